@@ -16,7 +16,7 @@ from penstock.redaction import redacted_line, redacted_text
 
 #: code -> what kind of mistake it stands for. P01 syntax, P02 names and types, P03 meaning and planning,
 #: P04 sources and their data, P05 sinks and results, P06 running, P07 changing a run, one-time queries and the shell,
-#: P09 not supported yet.
+#: P08 the server and its clients, P09 not supported yet.
 CODES: dict[str, str] = {
     "P0101": "the text is not a statement of the language",
     "P0102": "a window or interval is malformed",
@@ -79,7 +79,20 @@ CODES: dict[str, str] = {
     "P0701": "a run whose queries cannot be changed",
     "P0702": "a statement or clause that only a server carries out",
     "P0703": "a query that begins with a past which is not kept",
+    "P0711": "a result without a snapshot of its content",
+    "P0712": "a cursor that a result does not have",
     "P0723": "a package that the shell needs is missing",
+    "P0731": "an idempotency key that was used for something else",
+    "P0732": "commands that cannot happen together",
+    "P0801": "a request without a valid token",
+    "P0802": "a role that does not allow the request",
+    "P0803": "a request that the server cannot read",
+    "P0804": "a request beyond a limit of the server",
+    "P0805": "a place, a name or code outside of what the server allows",
+    "P0806": "a server that cannot be started as requested",
+    "P0807": "a token file that cannot be used, or a name that is not in it",
+    "P0808": "a server that cannot be reached, or an answer that is none of a server",
+    "P0809": "a package that the server or its client needs is missing",
     "P0901": "described by the language, not supported yet",
 }
 

@@ -216,7 +216,7 @@ class Run:
 
     def hydrating(self) -> dict[str, float]:
         """Return, by query that reads its past at present and begins then, the share of it that has been read."""
-        return self._job.hydrating()
+        return self._job.hydration.shares()
 
     # -- results -----------------------------------------------------------------------------------------------
 

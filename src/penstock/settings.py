@@ -166,8 +166,10 @@ class Setting:
             return f"{self.default // 2**30} GB" if self.default % 2**30 == 0 else f"{self.default // 2**20} MB"
         if self.default is None:
             return "none"
-        if isinstance(self.default, float):
+        if self.parse is _share:
             return f"{self.default:g}"
+        if isinstance(self.default, float):
+            return f"{self.default:g} s" if self.default else "0"
         return str(self.default) if self.default != () else ""
 
     @property
@@ -188,6 +190,12 @@ TABLE: tuple[Setting, ...] = (
         0,
         _count(0, MOST_SHARDS),
         f"shards of a keyed stage, at most {MOST_SHARDS:,}; 0: as many as Spark's default parallelism",
+    ),
+    Setting(
+        "sink_retry",
+        10.0,
+        _length,
+        "time for which a batch is tried again whose sink fails, before its query alone is left out; 0: not again",
     ),
     Setting(
         "state_store",
@@ -238,6 +246,12 @@ TABLE: tuple[Setting, ...] = (
         _share,
         "share of the time that queries which begin in a live run take to read their past, while batches are running",
     ),
+    Setting(
+        "results_max_bytes",
+        4 * 2**30,
+        _bytes,
+        "bytes of rows that a run keeps of all queries INTO RESULTS together; the oldest are removed first",
+    ),
     Setting("state_limit", 0, _no_bytes_or, "bytes of state that a run may hold, such as '1 GB'; 0: no limit"),
     Setting(
         "state_limit_action",
@@ -254,6 +268,23 @@ TABLE: tuple[Setting, ...] = (
     Setting("metrics_port", None, _port, "the port of the Prometheus endpoint; 0: any free port; none: no endpoint"),
     Setting(
         "metrics_address", "127.0.0.1", str, "the address that the endpoint listens on; default: this machine only"
+    ),
+    Setting("max_statement_bytes", 2**20, _bytes, "bytes of a script that the server accepts"),
+    Setting(
+        "max_body_bytes",
+        64 * 2**20,
+        _bytes,
+        "bytes of posted rows that the server accepts in one request, both compressed and decompressed",
+    ),
+    Setting("max_connections", 100, _count(1), "requests that the server processes at once, subscriptions not counted"),
+    Setting("max_subscriptions", 200, _count(1), "readers of results and events that the server serves at once"),
+    Setting("statement_timeout", 60.0, _length, "time after which the server cancels a one-time query; 0: never"),
+    Setting("max_result_rows", 1_000_000, _count(1), "rows that the server returns of one statement"),
+    Setting(
+        "stall_timeout",
+        60.0,
+        _length,
+        "time without a batch after which the server reports that it is not ready; 0: never",
     ),
 )
 _BY_NAME = {s.name: s for s in TABLE}

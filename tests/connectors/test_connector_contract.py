@@ -16,6 +16,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from penstock.algebra.nodes.query import Query
 from penstock.algebra.nodes.scans import Source
+from penstock.connectors.contract import ResultPlace
 from penstock.connectors.sinks import SINKS, open_sink
 from penstock.connectors.sinks.files import read_result
 from penstock.connectors.sinks.memory import collected
@@ -23,7 +24,10 @@ from penstock.connectors.sinks.text import csv_text, json_text
 from penstock.connectors.sources import SOURCES, open_source
 from penstock.connectors.sources.formats import FORMATS
 from penstock.connectors.sources.memory import spool
+from penstock.connectors.sources.posted_files import append
 from penstock.errors import PenstockError
+from penstock.results.reader import ResultReader
+from penstock.runtime.spark.output.delivery import commit_logs
 
 #: connector or connector-format -> how a table gets there, and the source that reads it.
 Write = Callable[[pa.Table, Path], Source]
@@ -52,6 +56,13 @@ def _spooled(table: pa.Table, folder: Path) -> Source:
     return source
 
 
+def _posted(table: pa.Table, folder: Path) -> Source:
+    half = table.num_rows // 2
+    append(folder / "posts", table.slice(0, half), 9)
+    append(folder / "posts", table.slice(half), 10)
+    return declare("", schema_of(table), connector="POSTED", spool=str(folder / "posts"))
+
+
 def _handed_over(table: pa.Table, folder: Path) -> Source:
     (folder / "table").mkdir()
     pq.write_table(table, folder / "table" / "part-0.parquet")
@@ -72,8 +83,13 @@ WRITERS: dict[str, Write] = {
     "FILES arrow stream": _files(".arrows", _ipc(pa.ipc.new_stream)),
     "MEMORY": _spooled,
     "DATAFRAME": _handed_over,
+    "HTTP": lambda table, folder: replace(_spooled(table, folder), connector="HTTP"),
+    "POSTED": _posted,
     "DELTA": _in_delta,
 }
+
+#: Rows are added to these as long as a server runs.
+GROWING = {"HTTP", "POSTED"}
 
 #: Connectors to servers have suites of their own, for they need one.
 SERVED = {"POSTGRES": "test_postgres.py", "KAFKA": "test_kafka_plans.py"}
@@ -119,7 +135,7 @@ def test_an_empty_source_has_no_rows_and_no_complaints(put: Write, tmp_path: Pat
 
 def test_a_known_path_is_not_discovered_again(put: Write, tmp_path: Path) -> None:
     source = open_source(put(EVERY_TYPE, tmp_path))
-    assert source.bounded
+    assert source.bounded is (source.source.connector not in GROWING)
     assert source.discover(frozenset(source.discover(frozenset()))) == []
 
 
@@ -141,11 +157,15 @@ def _options(connector: str, folder: Path) -> dict[str, str]:
     return {"path": str(folder / "result")} if connector in ("FILES", "DELTA") else {}
 
 
-def _result(query: Query) -> pa.Table | None:
+def _result(query: Query, folder: Path) -> pa.Table | None:
     if query.sink.connector == "FILES":
         return read_result(query.sink.option("path"))
     if query.sink.connector == "DELTA":
         return DeltaTable(query.sink.option("path")).to_pyarrow_table().sort_by("ts")
+    if query.sink.connector == "RESULTS":
+        reader = ResultReader(folder / "kept", "q-1")
+        found = [delivery.rows.remove_column(1) for delivery in reader.read(reader.first, until_now=True)]
+        return pa.concat_tables([query.output_schema.empty_table(), *found])
     return collected(query.name) if query.sink.connector == "MEMORY" else None
 
 
@@ -154,34 +174,47 @@ def query(request: pytest.FixtureRequest, tmp_path: Path) -> Query:
     return query_over(EVERY_TYPE, request.param, **_options(request.param, tmp_path))
 
 
-def test_a_result_comes_back_in_batch_order(query: Query) -> None:
-    sink = open_sink(query)
-    sink.open(resume=False, overwrite=False)
+class OfRun:
+    """A sink as a run uses it: it knows where the run keeps results, and its batches are committed."""
+
+    def __init__(self, query: Query, folder: Path) -> None:
+        self._sink = open_sink(query)
+        self._sink.own_place = ResultPlace(folder / "kept", "q-1", 2**30)
+        self._sink.open(resume=False, overwrite=False)
+
+    def write(self, batch: int, table: pa.Table) -> None:
+        self._sink.write(batch, table)
+        commit_logs({"q": self._sink}, batch, {})
+
+    def close(self) -> None:
+        self._sink.close()
+
+
+def test_a_result_comes_back_in_batch_order(query: Query, tmp_path: Path) -> None:
+    sink = OfRun(query, tmp_path)
     rows = with_ts(EVERY_TYPE)
     sink.write(0, rows.slice(0, 2))
     sink.write(1, rows.slice(2))
     sink.close()
-    found = _result(query)
+    found = _result(query, tmp_path)
     assert found is None or found.combine_chunks().equals(rows.combine_chunks())
 
 
-def test_a_batch_written_twice_is_there_once(query: Query, capsys: pytest.CaptureFixture[str]) -> None:
-    sink = open_sink(query)
-    sink.open(resume=False, overwrite=False)
+def test_a_batch_written_twice_is_there_once(query: Query, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sink = OfRun(query, tmp_path)
     rows = with_ts(EVERY_TYPE)
     sink.write(0, rows)
     shown = capsys.readouterr().out
     sink.write(0, rows)
-    found = _result(query)
+    found = _result(query, tmp_path)
     assert (found is None and shown) or (found is not None and found.num_rows == rows.num_rows)
     assert capsys.readouterr().out == ""
 
 
-def test_an_empty_result_is_empty(query: Query) -> None:
-    sink = open_sink(query)
-    sink.open(resume=False, overwrite=False)
+def test_an_empty_result_is_empty(query: Query, tmp_path: Path) -> None:
+    sink = OfRun(query, tmp_path)
     sink.write(0, with_ts(EVERY_TYPE).slice(0, 0))
-    found = _result(query)
+    found = _result(query, tmp_path)
     assert found is None or (found.num_rows == 0 and found.column_names == list(query.output_names))
 
 

@@ -12,7 +12,7 @@ from penstock.errors import PenstockError
 from penstock.physical.planning.state_size.summary import size_text
 from penstock.runtime.spark.checkpoint.folder import Folder
 from penstock.runtime.spark.checkpoint.restart_decision import decide
-from penstock.runtime.spark.launch import prepare, start_request
+from penstock.runtime.spark.start import prepare, start_request
 from penstock.session import Session
 
 SCRIPT = """CREATE STREAM S (ts BIGINT, k INT) FROM MEMORY () TIMESTAMP BY ts;

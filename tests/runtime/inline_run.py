@@ -13,19 +13,24 @@ import pyarrow.parquet as pq
 
 from penstock.algebra.nodes.scans import Source
 from penstock.errors import PenstockError
-from penstock.physical.execution.answers import answer_table
 from penstock.runtime.spark.catching_up.ahead import Ahead
 from penstock.runtime.spark.checkpoint.epochs import forget_older
 from penstock.runtime.spark.checkpoint.folder import Folder, Seen
+from penstock.runtime.spark.checkpoint.query_failure import QueryFailure
 from penstock.runtime.spark.checkpoint.state_files import sweep
 from penstock.runtime.spark.checkpoint.totals import RunTotals
 from penstock.runtime.spark.input.round_log import RoundChange, RoundLog, load_read_task
-from penstock.runtime.spark.launch import begin
-from penstock.runtime.spark.live_change import begin_change
+from penstock.runtime.spark.live_change import begin_change, leave_out
+from penstock.runtime.spark.output.answer_writer import PendingAnswer
+from penstock.runtime.spark.output.batch_logs import commit_logs
+from penstock.runtime.spark.output.delivery import SinkIsolation, deliver_answers
 from penstock.runtime.spark.output.result_parts import ResultParts
+from penstock.runtime.spark.output.undelivered import UndeliveredAnswers
+from penstock.runtime.spark.start import begin
+from penstock.runtime.spark.version import JobChange
 from penstock.runtime.spark.work import Work
 from penstock.runtime.spark.worker import stage
-from penstock.runtime.spark.worker.inline import run_round
+from penstock.runtime.spark.worker.inline import Outcome, run_round
 from penstock.runtime.spark.worker.packets import Heartbeats
 from penstock.session import Session
 
@@ -49,7 +54,9 @@ class InlineRun:
         self.folder = Folder(checkpoint / "penstock")
         self.checkpoint = checkpoint
         begun = begin(work, self.folder, overwrite, lambda: parallelism)
-        self.decision, self.sinks, self.job = begun.decision, begun.sinks, begun.job
+        self.decision, self.sinks, self.job, self.work = begun.decision, begun.sinks, begun.job, begun.work
+        #: The queries that were left out since they failed, with their errors.
+        self.failed: dict[str, QueryFailure] = {}
         sweep(self.folder.root)
         self.tables = self.folder.read_tables(self.job.plan.statics)
         self.rounds = RoundLog(
@@ -65,7 +72,7 @@ class InlineRun:
         before = [name for name in self.folder.rounds() if not name.isdigit()]
         self.seen: dict[str, dict[str, Seen]] = {name: self.folder.read_seen(name) for name in before}
 
-    def work(self, script: str, backfill: bool = False, **options: Any) -> Work:
+    def work_of(self, script: str, backfill: bool = False, **options: Any) -> Work:
         """What a change to `script` is to do."""
         self.options |= options
         return replace(_work(script, self.job.drain), backfill=backfill, **self.options)
@@ -81,22 +88,10 @@ class InlineRun:
             ahead: what new queries have read before.
             options: further fields of `Work`; those of the run's start stay where they say nothing.
         """
-        work = self.work(script, backfill=backfilled, **options)
+        work = self.work_of(script, backfill=backfilled, **options)
 
         def begin() -> RoundChange | None:
-            changed = begin_change(self.folder, self, work, overwrite, ahead)
-            if changed is None:
-                return None
-            if crash:
-                # A process that is gone plans nothing more.
-                self.rounds._pending_changes += 1
-                raise Crash
-            if changed.offset is None:
-                return None
-            self.job, self.sinks, self.notices = changed.job, dict(changed.sinks), changed.notices
-            self.tables = self.folder.read_tables(self.job.plan.statics)
-            self.accounts, self.parts = self.accounts.reread(self.job.plan), ResultParts(self.folder)
-            return RoundChange(self.job.intake, self.job.epoch, changed.offset)
+            return self._adopted(begin_change(self.folder, self, work, overwrite, ahead), crash)
 
         failures: list[BaseException] = []
 
@@ -118,6 +113,22 @@ class InlineRun:
             if isinstance(failure, PenstockError):
                 raise failure
         return self
+
+    def _adopted(self, changed: JobChange | None, crash: bool = False) -> RoundChange | None:
+        """Go on with another plan; crash: die when it is on disk."""
+        if changed is None:
+            return None
+        if crash:
+            # A process that is gone plans nothing more.
+            self.rounds._pending_changes += 1
+            raise Crash
+        self.work = changed.work
+        if changed.offset is None:
+            return None
+        self.job, self.sinks, self.notices = changed.job, dict(changed.sinks), changed.notices
+        self.tables = self.folder.read_tables(self.job.plan.statics)
+        self.accounts, self.parts = self.accounts.reread(self.job.plan), ResultParts(self.folder)
+        return RoundChange(self.job.intake, self.job.epoch, changed.offset)
 
     @property
     def ended(self) -> bool:
@@ -156,13 +167,8 @@ class InlineRun:
         )
         if crash == "sinks":
             raise Crash
-        rows: dict[str, int] = {}
-        for number, name in enumerate(self.sinks):
-            table = answer_table(self.job.plan.queries[name], outcome.answers.get(name, []))
-            self.sinks[name].write(self.batch, table)
-            rows[name] = table.num_rows
-            if crash == "between" and not number:
-                raise Crash
+        rows, failed = self._deliver(outcome, crash == "between")
+        commit_logs(self.sinks, self.batch, {} if outcome.heartbeats is None else outcome.heartbeats.queries)
         self.parts.note(self.batch, rows, self.sinks)
         self.accounts.delivered(self.batch, rows, {})
         if crash == "delivered":
@@ -170,11 +176,37 @@ class InlineRun:
         self.heartbeats = outcome.heartbeats
         self.seen[files[0].parent.name] = self.folder.read_seen(files[0].parent.name)
         self.accounts.close_batch()
-        self.rounds.delivered(int(files[0].parent.name), batch=self.batch)
+        self.rounds.delivered(int(files[0].parent.name), batch=self.batch, failed=failed)
+        if crash == "marked":
+            raise Crash
+        if failed and not self.ended:
+            self.failed |= failed
+            self.rounds.change(lambda: self._adopted(leave_out(self.folder, self, failed), crash == "left out"))
         if self.job.epoch and self.batch > self.job.base:
             statics = {name for plan in self.job.plan.statics.values() for name in plan.sources}
             forget_older(self.folder, self.checkpoint, self.job, {*self.job.plan.sources, *statics})
         self.batch += 1
+
+    def _deliver(self, outcome: Outcome, crash: bool) -> tuple[dict[str, int], dict[str, QueryFailure]]:
+        """Write the answers of a round; return the rows of each, and the queries that failed.
+
+        Args:
+            crash: die behind the first sink.
+        """
+        failed = {name: replace(failure, batch=self.batch) for name, failure in outcome.failed.items()}
+        isolation = SinkIsolation(UndeliveredAnswers(self.folder), 0) if self.job.isolated else None
+        answers = {
+            name: [(self.job.keys[0], [PendingAnswer.of(part) for part in parts if len(part)])]
+            for name, parts in outcome.answers.items()
+        }
+        rows: dict[str, int] = {}
+        for name in (name for name in self.sinks if name not in failed):
+            rows[name] = deliver_answers(self.job, self.sinks, [name], answers, self.batch, isolation)[name].rows
+            if crash:
+                raise Crash
+        if isolation is not None:
+            failed |= isolation.failed
+        return {name: count for name, count in rows.items() if name not in failed}, failed
 
 
 def _work(script: str, drain: bool) -> Work:

@@ -18,7 +18,9 @@ from penstock.connectors.sources.files import FilesSource
 from penstock.errors import PenstockError
 from penstock.language import bind_script
 from penstock.runtime.spark.catching_up.ahead import Share
-from penstock.runtime.spark.checkpoint.epochs import source_file
+from penstock.runtime.spark.catching_up.past_input import past_of_run
+from penstock.runtime.spark.catching_up.start_options import start_options, text_of
+from penstock.runtime.spark.checkpoint.epochs import read_epoch, source_file
 from penstock.runtime.spark.live_change import hydrate
 from penstock.runtime.spark.retained import retention
 from penstock.runtime.spark.retained.retained_log import Pins, RetainedLog
@@ -196,7 +198,7 @@ def test_queries_catch_up_beside_the_rounds(place: Path, start: Start) -> None:
     """While the past is read, the run reads on; what it has read meanwhile is read after that."""
     names = ["sums", "best", "new", "by_boundary"]
     run = InlineRun(script(place, "last"), place / "checkpoint").go(3)
-    ahead = hydrate(run.folder, run, run.work(script(place, "last", *names), starts=dict.fromkeys(names, start)))
+    ahead = hydrate(run.folder, run, run.work_of(script(place, "last", *names), starts=dict.fromkeys(names, start)))
     assert ahead is not None and ahead.catching_up is not None
     shares: list[float] = []
 
@@ -221,7 +223,7 @@ def test_queries_catch_up_beside_the_rounds(place: Path, start: Start) -> None:
 
 def test_what_was_read_ahead_of_another_change_is_not_used(place: Path) -> None:
     run = InlineRun(script(place, "last"), place / "checkpoint").go(3)
-    ahead = hydrate(run.folder, run, run.work(script(place, "last", "best"), starts={"best": WARM}))
+    ahead = hydrate(run.folder, run, run.work_of(script(place, "last", "best"), starts={"best": WARM}))
     assert ahead is not None
     ahead.read(lambda seconds: None)
     run.change(script(place, "last", "sums"), starts={"sums": WARM}, ahead=ahead)
@@ -351,4 +353,31 @@ def test_damaged_retained_elements_are_refused(place: Path) -> None:
     with pytest.raises(PenstockError, match="checksum") as refused:
         run.change(retaining(place, "new", "all"), starts={"all": WARM})
     assert refused.value.code == "P0605"
+    run.rounds.stop()
+
+
+def options(run: InlineRun, text: str, name: str) -> str:
+    (query,) = [q for q in bind_script(text, live=True).queries if q.name == name]
+    return text_of(start_options(query, past_of_run(run.folder, read_epoch(run.folder, run.job.epoch))))
+
+
+def test_which_starts_can_be_had(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retention, "_EVERY", 1)
+    text = retaining(place, "new", "sums", "by_boundary", retain="RETAIN 14 SECONDS")
+    run = InlineRun(retaining(place, "new", retain="RETAIN 14 SECONDS"), place / "checkpoint").go(6)
+    again = "S: the source, read again"
+    assert options(run, text, "sums") == f"NOW: yes\nWARM: yes; S: its retained elements\nBEGINNING: yes; {again}"
+    assert options(run, text, "by_boundary") == f"NOW: yes\nWARM: yes; {again}\nBEGINNING: yes; {again}"
+    run.rounds.stop()
+
+
+def test_what_would_help_is_said(place: Path) -> None:
+    clocked = script(place, "new").replace("TIMESTAMP BY ts UNIT SECOND ORDER WITHIN 4 SECONDS", "SYSTEM TIME")
+    later = script(place, "sums").replace("TIMESTAMP BY ts UNIT SECOND ORDER WITHIN 4 SECONDS", "SYSTEM TIME")
+    run = InlineRun(clocked, place / "checkpoint", live=False).go(3)
+    assert options(run, later, "sums") == (
+        "NOW: yes\n"
+        "WARM: no; CREATE STREAM S ... RETAIN 12 SECOND or longer\n"
+        "BEGINNING: no; S cannot be read again from its beginning"
+    )
     run.rounds.stop()

@@ -41,7 +41,7 @@ def script(tmp: Path, *names: str, out: str = "out", more: str = "", **changed: 
     CREATE STREAM S (ts BIGINT, k INT, x BIGINT) FROM FILES (path '{tmp / "data"}', format 'parquet')
       TIMESTAMP BY ts UNIT SECOND;"""
     for name in names:
-        query = changed.get(name, QUERIES[name])
+        query = changed.get(name) or QUERIES[name]
         text += f"\nCREATE QUERY {name} INTO FILES (path '{tmp / out / name}', format 'parquet') AS {query};"
     return text
 
@@ -328,14 +328,14 @@ def test_settings_that_the_state_does_not_fit(calm: Path, setting: str, told: st
 
 def test_a_start_that_fails_leaves_no_result_open(calm: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from penstock.connectors.sinks.files import FilesSink
-    from penstock.runtime.spark import launch
+    from penstock.runtime.spark import start
 
     def fail(*_: object) -> None:
         raise PenstockError("P0601", "it does not start")
 
     closed: list[str] = []
     monkeypatch.setattr(FilesSink, "close", lambda sink: closed.append(sink.query.name))
-    monkeypatch.setattr(launch, "prepare", fail)
+    monkeypatch.setattr(start, "prepare", fail)
     with pytest.raises(PenstockError, match="it does not start"):
         InlineRun(script(calm, "sums", "best"), calm / "checkpoint")
     assert sorted(closed) == ["best", "sums"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +31,10 @@ _KIND = "number in column x is too large"
 def open_bounded_sink(query: Query) -> Sink:
     """Return the sink of `query`, which refuses rows whose x is larger than `_LIMIT`."""
     sink: Any = open_sink(query)
-    write = sink.write
+    write = sink.write_pieces
 
-    def bounded(batch: int, table: pa.Table) -> None:
+    def bounded(batch: int, pieces: Iterator[pa.Table]) -> None:
+        table = pa.concat_tables(pieces)
         large = pc.greater(table["x"], _LIMIT)
         positions = pc.indices_nonzero(large).to_pylist()
         reasons = [f"number '{table['x'][p]}' in column x is too large" for p in positions]
@@ -41,16 +43,16 @@ def open_bounded_sink(query: Query) -> Sink:
         ]
         if found:
             sink.refuse(batch, found)
-        write(batch, table.filter(pc.invert(large)))
+        write(batch, iter([table.filter(pc.invert(large))]))
 
-    sink.write = bounded
+    sink.write_pieces = bounded
     result: Sink = sink
     return result
 
 
 @pytest.fixture(autouse=True)
 def bounded_sinks(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("spark.launch", "inprocess"):
+    for module in ("spark.start", "inprocess"):
         monkeypatch.setattr(f"penstock.runtime.{module}.open_sink", open_bounded_sink)
     cold()
 

@@ -6,14 +6,19 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from test_change_on_spark import QUERIES, rows, script, start, write_data
 
+from penstock.algebra.nodes.query import Start
 from penstock.connectors.sinks.files import read_result
 from penstock.errors import PenstockError, ScriptErrors
+from penstock.runtime.spark.launch import launch
+from penstock.runtime.spark.live_change import change
+from penstock.runtime.spark.work import Work
 from penstock.session import Session
 
 
@@ -130,3 +135,52 @@ def contents(tmp: Path, out: str) -> dict[int, Counter[tuple[Any, ...]]]:
         content[tuple(row.values())[2:]] += 1 if row["op"] == "+" else -1
         found[row["ts"]] = +content
     return found
+
+
+@pytest.mark.spark
+def test_a_standing_run_loses_failing_queries_alone(spark: Any, tmp_path: Path) -> None:
+    """The commands of a server: none at first, then queries, one of which fails and is resumed when it is mended."""
+    write_data(tmp_path / "data", 3)
+    header = (
+        script(tmp_path, "out").replace("'parquet'", "'parquet', watch 'true'")
+        + "CREATE FUNCTION checked RETURNS BIGINT AS 'penstock.testing.samples:checked';"
+    )
+    text = (
+        "CREATE QUERY q INTO FILES (path '{}', format 'parquet') AS SELECT ISTREAM(checked({} - ts) AS y) FROM S [NOW];"
+    )
+
+    def work(queries: str, **options: Any) -> Work:
+        session = Session(spark)
+        session.execute(header + queries)
+        bound = session._work(list(session.catalog.queries.values()), False)
+        sources = {source.name: source for source in session.catalog.sources.values()}
+        return replace(bound, live=True, standing=True, pause_failed=True, declared=sources, **options)
+
+    def more(number: int) -> None:
+        write_data(tmp_path / f"data{number}", number + 1)
+        (tmp_path / f"data{number}" / f"{number:03d}.parquet").rename(tmp_path / "data" / f"{number:03d}.parquet")
+
+    failed: list[tuple[str, str]] = []
+    checkpoint = str(tmp_path / "checkpoint")
+    run = launch(work(""), checkpoint, False, lambda name, error: failed.append((name, error.code)))
+    both = created(tmp_path, "sums") + text.format(tmp_path / "out" / "q", -1)
+    change(run, work(both, command=2), False)
+    assert run.version().command == 2
+    more(3)
+    while not failed and not run.wait(0.05):
+        pass
+    assert failed == [("q", "P0621")]
+    version = run.version()
+    assert version.number == 2 and version.failed.keys() == {"q"} and version.command == 2
+    assert set(run.job.plan.queries) == {"sums"} and run.active
+    mended = created(tmp_path, "sums") + text.format(tmp_path / "out" / "q", 10**9)
+    change(run, work(mended, command=3, starts={"q": Start()}), False)
+    more(4)
+    while run.progress().queries["q"].rows == 0 and not run.wait(0.05):
+        pass
+    run.stop()
+    assert run.error is None
+    run = launch(work(mended, command=3), checkpoint, False)
+    assert run.version().failed == {} and run.version().number == 3
+    assert run.active
+    run.stop()

@@ -8,7 +8,7 @@ the finished batches of one query; writing the same batch twice leaves one copy.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -231,6 +231,33 @@ class LogConnector(SourceConnector):
 _REFUSED = "leave such rows out in the query, or CAST; sources declared ON ERROR DEAD LETTER let a run go on"
 
 
+@dataclass(frozen=True)
+class ResultPlace:
+    """Where a run keeps the results that belong to it. folder: of all of them; id: of the query in it, never that of
+    another; limit: bytes of all results in the folder; whole: whether the answer is written from its beginning."""
+
+    folder: Path
+    id: str
+    limit: int
+    whole: bool = True
+
+
+class BatchLog(ABC):
+    """What several sinks of a run write together, one file a batch."""
+
+    @abstractmethod
+    def commit(self, batch: int, heartbeats: Mapping[str, int], queries: Collection[str]) -> None:
+        """Make visible what the sinks of `queries` have written of a batch, completely or not at all.
+
+        Args:
+            heartbeats: by query id, the tick up to which the answer is final.
+            queries: the ids of those that write this batch; what others have written of it stays.
+
+        Raises:
+            PenstockError: P0502; then nothing of the batch is visible.
+        """
+
+
 class Sink(ABC):
     """Write the result of one query, whose columns are named `query.output_names`.
 
@@ -244,6 +271,10 @@ class Sink(ABC):
     beside: bool = False
     #: Whether every batch with rows leaves a part of its own, whose presence `missing` checks.
     leaves_parts: bool = False
+    #: Where the run keeps results that belong to it; the run sets it before `open`.
+    own_place: ResultPlace | None = None
+    #: What an open sink writes to together with others; its batches count when that is committed.
+    log: BatchLog | None = None
     #: What to do about a row that cannot be written.
     REFUSED_HINT: ClassVar[str] = _REFUSED
 

@@ -7,6 +7,7 @@ scripts against the table, the connector reads its values through it, and docs/c
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import Enum
@@ -57,6 +58,7 @@ class Option(Generic[T]):
         applies: the sources to which it applies.
         formats: the formats to which it applies; empty: all.
         internal: whether the runtime alone sets it, and no script.
+        is_bound: whether it only says how much of a result is kept, so that the result goes on when it changes.
     """
 
     name: str
@@ -67,6 +69,7 @@ class Option(Generic[T]):
     applies: Applies = Applies.ALL
     formats: tuple[str, ...] = ()
     internal: bool = False
+    is_bound: bool = False
 
     @property
     def secret(self) -> bool:
@@ -244,3 +247,23 @@ def _seconds(text: str) -> float:
 
 #: Its values are seconds.
 DURATION = ValueType("length of time, as `2 seconds`", _duration, _seconds)
+
+
+_SIZE = re.compile(r"(\d{1,15}) ?(B|KB|MB|GB|TB)?", re.IGNORECASE | re.ASCII)
+_POWERS = {"": 0, "B": 0, "KB": 1, "MB": 2, "GB": 3, "TB": 4}
+
+
+def _size(text: str) -> int:
+    found = _SIZE.fullmatch(text.strip())
+    if found is None or int(found[1]) == 0:
+        raise ValueError("a size such as '256 MB'")
+    return int(found[1]) << 10 * _POWERS[(found[2] or "").upper()]
+
+
+def _is_size(text: str) -> str:
+    _size(text)
+    return text
+
+
+#: Its values are bytes.
+SIZE = ValueType("size, as `256 MB`", _is_size, _size)

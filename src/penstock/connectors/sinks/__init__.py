@@ -14,6 +14,7 @@ SINKS: dict[str, str] = {
     "FILES": "sinks.files:FilesSink",
     "CONSOLE": "sinks.console:ConsoleSink",
     "MEMORY": "sinks.memory:MemorySink",
+    "RESULTS": "sinks.results:ResultsSink",
     "DELTA": "sinks.delta:DeltaSink",
     "POSTGRES": "sinks.postgres:PostgresSink",
     "KAFKA": "sinks.kafka:KafkaSink",

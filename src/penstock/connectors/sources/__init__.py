@@ -20,9 +20,10 @@ SOURCES: dict[str, str] = {
     "DELTA": "sources.delta:DeltaSource",
     "POSTGRES": "sources.postgres:PostgresSource",
     "KAFKA": "sources.kafka:KafkaSource",
+    "POSTED": "sources.posted_files:PostedFilesSource",
 }
-#: Connectors that no script names: a session makes them.
-_INTERNAL = {"DATAFRAME"}
+#: Connectors that no script names: a session or a server makes them.
+_INTERNAL = {"DATAFRAME", "POSTED"}
 
 
 def source_names() -> tuple[str, ...]:

@@ -73,14 +73,18 @@ class SpooledSource(SourceConnector):
 
 
 def spool(source: Source, rows: Sequence[tuple[object, ...]] | pa.Table, path: str) -> None:
-    """Write `rows` to the Arrow file `path` with the declared types.
+    """Write `rows` to the Arrow file `path` with the declared types; see `typed_table`."""
+    write_table(typed_table(source, rows), Path(path))
+
+
+def typed_table(source: Source, rows: Sequence[tuple[object, ...]] | pa.Table) -> pa.Table:
+    """Return `rows` as a table of the declared columns.
 
     Texts are accepted for values of any type, as in CAST.
 
     Args:
         source: the declaration.
         rows: one value per declared column, or a table with the columns in their order.
-        path: the file to write.
 
     Raises:
         PenstockError: P0203, a value does not fit; P0305, a row has another length.
@@ -97,8 +101,12 @@ def spool(source: Source, rows: Sequence[tuple[object, ...]] | pa.Table, path: s
         given = [_array(source, i, [row[i] for row in rows]) for i in range(width)]
     typed = [_typed(source, i, values) for i, values in enumerate(given)]
     schema = pa.schema([pa.field(f.name, f.type) for f in source.columns])
-    table = pa.Table.from_arrays(typed, schema=schema)
-    storage().write(Path(path), lambda file: _write_arrow(file, table))
+    return pa.Table.from_arrays(typed, schema=schema)
+
+
+def write_table(table: pa.Table, path: Path) -> None:
+    """Write the Arrow file `path` whole and durably."""
+    storage().write(path, lambda file: _write_arrow(file, table))
 
 
 def _write_arrow(file: NewFile, table: pa.Table) -> None:

@@ -27,6 +27,7 @@ from penstock.physical.execution.progress import (
     query_heartbeat,
     timed_sources,
 )
+from penstock.physical.execution.step_failures import StepFailures, step_error
 from penstock.physical.operators import Moment, Operator, Tables, make_operator
 from penstock.physical.plan.identity import step_keys
 from penstock.physical.plan.plan import Edge, Plan, Step, scanned_sources, scans_of
@@ -94,20 +95,17 @@ def _attach(steps: Sequence[Step], operators: Mapping[int, Operator]) -> None:
             operators[step.id].attach([operators[edge.step] for edge in step.inputs])
 
 
-def _said(step: Step, error: PenstockError) -> PenstockError:
-    """Add to an error of user-defined code, or of an invalid value, which queries it stops."""
-    queries = ", ".join(sorted(filter(None, step.queries)))
-    if error.code not in ("P0612", "P0621") or not queries:
-        return error
-    first, *rest = error.message.split("\n")
-    message = "\n".join([f"query {queries}: {first}", *rest])
-    return PenstockError(error.code, message, hint=error.hint, cause=error.cause)
-
-
 class IngestExecutor:
-    """Stage 0 for one source: stateless, one call per batch."""
+    """Stage 0 for one source: stateless, one call per batch.
 
-    def __init__(self, plan: Plan, source: str, tables: Tables, meter: Meter | None = None) -> None:
+    Args:
+        failures: receives the errors of steps, which then end their queries alone; None lets them be raised.
+    """
+
+    def __init__(
+        self, plan: Plan, source: str, tables: Tables, meter: Meter | None = None, failures: StepFailures | None = None
+    ) -> None:
+        self._failures = failures
         reached = {scan.id for scan in scans_of(plan.steps, source) if scan.stage == 0}
         for step in plan.steps:
             if step.stage == 0 and any(i.step in reached for i in step.inputs):
@@ -121,6 +119,8 @@ class IngestExecutor:
         result = StageResult()
         inbox: dict[Port, list[Elements]] = {}
         for step in self._graph.steps:
+            if self._failures is not None and self._failures.stopped(step):
+                continue
             operator = self._operators[step.id]
             made: list[Elements] = []
             if step.spec.scanned is not None and len(stamped):
@@ -130,8 +130,9 @@ class IngestExecutor:
                 for port in range(len(step.inputs)):
                     for elements in inbox.pop((step.id, port), ()):
                         made += operator.process(port, elements)
-            except PenstockError as error:
-                raise _said(step, error) from error.cause
+            except Exception as error:
+                _fail(step, error, self._failures)
+                continue
             self._graph.send(step, made, inbox, result)
         return result
 
@@ -141,13 +142,24 @@ def needed_columns(plan: Plan, source: str) -> tuple[int, ...]:
     return tuple(sorted({c for scan in scans_of(plan.steps, source) for c in scan.spec.scanned_columns}))
 
 
+def _fail(step: Step, error: Exception, failures: StepFailures | None) -> None:
+    """Record the error of a step; raise it where nobody records errors."""
+    if failures is not None:
+        failures.note(step, error)
+    elif isinstance(error, PenstockError):
+        raise step_error(step, error) from error.cause
+    else:
+        raise error
+
+
 class _Flow:
     """The flow of one round's rows through a stage. spent: seconds used by each step, without its consumers."""
 
     def __init__(
         self, graph: _Graph, operators: Mapping[int, Operator], inbox: dict[Port, list[Elements]], result: StageResult,
-        answer: Taker,
+        answer: Taker, failures: StepFailures | None = None,
     ) -> None:  # fmt: skip
+        self._failures = failures
         self._graph = graph
         self._operators = operators
         self._inbox = inbox
@@ -157,12 +169,18 @@ class _Flow:
 
     def turn(self, step: Step, moment: Moment) -> None:
         """Run `step` on all its input, and advance its heartbeat; its output is passed on batch by batch."""
+        if self._stopped(step):
+            return
         operator = self._operators[step.id]
         for port in range(len(step.inputs)):
             for elements in self._inbox.pop((step.id, port), ()):
-                if len(elements):
+                if len(elements) and not self._stopped(step):
                     self._go_on(step, partial(operator.process, port, elements))
-        self._go_on(step, partial(operator.advance, moment))
+        if not self._stopped(step):
+            self._go_on(step, partial(operator.advance, moment))
+
+    def _stopped(self, step: Step) -> bool:
+        return self._failures is not None and self._failures.stopped(step)
 
     def _go_on(self, step: Step, work: Callable[[], Iterable[Elements]]) -> None:
         """Pass on the batches that `work` of `step` produces."""
@@ -172,8 +190,9 @@ class _Flow:
             try:
                 pieces = iter(work()) if pieces is None else pieces
                 made = next(pieces, None)
-            except PenstockError as error:
-                raise _said(step, error) from error.cause
+            except Exception as error:
+                _fail(step, error, self._failures)
+                return
             self.spent[step.id] += time.perf_counter() - began
             if made is None:
                 return
@@ -187,6 +206,8 @@ class _Flow:
             self._answer(step.spec.answered, made)
         self._graph.send(step, [made], self._inbox, self._result, direct)
         for consumer in direct.values():
+            if self._stopped(consumer):
+                continue
             self._go_on(consumer, partial(self._operators[consumer.id].process, 0, made))
 
 
@@ -257,14 +278,17 @@ class StageExecutor:
         self.spent = {}
 
     def run(
-        self, inputs: Mapping[Port, Sequence[Elements]], progress: Progress, take: Taker | None = None
-    ) -> StageResult:
+        self, inputs: Mapping[Port, Sequence[Elements]], progress: Progress, take: Taker | None = None,
+        failures: StepFailures | None = None,
+    ) -> StageResult:  # fmt: skip
         """Run one round.
 
         Args:
             inputs: the elements that arrived for this shard, by port.
             progress: what the whole job has seen of each source.
             take: receives the answers as they are produced; the result then does not contain them.
+            failures: receives the errors of steps, which then end their queries alone: their steps are dropped, and
+                what they have answered in this round is void. None lets errors be raised.
         """
         for name, seen in progress.items():
             self.progress[name] = self.progress.get(name, SourceProgress()).merge(seen)
@@ -283,15 +307,26 @@ class StageExecutor:
                 (take or keep)(query, final)
 
         inbox: dict[Port, list[Elements]] = {port: list(batches) for port, batches in inputs.items()}
-        flow = _Flow(self._graph, self._operators, inbox, result, answer)
+        flow = _Flow(self._graph, self._operators, inbox, result, answer, failures)
         for step in self._graph.turns:
             heartbeat = max(heartbeats[query] for query in step.queries)
             frontier = max(frontiers[query] for query in step.queries)
             moment = Moment(heartbeat, self._start(step), self._shard, frontier > heartbeat)
             flow.turn(step, moment)
-            result.rejected += self._operators[step.id].rejections()
+            if failures is None or not failures.stopped(step):
+                result.rejected += self._operators[step.id].rejections()
         self.spent = flow.spent
+        if failures is not None and failures.errors:
+            self._drop(failures)
         return result
+
+    def _drop(self, failures: StepFailures) -> None:
+        """Drop the steps of queries that have failed; the others keep their operators."""
+        self._graph = _Graph(self._plan, [step for step in self._graph.steps if not failures.stopped(step)])
+        self._operators = {step.id: self._operators[step.id] for step in self._graph.steps}
+        for operator in self._operators.values():
+            operator.release_readers()
+        _attach(self._graph.steps, self._operators)
 
     def _start(self, step: Step) -> int | None:
         """Return the first instant of the inputs of `step`."""

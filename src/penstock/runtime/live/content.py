@@ -28,6 +28,11 @@ class Content:
         if sum(map(len, self._changes)) > max(FEW, len(self._netted)):
             self.rows()
 
+    @property
+    def nbytes(self) -> int:
+        """The bytes that it takes now, with changes that are not netted yet."""
+        return self._netted.nbytes + sum(part.nbytes for part in self._changes)
+
     def copy(self) -> Content:
         """Return the content as it is now."""
         return Content((), self.rows())

@@ -29,7 +29,7 @@ from penstock.physical.elements import Elements
 from penstock.physical.execution.executor import ExecutorSnapshot
 from penstock.physical.execution.ingest import read_columns, stamp
 from penstock.physical.execution.primary_keys import keyed_rows
-from penstock.physical.execution.progress import SourceProgress, query_heartbeat, timed_sources
+from penstock.physical.execution.progress import NOTHING, SourceProgress, query_heartbeat, timed_sources
 from penstock.physical.plan.plan import Plan
 from penstock.physical.planning.planner import Generation, grains_of, plan_generations
 from penstock.physical.planning.strategies import Strategy
@@ -101,11 +101,26 @@ class LiveEngine:
         """Declare a relation without time, whose content is `rows`."""
         self._relations[source.name] = (source, keyed_rows(source, rows)[0])
 
+    def undeclare(self, source: str) -> None:
+        """Cease to read a source that no query reads, and forget its past."""
+        for known in (self._histories, self._progress, self._pending, self.set_apart, self._relations):
+            known.pop(source, None)
+
+    def is_declared(self, source: str) -> bool:
+        """Return whether a source has been declared."""
+        return source in self._histories or source in self._relations
+
     def insert(self, source: str, rows: pa.RecordBatch) -> None:
         """Append rows, with all declared columns, to what the next round reads."""
         self._pending[source].append(rows)
 
     # -- commands ----------------------------------------------------------------------------------------------
+
+    def check(self, query: Query, start: Start) -> None:
+        """Raise PenstockError P0703 where the past is not kept that `query` would need to begin now."""
+        sources = timed_sources(query.root)
+        begin = query_heartbeat(query.root, sources, self._progress, drain=False)
+        self._past(query, sources, start, begin)
 
     def register(self, query: Query, start: Start = Start()) -> pa.Table:  # noqa: B008 - immutable
         """Begin to answer `query`; return the answers that are final at once. Raises PenstockError P0703 where the past
@@ -166,6 +181,12 @@ class LiveEngine:
     def is_running(self, name: str) -> bool:
         """Return whether the steps of a query run: it is not paused, or paused with its state."""
         return self._results[name].track is not None
+
+    def heartbeat(self, name: str) -> int | None:
+        """Return the instant up to which the answers of a query are final; None before its time has begun, and while
+        it is paused."""
+        track = self._results[name].track
+        return None if track is None or track.reached == NOTHING else track.reached
 
     # -- rounds ------------------------------------------------------------------------------------------------
 

@@ -9,23 +9,26 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 
+from penstock.algebra.nodes.query import Query
 from penstock.algebra.nodes.scans import Source
 from penstock.connectors.contract import Sink
 from penstock.connectors.deadletters import DeadLetters
 from penstock.errors import PenstockError
 from penstock.events import log_event
 from penstock.runtime.spark.assembly import Pipeline, assemble, round_files
-from penstock.runtime.spark.catching_up.ahead import Ahead
+from penstock.runtime.spark.catching_up.hydration import Hydration
+from penstock.runtime.spark.catching_up.past_input import past_of_run
+from penstock.runtime.spark.catching_up.start_options import StartOption, start_options
 from penstock.runtime.spark.checkpoint.checkpoint_lock import CheckpointLock
 from penstock.runtime.spark.checkpoint.epochs import (
-    Epoch,
     check_log,
     forget_older,
     mend_log,
@@ -34,16 +37,20 @@ from penstock.runtime.spark.checkpoint.epochs import (
     sync_log,
 )
 from penstock.runtime.spark.checkpoint.folder import Finish, Folder, Job
+from penstock.runtime.spark.checkpoint.query_failure import QueryFailure
 from penstock.runtime.spark.checkpoint.state_files import sweep
 from penstock.runtime.spark.checkpoint.totals import RunTotals
 from penstock.runtime.spark.input import source_log
 from penstock.runtime.spark.input.offset import Offset
 from penstock.runtime.spark.input.round_log import RoundChange, RoundLog
+from penstock.runtime.spark.output.batch_logs import commit_logs
 from penstock.runtime.spark.output.batch_output import read_output
-from penstock.runtime.spark.output.delivery import deliver_answers
+from penstock.runtime.spark.output.delivery import SinkIsolation, deliver_answers
 from penstock.runtime.spark.output.failures import translate
 from penstock.runtime.spark.output.rejections import write_rejections
 from penstock.runtime.spark.output.result_parts import ResultParts
+from penstock.runtime.spark.output.undelivered import UndeliveredAnswers
+from penstock.runtime.spark.start import PreparedStart
 from penstock.runtime.spark.startup.jvm import spark_log
 from penstock.runtime.spark.startup.session import stop_at_end
 from penstock.runtime.spark.streaming import RoundsQuery
@@ -62,31 +69,41 @@ _SHORTEN_EVERY = 100
 _LAST_DELIVERY = 10.0
 
 
+#: Receives the name and the error of a query that is left out since it failed.
+FailureListener = Callable[[str, PenstockError], None]
+#: Begins the change of a run that leaves out some queries; None where they are left out already.
+LeaveOut = Callable[[Folder, "SparkRun", Collection[str]], JobChange | None]
+
+
 class SparkRun:
     """A started job. Sinks are opened by the caller.
 
     Args:
-        epoch: the epoch of the job.
+        begun: the start.
         lock: the lock of the checkpoint, released at the end; None for a checkpoint that is removed with the run.
         report_options: options of the reports.
-        live: whether its queries may change while it runs (`change`).
+        leave_out: begins the change that leaves out queries which failed.
+        on_failed: receives the name and the error of each of them, once it is left out.
     """
 
     def __init__(
-        self, spark: SparkSession, checkpoint: Path, epoch: Epoch, job: Job, digest: str,
-        sinks: Mapping[str, Sink], frames: Mapping[str, DataFrame], lock: CheckpointLock | None,
-        report_options: ReportOptions,
-        notices: tuple[str, ...] = (), live: bool = False,
+        self, checkpoint: Path, begun: PreparedStart, lock: CheckpointLock | None, report_options: ReportOptions,
+        leave_out: LeaveOut, on_failed: FailureListener | None = None,
     ) -> None:  # fmt: skip
+        job, sinks = begun.job, begun.sinks
+        #: What the run does.
+        self.work = begun.work
+        self._leave_out = leave_out
+        self._on_failed = on_failed
         self._folder = Folder(checkpoint / "penstock")
         self._checkpoint = checkpoint
-        self._epoch = epoch
+        self._epoch = begun.decision.epoch
         self._job = job
         self._sinks = dict(sinks)
-        self._is_live = live and self._in_files
+        self._is_live = self.work.live and self._in_files
         self._lock = lock
         #: Messages for the user about a script that differs from the checkpoint's.
-        self.notices = notices
+        self.notices = begun.decision.notices
         self._has_older_epochs = job.epoch > 0
         self._totals = RunTotals(self._folder)
         self._result_parts = ResultParts(self._folder)
@@ -101,9 +118,8 @@ class SparkRun:
         #: Held while a change is applied, and while metrics or progress are read.
         self._change_lock = threading.RLock()
         self._dead_letters = self._folder.dead_letters
-        #: Held by the change that is being made, with what its queries read before they begin.
-        self._hydration_lock = threading.Lock()
-        self._hydration: list[Ahead] = []
+        #: The queries that read their past before they begin.
+        self.hydration = Hydration()
         recorder = Recorder(job.plan, _all_sources(job))
         totals = self._current_totals()
         recorder.resumed(totals)
@@ -118,7 +134,7 @@ class SparkRun:
         if finish is not None and finish.epoch == job.epoch:
             return
         try:
-            self._query = self._start_query(spark, digest, frames)
+            self._query = self._start_query(begun.digest)
             stop_at_end(self)
         except PenstockError as error:
             self._failure = error
@@ -129,7 +145,8 @@ class SparkRun:
             self.close()
             raise self._failure from failure
 
-    def _start_query(self, spark: SparkSession, digest: str, frames: Mapping[str, DataFrame]) -> RoundsQuery:
+    def _start_query(self, digest: str) -> RoundsQuery:
+        spark = self.work.spark()
         sweep(self._folder.root)
         forget_all(str(self._folder.root))
         storage().make_folder(self._log)
@@ -144,7 +161,7 @@ class SparkRun:
             self._pipeline = Pipeline(self._folder, self._job, digest)
             frame = round_files(spark, job.shards, self._rounds.place)
         else:
-            frame = assemble(spark, self._folder, self._job, digest, frames, self._rounds.place)
+            frame = assemble(spark, self._folder, self._job, digest, self.work.streaming, self._rounds.place)
         writer = frame.writeStream.foreachBatch(self._deliver).outputMode("append")
         writer = writer.option("checkpointLocation", str(self._log)).queryName(f"penstock-{self._checkpoint.name}")
         return RoundsQuery(writer.start(), self._log)
@@ -189,7 +206,7 @@ class SparkRun:
             started_at = time.monotonic()
             table = packets.toArrow()
             computed_at = time.monotonic()
-            ended, round_, answers = self._write(table, batch)
+            ended, round_, answers, failed = self._write(table, batch)
             forget(str(self._folder.root), batch)
             finished_at = time.monotonic()
             self._totals.warn_of_jumps(job.plan)
@@ -209,16 +226,28 @@ class SparkRun:
                     sync_log(self._log, number)
                 if number % _SHORTEN_EVERY == 0:
                     source_log.shorten(self._log / "sources" / "0")
-                self._rounds.delivered(round_, seconds, batch, answers, ended)
+                self._rounds.delivered(round_, seconds, batch, answers, ended, failed)
+                if failed:
+                    self._go_on_without(failed, ended)
             if ended:
                 self._end(batch, number)
         except PenstockError as error:
             self._failure = error
             raise
 
-    def _write(self, table: pa.Table, batch: int) -> tuple[bool, int | None, int]:
-        """Write every query's rows to its sink; return whether all sources have ended, the number of the round, and the
-        bytes of all answers.
+    def _go_on_without(self, failed: Mapping[str, QueryFailure], ended: bool) -> None:
+        """Change to a plan without the queries `failed`; a run that has ended needs none."""
+        if not ended:
+            self.change(lambda: self._leave_out(self._folder, self, failed.keys()))
+        for name, failure in sorted(failed.items()):
+            message = f"the query is left out: {failure.message}"
+            log_event(LOG, logging.ERROR, "query_failed", message, query=name, error=failure.code)
+            if self._on_failed is not None:
+                self._on_failed(name, failure.error)
+
+    def _write(self, table: pa.Table, batch: int) -> tuple[bool, int | None, int, dict[str, QueryFailure]]:
+        """Write every query's rows to its sink; return whether all sources have ended, the number of the round, the
+        bytes of all answers, and the queries that failed.
         """
         output = read_output(table, self._reporter.recorder.report)
         if output.heartbeats is not None:
@@ -226,12 +255,21 @@ class SparkRun:
         if output.round is not None and self._rounds is not None:
             self._rounds.check_due(output.round, self._log)
         counts = write_rejections(output.rejected, self._job.plan.sources, DeadLetters(self._dead_letters), batch)
-        # An interrupted start are have written the first batch of an epoch with other rows, or to other sinks too.
-        names = self._job.plan.queries if batch == self._job.base and batch else output.answers
-        delivered_answers = deliver_answers(self._job, self._sinks, names, output.answers, batch)
+        # An interrupted start may have written the first batch of an epoch with other rows, or to other sinks too.
+        due = self._job.plan.queries if batch == self._job.base and batch else output.answers
+        names = [name for name in due if name not in output.failed]
+        isolation = None
+        if self._job.isolated:
+            isolation = SinkIsolation(UndeliveredAnswers(self._folder), self.work.settings["sink_retry"])
+        delivered_answers = deliver_answers(self._job, self._sinks, names, output.answers, batch, isolation)
+        failed = {name: replace(failure, batch=batch) for name, failure in output.failed.items()}
+        if isolation is not None:
+            failed |= isolation.failed
+            delivered_answers = {n: answer for n, answer in delivered_answers.items() if n not in isolation.failed}
+        commit_logs(self._sinks, batch, {} if output.heartbeats is None else output.heartbeats.queries)
         self._result_parts.note(batch, {name: answer.rows for name, answer in delivered_answers.items()}, self._sinks)
         self._totals.delivered(batch, {name: answer.rows for name, answer in delivered_answers.items()}, counts)
-        return output.ended, output.round, sum(answer.bytes for answer in delivered_answers.values())
+        return output.ended, output.round, sum(answer.bytes for answer in delivered_answers.values()), failed
 
     # -- changing ----------------------------------------------------------------------------------------------
 
@@ -255,16 +293,9 @@ class SparkRun:
         """Return whether a round is running."""
         return self._rounds is not None and self._rounds.outstanding
 
-    @contextmanager
-    def hydration(self) -> Iterator[list[Ahead]]:
-        """Yield the list of what reads a past at present. One change at a time holds it."""
-        with self._hydration_lock:
-            yield self._hydration
-
-    def hydrating(self) -> dict[str, float]:
-        """Return, by query that reads its past before it begins, the share of it that has been read."""
-        reading = [ahead.catching_up for ahead in list(self._hydration)]
-        return {name: found.share for found in reading if found is not None for name in found.starts}
+    def start_options(self, query: Query) -> list[StartOption]:
+        """Return which modes of START a new query could have now."""
+        return start_options(query, past_of_run(self._folder, self._epoch))
 
     def change(self, begin: Callable[[], JobChange | None]) -> None:
         """Change the queries of the run between two of its rounds.
@@ -286,7 +317,7 @@ class SparkRun:
             if job_change is None:
                 return None
             if job_change.offset is None:
-                self._epoch = job_change.epoch
+                self.work, self._epoch = job_change.work, job_change.epoch
                 return None
             return self._adopt(job_change, job_change.offset)
 
@@ -299,7 +330,8 @@ class SparkRun:
             pipeline = Pipeline(self._folder, job_change.job, job_change.digest)
             totals = self._totals.reread(job_change.job.plan)
         with self._change_lock:
-            self._epoch, self._job, self._sinks = job_change.epoch, job_change.job, dict(job_change.sinks)
+            self.work, self._epoch = job_change.work, job_change.epoch
+            self._job, self._sinks = job_change.job, dict(job_change.sinks)
             self._pipeline, self._totals = pipeline, totals
             self._result_parts = ResultParts(self._folder)
             self._reporter.recorder.changed(job_change.job.plan, _all_sources(job_change.job))

@@ -8,7 +8,7 @@ that, and the new ones afterwards.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Protocol
 
 from penstock.algebra.nodes.query import StartMode
@@ -21,7 +21,10 @@ from penstock.runtime.spark.checkpoint.epochs import read_epoch, remove_epoch_on
 from penstock.runtime.spark.checkpoint.folder import Folder, Job
 from penstock.runtime.spark.checkpoint.restart_decision import StartKind, decide_change
 from penstock.runtime.spark.job import SparkRun
-from penstock.runtime.spark.launch import (
+from penstock.runtime.spark.output.result_parts import ResultParts
+from penstock.runtime.spark.output.undelivered import UndeliveredAnswers
+from penstock.runtime.spark.start import (
+    admitted,
     check_sources,
     closed_on_failure,
     open_results,
@@ -30,7 +33,6 @@ from penstock.runtime.spark.launch import (
     start_request,
     write_spool,
 )
-from penstock.runtime.spark.output.result_parts import ResultParts
 from penstock.runtime.spark.version import JobChange
 from penstock.runtime.spark.work import Work
 
@@ -46,6 +48,10 @@ class RunningJob(Protocol):
     def sinks(self) -> Mapping[str, Sink]:
         """Return the sink of each query."""
 
+    @property
+    def work(self) -> Work:
+        """Return what the run does."""
+
 
 def change(run: SparkRun, work: Work, overwrite: bool) -> None:
     """Continue a live run with `work`.
@@ -58,15 +64,17 @@ def change(run: SparkRun, work: Work, overwrite: bool) -> None:
     """
     folder = Folder(run.checkpoint / "penstock")
     check_sources(work)
-    with run.hydration() as hydration:
+    with run.hydration.change():
         ahead = hydrate(folder, run, work) if run.is_live else None
         try:
             if ahead is not None:
-                hydration.append(ahead)
+                run.hydration.begin(ahead)
                 ahead.read(Share(float(work.settings["hydrate_share"]), lambda: run.busy))
             run.change(lambda: begin_change(folder, run, work, overwrite, ahead))
-        finally:
-            hydration.clear()
+        except BaseException:
+            if ahead is not None:
+                ahead.discard()
+            raise
 
 
 def hydrate(folder: Folder, run: RunningJob, work: Work) -> Ahead | None:
@@ -77,8 +85,14 @@ def hydrate(folder: Folder, run: RunningJob, work: Work) -> Ahead | None:
         return None
     for _, source in sources_to_spool(work):
         write_spool(work, source, folder)
-    ahead = Ahead(folder, run.job.epoch, start_request(work, folder), work.settings, run.job.intake.parallelism)
+    request = start_request(admitted(work, folder, read_epoch(folder, run.job.epoch)), folder)
+    ahead = Ahead(folder, run.job.epoch, request, work.settings, run.job.intake.parallelism)
     return ahead if ahead.catching_up is not None else None
+
+
+def leave_out(folder: Folder, run: RunningJob, failed: Collection[str]) -> JobChange | None:
+    """Continue a live run without the queries `failed`, whose results stay; None where it does so already."""
+    return begin_change(folder, run, run.work.without(failed), False)
 
 
 def begin_change(
@@ -91,24 +105,27 @@ def begin_change(
         ahead: what new queries have read before.
     """
     current = read_epoch(folder, run.job.epoch)
+    work = admitted(work, folder, current)
     request = start_request(work, folder)
     decision = decide_change(request, folder, current)
     if decision.kind is StartKind.SAME:
         if decision.epoch == current:
             return None
         write_epoch(folder, decision.epoch)
-        return JobChange(decision.epoch, run.job, "", None, run.sinks, ())
+        return JobChange(work, decision.epoch, run.job, "", None, run.sinks, ())
     offset = decision.epoch.offset
     assert offset is not None, "an epoch that follows another one begins with an offset"
     check_past(folder, decision.epoch, decision.plan)
-    kept_sinks = {name: sink for name, sink in run.sinks.items() if name in decision.kept_sinks}
+    kept_sinks = {name: run.sinks[name] for name in decision.kept_sinks - decision.resumed}
     new_sinks = {query.name: open_sink(query) for query in work.queries if query.name not in kept_sinks}
     sinks = {query.name: (kept_sinks | new_sinks)[query.name] for query in work.queries}
-    with closed_on_failure(new_sinks), remove_epoch_on_failure(folder, decision.epoch.number):
-        open_results(folder, new_sinks, decision, overwrite)
+    number = decision.epoch.number
+    with closed_on_failure(new_sinks), folder.job_kept_on_failure(), remove_epoch_on_failure(folder, number):
+        open_results(folder, new_sinks, decision, overwrite, work)
         job, digest = prepare(work, request, decision, folder, run.job.intake.parallelism)
         # Done after everything that can fail, so that a failed change keeps the records of queries that would end.
-        ResultParts(folder).keep_only(decision.kept_sinks)
+        ResultParts(folder).keep_only(decision.kept_sinks | decision.epoch.paused.keys())
         fits = ahead is not None and ahead.fits(job, folder.read_tables(job.plan.statics))
         backfill(folder, job, decision.epoch, sinks, ahead.catching_up if ahead is not None and fits else None)
-    return JobChange(decision.epoch, job, digest, offset, sinks, decision.notices)
+        UndeliveredAnswers(folder).keep_only(decision.epoch.paused)
+    return JobChange(work, decision.epoch, job, digest, offset, sinks, decision.notices)

@@ -9,7 +9,9 @@ from pathlib import Path
 from penstock.connectors.contract import Sink
 from penstock.runtime.spark.checkpoint.epochs import Epoch, latest_epoch
 from penstock.runtime.spark.checkpoint.folder import Folder, Job
+from penstock.runtime.spark.checkpoint.query_failure import QueryFailure
 from penstock.runtime.spark.input.offset import Offset
+from penstock.runtime.spark.work import Work
 from penstock.storage.documents import Document
 
 
@@ -22,6 +24,7 @@ class VersionInfo:
         command: number of the last command that it contains, 0 for none.
         outcomes: of the commands since the version before, by their numbers.
         batch: its first batch.
+        failed: the queries that were left out since they failed.
         queries, sources: their heartbeats, in ticks, after the last batch of this process.
     """
 
@@ -29,6 +32,7 @@ class VersionInfo:
     command: int
     outcomes: Document
     batch: int
+    failed: Mapping[str, QueryFailure]
     queries: Mapping[str, int]
     sources: Mapping[str, int]
 
@@ -40,10 +44,12 @@ class JobChange:
     Args:
         digest: of the job as workers read it.
         offset: at which its first round begins; None where only the record of the version changes.
+        work: what was admitted of the request.
         sinks: of all its queries, opened.
         notices: messages for the user.
     """
 
+    work: Work
     epoch: Epoch
     job: Job
     digest: str
@@ -56,7 +62,8 @@ def version_of(
     epoch: Epoch, queries: Mapping[str, int] | None = None, sources: Mapping[str, int] | None = None
 ) -> VersionInfo:
     """Return the version that an epoch records. queries, sources: heartbeats."""
-    return VersionInfo(epoch.number, epoch.command, epoch.outcomes, epoch.base, queries or {}, sources or {})
+    failed = {name: record.failure for name, record in epoch.paused.items() if record.failure is not None}
+    return VersionInfo(epoch.number, epoch.command, epoch.outcomes, epoch.base, failed, queries or {}, sources or {})
 
 
 def stored_version(checkpoint: Path) -> VersionInfo | None:

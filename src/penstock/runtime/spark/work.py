@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -28,6 +28,10 @@ class Work:
         standing: whether the run goes on when all its sources have ended; it may have no queries.
         declared: sources that are read although no query may read them; their position moves on.
         starts: by query, where its answer begins if it begins now; START NOW for the others, BEGINNING with `backfill`.
+        paused: queries that are left out and whose results stay. One that was left out since it failed stays out until
+            a start is given for it.
+        reset: queries whose results, if they were paused, begin again empty.
+        pause_failed: leave a query out that fails, while the others go on; otherwise it ends the run.
         command: number of the last command that this contains; a version records it.
         outcomes: of the commands since the version before, by their numbers.
     """
@@ -44,8 +48,16 @@ class Work:
     standing: bool = False
     declared: Mapping[str, Source] = field(default_factory=dict)
     starts: Mapping[str, Start] = field(default_factory=dict)
+    paused: frozenset[str] = frozenset()
+    reset: frozenset[str] = frozenset()
+    pause_failed: bool = False
     command: int = 0
     outcomes: Document = field(default_factory=dict)
+
+    def without(self, names: Collection[str]) -> Work:
+        """Return the work without some queries, whose results stay."""
+        queries = tuple(query for query in self.queries if query.name not in names)
+        return replace(self, queries=queries, paused=self.paused | set(names))
 
     @property
     def sources(self) -> dict[str, Source]:

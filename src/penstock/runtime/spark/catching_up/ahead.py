@@ -14,6 +14,7 @@ from penstock.physical.elements import Elements, encode
 from penstock.physical.plan.identity import step_keys
 from penstock.runtime.local.statics import read_statics
 from penstock.runtime.spark.catching_up.catch_up import CatchUp, Pause, check_past
+from penstock.runtime.spark.catching_up.past_input import delivered_part
 from penstock.runtime.spark.checkpoint.epochs import read_epoch
 from penstock.runtime.spark.checkpoint.folder import Folder, Intake, Job
 from penstock.runtime.spark.checkpoint.restart_decision import StartKind, StartRequest, decide_change, offset_at_start
@@ -67,7 +68,7 @@ class Ahead:
         left: int | None = None
         while reading is not None:
             offset = offset_at_start(self._folder, self._before, self._epoch, self._plan)
-            reading.read_up_to(offset.before or offset, pause)
+            reading.read_up_to(delivered_part(self._folder, offset), pause)
             now = self._folder.delivered().round - reading.reached
             if now <= _LEFT:
                 return

@@ -33,6 +33,7 @@ from penstock.runtime.spark.catching_up.past_input import (
     PastRound,
     PastStart,
     SplitPlanner,
+    delivered_part,
     merged,
     tasks_of,
 )
@@ -44,6 +45,7 @@ from penstock.runtime.spark.checkpoint.totals import RunTotals
 from penstock.runtime.spark.input.offset import Offset
 from penstock.runtime.spark.input.rate_control import RateControl
 from penstock.runtime.spark.input.round_history import ReadRound, RoundHistory
+from penstock.runtime.spark.output.batch_logs import commit_logs
 from penstock.runtime.spark.output.rejections import write_rejections
 from penstock.runtime.spark.output.result_parts import ResultParts
 from penstock.runtime.spark.retained.retained_log import Pins, RetainedFile, RetainedLog
@@ -82,7 +84,7 @@ class CatchUp:
             tuple(plan.sources.values()), frozenset(), job.intake.parallelism, births=self._births,
             pace=RateControl(max_bytes=self._limit),
         )  # fmt: skip
-        self.job = replace(job, plan=plan, intake=intake, drain=False, base=0)
+        self.job = replace(job, plan=plan, intake=intake, drain=False, base=0, isolated=False)
         self._tables = {name: tables[name] for name in plan.statics}
         answers = self._past.root / "answers"
         self._answers = {
@@ -237,19 +239,20 @@ class CatchUp:
         sinks, as batches before `base`."""
         self.read_up_to(offset)
         self._advance_to(offset)
-        rows: dict[str, int] = {}
-        batches = 0
-        parts = ResultParts(self._folder)
         for name, answers in self._answers.items():
             start = self.starts[name]
             if start.at is not None and start.at > answers.reached:
                 raise _ahead(name)
-            tables = answers.tables(base)
-            for batch, table in enumerate(tables[:base]):
+        tables = {name: answers.tables(base) for name, answers in self._answers.items()}
+        batches = min(base, max(map(len, tables.values())))
+        parts = ResultParts(self._folder)
+        for batch in range(batches):
+            written = {name: some[batch] for name, some in tables.items() if batch < len(some)}
+            for name, table in written.items():
                 sinks[name].write(batch, table)
-                parts.note(batch, {name: table.num_rows}, sinks)
-            rows[name] = sum(table.num_rows for table in tables)
-            batches = max(batches, len(tables))
+            commit_logs({name: sinks[name] for name in written}, batch, {})
+            parts.note(batch, {name: table.num_rows for name, table in written.items()}, sinks)
+        rows = {name: sum(table.num_rows for table in some) for name, some in tables.items()}
         RunTotals(self._folder).backfilled(self.job.epoch, rows, self._malformed, batches)
         self._pins.close()
         forget_warm(str(self._past.root))
@@ -296,7 +299,7 @@ def past_starts(known: KnownPast, plan: Plan, starts: Mapping[str, Start], bound
 def check_past(folder: Folder, epoch: Epoch, plan: Plan) -> None:
     """Check that the past of the new queries of `epoch` can be read. Raises PenstockError P0607, P0703."""
     if epoch.backfill and epoch.offset is not None:
-        offset, starts = epoch.offset.before or epoch.offset, epoch.started
+        offset, starts = delivered_part(folder, epoch.offset), epoch.started
         part = part_of(plan, starts)
         past_starts(KnownPast(folder, epoch.births, offset), part, starts, earliest(part, starts, offset))
 

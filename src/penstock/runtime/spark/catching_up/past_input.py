@@ -20,9 +20,9 @@ from dataclasses import dataclass, field, replace
 from penstock.algebra.nodes.scans import Source
 from penstock.connectors.contract import LogConnector, Split, Stretch
 from penstock.connectors.sources import is_rereadable, open_source
-from penstock.runtime.spark.checkpoint.epochs import source_file
+from penstock.runtime.spark.checkpoint.epochs import Epoch, last_offset, source_file
 from penstock.runtime.spark.checkpoint.folder import Folder, Seen, round_name
-from penstock.runtime.spark.input.input_planner import InputPlanner, ReadTask
+from penstock.runtime.spark.input.input_planner import InputPlanner, ReadTask, highs_after
 from penstock.runtime.spark.input.offset import Offset
 from penstock.runtime.spark.input.round_history import ReadRound, RoundHistory
 from penstock.runtime.spark.retained.retained_log import RetainedFile, RetainedLog, retained_columns
@@ -125,6 +125,20 @@ class KnownPast:
         splits = self._folder.read_splits(source_file(source, self._births))
         recorded = sum(len(task.splits) for task in tasks)
         return tuple(splits[: max(0, self.offset.splits_done(source) - recorded)])
+
+
+def past_of_run(folder: Folder, epoch: Epoch) -> KnownPast:
+    """Return what the run in `folder` has read in batches that are delivered. epoch: its present one."""
+    return KnownPast(folder, epoch.births, delivered_part(folder, last_offset(folder, epoch) or Offset(0, {}, {})))
+
+
+def delivered_part(folder: Folder, offset: Offset) -> Offset:
+    """Return `offset` without its round if that is outstanding, with the largest timestamps up to there."""
+    if offset.before is not None and offset.round > folder.delivered().round:
+        return replace(offset.before, high=offset.high, again=True)
+    if offset.again:
+        return offset
+    return replace(offset, high=highs_after(offset, folder.seen_in(round_name(offset.round))), again=True)
 
 
 def tasks_of(known: ReadRound, source: str, births: Mapping[str, int]) -> list[ReadTask]:

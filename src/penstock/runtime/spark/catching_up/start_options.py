@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 from penstock.algebra.nodes.query import Query, Start, StartMode
 from penstock.algebra.nodes.scans import Source
 from penstock.algebra.properties.need import reach
 from penstock.errors import PenstockError
+from penstock.physical.execution.executor import needed_columns
 from penstock.physical.execution.progress import NOTHING, SourceProgress, query_heartbeat, timed_sources
 from penstock.physical.plan.plan import Plan
+from penstock.physical.planning.planner import plan_queries
+from penstock.runtime.spark.catching_up.past_input import KnownPast
 from penstock.runtime.spark.input.offset import Offset
 
 
@@ -63,7 +67,63 @@ def not_kept(starts: Mapping[str, Start], plan: Plan, missing: Mapping[str, Sour
             hint="start without --backfill: the query begins from here on",
         )  # fmt: skip
     mode = ", ".join(sorted({starts[name].mode.value for name in queries}))
+    helps = [what_helps(plan.queries[name], source) for name in queries for source in missing.values()]
     return PenstockError(
         "P0703", f"query {', '.join(queries)}: START {mode} needs elements of {names} that are no longer kept",
-        hint=f"start it NOW, or keep more of {names}",
+        hint=f"start it NOW; another time: {'; '.join(dict.fromkeys(helps))}",
     )  # fmt: skip
+
+
+def what_helps(query: Query, source: Source) -> str:
+    """Return what would have kept the past of `source` that `query` needs."""
+    back = reach(query.root.needs)
+    if not source.is_stream:
+        return f"the updates of {source.name} have to stay readable"
+    if back is None or source.domain is None:
+        return f"{source.name} has to stay readable from its beginning, since the query needs all of it"
+    return f"CREATE STREAM {source.name} ... RETAIN {source.domain.show_length(max(back, 1))} or longer"
+
+
+@dataclass(frozen=True)
+class StartOption:
+    """A way to begin a query.
+
+    Args:
+        providers: by source, from where its past is read.
+        obstacles: why it is not possible, and what would help; none where it is.
+    """
+
+    mode: StartMode
+    providers: Mapping[str, str]
+    obstacles: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        if self.obstacles:
+            return f"{self.mode.value}: no; {'; '.join(self.obstacles)}"
+        read = "; ".join(f"{source}: {provider}" for source, provider in self.providers.items())
+        return f"{self.mode.value}: yes{f'; {read}' if read else ''}"
+
+
+def start_options(query: Query, known: KnownPast) -> list[StartOption]:
+    """Return which modes of START `query` could have in a run that has read `known`."""
+    plan = plan_queries([query])
+    options = [StartOption(StartMode.NOW, {})]
+    for mode in (StartMode.WARM, StartMode.BEGINNING):
+        bound = bound_of(query, Start(mode), known.offset)
+        providers: dict[str, str] = {}
+        obstacles: list[str] = []
+        for name, source in timed_sources(query.root).items():
+            start = known.start(source, bound, needed_columns(plan, name))
+            if start is not None:
+                providers[name] = "its retained elements" if start.retained is not None else "the source, read again"
+            elif mode is StartMode.WARM:
+                obstacles.append(what_helps(query, source))
+            else:
+                obstacles.append(f"{name} cannot be read again from its beginning")
+        options.append(StartOption(mode, providers, tuple(obstacles)))
+    return options
+
+
+def text_of(options: Iterable[StartOption]) -> str:
+    """Return the options as EXPLAIN START shows them, one a line."""
+    return "\n".join(map(str, options))

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 from penstock.connectors.contract import Sink
 from penstock.runtime.spark.catching_up.catch_up import CatchUp
+from penstock.runtime.spark.catching_up.past_input import delivered_part
 from penstock.runtime.spark.checkpoint.epochs import Epoch
 from penstock.runtime.spark.checkpoint.folder import Folder, Job
 
@@ -26,7 +27,7 @@ def backfill(folder: Folder, job: Job, epoch: Epoch, sinks: Mapping[str, Sink], 
     assert epoch.offset is not None, "an epoch that follows another one begins with an offset"
     reading = ahead or CatchUp(folder, job, epoch.started, folder.read_tables(job.plan.statics))
     try:
-        reading.finish(epoch.offset.before or epoch.offset, epoch.base, sinks)
+        reading.finish(delivered_part(folder, epoch.offset), epoch.base, sinks)
     except BaseException:
         reading.discard()
         raise

@@ -24,6 +24,7 @@ from penstock.algebra.nodes.query import Start, StartMode
 from penstock.algebra.optimizer.statistics import SourceStatistics, Statistics
 from penstock.errors import PenstockError
 from penstock.runtime.spark.checkpoint.folder import RUN, Delivery, Folder, Job, unwritable, write_whole
+from penstock.runtime.spark.checkpoint.query_failure import QueryFailure
 from penstock.runtime.spark.input.offset import Offset
 from penstock.storage import storage
 from penstock.storage.documents import Document
@@ -46,6 +47,8 @@ class QueryRecord:
         text: as in the script, without secrets.
         operators: its steps, for people.
         unit, calendar: of its time domain.
+        id: of its result, never that of another one.
+        whole: whether its result holds the answer from its beginning.
     """
 
     fingerprint: str
@@ -55,6 +58,8 @@ class QueryRecord:
     operators: list[dict[str, Any]]
     unit: str = "MICROSECOND"
     calendar: bool = True
+    id: str = ""
+    whole: bool = False
 
 
 @dataclass(frozen=True)
@@ -66,6 +71,22 @@ class SourceRecord:
     fingerprint: str
     birth: int
     static: bool = False
+
+
+@dataclass(frozen=True)
+class PausedRecord:
+    """One query that an epoch leaves out and whose result stays.
+
+    Args:
+        sink: fingerprint of where its answer is written and of its columns.
+        failure: why it was left out, None where the user paused it.
+        id, whole: of its result.
+    """
+
+    sink: str
+    failure: QueryFailure | None = None
+    id: str = ""
+    whole: bool = False
 
 
 @dataclass(frozen=True)
@@ -84,6 +105,7 @@ class Epoch:
         left: the offset at which the epoch before it ended, where it continues that one's log.
         command: number of the last command that it contains, 0 for none.
         outcomes: of the commands since the epoch before, by their numbers.
+        paused: the queries that it leaves out and whose results stay.
     """
 
     number: int
@@ -104,6 +126,7 @@ class Epoch:
     left: Offset | None = None
     command: int = 0
     outcomes: Document = field(default_factory=dict)
+    paused: dict[str, PausedRecord] = field(default_factory=dict)
     starts: dict[str, list[Any]] = field(default_factory=dict)
 
     @property
@@ -156,10 +179,26 @@ def read_epoch(folder: Folder, number: int) -> Epoch:
         raise other_version(folder, f"its epochs have format {version}, this version reads format {FORMAT}")
     queries = {n: QueryRecord(**q) for n, q in fields.pop("queries").items()}
     sources = {n: SourceRecord(**s) for n, s in fields.pop("sources").items()}
+    paused = {n: _paused(p) for n, p in fields.pop("paused", {}).items()}
     offset, left = (_offset(fields.pop(name, None)) for name in ("offset", "left"))
     # Epochs written before the plan of a run could change each have a log of their own.
     own_log = {"log": number, "log_base": fields["base"]}
-    return Epoch(queries=queries, sources=sources, offset=offset, left=left, **(own_log | fields))
+    return Epoch(queries=queries, sources=sources, offset=offset, left=left, paused=paused, **(own_log | fields))
+
+
+def _paused(fields: Mapping[str, Any]) -> PausedRecord:
+    failure = fields["failure"]
+    return PausedRecord(
+        fields["sink"], None if failure is None else QueryFailure(**failure), fields["id"], fields["whole"]
+    )
+
+
+def pending_failures(folder: Folder, epoch: Epoch | None) -> dict[str, QueryFailure]:
+    """Return the queries of `epoch` that failed in the round delivered last and are in no later one."""
+    delivery = folder.delivered()
+    if epoch is None or delivery.failed is None or delivery.batch < epoch.base:
+        return {}
+    return {name: failure for name, failure in delivery.failed.items() if name in epoch.queries}
 
 
 def _offset(fields: Mapping[str, Any] | None) -> Offset | None:

@@ -31,6 +31,7 @@ import pickle
 import uuid
 import zlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -42,6 +43,7 @@ from pyspark import cloudpickle
 from penstock.algebra.nodes.scans import Source
 from penstock.connectors.contract import Split
 from penstock.errors import PenstockError
+from penstock.runtime.spark.checkpoint.query_failure import QueryFailure
 from penstock.runtime.spark.input.rate_control import RateControl
 from penstock.storage import storage
 from penstock.storage.documents import Json
@@ -100,6 +102,7 @@ class Job:
         log: the epoch whose log of Spark's it continues.
         log_base: the first batch of that log.
         standing: whether it goes on when all its sources have ended.
+        isolated: whether a query whose step or sink fails is left out while the others go on.
     """
 
     plan: Plan
@@ -114,6 +117,7 @@ class Job:
     log: int = 0
     log_base: int = 0
     standing: bool = False
+    isolated: bool = False
 
     def ends(self, ended: Collection[str]) -> bool:
         """Return whether the run ends where the sources `ended` have ended: a job without queries waits for some."""
@@ -164,6 +168,7 @@ class Delivery:
         seen: by source, what the tasks of the round observed; None where Spark plans the rounds.
         answers: bytes of the answers, None where they were not counted.
         ended: whether all sources had ended with it, None for no.
+        failed: the queries that failed in it, None for none; the version after it leaves them out.
     """
 
     NAME: ClassVar[str] = "delivered"
@@ -173,6 +178,7 @@ class Delivery:
     seen: Mapping[str, Seen] | None = None
     answers: int | None = None
     ended: bool | None = None
+    failed: Mapping[str, QueryFailure] | None = None
 
     def as_json(self) -> dict[str, Any]:
         """Return the mark as JSON, fields that hold nothing left out."""
@@ -182,7 +188,8 @@ class Delivery:
     def from_json(fields: Mapping[str, Any]) -> Delivery:
         """Return the mark that `as_json` wrote."""
         seen = {source: Seen(**data) for source, data in fields["seen"].items()} if "seen" in fields else None
-        return Delivery(fields["round"], fields["batch"], seen, fields.get("answers"), fields.get("ended"))
+        failed = {query: QueryFailure(**data) for query, data in fields.get("failed", {}).items()} or None
+        return Delivery(fields["round"], fields["batch"], seen, fields.get("answers"), fields.get("ended"), failed)
 
 
 @dataclass(frozen=True)
@@ -201,6 +208,11 @@ class Folder:
     def __init__(self, root: str | os.PathLike[str]) -> None:
         self.root = Path(root)
         self._run = ""
+
+    @property
+    def results(self) -> Path:
+        """Return the folder of the results that the run itself keeps, beside this one."""
+        return self.root.parent / "results"
 
     # -- sealed files ------------------------------------------------------------------------------------------
 
@@ -243,6 +255,17 @@ class Folder:
         data = cloudpickle.dumps(job)
         write_whole(self.root / "job.pickle", data)
         return hashlib.sha256(data).hexdigest()
+
+    @contextmanager
+    def job_kept_on_failure(self) -> Iterator[None]:
+        """Restore the job that workers read if what would replace it fails."""
+        path = self.root / "job.pickle"
+        before = storage().read(path)
+        try:
+            yield
+        except BaseException:
+            write_whole(path, before)
+            raise
 
     def read_job(self, digest: str) -> Job:
         data = storage().read(self.root / "job.pickle")

@@ -2,13 +2,14 @@
 
 A query with the same name, fingerprint and sources is the same: it continues with its state, whatever else has changed.
 Any other begins with this epoch and sees only what its sources supply from here on. Contract: this module writes
-nothing; `launch.py` carries a decision out.
+nothing; `start.py` carries a decision out.
 """
 
 from __future__ import annotations
 
 import enum
 import hashlib
+import secrets
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -18,6 +19,7 @@ from penstock.algebra.nodes.query import Query, Start, StartMode
 from penstock.algebra.nodes.scans import Source, declared_sources
 from penstock.algebra.optimizer.optimizer import Planning, optimize
 from penstock.algebra.optimizer.statistics import Statistics
+from penstock.connectors.sinks import sink_options
 from penstock.errors import PenstockError
 from penstock.physical.plan.identity import query_fingerprint, source_fingerprint, step_keys
 from penstock.physical.plan.plan import Plan
@@ -26,6 +28,7 @@ from penstock.physical.planning.strategies import Strategy
 from penstock.redaction import redacted, redacted_text
 from penstock.runtime.spark.checkpoint.epochs import (
     Epoch,
+    PausedRecord,
     QueryRecord,
     SourceRecord,
     epoch_numbers,
@@ -33,16 +36,22 @@ from penstock.runtime.spark.checkpoint.epochs import (
     last_offset,
     latest_epoch,
     offset_mark,
+    pending_failures,
     read_epoch,
     read_offset,
     statistics_as_json,
 )
 from penstock.runtime.spark.checkpoint.folder import Folder, round_name
+from penstock.runtime.spark.checkpoint.query_failure import QueryFailure
 from penstock.runtime.spark.checkpoint.start_provider import PastProvider, past_provider
 from penstock.runtime.spark.input.input_planner import highs_after
 from penstock.runtime.spark.input.offset import Offset
 from penstock.storage.documents import Document
+from penstock.storage.names import file_name
 from penstock.storage.seals import damaged
+
+#: Characters of the name of a query in the id of its result.
+_LONGEST_NAME = 24
 
 
 class StartKind(enum.Enum):
@@ -67,6 +76,8 @@ class StartRequest:
         starts: by query, where its answer begins if it begins now; NOW for the others.
         standing: timed sources that are read also without a query.
         command, outcomes: of the commands that the queries come from, for the record of the epoch.
+        paused: queries that are left out and whose results stay.
+        reset: queries whose paused results begin again.
         known: results of `optimized`, by the fingerprint of a query.
     """
 
@@ -83,6 +94,8 @@ class StartRequest:
     standing: tuple[Source, ...] = ()
     command: int = 0
     outcomes: Document = field(default_factory=dict)
+    paused: frozenset[str] = frozenset()
+    reset: frozenset[str] = frozenset()
     known: dict[str, list[tuple[Planning, Algebra]]] = field(default_factory=dict, compare=False, repr=False)
 
     def optimized(self, query: Query, planning: Planning) -> Query:
@@ -105,6 +118,7 @@ class Decision:
         fresh: queries that begin now.
         gone: queries that ended.
         kept_sinks: queries whose result continues.
+        resumed: those of them that begin again, after they were paused.
         notices: messages for the user.
     """
 
@@ -116,6 +130,7 @@ class Decision:
     gone: tuple[str, ...]
     kept_sinks: frozenset[str]
     notices: tuple[str, ...]
+    resumed: frozenset[str] = frozenset()
 
 
 def decide(request: StartRequest, folder: Folder) -> Decision:
@@ -152,6 +167,7 @@ def _is_same_script(request: StartRequest, epoch: Epoch) -> bool:
     records = epoch.queries
     return (
         {q.name for q in request.queries} == set(records)
+        and request.paused & (records.keys() | epoch.paused.keys()) == epoch.paused.keys()
         and source_records(request, epoch, epoch.number + 1) == epoch.sources
         and all(_is_kept(q, request, epoch) and records[q.name].sink == sink_identity(q) for q in request.queries)
     )
@@ -191,7 +207,9 @@ def _generation(queries: Sequence[Query], request: StartRequest, epoch: Epoch, b
 def sink_identity(query: Query) -> str:
     """Return a digest of where the answer is written and of its columns; it reveals neither."""
     columns = [*query.output_names, *map(str, query.root.schema.types), str(query.domain)]
-    sink = replace(query.sink, options=redacted(query.sink.options))
+    bounds = {option.name for option in sink_options(query.sink.connector) or () if option.is_bound}
+    options = tuple(pair for pair in query.sink.options if pair[0] not in bounds)
+    sink = replace(query.sink, options=redacted(options))
     return hashlib.sha256(repr((sink, columns)).encode()).hexdigest()[:24]
 
 
@@ -220,6 +238,7 @@ def _first_start(request: StartRequest) -> Decision:
     names = tuple(q.name for q in request.queries)
     for query in request.queries:
         past_provider(query, request.starts.get(query.name, Start()), ())
+    epoch = _with_results(epoch, None, frozenset(), names)
     return Decision(StartKind.FIRST, None, epoch, plan, names, (), frozenset(), ())
 
 
@@ -240,10 +259,11 @@ def decide_change(request: StartRequest, folder: Folder, before: Epoch) -> Decis
 def _changed_start(request: StartRequest, folder: Folder, before: Epoch, number: int) -> Decision:
     _check_can_change(request, folder, before)
     _check_settings(request, before)
-    kept_queries = {q.name for q in request.queries if _is_kept(q, request, before)}
+    failed = pending_failures(folder, before)
+    kept_queries = {q.name for q in request.queries if q.name not in failed and _is_kept(q, request, before)}
     births = {q.name: before.queries[q.name].birth if q.name in kept_queries else number for q in request.queries}
     new_queries = tuple(q.name for q in request.queries if q.name not in kept_queries)
-    ended_queries = tuple(name for name in before.queries if name not in births)
+    ended_queries = tuple(name for name in before.queries if name not in births and name not in request.paused)
     base = folder.delivered().batch + 1
     epoch, plan = _epoch(request, before, number, base, before.shards, births)
     read = {name for name, source in epoch.sources.items() if source.birth <= before.number}
@@ -256,11 +276,49 @@ def _changed_start(request: StartRequest, folder: Folder, before: Epoch, number:
     starts = {name: request.starts[name] for name in backfill}
     beginning = {n: [s.mode.value, s.at] for n, s in starts.items() if s.mode is not StartMode.BEGINNING}
     epoch = replace(epoch, offset=offset_at_start(folder, before, epoch, plan), backfill=backfill, starts=beginning)
-    epoch = _with_commands(replace(epoch, command=before.command, outcomes=before.outcomes), request)
+    paused = _paused(request, before, failed)
+    epoch = _with_commands(replace(epoch, command=before.command, outcomes=before.outcomes, paused=paused), request)
     sinks = {q.name: sink_identity(q) for q in request.queries}
     kept_sinks = frozenset(name for name in kept_queries if before.queries[name].sink == sinks[name])
+    paused_sinks = {name: record.sink for name, record in before.paused.items()}
+    paused_sinks |= {name: before.queries[name].sink for name in failed}
+    candidates = set(new_queries) - request.reset
+    resumed = frozenset(name for name in candidates if paused_sinks.get(name) == sinks[name])
+    for query in (q for q in request.queries if q.name in resumed):
+        _check_can_resume(query, backfill)
+    epoch = _with_results(epoch, before, kept_sinks | resumed, new_queries)
     notices = _notices(before, new_queries, ended_queries, backfill, request.starts.keys())
-    return Decision(StartKind.CHANGED, before, epoch, plan, new_queries, ended_queries, kept_sinks, notices)
+    return Decision(
+        StartKind.CHANGED, before, epoch, plan, new_queries, ended_queries, kept_sinks | resumed, notices, resumed
+    )
+
+
+def _paused(request: StartRequest, before: Epoch, failed: Mapping[str, QueryFailure]) -> dict[str, PausedRecord]:
+    """Return the records of the queries that the epoch after `before` leaves out and whose results stay. failed: those
+    that failed in the last round of `before`.
+    """
+    names = {query.name for query in request.queries}
+    left = [name for name in before.queries if name in request.paused and name not in names]
+    records = {n: record for n, record in before.paused.items() if n in request.paused and n not in names}
+    for name in left:
+        record = before.queries[name]
+        records[name] = PausedRecord(record.sink, failed.get(name), record.id, record.whole)
+    return records
+
+
+def _check_can_resume(query: Query, backfilled: Collection[str]) -> None:
+    """Check that `query`, which was paused, can continue its result. backfilled: queries that read their past. Raises
+    PenstockError P0703.
+    """
+    reason = ""
+    if query.name in backfilled:
+        reason = "its result has instants that it would answer again"
+    elif not query.root.is_stream:
+        reason = "its result is the content of a relation, which is not kept"
+    if reason:
+        raise PenstockError(
+            "P0703", f"query {query.name} cannot resume: {reason}", hint="RESUME ... RESET begins the result again"
+        )
 
 
 def _with_commands(epoch: Epoch, request: StartRequest) -> Epoch:
@@ -302,6 +360,23 @@ def _epoch(
         for q in request.queries
     }
     return replace(epoch, queries=queries, stages=plan.stages), plan
+
+
+def _with_results(epoch: Epoch, before: Epoch | None, kept: Collection[str], new: Collection[str]) -> Epoch:
+    """Return the epoch with the ids of its results. kept: queries whose results continue; new: those that begin."""
+    former: dict[str, QueryRecord | PausedRecord] = {} if before is None else before.queries | before.paused
+    queries = {
+        name: replace(record, id=former[name].id, whole=former[name].whole)
+        if name in kept
+        else replace(record, id=_new_id(name), whole=name in new)
+        for name, record in epoch.queries.items()
+    }
+    return replace(epoch, queries=queries)
+
+
+def _new_id(name: str) -> str:
+    """Return the id of a new result, which begins with the name of its query for readers of the folder."""
+    return f"{file_name(name)[:_LONGEST_NAME]}-{secrets.token_hex(6)}"
 
 
 def _operators(plan: Plan) -> dict[str, list[dict[str, Any]]]:

@@ -15,13 +15,14 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from penstock.errors import PenstockError
 from penstock.runtime.spark.checkpoint.epochs import offset_mark, read_offset, rounds_folder
 from penstock.runtime.spark.checkpoint.folder import Delivery, Folder, Intake, round_name, unwritable
+from penstock.runtime.spark.checkpoint.query_failure import QueryFailure
 from penstock.runtime.spark.input import source_log
 from penstock.runtime.spark.input.input_planner import InputPlanner, ReadTask, highs_after
 from penstock.runtime.spark.input.offset import Offset
@@ -84,6 +85,8 @@ class RoundLog:
         self._state_changed = threading.Condition(self._lock)
         #: Changes that wait for the end of the outstanding round; none is planned before they are made.
         self._pending_changes = 0
+        #: Whether a change of the plan has to come before the next round.
+        self._change_required = False
         self._stopped = threading.Event()
         #: The error for which no more rounds are planned, if one occurred while nothing was outstanding.
         self.failure: PenstockError | None = None
@@ -115,7 +118,7 @@ class RoundLog:
 
     def delivered(
         self, number: int, seconds: float | None = None, batch: int | None = None, answers: int | None = None,
-        ended: bool = False,
+        ended: bool = False, failed: Mapping[str, QueryFailure] | None = None,
     ) -> None:  # fmt: skip
         """Record the delivery of round `number`, and plan the next.
 
@@ -124,14 +127,15 @@ class RoundLog:
             batch: the batch of its answers, None where every round has been one batch.
             answers: bytes of its answers.
             ended: whether all sources had ended with it.
+            failed: the queries that failed in it. No round is planned before the plan has changed.
         """
         with self._lock:
             if number > self._delivered_round:
                 seen = self._folder.read_seen(round_name(number))
                 # Written first: otherwise the thread would plan the next round after a failure to write it.
                 batch = number - 1 if batch is None else batch
-                self._folder.write_delivered(Delivery(number, batch, seen, answers, ended or None))
-                self._delivered_round, self._all_ended = number, ended
+                self._folder.write_delivered(Delivery(number, batch, seen, answers, ended or None, failed or None))
+                self._delivered_round, self._all_ended, self._change_required = number, ended, bool(failed)
                 self._round_seconds, self._answer_bytes = seconds, answers
                 self._retention.delivered(number, self._offset, highs_after(self._offset, seen))
                 self._state_changed.notify_all()
@@ -164,6 +168,7 @@ class RoundLog:
                     raise PenstockError("P0701", "the run has ended, so it cannot be changed", hint="start it again")
                 change = begin()
                 if change is not None:
+                    self._change_required = False
                     self._planner = InputPlanner(self._folder, change.intake, before=self._planner)
                     self._epoch, self._offset, self._rate_control = change.epoch, change.offset, change.intake.pace
                     self._earliest_start = self._clock()
@@ -223,7 +228,8 @@ class RoundLog:
     def _advance(self) -> None:
         with self._lock:
             if (
-                self._pending_changes
+                self._change_required
+                or self._pending_changes
                 or self._offset.round > self._delivered_round
                 or self._clock() < self._earliest_start
             ):

@@ -8,11 +8,13 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from penstock.physical.operators import Rejection
+from penstock.runtime.spark.checkpoint.query_failure import QueryFailure
 from penstock.runtime.spark.output.answer_writer import PendingAnswer, read_answers
 from penstock.runtime.spark.worker.packets import (
     AnswerOf,
     Heartbeats,
     Signal,
+    read_failed,
     read_heartbeats,
     read_kind,
     read_rejected,
@@ -30,12 +32,14 @@ class BatchOutput:
         rejected: updates that relations could not apply.
         heartbeats: None where no packet has them.
         round: None where Spark reads the input.
+        failed: the queries whose steps failed.
     """
 
     answers: dict[str, list[tuple[int, list[PendingAnswer]]]] = field(default_factory=dict)
     rejected: list[Rejection] = field(default_factory=list)
     heartbeats: Heartbeats | None = None
     round: int | None = None
+    failed: dict[str, QueryFailure] = field(default_factory=dict)
 
     @property
     def ended(self) -> bool:
@@ -55,6 +59,8 @@ def read_output(table: pa.Table, report: Callable[[IngestReport | ShardReport], 
                 output.rejected += read_rejected(blob.as_py())
             case Signal.TIMINGS:
                 report(read_timings(blob.as_py()))
+            case Signal.FAILED:
+                output.failed = read_failed(blob.as_py()) | output.failed
             case Signal.ROUND:
                 output.round = int(blob.as_py())
             case AnswerOf(query):

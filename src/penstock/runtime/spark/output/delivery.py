@@ -9,7 +9,8 @@ The error raised is that of the first query with one.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -18,8 +19,12 @@ import pyarrow as pa
 from penstock.connectors.contract import Sink
 from penstock.physical.execution.answers import answer_tables, content_bytes
 from penstock.runtime.spark.checkpoint.folder import Job
+from penstock.runtime.spark.checkpoint.query_failure import QueryFailure
 from penstock.runtime.spark.output.answer_writer import PendingAnswer
+from penstock.runtime.spark.output.undelivered import UndeliveredAnswers, sink_error
 
+#: Seconds before the second attempt; they double with each further one.
+_FIRST_WAIT = 0.1
 #: By query the answer chunks of each shard.
 Answers = Mapping[str, Sequence[tuple[int, Sequence[PendingAnswer]]]]
 
@@ -32,17 +37,64 @@ class DeliveredAnswer:
     bytes: int = 0
 
 
+class SinkIsolation:
+    """Has a sink that fails end its query alone.
+
+    Args:
+        undelivered: receives the answer that the sink did not take.
+        retry: seconds for which a batch is tried again.
+    """
+
+    def __init__(self, undelivered: UndeliveredAnswers, retry: float) -> None:
+        self._undelivered = undelivered
+        self._retry = retry
+        #: The queries whose sinks failed.
+        self.failed: dict[str, QueryFailure] = {}
+
+    def write(
+        self, query: str, batch: int, attempt: Callable[[], DeliveredAnswer], answer: Callable[[], pa.Table]
+    ) -> DeliveredAnswer:
+        """Return the result of `attempt`, tried again while there is time; where none succeeds, keep the `answer`."""
+        deadline = time.monotonic() + self._retry
+        wait = _FIRST_WAIT
+        while True:
+            try:
+                return attempt()
+            except Exception as error:
+                if time.monotonic() + wait > deadline:
+                    self._undelivered.keep(query, batch, answer())
+                    self.failed[query] = QueryFailure.of(sink_error(query, error), batch)
+                    return DeliveredAnswer()
+            time.sleep(wait)
+            wait *= 2
+
+
 def deliver_answers(
-    job: Job, sinks: Mapping[str, Sink], names: Iterable[str], answers: Answers, batch: int
-) -> dict[str, DeliveredAnswer]:
-    """Write the answers of the queries `names`; return the size of each. Raises PenstockError P0502."""
+    job: Job, sinks: Mapping[str, Sink], names: Iterable[str], answers: Answers, batch: int,
+    isolation: SinkIsolation | None = None,
+) -> dict[str, DeliveredAnswer]:  # fmt: skip
+    """Write the answers of the queries `names`; return the size of each.
+
+    Args:
+        isolation: keeps the answer of a sink that fails, and what failed; None lets the error be raised.
+
+    Raises:
+        PenstockError: P0502.
+    """
+
+    def tables(name: str) -> Iterator[pa.Table]:
+        by_shard = sorted(answers.get(name, ()), key=lambda entry: job.keys.index(entry[0]))
+        return answer_tables(job.plan.queries[name], [chunk for _, chunks in by_shard for chunk in chunks])
+
+    def attempt(name: str) -> DeliveredAnswer:
+        delivered = DeliveredAnswer()
+        sinks[name].write_pieces(batch, _counted(tables(name), delivered))
+        return delivered
 
     def write(name: str) -> DeliveredAnswer:
-        by_shard = sorted(answers.get(name, ()), key=lambda entry: job.keys.index(entry[0]))
-        chunks = [chunk for _, shard_chunks in by_shard for chunk in shard_chunks]
-        delivered = DeliveredAnswer()
-        sinks[name].write_pieces(batch, _counted(answer_tables(job.plan.queries[name], chunks), delivered))
-        return delivered
+        if isolation is None:
+            return attempt(name)
+        return isolation.write(name, batch, lambda: attempt(name), lambda: pa.concat_tables(tables(name)))
 
     queries = list(names)
     parallel = [name for name in queries if sinks[name].beside]

@@ -20,12 +20,20 @@ from penstock.physical.execution.exchange import ExchangeRouter
 from penstock.physical.execution.executor import IngestExecutor
 from penstock.physical.execution.ingest import StampedRows, read_columns, stamp
 from penstock.physical.execution.progress import NOTHING, SourceProgress
+from penstock.physical.execution.step_failures import StepFailures
 from penstock.runtime.skipped_records import as_read, progress_after
 from penstock.runtime.spark.checkpoint.epochs import source_file
 from penstock.runtime.spark.checkpoint.folder import Folder, Job, Seen
 from penstock.runtime.spark.input.input_planner import ReadTask
 from penstock.runtime.spark.retained.retained_log import RetainedLog, retained_columns
-from penstock.runtime.spark.worker.packets import Packet, by_shard, port_packets, round_packet, timings_packet
+from penstock.runtime.spark.worker.packets import (
+    Packet,
+    by_shard,
+    failed_packet,
+    port_packets,
+    round_packet,
+    timings_packet,
+)
 from penstock.runtime.watching.reports import IngestReport
 from penstock.runtime.watching.stopwatch import Stopwatch
 
@@ -49,7 +57,8 @@ class Ingest:
         self.in_files = job.state_store == "files"
         self._source = source
         self._now = now
-        self._executor = IngestExecutor(job.plan, source.name, tables)
+        self._failures = StepFailures() if job.isolated else None
+        self._executor = IngestExecutor(job.plan, source.name, tables, failures=self._failures)
         self._retained_columns = retained_columns(source)
         self._stamped_columns = tuple(sorted({*self._executor.columns, *self._retained_columns}))
         self._retained: list[Elements] = []
@@ -121,6 +130,8 @@ class Ingest:
         for shard, port, batches in self._router:
             yield from self.watch.through("exchange", port_packets(shard, port, batches, self._task))
         yield from by_shard(self._job.shards, {self._source.name: self.progress})
+        if self._failures is not None and self._failures.errors:
+            yield failed_packet(0, self._failures.errors)
         yield timings_packet(0, IngestReport(self._task, self.watch.seconds))
 
     def _record_rejections(self, stamped: StampedRows, parsed: ParsedRecords, split: str) -> None:

@@ -12,6 +12,7 @@ from penstock.physical.elements import Elements
 from penstock.physical.execution.progress import SourceProgress
 from penstock.physical.operators import Rejection
 from penstock.runtime.spark.checkpoint.folder import Folder, Job
+from penstock.runtime.spark.checkpoint.query_failure import QueryFailure
 from penstock.runtime.spark.checkpoint.state_files import open_state
 from penstock.runtime.spark.input.input_planner import ReadTask
 from penstock.runtime.spark.worker.ingest import run_read_task
@@ -21,6 +22,7 @@ from penstock.runtime.spark.worker.packets import (
     Packet,
     Signal,
     by_shard,
+    read_failed,
     read_heartbeats,
     read_rejected,
 )
@@ -31,11 +33,12 @@ from penstock.runtime.spark.worker.stage import ShardRound
 @dataclass
 class Outcome:
     """The results of a round. answers: by query, in the order of shards; heartbeats: as a run reports them, None
-    without any."""
+    without any; failed: the queries whose steps failed."""
 
     answers: dict[str, list[Elements]] = field(default_factory=dict)
     rejected: list[Rejection] = field(default_factory=list)
     heartbeats: Heartbeats | None = None
+    failed: dict[str, QueryFailure] = field(default_factory=dict)
 
 
 def run_round(
@@ -67,6 +70,8 @@ def run_round(
                 outcome.heartbeats = read_heartbeats(packet.blob)
             case Signal.REJECTED:
                 outcome.rejected += read_rejected(bytes(packet.blob))
+            case Signal.FAILED:
+                outcome.failed = read_failed(packet.blob) | outcome.failed
             case AnswerOf(query):
                 outcome.answers.setdefault(query, []).extend(unpacked(packet.blob))
     return outcome

@@ -13,11 +13,13 @@ from enum import Enum
 
 import pyarrow as pa
 
+from penstock.errors import PenstockError
 from penstock.physical.elements import Elements, decode, encoded
 from penstock.physical.execution.exchange import Port
 from penstock.physical.execution.progress import Progress, SourceProgress
 from penstock.physical.kernels.run_length import run_length_decoded, run_length_encoded
 from penstock.physical.operators import Rejection
+from penstock.runtime.spark.checkpoint.query_failure import QueryFailure
 from penstock.runtime.watching.reports import IngestReport, ShardReport, report_from_json
 
 SCHEMA = pa.schema([pa.field("shard", pa.int32()), pa.field("kind", pa.string()), pa.field("blob", pa.binary())])
@@ -61,6 +63,8 @@ class Signal(Enum):
     HEARTBEATS = "heartbeats"
     #: Updates that a relation could not apply.
     REJECTED = "rejected"
+    #: The queries whose steps failed, with their errors.
+    FAILED = "failed"
     #: Measurements of a task, on which no result depends.
     TIMINGS = "timings"
 
@@ -154,6 +158,15 @@ def round_packet(round_: str) -> Packet:
 
 def rejected_packet(shard: int, rejected: Sequence[Rejection]) -> Packet:
     return Packet(shard, Signal.REJECTED, json.dumps([asdict(r) for r in rejected]).encode())
+
+
+def failed_packet(shard: int, failures: Mapping[str, PenstockError]) -> Packet:
+    content = {query: asdict(QueryFailure.of(error)) for query, error in failures.items()}
+    return Packet(shard, Signal.FAILED, json.dumps(content).encode())
+
+
+def read_failed(blob: bytes | pa.Buffer) -> dict[str, QueryFailure]:
+    return {query: QueryFailure(**fields) for query, fields in json.loads(bytes(blob)).items()}
 
 
 def timings_packet(shard: int, report: IngestReport | ShardReport) -> Packet:

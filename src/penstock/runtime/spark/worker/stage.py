@@ -20,6 +20,7 @@ from penstock.physical.elements import Elements
 from penstock.physical.execution.exchange import ExchangeRouter, Port, StageResult
 from penstock.physical.execution.executor import StageExecutor
 from penstock.physical.execution.progress import SourceProgress
+from penstock.physical.execution.step_failures import StepFailures
 from penstock.runtime.spark.checkpoint.folder import Job
 from penstock.runtime.spark.checkpoint.shard_manifest import ShardManifest, StoredSynopsis
 from penstock.runtime.spark.output.answer_writer import AnswerWriter
@@ -28,6 +29,7 @@ from penstock.runtime.spark.worker.packets import (
     Packet,
     PortInput,
     Signal,
+    failed_packet,
     heartbeats_packet,
     port_packets,
     progress_packet,
@@ -90,6 +92,7 @@ class ShardRound:
         self._backfilled = backfilled
         self._answers = AnswerWriter(spill_files)
         self._watch = Stopwatch()
+        self._failures = StepFailures() if job.isolated else None
 
     def run(self, shard: int, packets: Iterable[Packet]) -> Iterator[Packet]:
         """Run one round of the shard: read the packets sent to it, yield the packets it sends."""
@@ -115,7 +118,7 @@ class ShardRound:
         with self._watch.phase("state"):
             executor, stored = self._executor(shard)
         with self._watch.phase("operators"):
-            result = executor.run(inputs, progress, self._answers.take)
+            result = executor.run(inputs, progress, self._answers.take, self._failures)
         with self._watch.phase("state"):
             self._save(shard, executor, stored)
             sizes = executor.state_sizes()
@@ -135,6 +138,8 @@ class ShardRound:
         yield from self._answers.packets(shard)
         if result.rejected:
             yield rejected_packet(shard, result.rejected)
+        if self._failures is not None and self._failures.errors:
+            yield failed_packet(shard, self._failures.errors)
         router = ExchangeRouter(job.shards)
         router.post(result, shard)
         for target, port, batches in router:

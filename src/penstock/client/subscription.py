@@ -1,0 +1,116 @@
+"""A subscription as an iterator of Arrow batches that survives lost connections.
+
+Each batch carries a cursor; after a lost connection the server is asked for what comes behind the last one, so every
+row comes once. Rows that the server no longer keeps by then are an error (P0712), never a gap.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Generator, Iterator
+from types import TracebackType
+
+import pyarrow as pa
+
+from penstock.client.connection import LOST, Connection, pauses
+from penstock.errors import PenstockError
+
+_ARROW = "application/vnd.apache.arrow.stream"
+_CURSOR = "penstock-cursor"
+
+
+class RowSubscription(Iterator[pa.RecordBatch]):
+    """Rows of a query as they come: `ts`, `op`, and its columns."""
+
+    def __init__(self, connection: Connection, path: str, params: dict[str, str], cursor: str | None) -> None:
+        self._connection = connection
+        self._path = path
+        self._params = params
+        #: Continues behind the last batch; None before the server has said where the subscription begins.
+        self.cursor = cursor
+        #: Whether batches have come since the last cursor.
+        self._between = False
+        self._closed = False
+        self._batches = self._read()
+
+    def __next__(self) -> pa.RecordBatch:
+        return next(self._batches)
+
+    def close(self) -> None:
+        """End the subscription; the next batch is none."""
+        self._closed = True
+        self._batches.close()
+
+    def __enter__(self) -> RowSubscription:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _read(self) -> Generator[pa.RecordBatch, None, None]:
+        bounded = "until" in self._params
+        attempts, end = pauses(), time.monotonic() + self._connection.patience
+        while not self._closed:
+            try:
+                for batch in self._one():
+                    attempts, end = pauses(), time.monotonic() + self._connection.patience
+                    yield batch
+                if bounded:
+                    return
+            except (*LOST, pa.ArrowInvalid, OSError) as error:
+                if self._between:
+                    message = "the connection was lost within a snapshot, whose rows cannot be continued"
+                    raise PenstockError("P0808", message, hint="subscribe again", cause=error) from None
+                self._connection.wait(next(attempts), end, error)
+
+    def _one(self) -> Iterator[pa.RecordBatch]:
+        """Yield the batches of one connection."""
+        params = dict(self._params)
+        if self.cursor is not None:
+            params["from"] = self.cursor
+            params.pop("snapshot", None)
+        with self._connection.stream(self._path, params, _ARROW) as answer:
+            if self.cursor is None and "snapshot" not in params:
+                self.cursor = answer.headers.get(_CURSOR)
+            reader = pa.ipc.open_stream(pa.PythonFile(_Pieces(answer.iter_bytes()), mode="r"))
+            while True:
+                try:
+                    batch, metadata = reader.read_next_batch_with_custom_metadata()
+                except StopIteration:
+                    return
+                cursor = None if metadata is None else metadata.get(b"cursor")
+                self._between = cursor is None
+                if cursor is not None:
+                    self.cursor = cursor.decode()
+                yield batch
+
+
+class _Pieces:
+    """The body of an answer as a file: returns as many bytes as are requested, fewer at its end alone."""
+
+    def __init__(self, pieces: Iterator[bytes]) -> None:
+        self._pieces = pieces
+        self._waiting = bytearray()
+        self.closed = False
+        self.seekable: Callable[[], bool] = lambda: False
+
+    def read(self, size: int = -1) -> bytes:
+        while size < 0 or len(self._waiting) < size:
+            piece = next(self._pieces, None)
+            if piece is None:
+                break
+            self._waiting += piece
+        size = len(self._waiting) if size < 0 else size
+        taken = bytes(self._waiting[:size])
+        del self._waiting[:size]
+        return taken
+
+    def readable(self) -> bool:
+        return True
+
+    def close(self) -> None:
+        self.closed = True
+
+    def flush(self) -> None: ...

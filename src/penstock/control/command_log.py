@@ -1,0 +1,211 @@
+"""The command log: what has been accepted, in order, and what became of it.
+
+    <number>.json          a transaction: its commands, from this number on, and what they change
+    outcomes-<number>.json what became of the commands up to this number, from that of the file before
+    catalog-<number>.json  the stored catalog after the command of this number
+
+A transaction is accepted when its file is there: from then on it happens, once. An idempotency key belongs to the token
+that it was used with. Numbers count commands and are never used again. A transaction is removed once a catalog contains
+it and it is older than the retention; its key is forgotten with it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from penstock.control.outcomes import CommandOutcome
+from penstock.control.sealed_files import SealedFiles
+from penstock.control.stored_catalog import CatalogChange, StoredCatalog
+from penstock.storage.documents import Document, array, as_document, as_text, integer, nested, text
+
+#: Commands between two catalogs.
+CATALOG_EVERY = 100
+_TRANSACTION, _OUTCOMES, _CATALOG = "", "outcomes-", "catalog-"
+
+
+def digest(script: str, settings: Mapping[str, str]) -> str:
+    """Return a digest of what is posted with an idempotency key."""
+    posted = repr((script, sorted(settings.items())))
+    return hashlib.sha256(posted.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+@dataclass(frozen=True)
+class Transaction:
+    """Commands that were accepted together.
+
+    Args:
+        first: the number of the first.
+        texts: of each command, as written; the numbers count on.
+        who: the name of the token.
+        at: when it was accepted, in microseconds since 1970.
+        key: the idempotency key, None for none.
+        digest: of what was posted.
+        settings: of the session.
+        change: what the commands change.
+    """
+
+    first: int
+    texts: tuple[str, ...]
+    who: str
+    at: int
+    key: str | None
+    digest: str
+    settings: Mapping[str, str]
+    change: CatalogChange
+
+    @property
+    def numbers(self) -> range:
+        return range(self.first, self.first + len(self.texts))
+
+    @property
+    def last(self) -> int:
+        return self.numbers[-1]
+
+    def document(self) -> Document:
+        return {
+            "first": self.first, "texts": list(self.texts), "who": self.who, "at": self.at, "key": self.key,
+            "digest": self.digest, "settings": dict(self.settings), "change": self.change.document(),
+        }  # fmt: skip
+
+    @staticmethod
+    def read(document: Document) -> Transaction:
+        key = document["key"]
+        settings = {name: as_text(value, name) for name, value in nested(document, "settings").items()}
+        return Transaction(
+            integer(document, "first"), tuple(as_text(t, "texts") for t in array(document, "texts")),
+            text(document, "who"), integer(document, "at"), None if key is None else as_text(key, "key"),
+            text(document, "digest"), settings, CatalogChange.read(nested(document, "change")),
+        )  # fmt: skip
+
+
+def _now() -> int:
+    return time.time_ns() // 1000
+
+
+@dataclass
+class CommandLog:
+    """The log in a folder.
+
+    Args:
+        retention: for how many seconds a finished transaction and its key are kept.
+    """
+
+    files: SealedFiles
+    retention: float
+    transactions: dict[int, Transaction] = field(default_factory=dict)
+    outcomes: dict[int, CommandOutcome] = field(default_factory=dict)
+    _keys: dict[tuple[str, str], int] = field(default_factory=dict)
+    _first_by_number: dict[int, int] = field(default_factory=dict)
+    _last: int = 0
+    _catalog: int = 0
+
+    @staticmethod
+    def opened(files: SealedFiles, retention: float) -> tuple[CommandLog, StoredCatalog]:
+        """Return the log in a folder, and the latest stored catalog. Raises PenstockError P0605."""
+        log = CommandLog(files, retention)
+        names = files.names()
+        for number in _numbers(names, _TRANSACTION):
+            log._know(Transaction.read(files.read(f"{number}.json")))
+        for number in _numbers(names, _OUTCOMES):
+            for one in array(files.read(f"{_OUTCOMES}{number}.json"), "outcomes"):
+                outcome = CommandOutcome.read(as_document(one, "outcomes"))
+                log.outcomes[outcome.number] = outcome
+        log._catalog = max(_numbers(names, _CATALOG), default=0)
+        log._last = max(log._last, log._catalog, max(log.outcomes, default=0))
+        if not log._catalog:
+            return log, StoredCatalog()
+        return log, StoredCatalog.read(files.read(f"{_CATALOG}{log._catalog}.json"))
+
+    @property
+    def next_number(self) -> int:
+        """Return the number of the next command."""
+        return self._last + 1
+
+    @property
+    def catalog_number(self) -> int:
+        """Return the number of the last command that the latest catalog contains; 0 before the first."""
+        return self._catalog
+
+    def since_catalog(self) -> Iterator[Transaction]:
+        """Yield the transactions that the latest catalog does not contain, in order."""
+        yield from (self.transactions[n] for n in sorted(self.transactions) if n > self._catalog)
+
+    def with_key(self, who: str, key: str) -> Transaction | None:
+        """Return the transaction that was posted with an idempotency key, if it is still known."""
+        first = self._keys.get((who, key))
+        found = None if first is None else self.transactions.get(first)
+        if found is None or (found.at < _now() - int(self.retention * 1e6) and found.last in self.outcomes):
+            return None
+        return found
+
+    def of(self, number: int) -> Transaction | None:
+        """Return the transaction that contains a command, if it is still known."""
+        first = self._first_by_number.get(number)
+        return None if first is None else self.transactions[first]
+
+    # -- writing -----------------------------------------------------------------------------------------------
+
+    def accept(
+        self, texts: Sequence[str], who: str, key: str | None, posted: str, settings: Mapping[str, str],
+        change: CatalogChange,
+    ) -> Transaction:  # fmt: skip
+        """Write a transaction, which happens from then on. posted: the digest of what was posted. Raises PenstockError
+        P0601, and then it does not happen."""
+        made = Transaction(self.next_number, tuple(texts), who, _now(), key, posted, dict(settings), change)
+        self.files.write(f"{made.first}.json", made.document())
+        self._know(made)
+        return made
+
+    def finish(self, outcomes: Sequence[CommandOutcome]) -> None:
+        """Write what became of commands, all of them before any later one is finished. Raises PenstockError P0601."""
+        last = max(outcome.number for outcome in outcomes)
+        self.files.write(f"{_OUTCOMES}{last}.json", {"outcomes": [outcome.document() for outcome in outcomes]})
+        self.outcomes |= {outcome.number: outcome for outcome in outcomes}
+
+    def save(self, catalog: StoredCatalog, number: int) -> None:
+        """Write the catalog after the command `number`, before which all are finished, and remove what is no longer
+        needed. Raises PenstockError P0601."""
+        self.files.write(f"{_CATALOG}{number}.json", catalog.document())
+        self._catalog = number
+        for former in _numbers(self.files.names(), _CATALOG):
+            if former < number:
+                self.files.remove(f"{_CATALOG}{former}.json")
+        self._forget()
+
+    def _forget(self) -> None:
+        """Remove what is older than the retention and contained in the latest catalog."""
+        before = _now() - int(self.retention * 1e6)
+        for transaction in list(self.transactions.values()):
+            if transaction.last <= self._catalog and transaction.at < before:
+                self._drop(transaction)
+        known = self.outcomes.keys() & self._first_by_number.keys()
+        for number in _numbers(self.files.names(), _OUTCOMES):
+            held = {n for n in self.outcomes if n <= number}
+            if not held & known:
+                self.files.remove(f"{_OUTCOMES}{number}.json")
+                for gone in held:
+                    del self.outcomes[gone]
+
+    def _drop(self, transaction: Transaction) -> None:
+        self.files.remove(f"{transaction.first}.json")
+        del self.transactions[transaction.first]
+        for number in transaction.numbers:
+            del self._first_by_number[number]
+        if transaction.key is not None and self._keys.get((transaction.who, transaction.key)) == transaction.first:
+            del self._keys[transaction.who, transaction.key]
+
+    def _know(self, transaction: Transaction) -> None:
+        self.transactions[transaction.first] = transaction
+        self._first_by_number |= dict.fromkeys(transaction.numbers, transaction.first)
+        self._last = max(self._last, transaction.last)
+        if transaction.key is not None:
+            self._keys[transaction.who, transaction.key] = transaction.first
+
+
+def _numbers(names: Sequence[str], prefix: str) -> list[int]:
+    """Return the numbers of the files `<prefix><number>.json`, in order."""
+    inner = (name.removeprefix(prefix).removesuffix(".json") for name in names if name.startswith(prefix))
+    return sorted(int(number) for number in inner if number.isascii() and number.isdecimal())

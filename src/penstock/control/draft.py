@@ -1,0 +1,362 @@
+"""A transaction while it is bound: each of its commands against what those before it leave.
+
+Nothing is written here. The result is a change of the catalog as data, the catalog as it is then, and which places of
+answers the engine has to change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from penstock.algebra.nodes.query import Query, SinkSpec, Start, StartMode
+from penstock.control.registry import Registry, registered, with_declaration
+from penstock.control.stored_catalog import CatalogChange, RowStatement, StoredCatalog, StoredObject, StoredQuery
+from penstock.errors import PenstockError
+from penstock.language.catalog import Catalog, QueryStatus
+from penstock.language.commands import (
+    AlterQuery,
+    AlterSource,
+    AlterSystem,
+    Command,
+    CreateFunctionCommand,
+    CreateQueryCommand,
+    CreateSourceCommand,
+    CreateViewCommand,
+    DeleteRows,
+    DropCommand,
+    InsertRows,
+    MoveInto,
+    Pause,
+    RenameTo,
+    ReplaceQuery,
+    Resume,
+    SetAttributes,
+    SwapWith,
+    UpdateRows,
+)
+
+_RUNNING = QueryStatus.RUNNING
+_WARM = Start(StartMode.WARM)
+
+
+@dataclass
+class Draft:
+    """A transaction that grows.
+
+    Args:
+        stored, bound: the declarations after the commands so far.
+        settings: those of the session that differ from their defaults, as written.
+        sink: where queries without INTO write.
+        touched: places of answers that change in the engine.
+        concerns: by number of a command, the place whose answers it is about.
+    """
+
+    stored: StoredCatalog
+    bound: Catalog
+    settings: Mapping[str, str]
+    sink: SinkSpec
+    touched: set[int] = field(default_factory=set)
+    concerns: dict[int, int] = field(default_factory=dict)
+    _created: set[int] = field(default_factory=set)
+    _objects: dict[int, StoredObject] = field(default_factory=dict)
+    _removed: list[int] = field(default_factory=list)
+    _system: dict[str, str] = field(default_factory=dict)
+    _rows: list[RowStatement] = field(default_factory=list)
+
+    @staticmethod
+    def on(registry: Registry, settings: Mapping[str, str], sink: SinkSpec) -> Draft:
+        """Return a draft without commands."""
+        return Draft(registry.stored, registry.bound, settings, sink)
+
+    @property
+    def change(self) -> CatalogChange:
+        """Return what the commands change."""
+        objects = tuple(self._objects.values())
+        concerns = dict(self.concerns)
+        return CatalogChange(
+            objects, tuple(self._removed), dict(self._system), tuple(self._rows), self.stored.next_id, concerns
+        )
+
+    def add(self, number: int, command: Command, text: str, query_text: str = "") -> None:
+        """Add a command.
+
+        Args:
+            number: of the command.
+            text: the statement as written.
+            query_text: the query of a CREATE QUERY as written.
+
+        Raises:
+            PenstockError: P0701 for what does not fit the state of a query, P0732 for a second change of one.
+        """
+        if isinstance(command, CreateQueryCommand):
+            self._create_query(number, command, query_text)
+        elif isinstance(command, DropCommand):
+            for dropped in command.drops:
+                self._drop(dropped.kind, dropped.name)
+        elif isinstance(command, AlterQuery):
+            action = _ACTIONS[type(command.action)]
+            action(self, number, self._named(command.name), command.action)
+        elif isinstance(command, AlterSource):
+            self._alter_source(command)
+        elif isinstance(command, AlterSystem):
+            self._system[command.key] = command.value
+            self.stored = replace(self.stored, settings={**self.stored.settings, command.key: command.value})
+        elif isinstance(command, InsertRows | UpdateRows | DeleteRows):
+            self._change_rows(number, command, text)
+        else:
+            self._create(command, text)
+
+    def fail(self, place: int, code: str, message: str) -> StoredObject | None:
+        """Note that the query with a place has failed; return it, None where there is no such query any more."""
+        for one, query in self.stored.queries:
+            if query.place == place and query.status is not QueryStatus.FAILED:
+                self._set(one, replace(query, status=QueryStatus.FAILED, silent=False, code=code, message=message))
+                return one
+        return None
+
+    def attention(self, number: int, error: PenstockError) -> str:
+        """Note that the declaration with a number cannot be bound; return the name of a query for which that is new,
+        else an empty text."""
+        one = self.stored.objects[number]
+        if one.query is None or one.query.status is QueryStatus.NEEDS_ATTENTION:
+            return ""
+        status = QueryStatus.NEEDS_ATTENTION
+        query = replace(one.query, status=status, silent=False, code=error.code, message=error.message)
+        self._put(replace(one, query=query))
+        return one.name
+
+    def registry(self, errors: Mapping[int, PenstockError]) -> Registry:
+        """Return the declarations after the commands. errors: of those that could not be bound before."""
+        left = {n: error for n, error in errors.items() if n in self.stored.objects and not self._is_bound(n)}
+        return Registry(self.stored, self.bound, left)
+
+    def _is_bound(self, number: int) -> bool:
+        """Return whether the declaration with a number is one that this program can bind."""
+        one = self.stored.objects[number]
+        if one.kind in ("FUNCTION", "AGGREGATE"):
+            return one.name.lower() in self.bound.functions
+        return one.name in self.bound
+
+    # -- declarations ------------------------------------------------------------------------------------------
+
+    def _create(self, command: Command, text: str) -> None:
+        if isinstance(command, CreateSourceCommand):
+            kind, name = "STREAM" if command.source.is_stream else "RELATION", command.source.name
+        elif isinstance(command, CreateViewCommand):
+            kind, name = "VIEW", command.view.name
+        else:
+            assert isinstance(command, CreateFunctionCommand), "it declares something"
+            kind, name = command.function.kind, command.function.name
+        former = self.stored.named(name, "FUNCTION" if kind in ("FUNCTION", "AGGREGATE") else "")
+        if former is not None:
+            self._replaceable(former, command.replace)
+            self._drop(former.kind, former.name)
+        one = StoredObject(self._id(), kind, name, text, self.settings)
+        self.bound = with_declaration(self.bound, command, one)
+        self._put(one)
+
+    def _create_query(self, number: int, command: CreateQueryCommand, text: str) -> None:
+        sink = command.query.sink if command.into else self.sink
+        former = self.stored.named(command.query.name)
+        if former is not None:
+            self._replaceable(former, command.replace and former.query is not None)
+            attributes = {**command.attributes}
+            one = replace(former, name=command.query.name, attributes=attributes, settings=self.settings)
+            self._answer(number, one, command.query, text, command.reads, command.start, sink)
+            return
+        identity, place, track = self._id(), self._id(), self._id()
+        query = StoredQuery(sink, command.into, command.start, _RUNNING, place, track)
+        one = StoredObject(identity, "QUERY", command.query.name, text, self.settings, dict(command.attributes), query)
+        self.bound = with_declaration(self.bound, command, one)
+        self._touch(place)
+        self._created.add(place)
+        self.concerns[number] = place
+        self._put(one)
+
+    def _replaceable(self, former: StoredObject, replaces: bool) -> None:
+        """Raise PenstockError P0206 where a name is taken, by something that cannot be bound."""
+        if not replaces:
+            hint = f"DROP {former.kind} {former.name} first, or choose another name"
+            raise PenstockError("P0206", f"{former.name} is declared already", hint=hint)
+
+    def _drop(self, kind: str, name: str) -> None:
+        is_function = kind in ("FUNCTION", "AGGREGATE")
+        one = self.stored.named(name, "FUNCTION" if is_function else "")
+        assert one is not None, "the binder has found it"
+        if one.query is not None:
+            self._touch(one.query.place, dropped=True)
+        self.bound = self.bound.without_function(name) if is_function else self.bound.without(name)
+        self._objects.pop(one.id, None)
+        self._removed.append(one.id)
+        self.stored = self.stored.changed(CatalogChange(removed=(one.id,)))
+
+    def _alter_source(self, command: AlterSource) -> None:
+        one = self._named(command.name)
+        former = self.bound.sources[one.name.lower()]
+        users = self.bound.users_of(one.name)
+        if former != command.source and users:
+            raise PenstockError(
+                "P0701", f"{one.name} is read by {', '.join(users)}, so only RETAIN and rate_limit can change",
+                hint="drop what reads it first",
+            )  # fmt: skip
+        self.bound = self.bound.with_source(command.source, one.text)
+        self._put(replace(one, attributes={**one.attributes, **command.values}))
+
+    def _change_rows(self, number: int, command: InsertRows | UpdateRows | DeleteRows, text: str) -> None:
+        name = command.source if isinstance(command, InsertRows) else command.relation
+        one = self._named(name)
+        users = self.bound.users_of(name)
+        if self.bound.sources[name.lower()].is_static and any(self._stands(user) for user in users):
+            raise PenstockError(
+                "P0701", f"{name} has no timestamps, so it was read once: it cannot change any more",
+                hint="declare it with TIMESTAMP BY",
+            )  # fmt: skip
+        self._rows.append(RowStatement(number, one.id, text))
+
+    def _stands(self, name: str) -> bool:
+        """Return whether a view or query has been there before this transaction."""
+        one = self.stored.named(name)
+        return one is not None and one.id not in self._objects
+
+    # -- queries -----------------------------------------------------------------------------------------------
+
+    def _pause(self, number: int, one: StoredObject, action: Pause) -> None:
+        query = self._in_state(one, "paused", _RUNNING)
+        self._touch(query.place)
+        self.concerns[number] = query.place
+        self._set(one, replace(query, status=QueryStatus.PAUSED, silent=action.with_state))
+
+    def _resume(self, number: int, one: StoredObject, action: Resume) -> None:
+        stopped = QueryStatus.PAUSED, QueryStatus.FAILED, QueryStatus.NEEDS_ATTENTION
+        query = self._in_state(one, "resumed", *stopped)
+        self._touch(query.place)
+        self.concerns[number] = query.place
+        if not query.silent:
+            query = replace(query, track=self._id(), start=action.start or _WARM)
+        self._set(one, replace(query, status=_RUNNING, silent=False, code="", message=""))
+
+    def _set_attributes(self, number: int, one: StoredObject, action: SetAttributes) -> None:
+        changed = replace(one, attributes={**one.attributes, **action.values})
+        self._put(changed)
+        self._register(changed, self.bound.queries[one.name.lower()])
+
+    def _rename(self, number: int, one: StoredObject, action: RenameTo) -> None:
+        bound, read = self.bound.queries[one.name.lower()], self.bound.reads.get(one.name.lower(), frozenset())
+        changed = replace(one, name=action.name)
+        self.bound = self.bound.without(one.name).with_reads(action.name, read)
+        self._put(changed)
+        self._register(changed, replace(bound, name=action.name))
+
+    def _move_into(self, number: int, one: StoredObject, action: MoveInto) -> None:
+        bound, read = self.bound.queries[one.name.lower()], self.bound.reads.get(one.name.lower(), frozenset())
+        self._answer(number, one, bound, one.text, read, _WARM, action.sink)
+
+    def _replace_query(self, number: int, one: StoredObject, action: ReplaceQuery) -> None:
+        assert one.query is not None, "it is a query"
+        changed = replace(one, settings=self.settings)
+        self._answer(number, changed, action.query, action.text, action.reads, action.start or _WARM, one.query.sink)
+
+    def _answer(
+        self, number: int, one: StoredObject, bound: Query, text: str, reads: frozenset[str], start: Start,
+        sink: SinkSpec,
+    ) -> None:  # fmt: skip
+        """Answer another query, or into another sink, under the same name. A paused query stays paused."""
+        query, former = one.query, self.bound.queries.get(one.name.lower())
+        assert query is not None, "it is a query"
+        self._touch(query.place)
+        place = query.place if sink == query.sink else self._id()
+        if place == query.place and former is not None and former.output_schema != bound.output_schema:
+            raise PenstockError(
+                "P0305", f"the result of {one.name} has other columns",
+                hint="write it INTO another place, or DROP the query and create it again",
+            )  # fmt: skip
+        if place != query.place:
+            self._touch(place)
+        self.concerns[number] = place
+        paused = query.status is QueryStatus.PAUSED
+        query = replace(query, sink=sink, into=True if sink != query.sink else query.into, place=place, start=start)
+        if not paused:
+            query = replace(query, track=self._id(), status=_RUNNING, code="", message="")
+        elif query.silent:
+            query = replace(query, silent=False)
+        changed = replace(one, text=text, query=query)
+        self._put(changed)
+        self._register(changed, replace(bound, name=one.name, sink=sink))
+        self.bound = self.bound.with_reads(one.name, reads)
+
+    def _swap(self, number: int, one: StoredObject, action: SwapWith) -> None:
+        other = self._named(action.name)
+        first, second = (self._in_state(each, "exchanged", _RUNNING) for each in (one, other))
+        plans = [self.bound.queries[each.name.lower()] for each in (one, other)]
+        reads = [self.bound.reads.get(each.name.lower(), frozenset()) for each in (one, other)]
+        if plans[0].output_schema != plans[1].output_schema:
+            raise PenstockError("P0305", f"the results of {one.name} and {other.name} have other columns")
+        self._touch(first.place)
+        self._touch(second.place)
+        self.concerns[number] = first.place
+        exchanged = (
+            (one, first, other, second, plans[1], reads[1]),
+            (other, second, one, first, plans[0], reads[0]),
+        )
+        for to, query, source, from_query, plan, read in exchanged:
+            moved = replace(query, track=from_query.track, start=from_query.start)
+            changed = replace(to, text=source.text, settings=source.settings, query=moved)
+            self._put(changed)
+            self._register(changed, replace(plan, name=to.name, sink=query.sink))
+            self.bound = self.bound.with_reads(to.name, read)
+
+    def _in_state(self, one: StoredObject, verb: str, *states: QueryStatus) -> StoredQuery:
+        query = one.query
+        assert query is not None, "the binder has found a query"
+        if query.status not in states:
+            raise PenstockError("P0701", f"query {one.name} is {query.status.value}, and cannot be {verb}")
+        return query
+
+    # -- bookkeeping -------------------------------------------------------------------------------------------
+
+    def _named(self, name: str) -> StoredObject:
+        found = self.stored.named(name)
+        assert found is not None, "the binder has found it"
+        return found
+
+    def _id(self) -> int:
+        """Return a number that is never used again."""
+        number = self.stored.next_id
+        self.stored = replace(self.stored, next_id=number + 1)
+        return number
+
+    def _touch(self, place: int, dropped: bool = False) -> None:
+        """Note that a place changes in the engine: once in a version, or created and dropped."""
+        if place in self.touched and not (dropped and place in self._created):
+            name = next((one.name for one, query in self.stored.queries if query.place == place), "a query")
+            raise PenstockError(
+                "P0732", f"{name} changes twice in one transaction", hint="post the changes one after the other"
+            )
+        self.touched.add(place)
+
+    def _set(self, one: StoredObject, query: StoredQuery) -> None:
+        changed = replace(one, query=query)
+        self._put(changed)
+        known = self.bound.queries.get(one.name.lower())
+        if known is not None:
+            self._register(changed, known)
+
+    def _register(self, one: StoredObject, query: Query) -> None:
+        self.bound = self.bound.with_query(query, registered(one))
+
+    def _put(self, one: StoredObject) -> None:
+        self._objects[one.id] = one
+        self.stored = self.stored.changed(CatalogChange(objects=(one,)))
+
+
+_ACTIONS: dict[type, Callable[[Draft, int, StoredObject, Any], None]] = {
+    Pause: Draft._pause,
+    Resume: Draft._resume,
+    SetAttributes: Draft._set_attributes,
+    RenameTo: Draft._rename,
+    MoveInto: Draft._move_into,
+    ReplaceQuery: Draft._replace_query,
+    SwapWith: Draft._swap,
+}

@@ -1,0 +1,114 @@
+"""What a control needs of the engine that runs its queries.
+
+A control declares which sources and queries stand in the next version, and the engine goes over to it between two
+rounds: all of it, or nothing. The engine notes the number of the last command with the version, so that after a crash
+it is known which commands have been applied. It has no other names than numbers.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from penstock.algebra.nodes.query import Query, Start
+from penstock.algebra.nodes.scans import Source
+from penstock.errors import PenstockError
+from penstock.settings import Settings
+
+
+class Activity(enum.Enum):
+    """RUNNING: it answers; SILENT: its steps run, and nothing is emitted; PAUSED: nothing runs, and what has been
+    emitted is kept."""
+
+    RUNNING = "RUNNING"
+    SILENT = "SILENT"
+    PAUSED = "PAUSED"
+
+
+@dataclass(frozen=True)
+class StandingSource:
+    """A source that is read, whether or not a query reads it."""
+
+    id: int
+    source: Source
+
+
+@dataclass(frozen=True)
+class StandingQuery:
+    """A query of a version.
+
+    Args:
+        place: the number of the place of its answers, never used again.
+        track: the number of the computation that answers. One that the engine does not know begins as `start` says;
+            one that answers in another place moves to this one (SWAP).
+        query: with its name and its sink, over the sources as the engine reads them; None for one that is paused
+            because it cannot be bound.
+    """
+
+    place: int
+    track: int
+    query: Query | None
+    start: Start
+    activity: Activity
+
+
+@dataclass(frozen=True)
+class NextVersion:
+    """What stands in a version.
+
+    Args:
+        command: the number of the last command that it contains.
+        sources: by number.
+        queries: by place.
+    """
+
+    command: int
+    sources: Mapping[int, StandingSource] = field(default_factory=dict)
+    queries: Mapping[int, StandingQuery] = field(default_factory=dict)
+    settings: Settings = field(default_factory=Settings)
+
+
+@dataclass(frozen=True)
+class EngineVersion:
+    """The version that runs.
+
+    Args:
+        command: the number of the last command that it contains, 0 for none.
+        heartbeats: by place, up to which tick the answer is final, where its time has begun.
+    """
+
+    number: int
+    command: int
+    heartbeats: Mapping[int, int] = field(default_factory=dict)
+
+
+#: Is called with the place of a query that failed.
+OnFailed = Callable[[int, PenstockError], None]
+
+
+class Engine(Protocol):
+    """Runs the queries of a control."""
+
+    def check(self, version: NextVersion) -> None:
+        """Raise PenstockError for what this engine cannot do, as far as that is known before; nothing changes."""
+
+    def change(self, version: NextVersion) -> EngineVersion:
+        """Go over to a version. Called by one thread at a time.
+
+        Raises:
+            PenstockError: nothing has changed.
+        """
+
+    def version(self) -> EngineVersion:
+        """Return the version that runs."""
+
+    def listen(self, on_failed: OnFailed) -> None:
+        """Set what is called, by any thread, when a query fails alone."""
+
+    def wake(self) -> None:
+        """Look for new rows soon: some have been posted."""
+
+    def close(self) -> None:
+        """Stop; the last version goes on when the engine is opened again."""

@@ -1,0 +1,276 @@
+"""An engine in this process and without Spark, over sources that end and rows that are posted.
+
+For trying things out and for tests. With a folder, it goes on in another process: its state is written whole after each
+change and each round.
+"""
+
+from __future__ import annotations
+
+import pickle
+import threading
+from collections.abc import Iterator
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pyarrow as pa
+
+from penstock.algebra import Scan, Source, leaves
+from penstock.algebra.nodes.query import Query
+from penstock.connectors.sources import open_source
+from penstock.control.engine import Activity, EngineVersion, NextVersion, OnFailed, StandingQuery
+from penstock.control.sealed_files import not_written
+from penstock.errors import PenstockError
+from penstock.runtime.live import LiveEngine, LiveSnapshot
+from penstock.runtime.local.statics import read_relation
+from penstock.storage import storage
+
+_STATE = "engine.pickle"
+#: Sinks whose answers are collected here.
+_COLLECTED = ("MEMORY", "RESULTS", "CONSOLE")
+
+
+@dataclass
+class _State:
+    """What is saved.
+
+    Args:
+        sources: by number.
+        standing: by place, its track and what it does.
+        read: by number of a source, the paths that have been read.
+        answers: by place.
+    """
+
+    live: LiveSnapshot | None = None
+    number: int = 0
+    command: int = 0
+    sources: dict[int, Source] = field(default_factory=dict)
+    standing: dict[int, tuple[int, Activity]] = field(default_factory=dict)
+    read: dict[int, frozenset[str]] = field(default_factory=dict)
+    answers: dict[int, list[pa.Table]] = field(default_factory=dict)
+
+
+class InProcessEngine:
+    """See the contract `Engine`. folder: where its state is kept; None to keep none."""
+
+    def __init__(self, folder: Path | None = None, shards: int = 1) -> None:
+        self._folder = folder
+        self._lock = threading.RLock()
+        self._live = LiveEngine(shards)
+        self._state = _State()
+        if folder is not None and storage().exists(folder / _STATE):
+            found = pickle.loads(storage().read(folder / _STATE))
+            assert isinstance(found, _State) and found.live is not None, "the state is whole"
+            self._state, self._live = found, LiveEngine.restored(found.live)
+
+    # -- the contract ------------------------------------------------------------------------------------------
+
+    def check(self, version: NextVersion) -> None:
+        for standing in version.sources.values():
+            _check_source(standing.source)
+        for standing_query in version.queries.values():
+            query = standing_query.query
+            if query is None:
+                continue
+            if query.sink.connector not in _COLLECTED:
+                message = f"query {query.name}: without Spark nothing is written INTO {query.sink.connector}"
+                raise PenstockError("P0701", message, hint="leave INTO out")
+            with self._lock:
+                known = all(self._live.is_declared(source.name) for source in _sources(query))
+                stands = standing_query.activity is Activity.PAUSED or standing_query.track in self._tracks()
+                if known and not stands:
+                    self._live.check(query, standing_query.start)
+
+    def change(self, version: NextVersion) -> EngineVersion:
+        with self._lock:
+            before = deepcopy(replace(self._state, live=None)), self._live.snapshot()
+            try:
+                if self._apply(version):
+                    self._state.number += 1
+                self._state.command = version.command
+                self._save()
+            except BaseException:
+                self._state, self._live = before[0], LiveEngine.restored(before[1])
+                raise
+            return self.version()
+
+    def version(self) -> EngineVersion:
+        with self._lock:
+            places = [place for place, (_, activity) in self._state.standing.items() if activity is not Activity.PAUSED]
+            beats = {place: self._live.heartbeat(str(place)) for place in places}
+            known = {place: tick for place, tick in beats.items() if tick is not None}
+            return EngineVersion(self._state.number, self._state.command, known)
+
+    def listen(self, on_failed: OnFailed) -> None:
+        """Queries of this engine do not fail alone."""
+
+    def wake(self) -> None:
+        """Rounds are run by `round`."""
+
+    def close(self) -> None:
+        """Everything is saved already."""
+
+    # -- rounds and answers ------------------------------------------------------------------------------------
+
+    def round(self) -> None:
+        """Read what has been posted, and answer."""
+        with self._lock:
+            before = deepcopy(replace(self._state, live=None)), self._live.snapshot()
+            try:
+                read = {number: self._read(number, source) for number, source in self._state.sources.items()}
+                for place, table in self._live.round().items():
+                    self._add(int(place), table)
+                self._save()
+            except BaseException:
+                self._state, self._live = before[0], LiveEngine.restored(before[1])
+                raise
+            for number, paths in read.items():
+                source = self._state.sources[number]
+                if source.connector == "POSTED":
+                    open_source(source).forget(sorted(paths))
+
+    def answers(self, place: int) -> list[pa.Table]:
+        """Return what has been emitted at a place."""
+        with self._lock:
+            return list(self._state.answers.get(place, ()))
+
+    def _read(self, number: int, source: Source) -> frozenset[str]:
+        """Read new rows of a source; return the paths that have been read."""
+        known = self._state.read.get(number, frozenset())
+        if source.is_static:
+            return frozenset()
+        connector = open_source(source)
+        fresh = connector.discover(known)
+        for batch in _batches(source, fresh):
+            self._live.insert(source.name, batch)
+        # Numbers of posts are never used again: those that are gone need not be known.
+        kept = {path for path in known if source.connector != "POSTED" or storage().exists(Path(path))}
+        self._state.read[number] = frozenset({*kept, *fresh})
+        return self._state.read[number]
+
+    def _add(self, place: int, table: pa.Table) -> None:
+        if table.num_rows:
+            self._state.answers.setdefault(place, []).append(table)
+
+    # -- versions ----------------------------------------------------------------------------------------------
+
+    def _tracks(self) -> dict[int, int]:
+        """Return the place of each track that runs."""
+        standing = self._state.standing.items()
+        return {track: place for place, (track, activity) in standing if activity is not Activity.PAUSED}
+
+    def _apply(self, version: NextVersion) -> bool:
+        """Go over to a version in memory; return whether anything has changed."""
+        state, queries = self._state, version.queries
+        gone = [place for place in state.standing if place not in queries]
+        for place in gone:
+            self._live.drop(str(place))
+            del state.standing[place]
+            state.answers.pop(place, None)
+        changed = self._change_sources(version) or bool(gone)
+        for place, query in queries.items():
+            changed |= self._move(place, query)
+        for place, query in queries.items():
+            changed |= self._begin(place, query)
+        for place, query in queries.items():
+            changed |= self._set_activity(place, query)
+        return changed
+
+    def _change_sources(self, version: NextVersion) -> bool:
+        state = self._state
+        changed = False
+        for number in [n for n, source in state.sources.items() if n not in version.sources]:
+            self._live.undeclare(state.sources.pop(number).name)
+            state.read.pop(number, None)
+            changed = True
+        for number, standing in version.sources.items():
+            if number not in state.sources:
+                changed = True
+                if not standing.source.is_static:
+                    # All posts of a relation stay with it, so that its past is there.
+                    retain = standing.source.retain or 0
+                    self._live.declare(standing.source, retain if standing.source.is_stream else None)
+            state.sources[number] = standing.source
+        return changed
+
+    def _move(self, place: int, query: StandingQuery) -> bool:
+        """Bring a track to its place that answers in another one now."""
+        other = self._tracks().get(query.track)
+        if other is None or other == place:
+            return False
+        for number, table in self._live.swap(str(place), str(other)).items():
+            self._add(int(number), table)
+        standing = self._state.standing
+        standing[place], standing[other] = standing[other], standing[place]
+        return True
+
+    def _begin(self, place: int, query: StandingQuery) -> bool:
+        """Begin a new track."""
+        former = self._state.standing.get(place)
+        stands = former is not None and former[0] == query.track
+        if stands or query.query is None or query.activity is Activity.PAUSED:
+            return False
+        named = replace(query.query, name=str(place))
+        for source in _sources(named):
+            if source.is_static and not self._live.is_declared(source.name):
+                self._live.declare_static(source, read_relation(source)[0])
+        try:
+            if former is None:
+                table = self._live.register(named, query.start)
+            else:
+                table = self._live.replace(str(place), named, query.start)
+        except PenstockError as error:
+            message = error.message.replace(f"query {place}:", f"query {query.query.name}:")
+            raise PenstockError(error.code, message, hint=error.hint, cause=error) from error
+        self._add(place, table)
+        self._state.standing[place] = query.track, Activity.RUNNING
+        return True
+
+    def _set_activity(self, place: int, query: StandingQuery) -> bool:
+        if place not in self._state.standing:
+            return False  # paused before it began
+        track, activity = self._state.standing[place]
+        if activity is query.activity:
+            return False
+        if query.activity is Activity.RUNNING:
+            self._add(place, self._live.resume(str(place)))
+        else:
+            self._live.pause(str(place), with_state=query.activity is Activity.SILENT)
+        self._state.standing[place] = track, query.activity
+        return True
+
+    def _save(self) -> None:
+        if self._folder is None:
+            return
+        data = pickle.dumps(replace(self._state, live=self._live.snapshot()))
+        try:
+            storage().write(self._folder / _STATE, data)
+        except OSError as error:
+            raise not_written(self._folder / _STATE, error) from error
+
+
+def _sources(query: Query) -> Iterator[Source]:
+    """Yield the sources that a query reads."""
+    return (leaf.source for leaf in leaves(query.root) if isinstance(leaf, Scan))
+
+
+def _batches(source: Source, paths: list[str]) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of some paths, with all declared columns."""
+    connector = open_source(source)
+    columns = tuple(range(len(source.columns)))
+    for path in paths:
+        for split in connector.splits(path):
+            for records in connector.read(split, columns):
+                if records.batch.num_rows:
+                    yield records.batch
+
+
+def _check_source(source: Source) -> None:
+    """Raise PenstockError P0701 for a source that this engine cannot read."""
+    reason = None
+    if source.system_time or source.idle is not None:
+        reason = "depends on the clock, which a run without Spark does not read"
+    elif source.connector != "POSTED" and not open_source(source).bounded:
+        reason = "has no end, and a run without Spark reads sources that end"
+    if reason is not None:
+        raise PenstockError("P0701", f"{source.name} {reason}", hint="use a server")

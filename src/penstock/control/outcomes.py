@@ -1,0 +1,84 @@
+"""What became of a command: its state, and where the answer of a query began."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+from penstock.errors import PenstockError, ScriptWarning
+from penstock.language.commands import Command
+from penstock.storage.documents import Document, as_text, integer, optional_integer, text
+
+
+@dataclass(frozen=True)
+class Principal:
+    """Who posts a command. name: of the token; role: `read`, `control` or `admin`."""
+
+    name: str
+    role: str = "admin"
+
+
+#: Who the commands of the system itself come from.
+SYSTEM = Principal("system")
+
+
+class CommandState(enum.Enum):
+    """PENDING: accepted, and not in a version yet; RUNNING: in a version; COMPLETED: it changed nothing that runs;
+    FAILED: it has no effect."""
+
+    PENDING = "PENDING"
+    RUNNING = "RUNNING"
+    COMPLETED = "COMPLETED"
+    FAILED = "FAILED"
+
+
+@dataclass(frozen=True)
+class CommandOutcome:
+    """The outcome of a command that has been accepted.
+
+    Args:
+        version: the version of the plan that contains it, None where it is in none.
+        tick: τ0, the heartbeat at which the answer of its query began; None where it begins with its sources.
+        code, message: of the error, empty for none.
+    """
+
+    number: int
+    state: CommandState
+    version: int | None = None
+    tick: int | None = None
+    code: str = ""
+    message: str = ""
+
+    @property
+    def error(self) -> PenstockError | None:
+        return PenstockError(self.code, self.message) if self.code else None
+
+    def document(self) -> Document:
+        return {
+            "number": self.number, "state": self.state.value, "version": self.version, "tick": self.tick,
+            "code": self.code, "message": self.message,
+        }  # fmt: skip
+
+    @staticmethod
+    def read(document: Document) -> CommandOutcome:
+        return CommandOutcome(
+            integer(document, "number"), CommandState(text(document, "state")), optional_integer(document, "version"),
+            optional_integer(document, "tick"), as_text(document["code"], "code"), text(document, "message"),
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class StatementOutcome:
+    """The outcome of one statement of a script.
+
+    Args:
+        text: as written.
+        outcome: of a statement that changes something; None for one that does not.
+        command: the bound statement; None for one that was posted before with the same key.
+        warnings: probable mistakes in it.
+    """
+
+    text: str
+    outcome: CommandOutcome | None = None
+    command: Command | None = None
+    warnings: tuple[ScriptWarning, ...] = ()

@@ -1,0 +1,142 @@
+"""The declarations of a server, as data and bound: what was stored, and what it means to this program."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from penstock.algebra.nodes.query import SinkSpec
+from penstock.control.stored_catalog import StoredCatalog, StoredObject
+from penstock.deep import deep
+from penstock.errors import PenstockError, ScriptErrors, ScriptWarning
+from penstock.language import bind_command
+from penstock.language.catalog import Catalog, RegisteredQuery
+from penstock.language.commands import (
+    AlterSource,
+    Command,
+    CreateFunctionCommand,
+    CreateQueryCommand,
+    CreateSourceCommand,
+    CreateViewCommand,
+    DropCommand,
+    Dropped,
+)
+from penstock.language.parse import parse_statements
+from penstock.language.statements import DropStatement, Statement
+from penstock.language.text import SourceText
+from penstock.settings import Settings
+
+#: What is bound first: a declaration reads those of kinds before its own, and of its own kind those before it.
+_ORDER = {"FUNCTION": 0, "AGGREGATE": 0, "STREAM": 1, "RELATION": 1, "VIEW": 2, "QUERY": 3}
+
+
+@dataclass(frozen=True)
+class Registry:
+    """The declarations at one moment.
+
+    Args:
+        bound: those that this program can bind, with everything that statements are bound against.
+        errors: by number, why the others cannot be bound.
+    """
+
+    stored: StoredCatalog = field(default_factory=StoredCatalog)
+    bound: Catalog = field(default_factory=Catalog)
+    errors: dict[int, PenstockError] = field(default_factory=dict)
+
+    def named(self, name: str, kind: str = "") -> StoredObject:
+        """Return the declaration of a name that a command refers to."""
+        found = self.stored.named(name, kind)
+        assert found is not None, "the binder has found it"
+        return found
+
+
+@deep
+def restored(stored: StoredCatalog) -> Registry:
+    """Bind a stored catalog; what cannot be bound is left out, with the reason."""
+    catalog = Catalog()
+    errors: dict[int, PenstockError] = {}
+    for one in sorted(stored.objects.values(), key=lambda one: _ORDER[one.kind]):
+        try:
+            catalog = _declared(one, catalog)
+        except ScriptErrors as found:
+            errors[one.id] = found.errors[0]
+        except PenstockError as error:
+            errors[one.id] = error
+    return Registry(stored, catalog, errors)
+
+
+def settings_of(texts: Mapping[str, str]) -> Settings:
+    """Return settings as written. Raises PenstockError P0104."""
+    settings = Settings()
+    for name, value in texts.items():
+        settings = settings.with_value(name, value)
+    return settings
+
+
+def registered(one: StoredObject) -> RegisteredQuery:
+    """Return what the language knows of a stored query."""
+    query = one.query
+    assert query is not None, "it is a query"
+    return RegisteredQuery(one.text, query.start, one.attributes, one.id, query.status)
+
+
+def with_declaration(catalog: Catalog, command: Command, one: StoredObject) -> Catalog:
+    """Return a catalog with a new declaration."""
+    if isinstance(command, CreateSourceCommand):
+        return catalog.with_source(command.source, command.text)
+    if isinstance(command, CreateViewCommand):
+        return catalog.with_view(command.view).with_reads(command.view.name, command.reads)
+    if isinstance(command, CreateFunctionCommand):
+        return catalog.with_function(command.function)
+    assert isinstance(command, CreateQueryCommand) and one.query is not None, "it declares something"
+    query = replace(command.query, name=one.name, sink=one.query.sink)
+    return catalog.with_query(query, registered(one)).with_reads(one.name, command.reads)
+
+
+def _declared(one: StoredObject, catalog: Catalog) -> Catalog:
+    """Return `catalog` with a stored declaration. Raises ScriptErrors and PenstockError."""
+    settings = settings_of(dict(one.settings))
+    name = quoted(one.name)
+    text = f"CREATE QUERY {name} AS {one.text}" if one.query is not None else one.text
+    catalog = with_declaration(catalog, command_of(text, catalog, settings), one)
+    if one.kind in ("STREAM", "RELATION") and one.attributes:
+        values = ", ".join(f"{key} '{value}'" for key, value in one.attributes.items())
+        altered = command_of(f"ALTER {one.kind} {name} SET ({values})", catalog, settings)
+        assert isinstance(altered, AlterSource), "it alters a source"
+        catalog = catalog.with_source(altered.source, one.text)
+    return catalog
+
+
+def command_of(text: str, catalog: Catalog, settings: Settings) -> Command:
+    """Bind a text that is one statement. Raises ScriptErrors."""
+    source = SourceText.of(text)
+    parsed = parse_statements(source)
+    if parsed.errors:
+        raise ScriptErrors(parsed.errors)
+    (statement,) = parsed.statements
+    return bind_command(statement, catalog, settings, source)[0]
+
+
+def bind_one(
+    statement: Statement, stored: StoredCatalog, bound: Catalog, settings: Settings, source: SourceText
+) -> tuple[Command, tuple[ScriptWarning, ...]]:
+    """Bind a statement against the declarations; a DROP also of one that cannot be bound. Raises ScriptErrors."""
+    if isinstance(statement, DropStatement):
+        is_function = statement.kind in ("FUNCTION", "AGGREGATE")
+        one = stored.named(statement.name.text, "FUNCTION" if is_function else "")
+        known = bound.functions if is_function else {**bound.sources, **bound.views, **bound.queries}
+        if one is not None and one.kind == statement.kind and statement.name.key not in known:
+            return DropCommand(one.kind, one.name, drops=(Dropped(one.kind, one.name),)), ()
+    return bind_command(statement, bound, settings, source)
+
+
+def quoted(name: str) -> str:
+    """Return a name as it is written in a statement, whatever its letters."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def default_sink() -> SinkSpec:
+    """Return where a query without INTO writes."""
+    from penstock.connectors.sinks import SINKS
+
+    return SinkSpec("RESULTS" if "RESULTS" in SINKS else "MEMORY")

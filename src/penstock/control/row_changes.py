@@ -1,0 +1,87 @@
+"""INSERT, UPDATE and DELETE of rows that are posted.
+
+An UPDATE or DELETE is evaluated against the content of the relation at the moment it is applied, and becomes updates at
+one instant: the rows go with `-`, and come with `+` as they are then. A relation without operations gets the rows as
+they are, which replace those of their keys.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from penstock.algebra.nodes.scans import Source
+from penstock.control.posted_rows import PostedRows
+from penstock.errors import PenstockError
+from penstock.expressions.evaluate import evaluate, mask
+from penstock.language.commands import DeleteRows, InsertRows, UpdateRows
+from penstock.physical.elements import Elements, concat, empty
+from penstock.physical.execution.ingest import stamp
+from penstock.physical.execution.progress import SourceProgress
+from penstock.runtime.live.history import folded
+from penstock.types import END
+
+
+def post_rows(
+    posted: PostedRows, source: Source, number: int, command: InsertRows | UpdateRows | DeleteRows, key: str
+) -> None:
+    """Carry out a statement once.
+
+    Args:
+        source: the declaration of what it changes.
+        number: of the declaration.
+        key: by which the statement is recognized where it is carried out again.
+
+    Raises:
+        PenstockError: P0601, P0203; nothing has been changed then.
+    """
+    if posted.has(number, key):
+        return
+    if isinstance(command, InsertRows):
+        rows = pa.Table.from_arrays(
+            [pa.array([row[i] for row in command.rows], one.type) for i, one in enumerate(source.columns)],
+            names=list(source.columns.names),
+        )
+    else:
+        rows = _updates(source, content(source, posted.table(source, number)), command)
+    posted.post(source, number, rows, key, same=True)
+
+
+def check_changeable(source: Source) -> None:
+    """Raise PenstockError P0701 for a relation whose rows UPDATE and DELETE cannot change."""
+    if source.non_retroactive:
+        message = f"{source.name} is NON RETROACTIVE: a row that has gone does not come again"
+        raise PenstockError("P0701", message, hint="INSERT the updates")
+
+
+def content(source: Source, posted: pa.Table) -> Elements:
+    """Return the rows that a relation consists of after everything that was posted, with all declared columns."""
+    columns = tuple(range(len(source.columns)))
+    seen = SourceProgress()
+    parts: list[Elements] = []
+    for batch in posted.to_batches():
+        now = 0 if source.system_time else None
+        taken = stamp(source, batch, columns, columns, seen, now)
+        parts.append(taken.elements)
+        seen = seen.merge(taken.progress)
+    return folded(source, concat(parts or [empty(source.columns.types)]), END)
+
+
+def _updates(source: Source, rows: Elements, command: UpdateRows | DeleteRows) -> pa.Table:
+    """Return the updates that a statement makes of the content `rows`."""
+    chosen = rows if command.condition is None else rows.filter(mask(command.condition, rows.columns, len(rows)))
+    former, count = list(chosen.columns), len(chosen)
+    changed = list(former)
+    if isinstance(command, UpdateRows):
+        for position, value in command.assignments:
+            changed[position] = evaluate(value, former, count)
+        if source.timestamp is not None:
+            former[source.timestamp] = changed[source.timestamp]
+    names = list(source.columns.names)
+    parts: list[pa.Table] = []
+    if source.operation is not None:
+        former[source.operation] = pa.array(["-"] * count, pa.string())
+        changed[source.operation] = pa.array(["+"] * count, pa.string())
+        parts.append(pa.Table.from_arrays(former, names=names))
+    if isinstance(command, UpdateRows):
+        parts.append(pa.Table.from_arrays(changed, names=names))
+    return pa.concat_tables(parts)

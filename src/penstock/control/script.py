@@ -1,0 +1,56 @@
+"""A script as the commands of one transaction."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from penstock.errors import ScriptErrors
+from penstock.language.parse import parse_statements
+from penstock.language.statements import CreateQuery, Statement, TransactionStatement
+from penstock.language.text import SourceText
+
+
+@dataclass(frozen=True)
+class ParsedCommands:
+    """The statements of a script, without BEGIN and COMMIT.
+
+    Args:
+        texts: of each statement, as written.
+        query_texts: the query of each CREATE QUERY as written, empty for others.
+        rolled_back: the script ends in ROLLBACK: it is checked, and changes nothing.
+    """
+
+    source: SourceText
+    statements: tuple[Statement, ...]
+    texts: tuple[str, ...]
+    query_texts: tuple[str, ...]
+    rolled_back: bool = False
+
+
+def parse_commands(script: str) -> ParsedCommands:
+    """Parse a script, which is one transaction. Raises ScriptErrors with all its errors."""
+    source = SourceText.of(script)
+    parsed = parse_statements(source)
+    if parsed.errors:
+        raise ScriptErrors(parsed.errors)
+    statements = parsed.statements
+    words = [one.word if isinstance(one, TransactionStatement) else "" for one in statements]
+    marked = [i for i, word in enumerate(words) if word]
+    if (marked and (words[0], words[-1]) not in (("BEGIN", "COMMIT"), ("BEGIN", "ROLLBACK"))) or len(marked) > 2:
+        wrong = statements[marked[0]]
+        raise ScriptErrors(
+            [
+                source.error(
+                    "P0732", "a script is one transaction: BEGIN is its first statement, COMMIT or ROLLBACK its last",
+                    wrong.span, "post transactions one after the other",
+                )
+            ]
+        )  # fmt: skip
+    kept = [one for one in statements if not isinstance(one, TransactionStatement)]
+    return ParsedCommands(
+        source,
+        tuple(kept),
+        tuple(source.slice(one.span) for one in kept),
+        tuple(source.slice(one.query.span) if isinstance(one, CreateQuery) else "" for one in kept),
+        bool(words) and words[-1] == "ROLLBACK",
+    )

@@ -1,0 +1,76 @@
+"""The files of a control: documents of JSON, each written whole, synced and sealed, and the lock that keeps a second
+control out.
+
+Errors of the storage become errors for the user here: P0601 where a file cannot be written, P0605 where it does not
+hold what was written, P0609 where another control uses the folder.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+
+from penstock.errors import PenstockError
+from penstock.storage import Held, Locked, storage
+from penstock.storage.documents import Document, as_document
+from penstock.storage.seals import damaged, sealed, unsealed
+
+_LOCK = ".in-use"
+
+
+@dataclass(frozen=True)
+class SealedFiles:
+    """Documents in one folder and those below it, by their path in it."""
+
+    root: Path
+
+    def write(self, name: str, document: Document) -> None:
+        """Write a document whole and durably. Raises PenstockError P0601; there is no such document then, or the former
+        one."""
+        path = self.root / name
+        try:
+            storage().write(path, sealed(json.dumps(document, separators=(",", ":")), name))
+        except OSError as error:
+            raise not_written(path, error) from error
+
+    def read(self, name: str) -> Document:
+        """Return a document. Raises PenstockError P0605."""
+        path = self.root / name
+        try:
+            return as_document(json.loads(unsealed(storage().read(path), name)), name)
+        except (OSError, ValueError, TypeError) as error:
+            raise damaged(path, error) from error
+
+    def names(self, folder: str = "") -> list[str]:
+        """Return the names of the finished files in a folder."""
+        return [name for name in storage().list(self.root / folder) if not name.startswith(".")]
+
+    def remove(self, name: str) -> None:
+        """Remove a document if it exists. One that cannot be removed stays: it is removed by a later attempt."""
+        try:
+            storage().remove(self.root / name)
+        except OSError:
+            return
+
+    def lock(self) -> Locked:
+        """Lock the folder for this process. Raises PenstockError P0609, P0601."""
+        path = self.root / _LOCK
+        try:
+            return storage().lock(path, f"{os.getpid()} on {socket.gethostname()}")
+        except Held as held:
+            raise PenstockError(
+                "P0609",
+                f"the checkpoint {self.root.parent} is in use" + (f": by process {held.holder}" if held.holder else ""),
+                hint="stop that server first, or give another --checkpoint",
+            ) from None
+        except OSError as error:
+            raise not_written(path, error) from error
+
+
+def not_written(path: Path, error: OSError) -> PenstockError:
+    """Return the error for a file that cannot be written."""
+    reason = error.strerror or str(error)
+    return PenstockError("P0601", f"{path} cannot be written: {reason}", cause=error, hint="nothing has been changed")

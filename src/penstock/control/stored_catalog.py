@@ -1,0 +1,215 @@
+"""The catalog of a server as data: what was declared, under which number, and what each query does.
+
+Nothing here is bound: a declaration is kept as the text that made it, with the settings that bore on it, so that a
+later version of the program can read it. A number is never used again, and stands for the declaration in the names of
+files; the name is only shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from penstock.algebra.nodes.query import SinkSpec, Start, StartMode
+from penstock.language.catalog import QueryStatus
+from penstock.storage.documents import (
+    Document,
+    Json,
+    array,
+    as_document,
+    as_text,
+    flag,
+    integer,
+    integer_pairs,
+    integers,
+    nested,
+    optional_integer,
+    text,
+)
+
+
+@dataclass(frozen=True)
+class StoredQuery:
+    """What is kept of a query beside its text.
+
+    Args:
+        sink: where its answer is written.
+        into: whether the sink was named.
+        start: where its answer began, or begins.
+        status: what it does.
+        place: the number of the place of its answers.
+        track: the number of the computation that answers it; a new number begins anew.
+        silent: it is paused, and its state is kept up to date.
+        code, message: of the error that it failed with.
+    """
+
+    sink: SinkSpec
+    into: bool
+    start: Start
+    status: QueryStatus
+    place: int
+    track: int
+    silent: bool = False
+    code: str = ""
+    message: str = ""
+
+    def document(self) -> Document:
+        return {
+            "connector": self.sink.connector, "options": [list(pair) for pair in self.sink.options],
+            "into": self.into, "start": self.start.mode.value, "at": self.start.at, "wait": self.start.wait,
+            "status": self.status.value, "place": self.place, "track": self.track, "silent": self.silent,
+            "code": self.code, "message": self.message,
+        }  # fmt: skip
+
+    @staticmethod
+    def read(document: Document) -> StoredQuery:
+        options = tuple((as_text(pair[0], "options"), as_text(pair[1], "options")) for pair in _pairs(document))
+        start = Start(StartMode(text(document, "start")), optional_integer(document, "at"), flag(document, "wait"))
+        return StoredQuery(
+            SinkSpec(text(document, "connector"), options), flag(document, "into"), start,
+            QueryStatus(text(document, "status")), integer(document, "place"), integer(document, "track"),
+            flag(document, "silent"), text(document, "code"), text(document, "message"),
+        )  # fmt: skip
+
+
+def _pairs(document: Document) -> Iterator[list[Json]]:
+    for pair in array(document, "options"):
+        assert isinstance(pair, list), "an option is a pair"
+        yield pair
+
+
+@dataclass(frozen=True)
+class StoredObject:
+    """A declaration.
+
+    Args:
+        kind: STREAM, RELATION, VIEW, QUERY, FUNCTION or AGGREGATE.
+        text: the statement that declares it; of a query the query alone.
+        settings: those that differ from their defaults where it was declared, as written.
+        attributes: set by ALTER or WITH, by name.
+        query: of a QUERY.
+    """
+
+    id: int
+    kind: str
+    name: str
+    text: str
+    settings: Mapping[str, str] = field(default_factory=dict)
+    attributes: Mapping[str, str] = field(default_factory=dict)
+    query: StoredQuery | None = None
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Return what no two declarations share: functions have names of their own."""
+        return ("FUNCTION" if self.kind in ("FUNCTION", "AGGREGATE") else "", self.name.lower())
+
+    def document(self) -> Document:
+        return {
+            "id": self.id, "kind": self.kind, "name": self.name, "text": self.text, "settings": dict(self.settings),
+            "attributes": dict(self.attributes), "query": None if self.query is None else self.query.document(),
+        }  # fmt: skip
+
+    @staticmethod
+    def read(document: Document) -> StoredObject:
+        query = document["query"]
+        return StoredObject(
+            integer(document, "id"), text(document, "kind"), text(document, "name"), text(document, "text"),
+            _texts(document, "settings"), _texts(document, "attributes"),
+            None if query is None else StoredQuery.read(as_document(query, "query")),
+        )  # fmt: skip
+
+
+def _texts(document: Document, name: str) -> dict[str, str]:
+    return {key: as_text(value, key) for key, value in nested(document, name).items()}
+
+
+@dataclass(frozen=True)
+class RowStatement:
+    """An INSERT, UPDATE or DELETE of a transaction. number: of its command; source: the number of what it changes."""
+
+    number: int
+    source: int
+    text: str
+
+
+@dataclass(frozen=True)
+class CatalogChange:
+    """What the commands of a transaction change: all of it happens, or nothing.
+
+    Args:
+        objects: new declarations, and changed ones as they are then.
+        removed: numbers of those that are dropped.
+        settings: of the whole system, as written.
+        rows: statements that change rows, in order.
+        next_id: the first number that is still free.
+        concerns: by number of a command, the place whose answers it is about.
+    """
+
+    objects: tuple[StoredObject, ...] = ()
+    removed: tuple[int, ...] = ()
+    settings: Mapping[str, str] = field(default_factory=dict)
+    rows: tuple[RowStatement, ...] = ()
+    next_id: int = 1
+    concerns: Mapping[int, int] = field(default_factory=dict)
+
+    def document(self) -> Document:
+        return {
+            "objects": [one.document() for one in self.objects], "removed": list(self.removed),
+            "settings": dict(self.settings), "next_id": self.next_id,
+            "rows": [{"number": r.number, "source": r.source, "text": r.text} for r in self.rows],
+            "concerns": [list(pair) for pair in self.concerns.items()],
+        }  # fmt: skip
+
+    @staticmethod
+    def read(document: Document) -> CatalogChange:
+        rows = (as_document(row, "rows") for row in array(document, "rows"))
+        return CatalogChange(
+            _objects(document), tuple(integers(document, "removed")), _texts(document, "settings"),
+            tuple(RowStatement(integer(r, "number"), integer(r, "source"), text(r, "text")) for r in rows),
+            integer(document, "next_id"), dict(integer_pairs(document, "concerns")),
+        )  # fmt: skip
+
+
+def _objects(document: Document) -> tuple[StoredObject, ...]:
+    return tuple(StoredObject.read(as_document(one, "objects")) for one in array(document, "objects"))
+
+
+@dataclass(frozen=True)
+class StoredCatalog:
+    """All declarations by number, in the order in which they were made.
+
+    Args:
+        settings: of the whole system, as written.
+        next_id: the first number that is still free.
+    """
+
+    objects: Mapping[int, StoredObject] = field(default_factory=dict)
+    settings: Mapping[str, str] = field(default_factory=dict)
+    next_id: int = 1
+
+    def changed(self, change: CatalogChange) -> StoredCatalog:
+        """Return the catalog after a transaction."""
+        kept = {number: one for number, one in self.objects.items() if number not in change.removed}
+        kept |= {one.id: one for one in change.objects}
+        return StoredCatalog(kept, {**self.settings, **change.settings}, max(self.next_id, change.next_id))
+
+    def named(self, name: str, kind: str = "") -> StoredObject | None:
+        """Return the declaration of a name. kind: FUNCTION for functions and aggregates."""
+        key = kind, name.lower()
+        return next((one for one in self.objects.values() if one.key == key), None)
+
+    @property
+    def queries(self) -> Iterator[tuple[StoredObject, StoredQuery]]:
+        """Yield the queries."""
+        return ((one, one.query) for one in self.objects.values() if one.query is not None)
+
+    def document(self) -> Document:
+        return {
+            "objects": [one.document() for one in self.objects.values()], "settings": dict(self.settings),
+            "next_id": self.next_id,
+        }  # fmt: skip
+
+    @staticmethod
+    def read(document: Document) -> StoredCatalog:
+        objects = {one.id: one for one in _objects(document)}
+        return StoredCatalog(objects, _texts(document, "settings"), integer(document, "next_id"))

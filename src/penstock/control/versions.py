@@ -1,0 +1,76 @@
+"""From declarations to what stands in a version of the engine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from penstock.algebra.nodes.query import Query
+from penstock.algebra.nodes.scans import Scan, Source
+from penstock.control.command_log import Transaction
+from penstock.control.engine import Activity, EngineVersion, NextVersion, StandingQuery, StandingSource
+from penstock.control.outcomes import CommandOutcome, CommandState
+from penstock.control.posted_rows import PostedRows
+from penstock.control.stored_catalog import StoredCatalog, StoredQuery
+from penstock.deep import deep
+from penstock.errors import PenstockError
+from penstock.language.catalog import Catalog, QueryStatus
+from penstock.settings import Settings
+from penstock.tree import Node, transform_up
+
+
+def next_version(
+    stored: StoredCatalog, bound: Catalog, posted: PostedRows, command: int, settings: Settings
+) -> NextVersion:
+    """Return what is to stand after the command `command`. A query that cannot be bound keeps its results."""
+    sources: dict[int, StandingSource] = {}
+    by_name: dict[str, Source] = {}
+    for one in stored.objects.values():
+        source = bound.sources.get(one.name.lower()) if one.kind in ("STREAM", "RELATION") else None
+        if source is not None:
+            by_name[source.name] = posted.source(source, one.id)
+            sources[one.id] = StandingSource(one.id, by_name[source.name])
+    queries: dict[int, StandingQuery] = {}
+    for one, kept in stored.queries:
+        found = bound.queries.get(one.name.lower())
+        query = None if found is None else over(found, by_name)
+        activity = Activity.PAUSED if query is None else _activity(kept)
+        queries[kept.place] = StandingQuery(kept.place, kept.track, query, kept.start, activity)
+    return NextVersion(command, sources, queries, settings)
+
+
+def _activity(query: StoredQuery) -> Activity:
+    if query.status is QueryStatus.RUNNING:
+        return Activity.RUNNING
+    return Activity.SILENT if query.status is QueryStatus.PAUSED and query.silent else Activity.PAUSED
+
+
+@deep
+def over(query: Query, sources: Mapping[str, Source]) -> Query:
+    """Return a query over the sources as the engine reads them."""
+
+    def change(node: Node) -> Node:
+        if isinstance(node, Scan) and node.source.name in sources:
+            return replace(node, source=sources[node.source.name])
+        return node
+
+    return replace(query, root=transform_up(query.root, change))
+
+
+def applied(transaction: Transaction, version: EngineVersion) -> list[CommandOutcome]:
+    """Return the outcomes of a transaction that is in a version."""
+    found = []
+    for number in transaction.numbers:
+        place = transaction.change.concerns.get(number)
+        tick = None if place is None else version.heartbeats.get(place)
+        state = CommandState.COMPLETED if place is None else CommandState.RUNNING
+        found.append(CommandOutcome(number, state, version.number, tick))
+    return found
+
+
+def failed(transaction: Transaction, error: PenstockError) -> list[CommandOutcome]:
+    """Return the outcomes of a transaction that has no effect."""
+    return [
+        CommandOutcome(number, CommandState.FAILED, None, None, error.code, error.message)
+        for number in transaction.numbers
+    ]

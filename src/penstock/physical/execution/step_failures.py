@@ -1,0 +1,47 @@
+"""Failures of steps that end the queries of these steps alone.
+
+A step that raises belongs to the queries that use it. They have no answer in the round and after it; the others are not
+affected, since every step behind the failed one is used by the same queries or fewer of them.
+"""
+
+from __future__ import annotations
+
+from penstock.errors import PenstockError
+from penstock.physical.plan.plan import Step
+
+
+class StepFailures:
+    """The queries that have failed in the rounds of an executor, each with its first error."""
+
+    def __init__(self) -> None:
+        self.errors: dict[str, PenstockError] = {}
+
+    def note(self, step: Step, error: Exception) -> None:
+        """Record that `step` raised `error`."""
+        for query in step.queries:
+            self.errors.setdefault(query, _as_error(query, error))
+
+    def stopped(self, step: Step) -> bool:
+        """Return whether all queries of `step` have failed, so that it need not run."""
+        return bool(self.errors) and step.queries <= self.errors.keys()
+
+
+def step_error(step: Step, error: PenstockError) -> PenstockError:
+    """Add to an error of user-defined code, or of an invalid value, which queries it stops."""
+    queries = ", ".join(sorted(filter(None, step.queries)))
+    if error.code not in ("P0612", "P0621") or not queries:
+        return error
+    return _of_queries(queries, error)
+
+
+def _as_error(query: str, error: Exception) -> PenstockError:
+    """Return an error of the project that names the query which it stops."""
+    if not isinstance(error, PenstockError):
+        return PenstockError("P0601", f"query {query}: {type(error).__name__}: {error}", cause=error)
+    return _of_queries(query, error)
+
+
+def _of_queries(queries: str, error: PenstockError) -> PenstockError:
+    first, *rest = error.message.split("\n")
+    message = "\n".join([f"query {queries}: {first}", *rest])
+    return PenstockError(error.code, message, hint=error.hint, cause=error.cause)

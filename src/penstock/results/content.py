@@ -1,0 +1,286 @@
+"""The present content of each relation among the results of a run, folded from its changes.
+
+Contract: a content belongs to a batch. It is the bag of rows that the changes up to and with that batch make, equal
+rows by the rules of GROUP BY, each with the bits of the last one added. Changes of later instants than the heartbeat of
+the batch wait beside it. It is saved every `SAVE_EVERY` batches, and before rows are removed that it has not seen; a
+start continues from what was saved. A content that is too large, or changes too much in one batch, is given up with a
+warning: from then on there is no snapshot of that result (P0711).
+
+Nothing of this is part of a round: contents read the result log as any reader does.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.connectors.results.batch_file import BatchFile
+from penstock.connectors.results.result_folder import ResultFolder, ResultRecord
+from penstock.errors import PenstockError
+from penstock.events import log_event
+from penstock.physical.elements import Elements, concat, empty
+from penstock.physical.execution.progress import NOTHING
+from penstock.results.saved_content import SavedContent, read_saved, write_saved
+from penstock.runtime.live.content import Content
+from penstock.types import END
+
+LOG = logging.getLogger("penstock.results")
+SAVE_EVERY = 100
+#: Changes of one batch beyond which a content is given up.
+MOST_CHANGES = 100_000
+
+
+@dataclass
+class ContentState:
+    """The content of a relation at a batch.
+
+    Args:
+        record: of the result.
+        batch: -1 before the first.
+        tick: the instant of the content, None while there is none.
+        settled: the content at `tick`.
+        early: changes of later instants.
+        given_up: why there is no content any more; empty while there is one.
+    """
+
+    record: ResultRecord
+    batch: int
+    tick: int | None
+    settled: Content
+    early: list[Elements] = field(default_factory=list)
+    given_up: str = ""
+
+    @property
+    def types(self) -> list[pa.DataType]:
+        return list(self.record.schema.types[2:])
+
+    def apply(self, file: BatchFile) -> None:
+        """Go on to a batch."""
+        id_ = self.record.id
+        self.batch = file.batch
+        section = file.sections.get(id_)
+        if section is not None and not self.given_up:
+            if section.rows > MOST_CHANGES:
+                self.give_up(f"batch {file.batch} has {section.rows:,} changes, {MOST_CHANGES:,} are the most")
+            else:
+                self.early.append(_as_elements(file.rows(id_)))
+        tick = file.heartbeats.get(id_, NOTHING)
+        if tick >= END:
+            # Nothing follows: the last instant is that of the last change.
+            tick = max((int(part.ts.max()) for part in self.early if len(part)), default=NOTHING)
+        if tick > NOTHING and (self.tick is None or tick > self.tick):
+            self.tick = tick
+        if self.tick is not None and self.early:
+            whole = concat(self.early)
+            final = whole.ts <= self.tick
+            self.settled.add(whole.filter(final))
+            self.early = [] if final.all() else [whole.filter(~final)]
+
+    def give_up(self, reason: str) -> None:
+        """Drop the content. A warning says so."""
+        self.given_up, self.early = reason, []
+        self.settled = Content(self.types)
+        message = f"the content of {self.record.name} is not kept: {reason}"
+        log_event(LOG, logging.WARNING, "content_given_up", message, query=self.record.name, result=self.record.id)
+
+    def check_size(self) -> None:
+        """Give the content up where it is larger than its result may be."""
+        if not self.given_up:
+            waiting = sum(part.nbytes for part in self.early)
+            if self.settled.nbytes + waiting <= self.record.max_bytes:
+                return
+            size = self.settled.rows().nbytes + waiting
+            if size > self.record.max_bytes:
+                self.give_up(f"it has {size:,} bytes, max_bytes is {self.record.max_bytes:,}")
+
+    def rows(self) -> pa.Table:
+        """Return the content at `tick`, each row as often as it is there."""
+        kept = self.settled.rows()
+        return self.as_table(kept.take(np.repeat(np.arange(len(kept)), np.maximum(kept.signs, 0))))
+
+    def as_table(self, rows: Elements) -> pa.Table:
+        """Return the items of `rows`."""
+        return pa.table(list(rows.columns), schema=pa.schema(list(self.record.schema)[2:]))
+
+    def early_changes(self) -> Elements:
+        """Return the changes after `tick`, in the order of time, removals first."""
+        whole = concat(self.early) if self.early else empty(self.types)
+        return whole.take(np.lexsort((whole.signs, whole.ts)))
+
+    def copy(self) -> ContentState:
+        """Return the state as it is now."""
+        return ContentState(
+            self.record, self.batch, self.tick, self.settled.copy(), list(self.early), self.given_up
+        )  # fmt: skip
+
+    def saved(self) -> SavedContent:
+        """Return what is written to disk."""
+        early = concat(self.early) if self.early else empty(self.types)
+        return SavedContent(self.batch, self.tick, self.settled.rows(), early, self.given_up)
+
+
+def _as_elements(rows: pa.Table) -> Elements:
+    """Return changes `ts, op, items` as elements."""
+    rows = rows.combine_chunks()
+    columns = [column.combine_chunks() for column in rows.columns]
+    ts = columns[0].cast(pa.int64()).to_numpy(zero_copy_only=False)
+    signs = np.where(pc.equal(columns[1], "-").to_numpy(zero_copy_only=False), -1, 1).astype(np.int64)
+    return Elements(tuple(columns[2:]), ts, np.full(len(ts), END, np.int64), signs)
+
+
+class ResultContents:
+    """The contents of the relations in one folder. Threads may share it."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = ResultFolder.at(folder)
+        self._states: dict[str, ContentState] = {}
+        self._saved_at: dict[str, int] = {}
+        self._lock = threading.RLock()
+        self._stopped = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    # -- reading -----------------------------------------------------------------------------------------------
+
+    def latest(self, id_: str) -> ContentState:
+        """Return the content of a relation at the last batch, which is the caller's. Raises PenstockError P0711."""
+        self._folder.refresh()
+        with self._lock:
+            state = self._advanced(id_)
+            if state.given_up:
+                raise _no_content(state.record, state.given_up)
+            return state.copy()
+
+    def at(self, id_: str, tick: int) -> pa.Table:
+        """Return the content of a relation at an instant up to its heartbeat, as a table of its items. Raises
+        PenstockError P0711 where it is not known any more."""
+        state = self.latest(id_)
+        if state.tick is None or tick >= state.tick:
+            return state.rows()
+        undone = self._since(state, tick)
+        if undone is not None:
+            state.settled.add(Elements(undone.columns, undone.ts, undone.exp, -undone.signs))
+        return state.rows()
+
+    def _since(self, state: ContentState, tick: int) -> Elements | None:
+        """Return the settled changes after `tick`. Raises PenstockError P0711 where some are gone."""
+        id_ = state.record.id
+        parts: list[Elements] = []
+        for batch in reversed(self._folder.batches()):
+            file = self._folder.file(batch) if batch <= state.batch else None
+            section = file.sections.get(id_) if file is not None else None
+            if file is None or section is None:
+                continue
+            if section.high <= tick:
+                return concat(parts) if parts else None
+            changes = _as_elements(file.rows(id_))
+            parts.append(changes.filter((changes.ts > tick) & (changes.ts <= (state.tick or tick))))
+        if self._folder.removed(id_).batch >= 0:
+            domain = state.record.domain
+            raise _no_content(state.record, f"its changes since {domain.show(tick)} are gone")
+        return concat(parts) if parts else None
+
+    def _advanced(self, id_: str) -> ContentState:
+        state = self._states.get(id_)
+        if state is None:
+            state = self._states[id_] = self._begun(self._folder.record(id_))
+        if state.given_up:
+            return state
+        if self._is_gap(state):
+            state.give_up("rows were removed before they were read")
+            return state
+        for batch in self._folder.batches(state.batch + 1):
+            file = self._folder.file(batch)
+            if file is None:
+                state.give_up("rows were removed before they were read")
+                break
+            state.apply(file)
+        state.check_size()
+        return state
+
+    def _is_gap(self, state: ContentState) -> bool:
+        return state.batch < self._folder.removed(state.record.id).batch
+
+    def _begun(self, record: ResultRecord) -> ContentState:
+        """Return what was saved of a content, or its beginning."""
+        if record.is_stream:
+            raise PenstockError(
+                "P0711", f"{record.name} is a stream, and has no content", hint="read it without a snapshot"
+            )
+        state = ContentState(record, -1, None, Content(record.schema.types[2:]))
+        saved = read_saved(self._folder.path, record.id)
+        if saved is not None and not saved.given_up:
+            rows = saved.settled
+            early = [saved.early] if len(saved.early) else []
+            state = ContentState(record, saved.batch, saved.tick, Content((), rows), early)
+            self._saved_at[record.id] = saved.batch
+        elif saved is not None:
+            state.given_up = saved.given_up
+        elif not record.whole:
+            state.given_up = "its answer began before these results"
+        return state
+
+    # -- saving ------------------------------------------------------------------------------------------------
+
+    def save(self, id_: str) -> None:
+        """Save a content as it is. Raises OSError."""
+        with self._lock:
+            state = self._states[id_]
+            write_saved(self._folder.path, id_, state.saved())
+            self._saved_at[id_] = state.batch
+
+    def follow(self) -> None:
+        """Keep all contents up to date in a thread of their own, and save them in time."""
+        self._folder.guards.append(self._before_removal)
+        self._thread = threading.Thread(target=self._keep, name="penstock-contents", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop following."""
+        self._stopped.set()
+        if self._before_removal in self._folder.guards:
+            self._folder.guards.remove(self._before_removal)
+        self._folder.wake()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _keep(self) -> None:
+        version = -1
+        while not self._stopped.is_set():
+            if self._folder.wait(version, 1.0):
+                version = self._folder.version
+                self.catch_up()
+
+    def catch_up(self, ids: Mapping[str, int] | None = None) -> None:
+        """Bring contents to the last batch, and save those that are due. ids: the results whose rows are about to be
+        removed, by the last batch that goes; by default all results, saved every `SAVE_EVERY` batches."""
+        for id_ in self._folder.ids() if ids is None else ids:
+            if self._stopped.is_set():
+                return
+            try:
+                with self._lock:
+                    if self._folder.record(id_).is_stream:
+                        continue
+                    state = self._advanced(id_)
+                    saved = self._saved_at.get(id_, -1)
+                    due = saved < ids[id_] if ids is not None else state.batch - saved >= SAVE_EVERY
+                    if due or (state.given_up and saved < state.batch):
+                        self.save(id_)
+            except (PenstockError, OSError) as error:
+                log_event(LOG, logging.WARNING, "content_not_saved", f"a content cannot be kept: {error}", result=id_)
+
+    def _before_removal(self, ends: Mapping[str, int]) -> None:
+        self.catch_up(ends)
+
+
+def _no_content(record: ResultRecord, reason: str) -> PenstockError:
+    return PenstockError(
+        "P0711", f"there is no snapshot of {record.name}: {reason}",
+        hint="read its changes without a snapshot; a query that is created again begins with its content",
+    )  # fmt: skip

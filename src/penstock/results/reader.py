@@ -1,0 +1,306 @@
+"""Readers of a result: from a cursor or from now on, with the content first, with progress, up to an instant.
+
+A reader reads files, not queues: a slow one costs disk until its rows are removed, and then gets P0712 with the first
+cursor that is left; it never misses rows in silence. The same reader with its last cursor gets every row once.
+
+What a reader gets are the columns `ts`, `op` and the items. op is `+` for a row that is added (each row of a stream),
+`-` for one that is removed, and `p` for progress: the answer up to `ts` is complete, and the other columns are NULL.
+Rows with a later `ts` may have come before it, of answers that are emitted before they are complete: the changes up to
+`ts` give the relation at `ts`.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.algebra.nodes.query import distinct_names
+from penstock.connectors.results.batch_file import BatchFile
+from penstock.connectors.results.result_folder import ResultFolder
+from penstock.errors import PenstockError
+from penstock.physical.execution.progress import NOTHING
+from penstock.results.content import ContentState, ResultContents
+from penstock.results.cursor import Cursor
+from penstock.types import END
+
+#: Rows of one delivery, unless the reader asks for another number.
+ROWS = 65_536
+
+
+@dataclass(frozen=True)
+class ResultRows:
+    """Rows for a reader, at least one. cursor: behind the last of them; None within a snapshot, which is read from its
+    beginning again when it is interrupted."""
+
+    rows: pa.Table
+    cursor: Cursor | None
+
+
+class ResultReader:
+    """Reads the result of one query.
+
+    Args:
+        id_: of the result.
+        contents: the contents of the relations in the folder, for snapshots; by default of this reader alone.
+    """
+
+    def __init__(self, folder: Path, id_: str, contents: ResultContents | None = None) -> None:
+        self._folder = ResultFolder.at(folder)
+        self.record = self._folder.record(id_)
+        self.id = id_
+        self._contents = contents
+        own = self.record.schema
+        items = list(own)[1 if self.record.is_stream else 2 :]
+        names = distinct_names(("ts", "op"), [item.name for item in items])
+        types = [own.field(0).type, pa.string(), *(item.type for item in items)]
+        #: The columns of what it reads.
+        self.schema = pa.schema(list(zip(names, types, strict=True)))
+
+    @property
+    def first(self) -> Cursor:
+        """Return the cursor before the first row that is left."""
+        removed = self._folder.removed(self.id)
+        return Cursor(self.id, max(0, removed.batch), removed.row)
+
+    @property
+    def end(self) -> Cursor:
+        """Return the cursor behind the last row that has been delivered."""
+        self._folder.refresh()
+        return self._after(self._folder.last)
+
+    def _after(self, batch: int) -> Cursor:
+        """Return the cursor behind a batch."""
+        file = self._folder.file(batch) if batch >= 0 else None
+        section = file.sections.get(self.id) if file is not None else None
+        return Cursor(self.id, max(0, batch), section.rows if section is not None else 0)
+
+    def read(
+        self, cursor: Cursor | str | None = None, *, snapshot: bool = False, progress: bool = False,
+        up_to: int | None = None, until_now: bool = False, rows: int = ROWS,
+    ) -> Subscription:  # fmt: skip
+        """Begin to read.
+
+        Args:
+            cursor: where to go on; by default now, or where the snapshot ends.
+            snapshot: begin with the content of the relation, as rows that are added at its instant.
+            progress: add a row when the answer up to a later instant is complete.
+            up_to: end with the rows up to this tick, when they are complete.
+            until_now: end with what has been delivered now.
+            rows: maximum number of rows of a delivery, beside rows of progress.
+
+        Raises:
+            PenstockError: P0711 where the content is not known, P0712 for a cursor that does not fit.
+        """
+        if snapshot and cursor is not None:
+            raise PenstockError(
+                "P0711", "a snapshot begins where its content is known, not at a cursor",
+                hint="leave out the cursor, or leave out the snapshot to continue from it",
+            )  # fmt: skip
+        if snapshot:
+            state = self.content()
+            if up_to is not None and state.tick is not None and state.tick > up_to:
+                at, end = self.record.domain.show(state.tick), self.record.domain.show(up_to)
+                raise PenstockError("P0711", f"the snapshot is of {at}, and nothing after {end} is to be read")
+            return Subscription(self, self._after(state.batch), state, progress, up_to, until_now, rows)
+        start = self.end if cursor is None else self.checked(cursor)
+        return Subscription(self, start, None, progress, up_to, until_now, rows)
+
+    def content(self) -> ContentState:
+        """Return the content of the relation at the last batch. Raises PenstockError P0711."""
+        contents = self._contents or ResultContents(self._folder.path)
+        return contents.latest(self.id)
+
+    def checked(self, cursor: Cursor | str) -> Cursor:
+        """Return a cursor of this result. Raises PenstockError P0712 for any other, and where rows behind it are
+        gone."""
+        known = Cursor.parse(cursor) if isinstance(cursor, str) else cursor
+        if known.id != self.id:
+            raise PenstockError(
+                "P0712", f"{known} is a cursor of another result, this one is {self.id}",
+                hint=f"the query was created again or is another one; its first cursor is {self.first}",
+            )  # fmt: skip
+        self._folder.refresh()
+        removed, file = self._folder.removed(self.id), self._folder.file(known.batch)
+        section = file.sections.get(self.id) if file is not None else None
+        rows = section.rows if section is not None else removed.row if known.batch == removed.batch else 0
+        if known.batch > self._folder.last + 1 or (file is not None and known.row > rows):
+            raise PenstockError(
+                "P0712", f"{known} is beyond what this result has delivered", hint=f"its last cursor is {self.end}"
+            )
+        self.check_left(known)
+        return known
+
+    def check_left(self, cursor: Cursor) -> None:
+        """Raises PenstockError P0712 where rows behind the cursor are gone."""
+        removed = self._folder.removed(self.id)
+        if (cursor.batch, cursor.row) < (removed.batch, removed.row):
+            record = self.record
+            raise PenstockError(
+                "P0712", f"rows behind {cursor} are gone; the first cursor that is left is {self.first}",
+                hint=f"results of {record.name} are kept for {record.retain:g} seconds and {record.max_bytes:,} bytes "
+                "at most: continue there, or begin with a snapshot",
+            )  # fmt: skip
+
+
+class Subscription:
+    """Rows of a result, read one delivery after the other; of one thread at a time."""
+
+    def __init__(
+        self, reader: ResultReader, cursor: Cursor, snapshot: ContentState | None, progress: bool, up_to: int | None,
+        until_now: bool, rows: int,
+    ) -> None:  # fmt: skip
+        self._reader = reader
+        self._folder = reader._folder
+        #: Behind the last row that has been read.
+        self.cursor = cursor
+        self._snapshot = None if snapshot is None else self._of_snapshot(snapshot, progress, up_to, rows)
+        self._progress = progress
+        self._told = snapshot.tick if snapshot is not None and snapshot.tick is not None else NOTHING
+        #: The largest tick of the rows that have been read.
+        self._high = int(snapshot.early_changes().ts.max(initial=NOTHING)) if snapshot is not None else NOTHING
+        self._up_to = up_to
+        self._until = self._folder.last if until_now else None
+        self._most = rows
+        #: Whether nothing follows.
+        self.ended = False
+        self._closed = threading.Event()
+        if up_to is not None and self._told >= up_to and self._snapshot is None:
+            self.ended = True
+
+    def __iter__(self) -> Iterator[ResultRows]:
+        """Yield all deliveries, waiting for those to come."""
+        while (delivery := self.next()) is not None:
+            yield delivery
+
+    def next(self, timeout: float | None = None) -> ResultRows | None:
+        """Return the next delivery; None when there is none within `timeout` seconds, or the subscription has ended.
+
+        Raises:
+            PenstockError: P0712 where the next rows are gone.
+        """
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while not self.ended and not self._closed.is_set():
+            version = self._folder.version
+            found = self.poll()
+            if found is not None or self.ended:
+                return found
+            left = None if deadline is None else deadline - time.monotonic()
+            if not self._folder.wait(version, left):
+                return None
+        return None
+
+    def close(self) -> None:
+        """End the subscription, from any thread."""
+        self._closed.set()
+        self.ended = True
+        self._folder.wake()
+
+    def on_change(self, listener: Callable[[], None]) -> Callable[[], None]:
+        """Call `listener`, in another thread, whenever `poll` may have something; return what ends that."""
+        return self._folder.listen(listener)
+
+    # -- reading -----------------------------------------------------------------------------------------------
+
+    def poll(self) -> ResultRows | None:
+        """Return what can be delivered now. Raises PenstockError P0712."""
+        if self._snapshot is not None:
+            delivery = next(self._snapshot, None)
+            if delivery is not None:
+                return delivery
+            self._snapshot = None
+            if self._up_to is not None and self._told >= self._up_to:
+                self.ended = True
+        if self.ended:
+            return None
+        self._folder.refresh()
+        for batch in self._folder.batches(self.cursor.batch):
+            if self._until is not None and batch > self._until:
+                break
+            file = self._folder.file(batch)
+            self._reader.check_left(self.cursor)
+            delivery = self._of_batch(file) if file is not None else None
+            if delivery is not None or self.ended:
+                return delivery
+        if self._until is not None:
+            self.ended = True
+        return None
+
+    def _of_batch(self, file: BatchFile) -> ResultRows | None:
+        id_, behind = self._reader.id, self.cursor.row if file.batch == self.cursor.batch else 0
+        section = file.sections.get(id_)
+        count = section.rows if section is not None else 0
+        again = file.batch == self.cursor.batch and behind >= count and file.batch != 0
+        self.cursor = Cursor(id_, file.batch, behind)
+        parts: list[pa.Table] = []
+        if behind < count:
+            rows = file.rows(id_).slice(behind, self._most)
+            behind += rows.num_rows
+            parts.append(self._limited(self._shaped(rows)))
+        if behind >= count and not again:
+            tick = self._tick(file, count)
+            if self._progress and tick > self._told:
+                parts.append(self._progress_row(tick))
+            self._told = max(self._told, tick)
+        if behind >= count and self._up_to is not None and file.heartbeats.get(id_, NOTHING) >= self._up_to:
+            self.ended = True
+        self.cursor = Cursor(id_, file.batch, behind)
+        table = pa.concat_tables(parts) if parts else None
+        return ResultRows(table, self.cursor) if table is not None and table.num_rows else None
+
+    def _tick(self, file: BatchFile, rows: int) -> int:
+        """Return the instant up to which the answer is complete with a batch; of a source that has ended, that of its
+        last row."""
+        id_ = self._reader.id
+        tick: int = file.heartbeats.get(id_, NOTHING)
+        if rows:
+            self._high = max(self._high, file.sections[id_].high)
+        if tick >= END:
+            tick = self._high
+        return tick if self._up_to is None else min(tick, self._up_to)
+
+    def _shaped(self, rows: pa.Table) -> pa.Table:
+        if self._reader.record.is_stream:
+            rows = rows.add_column(1, "op", pa.repeat(pa.scalar("+", pa.string()), rows.num_rows))
+        return pa.table(rows.columns, schema=self._reader.schema)
+
+    def _limited(self, rows: pa.Table) -> pa.Table:
+        if self._up_to is None:
+            return rows
+        return rows.filter(pc.less_equal(rows.column(0).cast(pa.int64()), self._up_to))
+
+    def _progress_row(self, tick: int) -> pa.Table:
+        return _row(self._reader.schema, tick, "p")
+
+    def _of_snapshot(self, state: ContentState, progress: bool, up_to: int | None, most: int) -> Iterator[ResultRows]:
+        schema, tick = self._reader.schema, state.tick
+        parts: list[pa.Table] = []
+        if tick is not None:
+            content = state.rows()
+            stamps = pa.repeat(pa.scalar(tick, pa.int64()), content.num_rows).cast(schema.field(0).type)
+            ops = pa.repeat(pa.scalar("+", pa.string()), content.num_rows)
+            parts.append(pa.table([stamps, ops, *content.columns], schema=schema))
+            if progress:
+                parts.append(self._progress_row(tick))
+        later = state.early_changes()
+        stamps = pa.array(later.ts).cast(schema.field(0).type)
+        ops = pc.if_else(pa.array(later.signs > 0), "+", "-")
+        parts.append(pa.table([stamps, ops, *later.columns], schema=schema))
+        table = pa.concat_tables(parts)
+        if up_to is not None:
+            table = table.filter(pc.less_equal(table.column(0).cast(pa.int64()), up_to))
+        for start in range(0, table.num_rows, most):
+            last = start + most >= table.num_rows
+            yield ResultRows(table.slice(start, most), self.cursor if last else None)
+
+
+def _row(schema: pa.Schema, tick: int, op: str) -> pa.Table:
+    """Return one row of `op` at a tick, the other columns NULL."""
+    first = pa.array([tick], pa.int64()).cast(schema.field(0).type)
+    others = [pa.nulls(1, field.type) for field in list(schema)[2:]]
+    return pa.table([first, pa.array([op], pa.string()), *others], schema=schema)

@@ -1,0 +1,19 @@
+"""Make a batch of the results that a run keeps itself visible, for all its queries at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from penstock.connectors.contract import BatchLog, Sink
+
+
+def commit_logs(sinks: Mapping[str, Sink], batch: int, heartbeats: Mapping[str, int]) -> None:
+    """Make visible what sinks that write together have written of a batch. heartbeats: by query, in ticks. Raises
+    PenstockError P0502.
+    """
+    ids: dict[BatchLog, dict[str, str]] = {}
+    for name, sink in sinks.items():
+        if sink.log is not None and sink.own_place is not None:
+            ids.setdefault(sink.log, {})[name] = sink.own_place.id
+    for log, names in ids.items():
+        log.commit(batch, {id_: heartbeats[name] for name, id_ in names.items() if name in heartbeats}, names.values())

@@ -1,0 +1,1 @@
+"""The HTTP door: routes, formats of bodies, limits of requests, problem documents."""

@@ -1,0 +1,90 @@
+"""The HTTP application: all routes, errors as problem documents, OpenAPI without pages from elsewhere."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp
+
+from penstock import __version__
+from penstock.errors import PenstockError
+from penstock.server.http import queries, results, rows, statements, status
+from penstock.server.http.door import HttpDoor
+from penstock.server.http.gate import Gate
+from penstock.server.http.problems import Refused, failure, problem
+
+_ABOUT = (
+    "Continuous queries over streams and relations: statements, results as they come, rows, and the log of commands."
+)
+
+
+def create_app(door: HttpDoor) -> ASGIApp:
+    """Return the application of a door."""
+    app = FastAPI(
+        title="Penstock", version=__version__, description=_ABOUT, docs_url=None, redoc_url=None,
+        swagger_ui_oauth2_redirect_url=None, redirect_slashes=False, separate_input_output_schemas=False,
+    )  # fmt: skip
+    app.state.door = door
+    # Names may hold slashes, so a longer path is looked at before a shorter one.
+    for routes in (statements, results, queries, rows, status):
+        app.include_router(routes.router)
+    app.add_exception_handler(PenstockError, _known)
+    app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(HTTPException, _of_the_framework)
+    app.add_exception_handler(Exception, _failed)
+    app.openapi = lambda: _document(app)  # type: ignore[method-assign]
+    return Gate(app, door)
+
+
+async def _known(request: Request, error: Exception) -> Response:
+    if not isinstance(error, PenstockError):
+        raise error
+    return problem(error)
+
+
+async def _failed(request: Request, error: Exception) -> Response:
+    return failure(error)
+
+
+async def _invalid(request: Request, error: Exception) -> Response:
+    if not isinstance(error, RequestValidationError):
+        raise error
+    first = error.errors()[0]
+    place = ".".join(str(part) for part in first["loc"])
+    return problem(Refused(400, "P0803", f"{place}: {first['msg']}", hint="/openapi.json describes the request"))
+
+
+async def _of_the_framework(request: Request, error: Exception) -> Response:
+    if not isinstance(error, HTTPException):
+        raise error
+    if isinstance(error.__cause__, PenstockError):
+        return problem(error.__cause__)
+    if error.status_code == 404:
+        message = f"there is nothing at {request.url.path[:200]}"
+    elif error.status_code == 405:
+        message = f"{request.method} is not possible at {request.url.path[:200]}"
+    else:
+        message = str(error.detail)[:500]
+    return problem(Refused(error.status_code, "P0803", message, hint="/openapi.json lists what there is",
+                           headers=dict(error.headers or {})))  # fmt: skip
+
+
+def _document(app: FastAPI) -> dict[str, Any]:
+    """Return the OpenAPI document, with the token that requests need."""
+    if app.openapi_schema is None:
+        document = FastAPI.openapi(app)
+        parts = document.setdefault("components", {})
+        parts["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+        document["security"] = [{"token": []}]
+        for path in ("/healthz", "/readyz"):
+            document["paths"][path]["get"]["security"] = []
+        for path in document["paths"].values():
+            for operation in path.values():
+                for code, answer in operation["responses"].items():
+                    if code in ("4XX", "5XX"):
+                        answer["content"] = {"application/problem+json": answer["content"]["application/json"]}
+        app.openapi_schema = document
+    return app.openapi_schema

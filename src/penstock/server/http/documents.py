@@ -1,0 +1,223 @@
+"""The JSON documents of requests and answers, as the OpenAPI page describes them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from penstock.server.http.problems import error_document
+from penstock.server.service import CatalogView, CommandView, HealthView, QueryView, SourceView
+
+Text = Annotated[str, Field(max_length=10_000_000)]
+
+
+class Document(BaseModel):
+    """A JSON object without unknown members."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class StatementBody(Document):
+    """A script to execute."""
+
+    sql: Text = Field(description="The statements, with semicolons between them.")
+    settings: dict[str, str] = Field(default_factory=dict, description="Settings of the session, as SET has them.")
+    wait: bool = Field(True, description="Whether to wait until commands have taken effect.")
+    dry: bool = Field(False, description="Only check the script.")
+
+
+class QueryPatch(Document):
+    """Changes of a query, which take effect together."""
+
+    state: Literal["PAUSED", "RUNNING"] | None = Field(None, description="Pause or resume the query.")
+    with_state: bool = Field(False, description="A paused query keeps its state up to date.")
+    start: Literal["NOW", "WARM", "BEGINNING"] | None = Field(None, description="From where a resumed query answers.")
+    start_at: str | None = Field(None, max_length=100, description="The instant from which a resumed query answers.")
+    reset: bool = Field(False, description="Start with the whole content where the net change is not known any more.")
+    attributes: dict[str, str] = Field(default_factory=dict, description="Attributes to set.")
+    name: str | None = Field(None, min_length=1, max_length=1_000, description="The new name.")
+    sql: Text | None = Field(None, description="The new SELECT of the query.")
+    wait: bool = Field(True, description="Whether to wait until the changes have taken effect.")
+
+
+class PositionDocument(Document):
+    """A place in the script: line and column from 1, the text of the line and the length of the marked word."""
+
+    line: int
+    column: int
+    length: int
+    text: str
+
+
+class ErrorDocument(BaseModel):
+    """One error."""
+
+    code: str
+    message: str
+    hint: str | None = None
+    position: PositionDocument | None = None
+
+
+class Problem(ErrorDocument):
+    """An error as RFC 9457 has it, with all errors of the request."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    errors: list[ErrorDocument]
+
+
+class ColumnDocument(Document):
+    name: str
+    type: str
+
+
+class StatementDocument(BaseModel):
+    """What one statement led to."""
+
+    kind: str
+    state: str
+    number: int | None = None
+    version: int | None = None
+    instant: str | None = None
+    text: str | None = None
+    columns: list[ColumnDocument] | None = None
+    rows: list[dict[str, Any]] | None = None
+    error: ErrorDocument | None = None
+
+
+class WarningDocument(BaseModel):
+    message: str
+    hint: str | None = None
+    position: PositionDocument | None = None
+
+
+class ScriptDocument(BaseModel):
+    statements: list[StatementDocument]
+    warnings: list[WarningDocument]
+
+
+class QueryDocument(BaseModel):
+    name: str
+    id: str
+    state: str
+    kind: Literal["stream", "relation"]
+    sql: str
+    columns: list[ColumnDocument]
+    sink: str
+    instant: str | None
+    rows: int | None
+    attributes: dict[str, str]
+    error: ErrorDocument | None
+
+
+class QueriesDocument(BaseModel):
+    queries: list[QueryDocument]
+
+
+class SourceDocument(BaseModel):
+    name: str
+    kind: Literal["stream", "relation"]
+    connector: str
+    columns: list[ColumnDocument]
+    sql: str
+    heartbeat: str | None
+
+
+class ViewDocument(BaseModel):
+    name: str
+    sql: str
+
+
+class CatalogDocument(BaseModel):
+    sources: list[SourceDocument]
+    views: list[ViewDocument]
+    queries: list[QueryDocument]
+    functions: list[str]
+    sql: str
+
+
+class CommandDocument(BaseModel):
+    number: int
+    at: str
+    who: str
+    sql: str
+    state: str
+    version: int | None
+    error: ErrorDocument | None
+
+
+class CommandsDocument(BaseModel):
+    commands: list[CommandDocument]
+
+
+class RejectedRecord(BaseModel):
+    """A malformed record. line: from 1; None where all of the body is malformed."""
+
+    line: int | None
+    record: str
+    reason: str
+
+
+class PostedDocument(BaseModel):
+    """Rows that are durable now. malformed: number of records that are not among them; rejected: the first of these."""
+
+    rows: int
+    repeated: bool
+    malformed: int
+    rejected: list[RejectedRecord]
+
+
+class HealthDocument(BaseModel):
+    status: Literal["ok", "unavailable"]
+    problem: str | None = None
+    version: int | None = None
+    batch: int | None = None
+
+
+def _columns(columns: tuple[tuple[str, str], ...]) -> list[ColumnDocument]:
+    return [ColumnDocument(name=name, type=type_) for name, type_ in columns]
+
+
+def _error(error: Any) -> ErrorDocument | None:
+    return None if error is None else ErrorDocument(**error_document(error))
+
+
+def query_document(view: QueryView) -> QueryDocument:
+    return QueryDocument(
+        name=view.name, id=view.id, state=view.state, kind="stream" if view.is_stream else "relation", sql=view.text,
+        columns=_columns(view.columns), sink=view.sink, instant=view.instant, rows=view.rows,
+        attributes=dict(view.attributes), error=_error(view.error),
+    )  # fmt: skip
+
+
+def source_document(view: SourceView) -> SourceDocument:
+    return SourceDocument(
+        name=view.name, kind="stream" if view.is_stream else "relation", connector=view.connector,
+        columns=_columns(view.columns), sql=view.text, heartbeat=view.heartbeat,
+    )  # fmt: skip
+
+
+def catalog_document(view: CatalogView) -> CatalogDocument:
+    return CatalogDocument(
+        sources=[source_document(one) for one in view.sources],
+        views=[ViewDocument(name=name, sql=text) for name, text in view.views],
+        queries=[query_document(one) for one in view.queries], functions=list(view.functions), sql=view.text,
+    )  # fmt: skip
+
+
+def command_document(view: CommandView) -> CommandDocument:
+    return CommandDocument(
+        number=view.number, at=view.at, who=view.who, sql=view.text, state=view.state, version=view.version,
+        error=_error(view.error),
+    )  # fmt: skip
+
+
+def health_document(view: HealthView, ready: bool) -> HealthDocument:
+    fine = view.ready if ready else view.alive
+    return HealthDocument(
+        status="ok" if fine else "unavailable", problem=None if fine else view.problem, version=view.version,
+        batch=view.batch,
+    )  # fmt: skip

@@ -1,0 +1,182 @@
+"""What every request passes first: host, origin, token, number of requests, size of its body.
+
+Pure ASGI, so that streams pass through it unbuffered. An error of a route that is none of the caller's is logged and
+answered without its text.
+"""
+
+from __future__ import annotations
+
+import hmac
+import logging
+import math
+from collections.abc import Mapping
+from urllib.parse import parse_qsl
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from penstock.errors import PenstockError
+from penstock.events import log_event, logger_of
+from penstock.server.http.door import HttpDoor, Interrupted
+from penstock.server.http.problems import Refused, failure, problem
+from penstock.server.roles import ANYONE, Caller
+from penstock.server.tokens import TokenFile, digest, looks_like_token
+
+#: Answered without a token: they say nothing but whether the server works.
+OPEN_PATHS = frozenset({"/healthz", "/readyz"})
+_TOKEN_NAMES = frozenset({"token", "access_token", "auth_token", "authorization", "api_key", "apikey", "bearer"})
+_LOG = logger_of("server")
+#: Headers of every answer: nothing of it is cached, framed or executed by a browser.
+_HEADERS = ((b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff"),
+            (b"content-security-policy", b"default-src 'self'; frame-ancestors 'none'"),
+            (b"referrer-policy", b"no-referrer"))  # fmt: skip
+
+
+class Gate:
+    """The outermost ASGI application. Puts the caller into `scope["state"]`."""
+
+    def __init__(self, app: ASGIApp, door: HttpDoor) -> None:
+        self._app = app
+        self._door = door
+        #: Digests of tokens that have been accepted: they are no attempts any more.
+        self._known: set[str] = set()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        started = finished = False
+
+        async def marked(message: Message) -> None:
+            nonlocal started, finished
+            finished = message["type"] == "http.response.body" and not message.get("more_body", False)
+            if message["type"] == "http.response.start":
+                started = True
+                present = {name for name, _ in message["headers"]}
+                message["headers"] = [*message["headers"], *(h for h in _HEADERS if h[0] not in present)]
+            await send(message)
+
+        try:
+            with self._door.request(streams=scope["path"].endswith(("/results", "/events"))):
+                caller = await self._admitted(scope)
+                scope.setdefault("state", {})["caller"] = caller
+                _check_type(scope)
+                await self._app(scope, self._limited(scope, receive), marked)
+        except Interrupted:
+            # Returning without the end of the body makes the server break the connection off.
+            return
+        except PenstockError as error:
+            if started:
+                raise
+            await problem(error)(scope, receive, marked)
+        except Exception as error:
+            _LOG.exception("%s %s failed", scope["method"], scope["path"])
+            if finished:
+                return
+            if started:
+                raise
+            await failure(error)(scope, receive, marked)
+        finally:
+            for action in scope.get("state", {}).pop("at_end", ()):
+                action()
+
+    # -- host, origin, token -----------------------------------------------------------------------------------
+
+    async def _admitted(self, scope: Scope) -> Caller:
+        headers = _headers(scope)
+        self._check_host(headers)
+        _check_query(scope)
+        tokens = self._door.tokens
+        if scope["path"] in OPEN_PATHS or tokens is None:
+            return ANYONE
+        return await self._caller(scope, headers, tokens)
+
+    def _check_host(self, headers: Mapping[str, str]) -> None:
+        host = headers.get("host", "")
+        if not self._door.hosts.has(host):
+            message = f"this server does not answer for the host {host[:200]!r}"
+            raise Refused(421, "P0802", message, hint="start it with --server-name NAME to add a name")
+        origin = headers.get("origin")
+        if origin is not None and origin.partition("://")[2] != host:
+            raise Refused(403, "P0802", "requests from pages of other sites are refused")
+        if headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
+            raise Refused(403, "P0802", "requests from pages of other sites are refused")
+
+    async def _caller(self, scope: Scope, headers: Mapping[str, str], tokens: TokenFile) -> Caller:
+        address = (scope.get("client") or ("unknown", 0))[0]
+        scheme, _, token = headers.get("authorization", "").partition(" ")
+        token = token.strip()
+        if not token or scheme.lower() != "bearer":
+            raise Refused(
+                401, "P0801", "the request has no token", hint="send the header `Authorization: Bearer TOKEN`",
+                headers={"WWW-Authenticate": 'Bearer realm="penstock"'},
+            )  # fmt: skip
+        presented = digest(token)
+        seen = presented is not None and any(hmac.compare_digest(presented, known) for known in self._known)
+        wait = 0.0 if seen else self._door.failures.wait(address)
+        if wait:
+            message = f"too many failed attempts from {address}"
+            raise Refused(429, "P0801", message, headers={"Retry-After": str(math.ceil(wait))})
+        caller = await self._door.quick(lambda: tokens.check(token))
+        if caller is None:
+            self._known.discard(presented or "")
+            self._door.failures.failed(address)
+            log_event(_LOG, logging.WARNING, "login failed", f"a token from {address} was refused", address=address)
+            raise Refused(
+                401, "P0801", "the token is unknown, expired or revoked",
+                hint="`penstock token list` shows the valid ones",
+                headers={"WWW-Authenticate": 'Bearer realm="penstock", error="invalid_token"'},
+            )  # fmt: skip
+        if presented is not None:
+            self._known.add(presented)
+        return caller
+
+    # -- bodies ------------------------------------------------------------------------------------------------
+
+    def _limited(self, scope: Scope, receive: Receive) -> Receive:
+        """Return `receive`, which refuses a body beyond the limit as soon as it is known to be."""
+        posts_rows = scope["path"].endswith("/rows")
+        limit = self._door.limits.body_bytes if posts_rows else 2 * self._door.limits.statement_bytes
+        length = _headers(scope).get("content-length", "0")
+        if length.isdecimal() and int(length) > limit:
+            raise too_large(limit)
+        seen = 0
+
+        async def limited() -> Message:
+            nonlocal seen
+            message = await receive()
+            if message["type"] == "http.request":
+                seen += len(message.get("body", b""))
+                if seen > limit:
+                    raise too_large(limit)
+            return message
+
+        return limited
+
+
+def too_large(limit: int) -> Refused:
+    """Return the error for a body beyond a limit."""
+    return Refused(413, "P0804", f"the body is larger than {limit:,} bytes", hint="send it in several requests")
+
+
+def _headers(scope: Scope) -> dict[str, str]:
+    return {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+
+
+def _check_type(scope: Scope) -> None:
+    """Refuse a body that is not of the type JSON where it should be: pages of other sites cannot send that type without
+    being asked first."""
+    if scope["method"] not in ("POST", "PATCH") or scope["path"].endswith("/rows"):
+        return
+    media = _headers(scope).get("content-type", "").partition(";")[0].strip().lower()
+    if media != "application/json":
+        message = f"the body is of the type {media[:100] or 'unknown'!r}"
+        raise Refused(415, "P0803", message, hint="send it with `Content-Type: application/json`")
+
+
+def _check_query(scope: Scope) -> None:
+    """Refuse a token in the address: it would be stored in logs and histories."""
+    query = scope["query_string"].decode("latin-1")
+    named = {name.lower() for name, _ in parse_qsl(query, keep_blank_values=True)}
+    if named & _TOKEN_NAMES or looks_like_token(query) or looks_like_token(scope["path"]):
+        hint = "send the header `Authorization: Bearer TOKEN`, and revoke a token that was in an address"
+        raise Refused(400, "P0801", "a token must not be part of an address", hint=hint)

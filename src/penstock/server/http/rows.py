@@ -1,0 +1,75 @@
+"""`POST /v1/streams/{s}/rows`: rows of a source that is declared FROM HTTP or FROM MEMORY."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Path, Request, Response
+
+from penstock.redaction import redacted_text
+from penstock.server.http.bodies import decompressed, posted_rows
+from penstock.server.http.documents import PostedDocument, Problem, RejectedRecord
+from penstock.server.http.door import caller_of, door_of
+from penstock.server.http.formats import BodyFormat, media_format
+from penstock.server.http.problems import Refused
+from penstock.server.http.statements import Key, checked_key
+from penstock.server.roles import AccessRole
+
+router = APIRouter(tags=["streams"])
+
+_ACCEPTED = (BodyFormat.NDJSON, BodyFormat.CSV, BodyFormat.ARROW)
+#: Malformed records that an answer lists.
+_LISTED = 100
+_BODY: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            "application/x-ndjson": {"schema": {"type": "string"}},
+            "text/csv": {"schema": {"type": "string"}},
+            "application/vnd.apache.arrow.stream": {"schema": {"type": "string", "format": "binary"}},
+        },
+    }
+}
+_RESPONSES: dict[int | str, dict[str, Any]] = {
+    207: {"model": PostedDocument, "description": "Some records were malformed and are left out."},
+    "4XX": {"model": Problem},
+    "5XX": {"model": Problem},
+}
+
+
+@router.post("/v1/streams/{stream:path}/rows", response_model=PostedDocument, responses=_RESPONSES, openapi_extra=_BODY)
+async def post(
+    request: Request,
+    response: Response,
+    stream: Annotated[str, Path(min_length=1, max_length=1_000, description="The name of a stream or relation.")],
+    idempotency_key: Key = None,
+) -> PostedDocument:
+    """Add rows. They are durable when the answer comes; with an idempotency key they are added once."""
+    door = door_of(request)
+    caller = caller_of(request, AccessRole.CONTROL, "to add rows")
+    key = checked_key(idempotency_key)
+    form = media_format(request.headers.get("content-type", ""))
+    if form is None or form not in _ACCEPTED:
+        shown = request.headers.get("content-type", "unknown")[:100]
+        known = ", ".join(one.media.partition(";")[0] for one in _ACCEPTED)
+        raise Refused(415, "P0803", f"rows of the type {shown!r} are not accepted", hint=f"accepted: {known}")
+    encoding, limit = request.headers.get("content-encoding", ""), door.limits.body_bytes
+    body = await request.body()
+
+    def added() -> PostedDocument:
+        source = door.service.declaration(stream)
+        posted = posted_rows(decompressed(body, encoding, limit), form, source, limit)
+        durable = door.service.post(stream, posted.rows, key, caller)
+        listed = [
+            RejectedRecord(line=one.line, record=redacted_text(one.record), reason=redacted_text(one.reason))
+            for one in posted.malformed[:_LISTED]
+        ]
+        return PostedDocument(
+            rows=durable.rows, repeated=durable.repeated, malformed=len(posted.malformed), rejected=listed
+        )
+
+    # Not abandoned when the caller leaves: the rows are added or refused, never half.
+    document = await door.quick(added)
+    if document.malformed:
+        response.status_code = 207
+    return document

@@ -1,0 +1,122 @@
+"""`POST /v1/statements`: scripts, and rows of a SELECT in the format that the caller prefers."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import anyio
+from fastapi import APIRouter, Header, Request, Response
+
+from penstock.errors import PenstockError
+from penstock.server.http.documents import Problem, ScriptDocument, StatementBody
+from penstock.server.http.door import HttpDoor, caller_of, door_of
+from penstock.server.http.formats import BodyFormat, chosen, columns_document, dumped, json_array, whole
+from penstock.server.http.problems import Refused, error_document, problem, warning_document
+from penstock.server.roles import AccessRole
+from penstock.server.service import ScriptReply, ScriptRequest, StatementReply
+
+router = APIRouter(responses={"4XX": {"model": Problem}, "5XX": {"model": Problem}})
+
+_OFFERED = (BodyFormat.JSON, BodyFormat.NDJSON, BodyFormat.CSV, BodyFormat.ARROW)
+#: Seconds that a call may take longer than its limit before its thread is abandoned.
+_GRACE = 2.0
+_LONGEST_KEY = 255
+
+Key = Annotated[str | None, Header(alias="Idempotency-Key", description="Executes the request once, however often it "
+                                   "is sent.", max_length=_LONGEST_KEY)]  # fmt: skip
+
+
+@router.post("/v1/statements", response_model=ScriptDocument, tags=["statements"])
+async def execute(request: Request, body: StatementBody, idempotency_key: Key = None) -> Response:
+    """Execute a script. It is bound as a whole: with an error nothing of it is executed. The rows of a single SELECT
+    are also had as NDJSON, CSV or an Arrow stream, by the header Accept. 202: commands were accepted and have not taken
+    effect yet."""
+    door = door_of(request)
+    form = chosen(request.headers.get("accept"), _OFFERED)
+    caller = caller_of(request, AccessRole.READ, "to execute statements")
+    if len(body.sql.encode("utf-8", "surrogatepass")) > door.limits.statement_bytes:
+        message = f"the script is larger than {door.limits.statement_bytes:,} bytes, the server's max_statement_bytes"
+        raise Refused(413, "P0804", message)
+    script = ScriptRequest(
+        body.sql, caller, checked_key(idempotency_key), body.wait, body.dry, dict(body.settings)
+    )  # fmt: skip
+    try:
+        reply = await executed(request, door, script)
+        return script_response(reply, form, door.limits.rows)
+    except PenstockError as error:
+        return problem(error, in_script=True)
+
+
+def checked_key(key: str | None) -> str | None:
+    """Return an idempotency key. Raises Refused for one that is empty or has other than visible characters."""
+    if key is not None and not (key and key.isascii() and key.isprintable()):
+        raise Refused(400, "P0803", "an idempotency key is text of visible ASCII characters")
+    return key
+
+
+async def executed(request: Request, door: HttpDoor, script: ScriptRequest) -> ScriptReply:
+    """Execute a script in a thread; a one-time query is cancelled when the caller leaves or its time is over. Raises
+    PenstockError P0804 for one that took too long."""
+    seconds = door.limits.seconds
+    reply: ScriptReply | None = None
+    failure: PenstockError | None = None
+
+    async def watch() -> None:
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+        script.left.set()
+
+    with anyio.move_on_after(seconds + _GRACE if seconds else None):
+        async with anyio.create_task_group() as group:
+            group.start_soon(watch)
+            try:
+                reply = await door.slow(lambda: door.service.execute(script))
+            except PenstockError as error:
+                # Raised inside, the group would wrap it.
+                failure = error
+            group.cancel_scope.cancel()
+    script.left.set()
+    if failure is not None:
+        raise failure
+    if reply is None:
+        message = f"the statement took longer than {seconds:g} seconds, the server's statement_timeout"
+        raise Refused(408, "P0804", message)
+    return reply
+
+
+def script_response(reply: ScriptReply, form: BodyFormat, limit: int) -> Response:
+    """Return the answer to a script. Raises Refused for one with too many rows, or that has no answer in a format."""
+    for statement in reply.statements:
+        if statement.table is not None and statement.table.num_rows > limit:
+            message = f"the answer has {statement.table.num_rows:,} rows, the server returns {limit:,}: max_result_rows"
+            raise Refused(413, "P0804", message, hint="add a LIMIT, or aggregate")
+    status = 202 if reply.pending else 200
+    if form is BodyFormat.JSON:
+        return Response(_document(reply), status, media_type=form.media)
+    tables = [statement for statement in reply.statements if statement.table is not None]
+    if len(tables) != 1 or len(reply.statements) != 1:
+        offered = "one SELECT alone is answered so; a script is answered as application/json"
+        raise Refused(406, "P0803", f"a script has no answer of the type {form.media}", hint=offered)
+    instant = tables[0].instant
+    headers = {} if instant is None else {"Penstock-Instant": instant}
+    return Response(whole(tables[0].table, form), status, headers, form.media)
+
+
+def _document(reply: ScriptReply) -> bytes:
+    """Return a `ScriptDocument`; rows are written column by column, so they are inserted as text."""
+    statements = b",".join(_statement(one) for one in reply.statements)
+    warnings = [warning_document(one) for one in reply.warnings]
+    return b'{"statements":[' + statements + b'],"warnings":' + dumped(warnings) + b"}"
+
+
+def _statement(reply: StatementReply) -> bytes:
+    head: dict[str, Any] = {"kind": reply.kind, "state": reply.state}
+    for name in ("number", "version", "instant", "text"):
+        if (value := getattr(reply, name)) is not None:
+            head[name] = value
+    if reply.error is not None:
+        head["error"] = error_document(reply.error)
+    if reply.table is None:
+        return dumped(head)
+    head["columns"] = columns_document(reply.table.schema)
+    return dumped(head)[:-1] + b',"rows":' + json_array(reply.table) + b"}"

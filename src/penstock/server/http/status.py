@@ -1,0 +1,84 @@
+"""Commands, the catalog, metrics and health."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Query, Request, Response
+
+from penstock.server.http.documents import (
+    CatalogDocument,
+    CommandDocument,
+    CommandsDocument,
+    HealthDocument,
+    Problem,
+    catalog_document,
+    command_document,
+    health_document,
+)
+from penstock.server.http.door import caller_of, door_of
+from penstock.server.roles import AccessRole
+
+router = APIRouter(responses={"4XX": {"model": Problem}, "5XX": {"model": Problem}}, tags=["server"])
+
+_MOST = 2**63 - 1
+_METRICS = "text/plain; version=0.0.4; charset=utf-8"
+
+
+@router.get("/v1/commands", response_model=CommandsDocument)
+async def commands(
+    request: Request,
+    after: Annotated[int, Query(ge=0, le=_MOST, description="Commands with larger numbers alone.")] = 0,
+    limit: Annotated[int, Query(ge=1, le=1_000)] = 100,
+) -> CommandsDocument:
+    """Return commands in the order of their numbers."""
+    door = door_of(request)
+    caller_of(request, AccessRole.READ, "to read commands")
+    found = await door.slow(lambda: door.service.commands(after, limit))
+    return CommandsDocument(commands=[command_document(one) for one in found])
+
+
+@router.get("/v1/commands/{number}", response_model=CommandDocument)
+async def command(request: Request, number: Annotated[int, Path(ge=0, le=_MOST)]) -> CommandDocument:
+    """Return a command and what became of it."""
+    door = door_of(request)
+    caller_of(request, AccessRole.READ, "to read a command")
+    return command_document(await door.slow(lambda: door.service.command(number)))
+
+
+@router.get("/v1/catalog", response_model=CatalogDocument)
+async def catalog(request: Request) -> CatalogDocument:
+    """Return all that is declared."""
+    door = door_of(request)
+    caller_of(request, AccessRole.READ, "to read the catalog")
+    return catalog_document(await door.slow(door.service.catalog))
+
+
+@router.get("/metrics")
+async def metrics(request: Request) -> Response:
+    """Return the metrics for Prometheus."""
+    door = door_of(request)
+    caller_of(request, AccessRole.READ, "to read metrics")
+    return Response(await door.slow(door.service.metrics), media_type=_METRICS)
+
+
+@router.get("/healthz", response_model=HealthDocument)
+async def alive(request: Request, response: Response) -> HealthDocument:
+    """Return whether the server lives; no token is needed."""
+    return await _health(request, response, ready=False)
+
+
+@router.get("/readyz", response_model=HealthDocument)
+async def ready(request: Request, response: Response) -> HealthDocument:
+    """Return whether batches are processed; no token is needed."""
+    return await _health(request, response, ready=True)
+
+
+async def _health(request: Request, response: Response, ready: bool) -> HealthDocument:
+    door = door_of(request)
+    document = health_document(await door.quick(door.service.health), ready)
+    if door.closing.is_set():
+        document = HealthDocument(status="unavailable", problem="the server is ending")
+    if document.status != "ok":
+        response.status_code = 503
+    return document

@@ -1,0 +1,122 @@
+"""The HTTP server of a door: its socket, TLS, and its end.
+
+The socket is opened before anything is started, so that a port that is in use is an error of the start and a port of 0
+is known before the first request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import socket
+import ssl
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+
+import uvicorn
+
+from penstock.errors import PenstockError
+from penstock.server.addresses import Address
+from penstock.server.http.app import create_app
+from penstock.server.http.door import HttpDoor
+
+_BACKLOG = 512
+#: Seconds that open requests get when the server ends.
+_GRACE = 5
+#: Connections that are open without a request, beyond those with one.
+_IDLE = 200
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """The TLS certificate chain and its key, PEM files."""
+
+    chain: Path
+    key: Path
+
+    def check(self) -> None:
+        """Raises PenstockError P0806 for files that are no certificate with its key."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        try:
+            context.load_cert_chain(self.chain, self.key)
+        except (OSError, ssl.SSLError) as error:
+            reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+            message = f"{self.chain} and {self.key} cannot be used for TLS: {reason}"
+            raise PenstockError("P0806", message, cause=error) from None
+
+
+def check_exposure(address: Address, certificate: Certificate | None, tokens: bool, insecure: bool) -> None:
+    """Raises PenstockError P0806 for a server without tokens or TLS that others than this machine reach."""
+    if address.is_loopback:
+        return
+    if not tokens:
+        message = f"a server without tokens may only listen on this machine, not on {address.shown}"
+        raise PenstockError("P0806", message, hint="leave out --no-auth, or listen on 127.0.0.1")
+    if certificate is None and not insecure:
+        hint = "add --tls-cert and --tls-key; --insecure sends tokens and rows unencrypted"
+        raise PenstockError(
+            "P0806", f"{address.shown} can be reached by other machines, and there is no TLS", hint=hint
+        )
+
+
+def opened(address: Address) -> socket.socket:
+    """Return a listening socket. Raises PenstockError P0806."""
+    try:
+        family, kind, protocol, _, place = socket.getaddrinfo(
+            address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        listener = socket.socket(family, kind, protocol)
+        try:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(place)
+            listener.listen(_BACKLOG)
+        except OSError:
+            listener.close()
+            raise
+    except OSError as error:
+        reason = error.strerror or str(error)
+        message = f"the server cannot listen on {address.shown}: {reason}"
+        raise PenstockError("P0806", message, hint="choose another --http", cause=error) from None
+    return listener
+
+
+class HttpServer:
+    """A running HTTP server, in a thread of its own. Raises PenstockError P0806 where it cannot listen."""
+
+    def __init__(self, door: HttpDoor, address: Address, certificate: Certificate | None = None) -> None:
+        if certificate is not None:
+            certificate.check()
+        self._door = door
+        self._socket = opened(address)
+        self._scheme = "http" if certificate is None else "https"
+        self.address = Address(address.host, int(self._socket.getsockname()[1]))
+        # What it logs are faults of clients, and errors that the gate logs itself.
+        logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
+        limits = door.limits
+        config = uvicorn.Config(
+            create_app(door), log_config=None, access_log=False, server_header=False, date_header=True, lifespan="off",
+            ws="none", timeout_graceful_shutdown=_GRACE, proxy_headers=False,
+            limit_concurrency=limits.connections + limits.subscriptions + _IDLE,
+            ssl_certfile=None if certificate is None else str(certificate.chain),
+            ssl_keyfile=None if certificate is None else str(certificate.key),
+        )  # fmt: skip
+        self._server = uvicorn.Server(config)
+        self._thread = threading.Thread(target=self._run, name="penstock-http", daemon=True)
+        self._thread.start()
+
+    @property
+    def url(self) -> str:
+        return f"{self._scheme}://{self.address.shown}"
+
+    def close(self) -> None:
+        """Accept no more requests, end subscriptions, and wait for the others for some seconds."""
+        self._door.closing.set()
+        self._server.should_exit = True
+        self._thread.join(2 * _GRACE)
+        self._socket.close()
+
+    def _run(self) -> None:
+        with contextlib.suppress(SystemExit):
+            asyncio.run(self._server.serve(sockets=[self._socket]))

@@ -1,0 +1,268 @@
+"""The contract between the doors of the server and what is behind them.
+
+All methods may block and are called from threads of the doors' own. A mistake of the caller is a PenstockError. What a
+method returns is data that does not change any more.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import pyarrow as pa
+
+from penstock.algebra.nodes.scans import Source
+from penstock.errors import PenstockError, ScriptWarning
+from penstock.server.roles import Caller
+
+
+@dataclass(frozen=True)
+class StatementReply:
+    """What a statement of a script has led to.
+
+    Args:
+        kind: such as `CREATE QUERY` or `SELECT`.
+        state: of a command that of `CommandView`; DONE for one that only reads, CHECKED for one that was not executed.
+        number: of the command; None for a statement that only reads.
+        version: of the plan, from which on the command takes effect.
+        instant: of a SELECT, the instant of its answer; of a query, the one after which it answers.
+        text: the answer of SHOW, DESCRIBE and EXPLAIN.
+        table: the rows of a SELECT.
+    """
+
+    kind: str
+    state: str
+    number: int | None = None
+    version: int | None = None
+    instant: str | None = None
+    text: str | None = None
+    table: pa.Table | None = None
+    error: PenstockError | None = None
+
+
+@dataclass(frozen=True)
+class ScriptReply:
+    """The replies to the statements of a script, in their order. pending: commands were accepted that have not taken
+    effect yet."""
+
+    statements: tuple[StatementReply, ...]
+    warnings: tuple[ScriptWarning, ...] = ()
+    pending: bool = False
+
+
+@dataclass(frozen=True)
+class ScriptRequest:
+    """A script to execute.
+
+    Args:
+        key: the idempotency key, unique for the caller; None without one.
+        wait: whether the reply waits until commands have taken effect.
+        dry: check only, execute nothing.
+        settings: of the session, as SET writes them.
+        left: is set when the caller has left; one-time queries end then, commands do not.
+    """
+
+    text: str
+    caller: Caller
+    key: str | None = None
+    wait: bool = True
+    dry: bool = False
+    settings: Mapping[str, str] = field(default_factory=dict)
+    left: threading.Event = field(default_factory=threading.Event)
+
+
+@dataclass(frozen=True)
+class QueryView:
+    """A continuous query as it stands. columns: (name, type) of its results; instant: up to which it has answered."""
+
+    name: str
+    id: str
+    state: str
+    text: str
+    is_stream: bool
+    columns: tuple[tuple[str, str], ...] = ()
+    sink: str = ""
+    instant: str | None = None
+    rows: int | None = None
+    attributes: Mapping[str, str] = field(default_factory=dict)
+    error: PenstockError | None = None
+
+
+@dataclass(frozen=True)
+class SourceView:
+    """A declared stream or relation. heartbeat: as text; None where it is not known."""
+
+    name: str
+    is_stream: bool
+    connector: str
+    columns: tuple[tuple[str, str], ...] = ()
+    text: str = ""
+    heartbeat: str | None = None
+
+
+@dataclass(frozen=True)
+class CommandView:
+    """A command of the log. at: when it was accepted, ISO-8601."""
+
+    number: int
+    at: str
+    who: str
+    text: str
+    state: str
+    version: int | None = None
+    error: PenstockError | None = None
+
+
+@dataclass(frozen=True)
+class CatalogView:
+    """All that is declared; `text` declares it again."""
+
+    sources: tuple[SourceView, ...] = ()
+    views: tuple[tuple[str, str], ...] = ()
+    queries: tuple[QueryView, ...] = ()
+    functions: tuple[str, ...] = ()
+    text: str = ""
+
+
+@dataclass(frozen=True)
+class HealthView:
+    """Whether the server works. seconds: since its last batch, None before the first; problem: why it is not ready."""
+
+    alive: bool
+    ready: bool
+    version: int = 0
+    batch: int = 0
+    seconds: float | None = None
+    problem: str | None = None
+
+
+@dataclass(frozen=True)
+class ResultPart:
+    """Some rows of a result: the columns `ts`, `op` and those of the query. cursor: continues behind them; empty:
+    there are none behind them to continue with."""
+
+    rows: pa.RecordBatch
+    cursor: str
+
+
+@dataclass(frozen=True)
+class ServerEvent:
+    """A batch, a command or a change of state. kind: `batch`, `command`, `state`; content: JSON values."""
+
+    kind: str
+    content: Mapping[str, object]
+
+
+@dataclass(frozen=True)
+class RowsPosted:
+    """Rows that are durable. repeated: the idempotency key was known, nothing was added."""
+
+    rows: int
+    repeated: bool = False
+
+
+class EndOfResults(Exception):
+    """A bounded subscription has ended."""
+
+
+class ResultSource(Protocol):
+    """A subscription to the results of one query; not shared between threads."""
+
+    @property
+    def schema(self) -> pa.Schema: ...
+
+    @property
+    def cursor(self) -> str | None:
+        """Return the cursor of the place where it begins; None where it begins with a snapshot."""
+
+    def next(self, seconds: float) -> ResultPart | None:
+        """Return the next rows, None where there are none within so many seconds. Raises EndOfResults at the end
+        of a bounded subscription, PenstockError P0712 where rows are gone."""
+
+    def close(self) -> None:
+        """End the subscription. May be called at any time, by another thread too."""
+
+
+class EventSource(Protocol):
+    """A subscription to events; those beyond a limit of unread ones are dropped."""
+
+    def next(self, seconds: float) -> ServerEvent | None:
+        """Return the next event, None where there is none within so many seconds."""
+
+    def close(self) -> None:
+        """End the subscription."""
+
+
+@dataclass(frozen=True)
+class ResultRequest:
+    """Which results to read.
+
+    Args:
+        cursor: where to continue; None: from now on, or with `beginning` from the first rows that are kept.
+        snapshot: whether the content comes first, as rows with op `+`.
+        progress: whether rows with op `p` report up to which instant the answer is final.
+        until_now: whether to end with what there is at the moment.
+    """
+
+    query: str
+    cursor: str | None = None
+    beginning: bool = False
+    snapshot: bool = False
+    progress: bool = False
+    until_now: bool = False
+
+
+class Service(Protocol):
+    """What the doors need."""
+
+    def execute(self, request: ScriptRequest) -> ScriptReply:
+        """Execute a script. Raises ScriptErrors where it has errors, and then nothing is executed; P0802 for a
+        statement that the caller's role does not allow."""
+
+    def queries(self) -> Sequence[QueryView]: ...
+
+    def query(self, name: str) -> QueryView:
+        """Raises PenstockError P0201."""
+
+    def plan(self, name: str, form: str) -> str:
+        """Return the plan of a query. form: `json`, `text` or `mermaid`. Raises PenstockError P0201."""
+
+    def results(self, request: ResultRequest) -> ResultSource:
+        """Raises PenstockError P0201 for an unknown query, P0711 and P0712 for results that are not kept."""
+
+    def declaration(self, name: str) -> Source:
+        """Return a stream or relation into which rows can be posted. Raises PenstockError P0201, P0208 for one of
+        another connector."""
+
+    def post(self, name: str, rows: pa.Table, key: str | None, caller: Caller) -> RowsPosted:
+        """Add rows; they are durable afterwards. Raises Busy where too many are unread."""
+
+    def commands(self, after: int, limit: int) -> Sequence[CommandView]: ...
+
+    def command(self, number: int) -> CommandView:
+        """Raises PenstockError P0201."""
+
+    def catalog(self) -> CatalogView: ...
+
+    def health(self) -> HealthView: ...
+
+    def metrics(self) -> bytes:
+        """Return the metrics in the text format of Prometheus."""
+
+    def events(self) -> EventSource: ...
+
+    def close(self) -> None:
+        """End after the round in hand."""
+
+
+class Busy(PenstockError):
+    """A limit that will allow the request later. seconds: when to try again."""
+
+    def __init__(self, message: str, seconds: float, hint: str | None = None) -> None:
+        super().__init__("P0804", message, hint=hint)
+        self.seconds = seconds
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (type(self), (self.message, self.seconds, self.hint))

@@ -1,0 +1,168 @@
+"""The Python client against a server: rows, errors, lost connections."""
+
+from __future__ import annotations
+
+import datetime as dt
+import threading
+from collections.abc import Iterator
+from decimal import Decimal
+
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from penstock.client import ServerClient, connect
+from penstock.errors import PenstockError, ScriptErrors
+from penstock.server.addresses import Address
+from penstock.server.listening import HttpServer
+from penstock.server.roles import AccessRole
+from tests.server.conftest import fake, serve, server  # noqa: F401 - fixtures
+from tests.server.fake_service import FakeService, eventually
+from tests.server.running import Running
+
+
+@pytest.fixture
+def connected(server: Running) -> Iterator[ServerClient]:  # noqa: F811
+    with connect(server.url, server.texts[AccessRole.ADMIN], patience=10) as made:
+        yield made
+
+
+def test_statements_and_what_there_is(connected: ServerClient) -> None:
+    created, shown = connected.execute("CREATE VIEW v AS SELECT room FROM readings; SHOW VIEWS")
+    assert (created.number, created.state, shown.state) == (1, "RUNNING", "DONE") and "v" in (shown.text or "")
+    (query,) = connected.queries()
+    assert query.name == "warm" and query.columns[2] == ("room", "STRING")
+    assert connected.query("warm") == query
+    assert [command.number for command in connected.commands()] == [1]
+    assert connected.command(1).who == "admin"
+    assert connected.execute("DROP QUERY warm", dry=True)[0].state == "CHECKED"
+    assert repr(connected).startswith("ServerClient(http://127.0.0.1:")
+
+
+def test_rows_go_in_and_come_out_with_their_types(connected: ServerClient) -> None:
+    rows = [
+        {"at": dt.datetime(2024, 3, 1, tzinfo=dt.UTC), "room": "hall", "n": 2**60, "cost": Decimal("1.5")},
+        {"at": dt.datetime(2024, 3, 2, tzinfo=dt.UTC), "room": None, "n": None, "cost": None},
+    ]
+    assert connected.insert("readings", rows) == 2
+    frame = pd.DataFrame({"at": pd.to_datetime(["2024-03-03"], utc=True), "room": pd.Categorical(["attic"])})
+    assert connected.insert("readings", frame) == 1
+    batch = pa.RecordBatch.from_pydict({"at": pa.array([0], pa.timestamp("us", "UTC"))})
+    assert connected.insert("readings", batch, key="k") == connected.insert("readings", batch, key="k") == 1
+    found = connected.select("SELECT room, n, cost FROM readings WHERE at > '2000-01-01' ORDER BY at")
+    assert found.to_arrow().column("n").to_pylist() == [2**60, None, None]
+    assert found.to_arrow().schema.field("cost").type == pa.decimal128(20, 4)
+    assert list(found.to_pandas()["room"]) == ["hall", None, "attic"]
+    assert found.instant == "2024-03-03T00:00:00Z" and len(found) == 3
+
+
+def test_many_rows_are_posted_in_parts(connected: ServerClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("penstock.client.server._PART_BYTES", 1_000)
+    table = pa.table({"at": pa.array(range(1_000), pa.timestamp("us", "UTC"))})
+    assert connected.insert("readings", table) == 1_000
+    assert connected.select("SELECT COUNT(*) AS n FROM readings").to_arrow().to_pylist() == [{"n": 1_000}]
+
+
+def test_polars_frames(connected: ServerClient) -> None:
+    found = connected.select("SELECT room FROM readings")
+    try:
+        import polars
+    except ImportError:
+        with pytest.raises(PenstockError, match="P0809"):
+            found.to_polars()
+    else:
+        assert isinstance(found.to_polars(), polars.DataFrame)
+
+
+def test_errors_have_code_place_and_hint(connected: ServerClient) -> None:
+    with pytest.raises(PenstockError) as caught:
+        connected.execute("SELECT roam FROM readings")
+    assert caught.value.code == "P0202" and caught.value.position is not None
+    assert (caught.value.position.line, caught.value.position.column) == (1, 8)
+    assert "room" in (caught.value.hint or "")
+    with pytest.raises(ScriptErrors) as several:
+        connected.select("SELECT roam FROM readings; SELECT x FROM nowhere")
+    assert [error.code for error in several.value.errors] == ["P0202", "P0201"]
+    with pytest.raises(PenstockError, match="P0201"):
+        connected.query("a/b")
+    with pytest.raises(PenstockError, match="P0203"):
+        connected.insert("readings", 5)
+    with pytest.raises(PenstockError, match="P0803"):
+        connected.insert("readings", [{"nothing": 1}])
+
+
+def test_a_wrong_token_and_a_server_that_is_not_there(server: Running) -> None:  # noqa: F811
+    with connect(server.url, "wrong") as client, pytest.raises(PenstockError, match="P0801"):
+        client.queries()
+    with connect("http://127.0.0.1:9", patience=0.3) as client, pytest.raises(PenstockError, match="P0808"):
+        client.queries()
+    with pytest.raises(PenstockError, match="P0808"):
+        connect("file:///etc", "x")
+    elsewhere = connect(server.url + "/nothing", server.texts[AccessRole.READ])
+    with elsewhere as client, pytest.raises(PenstockError, match="P0803"):
+        client.queries()
+
+
+def test_a_subscription_yields_batches_and_cursors(connected: ServerClient, fake: FakeService) -> None:  # noqa: F811
+    fake.emit("warm", ("+", "hall", 1), ("-", "attic", 2))
+    fake.emit("warm", ("+", "hall", 3))
+    with connected.subscribe("warm", beginning=True, until_now=True) as rows:
+        assert [batch.num_rows for batch in rows] == [2, 1]
+        assert rows.cursor == "warm.2"
+    assert next(connected.subscribe("warm", cursor="warm.1", until_now=True)).column("n").to_pylist() == [3]
+    with pytest.raises(PenstockError, match="P0803"):
+        next(connected.subscribe("warm", cursor="nonsense"))
+
+
+def test_a_subscription_continues_after_a_lost_connection(fake: FakeService, serve: object) -> None:  # noqa: F811
+    """The server is gone and comes back at the same address: every row comes once, also those of the time between."""
+    first: Running = serve()  # type: ignore[operator]
+    got: list[int] = []
+    with connect(first.url, first.texts[AccessRole.READ], patience=30) as client:
+        rows = client.subscribe("warm")
+
+        def read() -> None:
+            for batch in rows:
+                got.extend(batch.column("n").to_pylist())
+                if 5 in got:
+                    return
+
+        reader = threading.Thread(target=read)
+        reader.start()
+        eventually(lambda: fake.open)
+        first.server.close()
+        fake.emit("warm", ("+", "hall", 1))
+        again = HttpServer(first.door, Address("127.0.0.1", first.server.address.port))
+        first.door.closing.clear()
+        eventually(lambda: 1 in got, 20)
+        again.close()
+        for number in (2, 3, 4):
+            fake.emit("warm", ("+", "hall", number))
+        last = HttpServer(first.door, Address("127.0.0.1", first.server.address.port))
+        first.door.closing.clear()
+        eventually(lambda: 4 in got, 20)
+        fake.emit("warm", ("+", "hall", 5))
+        reader.join(20)
+        last.close()
+    assert got == [1, 2, 3, 4, 5]
+
+
+def test_a_script_is_executed_once_though_its_answer_is_lost(serve: object, fake: FakeService) -> None:  # noqa: F811
+    """A request is repeated with the key of the first, by which the server knows it."""
+    running: Running = serve()  # type: ignore[operator]
+    keys: list[str | None] = []
+    execute = fake.execute
+
+    def failing(request: object) -> object:
+        keys.append(request.key)  # type: ignore[attr-defined]
+        if len(keys) == 1:
+            fake.busy = 0.0
+            from penstock.server.service import Busy
+
+            raise Busy("later", 0.1)
+        return execute(request)  # type: ignore[arg-type]
+
+    fake.execute = failing  # type: ignore[method-assign,assignment]
+    with connect(running.url, running.texts[AccessRole.ADMIN]) as client:
+        client.execute("CREATE VIEW v AS SELECT room FROM readings")
+    assert len(keys) == 2 and keys[0] == keys[1] is not None

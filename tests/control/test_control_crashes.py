@@ -1,0 +1,235 @@
+"""A control over crashes and full disks: whatever call power goes at or fails at, a command happens once or not at all.
+
+Each step of a life is posted again with its key until it has been answered. What the results contain then is what they
+contain without a fault.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from control_kit import STREAM, SUM, CommandFailed, MortalStorage, Server
+
+from penstock.control import applying
+from penstock.control.engine import EngineVersion, NextVersion
+from penstock.control.in_process import InProcessEngine
+from penstock.errors import PenstockError
+from penstock.storage import replaced_storage
+from penstock.storage.local import LocalStorage
+from penstock.testing.faults import KINDS, LOSSES, FailingCalls, PowerCut, PowerLost
+
+Step = Callable[[Server], object]
+
+
+def command(script: str) -> Step:
+    return lambda system: system.done(script, key=f"{script} {system.attempt}")
+
+
+def rows(number: int, *ticks: int) -> Step:
+    table = pa.table({"ts": pa.array(ticks, pa.int32()), "v": pa.array(ticks, pa.int32())})
+    return lambda system: system.control.insert("S", table, f"rows {number}")
+
+
+def answer(system: Server) -> None:
+    system.engine.round()
+
+
+#: In the course of these steps the log is cut, a query changes in every way, and rows are inserted by statements.
+LIFE: tuple[Step, ...] = (
+    command(STREAM),
+    rows(1, 1, 2, 3),
+    answer,
+    command(SUM + "CREATE QUERY r START WARM AS SELECT MAX(CAST(v AS BIGINT)) AS s FROM S [RANGE 4 SECONDS];"),
+    rows(2, 4, 5),
+    command("INSERT INTO S VALUES (6, 6); CREATE QUERY t AS SELECT v FROM S;"),
+    answer,
+    command("ALTER QUERY q SWAP WITH r;"),
+    command("ALTER QUERY t PAUSE;"),
+    rows(3, 7, 8),
+    answer,
+    command("ALTER QUERY t RESUME; ALTER QUERY r RENAME TO p;"),
+    command("DROP QUERY q;"),
+    rows(4, 9, 10),
+    answer,
+)
+
+
+def contents(system: Server) -> dict[str, list[dict[str, Any]]]:
+    return {one.name: system.answers(one.name) for one in system.control.stored.values() if one.query is not None}
+
+
+@pytest.fixture(autouse=True)
+def small_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(applying, "CATALOG_EVERY", 4)
+
+
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict[str, Any]]]:
+    system = Server(tmp_path_factory.mktemp("calm"))
+    for step in LIFE:
+        step(system)
+    system.control.close()
+    found = contents(system)
+    assert all(found.values()) and sorted(found) == ["p", "t"]
+    return found
+
+
+def texts_of_log(system: Server) -> list[str]:
+    """The texts of the log; every command must be finished, and none may be there twice."""
+    found = [(text, one.state.value) for _, text, one in system.control.commands()]
+    assert "PENDING" not in {state for _, state in found}
+    texts = [text for text, state in found if state != "FAILED"]
+    assert Counter(texts).most_common(1)[0][1] == 1
+    return texts
+
+
+def cut_life(folder: Path, number: int, how: str) -> tuple[Server, bool]:
+    """Live through LIFE with a loss of power at one call; return the system, and whether power went."""
+    checkpoint, spare = folder / "checkpoint", folder / "spare"
+    checkpoint.mkdir(parents=True)
+    spare.mkdir()
+    calls = PowerCut(spare, number)
+    system: Server | None = None
+    done = 0
+    disk = MortalStorage(calls)
+    with replaced_storage(disk), suppress(PowerLost):
+        system = Server(checkpoint)
+        for done, step in enumerate(LIFE):  # noqa: B007 - what was not finished is done again
+            step(system)
+        return system, False
+    disk.die()
+    calls.lose(how, random.Random(number), [checkpoint])
+    system = Server(checkpoint)
+    for step in LIFE[done:]:
+        step(system)
+    return system, True
+
+
+def check_cuts(tmp_path: Path, expected: dict[str, list[dict[str, Any]]], first: int, every: int) -> int:
+    number, cuts = first, 0
+    while True:
+        system, cut = cut_life(tmp_path / str(number), number, LOSSES[number % len(LOSSES)])
+        found = contents(system)
+        texts = texts_of_log(system)
+        system.control.close()
+        assert found == expected, f"power went at call {number}"
+        assert len(texts) <= len(LIFE) + 3
+        if not cut:
+            return cuts
+        cuts += 1
+        number += every
+
+
+def test_power_that_goes(tmp_path: Path, expected: dict[str, list[dict[str, Any]]]) -> None:
+    assert check_cuts(tmp_path, expected, 3, 17) > 5
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_power_that_goes_at_every_call(tmp_path: Path, expected: dict[str, list[dict[str, Any]]]) -> None:
+    assert check_cuts(tmp_path, expected, 1, 1) > 100
+
+
+def failing_life(folder: Path, kind: str, number: int) -> tuple[Server, FailingCalls]:
+    """Live through LIFE with one call that fails; what is refused is posted again, to a new control if this has
+    ended."""
+    calls = FailingCalls(kind, number)
+    with replaced_storage(LocalStorage(calls)):
+        system = None
+        todo, attempt = list(LIFE), 0
+        while todo:
+            try:
+                system = system or Server(folder)
+                system.attempt = attempt
+                todo[0](system)
+            except CommandFailed:
+                assert calls.failed
+                attempt += 1
+            except (PenstockError, OSError):
+                assert calls.failed
+            except RuntimeError:
+                assert calls.failed and system is not None and system.control.failure is not None
+            else:
+                todo.pop(0)
+            if system is not None and system.control.failure is not None:
+                system.control.close()
+                system = None
+        assert system is not None
+        return system, calls
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_calls_that_fail(tmp_path: Path, kind: str, expected: dict[str, list[dict[str, Any]]]) -> None:
+    for number in range(2, 400, 23):
+        system, calls = failing_life(tmp_path / str(number), kind, number)
+        assert contents(system) == expected, f"{kind} {number}"
+        texts_of_log(system)
+        system.control.close()
+        if not calls.failed:
+            return
+
+
+class CrashingEngine(InProcessEngine):
+    """An engine that dies before or after it goes over to a version."""
+
+    def __init__(self, folder: Path, after: bool) -> None:
+        super().__init__(folder)
+        self._after = after
+        self.armed = False
+
+    def change(self, version: NextVersion) -> EngineVersion:
+        if self.armed and not self._after:
+            raise PowerLost
+        found = super().change(version)
+        if self.armed:
+            raise PowerLost
+        return found
+
+
+@pytest.mark.parametrize("after", [False, True])
+def test_a_command_that_was_accepted_happens_after_a_crash_whoever_asks(tmp_path: Path, after: bool) -> None:
+    engine = CrashingEngine(tmp_path / "engine", after)
+    system = Server(tmp_path, engine)
+    system.done(STREAM)
+    engine.armed = True
+    with pytest.raises(PowerLost):
+        system.run(SUM + "INSERT INTO S VALUES (1, 1), (2, 2);", key="k")
+    with pytest.raises(PenstockError, match="the control has ended"):
+        system.run("SHOW QUERIES;")
+    system.control.close()
+    again = Server(tmp_path)
+    found = [(one.number, one.state.value) for _, _, one in again.control.commands()]
+    assert found == [(1, "COMPLETED"), (2, "RUNNING"), (3, "COMPLETED")]
+    again.engine.round()
+    assert again.answers("q") == [{"ts": 1, "op": "+", "s": 1}]
+    assert again.states(SUM + "INSERT INTO S VALUES (1, 1), (2, 2);", key="k") == ["RUNNING", "COMPLETED"]
+    again.control.close()
+
+
+def test_a_full_disk_refuses_a_command_and_leaves_nothing(tmp_path: Path) -> None:
+    system = Server(tmp_path)
+    system.done(STREAM)
+    before = sorted(path.name for path in (tmp_path / "control").iterdir())
+    with replaced_storage(LocalStorage(FailingCalls("write", 1))), pytest.raises(PenstockError, match="P0601"):
+        system.run(SUM)
+    assert sorted(path.name for path in (tmp_path / "control").iterdir()) == before
+    assert "q" not in system.control.catalog.queries
+    system.done(SUM)
+    system.control.close()
+
+
+def test_a_damaged_log_is_told(tmp_path: Path) -> None:
+    system = Server(tmp_path)
+    system.done(STREAM)
+    system.control.close()
+    path = tmp_path / "control" / "1.json"
+    path.write_bytes(path.read_bytes().replace(b"RETAIN", b"RETAIM"))
+    with pytest.raises(PenstockError, match="P0605"):
+        Server(tmp_path)

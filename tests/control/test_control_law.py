@@ -1,0 +1,242 @@
+"""A system behind its control keeps the law: the lives of `live_machine.py`, as statements that are posted.
+
+Rows are posted as well, now and then a second time with the same key. Power goes in the middle of a command, a post or
+a round; what was posted then is posted again. Nothing of that may change what the results contain.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pyarrow as pa
+import pytest
+from control_kit import MortalStorage
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import rule, run_state_machine_as_test
+from live_machine import System, random_life
+
+from penstock.algebra.nodes.query import Query, Start, StartMode
+from penstock.control import applying
+from penstock.control.control import Control
+from penstock.control.in_process import InProcessEngine
+from penstock.control.outcomes import CommandState
+from penstock.language import BoundScript
+from penstock.storage import replaced_storage
+from penstock.storage.local import LocalStorage, SystemCalls
+from penstock.testing.faults import LOSSES, PowerCut, PowerLost
+from penstock.testing.random.choices import Choices
+
+T = TypeVar("T")
+#: More than the ticks of any random case.
+EVER = 10_000_000
+
+
+@pytest.fixture(autouse=True)
+def small_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(applying, "CATALOG_EVERY", 3)
+
+
+class PostedSystem:
+    """What `LiveEngine` offers, through the statements and posts of a control."""
+
+    def __init__(self, shards: int, seed: int) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="penstock-control-"))
+        self.shards = shards
+        self.draw = random.Random(seed)
+        self.posts = 0
+        self.crash_at = 0
+        self.crashes = 0
+        self.shown: Counter[str] = Counter()
+        self.open()
+
+    def open(self) -> None:
+        self.disk = MortalStorage(SystemCalls())
+        with replaced_storage(self.disk):
+            self.engine = InProcessEngine(self.folder / "checkpoint" / "engine", self.shards)
+            self.control = Control(self.folder / "checkpoint", self.engine)
+
+    def close(self) -> None:
+        self.control.close()
+        shutil.rmtree(self.folder)
+
+    def restart(self) -> None:
+        self.control.close()
+        self.disk.die()
+        self.open()
+
+    def repeated(self, action: Callable[[], T]) -> T:
+        """Do something; where power goes meanwhile, do it again after a restart."""
+        if not self.crash_at:
+            return action()
+        spare = Path(tempfile.mkdtemp(dir=self.folder))
+        calls = PowerCut(spare, self.crash_at)
+        self.crash_at = 0
+        with replaced_storage(LocalStorage(calls)), suppress(PowerLost):
+            return action()
+        self.crashes += 1
+        self.control.close()
+        calls.lose(self.draw.choice(LOSSES), self.draw, [self.folder / "checkpoint"])
+        self.open()
+        return action()
+
+    def submit(self, script: str) -> None:
+        self.posts += 1
+        key = f"statement {self.posts}"
+
+        def post() -> None:
+            for one in self.control.submit(script, key=key):
+                if one.outcome is not None:
+                    assert one.outcome.state in (CommandState.RUNNING, CommandState.COMPLETED), one
+
+        self.repeated(post)
+        if self.draw.random() < 0.2:
+            post()
+
+    def insert(self, source: str, rows: pa.RecordBatch) -> None:
+        self.posts += 1
+        key, table = f"rows {self.posts}", pa.Table.from_batches([rows])
+        self.repeated(lambda: self.control.insert(source, table, key))
+        if self.draw.random() < 0.2:
+            assert self.control.insert(source, table, key) is False
+
+    def round(self) -> dict[str, pa.Table]:
+        self.repeated(lambda: self.engine.round())
+        names = [one.name for one in self.control.stored.values() if one.query is not None]
+        return {name: table for name in names if (table := self.fresh(name)).num_rows}
+
+    def fresh(self, name: str) -> pa.Table:
+        """Return the answers that have not been shown."""
+        query = self.control.query(name)[1]
+        schema = self.control.catalog.queries[name].output_schema
+        tables = [table.cast(schema) for table in self.engine.answers(query.place)]
+        whole = pa.concat_tables([schema.empty_table(), *tables])
+        before = self.shown[name]
+        self.shown[name] = whole.num_rows
+        return whole.slice(before)
+
+    def register(self, query: Query, start: Start) -> pa.Table:
+        self.submit(f"CREATE QUERY {query.name} {start_text(query, start)} AS {select_of(query)}")
+        return self.fresh(query.name)
+
+    def drop(self, name: str) -> None:
+        self.submit(f"DROP QUERY {name}")
+
+    def pause(self, name: str, with_state: bool) -> None:
+        self.submit(f"ALTER QUERY {name} PAUSE{' WITH STATE' if with_state else ''}")
+
+    def resume(self, name: str, start: Start) -> pa.Table:
+        query = self.control.catalog.queries[name]
+        self.submit(f"ALTER QUERY {name} RESUME {start_text(query, start)}")
+        return self.fresh(name)
+
+    def replace(self, name: str, query: Query, start: Start) -> pa.Table:
+        self.submit(f"ALTER QUERY {name} AS {select_of(query)} {start_text(query, start)}")
+        return self.fresh(name)
+
+    def swap(self, one: str, other: str) -> dict[str, pa.Table]:
+        self.submit(f"ALTER QUERY {one} SWAP WITH {other}")
+        return {name: self.fresh(name) for name in (one, other)}
+
+    def is_running(self, name: str) -> bool:
+        query = self.control.query(name)[1]
+        return query.silent or query.status.value == "RUNNING"
+
+    @property
+    def set_apart(self) -> dict[str, Counter[str]]:
+        return self.engine._live.set_apart
+
+
+def select_of(query: Query) -> str:
+    found = re.match(r"CREATE QUERY \w+ AS (.*)", query.text, re.DOTALL)
+    assert found is not None, query.text
+    return found[1].rstrip(";")
+
+
+def start_text(query: Query, start: Start) -> str:
+    if start.mode is not StartMode.AT:
+        return f"START {start.mode.value}"
+    assert start.at is not None
+    if not query.domain.calendar:
+        return f"START AT {start.at}"
+    instant = pa.scalar(start.at, pa.timestamp("us")).cast(pa.string()).as_py()
+    return f"START AT '{instant}'"
+
+
+class PostedLives(System):
+    """The machine, with crashes."""
+
+    def system(self, choices: Choices, bound: BoundScript) -> Any:
+        system = PostedSystem(choices.integer(1, 3), choices.integer(0, 10**6))
+        for statement in self.case.statements:
+            if "CREATE STREAM" in statement:
+                length = EVER if self.retained is None else self.retained
+                retain = f" RETAIN {length} SECOND" if length else ""
+                system.submit(statement.rstrip().rstrip(";") + retain)
+            elif "CREATE QUERY" not in statement:
+                system.submit(statement)
+        for name, source in self.sources.items():
+            if source.is_static:
+                system.control.insert(name, self.inputs[name])
+        return system
+
+    @rule(call=st.integers(1, 60))
+    def crash(self, call: int) -> None:
+        self.steps.append(f"power goes at call {call} of the next step")
+        self.engine.crash_at = call
+
+    @rule()
+    def restart(self) -> None:
+        self.steps.append("restart")
+        self.engine.restart()
+
+    def teardown(self) -> None:
+        super().teardown()
+        if hasattr(self, "engine"):
+            self.engine.close()
+
+
+def test_every_result_is_what_the_law_says(case_count: int | None) -> None:
+    run_state_machine_as_test(
+        PostedLives, settings=settings(max_examples=case_count or 12, stateful_step_count=20, derandomize=True)
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(7200)
+def test_every_result_is_what_the_law_says_in_many_more_lives(case_count: int | None) -> None:
+    run_state_machine_as_test(PostedLives, settings=settings(max_examples=case_count or 500, stateful_step_count=40))
+
+
+LIVES = 12
+
+
+def test_random_lives(case_count: int | None, case_seed: int | None) -> None:
+    emitted = crashes = 0
+    for seed in range(case_count or LIVES):
+        life = random_life(seed + 100_000 * (case_seed or 0), CrashingLives)
+        emitted += sum(table.num_rows for one in life.lives.values() for table in one.tables)
+        crashes += life.engine.crashes
+    assert emitted > 30 and crashes > 5
+
+
+class CrashingLives(PostedLives):
+    """A life in which power goes every so often."""
+
+    def advance(self) -> None:
+        if self.engine.draw.random() < 0.3:
+            self.crash(self.engine.draw.randint(1, 20))
+        super().advance()
+
+    def register(self, choice: int, mode: StartMode, ahead: int) -> None:
+        if hasattr(self, "lives") and self.engine.draw.random() < 0.4:
+            self.crash(self.engine.draw.randint(1, 40))
+        super().register(choice, mode, ahead)

@@ -1,0 +1,128 @@
+"""Rows that are posted: durable, once per key, in order, also over failures and losses of power."""
+
+from __future__ import annotations
+
+import random
+from contextlib import suppress
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from penstock.algebra.nodes.scans import Source
+from penstock.connectors.sources import open_source
+from penstock.control.posted_rows import PostedRows
+from penstock.errors import PenstockError
+from penstock.storage import replaced_storage
+from penstock.storage.local import LocalStorage
+from penstock.testing.faults import KINDS, LOSSES, FailingCalls, PowerCut, PowerLost
+from penstock.types import CALENDAR, Field, Schema
+
+SCHEMA = Schema((Field("ts", pa.timestamp("us", "UTC")), Field("v", pa.int32())))
+STREAM = Source("S", True, SCHEMA, "HTTP", (), 0, CALENDAR)
+DAY = 86400.0
+
+
+def rows(*values: int) -> pa.Table:
+    stamps = pa.array(values, pa.int64()).cast(pa.timestamp("us", "UTC"))
+    return pa.table({"ts": stamps, "v": pa.array(values, pa.int32())})
+
+
+def read(posted: PostedRows, known: frozenset[str] = frozenset()) -> list[int]:
+    connector = open_source(posted.source(STREAM, 3))
+    splits = [split for path in connector.discover(known) for split in connector.splits(path)]
+    return [v for split in splits for one in connector.read(split, (1,)) for v in one.batch.column(0).to_pylist()]
+
+
+def test_posts_are_read_in_order_and_once_per_key(tmp_path: Path) -> None:
+    posted = PostedRows(tmp_path, DAY)
+    assert posted.post(STREAM, 3, rows(1, 2), "a")
+    assert posted.post(STREAM, 3, rows(3))
+    assert not posted.post(STREAM, 3, rows(1, 2), "a")
+    assert not PostedRows(tmp_path, DAY).post(STREAM, 3, rows(1, 2), "a")
+    assert posted.post(STREAM, 4, rows(9), "a")
+    with pytest.raises(PenstockError, match="P0731"):
+        posted.post(STREAM, 3, rows(1, 3), "a")
+    assert read(posted) == [1, 2, 3]
+    assert posted.table(STREAM, 3).column("v").to_pylist() == [1, 2, 3]
+
+
+def test_rows_of_another_type_are_refused(tmp_path: Path) -> None:
+    posted = PostedRows(tmp_path, DAY)
+    texts = pa.table({"ts": ["2020-01-01 00:00:00", "soon"], "v": ["1", "2"]})
+    with pytest.raises(PenstockError, match="P0203"):
+        posted.post(STREAM, 3, texts)
+    with pytest.raises(PenstockError, match="P0305"):
+        posted.post(STREAM, 3, rows(1).select(["v"]))
+    assert posted.post(STREAM, 3, texts.slice(0, 1)) and read(posted) == [1]
+
+
+def test_what_was_read_goes_and_its_key_and_number_stay(tmp_path: Path) -> None:
+    posted = PostedRows(tmp_path, DAY)
+    for number in range(3):
+        posted.post(STREAM, 3, rows(number), f"key {number}")
+    connector = open_source(posted.source(STREAM, 3))
+    paths = connector.discover(frozenset())
+    connector.forget(paths)
+    assert connector.discover(frozenset()) == []
+    again = PostedRows(tmp_path, DAY)
+    assert not again.post(STREAM, 3, rows(0), "key 0")
+    assert again.post(STREAM, 3, rows(7))
+    # A number that came again would be taken for a file that has been read.
+    assert read(again, frozenset(paths)) == [7]
+
+
+def test_keys_expire(tmp_path: Path) -> None:
+    posted = PostedRows(tmp_path, 0.0)
+    posted.post(STREAM, 3, rows(1), "a")
+    posted.post(STREAM, 3, rows(2), "b")
+    connector = open_source(posted.source(STREAM, 3))
+    connector.forget(connector.discover(frozenset()))
+    posted.expire()
+    assert [path.name for path in (tmp_path / "3").iterdir()] == ["000000000002.key"]
+    assert posted.post(STREAM, 3, rows(1), "a")
+    assert read(posted) == [1]
+    posted.drop(3)
+    assert not (tmp_path / "3").exists()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_post_that_fails_has_not_happened_and_can_be_repeated(tmp_path: Path, kind: str) -> None:
+    for number in range(1, 20):
+        folder = tmp_path / str(number)
+        calls = FailingCalls(kind, number)
+        with replaced_storage(LocalStorage(calls)):
+            posted = PostedRows(folder, DAY)
+            with suppress(PenstockError):
+                posted.post(STREAM, 3, rows(1), "a")
+            posted.post(STREAM, 3, rows(1), "a")
+            assert read(posted) == [1]
+        if not calls.failed:
+            return
+
+
+def test_a_post_survives_a_loss_of_power_once_it_was_accepted(tmp_path: Path) -> None:
+    for how in LOSSES:
+        for number in range(1, 100):
+            folder, spare = tmp_path / how / str(number), tmp_path / f"spare {how} {number}"
+            spare.mkdir(parents=True)
+            folder.mkdir(parents=True)
+            calls = PowerCut(spare, number)
+            accepted: list[int] = []
+            finished = False
+            with replaced_storage(LocalStorage(calls)), suppress(PowerLost):
+                posted = PostedRows(folder, DAY)
+                for value in range(3):
+                    posted.post(STREAM, 3, rows(value), str(value))
+                    accepted.append(value)
+                connector = open_source(posted.source(STREAM, 3))
+                connector.forget(connector.discover(frozenset()))
+                finished = True
+            calls.lose(how, random.Random(number), [folder])
+            posted = PostedRows(folder, DAY)
+            for value in range(3):
+                assert posted.post(STREAM, 3, rows(value), str(value)) is False or value not in accepted
+            left = read(posted)
+            assert left == sorted(set(left)), "nothing twice"
+            if finished:
+                break

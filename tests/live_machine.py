@@ -1,0 +1,312 @@
+"""A random life of a live system: what happens, what its results should contain, and whether they do.
+
+Queries are registered, dropped, paused, resumed, replaced and exchanged while rows come in; now and then the system
+goes on from what it has saved. A failure prints the steps and the case.
+"""
+
+from __future__ import annotations
+
+import pickle
+import random
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pyarrow as pa
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+
+from penstock.algebra import Scan, leaves
+from penstock.algebra.nodes.query import Query, Start, StartMode
+from penstock.errors import PenstockError
+from penstock.language import BoundScript, bind_script
+from penstock.physical.planning.strategies import Strategy
+from penstock.runtime.live import LiveEngine
+from penstock.testing.cases import case_inputs, parse_case
+from penstock.testing.compare import check_shape, events_of, first_difference, show_events
+from penstock.testing.live import Episode, run_live
+from penstock.testing.oracle import timely_rows
+from penstock.testing.random.choices import Choices
+from penstock.testing.random.worlds import FLAVOURS, random_case, seeded_choices
+from penstock.testing.thresholds import lowered, small
+
+NAMES = ("q0", "q1", "q2", "q3")
+FLAVOURS_WITHOUT_CLOCK = [f for f in FLAVOURS if not f.clock]
+SEEDS = st.integers(0, 10**6)
+STARTS = st.sampled_from([StartMode.WARM, StartMode.NOW, StartMode.BEGINNING, StartMode.AT])
+COMMANDS = ("register", "register", "resume", "resume", "replace", "pause", "pause", "drop", "swap", "swap", "restart")
+
+
+@dataclass
+class Life:
+    """A result: what was emitted, and its episodes; open: the last one has not ended; alive: its query exists."""
+
+    query: Query
+    episodes: list[Episode] = field(default_factory=list)
+    tables: list[pa.Table] = field(default_factory=list)
+    open: bool = False
+    alive: bool = True
+
+    def end(self, read: dict[str, int]) -> None:
+        if self.open:
+            self.episodes[-1] = replace(self.episodes[-1], ended=dict(read))
+        self.open = False
+
+
+class System(RuleBasedStateMachine):
+    """An engine and what it should do."""
+
+    @initialize(seed=SEEDS)
+    def begin(self, seed: int) -> None:
+        choices = seeded_choices(seed)
+        flavour = choices.pick(FLAVOURS_WITHOUT_CLOCK)
+        self.case = random_case(choices, flavour, NAMES)
+        while self.case.origin:
+            self.case = random_case(choices, flavour, NAMES)
+        text = "\n".join(self.case.statements)
+        # The same queries with other windows, to replace them.
+        varied = [re.sub(r"\b(RANGE|ROWS|LIMIT) (\d+)", _another, s) for s in self.case.statements if "QUERY" in s]
+        varied = [s.replace("CREATE QUERY q", "CREATE QUERY r", 1) for s in varied]
+        bound = bind_script(text + "\n" + "\n".join(varied))
+        self.queries = [q for q in bound.queries if q.name in NAMES]
+        self.others = {q.name: next(o for o in bound.queries if o.name == f"r{q.name[1:]}") for q in self.queries}
+        self.inputs = case_inputs(parse_case(self.case.render()), bound)
+        self.retained = choices.pick((None, None, 4, 0))
+        self.thresholds = small(seed) if choices.chance(50) else {}
+        scans = [leaf.source for q in bound.queries for leaf in leaves(q.root) if isinstance(leaf, Scan)]
+        self.sources = {source.name: source for source in scans}
+        self.inserted = {name: 0 for name, source in self.sources.items() if not source.is_static}
+        self.engine = self.system(choices, bound)
+        self.read = {name: self.inputs[name].num_rows if s.is_static else 0 for name, s in self.sources.items()}
+        self.lives: dict[str, Life] = {}
+        self.steps: list[str] = []
+        for _ in range(choices.integer(1, 3)):
+            self.register(choices.integer(0, 3), choices.pick((StartMode.NOW, StartMode.BEGINNING)), 0)
+
+    def system(self, choices: Choices, bound: BoundScript) -> Any:
+        """Return what runs the queries, with its sources declared."""
+        engine = LiveEngine(choices.integer(1, 3), choices.pick((Strategy.PATTERN, *Strategy)))
+        for name, source in self.sources.items():
+            if source.is_static:
+                engine.declare_static(source, self.inputs[name])
+            else:
+                unit = 1_000_000 if source.domain is not None and source.domain.calendar else 1
+                retain = None if self.retained is None else self.retained * unit
+                engine.declare(source, retain)
+        return engine
+
+    # -- input -------------------------------------------------------------------------------------------------
+
+    @rule(choice=SEEDS, count=st.integers(1, 4))
+    def insert(self, choice: int, count: int) -> None:
+        waiting = [name for name, n in self.inserted.items() if n < self.inputs[name].num_rows]
+        if waiting:
+            name = waiting[choice % len(waiting)]
+            part = self.inputs[name].slice(self.inserted[name], count).combine_chunks()
+            self.engine.insert(name, part.to_batches()[0])
+            self.inserted[name] += part.num_rows
+            self.steps.append(f"insert {name} {part.num_rows}")
+
+    @rule(choices=st.lists(SEEDS, min_size=1, max_size=5))
+    def insert_and_advance(self, choices: list[int]) -> None:
+        for choice in choices:
+            self.insert(choice, 1 + choice % 3)
+        self.advance()
+
+    @rule()
+    def advance(self) -> None:
+        self.steps.append("advance")
+        with lowered(self.thresholds):
+            answers = self.engine.round()
+        self.read |= self.inserted
+        for name, table in answers.items():
+            self.lives[name].tables.append(table)
+
+    # -- commands ----------------------------------------------------------------------------------------------
+
+    def living(self, *, open_: bool) -> list[str]:
+        return [name for name, life in self.lives.items() if life.alive and life.open is open_]
+
+    def start(self, mode: StartMode, ahead: int) -> Start:
+        """START AT lies near the largest timestamp read."""
+        if mode is not StartMode.AT:
+            return Start(mode)
+        stamps = [
+            self.inputs[n].slice(0, self.read[n]).column(self.sources[n].timestamp).cast(pa.int64()).to_pylist()
+            for n in self.inserted
+        ]
+        known = [ts for column in stamps for ts in column if ts is not None]
+        step = 1_000_000 if any(s.domain is not None and s.domain.calendar for s in self.sources.values()) else 1
+        return Start(mode, max(known, default=0) + ahead * step)
+
+    @rule(choice=SEEDS, mode=STARTS, ahead=st.integers(-6, 3))
+    def register(self, choice: int, mode: StartMode, ahead: int) -> None:
+        query = replace(self.queries[choice % len(NAMES)], name=f"n{len(self.lives)}")
+        start = self.start(mode, ahead)
+        self.steps.append(f"register {query.name} = {self.queries[choice % len(NAMES)].name} {start}")
+        life = Life(query)
+        with lowered(self.thresholds):
+            try:
+                life.tables.append(self.engine.register(query, start))
+            except PenstockError as error:
+                assert error.code == "P0703" and mode is not StartMode.NOW and self.retained is not None
+                self.steps.append("refused")
+                return
+        life.episodes.append(Episode(query, start, dict(self.read)))
+        life.open = True
+        self.lives[query.name] = life
+
+    @precondition(lambda self: self.living(open_=True))
+    @rule(choice=SEEDS)
+    def drop(self, choice: int) -> None:
+        names = self.living(open_=True) + self.living(open_=False)
+        name = names[choice % len(names)]
+        self.steps.append(f"drop {name}")
+        self.engine.drop(name)
+        self.lives[name].end(self.read)
+        self.lives[name].alive = False
+
+    @precondition(lambda self: self.living(open_=True))
+    @rule(choice=SEEDS, with_state=st.booleans())
+    def pause(self, choice: int, with_state: bool) -> None:
+        names = self.living(open_=True)
+        name = names[choice % len(names)]
+        self.steps.append(f"pause {name} {with_state}")
+        self.engine.pause(name, with_state)
+        self.lives[name].end(self.read)
+
+    @precondition(lambda self: self.living(open_=False))
+    @rule(choice=SEEDS, mode=STARTS, ahead=st.integers(-6, 3))
+    def resume(self, choice: int, mode: StartMode, ahead: int) -> None:
+        names = self.living(open_=False)
+        name = names[choice % len(names)]
+        life = self.lives[name]
+        running = self.engine.is_running(name)
+        start = self.start(mode, ahead)
+        self.steps.append(f"resume {name} {start}")
+        with lowered(self.thresholds):
+            try:
+                life.tables.append(self.engine.resume(name, start))
+            except PenstockError as error:
+                assert error.code == "P0703" and mode is not StartMode.NOW and self.retained is not None
+                self.steps.append("refused")
+                return
+        if running:
+            life.episodes.append(replace(life.episodes[-1], ended=None, shown=dict(self.read)))
+        else:
+            life.episodes.append(Episode(life.query, start, dict(self.read)))
+        life.open = True
+
+    @precondition(lambda self: self.living(open_=True))
+    @rule(choice=SEEDS, mode=STARTS, ahead=st.integers(-6, 3))
+    def replace(self, choice: int, mode: StartMode, ahead: int) -> None:
+        names = self.living(open_=True)
+        name = names[choice % len(names)]
+        life = self.lives[name]
+        original = next(q for q in (*self.queries, *self.others.values()) if q.text == life.query.text)
+        other = self.others.get(original.name, original)
+        query = replace(other, name=name)
+        start = self.start(mode, ahead)
+        self.steps.append(f"replace {name} by {other.name} {start}")
+        with lowered(self.thresholds):
+            try:
+                life.tables.append(self.engine.replace(name, query, start))
+            except PenstockError as error:
+                assert error.code == "P0703" and mode is not StartMode.NOW and self.retained is not None
+                self.steps.append("refused")
+                return
+        life.end(self.read)
+        life.query, life.open = query, True
+        life.episodes.append(Episode(query, start, dict(self.read)))
+
+    @precondition(lambda self: self.alike())
+    @rule(choice=SEEDS)
+    def swap(self, choice: int) -> None:
+        pairs = self.alike()
+        one, other = pairs[choice % len(pairs)]
+        self.steps.append(f"swap {one} {other}")
+        for name, table in self.engine.swap(one, other).items():
+            self.lives[name].tables.append(table)
+        first, second = self.lives[one], self.lives[other]
+        first.end(self.read), second.end(self.read)
+        episodes = [replace(life.episodes[-1], ended=None, shown=dict(self.read)) for life in (second, first)]
+        first.query, second.query = second.query, first.query
+        for life, episode in zip((first, second), episodes, strict=True):
+            life.episodes.append(episode)
+            life.open = True
+
+    def alike(self) -> list[tuple[str, str]]:
+        names = self.living(open_=True)
+        return [
+            (a, b)
+            for a in names
+            for b in names
+            if a < b and self.lives[a].query.output_schema == self.lives[b].query.output_schema
+        ]
+
+    @rule()
+    def restart(self) -> None:
+        self.steps.append("restart")
+        waiting = [(n, self.inputs[n].slice(self.read[n], self.inserted[n] - self.read[n])) for n in self.inserted]
+        with lowered(self.thresholds):
+            self.engine = LiveEngine.restored(pickle.loads(pickle.dumps(self.engine.snapshot())))
+        for name, rows in waiting:
+            for batch in rows.to_batches():
+                self.engine.insert(name, batch)
+
+    # -- the law -----------------------------------------------------------------------------------------------
+
+    def teardown(self) -> None:
+        if not hasattr(self, "lives"):
+            return
+        for number in range(3 * len(self.inserted)):
+            self.insert(number, 4)
+            if number % 2:
+                self.advance()
+        self.advance()
+        read = {name: self.inputs[name].slice(0, count) for name, count in self.read.items()}
+        for name in self.inserted:
+            lost = sum(self.engine.set_apart[name].values())
+            assert lost == self.read[name] - len(timely_rows(self.sources[name], read[name]))
+        for name, life in self.lives.items():
+            found = [event for table in life.tables for event in events_of(life.query, table)]
+            try:
+                check_shape(found)
+                expected = run_live(life.episodes, read)
+                ts = first_difference(expected, found)
+                shown = [show_events(events, life.query.domain) for events in (expected, found)]
+                assert ts is None, "\n".join([f"{name} differs at {ts}; the law:", *shown[0], "emitted:", *shown[1]])
+            except Exception as error:
+                raise AssertionError("\n".join([self.case.render(), *self.steps, str(error)])) from error
+
+
+def _another(match: re.Match[str]) -> str:
+    return f"{match[1]} {int(match[2]) + 3}"
+
+
+def random_life(seed: int, kind: type[System] = System, commands: Sequence[str] = COMMANDS) -> System:
+    """A life with as many steps as the input lasts, drawn evenly."""
+    draw = random.Random(seed)
+    system = kind()
+    system.begin(draw.randrange(10**9))
+    modes = (StartMode.WARM, StartMode.WARM, StartMode.NOW, StartMode.BEGINNING, StartMode.AT)
+    while any(n < system.inputs[name].num_rows for name, n in system.inserted.items()):
+        if draw.random() < 0.5:
+            system.insert(draw.randrange(10**6), draw.randint(1, 2))
+            if draw.random() < 0.7:
+                system.advance()
+            continue
+        command, choice = draw.choice(commands), draw.randrange(10**6)
+        if command in ("register", "resume", "replace"):
+            if command == "register" or system.living(open_=command == "replace"):
+                getattr(system, command)(choice, draw.choice(modes), draw.randint(-6, 3))
+        elif command == "pause":
+            if system.living(open_=True):
+                system.pause(choice, draw.random() < 0.5)
+        elif command == "restart":
+            system.restart()
+        elif system.alike() if command == "swap" else system.living(open_=True):
+            getattr(system, command)(choice)
+    system.teardown()
+    return system

@@ -1,0 +1,192 @@
+"""Subscriptions: now, from the beginning, with progress, up to an instant, until now; many, slow and waiting ones."""
+
+from __future__ import annotations
+
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+from result_kit import ITEMS, Log, all_of, changes, relation, rows_in, stream
+
+from penstock.connectors.results.batch_file import BatchFile
+from penstock.results.reader import ResultReader
+from penstock.types import END
+
+S, R = stream("s", ITEMS), relation("r", ITEMS)
+
+
+def written(folder: Path, batches: int = 4) -> Log:
+    log = Log(folder, S, R)
+    for batch in range(batches):
+        log.write(batch, {"s": changes(S, (batch, "a", batch), (batch, "b", batch))}, batch)
+    return log
+
+
+def test_reading_begins_now(tmp_path: Path) -> None:
+    log = written(tmp_path)
+    subscription = ResultReader(tmp_path, "s-1").read()
+    assert subscription.poll() is None
+    log.write(4, {"s": changes(S, (4, "c", 1))}, 4)
+    assert rows_in(all_of(subscription)) == [(4, "+", "c", 1)]
+
+
+def test_until_now_ends(tmp_path: Path) -> None:
+    log = written(tmp_path)
+    reader = ResultReader(tmp_path, "s-1")
+    subscription = reader.read(reader.first, until_now=True)
+    log.write(4, {"s": changes(S, (4, "c", 1))}, 4)
+    assert [delivery.rows.num_rows for delivery in subscription] == [2, 2, 2, 2]
+    assert subscription.ended
+
+
+def test_up_to_an_instant_ends_when_it_is_complete(tmp_path: Path) -> None:
+    log = Log(tmp_path, S)
+    reader = ResultReader(tmp_path, "s-1")
+    subscription = reader.read(up_to=5, progress=True)
+    log.write(0, {"s": changes(S, (4, "a", 1), (5, "b", 1), (6, "c", 1))}, 4)
+    assert rows_in(all_of(subscription)) == [(4, "+", "a", 1), (5, "+", "b", 1), (4, "p", None, None)]
+    assert not subscription.ended
+    log.write(1, {"s": changes(S, (5, "d", 1), (7, "e", 1))}, 6)
+    assert rows_in(all_of(subscription)) == [(5, "+", "d", 1), (5, "p", None, None)]
+    assert subscription.ended and subscription.next() is None
+    assert rows_in(list(reader.read(up_to=5))) == []
+
+
+def test_progress_comes_once_for_each_later_heartbeat(tmp_path: Path) -> None:
+    log = Log(tmp_path, S)
+    reader = ResultReader(tmp_path, "s-1")
+    subscription = reader.read(progress=True)
+    log.write(0, {}, {})
+    log.write(1, {"s": changes(S, (1, "a", 1))}, 1)
+    log.write(2, {}, 3)
+    log.write(3, {"s": changes(S, (3, "b", 1))}, 3)
+    log.write(4, {"s": changes(S, (9, "c", 1))}, END)
+    found = all_of(subscription)
+    assert rows_in(found) == [
+        (1, "+", "a", 1), (1, "p", None, None), (3, "p", None, None), (3, "+", "b", 1), (9, "+", "c", 1),
+        (9, "p", None, None),
+    ]  # fmt: skip
+    assert [str(delivery.cursor) for delivery in found] == ["s-1.1.1", "s-1.2.0", "s-1.3.1", "s-1.4.1"]
+    again = reader.read("s-1.1.1", progress=True)
+    assert rows_in(all_of(again))[0] == (3, "p", None, None)
+
+
+def test_names_of_items_that_are_taken(tmp_path: Path) -> None:
+    items = pa.schema([("op", pa.string()), ("ts", pa.int64()), ("\u00e4 .", pa.null()), ("e", pa.list_(pa.float64()))])
+    odd = stream("s", items)
+    log = Log(tmp_path, odd)
+    log.write(0, {"s": changes(odd, (1, "x", 2, None, [0.5, None]))}, 1)
+    reader = ResultReader(tmp_path, "s-1")
+    assert reader.schema.names == ["ts", "op", "op_1", "ts_1", "\u00e4 .", "e"]
+    assert rows_in(all_of(reader.read(reader.first))) == [(1, "+", "x", 2, None, [0.5, None])]
+
+
+@given(st.lists(st.lists(st.integers(0, 9), max_size=5), max_size=6), st.integers(1, 4), st.data())
+def test_every_row_comes_once_however_often_a_reader_is_interrupted(
+    batches: list[list[int]], most: int, data: st.DataObject
+) -> None:
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as folder:
+        log = Log(Path(folder), S)
+        reader = ResultReader(Path(folder), "s-1")
+        cursor, found = str(reader.first), []
+        subscription = reader.read(cursor, rows=most)
+        number = 0
+        for batch, values in enumerate(batches):
+            log.write(batch, {"s": changes(S, *((batch, "a", number + i) for i in range(len(values))))}, batch)
+            number += len(values)
+            while data.draw(st.booleans()):
+                delivery = subscription.poll()
+                if delivery is not None:
+                    found += rows_in([delivery])
+                    cursor = str(delivery.cursor)
+                if data.draw(st.booleans()):
+                    subscription = ResultReader(Path(folder), "s-1").read(cursor, rows=most)
+        found += rows_in(all_of(reader.read(cursor, rows=most)))
+        assert [row[3] for row in found] == list(range(number))
+
+
+# -- waiting -----------------------------------------------------------------------------------------------------
+
+
+def test_waiting_ends_with_rows_with_time_and_with_close(tmp_path: Path) -> None:
+    log = written(tmp_path, 1)
+    reader = ResultReader(tmp_path, "s-1")
+    subscription = reader.read()
+    assert subscription.next(timeout=0) is None and subscription.next(timeout=0.01) is None
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(subscription.next)
+        log.write(1, {"s": changes(S, (1, "x", 1))}, 1)
+        delivery = waiting.result(timeout=60)
+        assert delivery is not None and rows_in([delivery]) == [(1, "+", "x", 1)]
+        closed = pool.submit(subscription.next)
+        subscription.close()
+        assert closed.result(timeout=60) is None and subscription.ended
+
+
+def test_a_log_of_another_process_is_looked_at_again(tmp_path: Path) -> None:
+    """A reader that nobody tells of batches finds them in the folder."""
+    log = written(tmp_path, 1)
+    content = (tmp_path / "batch-0000000000.results").read_bytes()
+    log.write(1, {"s": changes(S, (1, "x", 1))}, 1)
+    later = (tmp_path / "batch-0000000001.results").read_bytes()
+    other = tmp_path / "other"
+    (other / "queries").mkdir(parents=True)
+    (other / "queries" / "s-1.json").write_bytes((tmp_path / "queries" / "s-1.json").read_bytes())
+    (other / "batch-0000000000.results").write_bytes(content)
+    subscription = ResultReader(other, "s-1").read()
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(subscription.next, 60)
+        (other / ".new.results").write_bytes(later)
+        (other / ".new.results").rename(other / "batch-0000000001.results")
+        delivery = waiting.result(timeout=60)
+    assert delivery is not None and rows_in([delivery]) == [(1, "+", "x", 1)]
+
+
+def test_a_listener_is_called_at_every_batch(tmp_path: Path) -> None:
+    log = written(tmp_path, 1)
+    subscription = ResultReader(tmp_path, "s-1").read()
+    calls: list[int] = []
+    end = subscription.on_change(lambda: calls.append(1))
+    log.write(1, {}, 1)
+    end()
+    log.write(2, {}, 2)
+    assert len(calls) == 1
+
+
+def test_many_readers_of_one_batch_read_its_file_once(tmp_path: Path, monkeypatch: object) -> None:
+    log = written(tmp_path, 1)
+    reader = ResultReader(tmp_path, "s-1")
+    opened: list[int] = []
+    begin = BatchFile.__init__
+
+    def counting(self: BatchFile, folder: Path, batch: int) -> None:
+        opened.append(batch)
+        begin(self, folder, batch)
+
+    monkeypatch.setattr(BatchFile, "__init__", counting)  # type: ignore[attr-defined]
+    ready = threading.Barrier(201)
+
+    def follow() -> list[tuple[object, ...]]:
+        subscription = reader.read("s-1.0.2")
+        ready.wait()
+        found: list[tuple[object, ...]] = []
+        while len(found) < 20 and (delivery := subscription.next(60)) is not None:
+            found += rows_in([delivery])
+        return found
+
+    with ThreadPoolExecutor(200) as pool:
+        readers = [pool.submit(follow) for _ in range(200)]
+        ready.wait()
+        for batch in range(1, 11):
+            log.write(batch, {"s": changes(S, (batch, "a", 1), (batch, "b", 1))}, batch)
+            time.sleep(0.01)
+        answers = [one.result(timeout=120) for one in readers]
+    assert all(answer == answers[0] and len(answer) == 20 for answer in answers)
+    # The writer counts each file too, and two readers may open one at the same time.
+    assert len(opened) < 200

@@ -1,0 +1,146 @@
+"""What every request passes: token, role, host, origin; and addresses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import httpx
+import pytest
+
+from penstock.errors import PenstockError
+from penstock.server.addresses import Address, HostNames
+from penstock.server.listening import Certificate, check_exposure
+from penstock.server.roles import AccessRole
+from tests.server.fake_service import FakeService
+from tests.server.running import Running
+
+
+def test_a_request_without_a_token_is_refused(server: Running) -> None:
+    with server.client() as client:
+        for path in ("/v1/queries", "/metrics", "/openapi.json", "/nothing"):
+            answer = client.get(path)
+            assert answer.status_code == 401 and answer.json()["code"] == "P0801"
+            assert answer.headers["www-authenticate"].startswith("Bearer")
+        assert client.get("/healthz").json() == {"status": "ok", "problem": None, "version": 0, "batch": 7}
+        assert client.get("/readyz").status_code == 200
+
+
+@pytest.mark.parametrize("header", ["Bearer", "Bearer x", "Basic abc", "Bearer pnst_" + "A" * 43, "Bearer " + "ä" * 9])
+def test_wrong_tokens_are_refused(server: Running, header: str) -> None:
+    with server.client() as client:
+        answer = client.get("/v1/queries", headers={"Authorization": header.encode("latin-1")})  # type: ignore[dict-item]
+    assert answer.status_code == 401
+
+
+def test_a_revoked_token_is_refused_at_once(server: Running) -> None:
+    with server.client(AccessRole.READ) as client:
+        assert client.get("/v1/queries").status_code == 200
+        server.tokens.revoke("read")
+        assert client.get("/v1/queries").status_code == 401
+
+
+def test_too_many_wrong_tokens_block_new_logins_only(server: Running) -> None:
+    with server.client(AccessRole.READ) as known, server.client() as stranger:
+        assert known.get("/v1/queries").status_code == 200
+        for _ in range(10):
+            assert stranger.get("/v1/queries", headers={"Authorization": "Bearer no"}).status_code == 401
+        answer = stranger.get("/v1/queries", headers={"Authorization": f"Bearer {server.texts[AccessRole.ADMIN]}"})
+        assert answer.status_code == 429 and 0 < int(answer.headers["retry-after"]) <= 60
+        assert known.get("/v1/queries").status_code == 200
+
+
+@pytest.mark.parametrize("where", ["?token=x", "?access_token=", "?from={token}", "/{token}"])
+def test_a_token_in_an_address_is_refused(server: Running, where: str) -> None:
+    token = server.texts[AccessRole.ADMIN]
+    with server.client(AccessRole.ADMIN) as client:
+        answer = client.get("/v1/queries" + where.format(token=token))
+    assert answer.status_code == 400 and answer.json()["code"] == "P0801"
+    assert token not in answer.text
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [("evil.example", 421), ("evil.example:8265", 421), ("localhost:1", 200), ("127.0.0.1", 200), ("[::1]:80", 200),
+     ("a b", 421), ("127.0.0.1.evil.example", 421)],
+)  # fmt: skip
+def test_the_host_must_be_ours(server: Running, host: str, status: int) -> None:
+    with server.client(AccessRole.READ) as client:
+        assert client.get("/v1/queries", headers={"Host": host}).status_code == status
+        assert client.get("/healthz", headers={"Host": host}).status_code == status
+
+
+def test_pages_of_other_sites_are_refused_and_get_no_cors(serve: Callable[..., Running]) -> None:
+    server = serve(auth=False)
+    with server.client() as client:
+        body = {"sql": "SHOW QUERIES"}
+        crossed = client.post("/v1/statements", json=body, headers={"Origin": "https://evil.example"})
+        assert crossed.status_code == 403
+        assert not [name for name in crossed.headers if name.startswith("access-control")]
+        assert client.post("/v1/statements", json=body, headers={"Sec-Fetch-Site": "cross-site"}).status_code == 403
+        own = server.url
+        assert client.post("/v1/statements", json=body, headers={"Origin": own}).status_code == 200
+        assert client.options("/v1/statements", headers={"Origin": "https://evil.example"}).status_code == 403
+        assert "default-src 'self'" in client.get("/v1/queries").headers["content-security-policy"]
+
+
+def test_nothing_is_fetched_from_elsewhere(client: httpx.Client) -> None:
+    assert client.get("/docs").status_code == 404
+    assert client.get("/redoc").status_code == 404
+    document = client.get("/openapi.json").json()
+    assert document["openapi"].startswith("3.1")
+    assert set(document["paths"]) >= {"/v1/statements", "/v1/queries/{query}/results", "/v1/streams/{stream}/rows"}
+
+
+def test_an_error_of_the_server_shows_nothing_of_it(client: httpx.Client, fake: FakeService) -> None:
+    def broken() -> None:
+        raise RuntimeError("the password is hunter2")
+
+    fake.queries = broken  # type: ignore[method-assign,assignment]
+    answer = client.get("/v1/queries")
+    assert answer.status_code == 500 and answer.json()["code"] == "P0601"
+    assert "hunter2" not in answer.text and "Traceback" not in answer.text
+
+
+@pytest.mark.parametrize("path", ["/", "/v1", "/v1/queries/", "/v2/queries", "/v1/queries/%00", "/v1/commands/x"])
+def test_unknown_places_are_problems(client: httpx.Client, path: str) -> None:
+    answer = client.get(path)
+    assert answer.status_code in (400, 404)
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert client.put("/v1/queries").status_code == 405
+
+
+def test_addresses() -> None:
+    assert Address.parse("127.0.0.1:8265") == Address("127.0.0.1", 8265)
+    assert Address.parse("[::1]:0") == Address("::1", 0)
+    assert Address.parse("[::1]:0").shown == "[::1]:0"
+    assert Address.parse("localhost:1").is_loopback and Address.parse("[::1]:1").is_loopback
+    assert not Address.parse("0.0.0.0:1").is_loopback
+    for wrong in ("", "8265", "a:b", "host", "host:65536", "[::1]", "::1:80", "a/b:1"):
+        with pytest.raises(PenstockError, match="P0806"):
+            Address.parse(wrong)
+
+
+def test_names_of_a_server() -> None:
+    names = HostNames.of(Address("0.0.0.0", 8265), ("Penstock.Example",))
+    assert names.has("penstock.example:8265") and names.has("10.0.0.7") and not names.has("other.example")
+
+
+def test_beyond_this_machine_there_are_tokens_and_tls() -> None:
+    everywhere, here = Address("0.0.0.0", 0), Address("127.0.0.1", 0)
+    check_exposure(here, None, tokens=False, insecure=False)
+    check_exposure(everywhere, None, tokens=True, insecure=True)
+    with pytest.raises(PenstockError, match="--tls-cert"):
+        check_exposure(everywhere, None, tokens=True, insecure=False)
+    with pytest.raises(PenstockError, match="without tokens"):
+        check_exposure(everywhere, None, tokens=False, insecure=True)
+
+
+def test_a_certificate_that_is_none_is_refused(tmp_path: object) -> None:
+    from pathlib import Path
+
+    place = Path(str(tmp_path)) / "x.pem"
+    with pytest.raises(PenstockError, match="P0806"):
+        Certificate(place, place).check()
+    place.write_text("nothing", encoding="utf-8")
+    with pytest.raises(PenstockError, match="P0806"):
+        Certificate(place, place).check()

@@ -1,0 +1,179 @@
+"""`POST /v1/streams/{s}/rows`: formats, malformed records, limits, and bodies that an attacker would send."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import zlib
+from collections.abc import Callable
+from decimal import Decimal
+
+import httpx
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from penstock.algebra.nodes.scans import Source
+from penstock.errors import PenstockError
+from penstock.server.http.bodies import decompressed, posted_rows
+from penstock.server.http.formats import BodyFormat
+from penstock.server.http.problems import Refused
+from penstock.server.roles import AccessRole
+from tests.server.fake_service import FakeService
+from tests.server.running import Running
+
+PATH = "/v1/streams/readings/rows"
+ARROW = "application/vnd.apache.arrow.stream"
+NDJSON = "application/x-ndjson"
+
+
+def stream_of(table: pa.Table, **options: object) -> bytes:
+    sink = io.BytesIO()
+    with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(**options)) as writer:
+        writer.write_table(table)
+    return sink.getvalue()
+
+
+def rows() -> pa.Table:
+    return pa.table({
+        "at": pa.array([0, 60_000_000], pa.timestamp("us", "UTC")), "room": ["hall", None],
+        "N": pa.array([1, 2], pa.int32()), "cost": pa.array([Decimal("1.5"), None], pa.decimal128(5, 2)),
+    })  # fmt: skip
+
+
+def stored(fake: FakeService) -> list[tuple[object, ...]]:
+    return list(fake.session.catalog.memory.get("readings", ()))
+
+
+def send(client: httpx.Client, content: bytes, type_: str, **headers: str) -> httpx.Response:
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return client.post(PATH, content=content, headers={"Content-Type": type_, **named})
+
+
+def test_each_format_adds_the_same_rows(client: httpx.Client, fake: FakeService) -> None:
+    line = b'{"at": "1970-01-01T00:00:00Z", "room": "hall", "n": 9007199254740993, "cost": "1.5"}\n'
+    assert send(client, line, NDJSON).json() == {"rows": 1, "repeated": False, "malformed": 0, "rejected": []}
+    csv = b"at,room,celsius,n,cost,raw\n1970-01-01T00:00:00Z,hall,,9007199254740993,1.5,\n"
+    assert send(client, csv, "text/csv").status_code == 200
+    table = rows().slice(0, 1).set_column(2, "n", pa.array([9007199254740993]))
+    assert send(client, stream_of(table), ARROW).status_code == 200
+    assert send(client, gzip.compress(line), NDJSON, Content_Encoding="gzip").status_code == 200
+    assert send(client, zlib.compress(line), NDJSON, Content_Encoding="deflate").status_code == 200
+    first, *others = stored(fake)
+    assert first[3] == 9007199254740993 and first[4] == Decimal("1.5000")
+    assert others == [first] * 4
+
+
+def test_malformed_records_are_reported_by_line(client: httpx.Client, fake: FakeService) -> None:
+    body = b'{"at": "1970-01-01T00:00:00Z", "n": 1}\n{"at": "x"}\n{"at": "1970-01-01T00:00:01Z", "n": "x"}\nnot json\n'
+    answer = send(client, body, NDJSON)
+    assert answer.status_code == 207
+    document = answer.json()
+    assert (document["rows"], document["malformed"]) == (1, 3)
+    assert [one["line"] for one in document["rejected"]] == [2, 3, 4]
+    assert document["rejected"][2]["record"] == "not json" and len(stored(fake)) == 1
+
+
+def test_nothing_is_added_where_all_is_malformed_or_fails(client: httpx.Client, fake: FakeService) -> None:
+    assert send(client, b"not json\n", NDJSON).status_code == 400
+    assert send(client, b"a,b\n1,2\n", "text/csv").status_code == 400
+    fake.session.execute("CREATE STREAM strict (t TIMESTAMP) FROM MEMORY () TIMESTAMP BY t ON ERROR FAIL;")
+    body = b'{"t": "1970-01-01T00:00:00Z"}\n{"t": 1}\n'
+    answer = client.post("/v1/streams/strict/rows", content=body, headers={"Content-Type": NDJSON})
+    assert answer.status_code == 400 and "line 2" in answer.json()["message"]
+    assert not fake.session.catalog.memory
+
+
+def test_a_key_adds_rows_once(client: httpx.Client, fake: FakeService) -> None:
+    answers = [send(client, stream_of(rows()), ARROW, Idempotency_Key="k1").json() for _ in range(2)]
+    assert [one["repeated"] for one in answers] == [False, True] and answers[1]["rows"] == 2
+    assert len(stored(fake)) == 2
+
+
+def test_too_many_unread_rows(client: httpx.Client, fake: FakeService) -> None:
+    fake.busy = 2.5
+    answer = send(client, stream_of(rows()), ARROW)
+    assert answer.status_code == 429 and answer.headers["retry-after"] == "3"
+
+
+def test_who_may_post_and_where(server: Running) -> None:
+    with server.client(AccessRole.READ) as client:
+        assert send(client, b"", NDJSON).status_code == 403
+    with server.client(AccessRole.CONTROL) as client:
+        assert (
+            client.post("/v1/streams/nothing/rows", content=b"{}", headers={"Content-Type": NDJSON}).status_code == 404
+        )
+        assert send(client, b"{}", "application/json").status_code == 415
+        assert send(client, b"{}", NDJSON, Content_Encoding="br").status_code == 415
+
+
+def test_bodies_are_limited_before_and_after_decompression(serve: Callable[..., Running]) -> None:
+    with serve(max_body_bytes="100 kB").client(AccessRole.CONTROL) as client:
+        assert send(client, b" " * 200_000, NDJSON).status_code == 413
+        bomb = gzip.compress(b" " * 10_000_000)
+        assert len(bomb) < 100_000
+        answer = send(client, bomb, NDJSON, Content_Encoding="gzip")
+        assert answer.status_code == 413 and answer.json()["code"] == "P0804"
+        wide = stream_of(pa.table({"at": pa.array(range(12_000), pa.timestamp("us", "UTC"))}))
+        assert send(client, wide, ARROW).status_code == 200
+
+
+@pytest.fixture
+def source() -> Source:
+    service = FakeService()
+    service.session.execute("CREATE STREAM s (at TIMESTAMP, room STRING, n BIGINT) FROM MEMORY () TIMESTAMP BY at;")
+    return service.session.catalog.sources["s"]
+
+
+def test_damaged_compression() -> None:
+    packed = gzip.compress(b"x" * 1000)
+    assert decompressed(packed, "GZIP", 1000) == b"x" * 1000
+    for wrong in (packed[:-4], packed + b"more", b"", b"nonsense", packed[:30] + b"\0" * 10):
+        with pytest.raises(Refused, match="P0803"):
+            decompressed(wrong, "gzip", 1000)
+
+
+def test_arrow_that_stands_for_more_than_it_holds_is_refused(source: Source) -> None:
+    times = pa.array([0] * 4, pa.timestamp("us", "UTC"))
+    texts = pa.array(["a"] * 4)
+    wrong = [
+        pa.table({"at": times, "room": texts.dictionary_encode()}),
+        pa.table({"at": times, "room": texts.cast(pa.string_view())}),
+        pa.table({"at": times, "n": pa.RunEndEncodedArray.from_arrays(pa.array([4], pa.int32()), pa.array([1]))}),
+        pa.table({"at": times, "n": pa.array([{"a": 1}] * 4)}),
+        pa.table({"at": times, "nothing": times}),
+        pa.table([times, times], ["at", "AT"]),
+        pa.table({"room": texts}),
+        pa.table({"at": times, "n": texts}),
+        pa.table({"at": times, "n": pa.array([1.5] * 4)}),
+    ]
+    for table in wrong:
+        with pytest.raises(Refused, match="P0803"):
+            posted_rows(stream_of(table), BodyFormat.ARROW, source, 10**6)
+    for codec in ("lz4", "zstd"):
+        packed = stream_of(pa.table({"at": times}), compression=codec)
+        with pytest.raises(Refused, match="compressed"):
+            posted_rows(packed, BodyFormat.ARROW, source, 10**6)
+    with pytest.raises(Refused, match="larger"):
+        posted_rows(stream_of(pa.table({"at": times})), BodyFormat.ARROW, source, 10)
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    place=st.integers(0, 10_000), value=st.integers(0, 255), cut=st.integers(0, 10_000), form=st.sampled_from([0, 1])
+)
+def test_damaged_arrow_never_fails_otherwise(source: Source, place: int, value: int, cut: int, form: int) -> None:
+    """A byte that is changed, or an end that is missing: rows or a refusal, nothing else."""
+    table = pa.table({"at": pa.array([0, 1], pa.timestamp("us", "UTC")), "room": ["hall", "attic"], "n": [1, 2]})
+    body = bytearray(stream_of(table))
+    if form:
+        body[place % len(body)] = value
+    else:
+        del body[cut % len(body) :]
+    try:
+        posted = posted_rows(bytes(body), BodyFormat.ARROW, source, 10**6)
+    except PenstockError as error:
+        assert error.code in ("P0803", "P0804")
+    else:
+        posted.rows.validate(full=True)

@@ -1,0 +1,217 @@
+"""`POST /v1/statements`: answers in all formats, errors with their places, cancellation, roles."""
+
+from __future__ import annotations
+
+import io
+import json
+import threading
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any
+
+import httpx
+import pyarrow as pa
+import pytest
+
+from penstock.server.http.formats import BodyFormat, chosen, json_array
+from penstock.server.http.problems import Refused
+from penstock.server.roles import AccessRole
+from tests.server.fake_service import FakeService, eventually
+from tests.server.running import Running
+
+VALUES = """INSERT INTO readings VALUES
+  ('2024-03-01 09:00:00', 'hall', 20.5, 9007199254740993, 12.3400, NULL),
+  ('2024-03-01 09:30:00', 'a"b', NULL, 9007199254740992, NULL, NULL);"""
+SELECT = "SELECT room, celsius, n, cost FROM readings ORDER BY at"
+
+
+def post(client: httpx.Client, sql: str, accept: str = "", **more: Any) -> httpx.Response:
+    headers = {"Accept": accept} if accept else {}
+    return client.post("/v1/statements", json={"sql": sql, **more}, headers=headers)
+
+
+def test_a_script_is_answered_statement_by_statement(client: httpx.Client) -> None:
+    answer = post(client, VALUES + SELECT + "; SHOW QUERIES;")
+    assert answer.status_code == 200 and answer.headers["content-type"] == "application/json"
+    insert, select, show = answer.json()["statements"]
+    assert insert == {"kind": "Insert", "state": "RUNNING", "number": 1, "version": 1}
+    assert select["columns"] == [
+        {"name": "room", "type": "STRING"}, {"name": "celsius", "type": "DOUBLE"},
+        {"name": "n", "type": "BIGINT"}, {"name": "cost", "type": "DECIMAL(20,4)"},
+    ]  # fmt: skip
+    assert select["rows"] == [
+        {"room": "hall", "celsius": 20.5, "n": "9007199254740993", "cost": "12.3400"},
+        {"room": 'a"b', "celsius": None, "n": 9007199254740992, "cost": None},
+    ]
+    assert select["instant"] == "2024-03-01T09:30:00Z"
+    assert "warm" in show["text"]
+
+
+def test_rows_alone_in_other_formats(client: httpx.Client) -> None:
+    post(client, VALUES)
+    lines = post(client, SELECT, "application/x-ndjson")
+    assert lines.headers["content-type"] == "application/x-ndjson"
+    assert [json.loads(line)["n"] for line in lines.text.splitlines()] == ["9007199254740993", 9007199254740992]
+    assert lines.headers["penstock-instant"] == "2024-03-01T09:30:00Z"
+    assert post(client, SELECT, "text/csv").text == (
+        'room,celsius,n,cost\nhall,20.5,9007199254740993,12.3400\n"a""b",,9007199254740992,\n'
+    )
+    arrow = post(client, SELECT, "application/vnd.apache.arrow.stream;q=0.9, text/csv;q=0.1")
+    table = pa.ipc.open_stream(io.BytesIO(arrow.content)).read_all()
+    assert table.column("n").to_pylist() == [9007199254740993, 9007199254740992]
+    assert table.column("cost").to_pylist() == [Decimal("12.3400"), None]
+
+
+def test_an_error_has_its_place_and_all_errors(client: httpx.Client) -> None:
+    answer = post(client, "SELECT roam\nFROM readings;\nSELECT x FROM nowhere;")
+    assert answer.status_code == 400
+    assert answer.headers["content-type"] == "application/problem+json"
+    document = answer.json()
+    assert document["code"] == "P0202" and document["status"] == 400
+    assert document["position"] == {"line": 1, "column": 8, "length": 4, "text": "SELECT roam"}
+    assert "room" in document["hint"]
+    assert [error["code"] for error in document["errors"]] == ["P0202", "P0201"]
+    assert "Traceback" not in answer.text
+
+
+def test_secrets_are_in_no_problem(client: httpx.Client) -> None:
+    answer = post(client, "CREATE STREAM s (a INT) FROM POSTGRES (password 'hunter2', nothing 'x')")
+    assert answer.status_code == 400
+    assert "hunter2" not in answer.text
+
+
+@pytest.mark.parametrize(
+    ("content", "type_", "status"),
+    [
+        (b"{", "application/json", 400), (b"[]", "application/json", 400), (b"{}", "application/json", 400),
+        (b'{"sql": 1}', "application/json", 400), (b'{"sql": "SELECT 1", "x": 1}', "application/json", 400),
+        (b'{"sql": "SHOW QUERIES"}', "text/plain", 415), (b'{"sql": "SHOW QUERIES"}', "", 415),
+        (b"\xff\xfe", "application/json", 400), (b'{"sql": "\\ud800"}', "application/json", 400),
+        (b'{"sql": "' + b"x" * (2**20 + 1) + b'"}', "application/json", 413),
+        (b'{"sql": "' + b"x" * 2**22 + b'"}', "application/json", 413),
+        (b'{"sql": "SHOW QUERIES", "settings": {"nothing": "1"}}', "application/json", 400),
+        (b"[" * 100_000, "application/json", 400),
+    ],
+)  # fmt: skip
+def test_bad_bodies_are_problems(client: httpx.Client, content: bytes, type_: str, status: int) -> None:
+    answer = client.post("/v1/statements", content=content, headers={"Content-Type": type_})
+    assert answer.status_code == status
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert answer.json()["code"].startswith("P0")
+
+
+def test_a_body_without_a_length_is_limited_too(client: httpx.Client) -> None:
+    def pieces() -> Any:
+        for _ in range(64):
+            yield b" " * 2**16
+
+    answer = client.post("/v1/statements", content=pieces(), headers={"Content-Type": "application/json"})
+    assert answer.status_code == 413 and answer.json()["code"] == "P0804"
+
+
+def test_dry_checks_only(client: httpx.Client, fake: FakeService) -> None:
+    answer = post(client, "CREATE VIEW v AS SELECT room FROM readings", dry=True)
+    assert [one["state"] for one in answer.json()["statements"]] == ["CHECKED"]
+    assert not fake.session.catalog.views and not fake.log
+
+
+def test_commands_that_wait_are_202(client: httpx.Client) -> None:
+    assert post(client, "CREATE VIEW v AS SELECT room FROM readings", wait=False).status_code == 202
+
+
+@pytest.mark.parametrize(
+    ("role", "sql", "allowed"),
+    [
+        (AccessRole.READ, "SELECT room FROM readings", True),
+        (AccessRole.READ, "SHOW QUERIES", True),
+        (AccessRole.READ, VALUES, False),
+        (AccessRole.READ, "DROP QUERY warm", False),
+        (AccessRole.CONTROL, "DROP QUERY warm", True),
+        (AccessRole.CONTROL, "CREATE FUNCTION f (INT) RETURNS INT AS 'os:getcwd'", False),
+    ],
+)
+def test_roles(server: Running, role: AccessRole, sql: str, allowed: bool) -> None:
+    with server.client(role) as client:
+        answer = post(client, sql)
+    assert (answer.status_code == 200) is allowed
+    if not allowed:
+        assert answer.status_code == 403 and answer.json()["code"] == "P0802"
+
+
+def test_a_select_ends_when_its_caller_leaves(server: Running, fake: FakeService) -> None:
+    fake.slow = 30.0
+    with server.client(AccessRole.READ) as client, pytest.raises(httpx.ReadTimeout):
+        client.post("/v1/statements", json={"sql": "SELECT room FROM readings"}, timeout=0.3)
+    assert fake.cancelled.wait(10)
+    eventually(lambda: server.door.requests == 0)
+
+
+def test_a_select_that_takes_too_long_is_cancelled(serve: Callable[..., Running], fake: FakeService) -> None:
+    fake.slow = 30.0
+    with serve(statement_timeout="100 ms").client(AccessRole.READ) as client:
+        answer = post(client, "SELECT room FROM readings")
+    assert answer.status_code == 408 and answer.json()["code"] == "P0804"
+    assert fake.cancelled.wait(10)
+
+
+def test_a_result_beyond_the_limit_is_refused(serve: Callable[..., Running]) -> None:
+    with serve(max_result_rows="1").client(AccessRole.ADMIN) as client:
+        post(client, VALUES)
+        answer = post(client, SELECT)
+    assert answer.status_code == 413 and "max_result_rows" in answer.json()["message"]
+
+
+def test_requests_beyond_the_limit_are_refused(serve: Callable[..., Running], fake: FakeService) -> None:
+    fake.slow = 2.0
+    server = serve(max_connections="2")
+    answers: list[int] = []
+
+    def ask() -> None:
+        with server.client(AccessRole.READ) as client:
+            answers.append(post(client, "SELECT room FROM readings").status_code)
+
+    threads = [threading.Thread(target=ask) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    eventually(lambda: server.door.requests == 2)
+    with server.client(AccessRole.READ) as client:
+        answer = client.get("/v1/queries")
+    assert answer.status_code == 429 and answer.headers["retry-after"] == "1"
+    for thread in threads:
+        thread.join()
+    assert answers == [200, 200]
+
+
+@pytest.mark.parametrize("key", ["", "a\tb", "x" * 256])
+def test_idempotency_keys_are_plain(client: httpx.Client, key: str) -> None:
+    answer = client.post("/v1/statements", json={"sql": "SHOW QUERIES"}, headers={"Idempotency-Key": key})
+    assert answer.status_code == 400
+
+
+def test_formats_are_chosen_by_quality_then_order() -> None:
+    offered = (BodyFormat.JSON, BodyFormat.CSV)
+    assert chosen(None, offered) is BodyFormat.JSON
+    assert chosen("text/*;q=0.5, application/json;q=0.4", offered) is BodyFormat.CSV
+    assert chosen("*/*", offered) is BodyFormat.JSON
+    with pytest.raises(Refused, match="image/png"):
+        chosen("image/png", offered)
+    with pytest.raises(Refused):
+        chosen("text/csv;q=0, text/csv;q=zzz", offered)
+
+
+def test_values_of_all_types_are_lossless() -> None:
+    table = pa.table(
+        {
+            "i": pa.array([2**53, 2**53 + 1, -(2**63)]),
+            "d": pa.array([1.5, float("nan"), float("-inf")]),
+            "m": pa.array([Decimal("0.10"), Decimal("-1.00"), None], pa.decimal128(5, 2)),
+            "t": pa.array([0, 1, None], pa.timestamp("us", "UTC")),
+            "b": pa.array([b"\x00\xff", b"", None]),
+            "l": pa.array([[2**60, 1], [], None]),
+        }
+    )
+    first, second, third = json.loads(json_array(table))
+    assert first == {"i": 2**53, "d": 1.5, "m": "0.10", "t": "1970-01-01T00:00:00Z", "b": "AP8=", "l": [str(2**60), 1]}
+    assert second["i"] == str(2**53 + 1) and second["d"] == "NaN" and second["t"] == "1970-01-01T00:00:00.000001Z"
+    assert third == {"i": str(-(2**63)), "d": "-Infinity", "m": None, "t": None, "b": None, "l": None}
+    assert json.loads(json_array(table.slice(0, 0))) == []
