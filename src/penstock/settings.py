@@ -156,7 +156,7 @@ class Setting:
         if self.default is None:
             return "none"
         if isinstance(self.default, float):
-            return f"{self.default:g}"
+            return f"{self.default:g} seconds" if self.parse is _length and self.default else f"{self.default:g}"
         return str(self.default) if self.default != () else ""
 
     @property
