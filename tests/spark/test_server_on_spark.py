@@ -71,5 +71,8 @@ def test_a_server_is_ended_and_goes_on(tmp_path: Path) -> None:
         client.insert("readings", [reading("10:10", "hall", 20.0)])
         more, _ = changes(client, 2, cursor)
         assert (rows + more)[:3] == [("+", "hall", 19.5), ("+", "attic", 23.0), ("-", "hall", 19.5)]
+        selected = client.select("SELECT room, celsius FROM warm ORDER BY room")
+        assert selected.to_arrow().to_pylist() == [{"room": "attic", "celsius": 23.0}]
+        assert selected.instant == "2024-03-01T10:09:59.999999Z"
         snapshot = next(client.subscribe("warm", snapshot=True))
         assert [row["room"] for row in snapshot.to_pylist()] == ["attic"]

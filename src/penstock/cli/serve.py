@@ -127,8 +127,9 @@ def start_on_spark(options: ServeOptions, policy: ServerPolicy) -> Service:
 
     start_session_ahead(options.master, options.settings.spark)
     session = Session(settings=options.settings, master=options.master)
+    memory = options.settings.get_int("snapshot_memory")
     engine = SparkEngine(options.checkpoint, lambda: session.spark)
-    return _live(options, policy, engine, lambda: SparkSide(engine, options.checkpoint))
+    return _live(options, policy, engine, lambda: SparkSide(engine, options.checkpoint, memory))
 
 
 def _live(options: ServeOptions, policy: ServerPolicy, engine: Engine, side_of: Callable[[], EngineSide]) -> Service:

@@ -89,7 +89,11 @@ class InProcessSide:
         return InProcessResults(self._engine, self._changed, place, query, request)
 
     def select(
-        self, command: SelectOnce, sources: Mapping[str, tuple[int, Source]], left: Callable[[], bool]
+        self,
+        command: SelectOnce,
+        sources: Mapping[str, tuple[int, Source]],
+        queries: Mapping[str, tuple[int, Query]],
+        left: Callable[[], bool],
     ) -> tuple[pa.Table, int | None]:
         return select_over(command, sources, self._posted)
 

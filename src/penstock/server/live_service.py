@@ -59,12 +59,17 @@ class EngineSide(Protocol):
         """Return a subscription to the results at a place. Raises PenstockError P0711, P0712."""
 
     def select(
-        self, command: SelectOnce, sources: Mapping[str, tuple[int, Source]], left: Callable[[], bool]
+        self,
+        command: SelectOnce,
+        sources: Mapping[str, tuple[int, Source]],
+        queries: Mapping[str, tuple[int, Query]],
+        left: Callable[[], bool],
     ) -> tuple[pa.Table, int | None]:
         """Return the rows of a one-time query, and their instant.
 
         Args:
             sources: by name in lower case, number and declaration of each.
+            queries: by name in lower case, place and definition of each.
             left: whether the caller has left.
         """
 
@@ -169,7 +174,7 @@ class LiveService:
                 kind, outcome.state.value, outcome.number, outcome.version, self._instant(outcome), error=outcome.error
             )
         if isinstance(command, SelectOnce):
-            table, tick = self._side.select(command, self._sources(), request.left.is_set)
+            table, tick = self._side.select(command, self._sources(), self._places(), request.left.is_set)
             instant = None if tick is None else command.query.domain.show(tick)
             return StatementReply(kind, "DONE", instant=instant, table=table)
         text: str | None = None
@@ -189,6 +194,11 @@ class LiveService:
     def _sources(self) -> dict[str, tuple[int, Source]]:
         numbers = {one.name.lower(): one.id for one in self._control.stored.values()}
         return {key: (numbers[key], source) for key, source in self._control.catalog.sources.items() if key in numbers}
+
+    def _places(self) -> dict[str, tuple[int, Query]]:
+        bound = self._control.catalog.queries
+        kept = [(one.name.lower(), one.query) for one in self._control.stored.values() if one.query is not None]
+        return {key: (query.place, bound[key]) for key, query in kept if key in bound}
 
     def _instant(self, outcome: CommandOutcome) -> str | None:
         return None if outcome.tick is None else str(outcome.tick)

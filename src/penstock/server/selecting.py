@@ -18,6 +18,8 @@ from penstock.language.commands import SelectOnce
 from penstock.runtime.local.one_time import answer_over, sources_of
 from penstock.runtime.local.statics import read_relation
 
+#: The connector of a query's answers in a one-time query.
+ANSWERS = "RESULTS"
 #: Seconds for which idempotency keys of posted rows are kept.
 RETENTION = 7 * 86400.0
 
@@ -37,6 +39,9 @@ def select_over(
     inputs: dict[str, pa.Table] = {}
     for name, source in sources_of(command.query).items():
         known = sources.get(name.lower())
+        if source.connector == ANSWERS:
+            hint = "read them with GET /v1/queries/{query}/results"
+            raise PenstockError("P0711", f"the answers of query {name} cannot be selected here", hint=hint)
         if source.connector in POSTED and known is not None:
             if source.is_stream:
                 hint = "subscribe to a query over it, or read a relation"

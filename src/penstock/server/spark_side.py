@@ -5,21 +5,28 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
 
 from penstock.algebra.nodes.query import Query
 from penstock.algebra.nodes.scans import Source
-from penstock.control.posted_rows import PostedRows
+from penstock.control.posted_rows import POSTED, PostedRows
 from penstock.control.spark import SparkEngine
 from penstock.errors import PenstockError
 from penstock.language.commands import SelectOnce
+from penstock.results.content import ResultContents
+from penstock.results.live_state import LiveState, state_of_results
 from penstock.results.reader import ResultReader, Subscription
+from penstock.results.select import LiveReader
 from penstock.runtime.local.explain import explain
+from penstock.runtime.local.one_time import sources_of
+from penstock.runtime.local.statics import read_relation
 from penstock.runtime.spark.job import SparkRun
 from penstock.runtime.watching.prometheus import metrics_text
-from penstock.server.selecting import RETENTION, select_over
+from penstock.server.selecting import ANSWERS, RETENTION, select_over
 from penstock.server.service import EndOfResults, ResultPart, ResultRequest
 
 #: Seconds between two looks at whether a batch has ended.
@@ -27,10 +34,12 @@ _LOOK = 0.2
 
 
 class SparkSide:
-    """See the contract `EngineSide`. folder: of the checkpoint."""
+    """See the contract `EngineSide`. folder: of the checkpoint; memory: bytes of the rows of one SELECT at most."""
 
-    def __init__(self, engine: SparkEngine, folder: Path) -> None:
+    def __init__(self, engine: SparkEngine, folder: Path, memory: int | None = None) -> None:
         self._engine = engine
+        self._memory = memory
+        self._contents: ResultContents | None = None
         self._posted = PostedRows(folder / "control" / "kept", RETENTION)
         self._listeners: list[Callable[[Mapping[str, object]], None]] = []
         #: Number of batches, and when the last one ended or there was nothing to read.
@@ -78,9 +87,38 @@ class SparkSide:
         return run
 
     def select(
-        self, command: SelectOnce, sources: Mapping[str, tuple[int, Source]], left: Callable[[], bool]
+        self,
+        command: SelectOnce,
+        sources: Mapping[str, tuple[int, Source]],
+        queries: Mapping[str, tuple[int, Query]],
+        left: Callable[[], bool],
     ) -> tuple[pa.Table, int | None]:
-        return select_over(command, sources, self._posted)
+        read = sources_of(command.query).values()
+        if not any(source.connector == ANSWERS for source in read):
+            return select_over(command, sources, self._posted)
+        found = LiveReader(lambda: self._state(queries, sources), memory=self._memory).answer(command.query)
+        return found.answer.table, found.answer.tick
+
+    def _state(self, queries: Mapping[str, tuple[int, Query]], sources: Mapping[str, tuple[int, Source]]) -> LiveState:
+        """Return the answers of all queries at the last batch, and the static relations."""
+        sinks = self._running().sinks
+        kept = {key: (query, sinks[f"q{place}"].own_place) for key, (place, query) in queries.items()
+                if f"q{place}" in sinks}  # fmt: skip
+        places = {key: (query, place) for key, (query, place) in kept.items() if place is not None}
+        if not places:
+            raise PenstockError("P0711", "no query keeps its answers here")
+        folder = next(place.folder for _, place in places.values())
+        if self._contents is None:
+            self._contents = ResultContents(folder)
+        state = state_of_results(folder, {key: (q, place.id) for key, (q, place) in places.items()}, self._contents)
+        statics = {key: partial(self._static, number, source) for key, (number, source) in sources.items()
+                   if source.is_static}  # fmt: skip
+        return replace(state, statics=statics)
+
+    def _static(self, number: int, source: Source) -> pa.Table:
+        if source.connector in POSTED:
+            return self._posted.table(source, number)
+        return read_relation(source)[0]
 
     def explain(self, query: Query, form: str) -> str:
         return explain(query, form)
