@@ -266,6 +266,12 @@ TABLE: tuple[Setting, ...] = (
     ),
     Setting("max_connections", 100, _count(1), "requests that the server processes at once, subscriptions not counted"),
     Setting("max_subscriptions", 200, _count(1), "readers of results and events that the server serves at once"),
+    Setting(
+        "control_retention",
+        7 * 86400.0,
+        _length,
+        "how long a server keeps the outcomes of commands and idempotency keys, such as '24 hours'",
+    ),
     Setting("statement_timeout", 60.0, _length, "time after which the server cancels a one-time query; 0: never"),
     Setting("max_result_rows", 1_000_000, _count(1), "rows that the server returns of one statement"),
     Setting(

@@ -17,6 +17,9 @@ from penstock.control.outcomes import CommandState, Principal
 from penstock.errors import PenstockError, ScriptErrors
 from penstock.expressions import user
 from penstock.language.commands import Command, ShowCommand
+from penstock.storage import replaced_storage
+from penstock.storage.local import LocalStorage
+from penstock.testing.faults import FailingCalls
 
 
 def test_a_script_is_one_transaction(tmp_path: Path) -> None:
@@ -328,6 +331,19 @@ def test_a_query_that_fails_alone_is_failed_and_can_be_resumed(tmp_path: Path) -
         assert again.control.query("q")[1].message == "a function failed"
         again.done("ALTER QUERY q RESUME START NOW;")
         assert (again.status("q"), again.control.query("q")[1].message) == ("RUNNING", "")
+
+
+def test_a_failure_that_cannot_be_noted_is_noted_later(tmp_path: Path) -> None:
+    engine = Stubborn(tmp_path / "engine")
+    system = Server(tmp_path, engine)
+    system.done(STREAM + SUM)
+    with replaced_storage(LocalStorage(FailingCalls("write", 1))):
+        engine.fail(system.control.query("q")[1].place)
+        system.done("SHOW QUERIES;")
+    assert system.status("q") == "RUNNING"
+    system.done("CREATE QUERY r AS SELECT v FROM S;")
+    assert (system.status("q"), system.status("r")) == ("FAILED", "RUNNING")
+    system.control.close()
 
 
 def test_a_policy_is_asked_about_every_command(tmp_path: Path) -> None:

@@ -104,7 +104,7 @@ class Control:
         folder: of the checkpoint; the control keeps its files in `control` below it.
         engine: runs the queries.
         settings: of the whole system at the start, as written.
-        retention: for how many seconds finished commands and idempotency keys are kept.
+        retention: for how many seconds finished commands and idempotency keys are kept; None: `control_retention`.
         policy: checks every command before it is accepted.
 
     Raises:
@@ -112,21 +112,23 @@ class Control:
     """
 
     def __init__(
-        self, folder: Path, engine: Engine, settings: Mapping[str, str] | None = None, retention: float = 7 * 86400.0,
+        self, folder: Path, engine: Engine, settings: Mapping[str, str] | None = None, retention: float | None = None,
         policy: Policy | None = None,
     ) -> None:  # fmt: skip
         self._engine = engine
         self._settings = dict(settings or {})
-        settings_of(self._settings)
+        kept = float(settings_of(self._settings)["control_retention"]) if retention is None else retention
         self._policy = policy
         files = SealedFiles(folder / "control")
         self._lock: Locked | None = files.lock()
         try:
-            self._posted = PostedRows(folder / "control" / "kept", retention)
-            self._log, stored = CommandLog.opened(files, retention)
+            self._posted = PostedRows(folder / "control" / "kept", kept)
+            self._log, stored = CommandLog.opened(files, kept)
             self._applier = Applier(engine, self._log, stored, self._posted, self._settings)
             self._applier.recover()
             self._failure: BaseException | None = None
+            #: Failures of queries that could not be written to the log yet.
+            self._unnoted: list[_Request] = []
             self._requests: queue.SimpleQueue[_Request | None] = queue.SimpleQueue()
         except BaseException:
             self._lock.release()
@@ -276,6 +278,7 @@ class Control:
     def _take(self, requests: Sequence[_Request]) -> None:
         """Accept and apply some transactions, in order."""
         group: list[_Request] = []
+        requests, self._unnoted = [*self._unnoted, *requests], []
         try:
             for request in requests:
                 try:
@@ -291,6 +294,9 @@ class Control:
                     self._accept(request, draft)
                     group.append(request)
                 except (PenstockError, ScriptErrors) as error:
+                    if request.failure is not None:
+                        # A failure has happened, whether or not it can be noted now.
+                        self._unnoted.append(request)
                     request.refuse(error)
             self._apply(group)
         except BaseException as failure:
