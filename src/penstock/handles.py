@@ -7,6 +7,7 @@ P0622.
 
 from __future__ import annotations
 
+import datetime as dt
 import html
 import sys
 import warnings
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from penstock.algebra.nodes.query import Query
+from penstock.algebra.nodes.query import Query, Start, StartMode
 from penstock.algebra.nodes.scans import Source
 from penstock.connectors.sinks.memory import MemorySink
 from penstock.connectors.sinks.tabular import html_table, rendered
@@ -30,6 +31,11 @@ if TYPE_CHECKING:
     from penstock.runtime.local.one_time import OneTimeAnswer
     from penstock.runtime.spark.job import SparkRun
     from penstock.runtime.watching.metrics import RunMetrics
+
+#: Where the answer of a query begins: the name of a mode of START, or an instant.
+StartPoint = str | dt.datetime | int
+#: The same for all new queries or by name; None for NOW.
+Starts = StartPoint | Mapping[str, StartPoint] | None
 
 #: Default number of rows that `show()` prints, and a notebook shows.
 ROWS = 20
@@ -176,7 +182,7 @@ class Run:
 
     def __init__(
         self, job: SparkRun, queries: Sequence[Query], sinks: Mapping[str, Any],
-        change: Callable[[SparkRun, str, bool, bool], Sequence[Query]],
+        change: Callable[[SparkRun, str, bool, bool, Starts], Sequence[Query]],
     ) -> None:  # fmt: skip
         self._job = job
         self._change = change
@@ -186,21 +192,31 @@ class Run:
         self._queries = tuple(queries)
         self._results = {name: Result(sink) for name, sink in sinks.items() if isinstance(sink, MemorySink)}
 
-    def change(self, script: str, overwrite: bool = False, backfill: bool = False) -> tuple[str, ...]:
+    def change(
+        self, script: str, overwrite: bool = False, backfill: bool = False, start: Starts = None
+    ) -> tuple[str, ...]:
         """Execute a script in the session while the run goes on; return the names of all queries of the run. Queries
         that the script creates begin between two rounds, those that it drops end there, the others continue. All of it
         takes effect, or nothing.
 
         Args:
             overwrite: new queries may write into results that exist.
-            backfill: new queries read the past of their sources first; the run waits for them.
+            backfill: new queries begin with their sources, as with `start="BEGINNING"`.
+            start: where the answers of new queries begin, for all or by name: "NOW", "WARM", "BEGINNING", or an instant
+                (a datetime, or an integer where timestamps are integers). This call returns when their past has been
+                read; the run goes on meanwhile.
 
         Raises:
             ScriptErrors: for a script with errors.
-            PenstockError: P0701 where the run has ended, or was not started with `live`; the errors of a start.
+            PenstockError: P0701 where the run has ended, or was not started with `live`; P0703 where the past that a
+                query needs cannot be read; the errors of a start.
         """
-        self._set_queries(self._change(self._job, script, overwrite, backfill), self._job.sinks)
+        self._set_queries(self._change(self._job, script, overwrite, backfill, start), self._job.sinks)
         return tuple(query.name for query in self._queries)
+
+    def hydrating(self) -> dict[str, float]:
+        """Return, by query that reads its past at present and begins then, the share of it that has been read."""
+        return self._job.hydration.shares()
 
     # -- results -----------------------------------------------------------------------------------------------
 
@@ -377,3 +393,33 @@ def _columns(schema: pa.Schema) -> str:
 def _columns_in_html(schema: pa.Schema) -> str:
     table = pa.table({"column": schema.names, "type": [type_name(kind) for kind in schema.types]})
     return html_table(table, table.num_rows)
+
+
+def starts_of(given: Starts, queries: Sequence[Query]) -> dict[str, Start]:
+    """Return where the answers of `queries` begin. Raises PenstockError P0201 for a name that is none of theirs, P0104
+    for a beginning that there is not."""
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping):
+        return {query.name: _start(given, query) for query in queries}
+    by_name = {query.name.lower(): query for query in queries}
+    unknown = [name for name in given if name.lower() not in by_name]
+    if unknown:
+        raise PenstockError("P0201", f"there is no query {unknown[0]}", hint=nearest(unknown[0], by_name))
+    return {by_name[name.lower()].name: _start(point, by_name[name.lower()]) for name, point in given.items()}
+
+
+def _start(point: StartPoint, query: Query) -> Start:
+    calendar = query.domain.calendar
+    if isinstance(point, int) and not calendar:
+        return Start(StartMode.AT, point)
+    if isinstance(point, dt.datetime) and calendar:
+        instant = point if point.tzinfo is not None else point.replace(tzinfo=dt.UTC)
+        return Start(StartMode.AT, (instant - dt.datetime.fromtimestamp(0, dt.UTC)) // dt.timedelta(microseconds=1))
+    if isinstance(point, str) and point.upper() in ("NOW", "WARM", "BEGINNING"):
+        return Start(StartMode(point.upper()))
+    instant_type = "a datetime" if calendar else "an integer"
+    raise PenstockError(
+        "P0104", f"query {query.name} cannot start at {point!r}",
+        hint=f'give "NOW", "WARM", "BEGINNING", or {instant_type} for the instant',
+    )  # fmt: skip

@@ -22,7 +22,7 @@ from penstock.connectors.sources.memory import spool
 from penstock.connectors.targets import collisions
 from penstock.errors import PenstockError, ScriptErrors, ScriptWarning, nearest
 from penstock.expressions.user import UserAggregate, UserDefined, UserFunction, make
-from penstock.handles import Rows, Run, Snapshot, SourceHandle, query_html, query_text
+from penstock.handles import Rows, Run, Snapshot, SourceHandle, Starts, query_html, query_text, starts_of
 from penstock.language import Action, BoundScript, Catalog, Explain, SelectOnce, bind_query, bind_script, bind_select
 from penstock.physical.planning.state_size.summary import QueryState, query_state
 from penstock.physical.planning.strategies import Strategy
@@ -95,14 +95,15 @@ class Session:
 
     # -- declaring ---------------------------------------------------------------------------------------------
 
-    def execute(self, script: str, file: str | None = None, one_time: bool = False) -> Execution:
+    def execute(self, script: str, file: str | None = None, one_time: bool = False, live: bool = False) -> Execution:
         """Bind a whole script and register its declarations; its continuous queries do not run yet. Raises
         ScriptErrors, and then nothing has been declared.
 
         one_time: answer each query that is a statement of its own once, in this process; otherwise it is declared as a
-        continuous query (`query_1`, ...).
+        continuous query (`query_1`, ...). live: the run will be one whose queries change, so that streams may RETAIN
+        elements, and queries START with a past.
         """
-        bound = self._bind(script, file, one_time)
+        bound = self._bind(script, file, one_time, live)
         answers = [self._answer(action, bound) for action in bound.actions]
         self.catalog, self.settings = bound.catalog, bound.settings
         return Execution(tuple(q.name for q in bound.queries), tuple(answers))
@@ -112,16 +113,18 @@ class Session:
         ends in this process. Raises ScriptErrors, and P0622 for a source without an end."""
         return Snapshot(self._answer_once(bind_select(text, self.catalog, self.settings)))
 
-    def declare(self, script: str, file: str | None = None, one_time: bool = False) -> tuple[str, ...]:
+    def declare(
+        self, script: str, file: str | None = None, one_time: bool = False, live: bool = False
+    ) -> tuple[str, ...]:
         """Register a script as `execute` does, without answering its EXPLAIN, SHOW and SELECT; return the names of the
         queries."""
-        bound = self._bind(script, file, one_time)
+        bound = self._bind(script, file, one_time, live)
         self.catalog, self.settings = bound.catalog, bound.settings
         return tuple(q.name for q in bound.queries)
 
-    def _bind(self, script: str, file: str | None, one_time: bool, live: bool = False) -> BoundScript:
+    def _bind(self, script: str, file: str | None, one_time: bool, live: bool) -> BoundScript:
         """Return the bound script, with its results in places of their own; `warnings` are those of this script
-        then. live: for a run whose queries change while it goes on."""
+        then."""
         bound = bind_script(script, self.catalog, self.settings, file, one_time, live)
         messages = list(collisions(bound.catalog.queries.values(), bound.catalog.sources.values(), bound.places))
         errors = [message for message in messages if isinstance(message, PenstockError)]
@@ -338,17 +341,20 @@ class Session:
         job = launch(work, checkpoint, overwrite)
         return Run(job, chosen_queries, job.sinks, self._change)
 
-    def _change(self, job: SparkRun, script: str, overwrite: bool, backfill: bool) -> tuple[Query, ...]:
+    def _change(self, job: SparkRun, script: str, overwrite: bool, backfill: bool, start: Starts) -> tuple[Query, ...]:
         """Declare `script`, and let a live run go on with the queries declared then; where that fails, nothing has been
         declared."""
         from penstock.runtime.spark.live_change import change
 
         declarations_before = self.catalog, self.settings
-        bound = self._bind(script, None, False, live=True)
-        self.catalog, self.settings = bound.catalog, bound.settings
+        names = self.declare(script, live=True)
         try:
             queries = tuple(self.catalog.queries.values())
-            change(job, replace(self._work(queries, job.job.drain), backfill=backfill), overwrite)
+            clauses = {q.name: self.catalog.registered[q.name.lower()].start for q in queries if q.name in names}
+            starts = {name: clause for name, clause in clauses.items() if clause.mode is not StartMode.NOW}
+            starts |= starts_of(start, queries)
+            work = replace(self._work(queries, job.job.drain), backfill=backfill, starts=starts)
+            change(job, work, overwrite)
         except BaseException:
             self.catalog, self.settings = declarations_before
             raise

@@ -111,6 +111,17 @@ def _length(text: str) -> float:
     return seconds
 
 
+def _share(text: str) -> float:
+    """Return a part of a whole, above 0 and up to 1."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value <= 1:
+        raise ValueError("a number above 0 and up to 1")
+    return value
+
+
 #: The statistics of a source in a hint: its name, tuples per second (None: unknown), and (column, distinct values).
 SourceHint = tuple[str, float | None, tuple[tuple[str, float], ...]]
 
@@ -155,6 +166,8 @@ class Setting:
             return f"{self.default // 2**30} GB" if self.default % 2**30 == 0 else f"{self.default // 2**20} MB"
         if self.default is None:
             return "none"
+        if self.parse is _share:
+            return f"{self.default:g}"
         if isinstance(self.default, float):
             return f"{self.default:g} s" if self.default else "0"
         return str(self.default) if self.default != () else ""
@@ -226,6 +239,12 @@ TABLE: tuple[Setting, ...] = (
         0.0,
         _length,
         "how long a micro-batch should take, such as '500 ms': batches are made smaller or larger towards it; 0: off",
+    ),
+    Setting(
+        "hydrate_share",
+        0.3,
+        _share,
+        "share of the time that queries which begin in a live run take to read their past, while batches are running",
     ),
     Setting(
         "results_max_bytes",

@@ -191,6 +191,14 @@ def test_a_query_that_reads_itself(standing: Catalog) -> None:
     assert [e.code for e in _errors("CREATE QUERY z AS SELECT a FROM z", standing)] == ["P0306"]
 
 
+def test_a_local_view_hides_a_declared_name(standing: Catalog) -> None:
+    text = "CREATE OR REPLACE QUERY e AS WITH e AS (SELECT a FROM n), v AS (SELECT a FROM e) SELECT a FROM v"
+    assert _as(CreateQueryCommand, text, standing).reads == frozenset({"n"})
+    text = "CREATE VIEW z AS WITH s AS (SELECT a FROM s) SELECT s.a FROM s, fixed"
+    reads = _as(CreateViewCommand, text, standing).reads
+    assert reads == frozenset({"s", "fixed"})
+
+
 # --- DROP
 
 

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 
 from penstock.algebra.nodes.scans import Source
 from penstock.errors import PenstockError
+from penstock.runtime.spark.catching_up.ahead import Ahead
 from penstock.runtime.spark.checkpoint.epochs import forget_older
 from penstock.runtime.spark.checkpoint.folder import Folder, Seen
 from penstock.runtime.spark.checkpoint.query_failure import QueryFailure
@@ -61,8 +62,9 @@ class InlineRun:
         sweep(self.folder.root)
         self.tables = self.folder.read_tables(self.job.plan.statics)
         self.rounds = RoundLog(
-            self.folder, self.job.intake, epoch=self.job.epoch, carried=self.decision.epoch.offset, log=self.job.log
-        )
+            self.folder, self.job.intake, epoch=self.job.epoch, carried=self.decision.epoch.offset, log=self.job.log,
+            history=options.get("live", True),
+        )  # fmt: skip
         # What Spark's log says: the batch that was started last is done again unless the next has been started.
         self.batch = self.folder.delivered().batch + 1
         self.heartbeats: Heartbeats | None = None
@@ -72,20 +74,26 @@ class InlineRun:
         before = [name for name in self.folder.rounds() if not name.isdigit()]
         self.seen: dict[str, dict[str, Seen]] = {name: self.folder.read_seen(name) for name in before}
 
+    def work_of(self, script: str, backfill: bool = False, **options: Any) -> Work:
+        """What a change to `script` is to do."""
+        self.options |= options
+        return replace(_work(script, self.job.drain), backfill=backfill, **self.options)
+
     def change(
-        self, script: str, backfilled: bool = False, overwrite: bool = False, crash: bool = False, **options: Any
-    ) -> InlineRun:
+        self, script: str, backfilled: bool = False, overwrite: bool = False, crash: bool = False,
+        ahead: Ahead | None = None, **options: Any,
+    ) -> InlineRun:  # fmt: skip
         """Go on with another script when the outstanding round is done.
 
         Args:
             crash: die when the change is on disk.
+            ahead: what new queries have read before.
             options: further fields of `Work`; those of the run's start stay where they say nothing.
         """
-        self.options |= options
-        work = replace(_work(script, self.job.drain), backfill=backfilled, **self.options)
+        work = self.work_of(script, backfill=backfilled, **options)
 
         def begin() -> RoundChange | None:
-            return self._adopted(begin_change(self.folder, self, work, overwrite), crash)
+            return self._adopted(begin_change(self.folder, self, work, overwrite, ahead), crash)
 
         failures: list[BaseException] = []
 
@@ -208,7 +216,7 @@ class InlineRun:
 
 def _work(script: str, drain: bool) -> Work:
     session = Session()
-    session.execute(script)
+    session.execute(script, live=True)
     return session._work(list(session.catalog.queries.values()), drain)
 
 

@@ -15,9 +15,13 @@ from penstock.algebra.optimizer.optimizer import Planning, optimize
 from penstock.connectors.sinks.files import read_result
 from penstock.errors import PenstockError
 from penstock.language import bind_script
+from penstock.physical.planning.planner import plan_queries
+from penstock.runtime.spark.catching_up.catch_up import past_starts
+from penstock.runtime.spark.catching_up.past_input import KnownPast
 from penstock.runtime.spark.checkpoint import planning_cache
-from penstock.runtime.spark.checkpoint.start_provider import past_provider
+from penstock.runtime.spark.checkpoint.folder import Folder
 from penstock.runtime.spark.checkpoint.totals import RunTotals
+from penstock.runtime.spark.input.offset import Offset
 from penstock.runtime.watching.progress import QueryCounts
 
 FILES = 8
@@ -172,7 +176,7 @@ def test_a_query_that_reads_its_past_is_as_if_it_had_always_been(calm: Path, bat
 def test_a_backfill_that_breaks_off_is_done_again(calm: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     InlineRun(script(calm, "sums"), calm / "checkpoint").run(6)
     cold()
-    from penstock.runtime.spark.checkpoint import backfill as module
+    from penstock.runtime.spark.catching_up import catch_up as module
 
     done = []
 
@@ -346,10 +350,10 @@ def test_a_start_that_came_to_nothing_is_no_obstacle(calm: Path) -> None:
 
 def test_a_past_in_system_time_cannot_be_read(calm: Path) -> None:
     clocked = script(calm, "best").replace("TIMESTAMP BY ts UNIT SECOND", "SYSTEM TIME")
-    InlineRun(clocked, calm / "checkpoint").run(2)
+    InlineRun(clocked, calm / "checkpoint", live=False).run(2)
     cold()
     with pytest.raises(PenstockError, match="SYSTEM TIME") as caught:
-        InlineRun(clocked.replace("LIMIT 3", "LIMIT 2"), calm / "checkpoint", backfilled=True)
+        InlineRun(clocked.replace("LIMIT 3", "LIMIT 2"), calm / "checkpoint", backfilled=True, live=False)
     assert caught.value.code == "P0607"
 
 
@@ -360,11 +364,11 @@ def test_a_past_in_system_time_cannot_be_read(calm: Path) -> None:
         "POSTGRES (dbname 'd', table 't', version 'ts', poll '1 second')",
     ],
 )
-def test_a_past_that_is_not_kept_cannot_be_read(where: str) -> None:
+def test_a_past_that_is_not_kept_cannot_be_read(where: str, tmp_path: Path) -> None:
     text = f"CREATE STREAM S (ts BIGINT, x INT) FROM {where} TIMESTAMP BY ts; CREATE QUERY q AS SELECT x FROM S [NOW];"
-    (query,) = bind_script(text).queries
+    known = KnownPast(Folder(tmp_path), {}, Offset(3, {"S": 3}, {"S": 9}))
     with pytest.raises(PenstockError, match="what has been read of S is not kept") as caught:
-        past_provider(query, Start(StartMode.BEGINNING), {"S"})
+        past_starts(known, plan_queries(bind_script(text).queries), {"q": Start(StartMode.BEGINNING)}, None)
     assert caught.value.code == "P0607"
 
 

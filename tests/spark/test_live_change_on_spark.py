@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -89,6 +92,49 @@ def test_a_delivered_batch_that_spark_repeats_is_not_run_again(spark: Any, tmp_p
     run = start(spark, script(tmp_path, "out", "sums"), checkpoint=str(checkpoint), live=True)
     assert run.wait(200)
     assert run.progress().batches == batches and rows(tmp_path, "out", "sums") == told
+
+
+@pytest.mark.spark
+def test_a_query_begins_with_full_windows_while_the_run_goes_on(spark: Any, tmp_path: Path) -> None:
+    write_data(tmp_path / "data", 14)
+    run = start(spark, script(tmp_path, "out", "pairs"), checkpoint=str(tmp_path / "checkpoint"), live=True)
+    after(run, 3)
+    with pytest.raises(PenstockError, match="P0703"):
+        run.change(created(tmp_path, "best"), start={"best": 10**9})
+    seen: list[dict[str, float]] = []
+    watching = threading.Thread(target=lambda: seen.extend(watch(run)))
+    watching.start()
+    run.change(created(tmp_path, "best"), start="WARM")
+    watching.join()
+    assert any("best" in shares for shares in seen) and not run.hydrating()
+    assert run.wait(200)
+    calm = start(spark, "SET max_batch_bytes = '1MB';" + script(tmp_path, "calm", "pairs", "best"))
+    assert calm.wait(200)
+    assert rows(tmp_path, "out", "pairs") == rows(tmp_path, "calm", "pairs")
+    warm, whole = (contents(tmp_path, out) for out in ("out", "calm"))
+    begun = min(warm)
+    # It begins with the content that it would have had.
+    assert begun > min(whole) and warm.pop(begun) == whole[max(tick for tick in whole if tick <= begun)]
+    assert warm == {tick: content for tick, content in whole.items() if tick > begun}
+
+
+def watch(run: Any) -> Iterator[dict[str, float]]:
+    """What is read of the past, until the change has been made."""
+    deadline = time.monotonic() + 100
+    while "best" not in run.metrics().queries and time.monotonic() < deadline:
+        yield run.hydrating()
+        time.sleep(0.002)
+
+
+def contents(tmp: Path, out: str) -> dict[int, Counter[tuple[Any, ...]]]:
+    """The content of the relation `best` after each of its changes."""
+    content: Counter[tuple[Any, ...]] = Counter()
+    found: dict[int, Counter[tuple[Any, ...]]] = {}
+    changes = sorted(read_result(str(tmp / out / "best")).to_pylist(), key=lambda row: row["ts"])
+    for row in changes:
+        content[tuple(row.values())[2:]] += 1 if row["op"] == "+" else -1
+        found[row["ts"]] = +content
+    return found
 
 
 @pytest.mark.spark

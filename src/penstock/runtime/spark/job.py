@@ -17,12 +17,16 @@ from pathlib import Path
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
+from penstock.algebra.nodes.query import Query
 from penstock.algebra.nodes.scans import Source
 from penstock.connectors.contract import Sink
 from penstock.connectors.deadletters import DeadLetters
 from penstock.errors import PenstockError
 from penstock.events import log_event
 from penstock.runtime.spark.assembly import Pipeline, assemble, round_files
+from penstock.runtime.spark.catching_up.hydration import Hydration
+from penstock.runtime.spark.catching_up.past_input import past_of_run
+from penstock.runtime.spark.catching_up.start_options import StartOption, start_options
 from penstock.runtime.spark.checkpoint.checkpoint_lock import CheckpointLock
 from penstock.runtime.spark.checkpoint.epochs import (
     check_log,
@@ -115,6 +119,8 @@ class SparkRun:
         #: Held while a change is applied, and while metrics or progress are read.
         self._change_lock = threading.RLock()
         self._dead_letters = self._folder.dead_letters
+        #: The queries that read their past before they begin.
+        self.hydration = Hydration()
         recorder = Recorder(job.plan, _all_sources(job))
         totals = self._current_totals()
         recorder.resumed(totals)
@@ -149,7 +155,9 @@ class SparkRun:
             mend_log(self._folder, self._log, self._job.log_base)
             check_log(self._folder, self._log, self._job.log_base)
         job = self._job
-        self._rounds = RoundLog(self._folder, job.intake, epoch=job.epoch, carried=self._epoch.offset, log=job.log)
+        self._rounds = RoundLog(
+            self._folder, job.intake, epoch=job.epoch, carried=self._epoch.offset, log=job.log, history=self._is_live
+        )
         if self._is_live:
             self._pipeline = Pipeline(self._folder, self._job, digest)
             frame = round_files(spark, job.shards, self._rounds.place)
@@ -283,6 +291,20 @@ class SparkRun:
         """Return the version of the plan, with the heartbeats after the last batch."""
         with self._change_lock:
             return version_of(self._epoch, *self._totals.heartbeats)
+
+    @property
+    def is_live(self) -> bool:
+        """Return whether the queries may change while the run goes on."""
+        return self._is_live and self._rounds is not None
+
+    @property
+    def busy(self) -> bool:
+        """Return whether a round is running."""
+        return self._rounds is not None and self._rounds.outstanding
+
+    def start_options(self, query: Query) -> list[StartOption]:
+        """Return which modes of START a new query could have now."""
+        return start_options(query, past_of_run(self._folder, self._epoch))
 
     def change(self, begin: Callable[[], JobChange | None]) -> None:
         """Change the queries of the run between two of its rounds.

@@ -12,8 +12,11 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Protocol
 
+from penstock.algebra.nodes.query import StartMode
 from penstock.connectors.contract import Sink
 from penstock.connectors.sinks import open_sink
+from penstock.runtime.spark.catching_up.ahead import Ahead, Share
+from penstock.runtime.spark.catching_up.catch_up import check_past
 from penstock.runtime.spark.checkpoint.backfill import backfill
 from penstock.runtime.spark.checkpoint.epochs import read_epoch, remove_epoch_on_failure, write_epoch
 from penstock.runtime.spark.checkpoint.folder import Folder, Job
@@ -28,7 +31,9 @@ from penstock.runtime.spark.start import (
     closed_on_failure,
     open_results,
     prepare,
+    sources_to_spool,
     start_request,
+    write_spool,
 )
 from penstock.runtime.spark.version import JobChange
 from penstock.runtime.spark.work import Work
@@ -61,7 +66,30 @@ def change(run: SparkRun, work: Work, overwrite: bool) -> None:
     """
     folder = Folder(run.checkpoint / "penstock")
     check_sources(work)
-    run.change(lambda: begin_change(folder, run, work, overwrite))
+    with run.hydration.change():
+        ahead = hydrate(folder, run, work) if run.is_live else None
+        try:
+            if ahead is not None:
+                run.hydration.begin(ahead)
+                ahead.read(Share(float(work.settings["hydrate_share"]), lambda: run.busy))
+            run.change(lambda: begin_change(folder, run, work, overwrite, ahead))
+        except BaseException:
+            if ahead is not None:
+                ahead.discard()
+            raise
+
+
+def hydrate(folder: Folder, run: RunningJob, work: Work) -> Ahead | None:
+    """Return what reads the past of new queries of `work` before they begin; None where they need none. Raises
+    PenstockError as the change.
+    """
+    if not any(start.mode is not StartMode.NOW for start in work.all_starts.values()):
+        return None
+    for _, source in sources_to_spool(work):
+        write_spool(work, source, folder)
+    request = start_request(admitted(work, folder, read_epoch(folder, run.job.epoch)), folder)
+    ahead = Ahead(folder, run.job.epoch, request, work.settings, run.job.intake.parallelism)
+    return ahead if ahead.catching_up is not None else None
 
 
 def leave_out(folder: Folder, run: RunningJob, failed: Collection[str]) -> JobChange | None:
@@ -69,9 +97,14 @@ def leave_out(folder: Folder, run: RunningJob, failed: Collection[str]) -> JobCh
     return begin_change(folder, run, run.work.without(failed), False)
 
 
-def begin_change(folder: Folder, run: RunningJob, work: Work, overwrite: bool) -> JobChange | None:
+def begin_change(
+    folder: Folder, run: RunningJob, work: Work, overwrite: bool, ahead: Ahead | None = None
+) -> JobChange | None:
     """Write everything of a change to the checkpoint and open the sinks of new queries; None where nothing changes. No
     round may be outstanding. Where only the commands change, the epoch stays and records them.
+
+    Args:
+        ahead: what new queries have read before.
     """
     current = read_epoch(folder, run.job.epoch)
     work = replace(admitted(work, folder, current), cache=run.work.cache)
@@ -85,6 +118,7 @@ def begin_change(folder: Folder, run: RunningJob, work: Work, overwrite: bool) -
         return JobChange(work, decision.epoch, run.job, "", None, run.sinks, ())
     offset = decision.epoch.offset
     assert offset is not None, "an epoch that follows another one begins with an offset"
+    check_past(folder, decision.epoch, decision.plan)
     kept_sinks = {name: run.sinks[name] for name in decision.kept_sinks - decision.resumed}
     new_sinks = {query.name: open_sink(query) for query in work.queries if query.name not in kept_sinks}
     sinks = {query.name: (kept_sinks | new_sinks)[query.name] for query in work.queries}
@@ -94,7 +128,8 @@ def begin_change(folder: Folder, run: RunningJob, work: Work, overwrite: bool) -
         job, digest = prepare(work, request, decision, folder, run.job.intake.parallelism)
         # Done after everything that can fail, so that a failed change keeps the records of queries that would end.
         ResultParts(folder).keep_only(decision.kept_sinks | decision.epoch.paused.keys())
-        backfill(folder, job, decision.epoch, sinks)
+        fits = ahead is not None and ahead.fits(job, folder.read_tables(job.plan.statics))
+        backfill(folder, job, decision.epoch, sinks, ahead.catching_up if ahead is not None and fits else None)
         UndeliveredAnswers(folder).keep_only(decision.epoch.paused)
         WithheldAnswers(folder).keep_only(decision.epoch)
     return JobChange(work, decision.epoch, job, digest, offset, sinks, decision.notices)

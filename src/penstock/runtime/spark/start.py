@@ -30,6 +30,7 @@ from penstock.physical.execution.wall_clock import peers_of
 from penstock.physical.planning.planner import planned
 from penstock.physical.planning.state_size.summary import JobState, job_state
 from penstock.runtime.local.statics import read_statics
+from penstock.runtime.spark.catching_up.catch_up import check_past
 from penstock.runtime.spark.checkpoint.backfill import backfill
 from penstock.runtime.spark.checkpoint.epochs import Epoch, forget_all, latest_epoch, pending_failures, write_epoch
 from penstock.runtime.spark.checkpoint.folder import (
@@ -82,6 +83,8 @@ def begin(work: Work, folder: Folder, overwrite: bool, parallelism: Callable[[],
     request = start_request(work, folder)
     decision = decide(request, folder)
     check_state(folder, decision.before)
+    if decision.kind is StartKind.CHANGED:
+        check_past(folder, decision.epoch, decision.plan)
     check_sources(work)
     remove_interrupted_start(folder, decision, folder.root.parent)
     # Sinks recognize by its name what the run has written already, so it is recorded before anything is written.
@@ -165,7 +168,7 @@ def _report_state_bounds(folder: Folder, state: JobState) -> None:
 def start_request(work: Work, folder: Folder) -> StartRequest:
     """Return the start request of `work` for a checkpoint in `folder`."""
     spool_paths = {
-        name: (source, str(_spool_path(work, source, folder.root))) for name, source in _spooled_sources(work)
+        name: (source, str(_spool_path(work, source, folder.root))) for name, source in sources_to_spool(work)
     }
     spooled_sources = {
         name: replace(source, options=(("spool", path),)) for name, (source, path) in spool_paths.items()
@@ -196,8 +199,8 @@ def prepare(work: Work, request: StartRequest, decision: Decision, folder: Folde
         _report_state_bounds(
             folder, job_state(*planned(optimized, request.statistics, request.strategy), request.statistics)
         )
-    for _, source in _spooled_sources(work):
-        _spool(work, source, folder)
+    for _, source in sources_to_spool(work):
+        write_spool(work, source, folder)
     missing_statics = {name: static for name, static in plan.statics.items() if name not in folder.tables()}
     statics, counts_by_source = read_statics(replace(plan, statics=missing_statics), folder.dead_letters)
     for name, counts in counts_by_source.items():
@@ -238,7 +241,7 @@ def forget_counts(folder: Folder, decision: Decision) -> None:
         folder.forget_seen(round_name(offset.round))
 
 
-def _spooled_sources(work: Work) -> list[tuple[str, Source]]:
+def sources_to_spool(work: Work) -> list[tuple[str, Source]]:
     streaming = work.streaming
     return [(n, s) for n, s in work.sources.items() if s.connector in ("MEMORY", "DATAFRAME") and n not in streaming]
 
@@ -252,7 +255,7 @@ def _spool_path(work: Work, source: Source, root: Path) -> Path:
     return root / "spool" / (f"{name}-{digest}.arrow" if digest else f"{name}.arrow")
 
 
-def _spool(work: Work, source: Source, folder: Folder) -> None:
+def write_spool(work: Work, source: Source, folder: Folder) -> None:
     """Write the rows of a source to files beside the checkpoint that every worker can read."""
     path = _spool_path(work, source, folder.root)
     if storage().exists(path) and _is_spooled(folder, path):

@@ -165,4 +165,5 @@ def whole(table: pa.Table, form: BodyFormat) -> bytes:
 
 def dumped(value: object) -> bytes:
     """Return a JSON value as bytes; lone surrogates become escapes."""
-    return json.dumps(value, ensure_ascii=False, default=str).encode("utf-8", "backslashreplace")
+    text = json.dumps(value, ensure_ascii=False, default=str, separators=(",", ":"))
+    return text.encode("utf-8", "backslashreplace")

@@ -96,5 +96,6 @@ def problem(error: PenstockError, in_script: bool = False) -> Response:
     headers = dict(error.headers) if isinstance(error, Refused) else {}
     if isinstance(error, Busy):
         headers["Retry-After"] = str(math.ceil(error.seconds))
-    content = json.dumps(problem_document(error, status), ensure_ascii=False).encode("utf-8", "backslashreplace")
+    document = problem_document(error, status)
+    content = json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "backslashreplace")
     return Response(content, status, headers, MEDIA)

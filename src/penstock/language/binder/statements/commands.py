@@ -44,7 +44,7 @@ from penstock.language.commands import (
     Subscribe,
     Unchanged,
 )
-from penstock.language.queries import EmbeddedQuery, Name, NamedSource, QueryTree
+from penstock.language.queries import EmbeddedQuery, Name, NamedSource, QueryTree, WithQuery
 from penstock.language.statements import (
     AsOf,
     CancelStatement,
@@ -449,14 +449,21 @@ def read_by(tree: QueryTree) -> frozenset[str]:
 
 
 def _names_read(tree: QueryTree) -> Iterator[Name]:
-    todo: list[object] = [tree]
+    """Yield the names of sources, without those of local views where these hide declared ones."""
+    todo: list[tuple[object, frozenset[str]]] = [(tree, frozenset())]
     while todo:
-        part = todo.pop()
+        part, hidden = todo.pop()
         if isinstance(part, NamedSource):
-            yield part.name
+            if part.name.key not in hidden:
+                yield part.name
+        elif isinstance(part, WithQuery):
+            for view in part.views:
+                todo.append((view.query, hidden))
+                hidden |= {view.name.key}
+            todo.append((part.query, hidden))
         elif isinstance(part, tuple):
-            todo.extend(part)
+            todo.extend((one, hidden) for one in part)
         elif isinstance(part, exp.Expr):
-            todo.extend(embedded.tree for embedded in part.find_all(EmbeddedQuery))
+            todo.extend((embedded.tree, hidden) for embedded in part.find_all(EmbeddedQuery))
         elif is_dataclass(part):
-            todo.extend(getattr(part, f.name) for f in fields(part))
+            todo.extend((getattr(part, f.name), hidden) for f in fields(part))

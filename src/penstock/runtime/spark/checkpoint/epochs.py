@@ -20,6 +20,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from penstock.algebra.nodes.query import Start, StartMode
 from penstock.algebra.optimizer.statistics import SourceStatistics, Statistics
 from penstock.errors import PenstockError
 from penstock.runtime.spark.checkpoint.folder import RUN, Delivery, Folder, Job, unwritable, write_whole
@@ -97,6 +98,7 @@ class Epoch:
         statistics: by birth, the statistics of the sources and the grains of shared panes used in planning.
         offset: the offset from which its sources continue, None for the beginning.
         backfill: queries that read their past first.
+        starts: how those of them begin whose answer does not begin with the sources: (mode, tick of AT).
         frames: sources that Spark reads.
         log: the epoch that began the log of Spark's that this one continues; its own number where it began one.
         log_base: the first batch of that log.
@@ -129,6 +131,14 @@ class Epoch:
     paused: dict[str, PausedRecord] = field(default_factory=dict)
     silent: dict[str, int] = field(default_factory=dict)
     shown: dict[str, int] = field(default_factory=dict)
+    starts: dict[str, list[Any]] = field(default_factory=dict)
+
+    @property
+    def started(self) -> dict[str, Start]:
+        """Return how the queries begin that read their past first."""
+        everything = [StartMode.BEGINNING.value, None]
+        starts = {name: self.starts.get(name, everything) for name in self.backfill}
+        return {name: Start(StartMode(mode), at) for name, (mode, at) in starts.items()}
 
     def statistics_of(self, birth: int) -> Statistics:
         """Return the statistics with which the queries of `birth` were planned."""
@@ -338,7 +348,10 @@ def forget_older(folder: Folder, checkpoint: Path, job: Job, sources: Collection
             disk.remove_tree(rounds_folder(folder, log))
             disk.remove(folder.root / f"{offset_mark(log)}.json")
         disk.remove(_path(folder, number))
-    disk.remove_tree(folder.root / "backfill")
+    for name in disk.list(folder.root / "backfill"):
+        # Queries of a later epoch may be reading their past.
+        if int(name) <= job.epoch:
+            disk.remove_tree(folder.root / "backfill" / name)
     kept_names = {f"{source_file(name, job.intake.births)}.json" for name in sources}
     for name in disk.list(folder.root / "splits"):
         if name not in kept_names:

@@ -8,8 +8,11 @@
     splits/             per source the splits known so far, in arrival order; only ever appended to
     rounds/             what each round reads, one file a task (`round_log.py`)
     state/              per stage and shard the state in files (`state_files.py`)
-    backfill/           the state of backfilled queries that have not joined the others yet (`backfill.py`)
+    history/            what the rounds of a live run have read, a block of rounds in a file (`round_history.py`)
+    backfill/           the state of queries that read their past and have not joined the others yet (`catching_up/`)
     kept/               records of sources that cannot be read twice, a folder each; removed after their rounds
+    retained/           the accepted elements of streams that RETAIN them, a folder each (`retained/retained_log.py`)
+    pins/               what a reader of retained elements holds back from being removed
     seen/               per round, source and task what an ingest task saw; the next round starts from it
     undelivered/        answers that a sink did not take, of queries that were left out (`undelivered.py`)
     withheld/           what silent queries would emit when they are shown again (`withheld.py`)

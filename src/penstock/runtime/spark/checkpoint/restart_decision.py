@@ -14,7 +14,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from penstock.algebra.nodes.query import Query, Start
+from penstock.algebra.nodes.query import Query, Start, StartMode
 from penstock.algebra.nodes.scans import Source, declared_sources
 from penstock.algebra.optimizer.optimizer import Planning
 from penstock.algebra.optimizer.statistics import Statistics
@@ -277,7 +277,9 @@ def _changed_start(request: StartRequest, folder: Folder, before: Epoch, number:
         if q.name in set(new_queries)
     }
     backfill = [name for name in new_queries if providers[name] is PastProvider.SOURCES]
-    epoch = replace(epoch, offset=offset_at_start(folder, before, epoch, plan), backfill=backfill)
+    starts = {name: request.starts[name] for name in backfill}
+    beginning = {n: [s.mode.value, s.at] for n, s in starts.items() if s.mode is not StartMode.BEGINNING}
+    epoch = replace(epoch, offset=offset_at_start(folder, before, epoch, plan), backfill=backfill, starts=beginning)
     paused = _paused(request, before, failed)
     epoch = _with_commands(replace(epoch, command=before.command, outcomes=before.outcomes, paused=paused), request)
     sinks = {q.name: sink_identity(q) for q in request.queries}

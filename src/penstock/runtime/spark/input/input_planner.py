@@ -16,6 +16,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from penstock.algebra.nodes.scans import Source
 from penstock.connectors.contract import LogConnector, SourceConnector, Split, Stretch
@@ -64,6 +65,13 @@ class ReadTask:
     now: int | None = None
     beat: int | None = None
     beats: tuple[tuple[str, int], ...] = ()
+
+    @staticmethod
+    def from_json(fields: Mapping[str, Any]) -> ReadTask:
+        """Return the task whose fields are those of a JSON object."""
+        splits = tuple(Split(**split) for split in fields["splits"])
+        beats = tuple((name, beat) for name, beat in fields["beats"])
+        return ReadTask(**{**fields, "splits": splits, "ended": tuple(fields["ended"]), "beats": beats})
 
 
 @dataclass

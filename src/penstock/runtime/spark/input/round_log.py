@@ -19,14 +19,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from penstock.connectors.contract import Split
 from penstock.errors import PenstockError
 from penstock.runtime.spark.checkpoint.epochs import offset_mark, read_offset, rounds_folder
 from penstock.runtime.spark.checkpoint.folder import Delivery, Folder, Intake, round_name, unwritable
 from penstock.runtime.spark.checkpoint.query_failure import QueryFailure
 from penstock.runtime.spark.input import source_log
-from penstock.runtime.spark.input.input_planner import InputPlanner, ReadTask
+from penstock.runtime.spark.input.input_planner import InputPlanner, ReadTask, highs_after
 from penstock.runtime.spark.input.offset import Offset
+from penstock.runtime.spark.input.round_history import RoundHistory
+from penstock.runtime.spark.retained.retention import Retention
 from penstock.storage import storage
 from penstock.storage.seals import damaged, sealed, unsealed
 
@@ -57,11 +58,12 @@ class RoundLog:
         epoch: the epoch whose plan the next round runs.
         carried: the offset at which that epoch begins, None for the beginning of all sources.
         log: the epoch that began this log; None for `epoch`.
+        history: whether what the rounds read is recorded, for queries that begin later.
     """
 
     def __init__(
         self, folder: Folder, intake: Intake, clock: Callable[[], float] = time.monotonic, epoch: int = 0,
-        carried: Offset | None = None, log: int | None = None,
+        carried: Offset | None = None, log: int | None = None, history: bool = False,
     ) -> None:  # fmt: skip
         log = epoch if log is None else log
         self._folder = folder
@@ -69,6 +71,8 @@ class RoundLog:
         self._offset_mark = offset_mark(log)
         self._planner = InputPlanner(folder, intake)
         self._rate_control = intake.pace
+        self._births = intake.births
+        self._history = RoundHistory(folder) if history else None
         self._clock = clock
         self._publish_times: dict[int, float] = {}
         self._earliest_start = clock()
@@ -103,6 +107,8 @@ class RoundLog:
             cause = ValueError(f"it is older than {self.place}")
             raise damaged(folder.root / f"{self._offset_mark}.json", cause)
         self._planner.check(self._offset)
+        self._retention = Retention(folder, self._delivered_round)
+        self._retention.begin(intake, self._highs_delivered())
         if self._offset.round > self._delivered_round:
             self._mend_outstanding()
         self._check_outstanding()
@@ -131,6 +137,7 @@ class RoundLog:
                 self._folder.write_delivered(Delivery(number, batch, seen, answers, ended or None, failed or None))
                 self._delivered_round, self._all_ended, self._change_required = number, ended, bool(failed)
                 self._round_seconds, self._answer_bytes = seconds, answers
+                self._retention.delivered(number, self._offset, highs_after(self._offset, seen))
                 self._state_changed.notify_all()
         self._advance()
         storage().remove_tree(self._folder_of(number - _KEPT))
@@ -165,13 +172,26 @@ class RoundLog:
                     self._planner = InputPlanner(self._folder, change.intake, before=self._planner)
                     self._epoch, self._offset, self._rate_control = change.epoch, change.offset, change.intake.pace
                     self._earliest_start = self._clock()
+                    self._births = change.intake.births
+                    self._retention.begin(change.intake, self._highs_delivered())
             finally:
                 self._pending_changes -= 1
+
+    def _highs_delivered(self) -> dict[str, int | None]:
+        """Return the largest timestamps of the sources up to the round that was delivered last."""
+        if self._offset.round > self._delivered_round:
+            return dict(self._offset.high)
+        return highs_after(self._offset, self._folder.seen_in(round_name(self._offset.round)))
 
     @property
     def _is_over(self) -> bool:
         """Return whether no more rounds come, or none with input."""
         return self._stopped.is_set() or self._all_ended or self.failure is not None
+
+    @property
+    def outstanding(self) -> bool:
+        """Return whether a round is published and not delivered yet."""
+        return self._offset.round > self._delivered_round
 
     def check_due(self, number: int, log: Path) -> None:
         """Check that round `number`, whose answers arrived, is the outstanding one or the last delivered one, which
@@ -221,8 +241,13 @@ class RoundLog:
             self._round_seconds = None
             tasks = self._planner.pieces(before, after)
             self._offset = replace(after, before=before, tasks=len(tasks), epoch=self._epoch)
+            self._record(after.round, tasks)
             self._folder.write_mark(self._offset_mark, self._offset.as_json())
             self._publish(after.round, tasks)
+
+    def _record(self, number: int, tasks: list[ReadTask]) -> None:
+        if self._history is not None:
+            self._history.note(number, tasks, self._births)
 
     def _poll(self) -> None:
         """Read input that appears while nothing is outstanding too (new files of a watched folder)."""
@@ -259,6 +284,7 @@ class RoundLog:
         """
         target = self._folder_of(self._offset.round)
         tasks = self._planner.pieces(self._before_outstanding(), self._offset)
+        self._record(self._offset.round, tasks)
         if not storage().exists(target):
             self._publish(self._offset.round, tasks)
         elif len(tasks) == self._offset.tasks and not all(self._is_whole(target, task.task) for task in tasks):
@@ -331,7 +357,4 @@ def load_read_task(folder: Folder, path: str | Path, content: bytes | None = Non
         fields = json.loads(unsealed(data, folder.place(file)))
     except (OSError, ValueError) as error:
         raise damaged(file, error) from error
-    fields["splits"] = tuple(Split(**split) for split in fields["splits"])
-    fields["ended"] = tuple(fields["ended"])
-    fields["beats"] = tuple((name, beat) for name, beat in fields["beats"])
-    return ReadTask(**fields)
+    return ReadTask.from_json(fields)

@@ -13,7 +13,7 @@ import pyarrow as pa
 from penstock.algebra.nodes.scans import OnError, Source
 from penstock.connectors.contract import ParsedRecords, Rejected
 from penstock.connectors.deadletters import DeadLetter, DeadLetters, as_error, reason_kind
-from penstock.connectors.sources import open_source
+from penstock.connectors.sources import is_rereadable, open_source
 from penstock.expressions.shown import shown_row
 from penstock.physical.elements import Elements
 from penstock.physical.execution.exchange import ExchangeRouter
@@ -22,8 +22,10 @@ from penstock.physical.execution.ingest import StampedRows, read_columns, stamp
 from penstock.physical.execution.progress import NOTHING, SourceProgress
 from penstock.physical.execution.step_failures import StepFailures
 from penstock.runtime.skipped_records import as_read, progress_after
+from penstock.runtime.spark.checkpoint.epochs import source_file
 from penstock.runtime.spark.checkpoint.folder import Folder, Job, Seen
 from penstock.runtime.spark.input.input_planner import ReadTask
+from penstock.runtime.spark.retained.retained_log import RetainedLog, retained_columns
 from penstock.runtime.spark.worker.packets import (
     Packet,
     by_shard,
@@ -57,7 +59,10 @@ class Ingest:
         self._now = now
         self._failures = StepFailures() if job.isolated else None
         self._executor = IngestExecutor(job.plan, source.name, tables, failures=self._failures)
-        self.columns = read_columns(source, self._executor.columns)
+        self._retained_columns = retained_columns(source)
+        self._stamped_columns = tuple(sorted({*self._executor.columns, *self._retained_columns}))
+        self._retained: list[Elements] = []
+        self.columns = read_columns(source, self._stamped_columns)
         self.progress = SourceProgress(None, high, beat=NOTHING if beat is None else beat)
         self.seen = Seen(high)
         self.letters: list[DeadLetter] = []
@@ -90,14 +95,30 @@ class Ingest:
         self.seen.positions |= parsed.positions or {}
         if not parsed.batch.num_rows:
             return
-        stamped = stamp(self._source, parsed.batch, self.columns, self._executor.columns, self.progress, self._now)
+        stamped = stamp(self._source, parsed.batch, self.columns, self._stamped_columns, self.progress, self._now)
         self.seen.jump = max(self.seen.jump, stamped.jump)
         self.progress = self.progress.merge(stamped.progress)
         self.seen.high = self.progress.high
         self._record_rejections(stamped, parsed, origin)
-        result = self._executor.run(stamped.elements)
+        if self._retained_columns:
+            self._retained.append(self._with_columns(stamped.elements, self._retained_columns))
+        result = self._executor.run(self._with_columns(stamped.elements, self._executor.columns))
         with self.watch.phase("exchange"):
             self._router.post(result, self._task)
+
+    def _with_columns(self, elements: Elements, columns: tuple[int, ...]) -> Elements:
+        """Return stamped elements with the declared columns at `columns`."""
+        if columns == self._stamped_columns:
+            return elements
+        return elements.with_columns([elements.columns[self._stamped_columns.index(c)] for c in columns])
+
+    def retain(self, folder: Folder, round_: int) -> None:
+        """Write the elements that the stream retains."""
+        if self._retained:
+            log = RetainedLog(folder, source_file(self._source.name, self._job.intake.births))
+            durable = not is_rereadable(self._source)
+            with self.watch.phase("ingest"):
+                log.write(round_, self._task, self._retained, self._retained_columns, durable)
 
     def _note_jump(self, after: SourceProgress) -> None:
         """Record the jump that skipped records may have made, to the least of their timestamps."""
@@ -149,12 +170,34 @@ def run_read_task(folder: Folder, job: Job, tables: dict[str, Elements], task: R
         return
     source = job.plan.sources[task.source]
     ingest = Ingest(job, tables, source, task.high, task.task, task.now, task.beat)
-    connector = open_source(source, job.plan.source_predicates.get(source.name))
+    # All elements are retained, whatever the queries read.
+    predicate = job.plan.source_predicates.get(source.name) if source.retain is None else None
+    connector = open_source(source, predicate)
     for split in task.splits:
         for parsed in ingest.watch.through("read", connector.read(split, ingest.columns)):
             ingest.take(parsed, split.path)
+    ingest.retain(folder, int(task.round))
     finish(folder, ingest, source.name, task.round, task.task)
     yield from ingest.packets()
+
+
+def retained_packets(
+    job: Job, tables: dict[str, Elements], source: str, batches: Iterable[Elements], task: int
+) -> Iterator[Packet]:
+    """Yield the packets for elements of a source that were stamped before, as those of one task.
+
+    Args:
+        batches: with the columns that the job reads of the source (`needed_columns`).
+    """
+    executor = IngestExecutor(job.plan, source, tables)
+    router = ExchangeRouter(job.shards)
+    progress = SourceProgress()
+    for elements in batches:
+        router.post(executor.run(elements), task)
+        progress = progress.merge(SourceProgress(int(elements.ts.min()), int(elements.ts.max())))
+    for shard, port, sent in router:
+        yield from port_packets(shard, port, sent, task)
+    yield from by_shard(job.shards, {source: progress})
 
 
 def run_batches(

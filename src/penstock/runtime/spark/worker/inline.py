@@ -5,10 +5,11 @@ For rounds before Spark starts (`backfill.py`), and for tests of the files that 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from penstock.physical.elements import Elements
+from penstock.physical.execution.progress import SourceProgress
 from penstock.physical.operators import Rejection
 from penstock.runtime.spark.checkpoint.folder import Folder, Job
 from penstock.runtime.spark.checkpoint.query_failure import QueryFailure
@@ -20,6 +21,7 @@ from penstock.runtime.spark.worker.packets import (
     Heartbeats,
     Packet,
     Signal,
+    by_shard,
     read_failed,
     read_heartbeats,
     read_rejected,
@@ -40,10 +42,18 @@ class Outcome:
 
 
 def run_round(
-    folder: Folder, job: Job, tables: dict[str, Elements], read_tasks: Iterable[ReadTask], batch: int
-) -> Outcome:
-    """Run one round as batch `batch`; its state is written to files."""
-    packets = [packet for task in read_tasks for packet in run_read_task(folder, job, tables, task)]
+    folder: Folder, job: Job, tables: dict[str, Elements], read_tasks: Iterable[ReadTask], batch: int,
+    progress: Mapping[str, SourceProgress] | None = None, more: Iterable[Packet] = (),
+) -> Outcome:  # fmt: skip
+    """Run one round as batch `batch`; its state is written to files.
+
+    Args:
+        progress: what has been seen of sources beside the tasks.
+        more: packets of tasks of another kind.
+    """
+    packets = list(by_shard(job.shards, progress)) if progress else []
+    packets += more
+    packets += [packet for task in read_tasks for packet in run_read_task(folder, job, tables, task)]
     root = str(folder.root)
     for stage in range(1, job.plan.stages + 1):
         inbox: dict[int, list[Packet]] = {}

@@ -259,3 +259,9 @@ def keep_warm(key: tuple[str, int, int], warm: _Warm, limit: int) -> None:
     total = sum(w.bytes for w in _WARM.values())
     while total > limit:
         total -= _WARM.pop(next(iter(_WARM))).bytes
+
+
+def forget_warm(root: str) -> None:
+    """Drop the executors of the job in the folder `root`."""
+    for key in [key for key in _WARM if key[0] == root]:
+        _WARM.pop(key, None)

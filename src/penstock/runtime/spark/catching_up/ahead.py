@@ -1,0 +1,121 @@
+"""Catching up beside the rounds of a run, before the change with which its new queries begin.
+
+It takes at most a share of the time while rounds are running, and more when what is left does not become less. The
+result is used only if the change turns out as it was expected: of the same epoch, plan and static relations.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from penstock.physical.elements import Elements, encode
+from penstock.physical.plan.identity import step_keys
+from penstock.runtime.local.statics import read_statics
+from penstock.runtime.spark.catching_up.catch_up import CatchUp, Pause, check_past
+from penstock.runtime.spark.catching_up.past_input import delivered_part
+from penstock.runtime.spark.checkpoint.epochs import read_epoch
+from penstock.runtime.spark.checkpoint.folder import Folder, Intake, Job
+from penstock.runtime.spark.checkpoint.restart_decision import StartKind, StartRequest, decide_change, offset_at_start
+from penstock.runtime.spark.checkpoint.state_files import backfill_root
+from penstock.runtime.spark.input.rate_control import RateControl
+from penstock.settings import Settings
+
+#: Rounds that may be left for the change itself.
+_LEFT = 1
+#: The share of the time grows by this factor when what is left has not become less.
+_FASTER = 1.5
+_LOOK_EVERY = 0.02
+
+
+class Ahead:
+    """What new queries of a run have read before the change with which they begin.
+
+    Args:
+        epoch: the one in which the run is.
+        request: the change.
+        parallelism: maximum number of tasks that may read in parallel.
+
+    Raises:
+        PenstockError: as the change, where it cannot be made.
+    """
+
+    def __init__(self, folder: Folder, epoch: int, request: StartRequest, settings: Settings, parallelism: int) -> None:
+        self._folder = folder
+        self._before = read_epoch(folder, epoch)
+        decision = decide_change(request, folder, self._before)
+        self._epoch, self._plan = decision.epoch, decision.plan
+        self.catching_up: CatchUp | None = None
+        self._tables: dict[str, Elements] = {}
+        if decision.kind is StartKind.SAME or not self._epoch.backfill:
+            return
+        check_past(folder, self._epoch, self._plan)
+        self._tables = self._read_tables()
+        intake = Intake(
+            tuple(self._plan.sources.values()), frozenset(), parallelism, births=self._epoch.births,
+            pace=RateControl.of(settings, len(request.queries)),
+        )  # fmt: skip
+        job = Job(
+            self._plan, self._epoch.shards, tuple(range(self._epoch.shards)), False, intake, self._epoch.state_store,
+            settings.get_int("state_cache_bytes"), self._epoch.number,
+        )  # fmt: skip
+        self.catching_up = CatchUp(folder, job, self._epoch.started, self._tables)
+
+    def read(self, pause: Pause) -> None:
+        """Read the past until at most one round is left. pause: called after each part of it."""
+        reading = self.catching_up
+        left: int | None = None
+        while reading is not None:
+            offset = offset_at_start(self._folder, self._before, self._epoch, self._plan)
+            reading.read_up_to(delivered_part(self._folder, offset), pause)
+            now = self._folder.delivered().round - reading.reached
+            if now <= _LEFT:
+                return
+            if left is not None and now >= left and isinstance(pause, Share):
+                pause.grow()
+            left = now
+
+    def fits(self, job: Job, tables: Mapping[str, Elements]) -> bool:
+        """Return whether the change turned out as it was expected. tables: the static relations of `job`."""
+        keys = [set(step_keys(plan).values()) for plan in (self._plan, job.plan)]
+        contents = [{name: _digest(table) for name, table in known.items()} for known in (tables, self._tables)]
+        return self._epoch.number == job.epoch and keys[0] == keys[1] and contents[0] == contents[1]
+
+    def discard(self) -> None:
+        """Remove what has been read."""
+        if self.catching_up is not None:
+            self.catching_up.discard()
+
+    def _read_tables(self) -> dict[str, Elements]:
+        """Return the static relations of the plan; those that the run does not have are read."""
+        statics = self._plan.statics
+        known = self._folder.read_tables(statics.keys() & self._folder.tables())
+        missing = {name: static for name, static in statics.items() if name not in known}
+        letters = Folder(backfill_root(str(self._folder.root), self._epoch.number)).dead_letters
+        return known | read_statics(replace(self._plan, statics=missing), letters)[0]
+
+
+class Share:
+    """Pauses, so that catching up takes at most a share of the time while rounds are running.
+
+    Args:
+        busy: whether a round is running.
+    """
+
+    def __init__(self, share: float, busy: Callable[[], bool]) -> None:
+        self._share = share
+        self._busy = busy
+
+    def __call__(self, seconds: float) -> None:
+        until = time.monotonic() + seconds * (1 - self._share) / self._share
+        while self._busy() and time.monotonic() < until:
+            time.sleep(_LOOK_EVERY)
+
+    def grow(self) -> None:
+        """Take more of the time."""
+        self._share = min(1.0, self._share * _FASTER)
+
+
+def _digest(table: Elements) -> int:
+    return hash(encode([table.to_batch()]))

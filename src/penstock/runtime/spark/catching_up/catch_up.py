@@ -1,0 +1,311 @@
+"""Catching up: queries that begin in a running job first read the past of their sources, in this process.
+
+The past is what the rounds of the run have read up to an offset (`past_input.py`). It is read in rounds of its own,
+with the plan of the new queries alone; what they answer is folded or kept (`past_answers.py`), and their state lies
+under `backfill/` until the first batch of their epoch loads it. Several queries catch up together.
+
+Much of it happens ahead of the change, beside the rounds of the run: up to the present offset, then again for what the
+run has read meanwhile, until that is one round. The change itself, between two rounds, reads the rest. Nothing of this
+counts before the change has happened: an interrupted one is thrown away and done again, with the same result.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import replace
+from itertools import chain
+
+from penstock.algebra.nodes.query import Start, StartMode
+from penstock.connectors.contract import Sink
+from penstock.connectors.deadletters import DeadLetters
+from penstock.errors import PenstockError
+from penstock.physical.elements import Elements
+from penstock.physical.execution.executor import needed_columns
+from penstock.physical.execution.progress import NOTHING, SourceProgress
+from penstock.physical.plan.plan import Plan
+from penstock.physical.planning.planner import part_of
+from penstock.runtime.spark.catching_up.past_answers import PastAnswers
+from penstock.runtime.spark.catching_up.past_input import (
+    KnownPast,
+    PastRound,
+    PastStart,
+    SplitPlanner,
+    delivered_part,
+    merged,
+    tasks_of,
+)
+from penstock.runtime.spark.catching_up.start_options import earliest, not_kept
+from penstock.runtime.spark.checkpoint.epochs import Epoch, source_file
+from penstock.runtime.spark.checkpoint.folder import Folder, Intake, Job, round_name
+from penstock.runtime.spark.checkpoint.state_files import backfill_root
+from penstock.runtime.spark.checkpoint.totals import RunTotals
+from penstock.runtime.spark.input.offset import Offset
+from penstock.runtime.spark.input.rate_control import RateControl
+from penstock.runtime.spark.input.round_history import ReadRound, RoundHistory
+from penstock.runtime.spark.output.batch_logs import commit_logs
+from penstock.runtime.spark.output.rejections import write_rejections
+from penstock.runtime.spark.output.result_parts import ResultParts
+from penstock.runtime.spark.retained.retained_log import Pins, RetainedFile, RetainedLog
+from penstock.runtime.spark.worker.ingest import retained_packets
+from penstock.runtime.spark.worker.inline import Outcome, run_round
+from penstock.runtime.spark.worker.packets import Packet
+from penstock.runtime.spark.worker.stage import forget_warm
+from penstock.storage import storage
+
+#: Called after each part of the past with the seconds that it took.
+Pause = Callable[[float], None]
+
+
+class CatchUp:
+    """The past of some queries of a job, as far as it has been read.
+
+    Args:
+        job: with the plan of all queries.
+        starts: how those queries begin that read a past.
+        tables: the static relations of the job.
+    """
+
+    def __init__(self, folder: Folder, job: Job, starts: Mapping[str, Start], tables: Mapping[str, Elements]) -> None:
+        self._folder = folder
+        self._past = Folder(backfill_root(str(folder.root), job.epoch))
+        storage().remove_tree(self._past.root)
+        self._past.begin_run()
+        plan = part_of(job.plan, starts)
+        self._declared = plan.sources
+        # What is read again is not retained again.
+        plan = replace(plan, sources={name: replace(source, retain=None) for name, source in plan.sources.items()})
+        self.starts = dict(starts)
+        self._births = job.intake.births
+        self._limit = job.intake.pace.max_bytes
+        intake = Intake(
+            tuple(plan.sources.values()), frozenset(), job.intake.parallelism, births=self._births,
+            pace=RateControl(max_bytes=self._limit),
+        )  # fmt: skip
+        self.job = replace(job, plan=plan, intake=intake, drain=False, base=0, isolated=False)
+        self._tables = {name: tables[name] for name in plan.statics}
+        answers = self._past.root / "answers"
+        self._answers = {
+            name: PastAnswers(plan.queries[name], start, answers / str(number))
+            for number, (name, start) in enumerate(starts.items())
+        }
+        self._starting: dict[str, PastStart] = {}
+        #: The progress of sources beside what is read of them, until a round has it.
+        self._progress: dict[str, SourceProgress] = {}
+        self._bound: int | None = None
+        self._pins = ExitStack()
+        self._began = False
+        #: The round of the run up to which the past has been read.
+        self.reached = 0
+        self._rounds = 0
+        self._bytes = 0
+        self._all_bytes = 0
+        self._malformed: dict[str, Counter[str]] = {}
+
+    @property
+    def share(self) -> float:
+        """Return which part of the past has been read, of what is known."""
+        return min(1.0, self._bytes / self._all_bytes) if self._all_bytes else float(self._began)
+
+    # -- reading -----------------------------------------------------------------------------------------------
+
+    def read_up_to(self, offset: Offset, pause: Pause | None = None) -> None:
+        """Read what the run has read up to the round of `offset`. Raises PenstockError P0703 where that is no longer
+        possible."""
+        if not self._began:
+            self._begin(offset, pause)
+            return
+        rounds = RoundHistory(self._folder).until(offset.round, self.reached)
+        if len(rounds) < offset.round - self.reached:
+            raise PenstockError(
+                "P0703", "the rounds that were read meanwhile are no longer recorded", hint="start the queries again"
+            )
+        self._read(rounds, dict.fromkeys(self.job.plan.sources, 0), self.reached, offset.round, pause)
+        self.reached = offset.round
+
+    def _begin(self, offset: Offset, pause: Pause | None) -> None:
+        known = KnownPast(self._folder, self._births, offset)
+        bound = earliest(self.job.plan, self.starts, offset)
+        self._starting = past_starts(known, replace(self.job.plan, sources=self._declared), self.starts, bound)
+        self._bound = bound
+        for name, start in self._starting.items():
+            if start.retained is not None:
+                self._hold(name, start.retained)
+            elif start.high is not None:
+                self._progress[name] = SourceProgress(bound, start.high)
+        self._began = True
+        skipped = {name: start.task for name, start in self._starting.items()}
+        splits = [split for start in self._starting.values() for split in start.splits]
+        self._all_bytes += sum(max(1, split.bytes) for split in splits)
+        if splits:
+            self._read_splits(pause)
+        self._read(known.rounds, skipped, 0, offset.round, pause)
+        self.reached = offset.round
+
+    def _hold(self, source: str, log: RetainedLog) -> None:
+        """Keep what is read of a retained stream from being removed meanwhile."""
+        self._pins.enter_context(Pins(self._folder).pinned(str(self.job.epoch), log.place.name, self._bound))
+        if not log.has(self._bound):
+            raise not_kept(self.starts, self.job.plan, {source: self.job.plan.sources[source]})
+        older = self._bound is not None and any(file.high <= self._bound for file in log.files())
+        if older or log.after is not None:
+            # Time began before what is read.
+            self._progress[source] = SourceProgress(self._bound)
+
+    def _read_splits(self, pause: Pause | None) -> None:
+        """Read what came before the rounds were recorded."""
+        for name, start in self._starting.items():
+            self._past.write_splits(source_file(name, self._births), start.splits)
+        planner = SplitPlanner(self._past, self.job.intake)
+        offset = planner.start()
+        offset = replace(offset, high={name: start.high for name, start in self._starting.items()})
+        while (after := planner.next(offset)).done != offset.done:
+            self._run(PastRound(planner.pieces(offset, after), bytes=after.read), pause)
+            offset = after
+
+    def _read(
+        self, rounds: list[ReadRound], skipped: Mapping[str, int], after: int, last: int, pause: Pause | None
+    ) -> None:
+        """Read the recorded `rounds`, and what is retained of the rounds behind `after` up to `last`.
+
+        Args:
+            skipped: by source, how many of the recorded tasks are left out.
+        """
+        left = dict(skipped)
+        parts: dict[int, PastRound] = {}
+        for name, start in self._starting.items():
+            if start.retained is None:
+                continue
+            for file in start.retained.files(after + 1, last):
+                if self._bound is None or file.high > self._bound:
+                    part = parts.setdefault(file.round, PastRound())
+                    part.add(PastRound(files=[(name, file)], bytes=start.retained.size(file)))
+        for known in rounds:
+            part = parts.setdefault(known.number, PastRound())
+            beats = {name: tick for task in known.tasks for name, tick in task.beats if name in self.job.plan.sources}
+            part.add(PastRound(beats=beats))
+            for name, start in self._starting.items():
+                if start.retained is None:
+                    tasks = tasks_of(known, name, self._births)
+                    read = tasks[left[name] :]
+                    size = sum(max(1, split.bytes) for task in read for split in task.splits)
+                    part.add(PastRound(read, bytes=size))
+                    left[name] = max(0, left[name] - len(tasks))
+        self._all_bytes += sum(part.bytes for part in parts.values())
+        for some in merged((parts[number] for number in sorted(parts)), self._limit):
+            self._run(some, pause)
+
+    def _run(self, part: PastRound, pause: Pause | None) -> None:
+        began = time.monotonic()
+        # Rounds of the past are numbered from 1, as those of its planner are.
+        tasks = part.numbered(self._rounds + 1)
+        more = chain.from_iterable(
+            self._retained(name, file, len(tasks) + number) for number, (name, file) in enumerate(part.files)
+        )
+        outcome = run_round(self._past, self.job, self._tables, tasks, self._rounds, self._progress, more)
+        self._progress = {}
+        self._take(outcome)
+        # What a round has seen is needed to plan the one after it.
+        self._past.forget_seen(round_name(self._rounds))
+        self._rounds += 1
+        self._bytes += part.bytes
+        if pause is not None:
+            pause(time.monotonic() - began)
+
+    def _retained(self, source: str, file: RetainedFile, task: int) -> Iterator[Packet]:
+        log = self._starting[source].retained
+        assert log is not None, "the source is read from its retained elements"
+        return retained_packets(
+            self.job, self._tables, source, log.read(file, needed_columns(self.job.plan, source)), task
+        )
+
+    def _take(self, outcome: Outcome) -> None:
+        beats = outcome.heartbeats.queries if outcome.heartbeats is not None else {}
+        for name, answers in self._answers.items():
+            answers.take(outcome.answers.get(name, ()), beats.get(name, NOTHING))
+        # The rejections of a relation are counted by the queries whose whole answer is emitted.
+        if any(start.mode is StartMode.BEGINNING for start in self.starts.values()):
+            letters = DeadLetters(self._folder.dead_letters)
+            counts = write_rejections(outcome.rejected, self.job.plan.sources, letters, self._rounds, self.job.epoch)
+            for source, reasons in counts.items():
+                self._malformed.setdefault(source, Counter()).update(reasons)
+
+    # -- the change --------------------------------------------------------------------------------------------
+
+    def finish(self, offset: Offset, base: int, sinks: Mapping[str, Sink]) -> None:
+        """Read up to `offset`, at which the queries join the others, and write what they answer of the past to their
+        sinks, as batches before `base`."""
+        self.read_up_to(offset)
+        self._advance_to(offset)
+        for name, answers in self._answers.items():
+            start = self.starts[name]
+            if start.at is not None and start.at > answers.reached:
+                raise _ahead(name)
+        tables = {name: answers.tables(base) for name, answers in self._answers.items()}
+        batches = min(base, max(map(len, tables.values())))
+        parts = ResultParts(self._folder)
+        for batch in range(batches):
+            written = {name: some[batch] for name, some in tables.items() if batch < len(some)}
+            for name, table in written.items():
+                sinks[name].write(batch, table)
+            commit_logs({name: sinks[name] for name in written}, batch, {})
+            parts.note(batch, {name: table.num_rows for name, table in written.items()}, sinks)
+        rows = {name: sum(table.num_rows for table in some) for name, some in tables.items()}
+        RunTotals(self._folder).backfilled(self.job.epoch, rows, self._malformed, batches)
+        self._pins.close()
+        forget_warm(str(self._past.root))
+
+    def _advance_to(self, offset: Offset) -> None:
+        """Advance time to what the clock and the sources reported up to `offset`."""
+        beats = dict(offset.reported)
+        for name, tick in (offset.wall.beats if offset.wall is not None else {}).items():
+            beats[name] = max(tick, beats.get(name, tick))
+        own = {name: tick for name, tick in beats.items() if name in self.job.plan.sources}
+        for name, start in self._starting.items():
+            # What is retained need not have the largest timestamp.
+            if start.retained is not None and offset.high.get(name) is not None:
+                self._progress[name] = self._progress.get(name, SourceProgress()).merge(
+                    SourceProgress(None, offset.high[name])
+                )
+        if own or self._progress:
+            self._run(PastRound(beats=own), None)
+
+    def discard(self) -> None:
+        """Remove what has been read."""
+        self._pins.close()
+        forget_warm(str(self._past.root))
+        storage().remove_tree(self._past.root)
+
+
+def past_starts(known: KnownPast, plan: Plan, starts: Mapping[str, Start], bound: int | None) -> dict[str, PastStart]:
+    """Return from where the past of each source is read.
+
+    Args:
+        plan: of the queries that begin with `starts`.
+        bound: the tick up to which no element matters to them.
+
+    Raises:
+        PenstockError: P0607, P0703 where that is not possible.
+    """
+    found = {n: known.start(source, bound, needed_columns(plan, n)) for n, source in plan.sources.items()}
+    missing = {name: plan.sources[name] for name, start in found.items() if start is None}
+    if missing:
+        raise not_kept(starts, plan, missing)
+    return {name: start for name, start in found.items() if start is not None}
+
+
+def check_past(folder: Folder, epoch: Epoch, plan: Plan) -> None:
+    """Check that the past of the new queries of `epoch` can be read. Raises PenstockError P0607, P0703."""
+    if epoch.backfill and epoch.offset is not None:
+        offset, starts = delivered_part(folder, epoch.offset), epoch.started
+        part = part_of(plan, starts)
+        past_starts(KnownPast(folder, epoch.births, offset), part, starts, earliest(part, starts, offset))
+
+
+def _ahead(query: str) -> PenstockError:
+    return PenstockError(
+        "P0703", f"query {query}: START AT a time that its sources have not reached",
+        hint="START WARM begins at the time that they have reached",
+    )  # fmt: skip

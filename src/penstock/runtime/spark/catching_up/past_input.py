@@ -1,0 +1,207 @@
+"""The input that a query reads which begins with a past: what the run has read of its sources, from where it matters.
+
+Of each source the past consists of the splits that were read before the rounds were recorded, and of the recorded tasks
+(`input/round_history.py`). It can be read, in this order,
+
+- from the retained elements of a stream (`retained/`), where they hold what the queries read of it;
+- by recorded tasks, of a source whose splits stay readable: files, tables, a topic within its retention;
+- by its splits alone, where lateness and timestamps follow from the order of arrival: files without a clock.
+
+A stream is read from the first task on that is preceded by a timestamp beyond the bound, since all elements before it
+are older; how far back that is follows from what the queries need (`algebra/properties/need.py`). Updates of a relation
+are read from the first one on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from penstock.algebra.nodes.scans import Source
+from penstock.connectors.contract import LogConnector, Split, Stretch
+from penstock.connectors.sources import is_rereadable, open_source
+from penstock.runtime.spark.checkpoint.epochs import Epoch, last_offset, source_file
+from penstock.runtime.spark.checkpoint.folder import Folder, Seen, round_name
+from penstock.runtime.spark.input.input_planner import InputPlanner, ReadTask, highs_after
+from penstock.runtime.spark.input.offset import Offset
+from penstock.runtime.spark.input.round_history import ReadRound, RoundHistory
+from penstock.runtime.spark.retained.retained_log import RetainedFile, RetainedLog, retained_columns
+
+
+class SplitPlanner(InputPlanner):
+    """Plans input that was read before, and nothing new; no source ends in the past."""
+
+    def _discover_files(self, start: Offset) -> None:
+        return
+
+    def _gathers(self, start: Offset, seconds: float | None) -> bool:
+        return False
+
+    def _log_stretches(self, start: Offset, seen: Mapping[str, Seen], limit: int) -> dict[str, Stretch]:
+        return {}
+
+    def _ended(self, start: Offset, done: Mapping[str, int], stretches: Mapping[str, Stretch]) -> tuple[str, ...]:
+        return ()
+
+    def _reported(self, start: Offset, done: Mapping[str, int]) -> dict[str, int]:
+        return {}
+
+    def _forget(self, start: Offset) -> None:
+        # Records kept of the past belong to the run, so they are not removed here.
+        return
+
+    @property
+    def _uses_wall_clock(self) -> bool:
+        return False
+
+
+@dataclass(frozen=True)
+class PastStart:
+    """From where the past of a source is read.
+
+    Args:
+        splits: those that were read before the rounds were recorded.
+        task: how many of the recorded tasks are skipped.
+        high: the largest timestamp of what is skipped, None where nothing is.
+        retained: the log that is read in place of the source.
+    """
+
+    splits: tuple[Split, ...] = ()
+    task: int = 0
+    high: int | None = None
+    retained: RetainedLog | None = None
+
+
+class KnownPast:
+    """What a run has read of its sources up to the round of `offset`.
+
+    Args:
+        births: the epochs in which sources began.
+    """
+
+    def __init__(self, folder: Folder, births: Mapping[str, int], offset: Offset) -> None:
+        self._folder = folder
+        self._births = births
+        self.offset = offset
+        self.rounds = RoundHistory(folder).until(offset.round)
+
+    def tasks(self, source: str) -> list[ReadTask]:
+        """Return the recorded tasks of a source."""
+        return [task for known in self.rounds for task in tasks_of(known, source, self._births)]
+
+    def start(self, source: Source, bound: int | None, columns: Collection[int]) -> PastStart | None:
+        """Return from where to read a source so that no element after the tick `bound` is missed; None where that is
+        not possible.
+
+        Args:
+            bound: None for all elements.
+            columns: positions of the declared columns that are read.
+        """
+        name = source.name
+        log = RetainedLog(self._folder, source_file(name, self._births))
+        if set(columns) <= set(retained_columns(source)) and log.has(bound):
+            return PastStart(retained=log)
+        tasks = self.tasks(name)
+        is_log = isinstance(open_source(source), LogConnector)
+        if not is_log and not is_rereadable(source):
+            return PastStart() if self._is_unread(name) else None
+        if bound is not None and source.is_stream:
+            older = [i for i, task in enumerate(tasks) if task.high is not None and task.high <= bound]
+            if older:
+                return PastStart(task=older[-1], high=tasks[older[-1]].high)
+        splits = () if is_log else self._splits_before(name, tasks)
+        whole = tasks[0].high is None if tasks else self._is_unread(name)
+        if whole and not splits:
+            return PastStart()
+        if is_log or source.system_time or source.idle is not None:
+            return None
+        skipped, high = _skipped(splits, bound if source.is_stream else None)
+        return PastStart(splits[skipped:], high=high)
+
+    def _is_unread(self, source: str) -> bool:
+        return self.offset.splits_done(source) == 0 and self.offset.high.get(source) is None
+
+    def _splits_before(self, source: str, tasks: Sequence[ReadTask]) -> tuple[Split, ...]:
+        splits = self._folder.read_splits(source_file(source, self._births))
+        recorded = sum(len(task.splits) for task in tasks)
+        return tuple(splits[: max(0, self.offset.splits_done(source) - recorded)])
+
+
+def past_of_run(folder: Folder, epoch: Epoch) -> KnownPast:
+    """Return what the run in `folder` has read in batches that are delivered. epoch: its present one."""
+    return KnownPast(folder, epoch.births, delivered_part(folder, last_offset(folder, epoch) or Offset(0, {}, {})))
+
+
+def delivered_part(folder: Folder, offset: Offset) -> Offset:
+    """Return `offset` without its round if that is outstanding, with the largest timestamps up to there."""
+    if offset.before is not None and offset.round > folder.delivered().round:
+        return replace(offset.before, high=offset.high, again=True)
+    if offset.again:
+        return offset
+    return replace(offset, high=highs_after(offset, folder.seen_in(round_name(offset.round))), again=True)
+
+
+def tasks_of(known: ReadRound, source: str, births: Mapping[str, int]) -> list[ReadTask]:
+    """Return the tasks of a source in a recorded round."""
+    if known.files.get(source) != source_file(source, births):
+        return []
+    return [task for task in known.tasks if task.source == source]
+
+
+def _skipped(splits: Sequence[Split], bound: int | None) -> tuple[int, int | None]:
+    """Return how many of the first splits have no timestamp after `bound`, and the largest one of them."""
+    high: int | None = None
+    for number, split in enumerate(splits):
+        if bound is None or split.high is None or split.high > bound:
+            return number, high
+        high = split.high if high is None else max(high, split.high)
+    return len(splits), high
+
+
+@dataclass
+class PastRound:
+    """Parts of the past that are read together.
+
+    Args:
+        tasks: of sources that are read again.
+        files: of retained elements, with the source of each.
+        beats: heartbeats of sources.
+        bytes: the size of all.
+    """
+
+    tasks: list[ReadTask] = field(default_factory=list)
+    files: list[tuple[str, RetainedFile]] = field(default_factory=list)
+    beats: dict[str, int] = field(default_factory=dict)
+    bytes: int = 0
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.tasks or self.files or self.beats)
+
+    def add(self, other: PastRound) -> None:
+        """Append what comes later."""
+        self.tasks += other.tasks
+        self.files += other.files
+        self.beats |= {name: max(tick, self.beats.get(name, tick)) for name, tick in other.beats.items()}
+        self.bytes += other.bytes
+
+    def numbered(self, round_: int) -> list[ReadTask]:
+        """Return the tasks as those of one round, of which the first carries the heartbeats. No source ends."""
+        tasks = self.tasks or [ReadTask("", 0, None)]
+        beats = tuple(sorted(self.beats.items()))
+        return [
+            replace(task, round=round_name(round_), task=i, ended=(), beats=() if i else beats)
+            for i, task in enumerate(tasks)
+        ]
+
+
+def merged(parts: Iterable[PastRound], limit: int) -> Iterator[PastRound]:
+    """Yield `parts` in their order, as many at once as have at most `limit` bytes."""
+    some = PastRound()
+    for part in parts:
+        if (some.tasks or some.files) and some.bytes + part.bytes > limit:
+            yield some
+            some = PastRound()
+        some.add(part)
+    if not some.is_empty:
+        yield some

@@ -1,0 +1,129 @@
+"""Which ways to begin a query has, and how far back its sources must be read for them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from penstock.algebra.nodes.query import Query, Start, StartMode
+from penstock.algebra.nodes.scans import Source
+from penstock.algebra.properties.need import reach
+from penstock.errors import PenstockError
+from penstock.physical.execution.executor import needed_columns
+from penstock.physical.execution.progress import NOTHING, SourceProgress, query_heartbeat, timed_sources
+from penstock.physical.plan.plan import Plan
+from penstock.physical.planning.planner import plan_queries
+from penstock.runtime.spark.catching_up.past_input import KnownPast
+from penstock.runtime.spark.input.offset import Offset
+
+
+def earliest(plan: Plan, starts: Mapping[str, Start], offset: Offset) -> int | None:
+    """Return a tick so that no element up to it determines what any of the queries emits; None where every element may.
+
+    Args:
+        plan: of the queries.
+        offset: up to which their sources have been read.
+    """
+    bounds = [bound_of(plan.queries[name], start, offset) for name, start in starts.items()]
+    known = [bound for bound in bounds if bound is not None]
+    return min(known, default=None) if len(known) == len(bounds) else None
+
+
+def bound_of(query: Query, start: Start, offset: Offset) -> int | None:
+    """Return the same of one query."""
+    if start.mode is StartMode.BEGINNING:
+        return None
+    back = reach(query.root.needs)
+    tick = heartbeat_at(query, offset)
+    if back is None or tick == NOTHING:
+        return None
+    return (tick if start.at is None else min(tick, start.at)) - back
+
+
+def heartbeat_at(query: Query, offset: Offset) -> int:
+    """Return the heartbeat of a query whose sources have been read up to `offset`, or an earlier one."""
+    sources = timed_sources(query.root)
+    wall = offset.wall.beats if offset.wall is not None else {}
+    progress = {
+        name: SourceProgress(
+            None, offset.high.get(name), beat=max(wall.get(name, NOTHING), offset.reported.get(name, NOTHING))
+        )
+        for name in sources
+    }
+    return query_heartbeat(query.root, sources, progress, drain=False)
+
+
+def not_kept(starts: Mapping[str, Start], plan: Plan, missing: Mapping[str, Source]) -> PenstockError:
+    """Return the error for queries that begin with a past of which sources keep too little."""
+    queries = sorted(name for name in starts if missing.keys() & timed_sources(plan.queries[name].root).keys())
+    names = ", ".join(sorted(missing))
+    if all(starts[name].mode is StartMode.BEGINNING for name in queries):
+        clocked = [source.name for source in missing.values() if source.system_time]
+        reason = f"what has been read of {names} is not kept"
+        if clocked:
+            reason = f"{clocked[0]} is of SYSTEM TIME, and when its elements came is not kept"
+        return PenstockError(
+            "P0607", f"query {', '.join(queries)} cannot read its past: {reason}",
+            hint="start without --backfill: the query begins from here on",
+        )  # fmt: skip
+    mode = ", ".join(sorted({starts[name].mode.value for name in queries}))
+    helps = [what_helps(plan.queries[name], source) for name in queries for source in missing.values()]
+    return PenstockError(
+        "P0703", f"query {', '.join(queries)}: START {mode} needs elements of {names} that are no longer kept",
+        hint=f"start it NOW; another time: {'; '.join(dict.fromkeys(helps))}",
+    )  # fmt: skip
+
+
+def what_helps(query: Query, source: Source) -> str:
+    """Return what would have kept the past of `source` that `query` needs."""
+    back = reach(query.root.needs)
+    if not source.is_stream:
+        return f"the updates of {source.name} have to stay readable"
+    if back is None or source.domain is None:
+        return f"{source.name} has to stay readable from its beginning, since the query needs all of it"
+    return f"CREATE STREAM {source.name} ... RETAIN {source.domain.show_length(max(back, 1))} or longer"
+
+
+@dataclass(frozen=True)
+class StartOption:
+    """A way to begin a query.
+
+    Args:
+        providers: by source, from where its past is read.
+        obstacles: why it is not possible, and what would help; none where it is.
+    """
+
+    mode: StartMode
+    providers: Mapping[str, str]
+    obstacles: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        if self.obstacles:
+            return f"{self.mode.value}: no; {'; '.join(self.obstacles)}"
+        read = "; ".join(f"{source}: {provider}" for source, provider in self.providers.items())
+        return f"{self.mode.value}: yes{f'; {read}' if read else ''}"
+
+
+def start_options(query: Query, known: KnownPast) -> list[StartOption]:
+    """Return which modes of START `query` could have in a run that has read `known`."""
+    plan = plan_queries([query])
+    options = [StartOption(StartMode.NOW, {})]
+    for mode in (StartMode.WARM, StartMode.BEGINNING):
+        bound = bound_of(query, Start(mode), known.offset)
+        providers: dict[str, str] = {}
+        obstacles: list[str] = []
+        for name, source in timed_sources(query.root).items():
+            start = known.start(source, bound, needed_columns(plan, name))
+            if start is not None:
+                providers[name] = "its retained elements" if start.retained is not None else "the source, read again"
+            elif mode is StartMode.WARM:
+                obstacles.append(what_helps(query, source))
+            else:
+                obstacles.append(f"{name} cannot be read again from its beginning")
+        options.append(StartOption(mode, providers, tuple(obstacles)))
+    return options
+
+
+def text_of(options: Iterable[StartOption]) -> str:
+    """Return the options as EXPLAIN START shows them, one a line."""
+    return "\n".join(map(str, options))

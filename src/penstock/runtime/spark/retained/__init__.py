@@ -1,0 +1,1 @@
+"""RETAIN: the elements that streams have accepted, kept for queries that begin later."""

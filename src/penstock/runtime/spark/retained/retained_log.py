@@ -1,0 +1,196 @@
+"""The retained elements of one stream: the accepted ones, stamped, in the order of arrival.
+
+`retained/<source>/` holds a file for each ingest task that accepted elements. Its name tells the round, the task, the
+least and the largest timestamp and the checksum, so the names are the index, and a task that is repeated writes the
+same file again. `kept.json` tells which elements are there: all those after a tick. It is written before a file is
+removed, and when a stream that has been read begins to be retained.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.algebra.nodes.scans import Source
+from penstock.physical.elements import Elements, decode, encode
+from penstock.runtime.spark.checkpoint.folder import Folder, write_whole
+from penstock.storage import storage
+from penstock.storage.seals import damaged
+from penstock.types import END
+
+_TS = "ts"
+
+
+@dataclass(frozen=True)
+class RetainedFile:
+    """One file. round, task: that wrote it; low, high: its least and largest timestamp."""
+
+    round: int
+    task: int
+    low: int
+    high: int
+    checksum: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.round:09d}-{self.task:05d}.{self.low}.{self.high}.{self.checksum}.arrow"
+
+    @staticmethod
+    def of(name: str) -> RetainedFile | None:
+        """Return the file of this name; None for another kind of file."""
+        parts = name.split(".")
+        if name.startswith(".") or len(parts) != 5 or parts[-1] != "arrow":
+            return None
+        round_, _, task = parts[0].partition("-")
+        return RetainedFile(int(round_), int(task), int(parts[1]), int(parts[2]), parts[3])
+
+
+def retained_columns(source: Source) -> tuple[int, ...]:
+    """Return the positions of the declared columns that are retained; none where the source is not."""
+    if source.retain is None:
+        return ()
+    return source.retain_columns or tuple(range(len(source.columns)))
+
+
+class RetainedLog:
+    """The retained elements of one source.
+
+    Args:
+        file: the name of the source in the folder (`epochs.source_file`).
+    """
+
+    def __init__(self, folder: Folder, file: str) -> None:
+        self._folder = folder
+        self.place = folder.root / "retained" / file
+        self._mark = self.place / "kept.json"
+
+    # -- writing -----------------------------------------------------------------------------------------------
+
+    def write(self, round_: int, task: int, batches: Sequence[Elements], columns: Sequence[int], durable: bool) -> None:
+        """Write what one task accepted.
+
+        Args:
+            columns: the positions in the declaration of the columns of the elements.
+            durable: whether it has to survive a loss of power, since the source cannot be read again.
+        """
+        some = [batch for batch in batches if len(batch)]
+        if not some:
+            return
+        names = [*(f"c{position}" for position in columns), _TS]
+        data = encode([pa.RecordBatch.from_arrays([*b.columns, pa.array(b.ts)], names=names) for b in some])
+        low, high = min(int(b.ts.min()) for b in some), max(int(b.ts.max()) for b in some)
+        name = RetainedFile(round_, task, low, high, f"{zlib.crc32(data):08x}").name
+        write_whole(self.place / name, data, durable)
+
+    def begin(self, high: int | None) -> None:
+        """Begin to retain, unless that has begun. high: the largest timestamp of what was read before."""
+        if not storage().exists(self._mark):
+            self._write_mark(high)
+
+    def forget_rounds_after(self, last: int) -> None:
+        """Remove what an interrupted attempt at a round after `last` left: the round may be planned otherwise."""
+        for file in self.files():
+            if file.round > last:
+                storage().remove(self.place / file.name)
+
+    def forget(self, until: int) -> None:
+        """Remove the files without an element after the tick `until`."""
+        old = [file for file in self.files() if file.high <= until]
+        if not old:
+            return
+        kept = self.after
+        highest = max(file.high for file in old)
+        self._write_mark(highest if kept is None else max(kept, highest))
+        for file in old:
+            storage().remove(self.place / file.name)
+
+    def _write_mark(self, after: int | None) -> None:
+        self._folder.write_sealed(self._mark, json.dumps(after))
+
+    # -- reading -----------------------------------------------------------------------------------------------
+
+    @property
+    def after(self) -> int | None:
+        """Return the tick after which all elements are retained; None where all are. Raises PenstockError P0605."""
+        try:
+            after: int | None = json.loads(self._folder.read_sealed(self._mark))
+        except (OSError, ValueError) as error:
+            raise damaged(self._mark, error) from error
+        return after
+
+    def has(self, bound: int | None) -> bool:
+        """Return whether all elements after the tick `bound` are retained, None for all."""
+        if not storage().exists(self._mark):
+            return False
+        after = self.after
+        return after is None or (bound is not None and bound >= after)
+
+    def files(self, first: int = 0, last: int | None = None) -> list[RetainedFile]:
+        """Return the files of the rounds from `first` to `last`, in the order of arrival."""
+        found = (RetainedFile.of(name) for name in storage().list(self.place))
+        chosen = [f for f in found if f is not None and first <= f.round and (last is None or f.round <= last)]
+        return sorted(chosen, key=lambda file: (file.round, file.task))
+
+    def read(self, file: RetainedFile, columns: Sequence[int]) -> Iterator[Elements]:
+        """Yield the elements of a file, with the declared columns at `columns`. Raises PenstockError P0605."""
+        path = self.place / file.name
+        try:
+            data = storage().map(path)
+            if f"{zlib.crc32(data):08x}" != file.checksum:
+                raise ValueError("its content does not match its checksum")
+            batches = decode(data)
+        except (OSError, ValueError, pa.ArrowInvalid) as error:
+            raise damaged(path, error) from error
+        for batch in batches:
+            ts = batch.column(_TS).to_numpy()
+            chosen = tuple(batch.column(f"c{position}") for position in columns)
+            yield Elements(chosen, ts, np.full(len(ts), END, np.int64))
+
+    def size(self, file: RetainedFile) -> int:
+        """Return the bytes of a file."""
+        return storage().size(self.place / file.name)
+
+
+class Pins:
+    """What readers beside the rounds hold back from being removed: `pins/<reader>.json`, removed at a start."""
+
+    def __init__(self, folder: Folder) -> None:
+        self._folder = folder
+        self._place = folder.root / "pins"
+
+    @contextmanager
+    def pinned(self, reader: str, file: str, after: int | None) -> Iterator[None]:
+        """Keep the elements of the source `file` after a tick, None for all, while the context lasts."""
+        path = self._path(reader, file)
+        self._folder.write_sealed(path, json.dumps({"file": file, "after": after}), durable=False)
+        try:
+            yield
+        finally:
+            storage().remove(path)
+
+    def least(self, file: str, until: int) -> int | None:
+        """Return up to which tick, at most `until`, elements of the source may be removed; None for no tick."""
+        for name in storage().list(self._place):
+            try:
+                pin = json.loads(self._folder.read_sealed(self._place / name))
+            except (OSError, ValueError):
+                continue  # released meanwhile
+            if pin["file"] == file:
+                if pin["after"] is None:
+                    return None
+                until = min(until, pin["after"])
+        return until
+
+    def forget_all(self) -> None:
+        """Remove the pins of readers of an earlier process."""
+        storage().remove_tree(self._place)
+
+    def _path(self, reader: str, file: str) -> Path:
+        return self._place / f"{reader}-{zlib.crc32(file.encode()):08x}.json"
