@@ -45,6 +45,7 @@ class HttpDoor:
     def __post_init__(self) -> None:
         self._quick = anyio.CapacityLimiter(_QUICK)
         self._slow = anyio.CapacityLimiter(self.limits.connections)
+        self._posting = anyio.CapacityLimiter(self.limits.connections)
         self._streaming = anyio.CapacityLimiter(self.limits.subscriptions)
 
     @contextmanager
@@ -78,6 +79,10 @@ class HttpDoor:
     async def slow(self, call: Callable[[], T]) -> T:
         """Return what a call returns that may take long; whoever waits for it may stop waiting."""
         return await anyio.to_thread.run_sync(call, limiter=self._slow, abandon_on_cancel=True)
+
+    async def posting(self, call: Callable[[], T]) -> T:
+        """Return what a call that adds rows returns; it is not abandoned, so rows are added or refused, never half."""
+        return await anyio.to_thread.run_sync(call, limiter=self._posting)
 
     async def streaming(self, call: Callable[[], T]) -> T:
         """Return what a call of a subscription returns."""

@@ -68,8 +68,7 @@ async def post(
             rows=durable.rows, repeated=durable.repeated, malformed=len(posted.malformed), rejected=listed
         )
 
-    # Not abandoned when the caller leaves: the rows are added or refused, never half.
-    document = await door.quick(added)
+    document = await door.posting(added)
     if document.malformed:
         response.status_code = 207
     return document
