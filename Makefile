@@ -1,12 +1,13 @@
-# The whole vocabulary: make demo[-animals], test, fix, bench, soak, lock, audit, clean. CI runs `make test` and nothing else.
+# The whole vocabulary: make demo[-animals], serve-demo, test, fix, bench, soak, lock, audit, clean. CI runs `make test` and nothing else.
 PY := .venv/bin/python
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-animals test fix bench soak lock audit clean
+.PHONY: help setup demo demo-animals serve-demo test fix bench soak lock audit clean
 
 help:
 	@echo "make demo   run seven continuous queries over the flights of 2013 on Spark"
 	@echo "make demo-animals   run the queries of CSQL's paper over made-up animal sensors: FREQUENCY, and what it means where"
+	@echo "make serve-demo   a server: queries are registered with curl while flights stream, then it is killed and started again"
 	@echo "make test   lint, types, architecture and all tests"
 	@echo "make fix    format and repair what the linter can"
 	@echo "make bench  measure against Spark's own DataFrame API (for less: BENCH='--rows 1000000' STANDING='--counts 1 10')"
@@ -23,6 +24,9 @@ demo: setup
 
 demo-animals: setup
 	@$(PY) examples/demo.py animals $(DEMO)
+
+serve-demo: setup
+	@$(PY) examples/serve_demo.py $(DEMO)
 
 test: setup
 	$(PY) -m ruff format --check .

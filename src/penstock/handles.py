@@ -55,14 +55,14 @@ class Rows(ABC):
     def show(self, rows: int | None = ROWS) -> None:
         """Print the first `rows` rows as a table, and how many others there are; None: all rows."""
         table = self.to_arrow()
-        shown = table if rows is None else table.slice(0, rows)
-        for text in rendered(self._title, shown):
+        first_rows = table if rows is None else table.slice(0, rows)
+        for text in rendered(self._title, first_rows):
             sys.stdout.write(text)
-        more = table.num_rows - shown.num_rows
+        remaining_rows = table.num_rows - first_rows.num_rows
         if not table.num_rows:
             sys.stdout.write(f"{self._title}: no rows\n")
-        elif more:
-            sys.stdout.write(f"{more:,} more row{'s' * (more != 1)}\n")
+        elif remaining_rows:
+            sys.stdout.write(f"{remaining_rows:,} more row{'s' * (remaining_rows != 1)}\n")
 
     @property
     @abstractmethod
@@ -127,8 +127,8 @@ class Snapshot(Rows):
 
     def __repr__(self) -> str:
         table, at = self._answer.table, self.as_of
-        when = "" if at is None else f", as of {at}"
-        return f"Snapshot({table.num_rows:,} row{'s' * (table.num_rows != 1)} of {_columns(table.schema)}{when})"
+        instant = "" if at is None else f", as of {at}"
+        return f"Snapshot({table.num_rows:,} row{'s' * (table.num_rows != 1)} of {_columns(table.schema)}{instant})"
 
     def _repr_html_(self) -> str:
         return html_table(self._answer.table, ROWS)
@@ -186,9 +186,9 @@ class Run:
     ) -> None:  # fmt: skip
         self._job = job
         self._change = change
-        self._adopt(queries, sinks)
+        self._set_queries(queries, sinks)
 
-    def _adopt(self, queries: Sequence[Query], sinks: Mapping[str, Any]) -> None:
+    def _set_queries(self, queries: Sequence[Query], sinks: Mapping[str, Any]) -> None:
         self._queries = tuple(queries)
         self._results = {name: Result(sink) for name, sink in sinks.items() if isinstance(sink, MemorySink)}
 
@@ -211,7 +211,7 @@ class Run:
             PenstockError: P0701 where the run has ended, or was not started with `live`; P0703 where the past that a
                 query needs cannot be read; the errors of a start.
         """
-        self._adopt(self._change(self._job, script, overwrite, backfill, start), self._job.sinks)
+        self._set_queries(self._change(self._job, script, overwrite, backfill, start), self._job.sinks)
         return tuple(query.name for query in self._queries)
 
     def hydrating(self) -> dict[str, float]:
@@ -231,36 +231,36 @@ class Run:
         for name, result in self._results.items():
             if name.lower() == query.lower():
                 return result
-        for known in self._queries:
-            if known.name.lower() == query.lower():
-                place = self.progress().queries[known.name].place
+        for declared in self._queries:
+            if declared.name.lower() == query.lower():
+                place = self.progress().queries[declared.name].place
                 raise PenstockError(
-                    "P0201", f"the result of {known.name} is not in memory: it is in {place}",
+                    "P0201", f"the result of {declared.name} is not in memory: it is in {place}",
                     hint="CREATE QUERY name INTO MEMORY () AS ... keeps it there",
                 )  # fmt: skip
-        names = [known.name for known in self._queries]
+        names = [declared.name for declared in self._queries]
         raise PenstockError("P0201", f"the run has no query {query}", hint=nearest(query, names))
 
     def to_arrow(self, query: str | None = None) -> pa.Table:
         """Return all rows so far of a query INTO MEMORY, whose name may be left out if it is the only one."""
-        return self._one(query).to_arrow()
+        return self._only_result(query).to_arrow()
 
     def to_pandas(self, query: str | None = None) -> Any:
         """Return the rows of `to_arrow` as a pandas DataFrame."""
-        return self._one(query).to_pandas()
+        return self._only_result(query).to_pandas()
 
     def show(self, query: str | None = None, rows: int | None = ROWS) -> None:
         """Print the results INTO MEMORY, or that of one query."""
         for result in self._results.values() if query is None else [self[query]]:
             result.show(rows)
 
-    def _one(self, query: str | None) -> Result:
+    def _only_result(self, query: str | None) -> Result:
         if query is not None:
             return self[query]
         if len(self._results) == 1:
             return next(iter(self._results.values()))
-        known = ", ".join(self._results) or "none"
-        raise PenstockError("P0201", f"which query? In memory are the results of: {known}", hint='run["name"]')
+        names = ", ".join(self._results) or "none"
+        raise PenstockError("P0201", f"which query? In memory are the results of: {names}", hint='run["name"]')
 
     # -- the run -----------------------------------------------------------------------------------------------
 
@@ -323,27 +323,27 @@ class Run:
         return "running" if self.active else "ended"
 
     def __repr__(self) -> str:
-        found = self.progress()
+        progress = self.progress()
         names = ", ".join(query.name for query in self._queries)
-        return f"Run({names}: {self._state()}, {found.rows_in:,} rows in, {found.rows_out:,} rows out)"
+        return f"Run({names}: {self._state()}, {progress.rows_in:,} rows in, {progress.rows_out:,} rows out)"
 
     def _repr_html_(self) -> str:
-        found = self.progress()
+        progress = self.progress()
         sources = pa.table(
             {
-                "source": list(found.sources),
-                "rows": [s.rows for s in found.sources.values()],
-                "late": [s.late for s in found.sources.values()],
-                "malformed": [s.malformed for s in found.sources.values()],
-                "known to": [s.heartbeat for s in found.sources.values()],
+                "source": list(progress.sources),
+                "rows": [s.rows for s in progress.sources.values()],
+                "late": [s.late for s in progress.sources.values()],
+                "malformed": [s.malformed for s in progress.sources.values()],
+                "known to": [s.heartbeat for s in progress.sources.values()],
             }
         )
         queries = pa.table(
             {
-                "query": list(found.queries),
-                "rows": [q.rows for q in found.queries.values()],
-                "final to": [q.heartbeat for q in found.queries.values()],
-                "result": [q.place for q in found.queries.values()],
+                "query": list(progress.queries),
+                "rows": [q.rows for q in progress.queries.values()],
+                "final to": [q.heartbeat for q in progress.queries.values()],
+                "result": [q.place for q in progress.queries.values()],
             }
         )
         tables = "".join(html_table(table, table.num_rows) for table in (sources, queries))
@@ -356,21 +356,21 @@ def as_pandas(table: pa.Table) -> Any:
     try:
         return table.to_pandas()
     except (ValueError, OverflowError):
-        moments = pa.schema([pa.field(f.name, _with_moments(f.type)) for f in table.schema])
-    for place, column in enumerate(table.columns):
+        with_timestamps = pa.schema([pa.field(f.name, _with_timestamps(f.type)) for f in table.schema])
+    for index, column in enumerate(table.columns):
         try:
             column.to_pandas()
         except (ValueError, OverflowError):
-            table = table.set_column(place, moments[place], column.cast(moments[place].type))
+            table = table.set_column(index, with_timestamps[index], column.cast(with_timestamps[index].type))
     return table.to_pandas()
 
 
-def _with_moments(type_: pa.DataType) -> pa.DataType:
+def _with_timestamps(type_: pa.DataType) -> pa.DataType:
     """Return a type with timestamps in the place of dates."""
     if pa.types.is_list(type_):
-        return pa.list_(_with_moments(type_.value_type))
+        return pa.list_(_with_timestamps(type_.value_type))
     if pa.types.is_struct(type_):
-        return pa.struct([pa.field(f.name, _with_moments(f.type)) for f in type_])
+        return pa.struct([pa.field(f.name, _with_timestamps(f.type)) for f in type_])
     return pa.timestamp("s") if pa.types.is_date(type_) else type_
 
 

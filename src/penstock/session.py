@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from penstock.algebra.nodes.query import Query, StartMode
+from penstock.algebra.nodes.query import Query, Start, StartMode
 from penstock.algebra.nodes.scans import Source, declared_sources
 from penstock.algebra.optimizer.statistics import Statistics, known_statistics
 from penstock.connectors.sinks.memory import collected
@@ -67,21 +67,21 @@ class Session:
         self.settings = settings or Settings()
         self._spark = spark
         #: A Spark session of the caller, whose workers have not been checked yet.
-        self._unseen = spark
+        self._unchecked_spark = spark
         self._master = master
         self._frames: dict[str, Any] = {}
         self.warnings: tuple[ScriptWarning, ...] = ()
 
     def __repr__(self) -> str:
-        known = self.catalog
-        streams = sum(source.is_stream for source in known.sources.values())
+        catalog = self.catalog
+        streams = sum(source.is_stream for source in catalog.sources.values())
         counts = {
-            "stream": streams, "relation": len(known.sources) - streams, "view": len(known.views),
-            "query": len(known.queries),
+            "stream": streams, "relation": len(catalog.sources) - streams, "view": len(catalog.views),
+            "query": len(catalog.queries),
         }  # fmt: skip
-        plural = {"query": "queries"}
-        told = (f"{n} {word if n == 1 else plural.get(word, word + 's')}" for word, n in counts.items() if n)
-        return f"Session({', '.join(told) or 'nothing declared'})"
+        plurals = {"query": "queries"}
+        counts_shown = (f"{n} {word if n == 1 else plurals.get(word, word + 's')}" for word, n in counts.items() if n)
+        return f"Session({', '.join(counts_shown) or 'nothing declared'})"
 
     @property
     def sources(self) -> dict[str, SourceHandle]:
@@ -103,7 +103,7 @@ class Session:
         continuous query (`query_1`, ...). live: the run will be one whose queries change, so that streams may RETAIN
         elements, and queries START with a past.
         """
-        bound = self._bound(script, file, one_time, live)
+        bound = self._bind(script, file, one_time, live)
         answers = [self._answer(action, bound) for action in bound.actions]
         self.catalog, self.settings = bound.catalog, bound.settings
         return Execution(tuple(q.name for q in bound.queries), tuple(answers))
@@ -111,26 +111,26 @@ class Session:
     def select(self, text: str) -> Snapshot:
         """Return the answer of a one-time query: its rows at one instant, after its sources have been read to their
         ends in this process. Raises ScriptErrors, and P0622 for a source without an end."""
-        return Snapshot(self._once(bind_select(text, self.catalog, self.settings)))
+        return Snapshot(self._answer_once(bind_select(text, self.catalog, self.settings)))
 
     def declare(
         self, script: str, file: str | None = None, one_time: bool = False, live: bool = False
     ) -> tuple[str, ...]:
         """Register a script as `execute` does, without answering its EXPLAIN, SHOW and SELECT; return the names of the
         queries."""
-        bound = self._bound(script, file, one_time, live)
+        bound = self._bind(script, file, one_time, live)
         self.catalog, self.settings = bound.catalog, bound.settings
         return tuple(q.name for q in bound.queries)
 
-    def _bound(self, script: str, file: str | None, one_time: bool, live: bool) -> BoundScript:
+    def _bind(self, script: str, file: str | None, one_time: bool, live: bool) -> BoundScript:
         """Return the bound script, with its results in places of their own; `warnings` are those of this script
         then."""
         bound = bind_script(script, self.catalog, self.settings, file, one_time, live)
-        found = list(collisions(bound.catalog.queries.values(), bound.catalog.sources.values(), bound.places))
-        errors = [one for one in found if isinstance(one, PenstockError)]
+        messages = list(collisions(bound.catalog.queries.values(), bound.catalog.sources.values(), bound.places))
+        errors = [message for message in messages if isinstance(message, PenstockError)]
         if errors:
             raise ScriptErrors(errors)
-        self.warnings = (*bound.warnings, *(one for one in found if isinstance(one, ScriptWarning)))
+        self.warnings = (*bound.warnings, *(message for message in messages if isinstance(message, ScriptWarning)))
         return bound
 
     def stream(
@@ -175,9 +175,9 @@ class Session:
         does for all sessions."""
 
         def register(body: Callable[..., Any]) -> UserFunction:
-            made: UserFunction = make(UserFunction, body, returns, name, parameters, volatile)
-            self._define(made)
-            return made
+            user_function: UserFunction = make(UserFunction, body, returns, name, parameters, volatile)
+            self._define(user_function)
+            return user_function
 
         return register
 
@@ -188,9 +188,9 @@ class Session:
         scripts, as `penstock.aggregate` does for all sessions."""
 
         def register(body: Any) -> UserAggregate:
-            made: UserAggregate = make(UserAggregate, body, returns, name, parameters)
-            self._define(made)
-            return made
+            user_aggregate: UserAggregate = make(UserAggregate, body, returns, name, parameters)
+            self._define(user_aggregate)
+            return user_aggregate
 
         return register
 
@@ -225,9 +225,9 @@ class Session:
             return frame.toArrow(), 0
         if source.connector == "MEMORY":
             with removed_after() as folder:
-                place = str(folder / "rows.arrow")
-                spool(source, list(self.catalog.memory.get(source.name.lower(), ())), place)
-                table, rejected, _ = read_relation(replace(source, options=(("spool", place),)))
+                path = str(folder / "rows.arrow")
+                spool(source, list(self.catalog.memory.get(source.name.lower(), ())), path)
+                table, rejected, _ = read_relation(replace(source, options=(("spool", path),)))
                 return pa.concat_tables([table]).combine_chunks(), len(rejected)
         if frame is not None or not open_source(source).bounded:
             raise PenstockError(
@@ -245,7 +245,7 @@ class Session:
             return frames.arrow_columns(name, df.schema)
         if frames.is_frame(df):
             if self._spark is None:
-                self._spark = self._unseen = df.sparkSession
+                self._spark = self._unchecked_spark = df.sparkSession
             return frames.frame_schema(name, df)
         kind = f"{type(df).__module__}.{type(df).__name__}".removeprefix("builtins.")
         hint = "pyarrow.Table.from_pandas(df) makes one" if kind.startswith("pandas.") else None
@@ -256,29 +256,29 @@ class Session:
     def explain(self, query: str, format: str = "text", analyze: bool = False) -> str:  # noqa: A002 - the door's word
         """Return the plans of a declared query by name. format: text, json or mermaid. analyze: run it in this process
         over its inputs, which must be bounded, and show the measurements of every operator of the physical plan."""
-        found = self._declared(query)
-        known = self.statistics(found, self.catalog, self.settings)
-        ran = self._analyzed(found, self.catalog.memory, self.settings, known) if analyze else None
-        return explain(found, format, known, ran, Strategy.of(self.settings))
+        declared = self._query_named(query)
+        statistics = self.statistics(declared, self.catalog, self.settings)
+        analysis = self._analyze(declared, self.catalog.memory, self.settings, statistics) if analyze else None
+        return explain(declared, format, statistics, analysis, Strategy.of(self.settings))
 
-    def _analyzed(self, query: Query, rows: Mapping[str, Any], settings: Settings, known: Statistics) -> Analysis:
+    def _analyze(self, query: Query, rows: Mapping[str, Any], settings: Settings, statistics: Statistics) -> Analysis:
         from penstock.runtime.local.analyze import analyze
 
         shards = settings.get_int("shards") or 1
-        return analyze([query], rows, self._frames, shards, known, Strategy.of(settings))
+        return analyze([query], rows, self._frames, shards, statistics, Strategy.of(settings))
 
     def state(self, query: str) -> QueryState:
         """Return the state that a declared query will store: whether it is bounded, by what, and about how large."""
-        found = self._declared(query)
-        known = self.statistics(found, self.catalog, self.settings)
-        return query_state(found, known, Strategy.of(self.settings))
+        declared = self._query_named(query)
+        statistics = self.statistics(declared, self.catalog, self.settings)
+        return query_state(declared, statistics, Strategy.of(self.settings))
 
-    def _declared(self, query: str) -> Query:
-        found = self.catalog.queries.get(query.lower())
-        if found is None:
+    def _query_named(self, query: str) -> Query:
+        declared = self.catalog.queries.get(query.lower())
+        if declared is None:
             hint = nearest(query, [q.name for q in self.catalog.queries.values()])
             raise PenstockError("P0201", f"unknown query {query}", hint=hint)
-        return found
+        return declared
 
     def query(self, text: str) -> QueryHandle:
         """Return a handle of a query that is not declared."""
@@ -288,18 +288,20 @@ class Session:
         """Return the statistics of the sources of `query` before it runs."""
         return known_statistics(declared_sources(query.root), catalog.memory, self._frames, settings["statistics"])
 
-    def _once(self, action: SelectOnce) -> OneTimeAnswer:
+    def _answer_once(self, action: SelectOnce) -> OneTimeAnswer:
         from penstock.runtime.local.one_time import answer_once
 
         return answer_once(action.query, action.memory, self._frames, Strategy.of(action.settings))
 
     def _answer(self, action: Action, bound: BoundScript) -> str | OneTimeAnswer:
         if isinstance(action, SelectOnce):
-            return self._once(action)
+            return self._answer_once(action)
         if isinstance(action, Explain):
-            known = self.statistics(action.query, bound.catalog, bound.settings)
-            ran = self._analyzed(action.query, action.memory, action.settings, known) if action.analyze else None
-            return explain(action.query, "text", known, ran, Strategy.of(action.settings))
+            statistics = self.statistics(action.query, bound.catalog, bound.settings)
+            analysis = (
+                self._analyze(action.query, action.memory, action.settings, statistics) if action.analyze else None
+            )
+            return explain(action.query, "text", statistics, analysis, Strategy.of(action.settings))
         return "\n".join(redacted_text(text or name) for name, text in action.entries)
 
     # -- running -----------------------------------------------------------------------------------------------
@@ -327,22 +329,24 @@ class Session:
         accept_missing_results: continue although parts of delivered results are missing. live: its queries may change
         while it goes on (`Run.change`).
         """
-        known = self.catalog.queries
-        chosen = [known[n.lower()] for n in queries] if queries is not None else list(known.values())
-        if not chosen:
+        declared = self.catalog.queries
+        chosen_queries = [declared[n.lower()] for n in queries] if queries is not None else list(declared.values())
+        if not chosen_queries:
             raise PenstockError("P0201", "the script creates no query", hint="CREATE QUERY name INTO ... AS SELECT ...")
         from penstock.runtime.spark.launch import launch
 
-        work = replace(self._work(chosen, drain), backfill=backfill, accept_missing=accept_missing_results, live=live)
+        work = replace(
+            self._work(chosen_queries, drain), backfill=backfill, accept_missing=accept_missing_results, live=live
+        )
         job = launch(work, checkpoint, overwrite)
-        return Run(job, chosen, job.sinks, self._change)
+        return Run(job, chosen_queries, job.sinks, self._change)
 
     def _change(self, job: SparkRun, script: str, overwrite: bool, backfill: bool, start: Starts) -> tuple[Query, ...]:
         """Declare `script`, and let a live run go on with the queries declared then; where that fails, nothing has been
         declared."""
         from penstock.runtime.spark.live_change import change
 
-        before = self.catalog, self.settings
+        declarations_before = self.catalog, self.settings
         names = self.declare(script, live=True)
         try:
             queries = tuple(self.catalog.queries.values())
@@ -352,19 +356,26 @@ class Session:
             work = replace(self._work(queries, job.job.drain), backfill=backfill, starts=starts)
             change(job, work, overwrite)
         except BaseException:
-            self.catalog, self.settings = before
+            self.catalog, self.settings = declarations_before
             raise
         return queries
 
     def _work(self, queries: Sequence[Query], drain: bool) -> Work:
         from penstock.runtime.spark.work import Work
 
-        if self._unseen is not None:
+        if self._unchecked_spark is not None:
             from penstock.runtime.spark.startup.workers import check_workers
 
-            check_workers(self._unseen)
-            self._unseen = None
-        return Work(tuple(queries), self.catalog.memory, self._frames, self.settings, drain, lambda: self.spark)
+            check_workers(self._unchecked_spark)
+            self._unchecked_spark = None
+        work = Work(tuple(queries), self.catalog.memory, self._frames, self.settings, drain, lambda: self.spark)
+        return replace(work, starts=self._starts(queries))
+
+    def _starts(self, queries: Sequence[Query]) -> dict[str, Start]:
+        """Return where the answers of queries begin that do not begin NOW, by query."""
+        registered = self.catalog.registered
+        starts = {q.name: registered[q.name.lower()].start for q in queries if q.name.lower() in registered}
+        return {name: start for name, start in starts.items() if start.mode is not StartMode.NOW}
 
 
 class QueryHandle(Rows):
@@ -427,12 +438,12 @@ class QueryHandle(Rows):
         work = self._session._work([self._query], False)
         if folder is not None:
             return answer_frame(work, Path(folder))
-        place = temporary_folder()
+        folder_of_run = temporary_folder()
         try:
             # A sweep finds the dead letters of a run under this name, and keeps them.
-            return answer_frame(work, place / "penstock")
+            return answer_frame(work, folder_of_run / "penstock")
         except BaseException:
-            discard(place)
+            discard(folder_of_run)
             raise
 
 
@@ -441,10 +452,10 @@ def _streams(df: Any) -> bool:
 
 
 def _position(name: str, columns: Schema, column: str) -> int:
-    found = columns.index(column)
-    if found is None:
+    position = columns.index(column)
+    if position is None:
         raise PenstockError("P0202", f"{name} has no column {column}", hint=nearest(column, columns.names))
-    return found
+    return position
 
 
 def _timestamp(name: str, columns: Schema, column: str, unit: str) -> tuple[int, TimeDomain]:
@@ -452,27 +463,27 @@ def _timestamp(name: str, columns: Schema, column: str, unit: str) -> tuple[int,
     kind = columns[position].type
     if pa.types.is_timestamp(kind):
         return position, CALENDAR
-    known = Unit.parse(unit)
-    if not pa.types.is_integer(kind) or known not in (Unit.SECOND, Unit.MILLISECOND, Unit.MICROSECOND):
+    tick_unit = Unit.parse(unit)
+    if not pa.types.is_integer(kind) or tick_unit not in (Unit.SECOND, Unit.MILLISECOND, Unit.MICROSECOND):
         raise PenstockError(
             "P0209", f"{name}: the timestamp column {column} is {kind} with unit {unit}",
             hint="a TIMESTAMP, or an integer with unit SECOND, MILLISECOND or MICROSECOND",
         )  # fmt: skip
-    return position, TimeDomain(known, False)
+    return position, TimeDomain(tick_unit, False)
 
 
 def _ticks(text: str | None, domain: TimeDomain) -> int | None:
     """Return a length of time in ticks. Raises PenstockError P0102 or P0303."""
     if text is None:
         return None
-    found = domain.ticks(_interval(text))
-    if not 0 <= found < LONGEST_TICKS:
+    ticks = domain.ticks(_interval(text))
+    if not 0 <= ticks < LONGEST_TICKS:
         raise PenstockError("P0102", f"{text!r} is less than nothing, or longer than time lasts")
-    return found
+    return ticks
 
 
 def _interval(text: str) -> Interval:
-    found = Interval.parse(text)
-    if found is None:
+    interval = Interval.parse(text)
+    if interval is None:
         raise PenstockError("P0102", f"{text!r} is no interval", hint="write it as '5 SECONDS'")
-    return found
+    return interval

@@ -252,6 +252,13 @@ TABLE: tuple[Setting, ...] = (
         _bytes,
         "bytes of rows that a run keeps of all queries INTO RESULTS together; the oldest are removed first",
     ),
+    Setting(
+        "snapshot_memory",
+        256 * 2**20,
+        _bytes,
+        "bytes that a one-time query at a server may take, for the rows that it reads and for its computation",
+    ),
+    Setting("statement_timeout", 60.0, _length, "how long a one-time query at a server may take, such as '60 seconds'"),
     Setting("state_limit", 0, _no_bytes_or, "bytes of state that a run may hold, such as '1 GB'; 0: no limit"),
     Setting(
         "state_limit_action",
@@ -278,6 +285,12 @@ TABLE: tuple[Setting, ...] = (
     ),
     Setting("max_connections", 100, _count(1), "requests that the server processes at once, subscriptions not counted"),
     Setting("max_subscriptions", 200, _count(1), "readers of results and events that the server serves at once"),
+    Setting(
+        "control_retention",
+        7 * 86400.0,
+        _length,
+        "how long a server keeps the outcomes of commands and idempotency keys, such as '24 hours'",
+    ),
     Setting("statement_timeout", 60.0, _length, "time after which the server cancels a one-time query; 0: never"),
     Setting("max_result_rows", 1_000_000, _count(1), "rows that the server returns of one statement"),
     Setting(

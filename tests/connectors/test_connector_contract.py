@@ -27,7 +27,7 @@ from penstock.connectors.sources.memory import spool
 from penstock.connectors.sources.posted_files import append
 from penstock.errors import PenstockError
 from penstock.results.reader import ResultReader
-from penstock.runtime.spark.output.delivery import commit_logs
+from penstock.runtime.spark.output.batch_logs import commit_logs
 
 #: connector or connector-format -> how a table gets there, and the source that reads it.
 Write = Callable[[pa.Table, Path], Source]

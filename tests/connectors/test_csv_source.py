@@ -280,9 +280,9 @@ def test_the_careful_path_agrees_with_the_fast_one(pieces: list[str]) -> None:
         return
     end = format_.quoting.end(data, ended=True)
     assert end in (0, len(data))
-    fast = format_._fast(data, shape) if end else None
+    fast = format_._parse_block(data, shape) if end else None
     records = format_.quoting.records(data, 2, 10_000, ended=True)
-    careful = format_._careful("x.csv", 1, records, shape)
+    careful = format_._parse_by_record("x.csv", 1, records, shape)
     assert records.taken == len(data) and careful.rows + len(careful.rejected) == len(records)
     if fast is not None:
         assert careful.rejected == ()
@@ -336,14 +336,14 @@ def test_a_record_beyond_the_limit_is_one_dead_letter(
 def test_quotes_on_every_line_cost_time_in_proportion_to_the_lines(tmp_path: Path, line: str) -> None:
     """Counted in lines that are looked at, which a clock would not show as surely."""
     looked = Counter[str]()
-    step = quoting._Scan._step
+    step = quoting._Scan._read_quoted_line
 
     def counting(scan: quoting._Scan, opened: quoting._Open, number: int) -> None:
         looked["lines"] += 1
         step(scan, opened, number)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(quoting._Scan, "_step", counting)
+        patch.setattr(quoting._Scan, "_read_quoted_line", counting)
         _, rejected = rows_of(tmp_path, "a,s,at\n" + f"{line}\n" * 5_001, "a INT, s STRING, at INT")
     assert looked["lines"] <= 2 * 5_001
     assert line == '1,"b",1' or len(rejected) == 5_001

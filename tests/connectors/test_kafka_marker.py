@@ -36,4 +36,4 @@ def test_a_number_that_cannot_be_told_now_is_asked_for_again(monkeypatch: pytest
     (query,) = bind_script(SCRIPT).queries
     sink: Any = open_sink(query)
     sink.open(True, False)
-    assert sink._next == 7 and not told
+    assert sink._next_batch == 7 and not told

@@ -17,6 +17,9 @@ from penstock.control.outcomes import CommandState, Principal
 from penstock.errors import PenstockError, ScriptErrors
 from penstock.expressions import user
 from penstock.language.commands import Command, ShowCommand
+from penstock.storage import replaced_storage
+from penstock.storage.local import LocalStorage
+from penstock.testing.faults import FailingCalls
 
 
 def test_a_script_is_one_transaction(tmp_path: Path) -> None:
@@ -115,7 +118,7 @@ def test_queries_are_replaced_and_exchanged(tmp_path: Path) -> None:
         with pytest.raises(PenstockError, match="P0305"):
             system.run("ALTER QUERY q AS SELECT MIN(v) AS other FROM S [RANGE 5 SECONDS];")
         number = len(system.control.commands())
-        assert system.states(f"CREATE OR REPLACE QUERY q INTO MEMORY () AS {least};") == [""]
+        assert system.states(f"CREATE OR REPLACE QUERY q AS {least};") == [""]
         assert len(system.control.commands()) == number, "an equal declaration changes nothing"
         system.done("CREATE OR REPLACE QUERY q START WARM AS SELECT COUNT(*) AS s FROM S [RANGE 5 SECONDS];")
         system.done("INSERT INTO S VALUES (6, 9);")
@@ -173,10 +176,10 @@ def test_rows_of_a_relation_are_updated_against_its_content(tmp_path: Path) -> N
 
 def test_a_relation_without_timestamps_is_read_once(tmp_path: Path) -> None:
     with server(tmp_path) as system:
-        system.done(STREAM + "CREATE RELATION R (v INT, name STRING) FROM MEMORY ();")
+        system.done(STREAM + "CREATE RELATION R (v INT, name STRING) FROM MEMORY (); CREATE VIEW w AS SELECT * FROM R;")
         system.done(
             "INSERT INTO R VALUES (1, 'one'); INSERT INTO R VALUES (2, 'two');"
-            "CREATE QUERY q AS SELECT name FROM S [NOW], R WHERE S.v = R.v;"
+            "CREATE QUERY q AS SELECT name FROM S [NOW], w WHERE S.v = w.v;"
             "INSERT INTO S VALUES (1, 2), (2, 1), (3, 0);"
         )
         system.engine.round()
@@ -328,6 +331,19 @@ def test_a_query_that_fails_alone_is_failed_and_can_be_resumed(tmp_path: Path) -
         assert again.control.query("q")[1].message == "a function failed"
         again.done("ALTER QUERY q RESUME START NOW;")
         assert (again.status("q"), again.control.query("q")[1].message) == ("RUNNING", "")
+
+
+def test_a_failure_that_cannot_be_noted_is_noted_later(tmp_path: Path) -> None:
+    engine = Stubborn(tmp_path / "engine")
+    system = Server(tmp_path, engine)
+    system.done(STREAM + SUM)
+    with replaced_storage(LocalStorage(FailingCalls("write", 1))):
+        engine.fail(system.control.query("q")[1].place)
+        system.done("SHOW QUERIES;")
+    assert system.status("q") == "RUNNING"
+    system.done("CREATE QUERY r AS SELECT v FROM S;")
+    assert (system.status("q"), system.status("r")) == ("FAILED", "RUNNING")
+    system.control.close()
 
 
 def test_a_policy_is_asked_about_every_command(tmp_path: Path) -> None:

@@ -154,8 +154,6 @@ def failing_life(folder: Path, kind: str, number: int) -> tuple[Server, FailingC
                 attempt += 1
             except (PenstockError, OSError):
                 assert calls.failed
-            except RuntimeError:
-                assert calls.failed and system is not None and system.control.failure is not None
             else:
                 todo.pop(0)
             if system is not None and system.control.failure is not None:
@@ -201,7 +199,7 @@ def test_a_command_that_was_accepted_happens_after_a_crash_whoever_asks(tmp_path
     engine.armed = True
     with pytest.raises(PowerLost):
         system.run(SUM + "INSERT INTO S VALUES (1, 1), (2, 2);", key="k")
-    with pytest.raises(PenstockError, match="the control has ended"):
+    with pytest.raises(PowerLost):
         system.run("SHOW QUERIES;")
     system.control.close()
     again = Server(tmp_path)

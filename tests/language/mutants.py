@@ -68,23 +68,26 @@ def mutant(seed: int, declarations: str) -> str:
         changed = recombined(draw.choice(scripts), draw, draw.choices(scripts, k=5))
         if changed is not None:
             return changed
-    text = draw.choice(corpus())
-    words = _WORD.findall(text)
-    for _ in range(draw.choice((1, 1, 1, 1, 1, 2, 3))):
-        _damage(words, draw)
-    text = "".join(words)
-    if draw.random() < 0.15:
-        text = _characters(text, draw)
+    text = damaged(draw.choice(corpus()), corpus(), draw)
     return text if _DECLARES.search(text) else declarations + text
 
 
-def _damage(words: list[str], draw: random.Random) -> None:
+def damaged(text: str, others: Sequence[str], draw: random.Random) -> str:
+    """Return a text with a few words, and perhaps characters, changed. others: texts from which words are taken."""
+    words = _WORD.findall(text)
+    for _ in range(draw.choice((1, 1, 1, 1, 1, 2, 3))):
+        _damage(words, others, draw)
+    text = "".join(words)
+    return _characters(text, draw) if draw.random() < 0.15 else text
+
+
+def _damage(words: list[str], corpus: Sequence[str], draw: random.Random) -> None:
     if not words:
         return
     at, length = draw.randrange(len(words)), draw.choice((1, 1, 1, 2, 4, 9))
     form = draw.randrange(14)
     if form > 6:
-        _exchange(words, at, draw)
+        _exchange(words, at, corpus, draw)
     elif form == 0:
         del words[at : at + length]
     elif form == 1:
@@ -97,13 +100,13 @@ def _damage(words: list[str], draw: random.Random) -> None:
         other = draw.randrange(len(words))
         words[at], words[other] = words[other], words[at]
     else:
-        words[at : at + (length if form == 5 else 0)] = _piece(draw.choice(corpus()), draw)
+        words[at : at + (length if form == 5 else 0)] = _piece(draw.choice(corpus), draw)
 
 
-def _exchange(words: list[str], at: int, draw: random.Random) -> None:
+def _exchange(words: list[str], at: int, corpus: Sequence[str], draw: random.Random) -> None:
     """Put a word of the same kind in the place of one: then most scripts can still be read, and mean something else."""
     kind = _kind(words[at])
-    others = _WORD.findall(draw.choice(corpus())) if draw.random() < 0.3 else words
+    others = _WORD.findall(draw.choice(corpus)) if draw.random() < 0.3 else words
     alike = [word for word in others if _kind(word) == kind and word != words[at]]
     if alike:
         words[at] = draw.choice(alike)

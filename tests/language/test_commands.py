@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 import pytest
+from live_scripts import standing_catalog
 
 from penstock.algebra import OnError
 from penstock.algebra.nodes.query import SinkSpec, Start, StartMode
@@ -26,6 +27,7 @@ from penstock.language.commands import (
     CreateQueryCommand,
     CreateSourceCommand,
     CreateViewCommand,
+    DeleteRows,
     Describe,
     DropCommand,
     Dropped,
@@ -51,35 +53,10 @@ from penstock.settings import Settings
 
 C = TypeVar("C")
 
-STANDING = """
-CREATE STREAM s (a INT, b STRING, ts TIMESTAMP) FROM HTTP () TIMESTAMP BY ts RETAIN 1 HOUR;
-CREATE STREAM n (a INT, tick INT) FROM MEMORY () TIMESTAMP BY tick;
-CREATE RELATION fixed (k INT, v STRING) FROM MEMORY ();
-CREATE RELATION prices (item STRING, price DOUBLE, at BIGINT, op STRING, PRIMARY KEY (item))
-  FROM MEMORY () TIMESTAMP BY at OPERATION BY op;
-CREATE RELATION rates (name STRING, rate DECIMAL(8,2), at BIGINT, PRIMARY KEY (name)) FROM HTTP () TIMESTAMP BY at;
-CREATE RELATION filed (a INT, ts TIMESTAMP) FROM FILES (path 'a.csv') TIMESTAMP BY ts;
-CREATE VIEW v AS SELECT a FROM s [RANGE 1 MINUTE];
-CREATE VIEW w AS SELECT COUNT(*) AS c FROM v;
-CREATE QUERY q INTO CONSOLE () START WARM WITH (weight 2) AS SELECT a FROM v;
-CREATE QUERY p AS SELECT c FROM w;
-CREATE QUERY e AS SELECT a FROM n;
-"""
-
-
-def _standing() -> Catalog:
-    catalog = Catalog()
-    script = parse_script(STANDING)
-    for number, statement in enumerate(script.statements):
-        command, warnings = bind_command(statement, catalog, Settings(), script.source)
-        assert warnings == ()
-        catalog = applied(command, catalog, number)
-    return catalog
-
 
 @pytest.fixture(scope="module")
 def standing() -> Catalog:
-    return _standing()
+    return standing_catalog()
 
 
 def _bound(text: str, catalog: Catalog) -> Command:
@@ -110,7 +87,7 @@ def _errors(text: str, catalog: Catalog) -> Sequence[PenstockError]:
 def test_what_stands_is_registered(standing: Catalog) -> None:
     assert set(standing.queries) == {"q", "p", "e"}
     registered = standing.registered["q"]
-    assert (registered.start, dict(registered.attributes), registered.id) == (Start(StartMode.WARM), {"weight": "2"}, 8)
+    assert (registered.start, dict(registered.attributes), registered.id) == (Start(StartMode.WARM), {"weight": "2"}, 9)
     assert standing.sources["s"].retain == 3_600_000_000
 
 
@@ -203,12 +180,23 @@ def test_a_standing_query_reads_views_and_no_queries(standing: Catalog) -> None:
     for start in ("CREATE QUERY z AS ", "CREATE VIEW z AS ", "ALTER QUERY p AS ", "EXPLAIN "):
         text = start + "SELECT a FROM q"
         (error,) = _errors(text, standing)
-        assert (error.code, error.message) == ("P0201", "q is a query, and a standing query reads views")
+        assert (error.code, error.message) == (
+            "P0201",
+            "q is a query, and continuous queries read streams, relations and views",
+        )
     assert _as(SelectOnce, "SELECT a FROM q", standing).query.output_names == ("a",)
 
 
 def test_a_query_that_reads_itself(standing: Catalog) -> None:
     assert [e.code for e in _errors("CREATE QUERY z AS SELECT a FROM z", standing)] == ["P0306"]
+
+
+def test_a_local_view_hides_a_declared_name(standing: Catalog) -> None:
+    text = "CREATE OR REPLACE QUERY e AS WITH e AS (SELECT a FROM n), v AS (SELECT a FROM e) SELECT a FROM v"
+    assert _as(CreateQueryCommand, text, standing).reads == frozenset({"n"})
+    text = "CREATE VIEW z AS WITH s AS (SELECT a FROM s) SELECT s.a FROM s, fixed"
+    reads = _as(CreateViewCommand, text, standing).reads
+    assert reads == frozenset({"s", "fixed"})
 
 
 # --- DROP
@@ -293,14 +281,14 @@ def test_the_catalog_after_changes_of_queries(standing: Catalog) -> None:
         return applied(_bound(f"ALTER QUERY q {action}", standing), standing)
 
     renamed = after("RENAME TO z")
-    assert (renamed.queries["z"].name, renamed.registered["z"].id, renamed.reads["z"]) == ("z", 8, frozenset({"v"}))
+    assert (renamed.queries["z"].name, renamed.registered["z"].id, renamed.reads["z"]) == ("z", 9, frozenset({"v"}))
     assert "q" not in renamed and "q" not in renamed.registered
     assert after("SET (comment 'x')").registered["q"].attributes == {"weight": "2", "comment": "x"}
     assert after("INTO MEMORY ()").queries["q"].sink == SinkSpec("MEMORY")
     assert after("AS SELECT a + 1 AS a FROM s").reads["q"] == frozenset({"s"})
     swapped = after("SWAP WITH p")
     assert swapped.queries["q"].root is standing.queries["p"].root
-    assert (swapped.registered["q"].id, swapped.registered["p"].id) == (9, 8)
+    assert (swapped.registered["q"].id, swapped.registered["p"].id) == (10, 9)
     assert (swapped.reads["p"], swapped.queries["p"].name) == (frozenset({"v"}), "p")
 
 
@@ -388,6 +376,14 @@ def test_update(standing: Catalog) -> None:
     assert command.condition is not None
     assert to_sql(command.condition, names) == "item LIKE 't%' AND price > 1"
     assert _as(UpdateRows, "UPDATE rates SET rate = '1.5', at = 1", standing).condition is None
+    assert _as(UpdateRows, "UPDATE stock SET item = 'x'", standing).assignments[0][0] == 0
+
+
+def test_delete(standing: Catalog) -> None:
+    command = _as(DeleteRows, "DELETE FROM stock WHERE n < 3", standing)
+    assert command.condition is not None
+    assert to_sql(command.condition, standing.sources["stock"].columns.names) == "n < 3"
+    assert _bound("DELETE FROM Stock", standing) == DeleteRows("stock")
 
 
 @pytest.mark.parametrize(
@@ -410,6 +406,8 @@ def test_update(standing: Catalog) -> None:
         ("DELETE FROM rates", "P0209"),
         ("DELETE FROM prices WHERE item = 'tea'", "P0209"),
         ("DELETE FROM nope", "P0201"),
+        ("DELETE FROM stock WHERE n", "P0203"),
+        ("UPDATE stock SET n = (SELECT MAX(a) FROM s [NOW])", "P0312"),
     ],
 )
 def test_changes_of_rows_that_are_refused(text: str, code: str, standing: Catalog) -> None:
@@ -485,7 +483,7 @@ def test_what_needs_a_server(text: str, catalog: Catalog) -> None:
 
 def test_what_a_live_run_can_do_without_a_server(catalog: Catalog) -> None:
     text = """CREATE STREAM z (a INT) FROM MEMORY () TIMESTAMP BY a RETAIN 1 DAY;
-        CREATE QUERY y START AT 5 WITH (on_failure 'pause') AS SELECT a FROM z"""
+        CREATE QUERY y START AT 5 AS SELECT a FROM z"""
     bound = bind_script(text, catalog, live=True)
     assert bound.catalog.registered["y"].start == Start(StartMode.AT, 5)
 

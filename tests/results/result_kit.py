@@ -14,7 +14,7 @@ from penstock.connectors.results.result_log import ResultLog
 from penstock.connectors.sinks import open_sink
 from penstock.connectors.sinks.results import ResultsSink
 from penstock.results.reader import ResultRows, Subscription
-from penstock.runtime.spark.output.delivery import commit_logs
+from penstock.runtime.spark.output.batch_logs import commit_logs
 from penstock.types import Field, Schema, TimeDomain, Unit
 
 SECONDS = TimeDomain(Unit.SECOND, False)

@@ -26,6 +26,7 @@ from penstock.runtime.spark.output.batch_logs import commit_logs
 from penstock.runtime.spark.output.delivery import SinkIsolation, deliver_answers
 from penstock.runtime.spark.output.result_parts import ResultParts
 from penstock.runtime.spark.output.undelivered import UndeliveredAnswers
+from penstock.runtime.spark.output.withheld import shown_answers
 from penstock.runtime.spark.start import begin
 from penstock.runtime.spark.version import JobChange
 from penstock.runtime.spark.work import Work
@@ -55,6 +56,7 @@ class InlineRun:
         self.checkpoint = checkpoint
         begun = begin(work, self.folder, overwrite, lambda: parallelism)
         self.decision, self.sinks, self.job, self.work = begun.decision, begun.sinks, begun.job, begun.work
+        self.epoch = self.decision.epoch
         #: The queries that were left out since they failed, with their errors.
         self.failed: dict[str, QueryFailure] = {}
         sweep(self.folder.root)
@@ -122,7 +124,7 @@ class InlineRun:
             # A process that is gone plans nothing more.
             self.rounds._pending_changes += 1
             raise Crash
-        self.work = changed.work
+        self.work, self.epoch = changed.work, changed.epoch
         if changed.offset is None:
             return None
         self.job, self.sinks, self.notices = changed.job, dict(changed.sinks), changed.notices
@@ -199,9 +201,12 @@ class InlineRun:
             name: [(self.job.keys[0], [PendingAnswer.of(part) for part in parts if len(part)])]
             for name, parts in outcome.answers.items()
         }
+        valid = {name: chunks for name, chunks in answers.items() if name not in failed}
+        beats = {} if outcome.heartbeats is None else outcome.heartbeats.queries
+        shown = shown_answers(self.folder, self.epoch, self.job, valid, beats, self.batch)
         rows: dict[str, int] = {}
-        for name in (name for name in self.sinks if name not in failed):
-            rows[name] = deliver_answers(self.job, self.sinks, [name], answers, self.batch, isolation)[name].rows
+        for name in (name for name in self.sinks if name not in failed and name not in self.epoch.silent):
+            rows[name] = deliver_answers(self.job, self.sinks, [name], shown, self.batch, isolation)[name].rows
             if crash:
                 raise Crash
         if isolation is not None:

@@ -18,7 +18,7 @@ from penstock.language import bind_script
 from penstock.physical.planning.planner import plan_queries
 from penstock.runtime.spark.catching_up.catch_up import past_starts
 from penstock.runtime.spark.catching_up.past_input import KnownPast
-from penstock.runtime.spark.checkpoint import restart_decision as change
+from penstock.runtime.spark.checkpoint import planning_cache
 from penstock.runtime.spark.checkpoint.folder import Folder
 from penstock.runtime.spark.checkpoint.totals import RunTotals
 from penstock.runtime.spark.input.offset import Offset
@@ -140,7 +140,7 @@ def test_a_start_optimises_every_query_once(calm: Path, monkeypatch: pytest.Monk
         seen.append(root)
         return optimize(root, planning=planning)
 
-    monkeypatch.setattr(change, "optimize", noting)
+    monkeypatch.setattr(planning_cache, "optimize", noting)
     InlineRun(script(calm, "sums", "pairs", "best"), calm / "checkpoint")
     assert len(seen) == 3
 

@@ -10,6 +10,9 @@ from inline_run import CRASHES, InlineRun, cold, write_files
 from test_change import FILES, QUERIES, SECOND, calm, check_joined, result, script, undisturbed
 
 from penstock.errors import PenstockError
+from penstock.physical.plan.identity import query_fingerprint
+from penstock.physical.plan.plan import Plan
+from penstock.runtime.spark.checkpoint import restart_decision
 from penstock.runtime.spark.checkpoint.epochs import latest_epoch, read_epoch
 from penstock.runtime.spark.worker import stage
 
@@ -150,3 +153,23 @@ def test_all_input_is_read_once(calm: Path) -> None:
         run.change(script(calm, "sums", *names), overwrite=True)
     run.run()
     assert run.accounts.progress(run.job.plan, run.job.plan.sources, run.sinks, {}, {}).rows_in == FILES * 20
+
+
+def test_a_change_plans_only_what_it_adds(calm: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = InlineRun(script(calm, "sums", "best"), calm / "checkpoint").go(1)
+    run.change(script(calm, "sums", "best", "last"))
+    planned: list[str] = []
+
+    def fingerprint(plan: Plan, query: str) -> str:
+        planned.append(query)
+        return query_fingerprint(plan, query)
+
+    monkeypatch.setattr(restart_decision, "query_fingerprint", fingerprint)
+    run.change(script(calm, "sums", "best", "pairs", "last"))
+    assert planned == ["pairs"]
+    # What is gone is forgotten, and planned again when it comes back.
+    run.change(script(calm, "sums", "best"))
+    run.change(script(calm, "sums", "best", "pairs"), overwrite=True).run()
+    assert planned == ["pairs", "pairs"]
+    for name in ("sums", "best"):
+        assert result(calm, name) == result(calm, name, "calm")

@@ -14,7 +14,8 @@ from penstock.algebra.nodes.scans import Source
 from penstock.errors import PenstockError, nearest
 from penstock.language.parse import parse_script
 from penstock.language.statements import OneTimeSelect
-from penstock.server.access import check_roles, role_of
+from penstock.server.access import StatementAccess, kind_of, role_of
+from penstock.server.policy import ServerPolicy
 from penstock.server.roles import AccessRole, Caller
 from penstock.server.service import (
     Busy,
@@ -113,8 +114,9 @@ class FakeService:
     # -- statements --------------------------------------------------------------------------------------------
 
     def execute(self, request: ScriptRequest) -> ScriptReply:
-        check_roles(request.text, request.caller)
-        statements = parse_script(request.text).statements
+        parsed = parse_script(request.text)
+        statements = StatementAccess(ServerPolicy()).check_script(request.text, request.caller)
+        kinds = [kind_of(parsed.source.slice(one.span)) for one in statements]
         if self.slow and any(isinstance(one, OneTimeSelect) for one in statements):
             self._wait(request)
         with self.lock:
@@ -124,19 +126,18 @@ class FakeService:
                 trial = Session()
                 trial.catalog = self.session.catalog
                 trial.declare(request.text, one_time=True)
-                return ScriptReply(tuple(StatementReply(type(one).__name__, "CHECKED") for one in statements))
+                return ScriptReply(tuple(StatementReply(kind, "CHECKED") for kind in kinds))
             execution = self.session.execute(request.text, one_time=True)
             answers = list(execution.answers)
             replies = []
-            for statement in statements:
-                kind = type(statement).__name__
+            for statement, kind in zip(statements, kinds, strict=True):
                 if role_of(statement) is not AccessRole.READ:
                     number = len(self.log) + 1
                     self.log.append(
                         CommandView(number, "2024-01-01T00:00:00Z", request.caller.name, kind, "RUNNING", number)
                     )
                     replies.append(StatementReply(kind, "RUNNING", number, number))
-                elif kind == "SetSetting":
+                elif kind == "SET":
                     replies.append(StatementReply(kind, "DONE"))
                 else:
                     answer = answers.pop(0)

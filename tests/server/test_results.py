@@ -163,7 +163,7 @@ def test_events(client: httpx.Client, server: Running, fake: FakeService) -> Non
         lines = answer.iter_lines()
         eventually(lambda: fake.listeners)
         fake.announce("batch", number=8, rows=12)
-        assert [next(lines), next(lines)] == ["event: batch", 'data: {"number": 8, "rows": 12}']
+        assert [next(lines), next(lines)] == ["event: batch", 'data: {"number":8,"rows":12}']
     eventually(lambda: fake.listeners[0].closed and server.door.streams == 0)
 
 

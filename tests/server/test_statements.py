@@ -34,7 +34,7 @@ def test_a_script_is_answered_statement_by_statement(client: httpx.Client) -> No
     answer = post(client, VALUES + SELECT + "; SHOW QUERIES;")
     assert answer.status_code == 200 and answer.headers["content-type"] == "application/json"
     insert, select, show = answer.json()["statements"]
-    assert insert == {"kind": "Insert", "state": "RUNNING", "number": 1, "version": 1}
+    assert insert == {"kind": "INSERT", "state": "RUNNING", "number": 1, "version": 1}
     assert select["columns"] == [
         {"name": "room", "type": "STRING"}, {"name": "celsius", "type": "DOUBLE"},
         {"name": "n", "type": "BIGINT"}, {"name": "cost", "type": "DECIMAL(20,4)"},

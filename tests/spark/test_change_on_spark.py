@@ -77,6 +77,23 @@ def test_queries_come_go_and_read_their_past(spark: Any, tmp_path: Path) -> None
     assert told.value.code in ("P0601", "P0605") and "Traceback" not in told.value.render()
 
 
+def test_one_new_query_starts_at_the_beginning(spark: Any, tmp_path: Path) -> None:
+    write_data(tmp_path / "data", 8)
+    checkpoint = str(tmp_path / "checkpoint")
+    first = start(spark, script(tmp_path, "out", "sums"), checkpoint=checkpoint)
+    while first.progress().batches < 3 and not first.wait(0.05):
+        pass
+    first.stop()
+    changed = script(tmp_path, "out", "sums", "best", "pairs").replace(") AS SELECT x", ") START BEGINNING AS SELECT x")
+    run = start(spark, changed, checkpoint=checkpoint)
+    assert run.wait(200)
+    calm = start(spark, "SET max_batch_bytes = '1MB';" + script(tmp_path, "calm", "sums", "best", "pairs"))
+    assert calm.wait(200)
+    for name in ("sums", "best"):
+        assert rows(tmp_path, "out", name) == rows(tmp_path, "calm", name)
+    assert len(rows(tmp_path, "out", "pairs")) < len(rows(tmp_path, "calm", "pairs"))
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 def test_killed_and_changed_at_any_moment(tmp_path: Path) -> None:

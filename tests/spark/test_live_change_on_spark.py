@@ -184,3 +184,38 @@ def test_a_standing_run_loses_failing_queries_alone(spark: Any, tmp_path: Path) 
     assert run.version().failed == {} and run.version().number == 3
     assert run.active
     run.stop()
+
+
+@pytest.mark.spark
+def test_a_query_is_silent_for_a_while(spark: Any, tmp_path: Path) -> None:
+    write_data(tmp_path / "data", 12)
+    header = script(tmp_path, "out")
+
+    def work(**options: Any) -> Work:
+        session = Session(spark)
+        session.execute(header + created(tmp_path, "sums") + created(tmp_path, "best"))
+        return replace(session._work(list(session.catalog.queries.values()), False), live=True, **options)
+
+    run = launch(work(), str(tmp_path / "checkpoint"), False)
+    after(run, 3)
+    change(run, work(silent=frozenset({"best"})), False)
+    begun = run.version().batch
+    after(run, begun + 3)
+    change(run, work(), False)
+    tick = run.version().queries["best"]
+    assert run.version().batch >= begun + 3
+    assert run.wait(200)
+    calm = start(spark, "SET max_batch_bytes = '1MB';" + script(tmp_path, "calm", "sums", "best"))
+    assert calm.wait(200)
+    assert rows(tmp_path, "out", "sums") == rows(tmp_path, "calm", "sums")
+    told, whole = (read_result(str(tmp_path / out / "best")).to_pylist() for out in ("out", "calm"))
+    assert [r for r in told if r["ts"] > tick] == [r for r in whole if r["ts"] > tick]
+    assert len([r for r in told if r["ts"] <= tick]) < len([r for r in whole if r["ts"] <= tick])
+
+    def content(events: list[dict[str, Any]]) -> Counter[tuple[Any, ...]]:
+        counts: Counter[tuple[Any, ...]] = Counter()
+        for event in events:
+            counts[event["x"], event["k"]] += 1 if event["op"] == "+" else -1
+        return +counts
+
+    assert content([r for r in told if r["ts"] <= tick]) == content([r for r in whole if r["ts"] <= tick])

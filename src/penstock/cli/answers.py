@@ -17,8 +17,8 @@ def table_text(answer: OneTimeAnswer) -> Iterator[str]:
     """Yield the answer as a table for people, with the number of its rows and its instant below."""
     yield from drawn(answer.table)
     tick = answer.tick
-    when = "" if tick is None else f", as of {answer.query.domain.show(tick)}"
-    yield f"({counted(answer.table.num_rows, 'row')}{when})\n"
+    instant = "" if tick is None else f", as of {answer.query.domain.show(tick)}"
+    yield f"({counted(answer.table.num_rows, 'row')}{instant})\n"
 
 
 def data_text(table: pa.Table, form: OutputFormat) -> str:
@@ -32,5 +32,5 @@ def warnings_of(answer: OneTimeAnswer) -> Iterator[str]:
     for name, count in answer.late.items():
         yield shown(f"WARNING: {counted(count, 'row')} of {name} came late and came into no result.")
     for name, reasons in answer.rejected.items():
-        each = "; ".join(f"{count:,} x {reason}" for reason, count in reasons.items())
-        yield shown(f"WARNING: {counted(sum(reasons.values()), 'record')} of {name} rejected: {each}")
+        reasons_text = "; ".join(f"{count:,} x {reason}" for reason, count in reasons.items())
+        yield shown(f"WARNING: {counted(sum(reasons.values()), 'record')} of {name} rejected: {reasons_text}")

@@ -14,7 +14,7 @@ from penstock.errors import PenstockError, Position, ScriptErrors
 from penstock.physical.planning.state_size.summary import QueryState
 from penstock.session import Session
 
-_PASSED_OVER = r"'(?:[^'\\]|\\.|'')*'|--[^\n]*|/\*.*?\*/"
+_TEXT_OR_COMMENT = r"'(?:[^'\\]|\\.|'')*'|--[^\n]*|/\*.*?\*/"
 #: `_WINDOWED` matches what follows the name of a stream read with a window, `_READ` what precedes a name that is read.
 _WINDOWED = re.compile(r"\s*(?:SAMPLE\s*\([^)]*\)\s*)?\[", re.IGNORECASE)
 _READ = re.compile(r"(?:\bFROM|\bJOIN|,)\s*$", re.IGNORECASE)
@@ -37,15 +37,15 @@ def check_sources(session: Session) -> None:
 def state_report(session: Session, script: str, file: str) -> Iterator[str]:
     """Yield the lines of the report; those of a query with unbounded state show the place in the script, and a hint."""
     for query in session.catalog.queries.values():
-        found = session.state(query.name)
-        if found.bounded:
-            yield f"{query.name}: state {found.verdict}"
+        state = session.state(query.name)
+        if state.bounded:
+            yield f"{query.name}: state {state.verdict}"
             continue
-        place = position(script, query, found, file)
-        yield f"{file}:{place.line}:{place.column}: warning: {query.name}: state {found.verdict}"
-        yield from (f"  {line}" for line in place.render().split("\n"))
-        if found.bound.hint:
-            yield f"  hint: {found.bound.hint}"
+        source_position = position(script, query, state, file)
+        yield f"{file}:{source_position.line}:{source_position.column}: warning: {query.name}: state {state.verdict}"
+        yield from (f"  {line}" for line in source_position.render().split("\n"))
+        if state.bound.hint:
+            yield f"  hint: {state.bound.hint}"
 
 
 def position(script: str, query: Query, state: QueryState, file: str) -> Position:
@@ -56,10 +56,10 @@ def position(script: str, query: Query, state: QueryState, file: str) -> Positio
     end = start + len(query.text)
     source = re.escape(state.bound.source)
     # Strings and comments match first, and whole: a name inside them is no mention.
-    mention = re.compile(rf"{_PASSED_OVER}|(?<![\w.])(?P<name>`?{source}`?)(?![\w.(])", re.IGNORECASE | re.DOTALL)
-    named = [m for m in mention.finditer(script, start, end) if m["name"]] if source else []
-    read = [m for m in named if _WINDOWED.match(script, m.end(), end)]
-    read += [m for m in named if _READ.search(script[start : m.start()])]
-    if not read:
+    mention = re.compile(rf"{_TEXT_OR_COMMENT}|(?<![\w.])(?P<name>`?{source}`?)(?![\w.(])", re.IGNORECASE | re.DOTALL)
+    mentions = [m for m in mention.finditer(script, start, end) if m["name"]] if source else []
+    places_read = [m for m in mentions if _WINDOWED.match(script, m.end(), end)]
+    places_read += [m for m in mentions if _READ.search(script[start : m.start()])]
+    if not places_read:
         return Position.at(script, start, len(query.text.split("\n")[0]), file)
-    return Position.at(script, read[0].start("name"), len(read[0]["name"]), file)
+    return Position.at(script, places_read[0].start("name"), len(places_read[0]["name"]), file)

@@ -32,15 +32,15 @@ def configure(form: LogFormat, level: LogLevel) -> None:
     handler = _StandardError()
     handler.setFormatter(JsonLogLines() if form is LogFormat.JSON else TextLines())
     root = logging.getLogger("penstock")
-    for old in list(root.handlers):
-        root.removeHandler(old)
+    for old_handler in list(root.handlers):
+        root.removeHandler(old_handler)
     root.addHandler(handler)
     root.setLevel(level.value.upper())
     # A library that logs without a logger of its own makes Python write every record a second time.
     root.propagate = False
     # They log what callers handle themselves, at levels of their own.
-    for noisy in ("py4j", "pyspark"):
-        logging.getLogger(noisy).setLevel(logging.ERROR)
+    for library in ("py4j", "pyspark"):
+        logging.getLogger(library).setLevel(logging.ERROR)
 
 
 def silence(when: Callable[[], bool]) -> None:
@@ -65,15 +65,15 @@ class TextLines(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         event = getattr(record, "event", None)
-        told = redacted_text(record.getMessage()) + _trace(self, record)
-        return f"{_stamp(record)} {record.levelname} {record.name} {f'{event}: ' if event else ''}{told}"
+        message = redacted_text(record.getMessage()) + _trace(self, record)
+        return f"{_stamp(record)} {record.levelname} {record.name} {f'{event}: ' if event else ''}{message}"
 
 
 class JsonLogLines(logging.Formatter):
     """Formats one object a record: time, level, logger, event, message, and the event's own fields."""
 
     def format(self, record: logging.LogRecord) -> str:
-        told = {
+        fields = {
             "time": _stamp(record),
             "level": record.levelname.lower(),
             "logger": record.name,
@@ -82,8 +82,8 @@ class JsonLogLines(logging.Formatter):
             **getattr(record, "fields", {}),
         }
         if trace := _trace(self, record):
-            told["trace"] = trace
-        return json.dumps(told, ensure_ascii=False, default=str)
+            fields["trace"] = trace
+        return json.dumps(fields, ensure_ascii=False, default=str)
 
 
 def _stamp(record: logging.LogRecord) -> str:

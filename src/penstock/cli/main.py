@@ -11,9 +11,8 @@ import os
 import re
 import sys
 import threading
-import traceback
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
@@ -21,8 +20,10 @@ import typer
 from typer.core import TyperGroup
 
 from penstock import __version__
+from penstock.cli.errors_shown import WRONG, errors_shown
 from penstock.cli.logs import LogFormat, LogLevel, configure
 from penstock.cli.scripts import read_script
+from penstock.cli.tokens import tokens
 from penstock.errors import PenstockError
 from penstock.modules import look_beside
 from penstock.runtime.spark.checkpoint.place import check_place
@@ -75,14 +76,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-FAILED, WRONG = 1, 2
-
 #: Patterns of a script that will run on Spark, and of one with settings of its own for Spark.
 _NEEDS_SPARK = re.compile(r"\bcreate\s+query\b", re.IGNORECASE)
 _SETS_SPARK = re.compile(r"\bspark\b", re.IGNORECASE)
-
-#: Errors of the machine or the run, not of what the user wrote.
-_RUN_CODES = frozenset({"P0411", "P0601", "P0603", "P0604", "P0621", "P0631", "P0632"})
 
 
 class Format(enum.StrEnum):
@@ -103,41 +99,10 @@ class ResultFormat(enum.StrEnum):
     ARROW = "arrow"
 
 
+app.add_typer(tokens, name="token")
+
 Script = Annotated[Path, typer.Argument(metavar="SCRIPT", help="A file of CQL statements, or - for standard input.")]
 Set = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A setting; may be repeated.")]
-
-
-@contextmanager
-def errors_shown(context: typer.Context) -> Iterator[None]:
-    """Turn an error into text on standard error and an exit code; show a traceback only with --debug."""
-    try:
-        yield
-    except PenstockError as error:
-        typer.echo(error.render(), err=True)
-        _debug(context)
-        raise typer.Exit(FAILED if error.code in _RUN_CODES else WRONG) from None
-    except KeyboardInterrupt:
-        raise typer.Exit(130) from None
-    except BrokenPipeError:
-        from penstock.cli.running import unread
-
-        raise typer.Exit(unread()) from None
-    except Exception as error:
-        typer.echo(f"error P0601: the run failed: {type(error).__name__}: {_first_line(error)}", err=True)
-        if not _debug(context):
-            typer.echo("  hint: `penstock --debug ...` shows where", err=True)
-        raise typer.Exit(FAILED) from None
-
-
-def _debug(context: typer.Context) -> bool:
-    shown = bool(context.find_root().params.get("debug"))
-    if shown:
-        typer.echo(traceback.format_exc(), err=True)
-    return shown
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or ["no message"])[0]
 
 
 def read_settings(pairs: list[str] | None) -> Settings:
@@ -151,8 +116,8 @@ def read_settings(pairs: list[str] | None) -> Settings:
     return settings
 
 
-def _version(asked: bool) -> None:
-    if asked:
+def _version(show: bool) -> None:
+    if show:
         typer.echo(f"penstock {__version__}")
         raise typer.Exit
 
@@ -212,7 +177,7 @@ def run(
         settings = read_settings(set_)
         if checkpoint is not None:
             check_place(checkpoint)
-        _foresee_spark(text, settings, master)
+        _start_spark_ahead(text, settings, master)
         # Imported here, so that commands without Spark start without it.
         from penstock.cli.running import run_script
         from penstock.connectors.sinks.output import OutputFormat
@@ -221,10 +186,10 @@ def run(
             settings = settings.with_value("metrics_file", str(metrics))
         if metrics_port is not None:
             settings = settings.with_value("metrics_port", str(metrics_port))
-        chosen = format_ or _usual_format()
+        output_format = format_ or _usual_format()
         code = run_script(
             text, name, settings, checkpoint, drain=drain, master=master, overwrite=overwrite, backfill=backfill,
-            form=OutputFormat(chosen.value), accept_missing=accept_missing_results,
+            form=OutputFormat(output_format.value), accept_missing=accept_missing_results,
         )  # fmt: skip
     raise typer.Exit(code)
 
@@ -253,17 +218,17 @@ def query(
         from penstock.session import Session
 
         session = Session(settings=read_settings(set_))
-        chosen = OutputFormat((format_ or _usual_format()).value)
+        output_format = OutputFormat((format_ or _usual_format()).value)
         if script is not None:
             content, name = read_script(Path(script))
             session.declare(content, file=name, one_time=True)
-            answer(session, text, None, chosen)
+            answer(session, text, None, output_format)
         elif is_statement(text):
             look_beside(str(Path.cwd()))
-            answer(session, text, None, chosen)
+            answer(session, text, None, output_format)
         else:
             content, name = read_script(Path(text))
-            answer(session, content, name, chosen)
+            answer(session, content, name, output_format)
 
 
 @app.command()
@@ -284,8 +249,10 @@ def shell(
         from penstock.cli.shell.start import run_shell
         from penstock.connectors.sinks.output import OutputFormat
 
-        chosen = OutputFormat((format_ or _usual_format()).value)
-        code = run_shell(script, read_settings(set_), chosen, keep_going, bool(context.find_root().params.get("debug")))
+        output_format = OutputFormat((format_ or _usual_format()).value)
+        code = run_shell(
+            script, read_settings(set_), output_format, keep_going, bool(context.find_root().params.get("debug"))
+        )
     raise typer.Exit(code)
 
 
@@ -293,12 +260,68 @@ def _usual_format() -> ResultFormat:
     return ResultFormat.TABLE if sys.stdout and sys.stdout.isatty() else ResultFormat.CSV
 
 
-def _foresee_spark(text: str, settings: Settings, master: str | None) -> None:
+def _start_spark_ahead(text: str, settings: Settings, master: str | None) -> None:
     """Start Spark while the script is read, if the script seems to need it and has no settings for it."""
     if _NEEDS_SPARK.search(text) and not _SETS_SPARK.search(text):
         from penstock.runtime.spark.startup.ahead import start_session_ahead
 
         start_session_ahead(master, settings.spark)
+
+
+@app.command()
+def serve(
+    context: typer.Context,
+    checkpoint: Annotated[Path, typer.Option(metavar="DIR", help="Keep queries, results and state here.")],
+    script: Annotated[Path | None, typer.Argument(metavar="[SCRIPT]", help="A script to execute at the start.")] = None,
+    http: Annotated[
+        str, typer.Option(metavar="HOST:PORT", help="Where to listen; port 0: any that is free.")
+    ] = "127.0.0.1:8265",
+    token_file: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The file of tokens; default: ~/.config/penstock/tokens.json.")
+    ] = None,
+    no_auth: Annotated[bool, typer.Option("--no-auth", help="Require no tokens; on this machine only.")] = False,
+    tls_cert: Annotated[Path | None, typer.Option(metavar="FILE", help="The certificate chain, PEM.")] = None,
+    tls_key: Annotated[Path | None, typer.Option(metavar="FILE", help="The key of the certificate, PEM.")] = None,
+    insecure: Annotated[
+        bool, typer.Option("--insecure", help="Listen beyond this machine without TLS: tokens are sent unencrypted.")
+    ] = False,
+    server_name: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="A host name for which the server answers.")
+    ] = None,
+    allow_path: Annotated[
+        list[Path] | None, typer.Option(metavar="DIR", help="Statements may read and write files below this folder.")
+    ] = None,
+    allow_env: Annotated[
+        list[str] | None, typer.Option(metavar="PREFIX", help="Secrets may come from variables with this prefix.")
+    ] = None,
+    allow_functions: Annotated[
+        list[str] | None, typer.Option(metavar="MODULE", help="Functions of this module may be declared.")
+    ] = None,
+    allow_host: Annotated[
+        list[str] | None, typer.Option(metavar="HOST[:PORT]", help="Brokers and databases that may be reached.")
+    ] = None,
+    set_: Set = None,
+    master: Annotated[str | None, typer.Option(metavar="URL", help="Spark's master; default: this machine.")] = None,
+    in_process: Annotated[
+        bool, typer.Option("--in-process", help="Without Spark, over inputs that end and rows that are posted.")
+    ] = False,
+    log_format: Annotated[LogFormat, typer.Option(help="How the log on standard error is written.")] = LogFormat.TEXT,
+    log_level: Annotated[LogLevel, typer.Option(help="Minimum severity that is logged.")] = LogLevel.WARNING,
+) -> None:
+    """Serve queries that come and go, over HTTP, until SIGTERM or Ctrl-C."""
+    with errors_shown(context):
+        from penstock.cli.serve import ServeOptions, start_in_process, start_on_spark
+        from penstock.cli.serve import serve as serve_until_signal
+
+        configure(log_format, log_level)
+        options = ServeOptions(
+            checkpoint, http, read_settings(set_), tuple(set_ or ()),
+            ("", "") if script is None else read_script(script), token_file,
+            not no_auth, insecure, (tls_cert, tls_key), tuple(allow_path or ()), tuple(allow_env or ()),
+            tuple(allow_functions or ()), tuple(allow_host or ()), tuple(server_name or ()), master,
+        )  # fmt: skip
+        code = serve_until_signal(options, start_in_process if in_process else start_on_spark)
+    raise typer.Exit(code)
 
 
 @app.command()
@@ -337,13 +360,16 @@ def explain(
         text, name = read_script(script)
         session = Session(settings=read_settings(set_))
         created = session.execute(text, file=name).queries
-        plans = [session.explain(one, format_.value, analyze) for one in ([query] if query is not None else created)]
-        typer.echo(_joined(plans, format_, one=query is not None), nl=False)
+        plans = [
+            session.explain(query_name, format_.value, analyze)
+            for query_name in ([query] if query is not None else created)
+        ]
+        typer.echo(_joined(plans, format_, is_single=query is not None), nl=False)
 
 
-def _joined(plans: list[str], format_: Format, one: bool) -> str:
+def _joined(plans: list[str], format_: Format, is_single: bool) -> str:
     """Return one plan unchanged; the plans of a whole script in JSON become a list."""
-    if format_ is Format.JSON and not one:
+    if format_ is Format.JSON and not is_single:
         return "[" + ",\n".join(plan.rstrip() for plan in plans) + "]\n"
     return "\n".join(plans)
 
@@ -378,11 +404,11 @@ def _leave(code: int | str | None) -> NoReturn:
     While threads of Spark live, Python itself must not shut down: a thread that returns from Arrow during shutdown of
     the interpreter aborts the process (`PyGILState_Release`, exit code 134).
     """
-    others = [thread for thread in threading.enumerate() if thread is not threading.main_thread()]
-    if not others or not (code is None or isinstance(code, int)):
+    other_threads = [thread for thread in threading.enumerate() if thread is not threading.main_thread()]
+    if not other_threads or not (code is None or isinstance(code, int)):
         sys.exit(code)
     try:
-        for thread in others:
+        for thread in other_threads:
             if not thread.daemon:
                 thread.join()
         atexit._run_exitfuncs()

@@ -43,30 +43,30 @@ def answer(session: Session, text: str, name: str | None, form: OutputFormat) ->
 
 
 def _write(answers: Sequence[str | OneTimeAnswer], form: OutputFormat) -> None:
-    tables = [one for one in answers if not isinstance(one, str)]
-    out = output(form, [one.query for one in tables])
-    for one in answers:
-        if isinstance(one, str):
+    tables = [result for result in answers if not isinstance(result, str)]
+    console = output(form, [result.query for result in tables])
+    for result in answers:
+        if isinstance(result, str):
             # Standard output has only rows where a program may read them.
-            beside = bool(tables) and form is not OutputFormat.TABLE
-            text = shown(one if one.endswith("\n") else f"{one}\n")
-            typer.echo(text, nl=False, err=beside)
+            to_standard_error = bool(tables) and form is not OutputFormat.TABLE
+            text = shown(result if result.endswith("\n") else f"{result}\n")
+            typer.echo(text, nl=False, err=to_standard_error)
             continue
-        for line in warnings_of(one):
+        for line in warnings_of(result):
             typer.echo(line, err=True)
         if form is OutputFormat.TABLE:
-            for part in table_text(one):
+            for part in table_text(result):
                 sys.stdout.write(encodable(part, sys.stdout))
         else:
-            _handed(out, lambda one=one: out.write(one.query, [one.table], None))  # type: ignore[misc]
-    _handed(out, out.close)
+            _write_or_stop(console, lambda result=result: console.write(result.query, [result.table], None))  # type: ignore[misc]
+    _write_or_stop(console, console.close)
     sys.stdout.flush()
 
 
-def _handed(out: Output, write: Callable[[], None]) -> None:
+def _write_or_stop(console: Output, write: Callable[[], None]) -> None:
     try:
         write()
     except PenstockError as error:
-        if out.gone:
+        if console.gone:
             raise BrokenPipeError from error
         raise

@@ -58,17 +58,17 @@ def run_script(
     """
     session = Session(settings=settings, master=master)
     execution = session.execute(text, file=name)
-    shown = [q for q in session.catalog.queries.values() if q.sink.connector == "CONSOLE"]
+    console_queries = [q for q in session.catalog.queries.values() if q.sink.connector == "CONSOLE"]
     # Standard output has only results where a program may read them.
-    beside = bool(shown) and form is not OutputFormat.TABLE
+    to_standard_error = bool(console_queries) and form is not OutputFormat.TABLE
     for answer in execution.texts:
-        typer.echo(answer, nl=not answer.endswith("\n"), err=beside)
+        typer.echo(answer, nl=not answer.endswith("\n"), err=to_standard_error)
     if not execution.queries:
         typer.echo(f"{name}: no query to run", err=True)
         return 0
     check_sources(session)
     watcher = Watcher()
-    out = output(form, shown)
+    out = output(form, console_queries)
     out.around = watcher.paused
     send_to(out)
     silence(lambda: out.gone)
@@ -105,9 +105,9 @@ def unread() -> int:
 def _discard() -> None:
     """Discard what is buffered for standard output: writing it at exit would fail again."""
     with suppress(OSError, ValueError):
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())
-        os.close(nowhere)
+        null_device = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null_device, sys.stdout.fileno())
+        os.close(null_device)
 
 
 def watch(run: Watched, watcher: Watcher, out: Output | None = None) -> int:
@@ -115,12 +115,12 @@ def watch(run: Watched, watcher: Watcher, out: Output | None = None) -> int:
     of a failed run when standard output has been closed.
     """
     failure: PenstockError | None = None
-    with _signals_noted() as caught:
+    with _record_signals() as signals:
         try:
             with watcher:
-                while not caught and not run.wait(_LOOK_SECONDS):
+                while not signals and not run.wait(_LOOK_SECONDS):
                     watcher.show(run.progress())
-            if caught:
+            if signals:
                 watcher.say("stopping: what is committed stays")
                 run.stop()
             if out is not None:
@@ -130,10 +130,10 @@ def watch(run: Watched, watcher: Watcher, out: Output | None = None) -> int:
                 raise
             failure = error
     watcher.summary(run.progress(), run.dead_letters)
-    if failure is not None and not caught:
+    if failure is not None and not signals:
         typer.echo(failure.render(), err=True)
         return 1
-    return 128 + caught[0] if caught else 0
+    return 128 + signals[0] if signals else 0
 
 
 def _leave_now(number: int, _frame: FrameType | None) -> None:
@@ -142,24 +142,24 @@ def _leave_now(number: int, _frame: FrameType | None) -> None:
 
 
 @contextmanager
-def _signals_noted() -> Iterator[list[int]]:
+def _record_signals() -> Iterator[list[int]]:
     """Record signals that request an end without acting on the first; the second one ends the process at once. The
     handlers are set after the start, because Spark installs its own then, which would cancel its jobs in the middle of
     a batch.
     """
-    caught: list[int] = []
-    before = {number: signal.getsignal(number) for number in _SIGNALS}
+    signals: list[int] = []
+    handlers = {number: signal.getsignal(number) for number in _SIGNALS}
 
     def note(number: int, _frame: FrameType | None) -> None:
-        caught.append(number)
-        for one in _SIGNALS:
-            signal.signal(one, _leave_now)
+        signals.append(number)
+        for signal_number in _SIGNALS:
+            signal.signal(signal_number, _leave_now)
 
     for number in _SIGNALS:
         signal.signal(number, note)
     try:
-        yield caught
+        yield signals
     finally:
-        if not caught:
-            for number, handler in before.items():
+        if not signals:
+            for number, handler in handlers.items():
                 signal.signal(number, handler)

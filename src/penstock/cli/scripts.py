@@ -15,12 +15,12 @@ def read_script(path: Path) -> tuple[str, str]:
     Raises PenstockError P0401.
     """
     look_beside(str(Path.cwd() if str(path) == "-" else path.absolute().parent))
-    shown = "<stdin>" if str(path) == "-" else str(path)
+    name = "<stdin>" if str(path) == "-" else str(path)
     try:
         content = sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes()
     except OSError as error:
-        raise PenstockError("P0401", f"cannot read the script {shown}: {error.strerror}", cause=error) from error
-    return _decoded(content, shown), shown
+        raise PenstockError("P0401", f"cannot read the script {name}: {error.strerror}", cause=error) from error
+    return _decoded(content, name), name
 
 
 def _decoded(data: bytes, name: str) -> str:

@@ -14,27 +14,33 @@ _HEAD = ("step", "operator", "state", "rows", "bytes", "chunks", "oldest", "newe
 
 def state_text(checkpoint: Path, as_json: bool, per_shard: bool) -> str:
     """Return a report of what the checkpoint holds. Raises PenstockError P0605, P0608."""
-    found = report(checkpoint)
+    state = report(checkpoint)
     if as_json:
-        return json.dumps(found.as_json(per_shard), indent=1, ensure_ascii=False) + "\n"
-    return "".join(line.rstrip() + "\n" for line in _lines(found, per_shard))
+        return json.dumps(state.as_json(per_shard), indent=1, ensure_ascii=False) + "\n"
+    return "".join(line.rstrip() + "\n" for line in _lines(state, per_shard))
 
 
-def _lines(found: StateReport, per_shard: bool) -> Iterator[str]:
-    batch = f"batch {found.batch} delivered" if found.batch >= 0 else "no batch delivered yet"
-    changed = f", script changed {counted(found.epoch, 'time')}, last at batch {found.base}" if found.epoch else ""
-    yield f"{found.checkpoint}: {batch}, {counted(found.shards, 'shard')}{changed}"
-    for query, operators in found.queries.items():
-        total = found.total(query)
-        since = f", since epoch {found.births[query]}" if found.births[query] else ""
+def _lines(state: StateReport, per_shard: bool) -> Iterator[str]:
+    batch = f"batch {state.batch} delivered" if state.batch >= 0 else "no batch delivered yet"
+    changed = f", script changed {counted(state.epoch, 'time')}, last at batch {state.base}" if state.epoch else ""
+    yield f"{state.checkpoint}: {batch}, {counted(state.shards, 'shard')}{changed}"
+    for query, operators in state.queries.items():
+        total = state.total(query)
+        since = f", since epoch {state.births[query]}" if state.births[query] else ""
         yield ""
         yield f"query {query}: {counted(total.rows, 'row')}, {counted(total.bytes, 'byte')}{since}"
         rows = [_HEAD] if operators else []
-        for one in operators:
-            shared = f" (also of {', '.join(q for q in one.queries if q != query)})" if len(one.queries) > 1 else ""
-            rows.append((str(one.step), one.operator + shared, one.state, *_cells(found, query, one.total)))
-            for shard, held in sorted(one.shards.items()) if per_shard else ():
-                rows.append(("", f"  shard {shard}", "", *_cells(found, query, held)))
+        for operator in operators:
+            shared = (
+                f" (also of {', '.join(q for q in operator.queries if q != query)})"
+                if len(operator.queries) > 1
+                else ""
+            )
+            rows.append(
+                (str(operator.step), operator.operator + shared, operator.state, *_cells(state, query, operator.total))
+            )
+            for shard, stored in sorted(operator.shards.items()) if per_shard else ():
+                rows.append(("", f"  shard {shard}", "", *_cells(state, query, stored)))
         widths = [max(len(row[i]) for row in rows) for i in range(len(_HEAD))] if rows else []
         for row in rows:
             cells = [
@@ -44,7 +50,7 @@ def _lines(found: StateReport, per_shard: bool) -> Iterator[str]:
             yield "  " + "  ".join(cells)
 
 
-def _cells(found: StateReport, query: str, held: StoredState) -> tuple[str, str, str, str, str]:
-    due = "due " if held.kind == "due" and held.oldest is not None else ""
-    oldest, newest = (f"{due}{found.shown(query, tick)}" for tick in (held.oldest, held.newest))
-    return f"{held.rows:,}", f"{held.bytes:,}", str(held.chunks), oldest, newest
+def _cells(state: StateReport, query: str, stored: StoredState) -> tuple[str, str, str, str, str]:
+    due = "due " if stored.kind == "due" and stored.oldest is not None else ""
+    oldest, newest = (f"{due}{state.shown(query, tick)}" for tick in (stored.oldest, stored.newest))
+    return f"{stored.rows:,}", f"{stored.bytes:,}", str(stored.chunks), oldest, newest

@@ -28,14 +28,14 @@ def progress_line(progress: RunProgress) -> str:
     heartbeats, each follows the common one; the unread backlog follows if it is large.
     """
     heartbeat = progress.heartbeat or "none yet"
-    each = [f"{name} {counts.heartbeat}" for name, counts in progress.sources.items() if counts.heartbeat]
-    if len(each) > 1:
-        heartbeat += f" ({', '.join(each)})"
-    waiting = sum(counts.waiting for counts in progress.sources.values())
+    heartbeats = [f"{name} {counts.heartbeat}" for name, counts in progress.sources.items() if counts.heartbeat]
+    if len(heartbeats) > 1:
+        heartbeat += f" ({', '.join(heartbeats)})"
+    waiting_bytes = sum(counts.waiting for counts in progress.sources.values())
     return (
         f"{counted(progress.rows_in, 'row')} in · {counted(progress.rows_out, 'row')} out · heartbeat {heartbeat}"
         f" · {progress.rows_per_second:,.0f} rows/s"
-        + (f" · {waiting / 1e6:,.1f} MB waiting" if waiting >= 50_000 else "")
+        + (f" · {waiting_bytes / 1e6:,.1f} MB waiting" if waiting_bytes >= 50_000 else "")
     )
 
 
@@ -55,7 +55,7 @@ class Watcher:
         self._status: Status | None = None
         self._next_line = time.monotonic() + _LINE_EVERY_SECONDS
         self._phase = ""
-        self._last = ""
+        self._last_line = ""
 
     def __enter__(self) -> Watcher:
         if self.console.is_terminal:
@@ -110,8 +110,8 @@ class Watcher:
 
     def _say_progress(self, line: str) -> None:
         """Print a progress line, unless it is the last one printed and nothing has changed since."""
-        if line != self._last:
-            self._last = line
+        if line != self._last_line:
+            self._last_line = line
             self.say(line)
 
     def summary(self, progress: RunProgress, dead_letters: str) -> None:
@@ -132,8 +132,8 @@ class Watcher:
                 reasons = "; ".join(f"{count:,} x {reason}" for reason, count in query.refused.items())
                 rows = counted(sum(query.refused.values()), "row")
                 self._warn(f"{rows} of {name} cannot be written to {query.place}: {reasons}")
-        sources = any(counts.late or counts.malformed for counts in progress.sources.values())
-        if sources or any(query.refused for query in progress.queries.values()):
+        has_rejected = any(counts.late or counts.malformed for counts in progress.sources.values())
+        if has_rejected or any(query.refused for query in progress.queries.values()):
             self.say(f"dead letters: {dead_letters}")
 
     def _warn(self, text: str) -> None:
@@ -141,8 +141,8 @@ class Watcher:
 
 
 def _advice(counts: SourceCounts) -> str:
-    kept = "it" if counts.late == 1 else "them"
-    return f"ORDER WITHIN {counts.needed_slack} would have kept {kept}." if counts.needed_slack else ""
+    objects = "it" if counts.late == 1 else "them"
+    return f"ORDER WITHIN {counts.needed_slack} would have kept {objects}." if counts.needed_slack else ""
 
 
 def _sources(progress: RunProgress) -> Table:
@@ -157,21 +157,23 @@ def _queries(progress: RunProgress) -> Table:
     backfilled = any(counts.backfilled for counts in progress.queries.values())
     table = _table("query", "rows", *(["backfilled"] if backfilled else []), "final to", "result")
     for name, counts in progress.queries.items():
-        past = [f"{counts.backfilled:,}"] if backfilled else []
-        table.add_row(escape(name), f"{counts.rows:,}", *past, counts.heartbeat, escape(_near(counts.place)))
+        backfilled_rows = [f"{counts.backfilled:,}"] if backfilled else []
+        table.add_row(
+            escape(name), f"{counts.rows:,}", *backfilled_rows, counts.heartbeat, escape(_relative_path(counts.place))
+        )
     return table
 
 
-def _near(place: str) -> str:
+def _relative_path(place: str) -> str:
     """Return a path below the current folder as a relative path."""
-    below = place.removeprefix(f"{Path.cwd()}{os.sep}")
-    return below or place
+    relative = place.removeprefix(f"{Path.cwd()}{os.sep}")
+    return relative or place
 
 
-def _table(name: str, *rest: str) -> Table:
+def _table(name: str, *headings: str) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column(name, overflow="fold")
-    for heading in rest:
-        text = heading in ("result", "final to", "known to")
-        table.add_column(heading, justify="left" if text else "right", overflow="fold")
+    for heading in headings:
+        is_text = heading in ("result", "final to", "known to")
+        table.add_column(heading, justify="left" if is_text else "right", overflow="fold")
     return table

@@ -64,18 +64,18 @@ class DeadLetters:
             PenstockError: P0502, they cannot be written.
         """
         lines = [json.dumps(letter.known, ensure_ascii=False) + "\n" for letter in letters]
-        place = self._place(source, batch, task, part)
+        path = self._path(source, batch, task, part)
         try:
             if lines:
-                if not storage().exists(place.parent / _NAME):
-                    storage().write(place.parent / _NAME, source.encode("utf-8", "surrogatepass"))
-                storage().write(place, "".join(lines).encode("utf-8", "surrogatepass"))
+                if not storage().exists(path.parent / _NAME):
+                    storage().write(path.parent / _NAME, source.encode("utf-8", "surrogatepass"))
+                storage().write(path, "".join(lines).encode("utf-8", "surrogatepass"))
             else:
-                storage().remove(place)
+                storage().remove(path)
         except OSError as error:
             hint = "free space, or choose another folder"
             raise PenstockError(
-                "P0502", f"dead letters cannot be written: {place}: {error.strerror}", hint=hint
+                "P0502", f"dead letters cannot be written: {path}: {error.strerror}", hint=hint
             ) from error
         return len(lines)
 
@@ -88,9 +88,9 @@ class DeadLetters:
 
     def read_part(self, source: str, batch: int, task: int, part: str = "") -> Iterator[DeadLetter]:
         """The letters that `write` kept under these numbers."""
-        place = self._place(source, batch, task, part)
-        if storage().exists(place):
-            yield from _letters(place)
+        path = self._path(source, batch, task, part)
+        if storage().exists(path):
+            yield from _letters(path)
 
     def sources(self) -> list[str]:
         """Return the sources that have letters."""
@@ -108,12 +108,12 @@ class DeadLetters:
     def _folder(self, source: str) -> Path:
         return Path(self.directory) / file_name(source)
 
-    def _place(self, source: str, batch: int, task: int, part: str) -> Path:
+    def _path(self, source: str, batch: int, task: int, part: str) -> Path:
         return self._folder(source) / f"{batch:08d}-{part}{task:05d}.jsonl"
 
 
-def _letters(place: Path) -> Iterator[DeadLetter]:
-    for line in storage().read(place).decode("utf-8", "surrogatepass").split("\n")[:-1]:
+def _letters(path: Path) -> Iterator[DeadLetter]:
+    for line in storage().read(path).decode("utf-8", "surrogatepass").split("\n")[:-1]:
         yield DeadLetter(**{"line": None, **json.loads(line)})
 
 
@@ -129,8 +129,8 @@ def fails_of_values(query: Query) -> bool:
 
 def as_error(rejected: Rejected, source: str | None = None) -> PenstockError:
     """Return the error for a rejected record of a source declared ON ERROR FAIL."""
-    place = rejected.path if rejected.line is None else f"{rejected.path}:{rejected.line}"
+    location = rejected.path if rejected.line is None else f"{rejected.path}:{rejected.line}"
     name = f"source {source}: " if source else ""
-    shown = f"; the record: {rejected.record[:200]}" if rejected.record else ""
+    record_text = f"; the record: {rejected.record[:200]}" if rejected.record else ""
     hint = "correct the file, or declare the source ON ERROR DEAD LETTER or SKIP"
-    return PenstockError("P0403", f"{name}{place}: {rejected.reason}{shown}", hint=hint)
+    return PenstockError("P0403", f"{name}{location}: {rejected.reason}{record_text}", hint=hint)

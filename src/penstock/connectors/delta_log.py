@@ -97,21 +97,21 @@ def open_table(owner: str, path: str, version: int | str | None = None) -> delta
         table = deltalake.DeltaTable(path, version=version if isinstance(version, int) else None)
         if isinstance(version, str):
             table.load_as_version(version)
-            if _written(path, table.version()) > dt.datetime.fromisoformat(version).timestamp():
+            if _commit_time(path, table.version()) > dt.datetime.fromisoformat(version).timestamp():
                 raise ValueError("its log begins with a later version")
     except TableNotFoundError:
         hint = "the folder of a Delta table has a folder _delta_log"
         raise PenstockError("P0404", f"{owner}: no Delta table at {path}", hint=hint) from None
     except (DeltaError, OSError, ValueError) as error:
-        shown = "" if version is None else f" as of {version}"
-        raise PenstockError("P0401", f"{owner}: {path} cannot be read{shown}: {one_line(error)}") from None
+        as_of = "" if version is None else f" as of {version}"
+        raise PenstockError("P0401", f"{owner}: {path} cannot be read{as_of}: {one_line(error)}") from None
     return table
 
 
-def _written(path: str, version: int) -> float:
+def _commit_time(path: str, version: int) -> float:
     """Return the time of a version, in seconds since 1970, from the log's own files."""
-    place = Path(path, "_delta_log", f"{version:020d}.json")
-    return place.stat().st_mtime if place.exists() else 0.0
+    commit_file = Path(path, "_delta_log", f"{version:020d}.json")
+    return commit_file.stat().st_mtime if commit_file.exists() else 0.0
 
 
 def readable(owner: str, path: str, features: frozenset[str], configuration: Mapping[str, str]) -> None:
@@ -147,15 +147,15 @@ def commit(owner: str, path: str, version: int) -> Commit:
     Raises:
         PenstockError: P0401, the log no longer has it, or it is damaged.
     """
-    place = Path(path, "_delta_log", f"{version:020d}.json")
+    commit_file = Path(path, "_delta_log", f"{version:020d}.json")
     try:
-        actions = [json.loads(line) for line in place.read_text(encoding="utf-8").splitlines() if line.strip()]
+        actions = [json.loads(line) for line in commit_file.read_text(encoding="utf-8").splitlines() if line.strip()]
     except FileNotFoundError:
         earliest = first_version(path)
         hint = None if earliest is None else f"write starting '{earliest}', the earliest version"
         raise PenstockError("P0401", f"{owner}: version {version} of {path} is gone from its log", hint=hint) from None
     except (OSError, ValueError) as error:
-        raise PenstockError("P0401", f"{owner}: {place} cannot be read: {one_line(error)}") from None
+        raise PenstockError("P0401", f"{owner}: {commit_file} cannot be read: {one_line(error)}") from None
     return _as_commit(path, actions)
 
 
@@ -165,9 +165,9 @@ def _as_commit(path: str, actions: list[dict[str, Any]]) -> Commit:
     for action in actions:
         size += sum((action.get(kind) or {}).get("size") or 0 for kind in ("add", "remove", "cdc"))
         if (add := action.get("add")) and add.get("dataChange", True):
-            place = urllib.parse.unquote(add["path"])
-            full = place if place.startswith("/") else str(Path(path, place))
-            added.append(DataFile(full, add.get("partitionValues") or {}, bool(add.get("deletionVector"))))
+            file_path = urllib.parse.unquote(add["path"])
+            absolute_path = file_path if file_path.startswith("/") else str(Path(path, file_path))
+            added.append(DataFile(absolute_path, add.get("partitionValues") or {}, bool(add.get("deletionVector"))))
         if (remove := action.get("remove")) and remove.get("dataChange", True):
             removed += 1
         if meta := action.get("metaData"):
@@ -187,9 +187,9 @@ def arrow_schema(schema: deltalake.Schema | str) -> pa.Schema:
 def columns_of(table: deltalake.DeltaTable, names: Sequence[str]) -> pa.Table:
     """Columns of an open table, of values in any year; the library's own way into pyarrow reads the statistics of files
     through Python's calendar."""
-    quoted = ", ".join('"' + name.replace('"', '""') + '"' for name in names)
-    found = deltalake.QueryBuilder().register("t", table).execute(f"SELECT {quoted} FROM t")
-    return pa.table(found.read_all())
+    column_list = ", ".join('"' + name.replace('"', '""') + '"' for name in names)
+    result = deltalake.QueryBuilder().register("t", table).execute(f"SELECT {column_list} FROM t")
+    return pa.table(result.read_all())
 
 
 def one_line(error: BaseException) -> str:

@@ -6,7 +6,7 @@ import importlib
 from typing import Any
 
 
-def load(place: str) -> Any:
+def load(class_path: str) -> Any:
     """Return the class at `module:Class` below this package."""
-    module, _, name = place.partition(":")
+    module, _, name = class_path.partition(":")
     return getattr(importlib.import_module(f"{__package__}.{module}"), name)

@@ -21,10 +21,10 @@ def local_path(text: str) -> Path:
 def parts_of(path: Path) -> tuple[str, ...]:
     """Return the parts of the real path, links followed, in lower case where the disk ignores case."""
     real = Path(os.path.realpath(path))
-    there = next((p for p in (real, *real.parents) if p.exists()), real)
-    folded = Path(str(there).swapcase())
-    same = folded != there and folded.exists() and folded.samefile(there)
-    return tuple(part.casefold() for part in real.parts) if same else real.parts
+    existing = next((p for p in (real, *real.parents) if p.exists()), real)
+    swapped_case = Path(str(existing).swapcase())
+    ignores_case = swapped_case != existing and swapped_case.exists() and swapped_case.samefile(existing)
+    return tuple(part.casefold() for part in real.parts) if ignores_case else real.parts
 
 
 def blocking_file(path: Path) -> Path | None:

@@ -125,10 +125,10 @@ class Options:
 
     def only(self, table: OptionTable) -> None:
         """Check that `table` has every option. Raises PenstockError P0208."""
-        known = [option.name for option in table]
+        names = [option.name for option in table]
         for key, _ in self.pairs:
-            if key not in known and not table.is_client_setting(key):
-                raise PenstockError("P0208", f"{self.owner} has no option {key}", hint=nearest(key, known))
+            if key not in names and not table.is_client_setting(key):
+                raise PenstockError("P0208", f"{self.owner} has no option {key}", hint=nearest(key, names))
 
     def has(self, key: str | Option[Any]) -> bool:
         return _name(key) in dict(self.pairs)
@@ -146,10 +146,10 @@ class Options:
 
     def value(self, option: Option[T]) -> T:
         """Return the value of an option that has a default, or is there. Raises PenstockError P0208."""
-        found = self.optional(option)
-        if found is None:
+        value = self.optional(option)
+        if value is None:
             raise PenstockError("P0208", f"{self.owner} needs the option {option.name}")
-        return found
+        return value
 
     def optional(self, option: Option[T]) -> T | None:
         """Return the value of an option or its default; None where it has neither. Raises PenstockError P0208."""
@@ -171,8 +171,8 @@ class Options:
 
 def refusal(option: Option[Any], text: str, error: ValueError) -> str:
     """Return the message of a value that an option does not accept."""
-    shown = BLOT if option.secret else redacted_text(text)
-    return f"option {option.name} cannot be '{shown}': it is {error}"
+    shown_text = BLOT if option.secret else redacted_text(text)
+    return f"option {option.name} cannot be '{shown_text}': it is {error}"
 
 
 def formats_of(option: Option[Any]) -> str:
@@ -211,14 +211,14 @@ BOOLEAN = ValueType("`true` or `false`", _TRUE_OR_FALSE.normal, lambda text: tex
 
 def whole(least: int = 0, most: int | None = None) -> ValueType[int]:
     """Return the type of an option that is a whole number from `least` to `most`, None for no limit."""
-    shown = "a whole number" if most is None else f"a whole number from {least:,} to {most:,}"
+    description = "a whole number" if most is None else f"a whole number from {least:,} to {most:,}"
 
     def normal(text: str) -> str:
         if not text.isdecimal() or not text.isascii() or int(text) < least or (most is not None and int(text) > most):
-            raise ValueError(shown)
+            raise ValueError(description)
         return text
 
-    return ValueType(shown.removeprefix("a "), normal, int)
+    return ValueType(description.removeprefix("a "), normal, int)
 
 
 def characters(*besides: str) -> ValueType[str]:

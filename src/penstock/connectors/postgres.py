@@ -39,8 +39,8 @@ def _address(text: str) -> str:
     """Return the address of a server; a password in it is not written down."""
     if not text.startswith(("postgresql://", "postgres://")):
         raise ValueError("an address such as 'postgresql://user@host:5432/database'")
-    shown = redacted_text(text)
-    return text if shown == text else SecretText(shown, text)
+    redacted_address = redacted_text(text)
+    return text if redacted_address == text else SecretText(redacted_address, text)
 
 
 _URL = Option("url", ValueType("address, as `postgresql://user@host:5432/database`", _address, str), "the server")
@@ -132,55 +132,55 @@ class Server:
             with connection, connection.cursor() as cursor:
                 return work(cursor)
         except psycopg.Error as error:
-            raise self._explained(error) from None
+            raise self._server_error(error) from None
         finally:
             connection.close()
 
     def _conninfo(self) -> str:
         options = self._options
-        given: dict[str, str | None] = {key.name: options.text(key) for key in _LIBPQ if options.has(key)}
+        parameters: dict[str, str | None] = {key.name: options.text(key) for key in _LIBPQ if options.has(key)}
         password = secret(options, "password")
         address = reveal(options.text(_URL))
         if password is not None:
-            given["password"] = reveal(password)
-        if address is None or given.get("password", "") is None:
+            parameters["password"] = reveal(password)
+        if address is None or parameters.get("password", "") is None:
             hint = "set password_env or password_file"
             raise PenstockError("P0409", f"{options.owner}: its password is not known in this process", hint=hint)
-        given |= {"application_name": "penstock", "options": _SETTINGS, "client_encoding": "utf8"}
+        parameters |= {"application_name": "penstock", "options": _SETTINGS, "client_encoding": "utf8"}
         try:
-            return psycopg.conninfo.make_conninfo(address, **given)
+            return psycopg.conninfo.make_conninfo(address, **parameters)
         except psycopg.Error:
-            shown = redacted_text(address)
-            raise PenstockError("P0208", f"{options.owner}: option url cannot be '{shown}'") from None
+            redacted_address = redacted_text(address)
+            raise PenstockError("P0208", f"{options.owner}: option url cannot be '{redacted_address}'") from None
 
     def _unreachable(self, error: psycopg.Error) -> Exception:
-        said = self._said(error)
-        message = f"{self._owner}: PostgreSQL refuses the connection: {said}"
-        if "FATAL" in said and not any(word in said for word in _COMING):
+        server_message = self._server_message(error)
+        message = f"{self._owner}: PostgreSQL refuses the connection: {server_message}"
+        if "FATAL" in server_message and not any(word in server_message for word in _COMING):
             hint = "correct url, user or dbname; set a password by password_env, password_file or ~/.pgpass"
             return PenstockError(self._code, message, hint=hint)
-        message = f"{self._owner}: PostgreSQL cannot be reached: {said}"
+        message = f"{self._owner}: PostgreSQL cannot be reached: {server_message}"
         return Gone(PenstockError(self._code, message, hint=f"tried for {self.timeout:g} s (option timeout)"))
 
-    def _explained(self, error: psycopg.Error) -> Exception:
+    def _server_error(self, error: psycopg.Error) -> Exception:
         state = error.sqlstate or ""
-        said = self._said(error)
+        server_message = self._server_message(error)
         if (isinstance(error, psycopg.OperationalError) and not state) or state.startswith(_PASSING):
-            message = f"{self._owner}: the connection to PostgreSQL was lost: {said}"
+            message = f"{self._owner}: the connection to PostgreSQL was lost: {server_message}"
             return Gone(PenstockError(self._code, message, hint=f"tried for {self.timeout:g} s (option timeout)"))
         hint = {"42501": "grant it to the user of the connection", "42P01": "correct table or query"}.get(state)
         code = "P0402" if state == "42703" and self._code == "P0401" else self._code
-        return PenstockError(code, f"{self._owner}: PostgreSQL reports: {said}", hint=hint)
+        return PenstockError(code, f"{self._owner}: PostgreSQL reports: {server_message}", hint=hint)
 
-    def _said(self, error: psycopg.Error) -> str:
+    def _server_message(self, error: psycopg.Error) -> str:
         """Return the message of the server or libpq, on one line and without secrets."""
-        said = error.diag.message_primary or str(error)
+        text = error.diag.message_primary or str(error)
         if error.diag.message_detail:
-            said += f" ({error.diag.message_detail})"
-        said = redacted_text(" ".join(said.split()))
-        for hidden in (reveal(self._options.text("password")), secret(self._options, "password")):
-            said = said.replace(hidden, "***") if hidden else said
-        return said[:400]
+            text += f" ({error.diag.message_detail})"
+        text = redacted_text(" ".join(text.split()))
+        for password in (reveal(self._options.text("password")), secret(self._options, "password")):
+            text = text.replace(password, "***") if password else text
+        return text[:400]
 
 
 def database_of(options: Options) -> tuple[str, ...]:
@@ -188,17 +188,17 @@ def database_of(options: Options) -> tuple[str, ...]:
 
     Nothing is connected to, and no secret looked up.
     """
-    given = {"host": os.environ.get("PGHOST", ""), "port": os.environ.get("PGPORT", "")}
-    given["dbname"] = os.environ.get("PGDATABASE", "")
+    parameters = {"host": os.environ.get("PGHOST", ""), "port": os.environ.get("PGPORT", "")}
+    parameters["dbname"] = os.environ.get("PGDATABASE", "")
     address = reveal(options.text(_URL))
     if address and _INSTALLED:
         try:
-            given.update({k: str(v) for k, v in psycopg.conninfo.conninfo_to_dict(address).items()})
+            parameters.update({k: str(v) for k, v in psycopg.conninfo.conninfo_to_dict(address).items()})
         except psycopg.Error:
             return ("", address)  # opening it will say what is wrong
-    given.update({key.name: options.text(key) for key in _LIBPQ if options.has(key)})
-    host = "localhost" if given["host"] in ("", "127.0.0.1", "::1") else given["host"].lower()
-    return (f"{host}:{given['port'] or 5432}", given["dbname"] or given.get("user", ""))
+    parameters.update({key.name: options.text(key) for key in _LIBPQ if options.has(key)})
+    host = "localhost" if parameters["host"] in ("", "127.0.0.1", "::1") else parameters["host"].lower()
+    return (f"{host}:{parameters['port'] or 5432}", parameters["dbname"] or parameters.get("user", ""))
 
 
 def only_row(cursor: psycopg.Cursor) -> psycopg.rows.TupleRow:

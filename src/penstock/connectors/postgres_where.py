@@ -40,16 +40,16 @@ class Asked:
 
 def where_of(wanted: Expression, columns: Sequence[Asked]) -> sql.Composable | None:
     """Return the condition for rows with these columns; None for all rows."""
-    guards = [_unreadable(column) for column in columns]
+    guards = [_unreadable_rows(column) for column in columns]
     if volatile(wanted) or any(guard is None for guard in guards):
         return None
-    found = _at_least(wanted, columns)
-    if found is None:
+    condition = _implied(wanted, columns)
+    if condition is None:
         return None
-    return sql.SQL(" OR ").join([found, *(guard for guard in guards if isinstance(guard, sql.Composable))])
+    return sql.SQL(" OR ").join([condition, *(guard for guard in guards if isinstance(guard, sql.Composable))])
 
 
-def _unreadable(column: Asked) -> sql.Composable | str | None:
+def _unreadable_rows(column: Asked) -> sql.Composable | str | None:
     """Return SQL for the rows whose value cannot be read as declared, empty where all can; None where SQL cannot
     decide.
     """
@@ -61,19 +61,19 @@ def _unreadable(column: Asked) -> sql.Composable | str | None:
     return sql.SQL("NOT {} BETWEEN '0001-01-01' AND '9999-12-31'").format(name)
 
 
-def _at_least(condition: Expression, columns: Sequence[Asked]) -> sql.Composable | None:
+def _implied(condition: Expression, columns: Sequence[Asked]) -> sql.Composable | None:
     """Return SQL that is true wherever `condition` is; None for a condition that is always true."""
     if isinstance(condition, Call) and condition.function == "AND":
-        parts = [_at_least(part, columns) for part in condition.arguments]
+        parts = [_implied(part, columns) for part in condition.arguments]
         return _joined(" AND ", [part for part in parts if part is not None])
     if isinstance(condition, Call) and condition.function == "OR":
-        parts = [_at_least(part, columns) for part in condition.arguments]
-        known = [part for part in parts if part is not None]
-        return None if len(known) < len(parts) else _joined(" OR ", known)
-    return _same(condition, columns)
+        parts = [_implied(part, columns) for part in condition.arguments]
+        conditions = [part for part in parts if part is not None]
+        return None if len(conditions) < len(parts) else _joined(" OR ", conditions)
+    return _equivalent(condition, columns)
 
 
-def _same(condition: Expression, columns: Sequence[Asked]) -> sql.Composable | None:
+def _equivalent(condition: Expression, columns: Sequence[Asked]) -> sql.Composable | None:
     """Return SQL with exactly the truth value of `condition`, NULL included; None where there is none."""
     if isinstance(condition, Column):
         column = columns[condition.index]
@@ -82,11 +82,11 @@ def _same(condition: Expression, columns: Sequence[Asked]) -> sql.Composable | N
         return None
     name, arguments = condition.function, condition.arguments
     if name in ("AND", "OR"):
-        parts = [_same(part, columns) for part in arguments]
-        known = [part for part in parts if part is not None]
-        return None if len(known) < len(parts) else _joined(f" {name} ", known)
+        parts = [_equivalent(part, columns) for part in arguments]
+        conditions = [part for part in parts if part is not None]
+        return None if len(conditions) < len(parts) else _joined(f" {name} ", conditions)
     if name == "NOT":
-        inner = _same(arguments[0], columns)
+        inner = _equivalent(arguments[0], columns)
         return None if inner is None else sql.SQL("NOT ({})").format(inner)
     if name in ("IS_NULL", "IS_NOT_NULL"):
         if not isinstance(arguments[0], Column):
@@ -97,7 +97,7 @@ def _same(condition: Expression, columns: Sequence[Asked]) -> sql.Composable | N
 
 
 def _comparison(name: str, arguments: tuple[Expression, ...], columns: Sequence[Asked]) -> sql.Composable | None:
-    column = next((found for argument in arguments if (found := _column(argument, columns)) is not None), None)
+    column = next((compared for argument in arguments if (compared := _column(argument, columns)) is not None), None)
     if column is None or not (name in _SIGNS or (name == "IN" and _column(arguments[0], columns) is column)):
         return None
     if column.oid in _TEXTS and name not in (*_EQUALITIES, "IN"):

@@ -44,15 +44,15 @@ def secret(options: Options, key: str) -> str | None:
     Raises:
         PenstockError: P0208, several forms are set; P0409, the secret cannot be fetched.
     """
-    given = [key + form for form in ("", *FORMS) if options.has(key + form)]
-    if len(given) > 1:
-        raise PenstockError("P0208", f"{options.owner}: of the options {' and '.join(given)} set only one")
-    if not given:
+    set_keys = [key + form for form in ("", *FORMS) if options.has(key + form)]
+    if len(set_keys) > 1:
+        raise PenstockError("P0208", f"{options.owner}: of the options {' and '.join(set_keys)} set only one")
+    if not set_keys:
         return None
-    value = options.text(given[0])
-    if given[0] == key:
+    value = options.text(set_keys[0])
+    if set_keys[0] == key:
         return value
-    return _of_environment(options, value) if given[0].endswith("_env") else _of_file(options, value)
+    return _of_environment(options, value) if set_keys[0].endswith("_env") else _of_file(options, value)
 
 
 def with_secrets(options: Options, keys: Iterable[str]) -> Options:
@@ -79,9 +79,9 @@ def _of_environment(options: Options, name: str) -> str:
 
 
 def _of_file(options: Options, path: str) -> str:
-    place = local_path(path)
+    file = local_path(path)
     try:
-        value = place.read_text(encoding="utf-8").strip()
+        value = file.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise PenstockError("P0409", f"{options.owner}: no secret in {path}: {reason}") from None

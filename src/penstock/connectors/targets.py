@@ -29,44 +29,46 @@ def collisions(
         places: query -> position of its INTO in the script.
     """
     declared = list(sources)
-    known: list[tuple[Query, Target]] = []
+    targets: list[tuple[Query, Target]] = []
     for query in queries:
         target = target_of(query)
         if target is None:
             continue
-        place = places.get(query.name)
-        if place is not None:
-            yield from (error.at(place) for error in _between(query, target, known))
-            yield from _of_one(query, target, declared, place)
-        known.append((query, target))
+        position = places.get(query.name)
+        if position is not None:
+            yield from (error.at(position) for error in _between(query, target, targets))
+            yield from _of_one(query, target, declared, position)
+        targets.append((query, target))
 
 
-def _between(query: Query, target: Target, known: list[tuple[Query, Target]]) -> Iterator[PenstockError]:
-    for other, taken in known:
-        if not target.meets(taken):
+def _between(query: Query, target: Target, targets: list[tuple[Query, Target]]) -> Iterator[PenstockError]:
+    for other_query, other_target in targets:
+        if not target.meets(other_target):
             continue
-        where = "the same location as" if target.parts == taken.parts else "a location that overlaps that of"
-        message = f"query {query.name} writes to {target.shown}, {where} query {other.name}"
-        message += "" if target.shown == taken.shown else f", which writes to {taken.shown}"
+        shared_location = (
+            "the same location as" if target.parts == other_target.parts else "a location that overlaps that of"
+        )
+        message = f"query {query.name} writes to {target.shown}, {shared_location} query {other_query.name}"
+        message += "" if target.shown == other_target.shown else f", which writes to {other_target.shown}"
         hint = "give each query a location of its own, or combine them by UNION ALL"
         yield PenstockError("P0504", message, hint=hint)
         return
 
 
 def _of_one(
-    query: Query, target: Target, sources: list[Source], place: Position
+    query: Query, target: Target, sources: list[Source], position: Position
 ) -> Iterator[PenstockError | ScriptWarning]:
     if target.blocked:
         hint = "choose a path whose parents are folders, or do not exist yet"
         message = f"query {query.name}: {target.shown} cannot be created, {target.blocked} is not a folder"
-        yield PenstockError("P0502", message, place, hint)
+        yield PenstockError("P0502", message, position, hint)
     for source in sources:
-        goes_on = reads(source, target)
-        if goes_on is None:
+        reads_later = reads(source, target)
+        if reads_later is None:
             continue
         message = f"query {query.name} writes to {target.shown}, which {source.name} reads"
         hint = f"FROM {query.name} in a query reads the answer directly; or choose another location"
-        if goes_on:
-            yield ScriptWarning(message, place, hint)
+        if reads_later:
+            yield ScriptWarning(message, position, hint)
         else:
-            yield PenstockError("P0504", message, place, hint)
+            yield PenstockError("P0504", message, position, hint)

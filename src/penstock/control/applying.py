@@ -19,7 +19,7 @@ from penstock.control.posted_rows import PostedRows
 from penstock.control.registry import Registry, command_of, default_sink, restored, settings_of
 from penstock.control.row_changes import post_rows
 from penstock.control.stored_catalog import RowStatement, StoredCatalog
-from penstock.control.versions import applied, failed, next_version
+from penstock.control.versions import Versions, applied, failed
 from penstock.errors import PenstockError
 from penstock.events import log_event, logger_of
 from penstock.language.catalog import Catalog
@@ -49,6 +49,7 @@ class Applier:
         self._engine = engine
         self._log = log
         self._posted = posted
+        self._versions = Versions(posted)
         self._settings = dict(settings)
         self.current = self.ahead = Registry(stored)
         self._unwritten: list[CommandOutcome] = []
@@ -195,7 +196,7 @@ class Applier:
 
     def _next(self, stored: StoredCatalog, bound: Catalog, command: int) -> NextVersion:
         settings = settings_of({**self._settings, **stored.settings})
-        return next_version(stored, bound, self._posted, command, settings)
+        return self._versions.next(stored, bound, command, settings)
 
     # -- recovery ----------------------------------------------------------------------------------------------
 

@@ -23,7 +23,7 @@ from penstock.control.draft import Draft
 from penstock.control.engine import Engine, EngineVersion
 from penstock.control.outcomes import SYSTEM, CommandOutcome, CommandState, Principal, StatementOutcome
 from penstock.control.posted_rows import POSTED, PostedRows, key_used
-from penstock.control.registry import bind_one, default_sink, settings_of
+from penstock.control.registry import bind_one, default_sink, queries_over, read_once, settings_of
 from penstock.control.row_changes import check_changeable
 from penstock.control.script import ParsedCommands, parse_commands
 from penstock.control.sealed_files import SealedFiles
@@ -104,7 +104,7 @@ class Control:
         folder: of the checkpoint; the control keeps its files in `control` below it.
         engine: runs the queries.
         settings: of the whole system at the start, as written.
-        retention: for how many seconds finished commands and idempotency keys are kept.
+        retention: for how many seconds finished commands and idempotency keys are kept; None: `control_retention`.
         policy: checks every command before it is accepted.
 
     Raises:
@@ -112,21 +112,23 @@ class Control:
     """
 
     def __init__(
-        self, folder: Path, engine: Engine, settings: Mapping[str, str] | None = None, retention: float = 7 * 86400.0,
+        self, folder: Path, engine: Engine, settings: Mapping[str, str] | None = None, retention: float | None = None,
         policy: Policy | None = None,
     ) -> None:  # fmt: skip
         self._engine = engine
         self._settings = dict(settings or {})
-        settings_of(self._settings)
+        kept = float(settings_of(self._settings)["control_retention"]) if retention is None else retention
         self._policy = policy
         files = SealedFiles(folder / "control")
         self._lock: Locked | None = files.lock()
         try:
-            self._posted = PostedRows(folder / "control" / "kept", retention)
-            self._log, stored = CommandLog.opened(files, retention)
+            self._posted = PostedRows(folder / "control" / "kept", kept)
+            self._log, stored = CommandLog.opened(files, kept)
             self._applier = Applier(engine, self._log, stored, self._posted, self._settings)
             self._applier.recover()
             self._failure: BaseException | None = None
+            #: Failures of queries that could not be written to the log yet.
+            self._unnoted: list[_Request] = []
             self._requests: queue.SimpleQueue[_Request | None] = queue.SimpleQueue()
         except BaseException:
             self._lock.release()
@@ -182,11 +184,8 @@ class Control:
             raise PenstockError("P0201", f"unknown stream or relation {source}")
         if found.connector not in POSTED:
             raise PenstockError("P0208", f"{found.name} is declared FROM {found.connector}")
-        if found.is_static and registry.bound.users_of(found.name):
-            raise PenstockError(
-                "P0701", f"{found.name} has no timestamps, so it was read once: it cannot change any more",
-                hint="declare it with TIMESTAMP BY",
-            )  # fmt: skip
+        if found.is_static and queries_over(registry.bound, found.name):
+            raise read_once(found.name)
         accepted = self._posted.post(found, one.id, rows, None if key is None else f"{who.name} {key}")
         self._engine.wake()
         return accepted
@@ -231,18 +230,22 @@ class Control:
         if self._thread.is_alive():
             self._requests.put(None)
             self._thread.join()
-        if self._lock is not None:
-            self._lock.release()
-            self._lock = None
+        lock, self._lock = self._lock, None
+        if lock is not None:
+            lock.release()
+        self._refuse_all(self.failure)
 
     # -- the control thread ------------------------------------------------------------------------------------
 
+    def _has_ended(self) -> bool:
+        return self._lock is None or self._failure is not None
+
     def _send(self, request: _Request) -> None:
-        if self._lock is None:
-            raise PenstockError("P0601", "the control has ended", cause=self.failure)
+        if self._has_ended():
+            raise _ended(self.failure)
         self._requests.put(request)
-        # The thread may have ended before it saw the request.
-        if self.failure is not None:
+        if self._has_ended():
+            # The thread may have ended before it saw the request.
             self._refuse_all(self.failure)
 
     def _serve(self) -> None:
@@ -251,9 +254,6 @@ class Control:
                 self._take([request, *self._waiting()])
             except BaseException as failure:
                 log_event(LOG, logging.ERROR, "control", f"the control has ended: {failure!r}")
-                self._failure = failure
-                if not request.finished.is_set():
-                    request.refuse(failure)
                 self._refuse_all(failure)
                 return
 
@@ -268,16 +268,17 @@ class Control:
             found.append(request)
         return found
 
-    def _refuse_all(self, failure: BaseException) -> None:
+    def _refuse_all(self, failure: BaseException | None) -> None:
         """Refuse what waits after the thread has ended."""
         while not self._requests.empty():
             request = self._requests.get()
             if request is not None:
-                request.refuse(PenstockError("P0601", "the control has ended", cause=failure))
+                request.refuse(_ended(failure))
 
     def _take(self, requests: Sequence[_Request]) -> None:
         """Accept and apply some transactions, in order."""
         group: list[_Request] = []
+        requests, self._unnoted = [*self._unnoted, *requests], []
         try:
             for request in requests:
                 try:
@@ -293,12 +294,16 @@ class Control:
                     self._accept(request, draft)
                     group.append(request)
                 except (PenstockError, ScriptErrors) as error:
+                    if request.failure is not None:
+                        # A failure has happened, whether or not it can be noted now.
+                        self._unnoted.append(request)
                     request.refuse(error)
             self._apply(group)
         except BaseException as failure:
+            self._failure = failure
             for request in requests:
                 if not request.finished.is_set():
-                    request.refuse(failure)
+                    request.refuse(_ended(failure))
             raise
 
     def _apply(self, group: Sequence[_Request]) -> None:
@@ -390,3 +395,13 @@ class Control:
 def _changes(command: Command) -> bool:
     """Return whether a command changes something of the system."""
     return not isinstance(command, _READS)
+
+
+def _ended(failure: BaseException | None) -> BaseException:
+    """Return the error for a request to a control that has ended; what ends the process is passed on as it is."""
+    if failure is not None and not isinstance(failure, Exception):
+        return failure
+    return PenstockError(
+        "P0601", "the control has ended" + (f": {failure}" if failure is not None else ""), cause=failure,
+        hint="start the server again: what was accepted happens then; ask for it with its idempotency key",
+    )  # fmt: skip

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from penstock.algebra.nodes.query import Query, SinkSpec, Start, StartMode
-from penstock.control.registry import Registry, registered, with_declaration
+from penstock.control.registry import Registry, queries_over, read_once, registered, with_declaration
 from penstock.control.stored_catalog import CatalogChange, RowStatement, StoredCatalog, StoredObject, StoredQuery
 from penstock.errors import PenstockError
 from penstock.language.catalog import Catalog, QueryStatus
@@ -207,18 +207,11 @@ class Draft:
     def _change_rows(self, number: int, command: InsertRows | UpdateRows | DeleteRows, text: str) -> None:
         name = command.source if isinstance(command, InsertRows) else command.relation
         one = self._named(name)
-        users = self.bound.users_of(name)
-        if self.bound.sources[name.lower()].is_static and any(self._stands(user) for user in users):
-            raise PenstockError(
-                "P0701", f"{name} has no timestamps, so it was read once: it cannot change any more",
-                hint="declare it with TIMESTAMP BY",
-            )  # fmt: skip
+        if self.bound.sources[name.lower()].is_static:
+            readers = (self._named(query) for query in queries_over(self.bound, name))
+            if any(reader.id not in self._objects for reader in readers):
+                raise read_once(name)
         self._rows.append(RowStatement(number, one.id, text))
-
-    def _stands(self, name: str) -> bool:
-        """Return whether a view or query has been there before this transaction."""
-        one = self.stored.named(name)
-        return one is not None and one.id not in self._objects
 
     # -- queries -----------------------------------------------------------------------------------------------
 
@@ -234,7 +227,7 @@ class Draft:
         self._touch(query.place)
         self.concerns[number] = query.place
         if not query.silent:
-            query = replace(query, track=self._id(), start=action.start or _WARM)
+            query = replace(query, track=self._id(), start=action.start or _WARM, reset=action.reset)
         self._set(one, replace(query, status=_RUNNING, silent=False, code="", message=""))
 
     def _set_attributes(self, number: int, one: StoredObject, action: SetAttributes) -> None:
@@ -256,11 +249,20 @@ class Draft:
     def _replace_query(self, number: int, one: StoredObject, action: ReplaceQuery) -> None:
         assert one.query is not None, "it is a query"
         changed = replace(one, settings=self.settings)
-        self._answer(number, changed, action.query, action.text, action.reads, action.start or _WARM, one.query.sink)
+        self._answer(
+            number,
+            changed,
+            action.query,
+            action.text,
+            action.reads,
+            action.start or _WARM,
+            one.query.sink,
+            action.reset,
+        )
 
     def _answer(
         self, number: int, one: StoredObject, bound: Query, text: str, reads: frozenset[str], start: Start,
-        sink: SinkSpec,
+        sink: SinkSpec, reset: bool = False,
     ) -> None:  # fmt: skip
         """Answer another query, or into another sink, under the same name. A paused query stays paused."""
         query, former = one.query, self.bound.queries.get(one.name.lower())
@@ -276,7 +278,9 @@ class Draft:
             self._touch(place)
         self.concerns[number] = place
         paused = query.status is QueryStatus.PAUSED
-        query = replace(query, sink=sink, into=True if sink != query.sink else query.into, place=place, start=start)
+        query = replace(
+            query, sink=sink, into=True if sink != query.sink else query.into, place=place, start=start, reset=reset
+        )
         if not paused:
             query = replace(query, track=self._id(), status=_RUNNING, code="", message="")
         elif query.silent:

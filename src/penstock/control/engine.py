@@ -45,6 +45,7 @@ class StandingQuery:
             one that answers in another place moves to this one (SWAP).
         query: with its name and its sink, over the sources as the engine reads them; None for one that is paused
             because it cannot be bound.
+        reset: its answers may begin again where the content emitted last is not known.
     """
 
     place: int
@@ -52,6 +53,7 @@ class StandingQuery:
     query: Query | None
     start: Start
     activity: Activity
+    reset: bool = False
 
 
 @dataclass(frozen=True)

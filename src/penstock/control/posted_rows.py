@@ -56,7 +56,8 @@ class PostedRows:
         """Return the declaration that reads the posts of a source, if its rows are posted; any other as it is."""
         if source.connector not in POSTED:
             return source
-        return replace(source, connector="POSTED", options=(("spool", str(self.folder(source_id))),))
+        options = (("spool", str(self.folder(source_id))), ("source", str(source_id)))
+        return replace(source, connector="POSTED", options=options)
 
     def has(self, source_id: int, key: str) -> bool:
         """Return whether a post with a key has been accepted."""

@@ -20,6 +20,7 @@ from penstock.language.commands import (
     CreateViewCommand,
     DropCommand,
     Dropped,
+    Unchanged,
 )
 from penstock.language.parse import parse_statements
 from penstock.language.statements import DropStatement, Statement
@@ -117,6 +118,28 @@ def command_of(text: str, catalog: Catalog, settings: Settings) -> Command:
     return bind_command(statement, catalog, settings, source)[0]
 
 
+def queries_over(catalog: Catalog, name: str) -> set[str]:
+    """Return the queries that read a declaration, directly or through views."""
+    found: set[str] = set()
+    waiting, seen = [name], set[str]()
+    while waiting:
+        for user in catalog.users_of(waiting.pop()):
+            if catalog.kind(user) == "QUERY":
+                found.add(user)
+            elif user not in seen:
+                seen.add(user)
+                waiting.append(user)
+    return found
+
+
+def read_once(name: str) -> PenstockError:
+    """Return the error for rows of a relation that never changes and that a query has read."""
+    return PenstockError(
+        "P0701", f"{name} has no timestamps, so it was read once: it cannot change any more",
+        hint="declare it with TIMESTAMP BY",
+    )  # fmt: skip
+
+
 def bind_one(
     statement: Statement, stored: StoredCatalog, bound: Catalog, settings: Settings, source: SourceText
 ) -> tuple[Command, tuple[ScriptWarning, ...]]:
@@ -127,7 +150,19 @@ def bind_one(
         known = bound.functions if is_function else {**bound.sources, **bound.views, **bound.queries}
         if one is not None and one.kind == statement.kind and statement.name.key not in known:
             return DropCommand(one.kind, one.name, drops=(Dropped(one.kind, one.name),)), ()
-    return bind_command(statement, bound, settings, source)
+    command, warnings = bind_command(statement, bound, settings, source)
+    if isinstance(command, CreateQueryCommand) and command.replace and not command.into and _is_same(command, bound):
+        return Unchanged("QUERY", command.query.name, "the query is the same"), warnings
+    return command, warnings
+
+
+def _is_same(command: CreateQueryCommand, bound: Catalog) -> bool:
+    """Return whether a query without INTO is declared already: the binder does not know where such a query writes."""
+    key = command.query.name.lower()
+    query, kept = bound.queries.get(key), bound.registered.get(key)
+    if query is None or kept is None or dict(kept.attributes) != dict(command.attributes):
+        return False
+    return (query.root.fingerprint, query.sink) == (command.query.root.fingerprint, default_sink())
 
 
 def quoted(name: str) -> str:

@@ -40,6 +40,7 @@ class StoredQuery:
         place: the number of the place of its answers.
         track: the number of the computation that answers it; a new number begins anew.
         silent: it is paused, and its state is kept up to date.
+        reset: its answers may begin again where the content emitted last is not known.
         code, message: of the error that it failed with.
     """
 
@@ -50,6 +51,7 @@ class StoredQuery:
     place: int
     track: int
     silent: bool = False
+    reset: bool = False
     code: str = ""
     message: str = ""
 
@@ -58,6 +60,7 @@ class StoredQuery:
             "connector": self.sink.connector, "options": [list(pair) for pair in self.sink.options],
             "into": self.into, "start": self.start.mode.value, "at": self.start.at, "wait": self.start.wait,
             "status": self.status.value, "place": self.place, "track": self.track, "silent": self.silent,
+            "reset": self.reset,
             "code": self.code, "message": self.message,
         }  # fmt: skip
 
@@ -68,7 +71,7 @@ class StoredQuery:
         return StoredQuery(
             SinkSpec(text(document, "connector"), options), flag(document, "into"), start,
             QueryStatus(text(document, "status")), integer(document, "place"), integer(document, "track"),
-            flag(document, "silent"), text(document, "code"), text(document, "message"),
+            flag(document, "silent"), flag(document, "reset"), text(document, "code"), text(document, "message"),
         )  # fmt: skip
 
 

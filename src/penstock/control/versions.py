@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from penstock.algebra.nodes.query import Query
-from penstock.algebra.nodes.scans import Scan, Source
+from penstock.algebra.nodes.scans import Scan, Source, declared_sources
 from penstock.control.command_log import Transaction
 from penstock.control.engine import Activity, EngineVersion, NextVersion, StandingQuery, StandingSource
 from penstock.control.outcomes import CommandOutcome, CommandState
@@ -19,24 +19,51 @@ from penstock.settings import Settings
 from penstock.tree import Node, transform_up
 
 
-def next_version(
-    stored: StoredCatalog, bound: Catalog, posted: PostedRows, command: int, settings: Settings
-) -> NextVersion:
-    """Return what is to stand after the command `command`. A query that cannot be bound keeps its results."""
-    sources: dict[int, StandingSource] = {}
-    by_name: dict[str, Source] = {}
-    for one in stored.objects.values():
-        source = bound.sources.get(one.name.lower()) if one.kind in ("STREAM", "RELATION") else None
-        if source is not None:
-            by_name[source.name] = posted.source(source, one.id)
-            sources[one.id] = StandingSource(one.id, by_name[source.name])
-    queries: dict[int, StandingQuery] = {}
-    for one, kept in stored.queries:
-        found = bound.queries.get(one.name.lower())
-        query = None if found is None else over(found, by_name)
-        activity = Activity.PAUSED if query is None else _activity(kept)
-        queries[kept.place] = StandingQuery(kept.place, kept.track, query, kept.start, activity)
-    return NextVersion(command, sources, queries, settings)
+@dataclass
+class Versions:
+    """Makes versions, one after the other: what stays is not made again.
+
+    Args:
+        posted: the folders of posted rows.
+    """
+
+    posted: PostedRows
+    #: By number of a source: its declaration, and the one that the engine reads.
+    _sources: dict[int, tuple[Source, Source]] = field(default_factory=dict)
+    #: By place: a bound query, the sources that it reads, and the query over these.
+    _queries: dict[int, tuple[Query, Mapping[str, Source], Query]] = field(default_factory=dict)
+
+    def next(self, stored: StoredCatalog, bound: Catalog, command: int, settings: Settings) -> NextVersion:
+        """Return what is to stand after the command `command`. A query that cannot be bound keeps its results."""
+        sources: dict[int, StandingSource] = {}
+        by_name: dict[str, Source] = {}
+        for one in stored.objects.values():
+            source = bound.sources.get(one.name.lower()) if one.kind in ("STREAM", "RELATION") else None
+            if source is not None:
+                by_name[source.name] = self._source(source, one.id)
+                sources[one.id] = StandingSource(one.id, by_name[source.name])
+        queries: dict[int, StandingQuery] = {}
+        for one, kept in stored.queries:
+            found = bound.queries.get(one.name.lower())
+            query = None if found is None else self._query(found, kept.place, by_name)
+            activity = Activity.PAUSED if query is None else _activity(kept)
+            queries[kept.place] = StandingQuery(kept.place, kept.track, query, kept.start, activity, kept.reset)
+        self._sources = {number: known for number, known in self._sources.items() if number in sources}
+        self._queries = {place: known for place, known in self._queries.items() if place in queries}
+        return NextVersion(command, sources, queries, settings)
+
+    def _source(self, source: Source, number: int) -> Source:
+        known = self._sources.get(number)
+        if known is None or known[0] is not source:
+            self._sources[number] = known = source, self.posted.source(source, number)
+        return known[1]
+
+    def _query(self, query: Query, place: int, by_name: Mapping[str, Source]) -> Query:
+        known = self._queries.get(place)
+        if known is None or known[0] is not query or any(by_name.get(name) is not s for name, s in known[1].items()):
+            read = {name: by_name[name] for name in declared_sources(query.root) if name in by_name}
+            self._queries[place] = known = query, read, over(query, by_name)
+        return known[2]
 
 
 def _activity(query: StoredQuery) -> Activity:

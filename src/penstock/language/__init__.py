@@ -9,6 +9,7 @@ from __future__ import annotations
 from penstock.algebra.nodes.query import Query, SinkSpec
 from penstock.deep import deep
 from penstock.errors import ScriptErrors
+from penstock.language.binder.context import QueryNames
 from penstock.language.binder.statements.declarations import Action, BoundScript, ScriptBinder, bind_command
 from penstock.language.catalog import Catalog, QueryStatus, RegisteredQuery, View
 from penstock.language.commands import Explain, SelectOnce, Show
@@ -20,9 +21,9 @@ from penstock.language.text import SourceText
 from penstock.settings import Settings
 
 __all__ = [
-    "Action", "BoundScript", "Catalog", "Explain", "QueryStatus", "RegisteredQuery", "Script", "SelectOnce", "Show",
-    "View", "bind_command", "bind_query", "bind_script", "bind_select", "parse_script", "print_query",
-    "print_statement",
+    "Action", "BoundScript", "Catalog", "Explain", "QueryNames", "QueryStatus", "RegisteredQuery", "Script",
+    "SelectOnce", "Show", "View", "bind_command", "bind_query", "bind_script", "bind_select", "parse_script",
+    "print_query", "print_statement",
 ]  # fmt: skip
 
 
@@ -43,10 +44,12 @@ def bind_script(
 
 
 @deep
-def bind_select(text: str, catalog: Catalog, settings: Settings | None = None) -> SelectOnce:
-    """Bind a text that is one one-time query. Raises ScriptErrors."""
+def bind_select(
+    text: str, catalog: Catalog, settings: Settings | None = None, query_names: QueryNames = QueryNames.DEFINITION
+) -> SelectOnce:
+    """Bind a text that is one one-time query. query_names: what the names of queries stand for. Raises ScriptErrors."""
     source = SourceText.of(text)
-    binder = ScriptBinder(source, catalog, settings or Settings())
+    binder = ScriptBinder(source, catalog, settings or Settings(), query_names=query_names)
     binder.bind([parse_query(source)])
     if binder.errors:
         raise ScriptErrors(binder.errors)

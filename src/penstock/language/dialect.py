@@ -115,6 +115,11 @@ class ExpressionParser(SparkParser):
         kind: SparkParser.FACTOR[kind] for kind in (TokenType.DIV, TokenType.MOD, TokenType.SLASH, TokenType.STAR)
     }
     TERM: ClassVar[dict[Any, Any]] = {kind: SparkParser.TERM[kind] for kind in (TokenType.DASH, TokenType.PLUS)}
+    # A raw string is the text that it stands for.
+    PRIMARY_PARSERS: ClassVar[dict[Any, Any]] = {
+        **SparkParser.PRIMARY_PARSERS,
+        TokenType.RAW_STRING: SparkParser.PRIMARY_PARSERS[TokenType.STRING],
+    }
     UNARY_PARSERS: ClassVar[dict[Any, Any]] = {
         kind: SparkParser.UNARY_PARSERS[kind]
         for kind in (TokenType.PLUS, TokenType.NOT, TokenType.DASH, TokenType.TILDE)

@@ -221,6 +221,8 @@ class _Generator(SparkGenerator):
         exp.StrPosition: lambda self, node: self.func(
             "POSITION", node.args.get("substr"), node.this, node.args.get("position")
         ),
+        exp.BitwiseLeftShift: lambda self, node: self.binary(node, "<<"),
+        exp.BitwiseRightShift: lambda self, node: self.binary(node, ">>"),
     }
 
 

@@ -1,27 +1,52 @@
-"""The role that each statement needs."""
+"""What a caller may execute: the role that each statement needs, and what the policy of the server allows.
+
+Both are checked before a statement is bound, as far as its text says it: binding CREATE FUNCTION loads the module. The
+rest is checked on the bound command, before it is accepted.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
+from penstock.language.commands import (
+    AlterQuery,
+    AlterSource,
+    AlterSystem,
+    ChangeSetting,
+    Command,
+    CreateQueryCommand,
+    CreateSourceCommand,
+    MoveInto,
+)
 from penstock.language.parse import parse_script
 from penstock.language.statements import (
+    AlterSystemStatement,
     CreateFunction,
+    DescribeStatement,
     DropStatement,
     ExplainStatement,
     OneTimeSelect,
     SetSetting,
     ShowStatement,
+    Statement,
+    SubscribeStatement,
+    TransactionStatement,
 )
+from penstock.server.policy import ServerPolicy
 from penstock.server.roles import AccessRole, Caller
 
 #: Statements that change nothing but the session.
-_READS = (ExplainStatement, OneTimeSelect, SetSetting, ShowStatement)
-#: What runs code, or changes the whole job.
-_ADMIN = (CreateFunction,)
+_READS = (ExplainStatement, OneTimeSelect, SetSetting, ShowStatement, DescribeStatement, SubscribeStatement,
+          TransactionStatement)  # fmt: skip
+#: What runs code, or changes the whole system.
+_ADMIN = (CreateFunction, AlterSystemStatement)
 _CODE = ("FUNCTION", "AGGREGATE")
+#: Words between CREATE and the kind of what is created.
+_BETWEEN = frozenset({"OR", "REPLACE", "NON", "RETROACTIVE"})
 
 
-def role_of(statement: object) -> AccessRole:
-    """Return the role that a parsed statement needs."""
+def role_of(statement: Statement) -> AccessRole:
+    """Return the role that a statement needs."""
     if isinstance(statement, _READS):
         return AccessRole.READ
     if isinstance(statement, _ADMIN) or (isinstance(statement, DropStatement) and statement.kind.upper() in _CODE):
@@ -29,8 +54,45 @@ def role_of(statement: object) -> AccessRole:
     return AccessRole.CONTROL
 
 
-def check_roles(script: str, caller: Caller) -> None:
-    """Raises ScriptErrors where the script cannot be read, PenstockError P0802 for a statement that the caller's role
-    does not allow."""
-    for statement in parse_script(script).statements:
-        caller.need(role_of(statement), f"for {type(statement).__name__}")
+def kind_of(text: str) -> str:
+    """Return the kind of a statement, such as `CREATE QUERY` or `SELECT`, from its text."""
+    words = [word.upper() for word in text.split(maxsplit=6)]
+    first = words[0] if words else ""
+    if first not in ("CREATE", "ALTER", "DROP"):
+        return "SELECT" if first in ("WITH", "(", "FROM") or first.startswith("(") else first
+    return " ".join([first, *[word for word in words[1:] if word not in _BETWEEN][:1]])
+
+
+@dataclass(frozen=True)
+class StatementAccess:
+    """The checks of a server."""
+
+    policy: ServerPolicy
+
+    def check_script(self, script: str, caller: Caller) -> tuple[Statement, ...]:
+        """Return the statements of a script.
+
+        Raises:
+            ScriptErrors: it cannot be read.
+            PenstockError: P0802 for a statement that the caller's role does not allow, P0805 for one that the server
+                does not.
+        """
+        parsed = parse_script(script)
+        for statement in parsed.statements:
+            caller.need(role_of(statement), f"for {kind_of(parsed.source.slice(statement.span))}")
+            if isinstance(statement, CreateFunction):
+                self.policy.check_function(statement.name.text, statement.body)
+            elif isinstance(statement, SetSetting):
+                self.policy.check_setting(statement.name.text)
+        return parsed.statements
+
+    def check_command(self, command: Command) -> None:
+        """Raises PenstockError P0805 for a command that reaches what the server does not allow."""
+        if isinstance(command, CreateSourceCommand | AlterSource):
+            self.policy.check_source(command.source)
+        elif isinstance(command, CreateQueryCommand):
+            self.policy.check_sink(command.query.name, command.query.sink)
+        elif isinstance(command, AlterQuery) and isinstance(command.action, MoveInto):
+            self.policy.check_sink(command.name, command.action.sink)
+        elif isinstance(command, ChangeSetting | AlterSystem):
+            self.policy.check_setting(command.key)

@@ -83,13 +83,23 @@ def opened(address: Address) -> socket.socket:
 
 
 class HttpServer:
-    """A running HTTP server, in a thread of its own. Raises PenstockError P0806 where it cannot listen."""
+    """A running HTTP server, in a thread of its own.
 
-    def __init__(self, door: HttpDoor, address: Address, certificate: Certificate | None = None) -> None:
+    Args:
+        listener: an `opened` socket for the address; by default it is opened here.
+
+    Raises:
+        PenstockError: P0806 where it cannot listen, or has no certificate.
+    """
+
+    def __init__(
+        self, door: HttpDoor, address: Address, certificate: Certificate | None = None,
+        listener: socket.socket | None = None,
+    ) -> None:  # fmt: skip
         if certificate is not None:
             certificate.check()
         self._door = door
-        self._socket = opened(address)
+        self._socket = listener or opened(address)
         self._scheme = "http" if certificate is None else "https"
         self.address = Address(address.host, int(self._socket.getsockname()[1]))
         # What it logs are faults of clients, and errors that the gate logs itself.

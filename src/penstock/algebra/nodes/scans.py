@@ -36,7 +36,7 @@ class Source:
     domain: what its ticks are, None for a static relation; slack: ORDER WITHIN in ticks;
     operation: position of the OPERATION BY column (`+` or `-`), relations only; primary_key: positions of the columns
     that no two rows of the relation share; non_retroactive: an updated relation that is a NON RETROACTIVE one;
-    system_time: a stream whose elements are stamped on ingest (timestamp is None then); idle: its IDLE TIMEOUT in
+    system_time: elements or updates are stamped on ingest (timestamp is None then); idle: its IDLE TIMEOUT in
     microseconds of wall clock; upserts: a relation with an operation and a primary key whose `+` replaces the row of
     its key, and whose `-` of a key that is not there says nothing; ahead: its ADVANCE AT MOST in ticks, None for any;
     retain: its RETAIN in ticks, None for none; retain_columns: positions of the columns that are retained, empty for
@@ -64,7 +64,7 @@ class Source:
 
     @property
     def is_static(self) -> bool:
-        return not self.is_stream and self.timestamp is None
+        return not self.is_stream and self.timestamp is None and not self.system_time
 
     @property
     def loses_rows(self) -> bool:

@@ -63,8 +63,8 @@ def command_table(session: Session, name: str) -> tuple[str, pa.Table, str]:
         kinds = [(s.name, "stream" if s.is_stream else "relation", s.connector) for s in catalog.sources.values()]
         kinds += [(v.name, "view", "") for v in catalog.views.values()]
         kinds += [(q.name, "query", q.sink.connector) for q in catalog.queries.values()]
-        names, whats, connectors = zip(*kinds, strict=True) if kinds else ((), (), ())
-        columns = {"name": names, "kind": whats, "connector": connectors}
+        names, kinds_shown, connectors = zip(*kinds, strict=True) if kinds else ((), (), ())
+        columns = {"name": names, "kind": kinds_shown, "connector": connectors}
         return "", pa.table({title: pa.array(list(cells), pa.string()) for title, cells in columns.items()}), ""
     key = name.removeprefix("`").removesuffix("`").replace("``", "`").lower()
     if (source := catalog.sources.get(key)) is not None:
@@ -72,19 +72,19 @@ def command_table(session: Session, name: str) -> tuple[str, pa.Table, str]:
         text = redacted_text(catalog.texts.get(key, ""))
         return f"{kind} {source.name}", _columns(source.columns), text
     if (view := catalog.views.get(key)) is not None:
-        described = list(zip(view.names, view.root.schema.types, strict=True))
-        return f"view {view.name}", _described(described), redacted_text(view.text)
+        view_columns = list(zip(view.names, view.root.schema.types, strict=True))
+        return f"view {view.name}", _columns_table(view_columns), redacted_text(view.text)
     if (query := catalog.queries.get(key)) is not None:
         return f"query {query.name}", _columns(query.root.schema), redacted_text(query.text)
-    known = [s.name for s in catalog.sources.values()] + [v.name for v in catalog.views.values()]
-    known += [q.name for q in catalog.queries.values()]
-    raise PenstockError("P0201", f"unknown stream, relation, view or query {name}", hint=nearest(name, known))
+    declared_names = [s.name for s in catalog.sources.values()] + [v.name for v in catalog.views.values()]
+    declared_names += [q.name for q in catalog.queries.values()]
+    raise PenstockError("P0201", f"unknown stream, relation, view or query {name}", hint=nearest(name, declared_names))
 
 
 def _columns(schema: Schema) -> pa.Table:
-    return _described(list(zip(schema.names, schema.types, strict=True)))
+    return _columns_table(list(zip(schema.names, schema.types, strict=True)))
 
 
-def _described(columns: list[tuple[str, pa.DataType]]) -> pa.Table:
+def _columns_table(columns: list[tuple[str, pa.DataType]]) -> pa.Table:
     names = pa.array([name for name, _ in columns], pa.string())
     return pa.table({"column": names, "type": pa.array([type_name(kind) for _, kind in columns], pa.string())})

@@ -38,12 +38,12 @@ def candidates(before: str, catalog: Catalog) -> list[Candidate]:
     if in_comment or (part is not None and part.mark != "`"):
         return []
     start = len(before) if part is None else part.start
-    word = before[start:] if part is not None else (found[0] if (found := _WORD.search(before)) else "")
+    word = before[start:] if part is not None else (match[0] if (match := _WORD.search(before)) else "")
     ahead = before[: len(before) - len(word)]
     qualifier = _QUALIFIER.search(ahead)
     if qualifier is not None:
-        named = (qualifier[1] or qualifier[2]).replace("``", "`")
-        return _fitting(word, [(column, "column") for column in _columns(catalog, named)])
+        declaration = (qualifier[1] or qualifier[2]).replace("``", "`")
+        return _matching(word, [(column, "column") for column in _columns(catalog, declaration)])
     if not word:
         return []
     names = list(_names(catalog))
@@ -51,7 +51,7 @@ def candidates(before: str, catalog: Catalog) -> list[Candidate]:
         names += [(keyword, "keyword") for keyword in KEYWORDS]
         names += [(function, "function") for function in known_functions()]
         names += [(user.name, user.kind.lower()) for user in catalog.functions.values()]
-    return _fitting(word, names)
+    return _matching(word, names)
 
 
 def quoted(name: str) -> str:
@@ -61,17 +61,17 @@ def quoted(name: str) -> str:
     return f"`{name.replace('`', '``')}`"
 
 
-def _fitting(word: str, names: Iterable[tuple[str, str]]) -> list[Candidate]:
+def _matching(word: str, names: Iterable[tuple[str, str]]) -> list[Candidate]:
     """Return the names that begin with `word`, which may have an opening backtick."""
     prefix = word.removeprefix("`").replace("``", "`").lower()
-    found: dict[str, Candidate] = {}
+    candidates_by_text: dict[str, Candidate] = {}
     for name, what in names:
         if name.lower().startswith(prefix):
             text = name if what in ("keyword", "function") else quoted(name)
             if word.startswith("`") and not text.startswith("`"):
                 text = f"`{text}`"
-            found.setdefault(text, Candidate(text, len(word), what))
-    return sorted(found.values(), key=lambda c: (c.what in ("keyword", "function"), c.text.lower()))
+            candidates_by_text.setdefault(text, Candidate(text, len(word), what))
+    return sorted(candidates_by_text.values(), key=lambda c: (c.what in ("keyword", "function"), c.text.lower()))
 
 
 def _names(catalog: Catalog) -> Iterator[tuple[str, str]]:
@@ -94,31 +94,31 @@ def _columns(catalog: Catalog, name: str) -> tuple[str, ...]:
         return catalog.views[key].names
     if key in catalog.queries:
         return catalog.queries[key].root.schema.names
-    every = (*catalog.sources, *catalog.views, *catalog.queries)
-    return tuple(dict.fromkeys(column for known in every for column in _columns(catalog, known)))
+    declarations = (*catalog.sources, *catalog.views, *catalog.queries)
+    return tuple(dict.fromkeys(column for declaration in declarations for column in _columns(catalog, declaration)))
 
 
 def _of_commands(text: str, catalog: Catalog) -> Iterator[Candidate]:
-    word, space, rest = text.partition(" ")
+    word, space, argument = text.partition(" ")
     if not space:
         yield from (Candidate(name, len(word), c.what) for name, c in COMMANDS.items() if name.startswith(word))
     elif word == "\\d":
         kinds = ("stream", "relation", "view", "query")
-        yield from _fitting(rest, [(name, what) for name, what in _names(catalog) if what in kinds])
+        yield from _matching(argument, [(name, what) for name, what in _names(catalog) if what in kinds])
     elif word == "\\format":
-        yield from (Candidate(f.value, len(rest), "format") for f in FORMATS if f.value.startswith(rest))
+        yield from (Candidate(f.value, len(argument), "format") for f in FORMATS if f.value.startswith(argument))
     elif word == "\\i":
-        yield from _files(rest)
+        yield from _files(argument)
 
 
 def _files(start: str) -> Iterator[Candidate]:
     path = Path(start).expanduser()
     folder, prefix = (path, "") if start.endswith("/") or not start else (path.parent, path.name)
     try:
-        found = sorted(folder.iterdir())[:_FILES]
+        entries = sorted(folder.iterdir())[:_FILES]
     except OSError:
         return
-    for entry in found:
+    for entry in entries:
         if entry.name.startswith(prefix) and (prefix or not entry.name.startswith(".")):
             name = entry.name + ("/" if entry.is_dir() else "")
             yield Candidate(name, len(prefix), "file")

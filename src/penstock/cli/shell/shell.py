@@ -25,14 +25,14 @@ from penstock.session import Session
 #: Formats of rows; an Arrow stream has one answer, and a shell gives many.
 FORMATS = (OutputFormat.TABLE, OutputFormat.CSV, OutputFormat.JSON)
 #: Files that execute files with \i.
-_DEEPEST = 16
+_MAX_DEPTH = 16
 
 
 class Quit(Exception):
     """The end of the shell was asked for."""
 
 
-class _FileLeft(Exception):
+class _FileAborted(Exception):
     """A file that was executed has been left at an error, which has been shown."""
 
 
@@ -55,7 +55,7 @@ class Shell:
         self._out = out
         self._err = err
         self._form = form
-        self._told = told
+        self._confirms = told
         self._keep_going = keep_going
         self._debug = debug
         self._last_select: str | None = None
@@ -70,31 +70,31 @@ class Shell:
         Args:
             name: of the file, for messages.
         """
-        waiting, first = "", 1
+        pending, first_line = "", 1
         for number, line in enumerate(lines, 1):
-            if line.lstrip().startswith("\\") and is_blank(waiting):
-                waiting, first = "", number + 1
-                if not self._guarded(lambda line=line: self._command(line)):  # type: ignore[misc]
+            if line.lstrip().startswith("\\") and is_blank(pending):
+                pending, first_line = "", number + 1
+                if not self._run(lambda line=line: self._command(line)):  # type: ignore[misc]
                     return False
                 continue
-            waiting += line
+            pending += line
             if ";" not in line:
                 continue
-            rest, ok = self._complete(waiting, first, name)
+            remaining, ok = self._execute_ended(pending, first_line, name)
             if not ok:
                 return False
-            first += waiting.count("\n") - rest.count("\n")
-            waiting = rest
-        return is_blank(waiting) or self.statement(waiting, first, name)
+            first_line += pending.count("\n") - remaining.count("\n")
+            pending = remaining
+        return is_blank(pending) or self.statement(pending, first_line, name)
 
-    def _complete(self, text: str, line: int, name: str | None) -> tuple[str, bool]:
+    def _execute_ended(self, text: str, line: int, name: str | None) -> tuple[str, bool]:
         """Execute the statements of `text` that have ended; return the rest, and False where an error ended that."""
         start = 0
         while (end := statement_end(text, start)) is not None:
             if not is_blank(text[start:end]):
-                before = text.count("\n", 0, start)
+                lines_before = text.count("\n", 0, start)
                 column = start - (text.rfind("\n", 0, start) + 1)
-                if not self.statement(" " * column + text[start:end], line + before, name):
+                if not self.statement(" " * column + text[start:end], line + lines_before, name):
                     return text[end:], False
             start = end
         column = start - (text.rfind("\n", 0, start) + 1) if start else 0
@@ -103,21 +103,21 @@ class Shell:
     def statement(self, text: str, line: int = 1, name: str | None = None) -> bool:
         """Execute one statement that begins in a line of a file; return False where an error ends the input."""
         # Positions are those of the file: what stands before the statement is blank.
-        return self._guarded(lambda: self.execute("\n" * (line - 1) + text, name))
+        return self._run(lambda: self.execute("\n" * (line - 1) + text, name))
 
-    def _guarded(self, work: Callable[[], None]) -> bool:
+    def _run(self, work: Callable[[], None]) -> bool:
         try:
             work()
             return True
         except (Quit, KeyboardInterrupt, BrokenPipeError):
             raise
-        except _FileLeft:
+        except _FileAborted:
             return self._keep_going
         except PenstockError as error:
             self._tell(error.render())
         except Exception as error:
-            first = (str(error).strip().splitlines() or ["no message"])[0]
-            self._tell(f"error P0601: the statement failed: {type(error).__name__}: {first}")
+            first_line = (str(error).strip().splitlines() or ["no message"])[0]
+            self._tell(f"error P0601: the statement failed: {type(error).__name__}: {first_line}")
             if self._debug:
                 self._tell(traceback.format_exc().rstrip())
         self.failed = True
@@ -127,17 +127,17 @@ class Shell:
 
     def execute(self, text: str, name: str | None) -> None:
         """Execute a script, and write its answers. Raises ScriptErrors, and any error of its sources."""
-        done = self.session.execute(text, file=name, one_time=True)
+        execution = self.session.execute(text, file=name, one_time=True)
         for warning in self.session.warnings:
             self._tell(warning.render())
-        for answer in done.answers:
+        for answer in execution.answers:
             if isinstance(answer, str):
                 self._text(answer)
             else:
-                self._last_select = text.strip() if len(done.answers) == 1 else answer.query.text
+                self._last_select = text.strip() if len(execution.answers) == 1 else answer.query.text
                 self._rows(answer)
-        if self._told:
-            for query in done.queries:
+        if self._confirms:
+            for query in execution.queries:
                 self._text(f"{query} is declared: SELECT * FROM {query} shows its answer")
 
     def _rows(self, answer: OneTimeAnswer) -> None:
@@ -167,12 +167,12 @@ class Shell:
     # --- commands
 
     def _command(self, line: str) -> None:
-        word, _, rest = line.strip().partition(" ")
-        found = COMMANDS.get(word)
-        if found is None:
+        word, _, arguments = line.strip().partition(" ")
+        command = COMMANDS.get(word)
+        if command is None:
             hint = nearest(word, COMMANDS)
             raise PenstockError("P0101", f"unknown command {word}", hint=f"{hint or ''} (\\? lists them)".strip())
-        found.run(self, rest.strip().removesuffix(";").strip())
+        command.run(self, arguments.strip().removesuffix(";").strip())
 
     def quit(self) -> None:
         raise Quit
@@ -193,11 +193,11 @@ class Shell:
 
     def set_format(self, name: str) -> None:
         """Choose how rows are written, or show it."""
-        known = [form.value for form in FORMATS]
+        names = [form.value for form in FORMATS]
         if not name:
             self._text(f"format: {self._form.value}")
-        elif name.lower() not in known:
-            raise PenstockError("P0104", f"the shell has no format {name}", hint=f"known: {', '.join(known)}")
+        elif name.lower() not in names:
+            raise PenstockError("P0104", f"the shell has no format {name}", hint=f"known: {', '.join(names)}")
         else:
             self._form = OutputFormat(name.lower())
 
@@ -205,39 +205,39 @@ class Shell:
         """Execute a file of statements and commands."""
         if not path:
             raise PenstockError("P0101", "\\i needs the name of a file")
-        if self._depth >= _DEEPEST:
-            raise PenstockError("P0105", f"{path}: files execute files {_DEEPEST} deep, which is the limit")
+        if self._depth >= _MAX_DEPTH:
+            raise PenstockError("P0105", f"{path}: files execute files {_MAX_DEPTH} deep, which is the limit")
         text, name = read_script(Path(path.strip("'\"")).expanduser())
         self._depth += 1
         try:
             if not self.read(text.splitlines(keepends=True), name):
-                raise _FileLeft
+                raise _FileAborted
         finally:
             self._depth -= 1
 
     def watch(self, arguments: str) -> None:
         """Repeat the last SELECT every n seconds."""
-        every, times = _watch_arguments(arguments)
+        seconds, times = _watch_arguments(arguments)
         text = self._last_select
         if text is None:
             raise PenstockError("P0101", "\\watch repeats the last SELECT, and there is none yet")
-        done = 0
+        repetitions = 0
         while True:
             self.execute(text, None)
-            done += 1
-            if done == times:
+            repetitions += 1
+            if repetitions == times:
                 return
-            time.sleep(every)
+            time.sleep(seconds)
 
 
 def _watch_arguments(text: str) -> tuple[float, int | None]:
     words = text.split() or ["2"]
     try:
-        every = float(words[0])
+        seconds = float(words[0])
         times = int(words[1]) if len(words) > 1 else None
     except ValueError:
-        every, times = -1.0, None
-    if not 0 < every <= 86_400 or (times is not None and times < 1) or len(words) > 2:
+        seconds, times = -1.0, None
+    if not 0 < seconds <= 86_400 or (times is not None and times < 1) or len(words) > 2:
         hint = "as in \\watch 2 or \\watch 0.5 10"
         raise PenstockError("P0101", f"\\watch {text}: expected seconds, and how often", hint=hint)
-    return every, times
+    return seconds, times

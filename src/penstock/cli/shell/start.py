@@ -22,13 +22,15 @@ def run_shell(script: Path | None, settings: Settings, form: OutputFormat, keep_
     Raises:
         PenstockError: the script cannot be read or executed; prompt_toolkit is missing.
     """
-    person = sys.stdin is not None and sys.stdin.isatty() and sys.stdout is not None and sys.stdout.isatty()
-    shell = Shell(Session(settings=settings), sys.stdout, sys.stderr, form, person, keep_going or person, debug)
+    is_interactive = sys.stdin is not None and sys.stdin.isatty() and sys.stdout is not None and sys.stdout.isatty()
+    shell = Shell(
+        Session(settings=settings), sys.stdout, sys.stderr, form, is_interactive, keep_going or is_interactive, debug
+    )
     look_beside(str(Path.cwd()))
     if script is not None:
         text, name = read_script(script)
         shell.execute(text, name)
-    if person:
+    if is_interactive:
         _converse(shell)
         return 0
     with suppress(Quit):

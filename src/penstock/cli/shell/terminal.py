@@ -42,8 +42,8 @@ def is_complete(text: str) -> bool:
     if is_blank(text) or text.lstrip().startswith("\\"):
         return True
     end = start = 0
-    while (found := statement_end(text, start)) is not None:
-        end = start = found
+    while (next_end := statement_end(text, start)) is not None:
+        end = start = next_end
     return is_blank(text[end:])
 
 
@@ -78,5 +78,5 @@ class _CatalogCompleter(Completer):
         self._catalog = catalog
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
-        for found in candidates(document.text_before_cursor, self._catalog()):
-            yield Completion(found.text, -found.length, display_meta=found.what)
+        for candidate in candidates(document.text_before_cursor, self._catalog()):
+            yield Completion(candidate.text, -candidate.length, display_meta=candidate.what)

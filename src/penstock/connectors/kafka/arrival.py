@@ -41,24 +41,24 @@ def arrived(partition: Int64s, offset: Int64s, time: Int64s, timed: Bools, range
         ranges: partition -> [from, to, whether it has more records after that].
     """
     bounds = {int(p): limits for p, limits in ranges.items()}
-    reached = np.where(timed, time, _NEVER)
+    arrival_time = np.where(timed, time, _NEVER)
     frontier = np.iinfo(np.int64).max
     for p, (start, stop) in _runs(partition).items():
-        reached[start:stop] = np.maximum.accumulate(reached[start:stop])
+        arrival_time[start:stop] = np.maximum.accumulate(arrival_time[start:stop])
         if bounds[p][2]:
-            frontier = min(frontier, int(reached[stop - 1]))
-    there = {int(p) for p in np.unique(partition)}
-    if any(limits[2] and p not in there for p, limits in bounds.items()):
+            frontier = min(frontier, int(arrival_time[stop - 1]))
+    partitions = {int(p) for p in np.unique(partition)}
+    if any(limits[2] and p not in partitions for p, limits in bounds.items()):
         # All of the range was compacted away: what follows it is not known yet.
         frontier = _NEVER
-    here = reached <= frontier
+    has_arrived = arrival_time <= frontier
     positions = {str(p): limits[1] for p, limits in bounds.items()}
     for p, (start, stop) in _runs(partition).items():
-        missing = np.flatnonzero(~here[start:stop])
-        if len(missing):
-            positions[str(p)] = int(offset[start + missing[0]])
-    chosen = np.flatnonzero(here)
-    return Arrived(chosen[np.argsort(reached[chosen], kind="stable")], positions)
+        waiting = np.flatnonzero(~has_arrived[start:stop])
+        if len(waiting):
+            positions[str(p)] = int(offset[start + waiting[0]])
+    arrived_rows = np.flatnonzero(has_arrived)
+    return Arrived(arrived_rows[np.argsort(arrival_time[arrived_rows], kind="stable")], positions)
 
 
 def _runs(partition: Int64s) -> dict[int, tuple[int, int]]:

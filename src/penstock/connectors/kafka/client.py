@@ -37,11 +37,11 @@ def settings(options: Options) -> dict[str, str]:
     Raises:
         PenstockError: P0208.
     """
-    given = {k.removeprefix(PREFIX): v for k, v in options.pairs if k.startswith(PREFIX)}
-    for key in given:
+    client_settings = {k.removeprefix(PREFIX): v for k, v in options.pairs if k.startswith(PREFIX)}
+    for key in client_settings:
         if _plain_key(key) in _OURS:
             raise PenstockError("P0208", f"{options.owner}: {PREFIX}{key} is set by Penstock")
-    return {"bootstrap.servers": options.needed(BOOTSTRAP), "log_level": "0", **given}
+    return {"bootstrap.servers": options.needed(BOOTSTRAP), "log_level": "0", **client_settings}
 
 
 def resolved(written: Mapping[str, str], owner: str) -> dict[str, str | None]:
@@ -83,18 +83,18 @@ def make(kind: str, config: Mapping[str, object], owner: str) -> Any:
     if kind == "AdminClient":
         import confluent_kafka.admin as module
     # Without a callback the library writes connection failures to standard error.
-    given: dict[str, object] = {"log_level": 0, **config, "error_cb": _silent}
+    client_config: dict[str, object] = {"log_level": 0, **config, "error_cb": _silent}
     try:
-        return getattr(module, kind)(given)
+        return getattr(module, kind)(client_config)
     except (library().KafkaException, ValueError, TypeError) as error:
-        said = _redacted(_said(error), config)
-        raise PenstockError("P0208", f"{owner}: the Kafka client refuses its settings: {said}") from None
+        reason = _redacted(_error_text(error), config)
+        raise PenstockError("P0208", f"{owner}: the Kafka client refuses its settings: {reason}") from None
 
 
 def unreachable(owner: str, bootstrap: str, error: object) -> PenstockError:
     """Return the error for a broker that does not answer."""
     hint = "start the broker, or correct bootstrap and the kafka.* options; a run with --checkpoint can be resumed"
-    return PenstockError("P0411", f"{owner}: no answer from Kafka at {bootstrap}: {_said(error)}", hint=hint)
+    return PenstockError("P0411", f"{owner}: no answer from Kafka at {bootstrap}: {_error_text(error)}", hint=hint)
 
 
 def refused(error: KafkaError) -> bool:
@@ -108,13 +108,13 @@ def refused(error: KafkaError) -> bool:
 
 def as_kafka_error(error: BaseException) -> KafkaError:
     """Return the library's error in an exception it raised."""
-    found: KafkaError = error.args[0]
-    return found
+    kafka_error: KafkaError = error.args[0]
+    return kafka_error
 
 
-def _said(error: object) -> str:
-    found = error.args[0] if isinstance(error, BaseException) and error.args else error
-    text = found.str() if hasattr(found, "str") else str(found)
+def _error_text(error: object) -> str:
+    cause = error.args[0] if isinstance(error, BaseException) and error.args else error
+    text = cause.str() if hasattr(cause, "str") else str(cause)
     return " ".join(text.split())[:200]
 
 

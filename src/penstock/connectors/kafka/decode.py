@@ -83,19 +83,19 @@ class JsonDecoder(Decoder):
             lines = pc.replace_substring_regex(lines, r"[\r\n]", " ")
         keys = tuple(range(len(self.columns)))
         parts: list[list[pa.Array]] = []
-        kept = np.ones(len(origin), dtype=bool)
+        is_valid = np.ones(len(origin), dtype=bool)
         for start, block in _blocks(lines):
             chunk = self._format.parse("", block, keys)
             parts.append([chunk.columns[position] for position in keys])
             for rejected in chunk.rejected:
                 row = start + (rejected.line or 1) - 1
-                kept[row] = False
+                is_valid[row] = False
                 reasons[int(origin[row])] = rejected.reason
         columns = [
             pa.concat_arrays([pa.array([], column.type), *(part[i] for part in parts)])
             for i, column in enumerate(self.columns)
         ]
-        return Decoded(columns, origin[kept], reasons)
+        return Decoded(columns, origin[is_valid], reasons)
 
     @cached_property
     def _format(self) -> JsonFormat:
@@ -109,8 +109,8 @@ def _blocks(lines: pa.Array) -> Iterator[tuple[int, Block]]:
     ends = np.cumsum(pc.add(pc.binary_length(lines), 1).to_numpy(zero_copy_only=False))
     start = 0
     while start < len(lines):
-        before = ends[start - 1] if start else 0
-        stop = max(start + 1, int(np.searchsorted(ends, before + BLOCK_BYTES, side="right")))
+        block_start = ends[start - 1] if start else 0
+        stop = max(start + 1, int(np.searchsorted(ends, block_start + BLOCK_BYTES, side="right")))
         part = lines.slice(start, stop - start)
         joined = pc.binary_join_element_wise(part, pa.scalar(b"", part.type), pa.scalar(b"\n", part.type))
         offsets = np.frombuffer(joined.buffers()[1], np.int64, len(joined) + 1, joined.offset * 8)
@@ -122,10 +122,10 @@ class RawDecoder(Decoder):
     def decode(self, values: pa.Array) -> Decoded:
         (column,) = self.columns
         converted = convert(values, column)
-        bad = np.flatnonzero(converted.failed)
-        reasons = {int(i): cells.complaint(values[int(i)].as_py(), column.type, column.name) for i in bad}
-        kept = np.flatnonzero(~converted.failed)
-        return Decoded([converted.values.take(pa.array(kept))], kept, reasons)
+        rejected_rows = np.flatnonzero(converted.failed)
+        reasons = {int(i): cells.complaint(values[int(i)].as_py(), column.type, column.name) for i in rejected_rows}
+        valid_rows = np.flatnonzero(~converted.failed)
+        return Decoded([converted.values.take(pa.array(valid_rows))], valid_rows, reasons)
 
 
 def _checked(reader: pa.RecordBatchStreamReader) -> pa.Table:
@@ -147,47 +147,47 @@ class ArrowDecoder(Decoder):
             except DAMAGE as error:
                 reasons[record] = f"not a readable Arrow stream: {one_line(error)}"
                 continue
-            found = self._fitted(table)
-            if isinstance(found, str):
-                reasons[record] = found
+            fitted = self._fitted_columns(table)
+            if isinstance(fitted, str):
+                reasons[record] = fitted
                 continue
-            for part, column in zip(parts, found, strict=True):
+            for part, column in zip(parts, fitted, strict=True):
                 part.append(column)
             origin.append(np.full(table.num_rows, record, np.int64))
         columns = [pa.concat_arrays(part) for part in parts]
         return Decoded(columns, np.concatenate([np.zeros(0, np.int64), *origin]), reasons)
 
-    def _fitted(self, table: pa.Table) -> list[pa.Array] | str:
+    def _fitted_columns(self, table: pa.Table) -> list[pa.Array] | str:
         """Return the declared columns of a value, or why they are missing. A value is accepted or rejected as a
         whole.
         """
-        where = places(table.column_names)
-        found: list[pa.Array] = []
+        positions = places(table.column_names)
+        fitted: list[pa.Array] = []
         for column in self.columns:
-            here = where.get(folded(column.name), [])
-            if len(here) != 1:
-                return f"column {column.name} {'occurs twice' if here else 'is missing'}"
-            chunked = table.column(here[0])
+            matches = positions.get(folded(column.name), [])
+            if len(matches) != 1:
+                return f"column {column.name} {'occurs twice' if matches else 'is missing'}"
+            chunked = table.column(matches[0])
             stored = pa.concat_arrays([pa.array([], chunked.type), *chunked.chunks])
             if casts.misfit(stored.type, column.type):
                 return f"column {column.name} is {type_name(stored.type)} and declared {type_name(column.type)}"
             converted = casts.fit(stored, column.type)
             if converted.failed.any():
-                bad = stored[int(np.flatnonzero(converted.failed)[0])]
-                return cells.complaint(bad, column.type, column.name)
-            found.append(converted.values)
-        return found
+                failed_value = stored[int(np.flatnonzero(converted.failed)[0])]
+                return cells.complaint(failed_value, column.type, column.name)
+            fitted.append(converted.values)
+        return fitted
 
 
 class AvroDecoder(Decoder):
     def check(self) -> None:
         names = [f["name"] for f in self._schema["fields"]]
-        where = places(names)
+        positions = places(names)
         for column in self.columns:
-            here = where.get(folded(column.name), [])
-            if len(here) != 1:
-                what = f"two fields {column.name}" if here else f"no field {column.name}"
-                message = f"{self.owner}: the Avro schema has {what}"
+            matches = positions.get(folded(column.name), [])
+            if len(matches) != 1:
+                mismatch = f"two fields {column.name}" if matches else f"no field {column.name}"
+                message = f"{self.owner}: the Avro schema has {mismatch}"
                 raise PenstockError("P0402", message, hint=f"its fields: {', '.join(names[:12])}")
 
     def decode(self, values: pa.Array) -> Decoded:
@@ -204,14 +204,14 @@ class AvroDecoder(Decoder):
         failed = np.zeros(len(rows), dtype=bool)
         columns: list[pa.Array] = []
         for column in self.columns:
-            given = [row[names[folded(column.name)]] for row in rows]
-            array, bad = _array(given, column)
-            for row in bad:
-                reasons[origin[row]] = cells.complaint(given[row], column.type, column.name)
+            column_values = [row[names[folded(column.name)]] for row in rows]
+            array, misfits = _array(column_values, column)
+            for row in misfits:
+                reasons[origin[row]] = cells.complaint(column_values[row], column.type, column.name)
                 failed[row] = True
             columns.append(array)
-        kept = np.flatnonzero(~failed)
-        return Decoded([c.take(pa.array(kept)) for c in columns], np.array(origin, np.int64)[kept], reasons)
+        valid_rows = np.flatnonzero(~failed)
+        return Decoded([c.take(pa.array(valid_rows)) for c in columns], np.array(origin, np.int64)[valid_rows], reasons)
 
     def _row(self, value: bytes) -> dict[str, object]:
         import fastavro
@@ -221,10 +221,10 @@ class AvroDecoder(Decoder):
             raise ValueError("it does not begin with Confluent's wire header")
         stream = io.BytesIO(value)
         stream.seek(start)
-        found: dict[str, object] = fastavro.schemaless_reader(stream, self._schema, None)  # type: ignore[assignment]
+        row: dict[str, object] = fastavro.schemaless_reader(stream, self._schema, None)  # type: ignore[assignment]
         if stream.tell() != len(value):
             raise ValueError(f"{len(value) - stream.tell()} bytes too many")
-        return found
+        return row
 
     @cached_property
     def _schema(self) -> Any:
@@ -238,14 +238,14 @@ def _array(values: list[object], column: Field) -> tuple[pa.Array, list[int]]:
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
         pass
     fitted: list[object] = []
-    bad: list[int] = []
+    misfits: list[int] = []
     for row, value in enumerate(values):
         try:
             fitted.append(pa.scalar(value, column.type).as_py())
         except (pa.ArrowException, TypeError, ValueError, OverflowError):
             fitted.append(None)
-            bad.append(row)
-    return pa.array(fitted, column.type), bad
+            misfits.append(row)
+    return pa.array(fitted, column.type), misfits
 
 
 def avro_schema(options: Options) -> Any:

@@ -72,13 +72,13 @@ class Encoder:
             return _plain(table, self.value)
         import fastavro
 
-        found: list[bytes | None] = []
+        encoded: list[bytes | None] = []
         for row in _avro_values(table).to_pylist():
             out = io.BytesIO()
             out.write(self.wire)
             fastavro.schemaless_writer(out, self.schema, row)
-            found.append(out.getvalue())
-        return found
+            encoded.append(out.getvalue())
+        return encoded
 
 
 def _avro_values(table: pa.Table) -> pa.Table:
@@ -105,11 +105,15 @@ def encoder(query: Query, types: dict[str, pa.DataType], options: Options) -> En
         raise PenstockError("P0208", f"{options.owner}: a value in arrow holds many rows, it has no key and no headers")
     options.check_format(OPTIONS, format_)
     if format_ == "raw":
-        left = [name for name in list(types)[1 if query.root.is_stream else 2 :] if name not in (*key, *headers)]
-        if len(left) != 1:
-            message = f"{options.owner}: format raw writes one column, these remain for the value: {', '.join(left)}"
+        value_columns = [
+            name for name in list(types)[1 if query.root.is_stream else 2 :] if name not in (*key, *headers)
+        ]
+        if len(value_columns) != 1:
+            message = (
+                f"{options.owner}: format raw writes one column, these remain for the value: {', '.join(value_columns)}"
+            )
             raise PenstockError("P0208", message, hint="send the others as key or headers")
-        return Encoder(format_, key, headers, left[0])
+        return Encoder(format_, key, headers, value_columns[0])
     if format_ == "avro":
         schema = avro_schema(options) if any(map(options.has, SCHEMA)) else _schema(query.name, types, options)
         number = options.optional(_SCHEMA_ID)
@@ -120,21 +124,21 @@ def encoder(query: Query, types: dict[str, pa.DataType], options: Options) -> En
 
 def _columns(options: Options, option: Option[str], types: dict[str, pa.DataType]) -> tuple[str, ...]:
     """Return the result's columns that an option names."""
-    folded = {name.lower(): name for name in types}
-    found: list[str] = []
+    by_lower_name = {name.lower(): name for name in types}
+    names: list[str] = []
     for part in filter(None, (p.strip() for p in options.text(option).split(","))):
-        if part.lower() not in folded:
+        if part.lower() not in by_lower_name:
             message = f"{options.owner}: option {option.name} names no column of the result: {part}"
             raise PenstockError("P0208", message, hint=nearest(part, types))
-        found.append(folded[part.lower()])
-    return tuple(found)
+        names.append(by_lower_name[part.lower()])
+    return tuple(names)
 
 
 def _plain(table: pa.Table, name: str) -> list[bytes | None]:
     column = table.column(name)
     values = pa.concat_arrays([pa.array([], column.type), *column.chunks])
-    found: list[bytes | None] = (values if pa.types.is_binary(values.type) else plain(values)).to_pylist()
-    return found
+    encoded: list[bytes | None] = (values if pa.types.is_binary(values.type) else plain(values)).to_pylist()
+    return encoded
 
 
 def _lines(table: pa.Table) -> list[bytes]:
@@ -155,9 +159,9 @@ def _schema(query: str, types: dict[str, pa.DataType], options: Options) -> Any:
     import fastavro
 
     fields = [{"name": name, "type": ["null", _avro(name, type_, options)]} for name, type_ in types.items()]
-    named = re.sub(r"^(?=\d)|\W", "_", query)
+    record_name = re.sub(r"^(?=\d)|\W", "_", query)
     try:
-        return fastavro.parse_schema({"type": "record", "name": named, "fields": fields})
+        return fastavro.parse_schema({"type": "record", "name": record_name, "fields": fields})
     except Exception as error:  # a column's name that is invalid in Avro
         message = f"{options.owner}: the result's columns have no Avro schema: {error}"
         raise PenstockError("P0208", message, hint="name the columns with letters, digits and _") from None

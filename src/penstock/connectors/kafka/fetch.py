@@ -112,9 +112,9 @@ class Gathered:
             ends[int(p)] = bounds[1]
         order = np.lexsort((offset, partition))
         order = order[offset[order] < ends[partition[order]]]
-        chosen = pa.array(order)
+        indices = pa.array(order)
         headers = [self.headers[i] for i in order.tolist()] if self.with_headers else None
-        values, keys = (pa.array(v, pa.large_binary()).take(chosen) for v in (self.values, self.keys))
+        values, keys = (pa.array(v, pa.large_binary()).take(indices) for v in (self.values, self.keys))
         return TopicRecords(
             partition[order], offset[order], np.array(self.timestamp, np.int64)[order], values, keys, headers
         )
@@ -140,80 +140,84 @@ class TopicReader:
         Raises:
             PenstockError: P0411 and P0413.
         """
-        found = Gathered(headers)
-        todo = {int(p): bounds[1] for p, bounds in ranges.items() if bounds[0] < bounds[1]}
+        gathered = Gathered(headers)
+        stops = {int(p): bounds[1] for p, bounds in ranges.items() if bounds[0] < bounds[1]}
         consumer = self._consumer()
         try:
-            consumer.assign([self._place(p, ranges[str(p)][0]) for p in todo])
-            self._fill(consumer, {p: ranges[str(p)][0] for p in todo}, todo, found)
+            consumer.assign([self._topic_partition(p, ranges[str(p)][0]) for p in stops])
+            self._fill(consumer, {p: ranges[str(p)][0] for p in stops}, stops, gathered)
         except library().KafkaException as error:
             raise unreachable(self.owner, self.written["bootstrap.servers"], error) from None
         finally:
             consumer.unassign()
-        return found.records(ranges)
+        return gathered.records(ranges)
 
-    def _fill(self, consumer: RecordConsumer, first: Mapping[int, int], todo: dict[int, int], found: Gathered) -> None:
-        heard = time.monotonic()
-        reached = dict(first)
-        why: object = "it is silent"
-        while todo:
+    def _fill(
+        self, consumer: RecordConsumer, first: Mapping[int, int], stops: dict[int, int], gathered: Gathered
+    ) -> None:
+        last_answer = time.monotonic()
+        next_offsets = dict(first)
+        reason: object = "it is silent"
+        while stops:
             # The call returns when it has that many: requesting more than there are would wait in vain.
-            missing = sum(todo[p] - reached[p] for p in todo)
-            messages = consumer.consume(max(1, min(_AT_ONCE, missing)), _LOOK_SECONDS)
-            good = [m for m in messages if m.error() is None]
-            if good:
-                heard = time.monotonic()
-                found.add(good)
+            remaining = sum(stops[p] - next_offsets[p] for p in stops)
+            messages = consumer.consume(max(1, min(_AT_ONCE, remaining)), _LOOK_SECONDS)
+            records = [m for m in messages if m.error() is None]
+            if records:
+                last_answer = time.monotonic()
+                gathered.add(records)
                 # The last one of a partition gives the position reached.
-                reached |= {m.partition(): m.offset() + 1 for m in good}
-                self._finish(consumer, todo, reached)
+                next_offsets |= {m.partition(): m.offset() + 1 for m in records}
+                self._finish(consumer, stops, next_offsets)
             for message in messages:
                 error = message.error()
                 if error is not None:
-                    why = self._troubled(consumer, todo, message, error) or why
-            if time.monotonic() - heard > self.patience:
-                raise unreachable(self.owner, self.written["bootstrap.servers"], why)
+                    reason = self._handle_error(consumer, stops, message, error) or reason
+            if time.monotonic() - last_answer > self.patience:
+                raise unreachable(self.owner, self.written["bootstrap.servers"], reason)
 
-    def _finish(self, consumer: RecordConsumer, todo: dict[int, int], reached: Mapping[int, int]) -> None:
-        done = [p for p, offset in reached.items() if p in todo and offset >= todo[p]]
-        if done:
-            consumer.incremental_unassign([self._place(p) for p in done])
-        for p in done:
-            del todo[p]
+    def _finish(self, consumer: RecordConsumer, stops: dict[int, int], next_offsets: Mapping[int, int]) -> None:
+        finished = [p for p, offset in next_offsets.items() if p in stops and offset >= stops[p]]
+        if finished:
+            consumer.incremental_unassign([self._topic_partition(p) for p in finished])
+        for p in finished:
+            del stops[p]
 
-    def _troubled(self, consumer: RecordConsumer, todo: dict[int, int], message: Record, error: KafkaError) -> object:
+    def _handle_error(
+        self, consumer: RecordConsumer, stops: dict[int, int], message: Record, error: KafkaError
+    ) -> object:
         """Handle a message that is an error; return the error to report if retrying is useless."""
         partition = message.partition()
         if error.name() == "_PARTITION_EOF":
-            self._finish(consumer, todo, {partition: message.offset()})
+            self._finish(consumer, stops, {partition: message.offset()})
             return None
         if error.name() in ("_AUTO_OFFSET_RESET", "OFFSET_OUT_OF_RANGE"):
-            self._gap(consumer, todo, partition)
+            self._skip_gap(consumer, stops, partition)
             return None
         if refused(error):
             raise unreachable(self.owner, self.written["bootstrap.servers"], error)
         return error
 
-    def _gap(self, consumer: RecordConsumer, todo: dict[int, int], partition: int) -> None:
-        if partition not in todo:
+    def _skip_gap(self, consumer: RecordConsumer, stops: dict[int, int], partition: int) -> None:
+        if partition not in stops:
             return
         if self.lost != "earliest":
             raise lost_records(self.owner, self.topic, str(partition))
-        low, _ = consumer.get_watermark_offsets(self._place(partition), timeout=PATIENCE)
-        consumer.incremental_unassign([self._place(partition)])
-        if low >= todo[partition]:
-            del todo[partition]
+        low, _ = consumer.get_watermark_offsets(self._topic_partition(partition), timeout=PATIENCE)
+        consumer.incremental_unassign([self._topic_partition(partition)])
+        if low >= stops[partition]:
+            del stops[partition]
         else:
-            consumer.incremental_assign([self._place(partition, low)])
+            consumer.incremental_assign([self._topic_partition(partition, low)])
 
-    def _place(self, partition: int, offset: int = 0) -> TopicPartition:
-        place: TopicPartition = library().TopicPartition(self.topic, partition, offset)
-        return place
+    def _topic_partition(self, partition: int, offset: int = 0) -> TopicPartition:
+        topic_partition: TopicPartition = library().TopicPartition(self.topic, partition, offset)
+        return topic_partition
 
     def _consumer(self) -> RecordConsumer:
         key = tuple(sorted(self.written.items()))
         if key not in _OPEN:
-            fixed = {
+            enforced = {
                 "group.id": "penstock",
                 "enable.auto.commit": False,
                 "enable.partition.eof": True,
@@ -223,7 +227,7 @@ class TopicReader:
                 "isolation.level": "read_committed",
                 "fetch.wait.max.ms": "50",
                 **resolved(self.written, self.owner),
-                **fixed,
+                **enforced,
             }
             _OPEN[key] = make("Consumer", config, self.owner)
         return _OPEN[key]

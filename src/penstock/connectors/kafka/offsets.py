@@ -52,35 +52,35 @@ class Topic:
             Unanswered: the broker does not answer.
         """
         try:
-            found = self._admin.list_topics(self.name, timeout=patience).topics[self.name]
+            description = self._admin.list_topics(self.name, timeout=patience).topics[self.name]
         except library().KafkaException as error:
             raise self._failed(as_kafka_error(error)) from None
-        if found.error is not None:
-            raise self._failed(found.error)
-        return sorted(found.partitions)
+        if description.error is not None:
+            raise self._failed(description.error)
+        return sorted(description.partitions)
 
     def beginnings(self, partitions: list[int]) -> Offsets:
-        return self._ask(partitions, lambda spec: spec.earliest())
+        return self._list_offsets(partitions, lambda spec: spec.earliest())
 
     def ends(self, partitions: list[int]) -> Offsets:
-        return self._ask(partitions, lambda spec: spec.latest())
+        return self._list_offsets(partitions, lambda spec: spec.latest())
 
     def since(self, partitions: list[int], milliseconds: int) -> Offsets:
         """Return the offset of the first record of each partition at or after a time; the end where there is none."""
-        found = self._ask(partitions, lambda spec: spec.for_timestamp(milliseconds))
+        offsets = self._list_offsets(partitions, lambda spec: spec.for_timestamp(milliseconds))
         ends = self.ends(partitions)
-        return {p: offset if offset >= 0 else ends[p] for p, offset in found.items()}
+        return {p: offset if offset >= 0 else ends[p] for p, offset in offsets.items()}
 
-    def _ask(self, partitions: list[int], spec: Callable[[Any], object]) -> Offsets:
+    def _list_offsets(self, partitions: list[int], spec: Callable[[Any], object]) -> Offsets:
         from confluent_kafka import IsolationLevel, TopicPartition
         from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
 
         if not partitions:
             return {}
-        asked = {TopicPartition(self.name, p): spec(OffsetSpec) for p in partitions}
+        requests = {TopicPartition(self.name, p): spec(OffsetSpec) for p in partitions}
         try:
             answers = self._admin.list_offsets(
-                asked, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=PATIENCE
+                requests, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=PATIENCE
             )
             return {str(at.partition): int(future.result().offset) for at, future in answers.items()}
         except library().KafkaException as error:
@@ -120,15 +120,15 @@ def given_offsets(text: str) -> Offsets:
         ValueError: with the expected form.
     """
     try:
-        found = json.loads(text)
+        offsets = json.loads(text)
     except ValueError:
-        found = None
-    fits = isinstance(found, dict) and all(
-        p.isdecimal() and isinstance(o, int) and not isinstance(o, bool) and o >= 0 for p, o in found.items()
+        offsets = None
+    fits = isinstance(offsets, dict) and all(
+        p.isdecimal() and isinstance(o, int) and not isinstance(o, bool) and o >= 0 for p, o in offsets.items()
     )
-    if not fits or not isinstance(found, dict):
+    if not fits or not isinstance(offsets, dict):
         raise ValueError('an object of partitions and offsets such as {"0": 17}')
-    return {str(int(p)): o for p, o in found.items()}
+    return {str(int(p)): o for p, o in offsets.items()}
 
 
 def milliseconds(text: str) -> int:
@@ -149,11 +149,11 @@ def shares(at: Offsets, until: Offsets, most: int, held: frozenset[str] = frozen
             partition that has some.
         held: partitions of which one record is enough, because they are ahead.
     """
-    waiting = {p: until[p] - at[p] for p in sorted(at, key=int) if until.get(p, 0) > at[p]}
-    taken = {p: count for p, count in waiting.items() if p not in held}
-    total = sum(taken.values())
-    found: dict[str, list[int]] = {}
-    for p, count in waiting.items():
-        part = 1 if p in held else count if total <= most else max(1, count * most // total)
-        found[p] = [at[p], at[p] + part, int(part < count)]
-    return found
+    backlogs = {p: until[p] - at[p] for p in sorted(at, key=int) if until.get(p, 0) > at[p]}
+    shared_backlogs = {p: backlog for p, backlog in backlogs.items() if p not in held}
+    total = sum(shared_backlogs.values())
+    ranges: dict[str, list[int]] = {}
+    for p, backlog in backlogs.items():
+        count = 1 if p in held else backlog if total <= most else max(1, backlog * most // total)
+        ranges[p] = [at[p], at[p] + count, int(count < backlog)]
+    return ranges

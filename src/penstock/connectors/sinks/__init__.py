@@ -32,21 +32,21 @@ def open_sink(query: Query) -> Sink:
     Raises:
         PenstockError: P0208, the connector or an option is unknown.
     """
-    place = SINKS.get(query.sink.connector.upper())
-    if place is None:
+    class_path = SINKS.get(query.sink.connector.upper())
+    if class_path is None:
         message = f"query {query.name}: unknown connector {query.sink.connector}"
         raise PenstockError("P0208", message, hint=nearest(query.sink.connector, SINKS))
-    sink: Sink = load(place)(query)
+    sink: Sink = load(class_path)(query)
     return sink
 
 
 def target_of(query: Query) -> Target | None:
     """Return where the result of a query will be written; None where no other result can collide with it."""
-    place = SINKS.get(query.sink.connector.upper())
-    if place is None:
+    class_path = SINKS.get(query.sink.connector.upper())
+    if class_path is None:
         return None
-    kind: type[Sink] = load(place)
-    return kind.target(query)
+    sink_class: type[Sink] = load(class_path)
+    return sink_class.target(query)
 
 
 __all__ = ["SINKS", "open_sink", "sink_options", "target_of"]

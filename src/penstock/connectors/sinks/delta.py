@@ -96,15 +96,15 @@ class DeltaSink(Sink):
         if not table.num_rows:
             return
         changes = net(self.query, self._key, table) if self._key else None
-        for again in range(_TRIES):
+        for attempt in range(_TRIES):
             try:
                 self._write(batch, table, changes)
                 return
             except delta_log.CommitFailedError as error:
                 # Another writer, such as a compaction, committed first: read the table again and retry.
-                if again == _TRIES - 1:
+                if attempt == _TRIES - 1:
                     raise self._failed(error) from error
-                time.sleep(_PAUSE * 2**again)
+                time.sleep(_PAUSE * 2**attempt)
             except _FAILURES as error:
                 raise self._failed(error) from error
 
@@ -134,7 +134,7 @@ class DeltaSink(Sink):
             self._path, self._schema(), partition_by=self._partition or None, commit_properties=self._commit(0)
         )
 
-    def _begin(self, table: DeltaTable, overwrite: bool, ours: bool) -> None:
+    def _begin(self, table: DeltaTable, overwrite: bool, written_by_query: bool) -> None:
         """Take the table over for this run.
 
         Raises:
@@ -142,14 +142,14 @@ class DeltaSink(Sink):
         """
         empty = table.count() == 0
         if not self._appends and not empty:
-            check_rows(self._where, overwrite, ours)
+            check_rows(self._where, overwrite, written_by_query)
         if not self._appends and (empty or overwrite):
             delta_log.deltalake.write_deltalake(
                 table, self._schema().empty_table(), mode="overwrite", schema_mode="overwrite",
                 partition_by=self._partition or None, commit_properties=self._commit(0),
             )  # fmt: skip
             return
-        self._same_columns(delta_log.arrow_schema(table.schema()))
+        self._check_columns(delta_log.arrow_schema(table.schema()))
         partition = table.metadata().partition_columns
         if self._partition and partition != self._partition:
             message = f"{self._where} is partitioned by {', '.join(partition) or 'nothing'}"
@@ -158,14 +158,14 @@ class DeltaSink(Sink):
             [], "append", table.schema(), partition_by=partition or None, commit_properties=self._commit(0)
         )
 
-    def _same_columns(self, schema: pa.Schema) -> None:
+    def _check_columns(self, schema: pa.Schema) -> None:
         for column in self._schema():
-            place = schema.get_field_index(column.name)
-            if place < 0:
+            index = schema.get_field_index(column.name)
+            if index < 0:
                 raise no_column(self._where, column.name, schema.names)
-            stored = schema.field(place).type
-            if stored != column.type:
-                raise other_type(self._where, column.name, type_name(stored), type_name(column.type))
+            stored_type = schema.field(index).type
+            if stored_type != column.type:
+                raise other_type(self._where, column.name, type_name(stored_type), type_name(column.type))
 
     def _schema(self) -> pa.Schema:
         columns = stored_schema(self.query)
@@ -178,7 +178,7 @@ class DeltaSink(Sink):
 
     def _merge(self, target: DeltaTable, changes: Net, commit: CommitProperties) -> None:
         rows = self._typed(changes.rows)
-        self._no_key_twice(target, rows, changes)
+        self._check_unique_keys(target, rows, changes)
         source = rows.append_column(_OP, pa.array(changes.stays))
         on = " AND ".join(f"(t.{_name(k)} IS NOT DISTINCT FROM s.{_name(k)})" for k in self._key)
         values = {_name(name): f"s.{_name(name)}" for name in rows.column_names}
@@ -186,20 +186,20 @@ class DeltaSink(Sink):
         merge = merge.when_matched_delete(f"NOT s.{_OP}").when_matched_update(values, f"s.{_OP}")
         merge.when_not_matched_insert(values, f"s.{_OP}").execute()
 
-    def _no_key_twice(self, target: DeltaTable, rows: pa.Table, changes: Net) -> None:
+    def _check_unique_keys(self, target: DeltaTable, rows: pa.Table, changes: Net) -> None:
         """Check that a new key is not in the table yet, where the plan does not guarantee it."""
         if self._appends or is_unique(self.query, self._key) or not changes.fresh.any():
             return
-        fresh = rows.filter(pa.array(changes.fresh)).select(list(self._key))
-        there = delta_log.columns_of(target, self._key)
-        both = fresh.join(there.cast(fresh.schema), keys=list(self._key), join_type="left semi")
-        if both.num_rows:
-            raise violation(self.query, self._key, both, 0)
+        new_keys = rows.filter(pa.array(changes.fresh)).select(list(self._key))
+        existing = delta_log.columns_of(target, self._key)
+        duplicates = new_keys.join(existing.cast(new_keys.schema), keys=list(self._key), join_type="left semi")
+        if duplicates.num_rows:
+            raise violation(self.query, self._key, duplicates, 0)
 
-    def _commit(self, done: int) -> CommitProperties:
+    def _commit(self, batches_done: int) -> CommitProperties:
         """Return the properties of a commit: the number of batches of this run that the table has with it."""
         assert self._run is not None
-        number = (self._run << _RUN) | done
+        number = (self._run << _RUN) | batches_done
         transaction = delta_log.deltalake.Transaction(self._app, number)
         return delta_log.deltalake.CommitProperties(
             custom_metadata={"penstock.query": self.query.name}, app_transactions=[transaction]

@@ -89,23 +89,23 @@ class FilesSink(Sink):
         return Target("files", parts_of(path), str(path), blocked=str(blocking_file(path) or ""))
 
     def open(self, resume: bool, overwrite: bool) -> None:
-        blocked = blocking_file(self._folder)
-        if blocked is not None:
-            message = f"query {self.query.name}: {self._folder} cannot be created, {blocked} is not a folder"
+        blocking = blocking_file(self._folder)
+        if blocking is not None:
+            message = f"query {self.query.name}: {self._folder} cannot be created, {blocking} is not a folder"
             raise PenstockError("P0502", message, hint="choose a path whose parents are folders, or do not exist yet")
-        found = Marker.read(self._folder)
+        marker = Marker.read(self._folder)
         try:
             names = storage().list(self._folder)
             unfinished = [name for name in names if _OWN.match(name) and name.endswith(".tmp")]
-            if resume and found is not None:
-                self._same(found)
+            if resume and marker is not None:
+                self._check_marker(marker)
                 self._remove(unfinished)
                 return
             if resume and all(_OWN.match(name) for name in names):
                 # The loss of the result has been accepted, including its marker.
                 self._remove(unfinished)
             elif len(names) > len(unfinished) + (MARKER in names):
-                self._make_room(names, found, overwrite)
+                self._remove_result(names, marker, overwrite)
             else:
                 # A run that was killed before its first batch left no result, at most a marker.
                 self._remove(unfinished)
@@ -115,10 +115,10 @@ class FilesSink(Sink):
             raise self._failed(self._folder, error) from error
 
     def missing(self, batches: Sequence[int]) -> Mapping[str, int]:
-        there = set(storage().list(self._folder))
+        present = set(storage().list(self._folder))
         # Without the marker the parts cannot be read.
-        gone = {MARKER: -1} if batches and MARKER not in there else {}
-        return gone | {name: batch for batch in batches if (name := self._part(batch)) not in there}
+        missing = {MARKER: -1} if batches and MARKER not in present else {}
+        return missing | {name: batch for batch in batches if (name := self._part(batch)) not in present}
 
     def _part(self, batch: int) -> str:
         return f"part-{batch:08d}.{self._format}"
@@ -129,13 +129,13 @@ class FilesSink(Sink):
     def write_pieces(self, batch: int, pieces: Iterator[pa.Table]) -> None:
         name = self._part(batch)
         try:
-            first = next(pieces)
-            if not first.num_rows:
+            first_piece = next(pieces)
+            if not first_piece.num_rows:
                 storage().remove(self._folder / name)
                 return
-            typed = (self._typed(table) for table in chain([first], pieces))
+            typed_pieces = (self._typed(table) for table in chain([first_piece], pieces))
             write = _WRITERS[self._format]
-            storage().write(self._folder / name, lambda file: write(typed, file), private=False)
+            storage().write(self._folder / name, lambda file: write(typed_pieces, file), private=False)
         except (OSError, pa.ArrowException) as error:
             raise self._failed(self._folder / name, error) from error
 
@@ -152,13 +152,13 @@ class FilesSink(Sink):
     def _marker(self) -> Marker:
         return Marker(self.query.name, self._format, list(self.query.output_names), self._types(), uuid.uuid4().hex)
 
-    def _same(self, found: Marker) -> None:
-        mine = self._marker()
-        if (found.format, found.columns, found.types) != (mine.format, mine.columns, mine.types):
+    def _check_marker(self, marker: Marker) -> None:
+        expected = self._marker()
+        if (marker.format, marker.columns, marker.types) != (expected.format, expected.columns, expected.types):
             message = f"query {self.query.name}: {self._folder} holds a result of other columns or another format"
             raise PenstockError("P0501", message, hint="choose another folder, or start again with --overwrite")
 
-    def _make_room(self, names: list[str], found: Marker | None, overwrite: bool) -> None:
+    def _remove_result(self, names: list[str], marker: Marker | None, overwrite: bool) -> None:
         """Remove an earlier result, or refuse to."""
         own = [name for name in names if _OWN.match(name)]
         if not overwrite:
@@ -168,7 +168,7 @@ class FilesSink(Sink):
             message = f"query {self.query.name}: {self._folder} is not empty"
             raise PenstockError("P0501", message, hint=hint)
         foreign = [name for name in names if name not in own and name != MARKER]
-        if foreign and found is None:
+        if foreign and marker is None:
             message = f"query {self.query.name}: {self._folder} has foreign files, such as {foreign[0]}"
             raise PenstockError("P0501", message, hint="they are not overwritten: choose another folder")
         # The marker is removed last: a half-removed folder is still recognised as a result.
@@ -179,10 +179,10 @@ class FilesSink(Sink):
             storage().remove(self._folder / name)
 
     def _failed(self, path: Path, error: Exception) -> PenstockError:
-        said = getattr(error, "strerror", None) or str(error)
+        reason = getattr(error, "strerror", None) or str(error)
         hint = "free space on that disk, or allow writing there; nothing of this batch is visible"
         return PenstockError(
-            "P0502", f"query {self.query.name}: {path} cannot be written: {said}", hint=hint, cause=error
+            "P0502", f"query {self.query.name}: {path} cannot be written: {reason}", hint=hint, cause=error
         )
 
 
@@ -201,12 +201,12 @@ def read_result(path: str) -> pa.Table:
     # Sources have no array type: csv gives them as text, json omits them, and they are read after the other columns.
     nested = [f for f in schema if pa.types.is_nested(f.type)]
     lengths = [f for f in schema if pa.types.is_duration(f.type) and marker.format != "parquet"]
-    plain = [
+    fields = [
         Field(f.name, pa.string() if (f in nested and marker.format == "csv") or f in lengths else f.type)
         for f in schema
         if f not in nested or marker.format != "json"
     ]
-    columns = Schema(tuple(plain))
+    columns = Schema(tuple(fields))
     parts = sorted(folder.glob(f"part-*.{marker.format}"), key=lambda p: (len(p.name), p.name))
     options = (("path", str(folder.absolute())), ("format", marker.format))
     source = FilesSource(Source(marker.query, True, columns, "FILES", options))
@@ -214,17 +214,19 @@ def read_result(path: str) -> pa.Table:
     for part in parts:
         batches = []
         for split in source.splits(str(part.absolute())):
-            for parsed in source.read(split, tuple(range(len(columns)))):
-                if parsed.rejected:
-                    raise PenstockError("P0401", f"{part} is damaged: {parsed.rejected[0].reason}")
-                batches.append(parsed.batch)
-        table = pa.Table.from_batches(batches, schema=pa.schema([(f.name, f.type) for f in plain]))
-        read = {name: table[name] for name in table.column_names}
-        read |= {f.name: from_text(table[f.name].combine_chunks()) for f in lengths}
+            for records in source.read(split, tuple(range(len(columns)))):
+                if records.rejected:
+                    raise PenstockError("P0401", f"{part} is damaged: {records.rejected[0].reason}")
+                batches.append(records.batch)
+        table = pa.Table.from_batches(batches, schema=pa.schema([(f.name, f.type) for f in fields]))
+        columns_by_name = {name: table[name] for name in table.column_names}
+        columns_by_name |= {f.name: from_text(table[f.name].combine_chunks()) for f in lengths}
         for f in nested if marker.format != "parquet" else ():
-            told = read[f.name].to_pylist() if f.name in read else None
-            read[f.name] = from_json(told, f.type) if told is not None else column_of_lines(part, f.name, f.type)
-        tables.append(pa.table([read[name] for name in schema.names], schema=schema))
+            texts = columns_by_name[f.name].to_pylist() if f.name in columns_by_name else None
+            columns_by_name[f.name] = (
+                from_json(texts, f.type) if texts is not None else column_of_lines(part, f.name, f.type)
+            )
+        tables.append(pa.table([columns_by_name[name] for name in schema.names], schema=schema))
     return pa.concat_tables(tables)
 
 
@@ -240,9 +242,11 @@ def _write_text(text: Callable[[pa.Table, bool], pa.Buffer]) -> Callable[[Iterat
 
 def _write_parquet(pieces: Iterator[pa.Table], file: NewFile) -> None:
     """Write a row group for each piece."""
-    first = next(pieces)
-    with pq.ParquetWriter(file, first.schema, compression="zstd", use_dictionary=_repetitive(first)) as writer:
-        for piece in chain([first], pieces):
+    first_piece = next(pieces)
+    with pq.ParquetWriter(
+        file, first_piece.schema, compression="zstd", use_dictionary=_repetitive(first_piece)
+    ) as writer:
+        for piece in chain([first_piece], pieces):
             writer.write_table(piece)
 
 
@@ -252,8 +256,8 @@ def _repetitive(table: pa.Table) -> list[str]:
     For other columns parquet would build a dictionary too, and discard it when it has grown large, which takes longer
     than everything else.
     """
-    chosen = np.linspace(0, table.num_rows - 1, min(table.num_rows, _SAMPLE)).astype(np.int64)
-    sample = table.take(pa.array(chosen))
+    positions = np.linspace(0, table.num_rows - 1, min(table.num_rows, _SAMPLE)).astype(np.int64)
+    sample = table.take(pa.array(positions))
     return [name for name in table.column_names if _is_repetitive(sample.column(name))]
 
 

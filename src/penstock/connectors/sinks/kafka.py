@@ -63,54 +63,54 @@ class KafkaSink(Sink):
         self._options = options
         self._owner = f"query {query.name}"
         self._topic = options.needed(TOPIC)
-        self._written = settings(options)
+        self._settings = settings(options)
         self._patience = options.value(PATIENCE_OPTION)
         self._types = {field.name: field.type for field in stored_schema(query)}
         self._encoder = encoder(query, self._types, options)
         self._producer: Producer | None = None
         self._group: object = None
-        self._next = 0
+        self._next_batch = 0
         self._refusals: list[KafkaError] = []
         #: Reasons of the rows of the present batch that are refused, by position.
         self._refused: dict[int, str] = {}
         #: Whether every record is sent alone. The broker refuses whole requests; so it names the records that are too
         #: large, and none fails because of the others in its request.
-        self._alone = False
+        self._sends_alone = False
 
     @property
     def place(self) -> str:
-        return f"topic {self._topic} at {self._written['bootstrap.servers']}"
+        return f"topic {self._topic} at {self._settings['bootstrap.servers']}"
 
     def open(self, resume: bool, overwrite: bool) -> None:
         self.run = self.run or uuid.uuid4().hex
-        topic = Topic(self._owner, self._topic, self._written)
+        topic = Topic(self._owner, self._topic, self._settings)
         try:
             topic.partitions()
-        except Unanswered as why:
-            raise topic.unanswered(why) from None
-        until = time.monotonic() + self._patience
-        while not self._connected(until):
+        except Unanswered as unanswered:
+            raise topic.unanswered(unanswered) from None
+        deadline = time.monotonic() + self._patience
+        while not self._connected(deadline):
             pass
 
     def write(self, batch: int, table: pa.Table) -> None:
         if not table.num_rows:
             return
-        until = time.monotonic() + self._patience
+        deadline = time.monotonic() + self._patience
         self._refused = {}
-        while batch >= self._next:
+        while batch >= self._next_batch:
             try:
                 self._transaction(batch, table)
                 return
             except (library().KafkaException, SystemError) as error:
                 # When a fatal error occurs while deliveries are reported, the client raises it as the cause of another.
-                found = error.__cause__ if isinstance(error, SystemError) else error
-                if not isinstance(found, library().KafkaException):
+                cause = error.__cause__ if isinstance(error, SystemError) else error
+                if not isinstance(cause, library().KafkaException):
                     raise
-                if self._found_too_large():
-                    until = time.monotonic() + self._patience
+                if self._send_alone_if_too_large():
+                    deadline = time.monotonic() + self._patience
                 else:
-                    self._again(found, until)
-                while not self._connected(until):
+                    self._pause_or_raise(cause, deadline)
+                while not self._connected(deadline):
                     pass
 
     def close(self) -> None:
@@ -134,11 +134,13 @@ class KafkaSink(Sink):
         self._flush()
         if self._refused and not self._refusals:
             reasons = sorted(self._refused.items())
-            self.refuse(batch, [Rejected(self.place, None, shown_row(table, p)[:1000], why) for p, why in reasons])
-        after = [library().TopicPartition(self._topic, 0, batch + 1)]
-        self._call("send_offsets_to_transaction", after, self._group, PATIENCE)
+            self.refuse(
+                batch, [Rejected(self.place, None, shown_row(table, p)[:1000], reason) for p, reason in reasons]
+            )
+        next_offset = [library().TopicPartition(self._topic, 0, batch + 1)]
+        self._call("send_offsets_to_transaction", next_offset, self._group, PATIENCE)
         self._call("commit_transaction", PATIENCE)
-        self._next = batch + 1
+        self._next_batch = batch + 1
 
     def _call(self, name: str, *arguments: object) -> None:
         """Call the producer.
@@ -149,19 +151,19 @@ class KafkaSink(Sink):
         Raises:
             KafkaException: the call failed or did not return in time.
         """
-        said: queue.Queue[BaseException | None] = queue.Queue()
+        outcome: queue.Queue[BaseException | None] = queue.Queue()
         call = getattr(self._producer, name)
 
         def run() -> None:
             try:
                 call(*arguments)
-                said.put(None)
+                outcome.put(None)
             except BaseException as error:
-                said.put(error)
+                outcome.put(error)
 
         threading.Thread(target=run, name="penstock-kafka", daemon=True).start()
         try:
-            error = said.get(timeout=PATIENCE + 2)
+            error = outcome.get(timeout=PATIENCE + 2)
         except queue.Empty:
             raise _timed_out() from None
         if error is not None:
@@ -173,20 +175,20 @@ class KafkaSink(Sink):
         Raises:
             KafkaException: it accepts none any more.
         """
-        waiting, heard = len(self._connected_producer), time.monotonic()
-        while waiting:
-            left = self._connected_producer.flush(_ROOM_SECONDS)
-            if left < waiting:
-                waiting, heard = left, time.monotonic()
-            elif time.monotonic() - heard > PATIENCE:
+        queued, last_progress = len(self._connected_producer), time.monotonic()
+        while queued:
+            remaining = self._connected_producer.flush(_ROOM_SECONDS)
+            if remaining < queued:
+                queued, last_progress = remaining, time.monotonic()
+            elif time.monotonic() - last_progress > PATIENCE:
                 raise _timed_out()
 
     def _send(self, row: int, key: bytes | None, value: bytes | None, headers: list[tuple[str, bytes | None]]) -> None:
         """Queue the record of a row, or refuse it when the client does not send records of its size."""
-        size = len(key or b"") + len(value or b"") + sum(len(name) + len(held or b"") for name, held in headers)
-        heard = partial(self._delivered_alone, row, size) if self._alone else self._delivered
+        size = len(key or b"") + len(value or b"") + sum(len(name) + len(header or b"") for name, header in headers)
+        on_delivery = partial(self._delivered_alone, row, size) if self._sends_alone else self._delivered
         try:
-            self._produce(key, value, headers, heard)
+            self._produce(key, value, headers, on_delivery)
         except library().KafkaException as error:
             if as_kafka_error(error).name() != _TOO_LARGE or self._encoder.format == "arrow":
                 raise
@@ -197,11 +199,11 @@ class KafkaSink(Sink):
         key: bytes | None,
         value: bytes | None,
         headers: list[tuple[str, bytes | None]],
-        heard: Callable[[KafkaError | None, Message], None],
+        on_delivery: Callable[[KafkaError | None, Message], None],
     ) -> None:
         while True:
             try:
-                self._connected_producer.produce(self._topic, value, key, headers=[*headers], on_delivery=heard)
+                self._connected_producer.produce(self._topic, value, key, headers=[*headers], on_delivery=on_delivery)
                 return
             except BufferError:
                 self._connected_producer.poll(_ROOM_SECONDS)
@@ -215,55 +217,55 @@ class KafkaSink(Sink):
             self._refused[row] = f"record '{size} bytes' is larger than the topic's max.message.bytes"
         self._delivered(error, message)
 
-    def _found_too_large(self) -> bool:
+    def _send_alone_if_too_large(self) -> bool:
         """Return whether the broker refused records for their size, so that a further attempt makes progress: with
         each record sent alone, or without those that were refused alone.
         """
         if self._encoder.format == "arrow" or not any(error.name() == _TOO_LARGE for error in self._refusals):
             return False
-        self._alone = True
+        self._sends_alone = True
         return True
 
-    def _connected(self, until: float) -> bool:
+    def _connected(self, deadline: float) -> bool:
         """Create a producer that owns the transactional id, and read what is committed. Return whether that
         succeeded.
         """
         self.close()
         name = f"penstock-{self.run}-{self.query.name}"
-        given = resolved(self._written, self._owner)
+        client_settings = resolved(self._settings, self._owner)
         defaults = {"partitioner": "murmur2_random", "linger.ms": "5"}
-        fixed = {"transactional.id": name, **({"batch.num.messages": "1"} if self._alone else {})}
-        shared = ("bootstrap.servers", "log_level", "client", "security", "sasl", "ssl", "socket", "broker")
+        enforced = {"transactional.id": name, **({"batch.num.messages": "1"} if self._sends_alone else {})}
+        shared_prefixes = ("bootstrap.servers", "log_level", "client", "security", "sasl", "ssl", "socket", "broker")
         try:
-            self._producer = make("Producer", {**defaults, **given, **fixed}, self._owner)
+            self._producer = make("Producer", {**defaults, **client_settings, **enforced}, self._owner)
             self._call("init_transactions", PATIENCE)
-            config = {k: v for k, v in given.items() if k.startswith(shared)}
+            config = {k: v for k, v in client_settings.items() if k.startswith(shared_prefixes)}
             marker = make("Consumer", {**config, "group.id": name, "enable.auto.commit": False}, self._owner)
-            (found,) = marker.committed([library().TopicPartition(self._topic, 0)], PATIENCE)
+            (committed,) = marker.committed([library().TopicPartition(self._topic, 0)], PATIENCE)
             self._group = marker.consumer_group_metadata()
             marker.close()
-            if found.error is not None:
+            if committed.error is not None:
                 # The answer has an error for the partition: the committed offset is unknown, which differs from none.
-                raise library().KafkaException(found.error)
+                raise library().KafkaException(committed.error)
         except library().KafkaException as error:
-            self._again(error, until)
+            self._pause_or_raise(error, deadline)
             return False
-        self._next = max(self._next, found.offset)
+        self._next_batch = max(self._next_batch, committed.offset)
         return True
 
-    def _again(self, error: BaseException, until: float) -> None:
+    def _pause_or_raise(self, error: BaseException, deadline: float) -> None:
         """Return when a retry is worthwhile.
 
         Raises:
             PenstockError: P0502, it is not.
         """
-        own = [e for e in self._refusals if e.name() not in ("_PURGE_QUEUE", "_PURGE_INFLIGHT", "_FENCED", "_FATAL")]
-        found = own[0] if own else as_kafka_error(error)
-        if found.name() in _HOPELESS or time.monotonic() > until:
+        causes = [e for e in self._refusals if e.name() not in ("_PURGE_QUEUE", "_PURGE_INFLIGHT", "_FENCED", "_FATAL")]
+        kafka_error = causes[0] if causes else as_kafka_error(error)
+        if kafka_error.name() in _HOPELESS or time.monotonic() > deadline:
             hint = "check the broker; nothing of this batch is visible, and a run with --checkpoint can be resumed"
-            if found.name() == _TOO_LARGE:
+            if kafka_error.name() == _TOO_LARGE:
                 hint = _LIMITS
-            message = f"query {self.query.name}: {self.place} cannot be written: {found.str()}"
+            message = f"query {self.query.name}: {self.place} cannot be written: {kafka_error.str()}"
             raise PenstockError("P0502", message, hint=hint)
         time.sleep(_ROOM_SECONDS)
 

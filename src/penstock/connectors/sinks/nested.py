@@ -21,8 +21,8 @@ from penstock.expressions.values.intervals import from_text
 
 def from_json(texts: Iterable[str | None], type_: pa.DataType) -> pa.Array:
     """Parse JSON texts as values of `type_`; None is NULL."""
-    found = (None if text is None else json.loads(text, parse_float=str) for text in texts)
-    return pa.array([_value(value, type_) for value in found], type_)
+    values = (None if text is None else json.loads(text, parse_float=str) for text in texts)
+    return pa.array([_value(value, type_) for value in values], type_)
 
 
 def column_of_lines(part: Path, name: str, type_: pa.DataType) -> pa.Array:

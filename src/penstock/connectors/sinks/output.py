@@ -108,15 +108,15 @@ def _write(content: bytes | str) -> None:
 
 class Tables(Output):
     def write(self, query: Answered, tables: Iterable[pa.Table], rows: int | None) -> None:
-        shown, more = 0, 0
+        shown_rows, hidden_rows = 0, 0
         for table in tables:
-            part = table if rows is None else table.slice(0, max(0, rows - shown))
-            shown += part.num_rows
-            more += table.num_rows - part.num_rows
+            part = table if rows is None else table.slice(0, max(0, rows - shown_rows))
+            shown_rows += part.num_rows
+            hidden_rows += table.num_rows - part.num_rows
             for text in rendered(query.name, part):
                 self._put(text)
-        if more:
-            self._put(f"{more:,} more row{'s' * (more != 1)} of {query.name}\n")
+        if hidden_rows:
+            self._put(f"{hidden_rows:,} more row{'s' * (hidden_rows != 1)} of {query.name}\n")
 
 
 class Csv(Output):
@@ -124,23 +124,23 @@ class Csv(Output):
 
     def __init__(self, queries: Sequence[Answered]) -> None:
         super().__init__()
-        self._only = queries[0] if len(queries) == 1 else None
-        self._last: str | None = None
+        self._only_query = queries[0] if len(queries) == 1 else None
+        self._last_query: str | None = None
 
     def write(self, query: Answered, tables: Iterable[pa.Table], rows: int | None) -> None:
         for table in tables:
             if table.num_rows:
-                changed = query.name != self._last
-                if changed and self._only is None:
+                changed = query.name != self._last_query
+                if changed and self._only_query is None:
                     name = query.name if query.name.isprintable() else json.dumps(query.name)
-                    between = "" if self._last is None else "\n"
-                    self._put(f"{between}# {name}\n".encode())
-                self._last = query.name
+                    separator = "" if self._last_query is None else "\n"
+                    self._put(f"{separator}# {name}\n".encode())
+                self._last_query = query.name
                 self._put_lines(csv_text(table, changed).to_pybytes())
 
     def close(self) -> None:
-        if self._only is not None and self._last is None:
-            self._put_lines(csv_text(self._only.output_schema.empty_table()).to_pybytes())
+        if self._only_query is not None and self._last_query is None:
+            self._put_lines(csv_text(self._only_query.output_schema.empty_table()).to_pybytes())
 
 
 class JsonLines(Output):
@@ -148,8 +148,8 @@ class JsonLines(Output):
 
     def __init__(self, queries: Sequence[Answered]) -> None:
         super().__init__()
-        self._several = len(queries) > 1
-        for query in queries if self._several else ():
+        self._several_queries = len(queries) > 1
+        for query in queries if self._several_queries else ():
             if _QUERY in (name.lower() for name in query.output_names):
                 raise PenstockError(
                     "P0502", f"json lines of several queries have a field {_QUERY}, and so has {query.name}",
@@ -158,7 +158,7 @@ class JsonLines(Output):
 
     def write(self, query: Answered, tables: Iterable[pa.Table], rows: int | None) -> None:
         for table in tables:
-            if self._several:
+            if self._several_queries:
                 table = table.add_column(0, _QUERY, pa.repeat(query.name, table.num_rows))
             self._put_lines(json_text(table).to_pybytes())
 
@@ -203,9 +203,9 @@ class _Sink(io.RawIOBase):
         return True
 
     def write(self, content: object) -> int:
-        taken = bytes(memoryview(content))  # type: ignore[arg-type]
-        self._put(taken)
-        return len(taken)
+        data = bytes(memoryview(content))  # type: ignore[arg-type]
+        self._put(data)
+        return len(data)
 
 
 def output(form: OutputFormat, queries: Sequence[Answered]) -> Output:
@@ -216,7 +216,7 @@ def output(form: OutputFormat, queries: Sequence[Answered]) -> Output:
     """
     if form is OutputFormat.TABLE:
         return Tables()
-    kinds: dict[OutputFormat, type[Csv | JsonLines | ArrowStream]] = {
+    classes: dict[OutputFormat, type[Csv | JsonLines | ArrowStream]] = {
         OutputFormat.CSV: Csv, OutputFormat.JSON: JsonLines, OutputFormat.ARROW: ArrowStream,
     }  # fmt: skip
-    return kinds[form](queries)
+    return classes[form](queries)

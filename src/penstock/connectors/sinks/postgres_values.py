@@ -55,9 +55,9 @@ def unholdable(table: pa.Table) -> Reasons:
     """The rows that no PostgreSQL server can hold, whatever the columns of its table."""
     reasons: Reasons = {}
     for name, column in zip(table.column_names, table.columns, strict=True):
-        found = _refused(column)
-        if found is not None:
-            mask, reason = found
+        refused = _refused(column)
+        if refused is not None:
+            mask, reason = refused
             for position in np.flatnonzero(pc.fill_null(mask, False).to_numpy()).tolist():
                 reasons.setdefault(position, f"{reason} in column {name}")
     return reasons
@@ -91,11 +91,11 @@ def put(cursor: Cursor, positions: Positions, write: Callable[[Positions], objec
 
 def _reason(error: psycopg.Error, names: Sequence[str]) -> str:
     """The server's words in the form of other reasons: values in single quotes, then the column."""
-    said = _QUOTED.sub(r"'\1'", " ".join((error.diag.message_primary or str(error)).split()))
+    message = _QUOTED.sub(r"'\1'", " ".join((error.diag.message_primary or str(error)).split()))
     context = error.diag.context or ""
     column = error.diag.column_name or next((name for name in names if f" {name}:" in context), None)
-    shown = said if len(said) <= 200 else said[:197] + "..."
-    return shown if column is None or f"'{column}'" in said else f"{shown} in column {column}"
+    shown_message = message if len(message) <= 200 else message[:197] + "..."
+    return shown_message if column is None or f"'{column}'" in message else f"{shown_message} in column {column}"
 
 
 def _refused(column: pa.ChunkedArray) -> tuple[pa.ChunkedArray, str] | None:
@@ -127,8 +127,8 @@ def _with_era(
 
 def _before_christ(text: str) -> str:
     """An ISO text of a year up to 0 with the year as it is counted before Christ."""
-    year, month, rest = text.rsplit("-", 2)
-    return f"{1 - int(year):04d}-{month}-{rest} BC"
+    year, month, day = text.rsplit("-", 2)
+    return f"{1 - int(year):04d}-{month}-{day} BC"
 
 
 def _hexed(column: pa.ChunkedArray) -> pa.Array:

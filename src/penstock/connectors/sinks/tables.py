@@ -18,13 +18,13 @@ def stored_schema(query: Query) -> pa.Schema:
     return pa.schema([f.with_type(pa.string()) if pa.types.is_null(f.type) else f for f in query.output_schema])
 
 
-def check_rows(where: str, overwrite: bool, ours: bool) -> None:
+def check_rows(where: str, overwrite: bool, written_by_query: bool) -> None:
     """Check that the existing rows may be replaced.
 
     Args:
         where: the query and its table, for messages.
         overwrite: whether the run has `--overwrite`.
-        ours: this query wrote the rows.
+        written_by_query: whether this query wrote the rows.
 
     Raises:
         PenstockError: P0501, they may not.
@@ -32,7 +32,7 @@ def check_rows(where: str, overwrite: bool, ours: bool) -> None:
     if not overwrite:
         hint = "mode 'append' adds to it, --overwrite replaces its rows, --checkpoint DIR continues a run"
         raise PenstockError("P0501", f"{where} has rows already", hint=hint)
-    if not ours:
+    if not written_by_query:
         hint = "they are not overwritten: choose another table"
         raise PenstockError("P0501", f"{where} holds rows that this query did not write", hint=hint)
 
@@ -43,10 +43,10 @@ def not_ours(where: str) -> PenstockError:
     return PenstockError("P0502", f"{where} is not, or is no longer, the table that this run writes", hint=hint)
 
 
-def no_column(where: str, name: str, there: Iterable[str]) -> PenstockError:
-    return PenstockError("P0502", f"{where} has no column {name}", hint=nearest(name, there))
+def no_column(where: str, name: str, columns: Iterable[str]) -> PenstockError:
+    return PenstockError("P0502", f"{where} has no column {name}", hint=nearest(name, columns))
 
 
-def other_type(where: str, name: str, there: str, result: str) -> PenstockError:
+def other_type(where: str, name: str, stored_type: str, result_type: str) -> PenstockError:
     hint = "CAST in the query, or choose another table"
-    return PenstockError("P0502", f"{where}: column {name} is {there}, the result's is {result}", hint=hint)
+    return PenstockError("P0502", f"{where}: column {name} is {stored_type}, the result's is {result_type}", hint=hint)

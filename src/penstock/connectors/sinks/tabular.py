@@ -63,9 +63,9 @@ def html_table(table: pa.Table, rows: int) -> str:
         "<tr>" + "".join("<td><i>NULL</i></td>" if c is None else f"<td>{html.escape(c)}</td>" for c in row) + "</tr>"
         for row in zip(*_cells(part), strict=True)
     )
-    more = table.num_rows - part.num_rows
-    rest = f"<p>{more:,} more row{'s' * (more != 1)}</p>" if more else ""
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{rest}"
+    hidden_rows = table.num_rows - part.num_rows
+    remainder = f"<p>{hidden_rows:,} more row{'s' * (hidden_rows != 1)}</p>" if hidden_rows else ""
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{remainder}"
 
 
 def encodable(text: str, stream: TextIO) -> str:
@@ -120,10 +120,10 @@ def _is_number(kind: pa.DataType) -> bool:
 
 def _row(cells: Sequence[list[str]], widths: Sequence[int], bar: str) -> Iterator[str]:
     """Yield the lines of a row: as many as its highest cell has."""
-    between = f" {bar} "
+    separator = f" {bar} "
     for number in range(max(len(cell) for cell in cells)):
         parts = (cell[number] if number < len(cell) else " " * width for cell, width in zip(cells, widths, strict=True))
-        yield f"{bar} {between.join(parts)} {bar}"
+        yield f"{bar} {separator.join(parts)} {bar}"
 
 
 def _rule(marks: str, widths: Sequence[int]) -> str:
@@ -133,12 +133,12 @@ def _rule(marks: str, widths: Sequence[int]) -> str:
 
 def _padded(cell: str, width: int, right: bool, style: str) -> list[str]:
     """Return the lines of a cell, each `width` cells wide."""
-    found = []
+    padded_lines = []
     for line in folded(cell, width):
         space = " " * (width - (len(line) if line.isascii() else cell_len(line)))
         text = f"{style}{line}{_END_OF_STYLE}" if style else line
-        found.append(space + text if right else text + space)
-    return found
+        padded_lines.append(space + text if right else text + space)
+    return padded_lines
 
 
 def folded(text: str, width: int) -> list[str]:
@@ -154,8 +154,8 @@ def folded(text: str, width: int) -> list[str]:
                 line = ""
             line += word
             if cell_len(line.rstrip(" ")) > width:
-                *whole, line = chop_cells(line, width)
-                lines += whole
+                *full_lines, line = chop_cells(line, width)
+                lines += full_lines
         lines.append(line.rstrip(" ") if cell_len(line) > width else line)
     return lines
 
@@ -167,13 +167,13 @@ def fitted(natural: Sequence[int], room: int) -> list[int]:
     """
     if sum(natural) <= room:
         return list(natural)
-    widest, left = 0, room
-    for place, width in enumerate(sorted(natural)):
-        share = left // (len(natural) - place)
+    widest, remaining = 0, room
+    for index, width in enumerate(sorted(natural)):
+        share = remaining // (len(natural) - index)
         if width > share:
             widest = share
             break
-        left -= width
+        remaining -= width
     return [min(width, max(widest, _NARROWEST)) for width in natural]
 
 

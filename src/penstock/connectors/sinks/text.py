@@ -77,7 +77,7 @@ def _json_value(values: pa.Array, exact: bool = False) -> pa.Array:
         lengths = pc.fill_null(pc.list_value_length(values), 0).to_numpy(zero_copy_only=False)
         offsets = pa.array(np.concatenate([[0], np.cumsum(lengths)]), pa.int64())
         joined = pc.binary_join(pa.LargeListArray.from_arrays(offsets, members), pa.scalar(b",", _BYTES))
-        return pc.if_else(values.is_valid(), _between(b"[", joined, b"]"), pa.scalar(None, _BYTES))
+        return pc.if_else(values.is_valid(), _enclosed(b"[", joined, b"]"), pa.scalar(None, _BYTES))
     if pa.types.is_struct(type_):
         names = [field.name for field in type_]
         rows = _json_rows(pa.RecordBatch.from_arrays(values.flatten(), names=names), _keys(names), exact)
@@ -121,22 +121,24 @@ def plain(values: pa.Array) -> pa.Array:
     return values.cast(pa.large_string()).cast(_BYTES)
 
 
-def _near_and_far(values: pa.Array, near: Callable[[pa.Array], pa.Array], bounds: tuple[int, int]) -> pa.Array:
-    """Return dates or timestamps as text: by `near` in the years that Arrow writes, otherwise one by one."""
+def _near_and_far(values: pa.Array, write_near: Callable[[pa.Array], pa.Array], bounds: tuple[int, int]) -> pa.Array:
+    """Return dates or timestamps as text: by `write_near` in the years that Arrow writes, otherwise one by one."""
     numbers = values.cast(pa.int32() if pa.types.is_date32(values.type) else pa.int64())
     far = pc.or_(pc.less(numbers, bounds[0]), pc.greater(numbers, bounds[1]))
     if not pc.any(far).as_py():
-        return near(values)
+        return write_near(values)
     write = far_day if pa.types.is_date32(values.type) else far_moment
-    texts = [write(n) if is_far else None for n, is_far in zip(numbers.to_pylist(), far.to_pylist(), strict=True)]
-    return pc.coalesce(pa.array(texts, pa.large_string()), near(pc.if_else(far, None, values)))
+    texts = [
+        write(n) if out_of_range else None for n, out_of_range in zip(numbers.to_pylist(), far.to_pylist(), strict=True)
+    ]
+    return pc.coalesce(pa.array(texts, pa.large_string()), write_near(pc.if_else(far, None, values)))
 
 
 def _moments(values: pa.Array) -> pa.Array:
     local = values.cast(pa.timestamp("us"))
-    whole = pc.floor_temporal(local, unit="second")
-    text = whole.cast(pa.timestamp("s")).cast(pa.large_string())
-    fraction = pc.not_equal(whole, local)
+    whole_seconds = pc.floor_temporal(local, unit="second")
+    text = whole_seconds.cast(pa.timestamp("s")).cast(pa.large_string())
+    fraction = pc.not_equal(whole_seconds, local)
     if pc.any(fraction).as_py():
         text = pc.if_else(fraction, local.cast(pa.large_string()), text)
     if pc.all(pc.equal(pc.binary_length(text), _PLAIN_LENGTH)).as_py() is not False:
@@ -166,8 +168,8 @@ def _decimals(values: pa.Array) -> pa.Array:
     ).cast(pa.large_string())
     sign = pc.if_else(pc.starts_with(digits, "-"), "-", "").cast(pa.large_string())
     padded = pc.utf8_lpad(pc.utf8_ltrim(digits, "-"), scale + 1, "0")
-    whole, fraction = pc.utf8_slice_codeunits(padded, 0, -scale), pc.utf8_slice_codeunits(padded, -scale)
-    point = pc.binary_join_element_wise(whole, fraction, pa.scalar(".", pa.large_string()))
+    integer_part, fraction = pc.utf8_slice_codeunits(padded, 0, -scale), pc.utf8_slice_codeunits(padded, -scale)
+    point = pc.binary_join_element_wise(integer_part, fraction, pa.scalar(".", pa.large_string()))
     return pc.binary_join_element_wise(sign, point, pa.scalar("", pa.large_string()))
 
 
@@ -184,11 +186,13 @@ def _is_text(type_: pa.DataType) -> bool:
 
 
 def _within(mark: bytes, text: pa.Array) -> pa.Array:
-    return _between(mark, text, mark)
+    return _enclosed(mark, text, mark)
 
 
-def _between(left: bytes, text: pa.Array, right: bytes) -> pa.Array:
-    return pc.binary_join_element_wise(pa.scalar(left, _BYTES), text, pa.scalar(right, _BYTES), pa.scalar(b"", _BYTES))
+def _enclosed(prefix: bytes, text: pa.Array, suffix: bytes) -> pa.Array:
+    return pc.binary_join_element_wise(
+        pa.scalar(prefix, _BYTES), text, pa.scalar(suffix, _BYTES), pa.scalar(b"", _BYTES)
+    )
 
 
 def _joined(parts: list[pa.Array | pa.Scalar], separator: bytes, null: bytes) -> pa.Array:
@@ -200,8 +204,8 @@ def _joined(parts: list[pa.Array | pa.Scalar], separator: bytes, null: bytes) ->
 def _lines(rows: list[pa.Array]) -> pa.Buffer:
     """Concatenate all rows, each with a line end: the values buffer of one array."""
     end = pa.scalar(b"", _BYTES)
-    ended = [pc.binary_join_element_wise(part, end, pa.scalar(b"\n", _BYTES)) for part in rows if len(part)]
-    if not ended:
+    terminated = [pc.binary_join_element_wise(part, end, pa.scalar(b"\n", _BYTES)) for part in rows if len(part)]
+    if not terminated:
         return pa.py_buffer(b"")
-    lines = pa.concat_arrays(ended)
+    lines = pa.concat_arrays(terminated)
     return lines.buffers()[2] or pa.py_buffer(b"")

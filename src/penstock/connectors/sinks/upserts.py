@@ -49,16 +49,16 @@ def key_option(options: Options, query: Query) -> tuple[str, ...]:
         raise PenstockError("P0208", f"{options.owner}: the option key is for relations, this is a stream", hint=hint)
     items = query.output_names[2:]
     names = [name.strip() for name in options.needed(KEY).split(",")]
-    found = []
+    key = []
     for name in names:
-        place = next((item for item in items if item.lower() == name.lower()), None)
-        if place is None:
+        key_column = next((column for column in items if column.lower() == name.lower()), None)
+        if key_column is None:
             message = f"{options.owner}: option key: the result has no column {name or 'without a name'}"
             raise PenstockError("P0208", message, hint=nearest(name, items))
-        if place in found:
+        if key_column in key:
             raise PenstockError("P0208", f"{options.owner}: option key: {name} occurs twice")
-        found.append(place)
-    return tuple(found)
+        key.append(key_column)
+    return tuple(key)
 
 
 def only_adds(options: Options) -> bool:
@@ -69,8 +69,8 @@ def only_adds(options: Options) -> bool:
 def is_unique(query: Query, key: Sequence[str]) -> bool:
     """Return whether the plan of the result guarantees that no two rows share the key."""
     items = query.output_names[2:]
-    places = {items.index(name) for name in key}
-    return any(known <= places for known in query.root.keys)
+    key_positions = {items.index(name) for name in key}
+    return any(unique_key <= key_positions for unique_key in query.root.keys)
 
 
 def net(query: Query, key: Sequence[str], table: pa.Table) -> Net:
@@ -84,11 +84,11 @@ def net(query: Query, key: Sequence[str], table: pa.Table) -> Net:
     signs = pc.equal(table.column(1), "+").to_numpy()
     codes = _codes([table[name] for name in key])
     order = np.argsort(codes, kind="stable")
-    same = codes[order][1:] == codes[order][:-1]
-    clash = np.flatnonzero(same & (signs[order][1:] == signs[order][:-1]))
+    same_as_previous = codes[order][1:] == codes[order][:-1]
+    clash = np.flatnonzero(same_as_previous & (signs[order][1:] == signs[order][:-1]))
     if len(clash):
         raise violation(query, key, table, int(order[1:][clash[0]]))
-    ends, begins = np.append(~same, True), np.append(True, ~same)
+    ends, begins = np.append(~same_as_previous, True), np.append(True, ~same_as_previous)
     last, first = order[ends], order[begins]
     rows = table.take(pa.array(last)).select(list(query.output_names[2:]))
     return Net(rows, signs[last], signs[first])
@@ -96,9 +96,9 @@ def net(query: Query, key: Sequence[str], table: pa.Table) -> Net:
 
 def violation(query: Query, key: Sequence[str], table: pa.Table, row: int) -> PenstockError:
     """Return the error for a second row with one key."""
-    shown = ", ".join(f"{name} = {shown_cell(table[name][row])}" for name in key)
+    key_values = ", ".join(f"{name} = {shown_cell(table[name][row])}" for name in key)
     hint = "name columns in `key` that identify each row of the result, such as those of its GROUP BY"
-    return PenstockError("P0502", f"query {query.name}: two rows share the key ({shown})", hint=hint)
+    return PenstockError("P0502", f"query {query.name}: two rows share the key ({key_values})", hint=hint)
 
 
 def _codes(columns: Sequence[pa.ChunkedArray]) -> npt.NDArray[np.int64]:
@@ -107,6 +107,6 @@ def _codes(columns: Sequence[pa.ChunkedArray]) -> npt.NDArray[np.int64]:
     for column in columns:
         encoded = column.combine_chunks().dictionary_encode(null_encoding="encode")
         encoded = encoded.combine_chunks() if isinstance(encoded, pa.ChunkedArray) else encoded
-        places = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
-        _, codes = np.unique(codes * (len(encoded.dictionary) + 1) + places, return_inverse=True)
+        indices = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+        _, codes = np.unique(codes * (len(encoded.dictionary) + 1) + indices, return_inverse=True)
     return codes

@@ -52,22 +52,22 @@ def open_source(source: Source, wanted: Expression | None = None) -> SourceConne
     Raises:
         PenstockError: P0208, the connector or an option is unknown.
     """
-    place = SOURCES.get(source.connector.upper())
-    if place is None:
+    class_path = SOURCES.get(source.connector.upper())
+    if class_path is None:
         message = f"source {source.name}: unknown connector {source.connector}"
         raise PenstockError("P0208", message, hint=nearest(source.connector, SOURCES))
-    connector: SourceConnector = load(place)(source)
+    connector: SourceConnector = load(class_path)(source)
     connector.wanted = wanted
     return connector
 
 
 def reads(source: Source, target: Target) -> bool | None:
     """Return whether a declaration reads the location of a result; see `SourceConnector.reads`."""
-    place = SOURCES.get(source.connector.upper())
-    if place is None:
+    class_path = SOURCES.get(source.connector.upper())
+    if class_path is None:
         return None
-    kind: type[SourceConnector] = load(place)
-    return kind.reads(source, target)
+    source_class: type[SourceConnector] = load(class_path)
+    return source_class.reads(source, target)
 
 
 def is_rereadable(source: Source) -> bool:

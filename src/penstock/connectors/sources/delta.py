@@ -72,9 +72,9 @@ _SKIP_CHANGES = Option(
 )
 #: Columns of the change data feed besides the table's.
 FEED_COLUMNS = {"_change_type": pa.string(), "_commit_version": pa.int64(), "_commit_timestamp": TIMESTAMP}
-_GOES = ("delete", "update_preimage")
+_REMOVALS = ("delete", "update_preimage")
 #: Follows the version in a path: everything up to it is skipped.
-_PASSED = "passed"
+_SKIPPED = "passed"
 
 
 @dataclass
@@ -88,7 +88,7 @@ class _FileOfTable(ParquetFormat):
     partition: Mapping[str, str | None] = field(default_factory=dict)
 
     def placed(self, path: str) -> dict[int, pa.Scalar]:
-        found = {i: pa.scalar(None, column.type) for i, column in enumerate(self.source.columns)}
+        scalars = {i: pa.scalar(None, column.type) for i, column in enumerate(self.source.columns)}
         for key, text in self.partition.items():
             position = self.source.columns.index(key)
             if position is None:
@@ -97,8 +97,8 @@ class _FileOfTable(ParquetFormat):
             converted = cells.convert(pa.array([text or None], pa.string()), column.type)
             if converted.failed[0]:
                 raise Unfit(f"the partition {key} holds a {cells.complaint(text, column.type, column.name)}")
-            found[position] = converted.values[0]
-        return found
+            scalars[position] = converted.values[0]
+        return scalars
 
 
 class DeltaSource(SourceConnector):
@@ -112,13 +112,13 @@ class DeltaSource(SourceConnector):
         options = Options(f"DELTA of {source.name}", source.options)
         options.only(self.OPTIONS)
         self._path = delta_log.table_path(options.needed(_PATH))
-        self._at = _version_option(options)
+        self._requested_version = _version_option(options)
         self._starting = options.value(_STARTING)
         self._watch = options.value(_WATCH)
         self._changes = options.value(_CHANGES)
         self._ignore_deletes = options.value(_IGNORE_DELETES)
         self._skip_changes = options.value(_SKIP_CHANGES)
-        self._seen_table = False
+        self._table_found = False
 
     @classmethod
     def reads(cls, source: Source, target: Target) -> bool | None:
@@ -126,17 +126,17 @@ class DeltaSource(SourceConnector):
         path = Path(delta_log.table_path(options.needed(_PATH)))
         if target.system != "files" or target.parts != parts_of(path):
             return None
-        goes_on = options.value(_WATCH)
-        return None if target.shared and not goes_on else goes_on  # a version that is there already takes no harm
+        watches = options.value(_WATCH)
+        return None if target.shared and not watches else watches  # a version that is there already takes no harm
 
     @property
     def bounded(self) -> bool:
         return not self._watch
 
     def check(self) -> None:
-        table = self._open(self._at)
+        table = self._open(self._requested_version)
         delta_log.readable(self._owner, self._path, _features(table), _configuration(table))
-        self._fits(delta_log.arrow_schema(table.schema()), f"version {table.version()}")
+        self._check_columns(delta_log.arrow_schema(table.schema()), f"version {table.version()}")
         if self.source.is_static:
             self._files_of(table)
         if self._changes and _configuration(table).get("delta.enableChangeDataFeed", "false").lower() != "true":
@@ -151,37 +151,37 @@ class DeltaSource(SourceConnector):
 
     def discover(self, known: frozenset[str]) -> list[str]:
         if self.source.is_static:
-            return [] if known else [self._token(self._open(self._at).version())]
-        if known and self._seen_table:
+            return [] if known else [self._token(self._open(self._requested_version).version())]
+        if known and self._table_found:
             last = max(map(self._version_of, known))
-            return [self._token(v) for v in self._following(last)]
+            return [self._token(v) for v in self._later_versions(last)]
         current = self._open().version()
-        self._seen_table = True
+        self._table_found = True
         if known:
             first = max(map(self._version_of, known)) + 1
         elif self._starting == "latest":
-            return [f"{self._token(current)}/{_PASSED}"]
+            return [f"{self._token(current)}/{_SKIPPED}"]
         else:
             first = int(self._starting)
         return [self._token(v) for v in range(first, current + 1)]
 
     def splits(self, path: str) -> list[Split]:
         version = self._version_of(path)
-        if path.endswith(f"/{_PASSED}"):
+        if path.endswith(f"/{_SKIPPED}"):
             return [Split(path, 0, 0, 0, 0)]
         if self.source.is_static:
             return self._splits_of(path, self._files_of(self._open(version)))
         commit = delta_log.commit(self._owner, self._path, version)
         delta_log.readable(self._owner, self._path, commit.reader_features, commit.configuration)
         if commit.schema is not None and version:
-            self._fits(delta_log.arrow_schema(commit.schema), f"version {version}", partial=True)
-            self._fits(delta_log.arrow_schema(self._open().schema()), f"version {version}")
+            self._check_columns(delta_log.arrow_schema(commit.schema), f"version {version}", partial=True)
+            self._check_columns(delta_log.arrow_schema(self._open().schema()), f"version {version}")
         if self._changes:
             return [Split(path, bytes=commit.bytes, detail=json.dumps({"version": version}))]
         if commit.removed and (self._skip_changes or (self._ignore_deletes and not commit.added)):
             return [Split(path, 0, 0, 0, 0)]
         if commit.removed:
-            raise self._takes_away(version, rewrites=bool(commit.added))
+            raise self._unsupported_removal(version, rewrites=bool(commit.added))
         splits = self._splits_of(path, commit.added)
         if all(split.low is not None or split.rows == 0 for split in splits):
             # Writers of partitioned tables list a commit's files in any order: the oldest rows are read first.
@@ -191,25 +191,25 @@ class DeltaSource(SourceConnector):
     def _splits_of(self, path: str, files: Sequence[DataFile]) -> list[Split]:
         if any(file.deleted for file in files):
             raise delta_log.deletion_vectors(self._owner, self._path)
-        found: list[Split] = []
+        splits: list[Split] = []
         for file in files:
-            self._there(file.path)
+            self._check_file(file.path)
             detail = json.dumps({"file": file.path, "partition": dict(file.partition)})
-            shown = f"{path}/{os.path.relpath(file.path, self._path)}"
+            location = f"{path}/{os.path.relpath(file.path, self._path)}"
             pieces = _FileOfTable(self.source, partition=file.partition).splits(file.path)
-            found += [replace(piece, path=shown, detail=detail) for piece in pieces]
-        return found
+            splits += [replace(piece, path=location, detail=detail) for piece in pieces]
+        return splits
 
     def _files_of(self, table: DeltaTable) -> list[DataFile]:
         """Return the files of a snapshot, oldest first."""
         if "deletionVectors" in _features(table) and pa.table(table.deletion_vectors().read_all()).num_rows:
             raise delta_log.deletion_vectors(self._owner, self._path)
         actions = pa.table(table.get_add_actions(flatten=False))
-        paths, written = (actions[name].to_pylist() for name in ("path", "modification_time"))
+        paths, modified = (actions[name].to_pylist() for name in ("path", "modification_time"))
         partitions = _partitions(actions["partition"]) if "partition" in actions.column_names else [{} for _ in paths]
-        files = sorted(zip(written, paths, range(len(paths)), strict=True))
+        files = sorted(zip(modified, paths, range(len(paths)), strict=True))
         return [
-            DataFile(str(Path(self._path, urllib.parse.unquote(file))), partitions[place]) for _, file, place in files
+            DataFile(str(Path(self._path, urllib.parse.unquote(file))), partitions[index]) for _, file, index in files
         ]
 
     # -- reading -----------------------------------------------------------------------------------------------
@@ -221,29 +221,29 @@ class DeltaSource(SourceConnector):
         if "version" in detail:
             yield from self._read_changes(split.path, detail["version"], columns)
             return
-        self._there(detail["file"])
+        self._check_file(detail["file"])
         format_ = _FileOfTable(self.source, wanted=self.wanted, partition=detail["partition"])
         yield from format_.read(replace(split, path=detail["file"]), columns)
 
-    def _read_changes(self, place: str, version: int, columns: tuple[int, ...]) -> Iterator[ParsedRecords]:
+    def _read_changes(self, path: str, version: int, columns: tuple[int, ...]) -> Iterator[ParsedRecords]:
         table = self._open()
         names = {i: self._stored_name(table, self.source.columns[i].name) for i in columns}
-        asked = sorted({*names.values(), "_change_type"})
+        column_names = sorted({*names.values(), "_change_type"})
         try:
-            found = pa.table(table.load_cdf(version, version, columns=asked).read_all())
+            changes = pa.table(table.load_cdf(version, version, columns=column_names).read_all())
         except (delta_log.DeltaError, OSError, ValueError) as error:
             message = f"{self._owner}: the changes of version {version} of {self._path} cannot be read"
             raise PenstockError("P0401", f"{message}: {one_line(error)}") from None
-        found = found.cast(pa.schema([pa.field(f.name, _plain(f.type)) for f in found.schema]))
-        goes = pc.is_in(found["_change_type"], value_set=pa.array(_GOES)).combine_chunks()
-        signs = pa.chunked_array([pc.if_else(goes, "-", "+")], pa.string())
-        found = found.set_column(found.column_names.index("_change_type"), "_change_type", signs)
-        order = np.argsort(~goes.to_numpy(zero_copy_only=False), kind="stable")
+        changes = changes.cast(pa.schema([pa.field(f.name, _plain(f.type)) for f in changes.schema]))
+        is_removal = pc.is_in(changes["_change_type"], value_set=pa.array(_REMOVALS)).combine_chunks()
+        signs = pa.chunked_array([pc.if_else(is_removal, "-", "+")], pa.string())
+        changes = changes.set_column(changes.column_names.index("_change_type"), "_change_type", signs)
+        order = np.argsort(~is_removal.to_numpy(zero_copy_only=False), kind="stable")
         format_ = _FileOfTable(self.source)
-        whole = Columns({i: i for i in columns}, [names[i] for i in columns])
-        for batch in found.take(pa.array(order)).combine_chunks().to_batches():
+        columns_read = Columns({i: i for i in columns}, [names[i] for i in columns])
+        for batch in changes.take(pa.array(order)).combine_chunks().to_batches():
             for piece in pieces(batch):
-                chunk = fitted(format_, place, piece, whole)
+                chunk = fitted(format_, path, piece, columns_read)
                 arrays = [chunk.columns[i] for i in columns]
                 yield ParsedRecords(format_.batch(arrays, columns, chunk.rows), chunk.rejected)
 
@@ -261,13 +261,13 @@ class DeltaSource(SourceConnector):
     def _version_of(self, path: str) -> int:
         return int(path.removeprefix(f"{self._path}@v").partition("/")[0])
 
-    def _following(self, version: int) -> Iterator[int]:
+    def _later_versions(self, version: int) -> Iterator[int]:
         """Yield the versions after `version`, up to the current end of the log."""
         while Path(self._path, "_delta_log", f"{version + 1:020d}.json").exists():
             version += 1
             yield version
 
-    def _there(self, file: str) -> None:
+    def _check_file(self, file: str) -> None:
         if not Path(file).exists():
             hint = "VACUUM removes files that later versions do not need: start from a later version"
             raise PenstockError("P0401", f"{self._owner}: {file} of {self._path} is gone", hint=hint)
@@ -275,20 +275,20 @@ class DeltaSource(SourceConnector):
             hint = "allow reading it"
             raise PenstockError("P0401", f"{self._owner}: {file} of {self._path} cannot be read", hint=hint)
 
-    def _takes_away(self, version: int, rewrites: bool) -> PenstockError:
-        what = "rewrites rows" if rewrites else "deletes rows"
+    def _unsupported_removal(self, version: int, rewrites: bool) -> PenstockError:
+        effect = "rewrites rows" if rewrites else "deletes rows"
         hint = "skip_changes 'true' skips such commits, changes 'true' reads them from the change data feed"
         hint = hint if rewrites else f"ignore_deletes 'true' skips commits that only delete; {hint}"
-        message = f"{self._owner}: version {version} of {self._path} {what}, and a stream only gains them"
+        message = f"{self._owner}: version {version} of {self._path} {effect}, and a stream only gains them"
         return PenstockError("P0401", message, hint=hint)
 
     def _stored_name(self, table: DeltaTable, name: str) -> str:
         """Return the table's name of the declared column `name`."""
         names = [*delta_log.arrow_schema(table.schema()).names, *(FEED_COLUMNS if self._changes else ())]
-        found: str = next((n for n in names if n == name), None) or next(n for n in names if folded(n) == folded(name))
-        return found
+        stored: str = next((n for n in names if n == name), None) or next(n for n in names if folded(n) == folded(name))
+        return stored
 
-    def _fits(self, schema: pa.Schema, version: str, partial: bool = False) -> None:
+    def _check_columns(self, schema: pa.Schema, version: str, partial: bool = False) -> None:
         """Check that all declared columns exist with types that fit.
 
         Args:
@@ -299,17 +299,17 @@ class DeltaSource(SourceConnector):
         Raises:
             PenstockError: P0402.
         """
-        stored = {folded(f.name): f.type for f in schema}
+        stored_types = {folded(f.name): f.type for f in schema}
         if self._changes:
-            stored |= FEED_COLUMNS
+            stored_types |= FEED_COLUMNS
         for column in self.source.columns:
-            kind = stored.get(folded(column.name))
-            if kind is None and not partial:
+            stored_type = stored_types.get(folded(column.name))
+            if stored_type is None and not partial:
                 message = f"{self._owner}: {self._path}, {version}: column {column.name} is missing"
                 raise PenstockError("P0402", message, hint=nearest(column.name, [*schema.names]))
-            if kind is not None and casts.misfit(kind, column.type):
-                shown = f"is {type_name(kind)} in the table and declared {type_name(column.type)}"
-                message = f"{self._owner}: {self._path}, {version}: column {column.name} {shown}"
+            if stored_type is not None and casts.misfit(stored_type, column.type):
+                mismatch = f"is {type_name(stored_type)} in the table and declared {type_name(column.type)}"
+                message = f"{self._owner}: {self._path}, {version}: column {column.name} {mismatch}"
                 hint = "declare the type of the table, and CAST in the query"
                 raise PenstockError("P0402", message, hint=hint)
 

@@ -62,10 +62,10 @@ class FilesSource(SourceConnector):
         options.only(self.OPTIONS)
         self._options = options
         self._path = str(local_path(options.needed(_PATH)))
-        self._named = options.optional(_FORMAT)
+        self._format_option = options.optional(_FORMAT)
         self._by_time = options.value(_ORDER) == "modified"
         self._watch = options.value(_WATCH)
-        self._dangling: set[str] = set()
+        self._dangling_links: set[str] = set()
         self._text = TextOptions(
             options.value(_HEADER),
             options.optional(_DELIMITER) or ("\t" if self._path.lower().endswith((".tsv", ".tsv.gz")) else ","),
@@ -78,7 +78,7 @@ class FilesSource(SourceConnector):
     def reads(cls, source: Source, target: Target) -> bool | None:
         options = Options(f"FILES of {source.name}", source.options)
         path = local_path(options.needed(_PATH))
-        if target.system != "files" or not _finds(path, (*target.parts, "part-00000000")):
+        if target.system != "files" or not _reads_file(path, (*target.parts, "part-00000000")):
             return None
         return options.value(_WATCH)
 
@@ -89,9 +89,11 @@ class FilesSource(SourceConnector):
     def check(self) -> None:
         paths = self._listing()
         if not paths and not (self._watch and (self._is_glob or Path(self._path).is_dir())):
-            raise PenstockError("P0404", f"source {self.source.name}: no file at {self._path}", hint=self._where())
+            raise PenstockError(
+                "P0404", f"source {self.source.name}: no file at {self._path}", hint=self._missing_hint()
+            )
         for path in paths:
-            self._readable(path)
+            self._check_readable(path)
         format_ = self._format
         for path in paths:
             if Path(path).stat().st_size == 0:
@@ -109,17 +111,17 @@ class FilesSource(SourceConnector):
         return self._listing(known)
 
     def ignored(self, known: frozenset[str]) -> str | None:
-        late = [] if self._watch else self.discover(known)
-        if not late:
+        later_files = [] if self._watch else self.discover(known)
+        if not later_files:
             return None
         message = (
-            f"source {self.source.name}: {counted(len(late), 'file')} at {self._path} "
-            f"{'was' if len(late) == 1 else 'were'} added after the first start"
+            f"source {self.source.name}: {counted(len(later_files), 'file')} at {self._path} "
+            f"{'was' if len(later_files) == 1 else 'were'} added after the first start"
         )
         return f"{message} and will not be read; with the option watch 'true' later files are read too"
 
     def splits(self, path: str) -> list[Split]:
-        self._readable(path)
+        self._check_readable(path)
         stamp = _stamp(path)
         return [replace(split, detail=stamp) for split in self._format.splits(path)]
 
@@ -130,12 +132,12 @@ class FilesSource(SourceConnector):
             PenstockError: P0401, the file is gone, or was replaced after its splits were computed: parts of two
                 files must not be mixed.
         """
-        self._unchanged(split)
+        self._check_unchanged(split)
         yield from self._format.read(split, columns)
-        self._unchanged(split)
+        self._check_unchanged(split)
 
-    def _unchanged(self, split: Split) -> None:
-        self._readable(split.path)
+    def _check_unchanged(self, split: Split) -> None:
+        self._check_readable(split.path)
         if split.detail and split.detail != _stamp(split.path):
             raise PenstockError(
                 "P0401", f"source {self.source.name}: {split.path} was rewritten after it was first listed",
@@ -144,7 +146,7 @@ class FilesSource(SourceConnector):
 
     @cached_property
     def _format(self) -> FileFormat:
-        name = self._named or format_of(self._path)
+        name = self._format_option or format_of(self._path)
         if name is None:
             name = next(filter(None, map(format_of, self._listing())), None)
         if name is None:
@@ -161,20 +163,20 @@ class FilesSource(SourceConnector):
         """Return all current data files that are not `known`, in arrival order. Known files are not sorted: a watched
         folder is listed often.
         """
-        listing = Listing(partial(_denied, self.source.name), self._dangles)
-        found = [path for path in listing.files(self._path, self._is_glob) if str(path) not in known]
+        listing = Listing(partial(_denied, self.source.name), self._report_dangling)
+        paths = [path for path in listing.files(self._path, self._is_glob) if str(path) not in known]
         if self._by_time:
-            return [str(p) for p in sorted(found, key=lambda p: (p.stat().st_mtime_ns, p.parts))]
-        return [str(p) for p in sorted(found, key=lambda p: p.parts)]
+            return [str(p) for p in sorted(paths, key=lambda p: (p.stat().st_mtime_ns, p.parts))]
+        return [str(p) for p in sorted(paths, key=lambda p: p.parts)]
 
-    def _dangles(self, path: str) -> None:
+    def _report_dangling(self, path: str) -> None:
         """Warn, once, of a dangling link; it is read when it leads to a file and is listed again."""
-        if path not in self._dangling:
-            self._dangling.add(path)
+        if path not in self._dangling_links:
+            self._dangling_links.add(path)
             message = f"source {self.source.name}: {path} is a link to a file that does not exist, and is not read"
             log_event(_LOG, logging.WARNING, "dangling_link", message, source=self.source.name, path=path)
 
-    def _readable(self, path: str) -> None:
+    def _check_readable(self, path: str) -> None:
         if not Path(path).exists():
             raise PenstockError(
                 "P0401", f"source {self.source.name}: {path} is gone", hint="put it back, or start a new run"
@@ -182,48 +184,50 @@ class FilesSource(SourceConnector):
         if not os.access(path, os.R_OK):
             raise _denied(self.source.name, path)
 
-    def _where(self) -> str:
+    def _missing_hint(self) -> str:
         path = Path(self._path)
         if self._is_glob:
             return "no file matches; a glob is * and ? within a folder, ** across folders"
         if path.is_dir():
             return "the folder holds no data file; with watch 'true' files may be added later"
-        missing = next((p for p in reversed(path.parents) if not p.exists()), path)
-        return f"{missing} does not exist; a relative path starts at {Path.cwd()}"
+        missing_folder = next((p for p in reversed(path.parents) if not p.exists()), path)
+        return f"{missing_folder} does not exist; a relative path starts at {Path.cwd()}"
 
 
-def _finds(path: Path, file: tuple[str, ...]) -> bool:
+def _reads_file(path: Path, file: tuple[str, ...]) -> bool:
     """Return whether `path`, a file, a folder or a glob, reads a file with these real parts and any suffix."""
-    wild = [i for i, part in enumerate(path.parts) if glob.has_magic(part)]
-    if not wild or path.exists():
+    glob_parts = [i for i, part in enumerate(path.parts) if glob.has_magic(part)]
+    if not glob_parts or path.exists():
         parts = parts_of(path)
-        inside = file[: len(parts)] == parts and not any(part.startswith(("_", ".")) for part in file[len(parts) :])
-        return inside or (parts[:-1] == file[:-1] and Path(parts[-1]).stem == file[-1])
-    start = parts_of(Path(*path.parts[: wild[0]]))
-    rest = file[len(start) :]
-    if file[: len(start)] != start or any(part.startswith(("_", ".")) for part in rest):
+        is_inside = file[: len(parts)] == parts and not any(part.startswith(("_", ".")) for part in file[len(parts) :])
+        return is_inside or (parts[:-1] == file[:-1] and Path(parts[-1]).stem == file[-1])
+    start = parts_of(Path(*path.parts[: glob_parts[0]]))
+    remaining = file[len(start) :]
+    if file[: len(start)] != start or any(part.startswith(("_", ".")) for part in remaining):
         return False
-    asked = path.parts[wild[0] :]
+    pattern = path.parts[glob_parts[0] :]
     # What a glob matches is read recursively.
-    return any(_fits(asked, rest[:n]) for n in range(1, len(rest))) or _fits((*asked[:-1], Path(asked[-1]).stem), rest)
+    return any(_matches(pattern, remaining[:n]) for n in range(1, len(remaining))) or _matches(
+        (*pattern[:-1], Path(pattern[-1]).stem), remaining
+    )
 
 
-def _fits(asked: tuple[str, ...], parts: tuple[str, ...]) -> bool:
+def _matches(pattern: tuple[str, ...], parts: tuple[str, ...]) -> bool:
     """Return whether a glob, part by part, matches a path."""
-    if not asked or not parts:
-        return not parts and all(part == "**" for part in asked)
-    if asked[0] == "**":
-        return _fits(asked[1:], parts) or _fits(asked, parts[1:])
-    return fnmatch.fnmatchcase(parts[0], asked[0]) and _fits(asked[1:], parts[1:])
+    if not pattern or not parts:
+        return not parts and all(part == "**" for part in pattern)
+    if pattern[0] == "**":
+        return _matches(pattern[1:], parts) or _matches(pattern, parts[1:])
+    return fnmatch.fnmatchcase(parts[0], pattern[0]) and _matches(pattern[1:], parts[1:])
 
 
 def _stamp(path: str) -> str:
     """Return the identity of a file, its size and modification time; empty for one that is gone."""
     try:
-        told = Path(path).stat()
+        status = Path(path).stat()
     except OSError:
         return ""
-    return f"{told.st_size} {told.st_mtime_ns}"
+    return f"{status.st_size} {status.st_mtime_ns}"
 
 
 def _denied(source: str, path: str) -> PenstockError:

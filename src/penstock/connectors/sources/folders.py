@@ -32,44 +32,44 @@ class Listing:
         """Return the data files of `path`: the file itself, those below it, or those that the pattern matches,
         recursively.
         """
-        found: set[Path] = set()
+        files: set[Path] = set()
         for start in self._matches(Path(path)) if pattern else [Path(path)]:
-            found.update(self._below(start))
-        return found
+            files.update(self._below(start))
+        return files
 
     def _below(self, start: Path) -> Iterator[Path]:
         if not start.is_dir():
             # A file whose full name is written is read, whatever its name.
-            if not start.name.endswith(_UNFINISHED) and self._leads_somewhere(start):
+            if not start.name.endswith(_UNFINISHED) and self._exists(start):
                 yield start
             return
         for folder in self._folders(start):
             for entry in self._entries(folder):
                 path = Path(entry.path)
-                if not entry.name.endswith(_UNFINISHED) and not path.is_dir() and self._leads_somewhere(path):
+                if not entry.name.endswith(_UNFINISHED) and not path.is_dir() and self._exists(path):
                     yield path
 
     def _folders(self, start: Path) -> Iterator[Path]:
         """Yield `start` and the folders below it, each real one once; those behind links come last."""
         seen: set[_Identity] = set()
-        waiting: list[Path] = [start]
+        pending: list[Path] = [start]
         links: list[Path] = []
-        while waiting or links:
-            folder = waiting.pop() if waiting else links.pop(0)
+        while pending or links:
+            folder = pending.pop() if pending else links.pop(0)
             identity = _identity(folder)
             if identity in seen:
                 continue
             seen.add(identity)
             yield folder
-            inside = [entry for entry in self._entries(folder) if entry.is_dir()]
-            waiting += [Path(entry.path) for entry in inside if not entry.is_symlink()]
-            links += sorted(Path(entry.path) for entry in inside if entry.is_symlink())
+            subfolders = [entry for entry in self._entries(folder) if entry.is_dir()]
+            pending += [Path(entry.path) for entry in subfolders if not entry.is_symlink()]
+            links += sorted(Path(entry.path) for entry in subfolders if entry.is_symlink())
 
     def _matches(self, path: Path) -> list[Path]:
         """Return what a pattern matches: `*`, `?` and `[..]` within a name, `**` for any folders."""
         parts = path.parts
-        fixed = next(i for i, part in enumerate(parts) if glob.has_magic(part))
-        return list(dict.fromkeys(self._expanded(Path(*parts[:fixed]), parts[fixed:])))
+        fixed_parts = next(i for i, part in enumerate(parts) if glob.has_magic(part))
+        return list(dict.fromkeys(self._expanded(Path(*parts[:fixed_parts]), parts[fixed_parts:])))
 
     def _expanded(self, base: Path, parts: tuple[str, ...]) -> Iterator[Path]:
         if not parts:
@@ -90,12 +90,12 @@ class Listing:
         """Return the entries of a folder, hidden names left out."""
         try:
             with os.scandir(folder) as entries:
-                found = [entry for entry in entries if not entry.name.startswith(_HIDDEN)]
+                visible = [entry for entry in entries if not entry.name.startswith(_HIDDEN)]
         except OSError as error:
             raise self.denied(error.filename or str(folder)) from error
-        return sorted(found, key=lambda entry: entry.name)
+        return sorted(visible, key=lambda entry: entry.name)
 
-    def _leads_somewhere(self, path: Path) -> bool:
+    def _exists(self, path: Path) -> bool:
         if path.exists():
             return True
         if path.is_symlink():
@@ -104,5 +104,5 @@ class Listing:
 
 
 def _identity(folder: Path) -> _Identity:
-    told = folder.stat()
-    return told.st_dev, told.st_ino
+    status = folder.stat()
+    return status.st_dev, status.st_ino

@@ -77,13 +77,13 @@ class KafkaSource(LogConnector):
         options.only(self.OPTIONS)
         self._options = options
         self._owner = f"source {source.name}"
-        self._written = settings(options)
+        self._settings = settings(options)
         self._topic_name = options.needed(TOPIC)
-        self._starting = _checked(options, _STARTING, ("earliest", "latest"))
-        self._ending = _checked(options, _ENDING, ("", "latest"))
+        self._starting = _position_option(options, _STARTING, ("earliest", "latest"))
+        self._ending = _position_option(options, _ENDING, ("", "latest"))
         self._max_rows = max(1, options.value(_MAX_ROWS))
         self._patience = options.value(PATIENCE_OPTION)
-        self._lost = options.value(_ON_DATA_LOSS)
+        self._on_data_loss = options.value(_ON_DATA_LOSS)
         self._limit = options.value(RECORD_BYTES)
         self._null_values = options.value(_TOMBSTONES) == "null"
         options.value(WIRE)
@@ -100,64 +100,70 @@ class KafkaSource(LogConnector):
         self._decoder.check()
         try:
             self._topic.partitions()
-        except Unanswered as why:
-            raise self._topic.unanswered(why) from None
+        except Unanswered as unanswered:
+            raise self._topic.unanswered(unanswered) from None
 
     def discover(self, known: frozenset[str]) -> list[str]:
         return [] if self._topic_name in known else [self._topic_name]
 
     def splits(self, path: str) -> list[Split]:
-        found: list[Split] = []
+        splits: list[Split] = []
         stretch = self.plan(None, None)
         while stretch.split is not None:
             ranges = json.loads(stretch.split.detail)
-            found.append(self._split({p: [start, stop, 0] for p, (start, stop, _) in ranges.items()}))
+            splits.append(self._split({p: [start, stop, 0] for p, (start, stop, _) in ranges.items()}))
             stretch = self.plan(stretch.state, {p: stop for p, (_, stop, _) in ranges.items()})
-        return found
+        return splits
 
     # -- planning ----------------------------------------------------------------------------------------------
 
     def plan(
         self, state: dict[str, Any] | None, positions: Mapping[str, int] | None, limit: int | None = None
     ) -> Stretch:
-        most = self._max_rows if limit is None else max(1, min(self._max_rows, limit // _NOMINAL_BYTES))
+        max_records = self._max_rows if limit is None else max(1, min(self._max_rows, limit // _NOMINAL_BYTES))
         try:
-            found = self._plan(state, positions, most)
-        except Unanswered as why:
+            stretch = self._plan(state, positions, max_records)
+        except Unanswered as unanswered:
             now = time.monotonic()
             self._silent_since = self._silent_since or now
             if state is None or now - self._silent_since > self._patience:
-                raise self._topic.unanswered(why) from None
+                raise self._topic.unanswered(unanswered) from None
             return Stretch({**state, "at": {**state["at"], **(positions or {})}, "asked": {}}, None, False, 0)
         self._silent_since = None
-        return found
+        return stretch
 
-    def _plan(self, state: dict[str, Any] | None, positions: Mapping[str, int] | None, most: int) -> Stretch:
+    def _plan(self, state: dict[str, Any] | None, positions: Mapping[str, int] | None, max_records: int) -> Stretch:
         partitions = self._topic.partitions()
         beginnings, ends = self._topic.beginnings(partitions), self._topic.ends(partitions)
         if state is None:
-            at = first_offsets(self._topic, self._starting, partitions)
-            end = self._ends(ends)
-            asked: Offsets = {}
+            next_offsets = first_offsets(self._topic, self._starting, partitions)
+            end = self._end_offsets(ends)
+            planned_starts: Offsets = {}
         else:
-            at, end, asked = {**state["at"], **(positions or {})}, state["end"], state["asked"]
+            next_offsets, end, planned_starts = (
+                {**state["at"], **(positions or {})},
+                state["end"],
+                state["asked"],
+            )
             # A partition that was added is read from its beginning, wherever the others started.
-            at = {**(beginnings if end is None else {}), **at}
-        until = ends if end is None else {p: end[p] for p in at if p in end}
-        for p in sorted(at, key=int):
-            there = p in ends and beginnings[p] <= at[p] <= ends[p]
-            if not there and (at[p] < until.get(p, 0) or at[p] > ends.get(p, 0)):
-                if self._lost == "fail":
+            next_offsets = {**(beginnings if end is None else {}), **next_offsets}
+        stops = ends if end is None else {p: end[p] for p in next_offsets if p in end}
+        for p in sorted(next_offsets, key=int):
+            is_available = p in ends and beginnings[p] <= next_offsets[p] <= ends[p]
+            if not is_available and (next_offsets[p] < stops.get(p, 0) or next_offsets[p] > ends.get(p, 0)):
+                if self._on_data_loss == "fail":
                     raise lost_records(self._owner, self._topic_name, p)
-                at[p] = min(beginnings.get(p, 0), until.get(p, 0))
-        held = frozenset(p for p, offset in asked.items() if (positions or {}).get(p) == offset)
-        ranges = shares(at, until, most, held)
-        lag = sum(max(0, ends.get(p, 0) - offset) for p, offset in at.items())
-        kept = {"at": at, "end": end, "asked": {p: bounds[0] for p, bounds in ranges.items()}}
+                next_offsets[p] = min(beginnings.get(p, 0), stops.get(p, 0))
+        single_record_partitions = frozenset(
+            p for p, offset in planned_starts.items() if (positions or {}).get(p) == offset
+        )
+        ranges = shares(next_offsets, stops, max_records, single_record_partitions)
+        lag = sum(max(0, ends.get(p, 0) - offset) for p, offset in next_offsets.items())
+        next_state = {"at": next_offsets, "end": end, "asked": {p: bounds[0] for p, bounds in ranges.items()}}
         split = self._split(ranges) if ranges else None
-        return Stretch(kept, split, end is not None and not ranges, lag)
+        return Stretch(next_state, split, end is not None and not ranges, lag)
 
-    def _ends(self, ends: Offsets) -> Offsets | None:
+    def _end_offsets(self, ends: Offsets) -> Offsets | None:
         if not self.bounded:
             return None
         return {**ends, **given_offsets(self._ending)} if self._ending.startswith("{") else ends
@@ -168,58 +174,64 @@ class KafkaSource(LogConnector):
 
     @cached_property
     def _topic(self) -> Topic:
-        return Topic(self._owner, self._topic_name, self._written)
+        return Topic(self._owner, self._topic_name, self._settings)
 
     # -- reading -----------------------------------------------------------------------------------------------
 
     def read(self, split: Split, columns: tuple[int, ...]) -> Iterator[ParsedRecords]:
         ranges: dict[str, list[int]] = json.loads(split.detail)
-        reader = TopicReader(self._owner, self._topic_name, self._written, self._patience, self._lost)
+        reader = TopicReader(self._owner, self._topic_name, self._settings, self._patience, self._on_data_loss)
         records = reader.read(ranges, "headers" in self._metadata)
         decoded = self._decoded(records)
         arrays = self._arrays(records, decoded)
-        time_, timed = self._times(records, decoded, arrays)
-        came = arrived(records.partition, records.offset, time_, timed, ranges)
+        time_, has_time = self._times(records, decoded, arrays)
+        arrived_records = arrived(records.partition, records.offset, time_, has_time, ranges)
         rank = np.full(len(records), -1, np.int64)
-        rank[came.order] = np.arange(len(came.order))
-        bad = sorted((r for r in decoded.reasons if rank[r] >= 0), key=lambda r: int(rank[r]))
-        rejected = tuple(self._rejected(records, r, decoded.reasons[r]) for r in bad)
+        rank[arrived_records.order] = np.arange(len(arrived_records.order))
+        rejected_records = sorted((r for r in decoded.reasons if rank[r] >= 0), key=lambda r: int(rank[r]))
+        rejected = tuple(self._rejected(records, r, decoded.reasons[r]) for r in rejected_records)
         row_rank = rank[decoded.origin]
         rows = np.flatnonzero(row_rank >= 0)
         rows = rows[np.argsort(row_rank[rows], kind="stable")]
         for start in range(0, max(len(rows), 1), BATCH_ROWS):
-            part = rows[start : start + BATCH_ROWS]
-            origin = decoded.origin[part]
-            last = start + BATCH_ROWS >= len(rows)
+            batch_rows = rows[start : start + BATCH_ROWS]
+            origin = decoded.origin[batch_rows]
+            is_last = start + BATCH_ROWS >= len(rows)
 
             def where(row: int, origin: Int64s = origin) -> tuple[str, int]:
-                return self._place(records, int(origin[row]))
+                return self._location(records, int(origin[row]))
 
-            yield ParsedRecords(self._batch(arrays, columns, part), rejected, where, came.positions if last else None)
+            yield ParsedRecords(
+                self._batch(arrays, columns, batch_rows),
+                rejected,
+                where,
+                arrived_records.positions if is_last else None,
+            )
             rejected = ()
 
     def _decoded(self, records: TopicRecords) -> Decoded:
         """Return rows of the value columns by record, and of the key's column whether it can be read."""
         absent = records.values.is_null().to_numpy(zero_copy_only=False)
         too_many = pc.fill_null(pc.greater(pc.binary_length(records.values), self._limit), False)
-        long = too_many.to_numpy(zero_copy_only=False)
-        present = np.flatnonzero(~absent & ~long)
-        whole = len(present) == len(records)
-        decoded = self._decoder.decode(records.values if whole else records.values.take(pa.array(present)))
-        found = Decoded(
-            decoded.columns, present[decoded.origin], {int(present[r]): why for r, why in decoded.reasons.items()}
+        is_too_long = too_many.to_numpy(zero_copy_only=False)
+        present = np.flatnonzero(~absent & ~is_too_long)
+        all_present = len(present) == len(records)
+        decoded = self._decoder.decode(records.values if all_present else records.values.take(pa.array(present)))
+        all_decoded = Decoded(
+            decoded.columns, present[decoded.origin], {int(present[r]): reason for r, reason in decoded.reasons.items()}
         )
-        found.reasons |= {int(r): too_long(self._limit) for r in np.flatnonzero(long)}
-        nothing = np.flatnonzero(absent)
-        if self._null_values and len(nothing):
-            order = np.argsort(np.concatenate([found.origin, nothing]), kind="stable")
-            found.columns = [
-                pa.concat_arrays([c, pa.nulls(len(nothing), c.type)]).take(pa.array(order)) for c in found.columns
+        all_decoded.reasons |= {int(r): too_long(self._limit) for r in np.flatnonzero(is_too_long)}
+        tombstones = np.flatnonzero(absent)
+        if self._null_values and len(tombstones):
+            order = np.argsort(np.concatenate([all_decoded.origin, tombstones]), kind="stable")
+            all_decoded.columns = [
+                pa.concat_arrays([c, pa.nulls(len(tombstones), c.type)]).take(pa.array(order))
+                for c in all_decoded.columns
             ]
-            found.origin = np.concatenate([found.origin, nothing])[order]
+            all_decoded.origin = np.concatenate([all_decoded.origin, tombstones])[order]
         else:
-            found.reasons |= {int(r): "the value is null (a tombstone)" for r in nothing}
-        return found
+            all_decoded.reasons |= {int(r): "the value is null (a tombstone)" for r in tombstones}
+        return all_decoded
 
     def _arrays(self, records: TopicRecords, decoded: Decoded) -> dict[int, pa.Array]:
         """Return declared position -> its column, one value per row. Rows whose key cannot be read are removed from
@@ -230,27 +242,27 @@ class KafkaSource(LogConnector):
             column = self.source.columns[key]
             converted = convert(records.keys, column)
             _leave_out(decoded, converted, records.keys, column)
-        stamp = self._metadata.get("timestamp")
-        if stamp is not None:
-            column = self.source.columns[stamp]
-            given = pa.array(records.timestamp, mask=records.timestamp < 0)
-            moments = _moments(given, column.type)
-            _leave_out(decoded, moments, given, column)
-        found = dict(zip(self._value_columns, decoded.columns, strict=True))
+        timestamp = self._metadata.get("timestamp")
+        if timestamp is not None:
+            column = self.source.columns[timestamp]
+            source_values = pa.array(records.timestamp, mask=records.timestamp < 0)
+            moments = _moments(source_values, column.type)
+            _leave_out(decoded, moments, source_values, column)
+        arrays = dict(zip(self._value_columns, decoded.columns, strict=True))
         origin = decoded.origin
         for name, position in self._metadata.items():
             type_ = self.source.columns[position].type
             if name == "key":
-                found[position] = converted.values.take(pa.array(origin))
+                arrays[position] = converted.values.take(pa.array(origin))
             elif name == "headers":
                 shown_headers = [_headers_text(records.headers[r]) for r in origin.tolist()] if records.headers else []
-                found[position] = pa.array(shown_headers, type_)
+                arrays[position] = pa.array(shown_headers, type_)
             elif name == "timestamp":
-                found[position] = moments.values.take(pa.array(origin))
+                arrays[position] = moments.values.take(pa.array(origin))
             else:
-                given = records.partition if name == "partition" else records.offset
-                found[position] = pa.array(given[origin]).cast(type_)
-        return found
+                source_values = records.partition if name == "partition" else records.offset
+                arrays[position] = pa.array(source_values[origin]).cast(type_)
+        return arrays
 
     def _times(
         self, records: TopicRecords, decoded: Decoded, arrays: Mapping[int, pa.Array]
@@ -259,28 +271,28 @@ class KafkaSource(LogConnector):
         position = self.source.timestamp
         if position is None:
             return records.timestamp, records.timestamp >= 0
-        stamps = arrays[position]
-        valid = stamps.is_valid().to_numpy(zero_copy_only=False)
-        ticks = stamps.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
+        timestamps = arrays[position]
+        valid = timestamps.is_valid().to_numpy(zero_copy_only=False)
+        ticks = timestamps.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
         time_ = np.full(len(records), np.iinfo(np.int64).min, np.int64)
         np.maximum.at(time_, decoded.origin[valid], ticks[valid])
-        timed = np.zeros(len(records), dtype=bool)
-        timed[decoded.origin[valid]] = True
-        return time_, timed
+        has_time = np.zeros(len(records), dtype=bool)
+        has_time[decoded.origin[valid]] = True
+        return time_, has_time
 
-    def _place(self, records: TopicRecords, record: int) -> tuple[str, int]:
+    def _location(self, records: TopicRecords, record: int) -> tuple[str, int]:
         return f"{self._topic_name}/{records.partition[record]}", int(records.offset[record])
 
     def _rejected(self, records: TopicRecords, record: int, reason: str) -> Rejected:
-        path, offset = self._place(records, record)
+        path, offset = self._location(records, record)
         return rejection(path, offset, records.values[record].as_py() or b"", reason)
 
     def _batch(self, arrays: Mapping[int, pa.Array], columns: tuple[int, ...], rows: Int64s) -> pa.RecordBatch:
         if not columns:
             return pa.RecordBatch.from_arrays([pa.nulls(len(rows))], names=["none"]).select([])
         fields = [pa.field(self.source.columns[c].name, self.source.columns[c].type) for c in columns]
-        taken = pa.array(rows)
-        return pa.RecordBatch.from_arrays([arrays[c].take(taken) for c in columns], schema=pa.schema(fields))
+        indices = pa.array(rows)
+        return pa.RecordBatch.from_arrays([arrays[c].take(indices) for c in columns], schema=pa.schema(fields))
 
     def _column(self, option: Option[str]) -> int:
         """Return the position of the column that an option names.
@@ -301,13 +313,13 @@ class KafkaSource(LogConnector):
             "headers": pa.types.is_string(type_),
         }[option.name]
         if not fits:
-            wanted = {"partition": "INT or BIGINT", "offset": "BIGINT", "timestamp": "TIMESTAMP or BIGINT"}
-            message = f"{self._options.owner}: {option.name} goes into a column of {wanted.get(option.name, 'STRING')}"
+            types = {"partition": "INT or BIGINT", "offset": "BIGINT", "timestamp": "TIMESTAMP or BIGINT"}
+            message = f"{self._options.owner}: {option.name} goes into a column of {types.get(option.name, 'STRING')}"
             raise PenstockError("P0208", f"{message}, {name} is {type_name(type_)}")
         return position
 
 
-def _checked(options: Options, option: Option[str], words: tuple[str, ...]) -> str:
+def _position_option(options: Options, option: Option[str], words: tuple[str, ...]) -> str:
     """Return an option that is one of `words`, offsets by partition, or for `starting` a time."""
     text = (options.optional(option) or "").strip()
     if text.lower() in words:
@@ -318,9 +330,9 @@ def _checked(options: Options, option: Option[str], words: tuple[str, ...]) -> s
         else:
             milliseconds(text)
     except ValueError:
-        shown = " or ".join(f"'{word}'" for word in words if word)
-        time_ = " or a time such as '2024-03-01T10:00:00Z'" if option == _STARTING else ""
-        hint = f"""{shown}, offsets such as '{{"0": 17}}'{time_}"""
+        accepted_words = " or ".join(f"'{word}'" for word in words if word)
+        time_hint = " or a time such as '2024-03-01T10:00:00Z'" if option == _STARTING else ""
+        hint = f"""{accepted_words}, offsets such as '{{"0": 17}}'{time_hint}"""
         raise PenstockError("P0208", f"{options.owner}: option {option.name} cannot be '{text}'", hint=hint) from None
     return text
 
@@ -329,15 +341,15 @@ def _moments(milliseconds_: pa.Array, type_: pa.DataType) -> cells.Converted:
     return casts.fit(milliseconds_ if type_ == pa.int64() else milliseconds_.cast(pa.timestamp("ms")), type_)
 
 
-def _leave_out(decoded: Decoded, converted: cells.Converted, given: pa.Array, column: Field) -> None:
-    """Reject the records whose part `given` is not a value of `column`."""
+def _leave_out(decoded: Decoded, converted: cells.Converted, values: pa.Array, column: Field) -> None:
+    """Reject the records whose part `values` is not a value of `column`."""
     for record in np.flatnonzero(converted.failed):
-        shown = cells.complaint(given[int(record)].as_py(), column.type, column.name)
-        decoded.reasons.setdefault(int(record), shown)
+        complaint = cells.complaint(values[int(record)].as_py(), column.type, column.name)
+        decoded.reasons.setdefault(int(record), complaint)
     if converted.failed.any():
-        kept = np.flatnonzero(~converted.failed[decoded.origin])
-        decoded.columns = [c.take(pa.array(kept)) for c in decoded.columns]
-        decoded.origin = decoded.origin[kept]
+        remaining = np.flatnonzero(~converted.failed[decoded.origin])
+        decoded.columns = [c.take(pa.array(remaining)) for c in decoded.columns]
+        decoded.origin = decoded.origin[remaining]
 
 
 def _headers_text(headers: list[tuple[str, bytes | None]] | None) -> str | None:

@@ -53,8 +53,8 @@ class SpooledSource(SourceConnector):
         path = Path(self._spool)
         if not self._spool:
             return []
-        found = [path] if path.is_file() else sorted(p for p in path.rglob("*") if p.is_file())
-        return [str(p) for p in found if str(p) not in known and not p.name.startswith(("_", "."))]
+        paths = [path] if path.is_file() else sorted(p for p in path.rglob("*") if p.is_file())
+        return [str(p) for p in paths if str(p) not in known and not p.name.startswith(("_", "."))]
 
     def splits(self, path: str) -> list[Split]:
         if not Path(path).exists():
@@ -93,15 +93,15 @@ def typed_table(source: Source, rows: Sequence[tuple[object, ...]] | pa.Table) -
     if isinstance(rows, pa.Table):
         if rows.num_columns != width:
             raise _wrong_width(source, rows.num_columns)
-        given = [column.combine_chunks() for column in rows.columns]
+        columns = [column.combine_chunks() for column in rows.columns]
     else:
-        wrong = next((row for row in rows if len(row) != width), None)
-        if wrong is not None:
-            raise _wrong_width(source, len(wrong))
-        given = [_array(source, i, [row[i] for row in rows]) for i in range(width)]
-    typed = [_typed(source, i, values) for i, values in enumerate(given)]
+        misfitting_row = next((row for row in rows if len(row) != width), None)
+        if misfitting_row is not None:
+            raise _wrong_width(source, len(misfitting_row))
+        columns = [_array(source, i, [row[i] for row in rows]) for i in range(width)]
+    typed_columns = [_typed(source, i, values) for i, values in enumerate(columns)]
     schema = pa.schema([pa.field(f.name, f.type) for f in source.columns])
-    return pa.Table.from_arrays(typed, schema=schema)
+    return pa.Table.from_arrays(typed_columns, schema=schema)
 
 
 def write_table(table: pa.Table, path: Path) -> None:
@@ -121,8 +121,8 @@ def _array(source: Source, index: int, values: Sequence[object]) -> pa.Array:
     try:
         return pa.array(values, column.type)
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
-        bad = next((v for v in values if not _fits(v, column.type)), values[0] if values else None)
-        raise _misfit(source, index, bad) from None
+        misfitting_value = next((v for v in values if not _fits(v, column.type)), values[0] if values else None)
+        raise _misfit(source, index, misfitting_value) from None
 
 
 def _as_text(value: object) -> str:
@@ -157,8 +157,8 @@ def _misfit(source: Source, index: int, value: object) -> PenstockError:
     return PenstockError("P0203", f"{source.name}.{column.name} is {type_name(column.type)}, {value!r} does not fit")
 
 
-def _wrong_width(source: Source, found: int) -> PenstockError:
+def _wrong_width(source: Source, width: int) -> PenstockError:
     names = ", ".join(source.columns.names)
     return PenstockError(
-        "P0305", f"{source.name} has {counted(len(source.columns), 'column')}, a row has {found}", hint=names
+        "P0305", f"{source.name} has {counted(len(source.columns), 'column')}, a row has {width}", hint=names
     )

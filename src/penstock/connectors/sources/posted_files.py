@@ -27,6 +27,8 @@ from penstock.errors import PenstockError
 from penstock.storage import storage
 
 _SPOOL = Option("spool", TEXT, "the folder of the posts", required=True, internal=True)
+#: Part of what the source is: one that is declared again is another one.
+_SOURCE = Option("source", TEXT, "the number of the declaration", internal=True)
 #: The file of rows, and the one that remains of it.
 ROWS, KEY = ".arrow", ".key"
 _METADATA = b"penstock"
@@ -53,9 +55,9 @@ class PostKey:
 
 
 class PostedFilesSource(SourceConnector):
-    OPTIONS = OptionTable((_SPOOL,))
+    OPTIONS = OptionTable((_SPOOL, _SOURCE))
     rereadable = False
-    look_every = 0.02
+    look_every = 0.05
 
     def __init__(self, source: Source) -> None:
         super().__init__(source)

@@ -60,8 +60,8 @@ _SETTLE = Option(
     "settle", DURATION, "time that a change may take from its stamp to its commit", "1 second", applies=Applies.TIMED
 )
 _DELETED = Option("deleted", TEXT, "the boolean column that marks a deletion", applies=Applies.TIMED)
-_POLL_NAME = re.compile(r"^poll-(\d{8})\.json$")
-_POLLED = re.compile(r"/poll-(\d{8})\.csv$")
+_NOTE_FILE = re.compile(r"^poll-(\d{8})\.json$")
+_DATA_FILE = re.compile(r"/poll-(\d{8})\.csv$")
 #: A csv line of one NULL is an empty line, which is not a record; another cell makes it one.
 _FILLER = "penstock_row"
 
@@ -97,27 +97,27 @@ class PostgresSource(SourceConnector):
             hint = "version 'column': a column that grows with every change of a row"
             raise PenstockError("P0208", f"{options.owner}: the option poll needs the option version", hint=hint)
         self._settle = options.value(_SETTLE)
-        if options.has(_SETTLE) and not (self._by_version and self._calendar):
+        if options.has(_SETTLE) and not (self._is_version_timestamp and self._has_calendar_time):
             hint = "the option version then names the column of TIMESTAMP BY, a TIMESTAMP"
             raise PenstockError("P0208", f"{options.owner}: the option settle is for polls by time", hint=hint)
-        self._reached: int | None = None
+        self._reached_tick: int | None = None
         self._folder: Path | None = None
         self._next_poll = 0.0
-        self._gone_since: float | None = None
+        self._unreachable_since: float | None = None
 
     @property
     def bounded(self) -> bool:
         return self._every is None
 
     @property
-    def _shown(self) -> str:
+    def _label(self) -> str:
         return f"table {self._table}" if self._table else "the query"
 
     def keep_in(self, folder: Path) -> None:
         self._folder = folder
 
     def reached(self) -> int | None:
-        return self._reached
+        return self._reached_tick
 
     def check(self) -> None:
         self._server.do(lambda cursor: self._columns(cursor), read_only=True)
@@ -126,42 +126,44 @@ class PostgresSource(SourceConnector):
 
     def discover(self, known: frozenset[str]) -> list[str]:
         polls = self._polls()
-        told = max((int(m[1]) for m in map(_POLLED.search, known) if m), default=0)
-        if told > max(polls, default=0):
-            raise damaged(self._json(told), FileNotFoundError("it is gone"))
-        unread = [str(place) for place in map(self._csv, polls) if str(place) not in known and storage().exists(place)]
-        if unread or (self.bounded and polls) or time.monotonic() < self._next_poll:
-            return unread
+        last_known_poll = max((int(m[1]) for m in map(_DATA_FILE.search, known) if m), default=0)
+        if last_known_poll > max(polls, default=0):
+            raise damaged(self._note_file(last_known_poll), FileNotFoundError("it is gone"))
+        unread_paths = [
+            str(path) for path in map(self._data_file, polls) if str(path) not in known and storage().exists(path)
+        ]
+        if unread_paths or (self.bounded and polls) or time.monotonic() < self._next_poll:
+            return unread_paths
         self._next_poll = time.monotonic() + (self._every or 0.0)
         try:
-            found = self._server.do(lambda cursor: self._poll(cursor, polls), not polls, read_only=True)
+            outcome = self._server.do(lambda cursor: self._poll(cursor, polls), not polls, read_only=True)
         except Gone as gone:
             # Waiting loses nothing: the next poll reads what this one would have read.
-            self._gone_since = self._gone_since or time.monotonic()
-            if time.monotonic() - self._gone_since > self._server.timeout:
+            self._unreachable_since = self._unreachable_since or time.monotonic()
+            if time.monotonic() - self._unreachable_since > self._server.timeout:
                 raise gone.error from None
             return []
-        self._gone_since = None
-        path, self._reached = found
-        return [str(path)] if path is not None else []
+        self._unreachable_since = None
+        new_file, self._reached_tick = outcome
+        return [str(new_file)] if new_file is not None else []
 
     def forget(self, paths: Sequence[str]) -> None:
         for path in paths:
             storage().remove(Path(path))
         # The last one has the position reached.
         for number in self._polls()[:-1]:
-            if not storage().exists(self._csv(number)):
-                storage().remove(self._json(number))
+            if not storage().exists(self._data_file(number)):
+                storage().remove(self._note_file(number))
 
     @property
-    def _by_version(self) -> bool:
+    def _is_version_timestamp(self) -> bool:
         """Return whether polls go by the timestamps themselves, so that they advance time."""
-        stamp = self.source.timestamp
-        polled = self._every is not None and stamp is not None
-        return polled and self.source.columns[stamp or 0].name.lower() == self._version.lower()
+        timestamp = self.source.timestamp
+        is_polled = self._every is not None and timestamp is not None
+        return is_polled and self.source.columns[timestamp or 0].name.lower() == self._version.lower()
 
     @property
-    def _calendar(self) -> bool:
+    def _has_calendar_time(self) -> bool:
         return self.source.domain is not None and self.source.domain.calendar
 
     def _poll(self, cursor: Cursor, polls: Sequence[int]) -> tuple[Path | None, int | None]:
@@ -169,72 +171,80 @@ class PostgresSource(SourceConnector):
         read.
         """
         columns = self._columns(cursor)
-        last = _noted(self._json(polls[-1]))["version"] if polls else None
-        where: list[sql.Composable] = []
-        upto = reached = None
+        last_version = _read_note(self._note_file(polls[-1]))["version"] if polls else None
+        conditions: list[sql.Composable] = []
+        max_version = reached = None
         if self._version:
             version = sql.Identifier(self._column(columns, self._version).name)
-            if last is not None:
-                where.append(sql.SQL("{} > {}").format(version, sql.Literal(last)))
-            if self._by_version and self._calendar:
-                where.append(
+            if last_version is not None:
+                conditions.append(sql.SQL("{} > {}").format(version, sql.Literal(last_version)))
+            if self._is_version_timestamp and self._has_calendar_time:
+                conditions.append(
                     sql.SQL("{} <= now() - make_interval(secs => {})").format(version, sql.Literal(self._settle))
                 )
             cursor.execute(
                 sql.SQL("SELECT max({0})::text, {1} FROM ").format(version, self._tick(version))
                 + self._relation
-                + self._where(where)
+                + self._where_clause(conditions)
             )
-            upto, reached = only_row(cursor)
-            if upto is None and polls:
-                return None, reached or self._reached
-            where.append(sql.SQL("{} <= {}").format(version, sql.Literal(upto)))
+            max_version, reached = only_row(cursor)
+            if max_version is None and polls:
+                return None, reached or self._reached_tick
+            conditions.append(sql.SQL("{} <= {}").format(version, sql.Literal(max_version)))
         if self.wanted is not None and self.source.is_static:
-            asked = where_of(self.wanted, self._asked(columns))
-            where += [] if asked is None else [sql.SQL("({})").format(asked)]
+            source_condition = where_of(self.wanted, self._server_columns(columns))
+            conditions += [] if source_condition is None else [sql.SQL("({})").format(source_condition)]
         if self._deleted and not polls:
-            where.append(sql.SQL("{} IS NOT TRUE").format(sql.Identifier(self._column(columns, self._deleted).name)))
+            conditions.append(
+                sql.SQL("{} IS NOT TRUE").format(sql.Identifier(self._column(columns, self._deleted).name))
+            )
         number = (polls[-1] if polls else 0) + 1
-        place = self._csv(number)
-        select = sql.SQL("SELECT ") + self._items(columns) + sql.SQL(" FROM ") + self._relation + self._where(where)
-        statement = sql.SQL("COPY (") + select + self._order(columns)
+        data_file = self._data_file(number)
+        query = (
+            sql.SQL("SELECT ")
+            + self._items(columns)
+            + sql.SQL(" FROM ")
+            + self._relation
+            + self._where_clause(conditions)
+        )
+        statement = sql.SQL("COPY (") + query + self._order_clause(columns)
         statement += sql.SQL(") TO STDOUT (FORMAT csv, HEADER true)")
 
         def copied(file: NewFile) -> None:
             with cursor.copy(statement) as copy:
-                for part in copy:
-                    file.write(part)
+                for block in copy:
+                    file.write(block)
 
-        storage().write(place, copied)
-        note = self._json(number)
-        told = json.dumps({"version": upto, "checksum": checksum(place)})
-        storage().write(note, sealed(told, _place_of(note)))
-        return place, reached
+        storage().write(data_file, copied)
+        note_file = self._note_file(number)
+        content = json.dumps({"version": max_version, "checksum": checksum(data_file)})
+        storage().write(note_file, sealed(content, _sealed_name(note_file)))
+        return data_file, reached
 
     def _tick(self, version: sql.Composable) -> sql.Composable:
         """Return SQL for the tick up to which all rows have been read: by the clock of the server, or the highest
         version.
         """
-        if not self._by_version:
+        if not self._is_version_timestamp:
             return sql.SQL("NULL::bigint")
-        if not self._calendar:
+        if not self._has_calendar_time:
             return sql.SQL("max({})").format(version)
-        ago = sql.SQL("now() - make_interval(secs => {})").format(sql.Literal(self._settle))
-        return sql.SQL("(extract(epoch FROM {}) * 1000000)::bigint").format(ago)
+        settled_time = sql.SQL("now() - make_interval(secs => {})").format(sql.Literal(self._settle))
+        return sql.SQL("(extract(epoch FROM {}) * 1000000)::bigint").format(settled_time)
 
     def _polls(self) -> list[int]:
         """Return the numbers of the polls that are stored completely, and of the last one."""
-        names = map(_POLL_NAME.match, storage().list(self._place))
+        names = map(_NOTE_FILE.match, storage().list(self._poll_folder))
         return sorted(int(match[1]) for match in names if match)
 
-    def _csv(self, number: int) -> Path:
-        return self._place / f"poll-{number:08d}.csv"
+    def _data_file(self, number: int) -> Path:
+        return self._poll_folder / f"poll-{number:08d}.csv"
 
-    def _json(self, number: int) -> Path:
-        return self._csv(number).with_suffix(".json")
+    def _note_file(self, number: int) -> Path:
+        return self._data_file(number).with_suffix(".json")
 
     @property
-    def _place(self) -> Path:
+    def _poll_folder(self) -> Path:
         if self._folder is None:
             self._folder = temporary_folder()
             # It is removed with its owner; a copy of the owner in another process has none.
@@ -260,26 +270,26 @@ class PostgresSource(SourceConnector):
         for position, column in enumerate(self.source.columns):
             if self._deleted and position == self.source.operation:
                 continue
-            found = self._column(columns, column.name)
+            stored = self._column(columns, column.name)
             misfit = (
-                not pa.types.is_decimal(column.type) if found.kind is None else casts.misfit(found.kind, column.type)
+                not pa.types.is_decimal(column.type) if stored.kind is None else casts.misfit(stored.kind, column.type)
             )
             if misfit:
-                shown = f"is {found.shown} in the table and declared {type_name(column.type)}"
-                message = f"{self._owner}: {self._shown}: column {column.name} {shown}"
+                mismatch = f"is {stored.shown} in the table and declared {type_name(column.type)}"
+                message = f"{self._owner}: {self._label}: column {column.name} {mismatch}"
                 hint = "declare a type that holds it, or cast it in the option query"
                 raise PenstockError("P0402", message, hint=hint)
         if self._version:
             self._column(columns, self._version)
         if self._deleted and self._column(columns, self._deleted).oid != 16:
-            message = f"{self._owner}: {self._shown}: column {self._deleted} is not boolean, as option deleted requires"
+            message = f"{self._owner}: {self._label}: column {self._deleted} is not boolean, as option deleted requires"
             raise PenstockError("P0402", message)
         return columns
 
-    def _asked(self, columns: Mapping[str, Stored]) -> list[Asked]:
+    def _server_columns(self, columns: Mapping[str, Stored]) -> list[Asked]:
         """Return the declared columns, as the server has them."""
-        stored = [(self._column(columns, column.name), column.type) for column in self.source.columns]
-        return [Asked(found.name, found.oid, found.kind, declared) for found, declared in stored]
+        columns_and_types = [(self._column(columns, column.name), column.type) for column in self.source.columns]
+        return [Asked(stored.name, stored.oid, stored.kind, declared) for stored, declared in columns_and_types]
 
     def _column(self, columns: Mapping[str, Stored], name: str) -> Stored:
         """Return the column that a declaration calls `name`.
@@ -289,12 +299,12 @@ class PostgresSource(SourceConnector):
         """
         if name in columns:
             return columns[name]
-        folded = [c for c in columns.values() if c.name.lower() == name.lower()]
-        if len(folded) != 1:
-            what = "is missing" if not folded else "could be several"
-            message = f"{self._owner}: {self._shown}: column {name} {what}"
+        matches = [c for c in columns.values() if c.name.lower() == name.lower()]
+        if len(matches) != 1:
+            problem = "is missing" if not matches else "could be several"
+            message = f"{self._owner}: {self._label}: column {name} {problem}"
             raise PenstockError("P0402", message, hint=nearest(name, columns))
-        return folded[0]
+        return matches[0]
 
     def _items(self, columns: Mapping[str, Stored]) -> sql.Composable:
         items = []
@@ -303,15 +313,15 @@ class PostgresSource(SourceConnector):
                 flag = sql.Identifier(self._column(columns, self._deleted).name)
                 text = sql.SQL("CASE WHEN {} THEN '-' ELSE '+' END").format(flag)
             else:
-                found = self._column(columns, column.name)
-                form = {TIMESTAMPTZ: "{} AT TIME ZONE 'UTC'", BYTEA: "encode({}, 'hex')"}.get(found.oid, "{}")
-                text = sql.SQL(form).format(sql.Identifier(found.name))
+                stored = self._column(columns, column.name)
+                template = {TIMESTAMPTZ: "{} AT TIME ZONE 'UTC'", BYTEA: "encode({}, 'hex')"}.get(stored.oid, "{}")
+                text = sql.SQL(template).format(sql.Identifier(stored.name))
             items.append(text + sql.SQL(" AS ") + sql.Identifier(column.name))
         if len(items) == 1:
             items.append(sql.SQL("1 AS ") + sql.Identifier(_FILLER))
         return sql.SQL(", ").join(items)
 
-    def _order(self, columns: Mapping[str, Stored]) -> sql.Composable:
+    def _order_clause(self, columns: Mapping[str, Stored]) -> sql.Composable:
         if self.source.is_static:
             return sql.SQL("")
         names = [self._version] if self._version else []
@@ -320,67 +330,67 @@ class PostgresSource(SourceConnector):
         keys = [sql.Identifier(self._column(columns, name).name) for name in names]
         return sql.SQL(" ORDER BY ") + sql.SQL(", ").join(keys) if keys else sql.SQL("")
 
-    def _where(self, conditions: Sequence[sql.Composable]) -> sql.Composable:
+    def _where_clause(self, conditions: Sequence[sql.Composable]) -> sql.Composable:
         return sql.SQL(" WHERE ") + sql.SQL(" AND ").join(conditions) if conditions else sql.SQL("")
 
     # -- reading what is kept ----------------------------------------------------------------------------------
 
     def splits(self, path: str) -> list[Split]:
         if not Path(path).exists():
-            message = f"{self._owner}: what {self._shown} said is gone: {path}"
+            message = f"{self._owner}: what {self._label} said is gone: {path}"
             raise PenstockError("P0401", message, hint="the checkpoint is damaged; start a new run")
         return [Split(path, bytes=Path(path).stat().st_size)]
 
     def read(self, split: Split, columns: tuple[int, ...]) -> Iterator[ParsedRecords]:
-        self._unchanged(Path(split.path))
-        raw = [i for i, c in enumerate(columns) if pa.types.is_binary(self.source.columns[c].type)]
-        for parsed in CsvFormat(self.source, TextOptions()).read(split, columns):
-            batch = parsed.batch
-            for i in raw:
+        self._check_unchanged(Path(split.path))
+        binary_positions = [i for i, c in enumerate(columns) if pa.types.is_binary(self.source.columns[c].type)]
+        for records in CsvFormat(self.source, TextOptions()).read(split, columns):
+            batch = records.batch
+            for i in binary_positions:
                 batch = batch.set_column(i, batch.schema.field(i), _from_hex(batch.column(i)))
-            rejected = tuple(replace(r, path=f"PostgreSQL, {self._shown}", line=None) for r in parsed.rejected)
+            rejected = tuple(replace(r, path=f"PostgreSQL, {self._label}", line=None) for r in records.rejected)
             yield ParsedRecords(batch, rejected)
 
-    def _unchanged(self, place: Path) -> None:
-        """Check that `place` holds the server's answer unchanged.
+    def _check_unchanged(self, path: Path) -> None:
+        """Check that `path` holds the server's answer unchanged.
 
         Raises:
             PenstockError: P0605, it does not.
         """
-        noted = _noted(place.with_suffix(".json"))
+        note = _read_note(path.with_suffix(".json"))
         try:
-            if checksum(place) != noted["checksum"]:
+            if checksum(path) != note["checksum"]:
                 raise ValueError("its content does not match its checksum")
         except (OSError, ValueError) as error:
-            raise damaged(place, error) from error
+            raise damaged(path, error) from error
 
 
-def _place_of(note: Path) -> str:
+def _sealed_name(note: Path) -> str:
     """Return the text that the seal of a note covers: the source's folder, and the number of the poll."""
     return f"{note.parent.name}/{note.name}"
 
 
-def _noted(note: Path) -> dict[str, Any]:
+def _read_note(note: Path) -> dict[str, Any]:
     """Return the note beside a poll.
 
     Raises:
         PenstockError: P0605.
     """
     try:
-        found: dict[str, Any] = json.loads(unsealed(storage().read(note), _place_of(note)))
+        content: dict[str, Any] = json.loads(unsealed(storage().read(note), _sealed_name(note)))
     except (OSError, ValueError) as error:
         raise damaged(note, error) from error
-    return found
+    return content
 
 
 def _stored(column: Column, cursor: Cursor) -> Stored:
     oid = column.type_code
-    known = cursor.adapters.types.get(oid)
-    shown = (known.name if known else "a type of its own").upper()
+    type_info = cursor.adapters.types.get(oid)
+    type_shown = (type_info.name if type_info else "a type of its own").upper()
     if oid != NUMERIC:
-        return Stored(column.name, oid, ARROW.get(oid, pa.string()), shown)
+        return Stored(column.name, oid, ARROW.get(oid, pa.string()), type_shown)
     if column.precision is None or column.precision > 38 or (column.scale or 0) > column.precision:
-        return Stored(column.name, oid, None, shown)
+        return Stored(column.name, oid, None, type_shown)
     return Stored(column.name, oid, pa.decimal128(column.precision, column.scale or 0), column.type_display)
 
 
@@ -393,6 +403,6 @@ def _from_hex(values: pa.Array) -> pa.Array:
     starts = (
         pa.py_buffer(((offsets - offsets[0]) // 2).astype(np.int32)) if size else pa.py_buffer(np.zeros(1, np.int32))
     )
-    made = pa.Array.from_buffers(pa.binary(), size, [None, starts, pa.py_buffer(bytes.fromhex(text.decode("ascii")))])
+    binary = pa.Array.from_buffers(pa.binary(), size, [None, starts, pa.py_buffer(bytes.fromhex(text.decode("ascii")))])
     # NULLs stay: taking at a NULL position gives NULL.
-    return made.take(pa.array(np.arange(size), mask=~np.asarray(values.is_valid()))) if values.null_count else made
+    return binary.take(pa.array(np.arange(size), mask=~np.asarray(values.is_valid()))) if values.null_count else binary

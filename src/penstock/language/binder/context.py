@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import NoReturn, TypeVar
 
 from penstock.errors import PenstockError, Position, ScriptWarning
@@ -18,6 +19,17 @@ from penstock.settings import Settings
 
 A = TypeVar("A")
 T = TypeVar("T")
+
+
+class QueryNames(Enum):
+    """What the name of a declared query stands for in FROM."""
+
+    #: Its definition, as the name of a view does.
+    DEFINITION = "definition"
+    #: Its answer as a live system keeps it: a relation or stream that is read (`answers.py`).
+    ANSWER = "answer"
+    #: Nothing: continuous queries of a live system read streams, relations and views.
+    REFUSED = "refused"
 
 
 class BindingFailed(Exception):
@@ -33,9 +45,9 @@ class Context:
         later: names that later statements declare, with their lines, the next one last.
         references: view -> the names it reads, for every view of the script.
         view, view_kind: the view being declared, and its kind.
-        reads_queries: the answers of queries can be read by their names, as in a script.
         silenced: something failed without a message, because what it uses failed before.
         noted: positions and messages of the errors.
+        query_names: what the names of queries stand for.
     """
 
     source: SourceText
@@ -47,10 +59,10 @@ class Context:
     references: Mapping[str, frozenset[str]] = field(default_factory=dict)
     view: str | None = None
     view_kind: str = "view"
-    reads_queries: bool = True
     silenced: bool = False
     warnings: list[ScriptWarning] = field(default_factory=list)
     noted: set[tuple[Position | None, str]] = field(default_factory=set)
+    query_names: QueryNames = QueryNames.DEFINITION
 
     def warn(self, message: str, span: TextSpan, hint: str | None = None) -> None:
         """Record a warning about a probable mistake; one message per position."""

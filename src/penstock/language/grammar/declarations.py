@@ -35,7 +35,7 @@ from penstock.language.text import TextSpan
 from penstock.types import Unit
 
 _CREATABLE = ("STREAM", "RELATION", "VIEW", "QUERY", "FUNCTION", "AGGREGATE")
-_STREAM_ONLY = ("slack", "ahead", "idle", "system_time", "retain")
+_STREAM_ONLY = ("slack", "ahead", "retain")
 
 
 class DeclarationGrammar(QueryGrammar):

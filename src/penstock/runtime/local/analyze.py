@@ -104,7 +104,7 @@ def _record_rejected(plan: Plan, meters: Mapping[str, Meter], counts_by_source: 
 
 
 def _check(source: Source, frame: object) -> None:
-    if source.is_stream and source.timestamp is None:
+    if source.system_time:
         hint = "EXPLAIN it without ANALYZE, or declare it over a copy that ends"
         raise PenstockError("P0622", f"{source.name} has no end, so there is no run of it to measure", hint=hint)
     check_bounded(source, frame, "there is no run of it to measure\nEXPLAIN the query without ANALYZE")

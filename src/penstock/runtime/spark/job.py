@@ -17,7 +17,6 @@ from pathlib import Path
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from penstock.algebra.nodes.query import Query
 from penstock.algebra.nodes.scans import Source
 from penstock.connectors.contract import Sink
 from penstock.connectors.deadletters import DeadLetters
@@ -25,8 +24,6 @@ from penstock.errors import PenstockError
 from penstock.events import log_event
 from penstock.runtime.spark.assembly import Pipeline, assemble, round_files
 from penstock.runtime.spark.catching_up.hydration import Hydration
-from penstock.runtime.spark.catching_up.past_input import past_of_run
-from penstock.runtime.spark.catching_up.start_options import StartOption, start_options
 from penstock.runtime.spark.checkpoint.checkpoint_lock import CheckpointLock
 from penstock.runtime.spark.checkpoint.epochs import (
     check_log,
@@ -50,6 +47,7 @@ from penstock.runtime.spark.output.failures import translate
 from penstock.runtime.spark.output.rejections import write_rejections
 from penstock.runtime.spark.output.result_parts import ResultParts
 from penstock.runtime.spark.output.undelivered import UndeliveredAnswers
+from penstock.runtime.spark.output.withheld import shown_answers
 from penstock.runtime.spark.start import PreparedStart
 from penstock.runtime.spark.startup.jvm import spark_log
 from penstock.runtime.spark.startup.session import stop_at_end
@@ -237,8 +235,13 @@ class SparkRun:
 
     def _go_on_without(self, failed: Mapping[str, QueryFailure], ended: bool) -> None:
         """Change to a plan without the queries `failed`; a run that has ended needs none."""
-        if not ended:
-            self.change(lambda: self._leave_out(self._folder, self, failed.keys()))
+        try:
+            if not ended:
+                self.change(lambda: self._leave_out(self._folder, self, failed.keys()))
+        except PenstockError as error:
+            # A run that is being stopped does not change; the delivery mark has its next start leave them out.
+            if error.code != "P0701" or not self._closed:
+                raise
         for name, failure in sorted(failed.items()):
             message = f"the query is left out: {failure.message}"
             log_event(LOG, logging.ERROR, "query_failed", message, query=name, error=failure.code)
@@ -256,12 +259,15 @@ class SparkRun:
             self._rounds.check_due(output.round, self._log)
         counts = write_rejections(output.rejected, self._job.plan.sources, DeadLetters(self._dead_letters), batch)
         # An interrupted start may have written the first batch of an epoch with other rows, or to other sinks too.
-        due = self._job.plan.queries if batch == self._job.base and batch else output.answers
-        names = [name for name in due if name not in output.failed]
+        beats = {} if output.heartbeats is None else output.heartbeats.queries
+        valid = {name: chunks for name, chunks in output.answers.items() if name not in output.failed}
+        answers = shown_answers(self._folder, self._epoch, self._job, valid, beats, batch)
+        due = self._job.plan.queries if batch == self._job.base and batch else answers
+        names = [name for name in due if name not in output.failed and name not in self._epoch.silent]
         isolation = None
         if self._job.isolated:
             isolation = SinkIsolation(UndeliveredAnswers(self._folder), self.work.settings["sink_retry"])
-        delivered_answers = deliver_answers(self._job, self._sinks, names, output.answers, batch, isolation)
+        delivered_answers = deliver_answers(self._job, self._sinks, names, answers, batch, isolation)
         failed = {name: replace(failure, batch=batch) for name, failure in output.failed.items()}
         if isolation is not None:
             failed |= isolation.failed
@@ -292,10 +298,6 @@ class SparkRun:
     def busy(self) -> bool:
         """Return whether a round is running."""
         return self._rounds is not None and self._rounds.outstanding
-
-    def start_options(self, query: Query) -> list[StartOption]:
-        """Return which modes of START a new query could have now."""
-        return start_options(query, past_of_run(self._folder, self._epoch))
 
     def change(self, begin: Callable[[], JobChange | None]) -> None:
         """Change the queries of the run between two of its rounds.

@@ -70,8 +70,9 @@ def launch(work: Work, checkpoint: str | None, overwrite: bool, on_failed: Failu
         raise
 
 
-#: Files ignored in a folder that becomes a checkpoint: left by an interrupted start, or by the system.
-_IGNORED = frozenset({".in-use", "lost+found", "spark.log"})
+#: Files ignored in a folder that becomes a checkpoint: left by an interrupted start, or by the system; and those of
+#: who controls the run.
+_IGNORED = frozenset({".in-use", "lost+found", "spark.log", "control"})
 
 
 def _check_is_checkpoint(folder: Path) -> None:

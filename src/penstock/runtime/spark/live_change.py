@@ -9,13 +9,16 @@ that, and the new ones afterwards.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from typing import Protocol
 
-from penstock.algebra.nodes.query import StartMode
+from penstock.algebra.nodes.query import Query, StartMode
 from penstock.connectors.contract import Sink
 from penstock.connectors.sinks import open_sink
 from penstock.runtime.spark.catching_up.ahead import Ahead, Share
 from penstock.runtime.spark.catching_up.catch_up import check_past
+from penstock.runtime.spark.catching_up.past_input import past_of_run
+from penstock.runtime.spark.catching_up.start_options import StartOption, start_options
 from penstock.runtime.spark.checkpoint.backfill import backfill
 from penstock.runtime.spark.checkpoint.epochs import read_epoch, remove_epoch_on_failure, write_epoch
 from penstock.runtime.spark.checkpoint.folder import Folder, Job
@@ -23,6 +26,7 @@ from penstock.runtime.spark.checkpoint.restart_decision import StartKind, decide
 from penstock.runtime.spark.job import SparkRun
 from penstock.runtime.spark.output.result_parts import ResultParts
 from penstock.runtime.spark.output.undelivered import UndeliveredAnswers
+from penstock.runtime.spark.output.withheld import WithheldAnswers
 from penstock.runtime.spark.start import (
     admitted,
     check_sources,
@@ -77,6 +81,12 @@ def change(run: SparkRun, work: Work, overwrite: bool) -> None:
             raise
 
 
+def options_of_start(run: SparkRun, query: Query) -> list[StartOption]:
+    """Return which modes of START the new query `query` could have in a run now."""
+    folder = Folder(run.checkpoint / "penstock")
+    return start_options(query, past_of_run(folder, read_epoch(folder, run.job.epoch)))
+
+
 def hydrate(folder: Folder, run: RunningJob, work: Work) -> Ahead | None:
     """Return what reads the past of new queries of `work` before they begin; None where they need none. Raises
     PenstockError as the change.
@@ -105,7 +115,8 @@ def begin_change(
         ahead: what new queries have read before.
     """
     current = read_epoch(folder, run.job.epoch)
-    work = admitted(work, folder, current)
+    work = replace(admitted(work, folder, current), cache=run.work.cache)
+    work.cache.keep_only(work.queries)
     request = start_request(work, folder)
     decision = decide_change(request, folder, current)
     if decision.kind is StartKind.SAME:
@@ -128,4 +139,5 @@ def begin_change(
         fits = ahead is not None and ahead.fits(job, folder.read_tables(job.plan.statics))
         backfill(folder, job, decision.epoch, sinks, ahead.catching_up if ahead is not None and fits else None)
         UndeliveredAnswers(folder).keep_only(decision.epoch.paused)
+        WithheldAnswers(folder).keep_only(decision.epoch)
     return JobChange(work, decision.epoch, job, digest, offset, sinks, decision.notices)

@@ -55,6 +55,7 @@ from penstock.runtime.spark.input.rate_control import RateControl
 from penstock.runtime.spark.output.rejections import keep_refused
 from penstock.runtime.spark.output.result_parts import ResultParts, check_results
 from penstock.runtime.spark.output.undelivered import UndeliveredAnswers
+from penstock.runtime.spark.output.withheld import WithheldAnswers
 from penstock.runtime.spark.startup.session import shard_keys
 from penstock.runtime.spark.work import Work
 from penstock.runtime.watching.reporting import LOG
@@ -96,6 +97,7 @@ def begin(work: Work, folder: Folder, overwrite: bool, parallelism: Callable[[],
         job, digest = prepare(work, request, decision, folder, parallelism())
         backfill(folder, job, decision.epoch, sinks)
         UndeliveredAnswers(folder).keep_only(decision.epoch.paused)
+        WithheldAnswers(folder).keep_only(decision.epoch)
     return PreparedStart(work, decision, sinks, job, digest)
 
 
@@ -177,7 +179,7 @@ def start_request(work: Work, folder: Folder) -> StartRequest:
         known_statistics(work.sources, work.rows, work.frames, work.settings["statistics"]), work.strategy, work.drain,
         str(work.settings["state_store"]), frozenset(work.streaming), work.settings.get_int("shards"), work.all_starts,
         tuple(spooled_sources.get(name, s) for name, s in work.sources.items() if name in work.declared), work.command,
-        work.outcomes, work.paused, work.reset,
+        work.outcomes, work.paused, work.reset, work.silent, work.cache,
     )  # fmt: skip
 
 

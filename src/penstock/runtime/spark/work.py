@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from penstock.algebra.nodes.query import Query, Start, StartMode
 from penstock.algebra.nodes.scans import Source, declared_sources
 from penstock.physical.planning.strategies import Strategy
+from penstock.runtime.spark.checkpoint.planning_cache import PlanningCache
 from penstock.settings import Settings
 from penstock.storage.documents import Document
 
@@ -30,8 +31,10 @@ class Work:
         starts: by query, where its answer begins if it begins now; START NOW for the others, BEGINNING with `backfill`.
         paused: queries that are left out and whose results stay. One that was left out since it failed stays out until
             a start is given for it.
+        silent: queries that run and whose sinks receive nothing; their state stays as if they were shown.
         reset: queries whose results, if they were paused, begin again empty.
         pause_failed: leave a query out that fails, while the others go on; otherwise it ends the run.
+        cache: of planning; a run carries it from change to change.
         command: number of the last command that this contains; a version records it.
         outcomes: of the commands since the version before, by their numbers.
     """
@@ -50,7 +53,9 @@ class Work:
     starts: Mapping[str, Start] = field(default_factory=dict)
     paused: frozenset[str] = frozenset()
     reset: frozenset[str] = frozenset()
+    silent: frozenset[str] = frozenset()
     pause_failed: bool = False
+    cache: PlanningCache = field(default_factory=PlanningCache, compare=False, repr=False)
     command: int = 0
     outcomes: Document = field(default_factory=dict)
 

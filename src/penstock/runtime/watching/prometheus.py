@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client import CollectorRegistry, generate_latest, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
@@ -31,6 +31,13 @@ class RunCollector(Collector):
             for labels, value in metric.samples(run):
                 metric_family.add_metric(labels, value)
             yield metric_family
+
+
+def metrics_text(metrics: Callable[[], RunMetrics]) -> bytes:
+    """Return metrics in the text format."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(RunCollector(metrics))
+    return generate_latest(registry)
 
 
 class Endpoint:

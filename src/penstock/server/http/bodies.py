@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from penstock.algebra.nodes.scans import OnError, Source
 from penstock.connectors.contract import Rejected
-from penstock.connectors.sources.formats import FORMATS
+from penstock.connectors.sources.formats import FORMATS, cells
 from penstock.connectors.sources.formats.base import whole_file
 from penstock.connectors.sources.formats.keys import folded
 from penstock.redaction import redacted_text
@@ -179,12 +179,23 @@ def _declared(table: pa.Table, source: Source) -> pa.Table:
             arrays.append(pa.chunked_array([pa.nulls(table.num_rows, column.type)]))
             continue
         try:
-            arrays.append(table.column(here).cast(column.type))
+            arrays.append(_converted(table.column(here), column.type))
         except (pa.ArrowException, OverflowError, ValueError) as error:
             text = " ".join(str(error).split())[:200]
             message = f"column {column.name} cannot be cast to {type_name(column.type)}: {text}"
             raise Refused(400, "P0803", message, hint=_columns_hint(source)) from None
     return pa.table(arrays, schema=_schema(source))
+
+
+def _converted(values: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray:
+    """Return values in the declared type; texts are read as those of a csv file. Raises ValueError."""
+    texts = pa.types.is_string(values.type) or pa.types.is_large_string(values.type)
+    if not texts or pa.types.is_string(type_) or pa.types.is_binary(type_):
+        return values.cast(type_)
+    converted = cells.convert(values.cast(pa.string()).combine_chunks(), type_)
+    if converted.failed.any():
+        raise ValueError(f"{values[int(converted.failed.argmax())].as_py()!r} in row {converted.failed.argmax() + 1}")
+    return pa.chunked_array([converted.values], type=type_)
 
 
 _CONTINUES = 0xFFFFFFFF

@@ -11,6 +11,7 @@ import enum
 import io
 import json
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import pyarrow as pa
 
@@ -45,6 +46,11 @@ _MEDIA = {
 _OTHERS = {"application/ndjson": BodyFormat.NDJSON, "application/jsonl": BodyFormat.NDJSON,
            "application/x-apache-arrow-stream": BodyFormat.ARROW}  # fmt: skip
 _BY_MEDIA = {media.partition(";")[0]: form for form, media in _MEDIA.items()} | _OTHERS
+
+
+def media_of(forms: Sequence[BodyFormat]) -> dict[str, Any]:
+    """Return the media types of formats, as an OpenAPI document lists them."""
+    return {form.media.partition(";")[0]: {"schema": {"type": "string"}} for form in forms}
 
 
 def media_format(content_type: str) -> BodyFormat | None:
@@ -159,4 +165,5 @@ def whole(table: pa.Table, form: BodyFormat) -> bytes:
 
 def dumped(value: object) -> bytes:
     """Return a JSON value as bytes; lone surrogates become escapes."""
-    return json.dumps(value, ensure_ascii=False, default=str).encode("utf-8", "backslashreplace")
+    text = json.dumps(value, ensure_ascii=False, default=str, separators=(",", ":"))
+    return text.encode("utf-8", "backslashreplace")

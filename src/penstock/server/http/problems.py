@@ -22,7 +22,8 @@ MEDIA = "application/problem+json"
 #: Status by code; 400 for all others of the user's text, 503 for those of the run.
 _STATUS = {
     "P0201": 404, "P0206": 409, "P0222": 409, "P0501": 409, "P0609": 409, "P0701": 409, "P0703": 409, "P0711": 409,
-    "P0712": 410, "P0801": 401, "P0802": 403, "P0803": 400, "P0804": 413, "P0805": 403, "P0901": 422,
+    "P0712": 410, "P0731": 422,
+    "P0732": 409, "P0801": 401, "P0802": 403, "P0803": 400, "P0804": 413, "P0805": 403, "P0901": 422,
 }  # fmt: skip
 #: Errors of the machine or the run, not of what the caller sent.
 _OF_THE_RUN = frozenset({"P0411", "P0601", "P0603", "P0604", "P0605", "P0621", "P0631", "P0632", "P0807"})
@@ -95,5 +96,6 @@ def problem(error: PenstockError, in_script: bool = False) -> Response:
     headers = dict(error.headers) if isinstance(error, Refused) else {}
     if isinstance(error, Busy):
         headers["Retry-After"] = str(math.ceil(error.seconds))
-    content = json.dumps(problem_document(error, status), ensure_ascii=False).encode("utf-8", "backslashreplace")
+    document = problem_document(error, status)
+    content = json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "backslashreplace")
     return Response(content, status, headers, MEDIA)

@@ -36,7 +36,11 @@ async def listed(request: Request) -> QueriesDocument:
     return QueriesDocument(queries=[query_document(view) for view in await door.slow(door.service.queries)])
 
 
-@router.get("/{query:path}/plan")
+@router.get(
+    "/{query:path}/plan",
+    response_class=Response,
+    responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}, "application/json": {}}}},
+)
 async def plan(
     request: Request,
     query: Name,

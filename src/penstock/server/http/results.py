@@ -26,6 +26,7 @@ from penstock.server.http.formats import (
     dumped,
     json_array,
     json_lines,
+    media_of,
     named,
 )
 from penstock.server.http.problems import problem_document, status_of
@@ -44,7 +45,12 @@ _RESULT_FORMATS = Literal["sse", "ndjson", "arrow", "csv"]
 Cursor = Annotated[str | None, Query(alias="from", max_length=1_000, description="A cursor, `beginning` or `now`.")]
 
 
-@router.get("/v1/queries/{query:path}/results", tags=["queries"])
+@router.get(
+    "/v1/queries/{query:path}/results",
+    tags=["queries"],
+    response_class=Response,
+    responses={200: {"content": media_of(_OFFERED)}},
+)
 async def results(
     request: Request,
     query: Name,
@@ -146,7 +152,9 @@ def _problem_line(error: PenstockError) -> bytes:
     return dumped(problem_document(error, status_of(error)))
 
 
-@router.get("/v1/events", tags=["server"])
+@router.get(
+    "/v1/events", tags=["server"], response_class=Response, responses={200: {"content": media_of([BodyFormat.SSE])}}
+)
 async def events(request: Request) -> Response:
     """Return an event for each batch, command and change of state, from now on."""
     door = door_of(request)

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Header, Request, Response
 from penstock.errors import PenstockError
 from penstock.server.http.documents import Problem, ScriptDocument, StatementBody
 from penstock.server.http.door import HttpDoor, caller_of, door_of
-from penstock.server.http.formats import BodyFormat, chosen, columns_document, dumped, json_array, whole
+from penstock.server.http.formats import BodyFormat, chosen, columns_document, dumped, json_array, media_of, whole
 from penstock.server.http.problems import Refused, error_document, problem, warning_document
 from penstock.server.roles import AccessRole
 from penstock.server.service import ScriptReply, ScriptRequest, StatementReply
@@ -26,7 +26,12 @@ Key = Annotated[str | None, Header(alias="Idempotency-Key", description="Execute
                                    "is sent.", max_length=_LONGEST_KEY)]  # fmt: skip
 
 
-@router.post("/v1/statements", response_model=ScriptDocument, tags=["statements"])
+@router.post(
+    "/v1/statements",
+    response_model=ScriptDocument,
+    tags=["statements"],
+    responses={200: {"content": media_of(_OFFERED[1:])}, 202: {"model": ScriptDocument}},
+)
 async def execute(request: Request, body: StatementBody, idempotency_key: Key = None) -> Response:
     """Execute a script. It is bound as a whole: with an error nothing of it is executed. The rows of a single SELECT
     are also had as NDJSON, CSV or an Arrow stream, by the header Accept. 202: commands were accepted and have not taken
@@ -59,7 +64,7 @@ async def executed(request: Request, door: HttpDoor, script: ScriptRequest) -> S
     PenstockError P0804 for one that took too long."""
     seconds = door.limits.seconds
     reply: ScriptReply | None = None
-    failure: PenstockError | None = None
+    failure: Exception | None = None
 
     async def watch() -> None:
         while (await request.receive())["type"] != "http.disconnect":
@@ -71,7 +76,7 @@ async def executed(request: Request, door: HttpDoor, script: ScriptRequest) -> S
             group.start_soon(watch)
             try:
                 reply = await door.slow(lambda: door.service.execute(script))
-            except PenstockError as error:
+            except Exception as error:
                 # Raised inside, the group would wrap it.
                 failure = error
             group.cancel_scope.cancel()

@@ -23,6 +23,7 @@ router = APIRouter(responses={"4XX": {"model": Problem}, "5XX": {"model": Proble
 
 _MOST = 2**63 - 1
 _METRICS = "text/plain; version=0.0.4; charset=utf-8"
+_TEXT = {"text/plain": {"schema": {"type": "string"}}}
 
 
 @router.get("/v1/commands", response_model=CommandsDocument)
@@ -54,7 +55,7 @@ async def catalog(request: Request) -> CatalogDocument:
     return catalog_document(await door.slow(door.service.catalog))
 
 
-@router.get("/metrics")
+@router.get("/metrics", response_class=Response, responses={200: {"content": _TEXT}})
 async def metrics(request: Request) -> Response:
     """Return the metrics for Prometheus."""
     door = door_of(request)

@@ -59,10 +59,10 @@ class ArrowFormat(FileFormat):
         assert self.wanted is not None
         with pa.memory_map(split.path) as mapped:
             schema = (_file(mapped) or _stream(mapped)).schema
-        found = columns_of(self, split.path, schema)
-        values = placed_values(self, split.path, found)
+        columns_in_file = columns_of(self, split.path, schema)
+        values = placed_values(self, split.path, columns_in_file)
         passes = may_pass(self.wanted, lambda c: values.get(c, UNKNOWN))
-        yield split if passes or not sure(self, schema, found, columns) else self.skipped(split)
+        yield split if passes or not sure(self, schema, columns_in_file, columns) else self.skipped(split)
 
     def chunks(self, split: Split, wanted: frozenset[int]) -> Iterator[Chunk]:
         with pa.memory_map(split.path) as mapped:
@@ -72,7 +72,7 @@ class ArrowFormat(FileFormat):
                 return
             columns = columns_of(self, split.path, reader.schema, wanted)
             stop = reader.num_record_batches if split.stop < 0 else split.stop
-            reader = _thin(mapped, columns, reader)
+            reader = _with_columns(mapped, columns, reader)
             for index in range(split.start, stop):
                 try:
                     batch = reader.get_batch(index)
@@ -118,7 +118,9 @@ def _file(mapped: pa.MemoryMappedFile) -> pa.RecordBatchFileReader | None:
         return None
 
 
-def _thin(mapped: pa.MemoryMappedFile, columns: Columns, reader: pa.RecordBatchFileReader) -> pa.RecordBatchFileReader:
+def _with_columns(
+    mapped: pa.MemoryMappedFile, columns: Columns, reader: pa.RecordBatchFileReader
+) -> pa.RecordBatchFileReader:
     """Return a reader that decompresses only `columns`, or, without columns, one that counts rows."""
     fields = sorted(columns.places.values()) or list(range(len(reader.schema)))[:1]
     mapped.seek(0)

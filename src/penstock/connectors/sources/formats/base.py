@@ -165,21 +165,21 @@ class FileFormat(ABC):
 
     def _read(self, split: Split, columns: tuple[int, ...]) -> Iterator[ParsedRecords]:
         try:
-            placed = self.placed(split.path)
+            folder_values = self.placed(split.path)
             for chunk in self.chunks(split, frozenset(columns)):
-                yield from self._cut(chunk, placed, columns)
+                yield from self._in_batches(chunk, folder_values, columns)
         except Unfit as unfit:
-            yield self._refused(split, columns, unfit.reason, unfit.line, unfit.record)
+            yield self._rejected_file(split, columns, unfit.reason, unfit.line, unfit.record)
         except BrokenOff as broken:
-            yield self._refused(split, columns, broken.reason, broken.line)
+            yield self._rejected_file(split, columns, broken.reason, broken.line)
         except DAMAGE as error:
-            yield self._refused(split, columns, f"not a readable {self.name} file: {one_line(error)}")
+            yield self._rejected_file(split, columns, f"not a readable {self.name} file: {one_line(error)}")
 
     def placed(self, path: str) -> dict[int, pa.Scalar]:
         """Return the declared columns in the folder names of `path`: position -> value. Raises Unfit for an invalid
         value.
         """
-        found: dict[int, pa.Scalar] = {}
+        folder_values: dict[int, pa.Scalar] = {}
         for part in Path(path).parts[:-1]:
             key, equals, text = part.partition("=")
             position = self.source.columns.index(key) if equals else None
@@ -191,8 +191,8 @@ class FileFormat(ABC):
             converted = cells.convert(texts, column.type)
             if converted.failed[0]:
                 raise Unfit(f"the folder {part} holds a {cells.complaint(text, column.type, column.name)}")
-            found[position] = converted.values[0]
-        return found
+            folder_values[position] = converted.values[0]
+        return folder_values
 
     def match(self, names: list[str], placed: Mapping[int, pa.Scalar]) -> dict[int, int]:
         """Match columns by name: declared position -> position in the file.
@@ -200,24 +200,28 @@ class FileFormat(ABC):
         A column that both the file and a folder name have is read from the file. Raises Unfit for a missing or
         ambiguous column.
         """
-        where = places(name.strip() for name in names)
-        found: dict[int, int] = {}
+        indices_by_name = places(name.strip() for name in names)
+        positions_in_file: dict[int, int] = {}
         for position, column in enumerate(self.source.columns):
-            here = where.get(folded(column.name), [])
-            if len(here) > 1:
+            indices = indices_by_name.get(folded(column.name), [])
+            if len(indices) > 1:
                 raise Unfit(
-                    f"column {column.name} stands {len(here)} times in the file", "each column needs a unique name"
+                    f"column {column.name} stands {len(indices)} times in the file", "each column needs a unique name"
                 )
-            if here:
-                found[position] = here[0]
+            if indices:
+                positions_in_file[position] = indices[0]
             elif position not in placed:
-                known = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
-                raise Unfit(f"column {column.name} is missing", f"the file's columns: {known}")
-        return found
+                names_shown = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
+                raise Unfit(f"column {column.name} is missing", f"the file's columns: {names_shown}")
+        return positions_in_file
 
-    def _cut(self, chunk: Chunk, placed: Mapping[int, pa.Scalar], columns: tuple[int, ...]) -> Iterator[ParsedRecords]:
-        inside = chunk.columns
-        arrays = {c: inside[c] if c in inside else constant(placed[c], chunk.rows) for c in set(columns)}
+    def _in_batches(
+        self, chunk: Chunk, folder_values: Mapping[int, pa.Scalar], columns: tuple[int, ...]
+    ) -> Iterator[ParsedRecords]:
+        file_columns = chunk.columns
+        arrays = {
+            c: file_columns[c] if c in file_columns else constant(folder_values[c], chunk.rows) for c in set(columns)
+        }
         rejected = chunk.rejected
         for start in range(0, max(chunk.rows, 1), BATCH_ROWS):
             rows = min(BATCH_ROWS, chunk.rows - start)
@@ -231,7 +235,7 @@ class FileFormat(ABC):
         fields = [pa.field(self.source.columns[c].name, self.source.columns[c].type) for c in columns]
         return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
 
-    def _refused(
+    def _rejected_file(
         self, split: Split, columns: tuple[int, ...], reason: str, line: int | None = None, record: str = ""
     ) -> ParsedRecords:
         empty = [pa.array([], self.source.columns[c].type) for c in columns]
@@ -279,5 +283,5 @@ def constant(value: pa.Scalar, rows: int) -> pa.Array:
 
 def without(columns: Mapping[int, pa.Array], failed: cells.Mask) -> dict[int, pa.Array]:
     """Return `columns` without the rows that failed."""
-    kept = pa.array(np.flatnonzero(~failed))
-    return {position: values.take(kept) for position, values in columns.items()}
+    remaining = pa.array(np.flatnonzero(~failed))
+    return {position: values.take(remaining) for position, values in columns.items()}

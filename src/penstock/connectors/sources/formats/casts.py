@@ -26,19 +26,19 @@ def misfit(stored: pa.DataType, declared: pa.DataType) -> bool:
     if _T.is_integer(declared):
         return not (_T.is_integer(stored) and _holds(stored, declared))
     if _T.is_floating(declared):
-        narrow = _T.is_floating(stored) and stored.bit_width > declared.bit_width
-        return narrow or not (_T.is_integer(stored) or _T.is_floating(stored))
+        narrows = _T.is_floating(stored) and stored.bit_width > declared.bit_width
+        return narrows or not (_T.is_integer(stored) or _T.is_floating(stored))
     if _T.is_decimal(declared):
         return not _decimal_holds(stored, declared)
     if _T.is_timestamp(declared):
         return not (_T.is_timestamp(stored) or _T.is_date(stored))
     if _T.is_date(declared):
         return not _T.is_date(stored)
-    text = _T.is_string(stored) or _T.is_large_string(stored) or _T.is_string_view(stored)
-    raw = _T.is_binary(stored) or _T.is_large_binary(stored) or _T.is_binary_view(stored)
+    is_text = _T.is_string(stored) or _T.is_large_string(stored) or _T.is_string_view(stored)
+    is_binary = _T.is_binary(stored) or _T.is_large_binary(stored) or _T.is_binary_view(stored)
     if _T.is_string(declared):
-        return not (text or raw)
-    return not (_T.is_binary(declared) and (text or raw or _T.is_fixed_size_binary(stored)))
+        return not (is_text or is_binary)
+    return not (_T.is_binary(declared) and (is_text or is_binary or _T.is_fixed_size_binary(stored)))
 
 
 def fit(values: pa.Array, declared: pa.DataType) -> cells.Converted:
@@ -56,8 +56,8 @@ def fit(values: pa.Array, declared: pa.DataType) -> cells.Converted:
 def _whole_microseconds(values: pa.Array) -> pa.Array:
     """Round nanoseconds down to microseconds."""
     ticks = values.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False) // 1_000
-    whole = pa.array(ticks, mask=values.is_null().to_numpy(zero_copy_only=False))
-    return whole.cast(pa.timestamp("us")).cast(pa.timestamp("us", values.type.tz))
+    microseconds = pa.array(ticks, mask=values.is_null().to_numpy(zero_copy_only=False))
+    return microseconds.cast(pa.timestamp("us")).cast(pa.timestamp("us", values.type.tz))
 
 
 def sure(stored: pa.DataType, declared: pa.DataType) -> bool:
@@ -95,9 +95,9 @@ def _holds(stored: pa.DataType, declared: pa.DataType) -> bool:
 
 
 def _decimal_holds(stored: pa.DataType, declared: pa.DataType) -> bool:
-    whole = declared.precision - declared.scale
+    integer_digits = declared.precision - declared.scale
     if _T.is_integer(stored):
-        return bool(whole >= _DIGITS[stored.bit_width])
+        return bool(integer_digits >= _DIGITS[stored.bit_width])
     if _T.is_decimal(stored):
-        return bool(declared.scale >= stored.scale and whole >= stored.precision - stored.scale)
+        return bool(declared.scale >= stored.scale and integer_digits >= stored.precision - stored.scale)
     return False

@@ -71,9 +71,9 @@ def convert(texts: pa.Array, type_: pa.DataType, nulls: tuple[str, ...] = ("",))
         trimmed = pc.ascii_trim_whitespace(strings)
         strings = pc.if_else(pc.is_in(trimmed, value_set=pa.array(nulls, pa.string())), None, trimmed)
         values = _typed(strings, type_)
-        unread = pc.and_(pc.is_valid(texts), pc.is_null(trimmed))
-        return Converted(values, _mask(pc.or_(unread, _lost(strings, values))))
-    return Converted(strings, _mask(_lost(texts, strings)))
+        undecoded = pc.and_(pc.is_valid(texts), pc.is_null(trimmed))
+        return Converted(values, _mask(pc.or_(undecoded, _failed_values(strings, values))))
+    return Converted(strings, _mask(_failed_values(texts, strings)))
 
 
 def settled(values: pa.Array, type_: pa.DataType, nulls: tuple[str, ...] = ("",)) -> pa.Array | None:
@@ -107,15 +107,15 @@ def complaint(text: object, type_: pa.DataType, column: str) -> str:
     """Return the reason why a cell was rejected."""
     if isinstance(text, bytes):
         text = text.decode("utf-8", "backslashreplace")
-    shown = shown_value(text)
-    shown = shown if len(shown) <= 80 else shown[:77] + "..."
-    return f"bad {kind(type_)} '{shown}' in column {column}"
+    value_text = shown_value(text)
+    value_text = value_text if len(value_text) <= 80 else value_text[:77] + "..."
+    return f"bad {kind(type_)} '{value_text}' in column {column}"
 
 
 def attempt_cast(values: pa.Array, type_: pa.DataType) -> Converted:
     """Cast `values` to `type_`; rows that do not fit (an overflow, bytes that are not UTF-8) fail alone."""
     cast = _attempt(values, type_, lambda part: part.cast(type_))
-    return Converted(cast, _mask(_lost(values, cast)))
+    return Converted(cast, _mask(_failed_values(values, cast)))
 
 
 def _typed(strings: pa.Array, type_: pa.DataType) -> pa.Array:
@@ -124,14 +124,14 @@ def _typed(strings: pa.Array, type_: pa.DataType) -> pa.Array:
     if pa.types.is_timestamp(type_):
         return _with_far_years(strings, _attempt(strings, type_, _timestamps, _moments), pa.int64(), moment_of)
     if pa.types.is_date(type_):
-        near = _attempt(strings, type_, lambda part: _padded(part).cast(type_), _days)
-        return _with_far_years(strings, near, pa.int32(), day_of)
+        near_values = _attempt(strings, type_, lambda part: _padded(part).cast(type_), _days)
+        return _with_far_years(strings, near_values, pa.int32(), day_of)
     if pa.types.is_decimal(type_):
-        return _attempt(strings, type_, lambda part: _decimals(part, type_), _matching(_DECIMAL))
+        return _attempt(strings, type_, lambda part: _decimals(part, type_), _keep_matching(_DECIMAL))
     if pa.types.is_integer(type_):
         in_range = partial(_in_range, type_=type_)
         return _attempt(strings, type_, lambda part: _unsigned(part).cast(type_), in_range)
-    return _attempt(strings, type_, lambda part: part.cast(type_), _matching(_FLOAT))
+    return _attempt(strings, type_, lambda part: part.cast(type_), _keep_matching(_FLOAT))
 
 
 def _with_far_years(
@@ -140,9 +140,9 @@ def _with_far_years(
     """`values` with the dates or timestamps of years before 0 and beyond 9999, which Arrow does not read."""
     if values.null_count == texts.null_count:
         return values
-    far = pc.and_(_lost(texts, values), pc.fill_null(pc.match_substring_regex(texts, _FAR_YEAR), False))
-    found = pa.array([read(text) for text in texts.filter(far).to_pylist()], number)
-    return pc.replace_with_mask(values.cast(number), far, found).cast(values.type)
+    is_far = pc.and_(_failed_values(texts, values), pc.fill_null(pc.match_substring_regex(texts, _FAR_YEAR), False))
+    far_values = pa.array([read(text) for text in texts.filter(is_far).to_pylist()], number)
+    return pc.replace_with_mask(values.cast(number), is_far, far_values).cast(values.type)
 
 
 def _attempt(texts: pa.Array, type_: pa.DataType, parse: Parse, sift: Parse | None = None) -> pa.Array:
@@ -154,7 +154,7 @@ def _attempt(texts: pa.Array, type_: pa.DataType, parse: Parse, sift: Parse | No
     try:
         return parse(texts)
     except pa.ArrowInvalid:
-        return _halved(texts if sift is None else sift(texts), type_, parse)
+        return _parse_by_halves(texts if sift is None else sift(texts), type_, parse)
 
 
 def _strings(texts: pa.Array) -> pa.Array:
@@ -172,36 +172,38 @@ def _decoded(text: bytes) -> str | None:
         return None
 
 
-def _matching(pattern: str) -> Parse:
+def _keep_matching(pattern: str) -> Parse:
     """Return a function that leaves out the texts that do not match."""
     return lambda texts: pc.if_else(pc.match_substring_regex(texts, pattern), texts, None)
 
 
 def _days(texts: pa.Array) -> pa.Array:
     """Leave out texts that are not dates."""
-    return _existing(texts, f"{_DAY}$")
+    return _valid_dates(texts, f"{_DAY}$")
 
 
 def _moments(texts: pa.Array) -> pa.Array:
     """Leave out texts that are not timestamps."""
-    return _existing(texts, f"{_DAY}({_TIME})?$")
+    return _valid_dates(texts, f"{_DAY}({_TIME})?$")
 
 
-def _existing(texts: pa.Array, pattern: str) -> pa.Array:
+def _valid_dates(texts: pa.Array, pattern: str) -> pa.Array:
     """Leave out texts that do not match, and days that their month does not have."""
     padded = _padded(texts)
-    found = pc.match_substring_regex(padded, pattern)
-    return pc.if_else(pc.and_(found, pc.invert(pc.match_substring_regex(padded, _NO_DAY))), texts, None)
+    matches = pc.match_substring_regex(padded, pattern)
+    return pc.if_else(pc.and_(matches, pc.invert(pc.match_substring_regex(padded, _NO_DAY))), texts, None)
 
 
-def _halved(texts: pa.Array, type_: pa.DataType, parse: Parse) -> pa.Array:
+def _parse_by_halves(texts: pa.Array, type_: pa.DataType, parse: Parse) -> pa.Array:
     try:
         return parse(texts)
     except pa.ArrowInvalid:
         if len(texts) <= 1:
             return pa.nulls(len(texts), type_)
     middle = len(texts) // 2
-    return pa.concat_arrays([_halved(texts[:middle], type_, parse), _halved(texts[middle:], type_, parse)])
+    return pa.concat_arrays(
+        [_parse_by_halves(texts[:middle], type_, parse), _parse_by_halves(texts[middle:], type_, parse)]
+    )
 
 
 def _timestamps(texts: pa.Array) -> pa.Array:
@@ -230,7 +232,7 @@ def _in_range(texts: pa.Array, type_: pa.DataType) -> pa.Array:
     """Leave out texts that are not whole numbers, and decimal ones outside the range of `type_`, judged by their
     digits.
     """
-    texts = _matching(_INTEGER)(texts)
+    texts = _keep_matching(_INTEGER)(texts)
     largest = str(2 ** (type_.bit_width - 1) - 1)
     smallest = largest[:-1] + str(int(largest[-1]) + 1)
     decimal = pc.match_substring_regex(texts, r"^[+-]?[0-9]+$")
@@ -257,14 +259,14 @@ def _decimals(texts: pa.Array, type_: pa.DataType) -> pa.Array:
 
 
 def _booleans(texts: pa.Array) -> pa.Array:
-    folded = pc.utf8_lower(texts)
-    true = pc.is_in(folded, value_set=pa.array(sorted({w.lower() for w in TRUE_WORDS})))
-    false = pc.is_in(folded, value_set=pa.array(sorted({w.lower() for w in FALSE_WORDS})))
+    lower = pc.utf8_lower(texts)
+    true = pc.is_in(lower, value_set=pa.array(sorted({w.lower() for w in TRUE_WORDS})))
+    false = pc.is_in(lower, value_set=pa.array(sorted({w.lower() for w in FALSE_WORDS})))
     return pc.if_else(pc.or_(true, false), true, None)
 
 
-def _lost(before: pa.Array, after: pa.Array) -> pa.Array:
-    return pc.and_(pc.is_valid(before), pc.is_null(after))
+def _failed_values(source: pa.Array, converted: pa.Array) -> pa.Array:
+    return pc.and_(pc.is_valid(source), pc.is_null(converted))
 
 
 def _mask(flags: pa.Array) -> Mask:

@@ -33,33 +33,35 @@ def columns_of(format_: FileFormat, path: str, schema: pa.Schema, wanted: frozen
     """Return the positions in `schema` of the declared columns, only those `wanted`. Raises Unfit when any declared
     column is missing or its type does not fit.
     """
-    places = format_.match(schema.names, format_.placed(path))
-    for position, place in places.items():
-        column, stored = format_.source.columns[position], schema.field(place).type
-        if casts.misfit(stored, column.type):
-            plain = stored.value_type if pa.types.is_dictionary(stored) else stored
+    indices = format_.match(schema.names, format_.placed(path))
+    for position, index in indices.items():
+        column, stored_type = format_.source.columns[position], schema.field(index).type
+        if casts.misfit(stored_type, column.type):
+            value_type = stored_type.value_type if pa.types.is_dictionary(stored_type) else stored_type
             raise Unfit(
-                f"column {column.name} is {type_name(plain)} in the file and declared {type_name(column.type)}",
+                f"column {column.name} is {type_name(value_type)} in the file and declared {type_name(column.type)}",
                 "declare the type of the file, and CAST in the query",
             )
     if wanted is not None:
-        places = {position: place for position, place in places.items() if position in wanted}
-    return Columns(places, [schema.names[place] for place in places.values()])
+        indices = {position: index for position, index in indices.items() if position in wanted}
+    return Columns(indices, [schema.names[index] for index in indices.values()])
 
 
-def sure(format_: FileFormat, schema: pa.Schema, columns: Columns, asked: Iterable[int]) -> bool:
-    """Return whether every record of a file with `schema` is well formed in the columns at the positions `asked`."""
+def sure(format_: FileFormat, schema: pa.Schema, columns: Columns, positions: Iterable[int]) -> bool:
+    """Return whether every record of a file with `schema` is well formed in the columns at `positions`."""
     return all(
         casts.sure(schema.field(columns.places[c]).type, format_.source.columns[c].type)
-        for c in asked
+        for c in positions
         if c in columns.places
     )
 
 
 def placed_values(format_: FileFormat, path: str, columns: Columns) -> dict[int, ValueRange]:
     """Return the value ranges of columns that are not in the file but in its folder names."""
-    given = ((position, value) for position, value in format_.placed(path).items() if position not in columns.places)
-    return {position: only(value.as_py(), value.type) for position, value in given}
+    folder_values = (
+        (position, value) for position, value in format_.placed(path).items() if position not in columns.places
+    )
+    return {position: only(value.as_py(), value.type) for position, value in folder_values}
 
 
 def fitted(format_: FileFormat, path: str, batch: pa.RecordBatch, columns: Columns) -> Chunk:
@@ -69,11 +71,11 @@ def fitted(format_: FileFormat, path: str, batch: pa.RecordBatch, columns: Colum
     rejected: list[Rejected] = []
     for position, name in zip(columns.places, columns.names, strict=True):
         column = format_.source.columns[position]
-        stored = batch.column(batch.schema.get_field_index(name))
-        converted = casts.fit(stored, column.type)
+        values = batch.column(batch.schema.get_field_index(name))
+        converted = casts.fit(values, column.type)
         arrays[position] = converted.values
         for row in np.flatnonzero(converted.failed & ~failed):
-            reason = cells.complaint(stored[int(row)], column.type, column.name)
+            reason = cells.complaint(values[int(row)], column.type, column.name)
             rejected.append(rejection(path, None, shown_row(batch, int(row)), reason))
         failed |= converted.failed
     if failed.any():

@@ -67,28 +67,28 @@ class CsvFormat(FileFormat):
 
     def chunks(self, split: Split, wanted: frozenset[int]) -> Iterator[Chunk]:
         with text_file(split.path) as text:
-            shape = self._open(split.path, text)
+            layout = self._open(split.path, text)
             while text.data or not text.ended:
-                yield from self._next(split.path, text, shape)
+                yield from self._parse_next(split.path, text, layout)
             text.finish()
 
-    def _next(self, path: str, text: TextFile, shape: FileLayout) -> Iterator[Chunk]:
+    def _parse_next(self, path: str, text: TextFile, layout: FileLayout) -> Iterator[Chunk]:
         """Yield the next records of a file; nothing where more of it must be read first to find the end of one."""
         end = self.quoting.end(text.data, text.ended)
         data = text.data[:end]
-        chunk = self._fast(data, shape) if end else None
+        chunk = self._parse_block(data, layout) if end else None
         if chunk is not None:
             yield chunk
             text.leave(data)
             end = 0
         elif text.data:
-            records = self.quoting.records(text.data, shape.width, self.options.limit, text.ended)
+            records = self.quoting.records(text.data, layout.width, self.options.limit, text.ended)
             end = records.taken
             if end:
-                yield self._careful(path, text.line, records, shape)
+                yield self._parse_by_record(path, text.line, records, layout)
                 text.take(end)
             elif len(text.data) > self.options.limit + 2:
-                yield self._nothing(shape, (long_record(path, text.line, text.data, self.options.limit),))
+                yield self._empty_chunk(layout, (long_record(path, text.line, text.data, self.options.limit),))
                 text.take_line()
                 end = 1
         if (chunk is not None or not end) and not text.ended:
@@ -96,54 +96,56 @@ class CsvFormat(FileFormat):
 
     def _open(self, path: str, text: TextFile) -> FileLayout:
         """Return the layout of a file at whose beginning `text` is; its header is consumed. Raises Unfit."""
-        placed = self.placed(path)
+        folder_values = self.placed(path)
         if not self.options.header:
-            inside = [p for p in range(len(self.source.columns)) if p not in placed]
-            shape = FileLayout(len(inside), {p: i for i, p in enumerate(inside)})
-            self._expect_width(text, shape.width)
-            return shape
-        first = self._header(text)
-        if first is None:
+            file_positions = [p for p in range(len(self.source.columns)) if p not in folder_values]
+            layout = FileLayout(len(file_positions), {p: i for i, p in enumerate(file_positions)})
+            self._check_width(text, layout.width)
+            return layout
+        header = self._header(text)
+        if header is None:
             return FileLayout(0, {})
-        start = text.data.index(first)
+        start = text.data.index(header)
         text.take(start)
-        names, line = self._cells(first), text.line
+        names, line = self._cells(header), text.line
         try:
-            shape = FileLayout(len(names), self.match(names, placed))
+            layout = FileLayout(len(names), self.match(names, folder_values))
         except Unfit as unfit:
-            hint = self._hint(first, names) or unfit.hint
-            raise Unfit(unfit.reason, hint, line, first.decode("utf-8", "backslashreplace")) from None
+            hint = self._hint(header, names) or unfit.hint
+            raise Unfit(unfit.reason, hint, line, header.decode("utf-8", "backslashreplace")) from None
         # The remainder of the header's own line is its line end: an empty line, not a record.
-        text.take(len(first))
-        return shape
+        text.take(len(header))
+        return layout
 
     def _header(self, text: TextFile) -> bytes | None:
         """Return the first record that is not an empty line."""
         while True:
-            first = next(self.quoting.first(text.data, 1), None)
-            whole = first is not None and text.data.index(first) + len(first) < len(text.data)
-            if whole or text.ended or len(text.data) > self.options.limit:
-                return first
+            header = next(self.quoting.first(text.data, 1), None)
+            is_complete = header is not None and text.data.index(header) + len(header) < len(text.data)
+            if is_complete or text.ended or len(text.data) > self.options.limit:
+                return header
             text.more()
 
     def _hint(self, header: bytes, names: list[str]) -> str | None:
         """Return the probable mistake when the header lacks declared columns."""
-        for other in _DELIMITERS:
-            if other != self.options.delimiter and len(names) == 1 and other.encode() in header:
-                found = self._known(replace(self, options=replace(self.options, delimiter=other))._cells(header))
-                shown = "tab" if other == "\t" else other
-                if found:
+        for delimiter in _DELIMITERS:
+            if delimiter != self.options.delimiter and len(names) == 1 and delimiter.encode() in header:
+                declared_columns = self._count_declared(
+                    replace(self, options=replace(self.options, delimiter=delimiter))._cells(header)
+                )
+                delimiter_text = "tab" if delimiter == "\t" else delimiter
+                if declared_columns:
                     return f"the header is one column with the delimiter '{self.options.delimiter}'; \
-write delimiter '{shown}'"
-        if not self._known(names) and len(names) >= len(self.source.columns):
+write delimiter '{delimiter_text}'"
+        if not self._count_declared(names) and len(names) >= len(self.source.columns):
             return f"if the first line is not a header, write header 'false'; it reads: {', '.join(names[:12])}"
         return None
 
-    def _known(self, names: list[str]) -> int:
+    def _count_declared(self, names: list[str]) -> int:
         """Return how many of `names` are declared."""
         return sum(self.source.columns.index(name.strip()) is not None for name in names)
 
-    def _expect_width(self, text: TextFile, width: int) -> None:
+    def _check_width(self, text: TextFile, width: int) -> None:
         """Check the number of cells in the first records. Raises Unfit when none has `width` cells."""
         while not text.ended and len(text.data) < SAMPLE_BYTES:
             text.more()
@@ -157,12 +159,11 @@ write delimiter '{shown}'"
             raise Unfit(reason, hint, text.line, sample[0].decode("utf-8", "backslashreplace"))
 
     def _width_hint(self, record: bytes, width: int) -> str | None:
-        for other in _DELIMITERS:
-            options = replace(self.options, delimiter=other)
-            if other != self.options.delimiter and len(replace(self, options=options)._cells(record)) == width > 1:
-                return (
-                    f"its records have as many cells as declared with delimiter '{'tab' if other == chr(9) else other}'"
-                )
+        for delimiter in _DELIMITERS:
+            options = replace(self.options, delimiter=delimiter)
+            if delimiter != self.options.delimiter and len(replace(self, options=options)._cells(record)) == width > 1:
+                delimiter_text = "tab" if delimiter == chr(9) else delimiter
+                return f"its records have as many cells as declared with delimiter '{delimiter_text}'"
         return None
 
     def _cells(self, record: bytes) -> list[str]:
@@ -174,86 +175,86 @@ write delimiter '{shown}'"
             reader = csv.reader(text, delimiter=self.options.delimiter, quotechar=quote)
         return next(reader, [])
 
-    def _fast(self, data: bytes, shape: FileLayout) -> Chunk | None:
+    def _parse_block(self, data: bytes, layout: FileLayout) -> Chunk | None:
         """Return all records of a text that is tidy and closed, or None when one of them is bad."""
         if not _FILLED.search(data):
-            return self._nothing(shape)
+            return self._empty_chunk(layout)
         if len(data) > self.options.limit and self.quoting.longest(data) > self.options.limit:
             return None
         try:
-            parsed = self._arrow(data, shape, typed=True)
+            parsed_cells = self._parse_with_arrow(data, layout, typed=True)
         except (pa.ArrowInvalid, UnicodeDecodeError):
             return None
         columns = {}
-        for position, values in zip(shape.places, parsed.columns, strict=True):
+        for position, values in zip(layout.places, parsed_cells.columns, strict=True):
             columns[position] = cells.settled(values, self.source.columns[position].type, ("", self.options.null))
             if columns[position] is None:
                 return None
-        return Chunk(columns, parsed.rows)
+        return Chunk(columns, parsed_cells.rows)
 
-    def _careful(self, path: str, line: int, records: RecordBounds, shape: FileLayout) -> Chunk:
+    def _parse_by_record(self, path: str, line: int, records: RecordBounds, layout: FileLayout) -> Chunk:
         """Return the records, each checked alone.
 
         Args:
             path: the file.
             line: the line at which the records begin.
             records: their bounds.
-            shape: the layout of the file.
+            layout: of the file.
         """
-        ragged = (records.faults == SOUND) & (records.cells != shape.width)
-        bad = np.flatnonzero(ragged | (records.faults != SOUND))
-        reasons = {int(i): self._fault(records, int(i), shape) for i in bad}
-        kept = np.delete(np.arange(len(records)), bad)
+        ragged = (records.faults == SOUND) & (records.cells != layout.width)
+        faulty = np.flatnonzero(ragged | (records.faults != SOUND))
+        reasons = {int(i): self._fault(records, int(i), layout) for i in faulty}
+        intact = np.delete(np.arange(len(records)), faulty)
         columns = {}
-        failed = np.zeros(len(kept), dtype=bool)
-        parsed = self._arrow(_without(records, bad), shape, typed=False)
-        assert parsed.rows == len(kept), "the parser finds other records"
-        for position, texts in zip(shape.places, parsed.columns, strict=True):
+        failed = np.zeros(len(intact), dtype=bool)
+        parsed_cells = self._parse_with_arrow(_without(records, faulty), layout, typed=False)
+        assert parsed_cells.rows == len(intact), "the parser finds other records"
+        for position, texts in zip(layout.places, parsed_cells.columns, strict=True):
             column = self.source.columns[position]
             converted = self._convert(position, texts)
             columns[position] = converted.values
             for row in np.flatnonzero(converted.failed & ~failed):
-                reasons[int(kept[row])] = cells.complaint(texts[int(row)].as_py(), column.type, column.name)
+                reasons[int(intact[row])] = cells.complaint(texts[int(row)].as_py(), column.type, column.name)
             failed |= converted.failed
-        refused = [self._refuse(path, line, records, i, reasons[i]) for i in sorted(reasons)]
-        return Chunk(without(columns, failed), int((~failed).sum()), tuple(refused))
+        rejected = [self._reject(path, line, records, i, reasons[i]) for i in sorted(reasons)]
+        return Chunk(without(columns, failed), int((~failed).sum()), tuple(rejected))
 
-    def _refuse(self, path: str, line: int, records: RecordBounds, index: int, reason: str) -> Rejected:
+    def _reject(self, path: str, line: int, records: RecordBounds, index: int, reason: str) -> Rejected:
         line += int(records.lines[index])
         if records.faults[index] == LONG:
             return long_record(path, line, records.text(index), self.options.limit)
         return rejection(path, line, records.text(index), reason)
 
-    def _fault(self, records: RecordBounds, index: int, shape: FileLayout) -> str:
+    def _fault(self, records: RecordBounds, index: int, layout: FileLayout) -> str:
         fault = records.faults[index]
         if fault == LONG:
             return too_long(self.options.limit)
-        return _NOT_CLOSED if fault == OPEN else f"{records.cells[index]} cells, {shape.width} expected"
+        return _NOT_CLOSED if fault == OPEN else f"{records.cells[index]} cells, {layout.width} expected"
 
     def _convert(self, position: int, texts: pa.Array) -> cells.Converted:
         return cells.convert(texts, self.source.columns[position].type, ("", self.options.null))
 
-    def _nothing(self, shape: FileLayout, rejected: tuple[Rejected, ...] = ()) -> Chunk:
-        return Chunk({p: pa.array([], self.source.columns[p].type) for p in shape.places}, 0, rejected)
+    def _empty_chunk(self, layout: FileLayout, rejected: tuple[Rejected, ...] = ()) -> Chunk:
+        return Chunk({p: pa.array([], self.source.columns[p].type) for p in layout.places}, 0, rejected)
 
-    def _arrow(self, data: bytes, shape: FileLayout, typed: bool) -> ParsedCells:
+    def _parse_with_arrow(self, data: bytes, layout: FileLayout, typed: bool) -> ParsedCells:
         """Return the declared columns of `data`.
 
         Args:
             data: whole records.
-            shape: the layout of the file.
+            layout: of the file.
             typed: convert to declared types where Arrow's parser agrees with `cells`, else return text.
 
         Raises:
             ArrowInvalid: a record has another number of cells, or a cell does not convert.
         """
         if not _FILLED.search(data):
-            return ParsedCells([pa.array([], pa.binary()) for _ in shape.places], 0)
+            return ParsedCells([pa.array([], pa.binary()) for _ in layout.places], 0)
         if data.startswith(BOM):
             # A mark at the beginning of a file has been skipped; Arrow's parser would skip this one too.
             data = b"\n" + data
-        names = [str(i) for i in range(shape.width)]
-        types = {names[i]: self._parser_type(self.source.columns[p].type, typed) for p, i in shape.places.items()}
+        names = [str(i) for i in range(layout.width)]
+        types = {names[i]: self._parser_type(self.source.columns[p].type, typed) for p, i in layout.places.items()}
         table = arrow_csv.read_csv(
             pa.BufferReader(pa.py_buffer(data)),
             # One thread: Spark has a task for every core.
@@ -284,8 +285,8 @@ write delimiter '{shown}'"
         return pa.string() if pa.types.is_timestamp(declared) else declared
 
 
-def _without(records: RecordBounds, bad: npt.NDArray[np.int64]) -> bytes:
-    """Return the text of the records except those that are `bad`."""
-    stops = [*records.starts[bad].tolist(), records.taken]
-    starts = [0, *records.after[bad].tolist()]
+def _without(records: RecordBounds, faulty: npt.NDArray[np.int64]) -> bytes:
+    """Return the text of the records except those at the positions `faulty`."""
+    stops = [*records.starts[faulty].tolist(), records.taken]
+    starts = [0, *records.after[faulty].tolist()]
     return b"".join(records.data[start:stop] for start, stop in zip(starts, stops, strict=True))

@@ -22,7 +22,7 @@ _MAGIC = b"PAR1"
 # Types of the compact protocol.
 _TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _STRUCT = range(1, 13)
 _INTEGERS = frozenset({_I16, _I32, _I64})
-_DEEPEST = 32
+_MAX_DEPTH = 32
 
 #: Parquet's physical types by number, and the length of their bounds in bytes; None for any length.
 _PHYSICAL: dict[int, tuple[str, int | None]] = {
@@ -48,7 +48,7 @@ class _FooterGroup:
     """
 
     stored: int
-    whole: dict[str, int]
+    sound_columns: dict[str, int]
 
 
 class Footer:
@@ -65,7 +65,7 @@ class Footer:
 
     def place(self, group: int, name: str) -> int | None:
         """Return the position of a column in a row group; None where its statistics may not be read."""
-        return self._groups[group].whole.get(name) if self._groups else None
+        return self._groups[group].sound_columns.get(name) if self._groups else None
 
     def stored(self, group: int) -> int:
         """Return the compressed bytes of a row group; those of the file where the footer does not have them."""
@@ -91,22 +91,22 @@ class _Walk:
 
     def __init__(self, data: bytes, file: pq.ParquetFile, names: Collection[str]) -> None:
         self._data = data
-        self._at = 0
+        self._offset = 0
         self._names = {name.encode(): name for name in names}
         self._schema = file.schema
         self._columns = file.metadata.num_columns
 
     def groups(self) -> list[_FooterGroup]:
-        found: list[_FooterGroup] = []
+        groups: list[_FooterGroup] = []
         for number, type_ in self._fields():
             if number == _ROW_GROUPS:
-                found = [self._group() for _ in range(self._list(type_, _STRUCT))]
+                groups = [self._group() for _ in range(self._list(type_, _STRUCT))]
             else:
                 self._skip(type_)
-        return found
+        return groups
 
     def _group(self) -> _FooterGroup:
-        stored, whole = 0, {}
+        stored_bytes, sound_columns = 0, {}
         for number, type_ in self._fields():
             if number != _COLUMNS:
                 self._skip(type_)
@@ -114,27 +114,27 @@ class _Walk:
             count = self._list(type_, _STRUCT)
             if count != self._columns:
                 raise _Damaged
-            for place in range(count):
-                size, name = self._column(place)
-                stored += max(0, size)
+            for index in range(count):
+                size, name = self._column(index)
+                stored_bytes += max(0, size)
                 if name is not None:
-                    whole[name] = place
-        return _FooterGroup(stored, whole)
+                    sound_columns[name] = index
+        return _FooterGroup(stored_bytes, sound_columns)
 
-    def _column(self, place: int) -> tuple[int, str | None]:
+    def _column(self, index: int) -> tuple[int, str | None]:
         """Return the compressed size of a column, and its name if it is of interest and its statistics are sound."""
-        size, name, clear = 0, None, True
+        size, name, is_plain = 0, None, True
         for number, type_ in self._fields():
             if number == _META_DATA:
                 _expect(type_ == _STRUCT)
-                size, name = self._meta_data(place)
+                size, name = self._meta_data(index)
             else:
-                clear = clear and number not in (_CRYPTO, _ENCRYPTED)
+                is_plain = is_plain and number not in (_CRYPTO, _ENCRYPTED)
                 self._skip(type_)
-        return size, name if clear else None
+        return size, name if is_plain else None
 
-    def _meta_data(self, place: int) -> tuple[int, str | None]:
-        physical, size, name, bounds, fitting = -1, 0, None, list[int](), True
+    def _meta_data(self, index: int) -> tuple[int, str | None]:
+        physical, size, name, bounds, sizes_fit = -1, 0, None, list[int](), True
         for number, type_ in self._fields():
             if number == _TYPE:
                 _expect(type_ == _I32)
@@ -150,10 +150,10 @@ class _Walk:
                 bounds = self._bounds()
             elif number == _SIZES:
                 _expect(type_ == _STRUCT)
-                fitting = self._sizes_fit(place)
+                sizes_fit = self._sizes_fit(index)
             else:
                 self._skip(type_)
-        return size, name if fitting and name is not None and self._sound(place, physical, bounds) else None
+        return size, name if sizes_fit and name is not None and self._sound(index, physical, bounds) else None
 
     def _bounds(self) -> list[int]:
         """Return the lengths of the bounds in some statistics."""
@@ -166,46 +166,46 @@ class _Walk:
                 self._skip(type_)
         return lengths
 
-    def _sizes_fit(self, place: int) -> bool:
+    def _sizes_fit(self, index: int) -> bool:
         """Return whether the size statistics agree with the schema of the column."""
-        column, fit = self._schema.column(place), True
+        column, fits = self._schema.column(index), True
         levels = {2: column.max_repetition_level, 3: column.max_definition_level}
         for number, type_ in self._fields():
             if number in levels:
                 length = self._list(type_, _I64)
                 for _ in range(length):
                     self._varint()
-                fit = fit and length in (0, levels[number] + 1)
+                fits = fits and length in (0, levels[number] + 1)
             else:
-                fit = fit and (number != 1 or column.physical_type == "BYTE_ARRAY")
+                fits = fits and (number != 1 or column.physical_type == "BYTE_ARRAY")
                 self._skip(type_)
-        return fit
+        return fits
 
-    def _sound(self, place: int, physical: int, bounds: list[int]) -> bool:
-        column = self._schema.column(place)
+    def _sound(self, index: int, physical: int, bounds: list[int]) -> bool:
+        column = self._schema.column(index)
         name, length = _PHYSICAL.get(physical, ("", None))
         if name != column.physical_type:
             return False
         if name == "FIXED_LEN_BYTE_ARRAY":
             length = column.length
-        return length is None or all(found == length for found in bounds)
+        return length is None or all(bound == length for bound in bounds)
 
     def _fields(self) -> Iterator[tuple[int, int]]:
         """Yield the number and type of each field of a struct; the caller reads its value before the next."""
-        number, seen = 0, set[int]()
+        number, numbers = 0, set[int]()
         while head := self._byte():
             delta, type_ = head >> 4, head & 15
             number = number + delta if delta else self._integer()
-            if number in seen or not 0 < number < 2**15:
+            if number in numbers or not 0 < number < 2**15:
                 raise _Damaged
-            seen.add(number)
+            numbers.add(number)
             yield number, type_
 
-    def _list(self, type_: int, members: int) -> int:
-        """Return the length of a list whose members are of one type; they follow."""
+    def _list(self, type_: int, expected_type: int) -> int:
+        """Return the length of a list whose members, which follow, are of the type `expected_type`."""
         _expect(type_ == _LIST)
-        length, found = self._head_of_list()
-        _expect(found == members or not length)
+        length, member_type = self._head_of_list()
+        _expect(member_type == expected_type or not length)
         return length
 
     def _head_of_list(self) -> tuple[int, int]:
@@ -214,11 +214,11 @@ class _Walk:
         if length == 15:
             length = self._varint()
         # A member has at least one byte.
-        _expect(length <= len(self._data) - self._at)
+        _expect(length <= len(self._data) - self._offset)
         return length, head & 15
 
     def _skip(self, type_: int, depth: int = 0) -> None:
-        _expect(depth < _DEEPEST)
+        _expect(depth < _MAX_DEPTH)
         if type_ in _INTEGERS:
             self._varint()
         elif type_ == _BINARY:
@@ -231,40 +231,40 @@ class _Walk:
             for _ in range(length):
                 self._skip_member(members, depth + 1)
         elif type_ == _BYTE:
-            self._forward(1)
+            self._advance(1)
         elif type_ == _DOUBLE:
-            self._forward(8)
+            self._advance(8)
         else:
             # A boolean is encoded in its type. Parquet has no maps.
             _expect(type_ in (_TRUE, _FALSE))
 
     def _skip_member(self, type_: int, depth: int) -> None:
         if type_ in (_TRUE, _FALSE):
-            self._forward(1)
+            self._advance(1)
         else:
             self._skip(type_, depth)
 
     def _byte(self) -> int:
-        found = self._data[self._at]
-        self._at += 1
-        return found
+        byte = self._data[self._offset]
+        self._offset += 1
+        return byte
 
     def _varint(self) -> int:
-        data, at = self._data, self._at
-        found = data[at]
+        data, at = self._data, self._offset
+        value = data[at]
         at += 1
-        if found > 127:
-            found &= 127
+        if value > 127:
+            value &= 127
             shift = 7
             while (part := data[at]) > 127:
-                found |= (part & 127) << shift
+                value |= (part & 127) << shift
                 shift += 7
                 at += 1
-            found |= part << shift
+            value |= part << shift
             at += 1
             _expect(shift < 64)
-        self._at = at
-        return found
+        self._offset = at
+        return value
 
     def _integer(self) -> int:
         raw = self._varint()
@@ -272,15 +272,15 @@ class _Walk:
 
     def _binary(self) -> bytes:
         length = self._varint()
-        start = self._at
-        self._forward(length)
-        return self._data[start : self._at]
+        start = self._offset
+        self._advance(length)
+        return self._data[start : self._offset]
 
-    def _forward(self, count: int) -> None:
-        self._at += count
-        _expect(self._at <= len(self._data))
+    def _advance(self, count: int) -> None:
+        self._offset += count
+        _expect(self._offset <= len(self._data))
 
 
-def _expect(holds: bool) -> None:
-    if not holds:
+def _expect(condition: bool) -> None:
+    if not condition:
         raise _Damaged

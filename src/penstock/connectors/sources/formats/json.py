@@ -69,102 +69,104 @@ class JsonFormat(FileFormat):
     def fit(self, path: str) -> None:
         with text_file(path, verify=False) as text:
             text.finish()
-            self._inside(path, text)
+            self._file_positions(path, text)
 
     def chunks(self, split: Split, wanted: frozenset[int]) -> Iterator[Chunk]:
         limit = self.options.limit
         with text_file(split.path) as text:
-            inside = self._inside(split.path, text)
+            positions = self._file_positions(split.path, text)
             while text.data or not text.ended:
                 end = len(text.data) if text.ended else end_of_lines(text.data)
                 if end:
-                    yield self.parse(split.path, text.take(end), inside)
+                    yield self.parse(split.path, text.take(end), positions)
                 elif len(text.data) > limit + 2:
-                    refused = long_record(split.path, text.line, text.data, limit)
-                    yield Chunk({p: pa.array([], self.source.columns[p].type) for p in inside}, 0, (refused,))
+                    rejected = long_record(split.path, text.line, text.data, limit)
+                    yield Chunk({p: pa.array([], self.source.columns[p].type) for p in positions}, 0, (rejected,))
                     text.take_line()
                 if not text.ended:
                     text.more()
             text.finish()
 
-    def parse(self, path: str, block: Block, inside: Inside) -> Chunk:
+    def parse(self, path: str, block: Block, positions: Inside) -> Chunk:
         """Return the records of some lines of `path`."""
-        return self._fast(block, inside) or self._repair(path, block, inside)
+        return self._parse_block(block, positions) or self._parse_by_line(path, block, positions)
 
-    def _inside(self, path: str, text: TextFile) -> Inside:
+    def _file_positions(self, path: str, text: TextFile) -> Inside:
         """Return the columns that the objects contain: all but those that only folder names have. Raises Unfit when the
         first objects have none of the declared columns, or not the timestamp.
         """
         while not text.ended and len(text.data) < SAMPLE_BYTES and text.data.count(b"\n") < _SAMPLE:
             text.more()
-        placed = self.placed(path)
+        folder_values = self.placed(path)
         lines = text.data[:SAMPLE_BYTES].splitlines()[:_SAMPLE]
-        parsed = [value for value in map(_parse, lines) if isinstance(value, _Object)]
-        found = {folded(key) for value in parsed for key, _ in value}
-        inside = tuple(
+        objects = [value for value in map(_parse, lines) if isinstance(value, _Object)]
+        keys = {folded(key) for value in objects for key, _ in value}
+        positions = tuple(
             position
             for position, column in enumerate(self.source.columns)
-            if position not in placed or folded(column.name) in found
+            if position not in folder_values or folded(column.name) in keys
         )
-        if parsed:
-            self._expect(inside, found)
-        return inside
+        if objects:
+            self._check_keys(positions, keys)
+        return positions
 
-    def _expect(self, inside: Inside, found: set[str]) -> None:
-        missing = [p for p in inside if folded(self.source.columns[p].name) not in found]
-        needed = [p for p in (self.source.timestamp, self.source.operation) if p in missing]
-        if needed or (inside and len(missing) == len(inside)):
-            column = self.source.columns[(needed or missing)[0]]
-            raise Unfit(f"no object has the key {column.name}", f"the file's keys: {', '.join(sorted(found)[:12])}")
+    def _check_keys(self, positions: Inside, keys: set[str]) -> None:
+        missing = [p for p in positions if folded(self.source.columns[p].name) not in keys]
+        missing_required = [p for p in (self.source.timestamp, self.source.operation) if p in missing]
+        if missing_required or (positions and len(missing) == len(positions)):
+            column = self.source.columns[(missing_required or missing)[0]]
+            raise Unfit(f"no object has the key {column.name}", f"the file's keys: {', '.join(sorted(keys)[:12])}")
 
-    def _fast(self, block: Block, inside: Inside) -> Chunk | None:
+    def _parse_block(self, block: Block, positions: Inside) -> Chunk | None:
         """Return all lines of a block; None when one of them is bad or spells a key differently, and for base64, which
         Arrow does not decode.
         """
-        coded = any(pa.types.is_binary(self.source.columns[p].type) for p in inside)
-        if not inside or coded or not _is_plain(block.data, self.options.limit):
+        has_binary = any(pa.types.is_binary(self.source.columns[p].type) for p in positions)
+        if not positions or has_binary or not _is_plain(block.data, self.options.limit):
             return None
-        table = self._table(block.data, inside)
+        table = self._table(block.data, positions)
         if table is None:
             return None
         # Arrow continues where one object follows another; here a line is a record.
         if _DOUBLED.search(block.data) or not _one_per_line(block, table.num_rows):
             return None
         columns: dict[int, pa.Array] = {}
-        for position, values in zip(inside, table.columns, strict=True):
+        for position, values in zip(positions, table.columns, strict=True):
             values = pa.concat_arrays(values.chunks or [pa.array([], values.type)])
-            settled = cells.settled(values, self.source.columns[position].type)
-            if settled is None:
+            settled_values = cells.settled(values, self.source.columns[position].type)
+            if settled_values is None:
                 return None
-            columns[position] = settled
+            columns[position] = settled_values
         if all(values.null_count for values in columns.values()) and _has_null(block.data):
             return None
         return Chunk(columns, table.num_rows)
 
-    def _table(self, data: bytes, inside: Inside) -> pa.Table | None:
+    def _table(self, data: bytes, positions: Inside) -> pa.Table | None:
         """Return the objects of a block by Arrow's parser; None when it refuses one, or keys are spelled
         differently.
         """
-        declared = [self.source.columns[p].name for p in inside]
+        declared = [self.source.columns[p].name for p in positions]
         if self._declared_only:
             # Arrow refuses every key that is not spelled as declared, and stops at the first.
-            table = self._parsed(data, inside, declared, "error")
+            table = self._read_table(data, positions, declared, "error")
             if table is not None:
                 return table
         names = spellings(data, declared)
-        table = None if names is None else self._parsed(data, inside, names, "ignore")
+        table = None if names is None else self._read_table(data, positions, names, "ignore")
         self._declared_only = self._declared_only and table is None
         return table
 
-    def _parsed(self, data: bytes, inside: Inside, names: list[str], others: str) -> pa.Table | None:
-        """Return Arrow's table of the keys `names`. `others`: Arrow's treatment of other keys."""
-        types = [self._parser_type(self.source.columns[p].type) for p in inside]
+    def _read_table(self, data: bytes, positions: Inside, names: list[str], unexpected_keys: str) -> pa.Table | None:
+        """Return Arrow's table of the keys `names`. `unexpected_keys`: Arrow's treatment of other keys."""
+        types = [self._parser_type(self.source.columns[p].type) for p in positions]
         schema = pa.schema(list(zip(names, types, strict=True)))
         try:
             return arrow_json.read_json(
                 pa.BufferReader(pa.py_buffer(data)),
                 read_options=arrow_json.ReadOptions(use_threads=False, block_size=len(data) + 1),
-                parse_options=arrow_json.ParseOptions(explicit_schema=schema, unexpected_field_behavior=others),
+                parse_options=arrow_json.ParseOptions(
+                    explicit_schema=schema, unexpected_field_behavior=unexpected_keys
+                ),
             )
         except pa.ArrowInvalid:
             return None
@@ -172,35 +174,35 @@ class JsonFormat(FileFormat):
     def _parser_type(self, declared: pa.DataType) -> pa.DataType:
         return pa.string() if pa.types.is_temporal(declared) else declared
 
-    def _repair(self, path: str, block: Block, inside: Inside) -> Chunk:
+    def _parse_by_line(self, path: str, block: Block, positions: Inside) -> Chunk:
         """Parse a block like `_fast`, line by line, without the bad ones."""
         lines = _lines(block)
         reasons: dict[int, str] = {}
-        kept: list[int] = []
-        texts: dict[int, list[str | bytes | None]] = {position: [] for position in inside}
-        by_name = {folded(self.source.columns[p].name): p for p in inside}
+        line_indices: list[int] = []
+        texts: dict[int, list[str | bytes | None]] = {position: [] for position in positions}
+        by_name = {folded(self.source.columns[p].name): p for p in positions}
         for index, (number, line) in enumerate(lines):
             row = self._row(line, by_name)
             if row is None:
-                row = self._deep(Block(line, number), inside)
+                row = self._parse_deep_line(Block(line, number), positions)
             if isinstance(row, str):
                 reasons[index] = row
                 continue
-            kept.append(index)
+            line_indices.append(index)
             for position, text in row.items():
                 texts[position].append(text)
         columns = {}
-        failed = np.zeros(len(kept), dtype=bool)
+        failed = np.zeros(len(line_indices), dtype=bool)
         for position, values in texts.items():
             column = self.source.columns[position]
             binary = pa.types.is_binary(column.type)
             converted = cells.convert(pa.array(values, pa.binary() if binary else pa.string()), column.type)
             columns[position] = converted.values
-            for bad in np.flatnonzero(converted.failed & ~failed):
-                reasons[kept[bad]] = cells.complaint(values[bad], column.type, column.name)
+            for failed_row in np.flatnonzero(converted.failed & ~failed):
+                reasons[line_indices[failed_row]] = cells.complaint(values[failed_row], column.type, column.name)
             failed |= converted.failed
-        refused = tuple(self._reject(path, *lines[i], reasons[i]) for i in sorted(reasons))
-        return Chunk(without(columns, failed), int((~failed).sum()), refused)
+        rejected = tuple(self._reject(path, *lines[i], reasons[i]) for i in sorted(reasons))
+        return Chunk(without(columns, failed), int((~failed).sum()), rejected)
 
     def _row(self, line: bytes, by_name: Mapping[str, int]) -> dict[int, str | bytes | None] | str | None:
         """Return the texts of one line's declared columns, or why it is rejected; None for one that is nested too
@@ -216,15 +218,15 @@ class JsonFormat(FileFormat):
         if not isinstance(value, _Object):
             return "not a JSON object"
         row: dict[int, str | bytes | None] = dict.fromkeys(by_name.values())
-        seen: dict[int, str] = {}
+        key_of_position: dict[int, str] = {}
         for index, (key, member) in enumerate(value):
             position = by_name.get(key)
             position = by_name.get(folded(key)) if position is None else position
             if position is None:
                 continue
-            if position in seen:
-                return _ambiguous(seen[position], key)
-            seen[position] = key
+            if position in key_of_position:
+                return _ambiguous(key_of_position[position], key)
+            key_of_position[position] = key
             column = self.source.columns[position]
             try:
                 row[position] = _text(_as_written(line, index, member), column.type)
@@ -232,9 +234,9 @@ class JsonFormat(FileFormat):
                 return cells.complaint(_shown(_as_written(line, index, member)), column.type, column.name)
         return row
 
-    def _deep(self, block: Block, inside: Inside) -> dict[int, str | bytes | None] | str:
+    def _parse_deep_line(self, block: Block, positions: Inside) -> dict[int, str | bytes | None] | str:
         """Parse a line like `_row` that is nested deeply: Arrow's parser skips keys that are not requested."""
-        chunk = self._fast(block, inside)
+        chunk = self._parse_block(block, positions)
         if chunk is None or chunk.rows != 1:
             return "nested too deeply"
         texts = {p: values.cast(pa.string()).to_pylist()[0] for p, values in chunk.columns.items()}
@@ -276,7 +278,7 @@ def _parse(line: bytes) -> object:
         return error
 
 
-class _Written(str):
+class _JsonText(str):
     """The JSON text of an object or array."""
 
 
@@ -292,7 +294,7 @@ def _as_written(line: bytes, index: int, member: object) -> object:
         start = _skip_blanks(text, at)
         at = _skip_blanks(text, decoder.raw_decode(text, start)[1]) + 1
     written = text[start : at - 1]
-    return _Written(_TEXT_OR_BLANKS.sub(lambda found: found[1] or "", written))
+    return _JsonText(_TEXT_OR_BLANKS.sub(lambda match: match[1] or "", written))
 
 
 def _skip_blanks(text: str, at: int) -> int:
@@ -307,7 +309,7 @@ def _ambiguous(first: str, second: str) -> str:
 
 
 def _shown(value: object) -> str:
-    return str(value) if isinstance(value, _Number | _Written) else json.dumps(value)
+    return str(value) if isinstance(value, _Number | _JsonText) else json.dumps(value)
 
 
 def _text(value: object, type_: pa.DataType) -> str | bytes | None:
@@ -325,7 +327,7 @@ def _text(value: object, type_: pa.DataType) -> str | bytes | None:
     elif isinstance(value, _Number):
         if kind == "number":
             return str(value)
-    elif isinstance(value, _Written):
+    elif isinstance(value, _JsonText):
         if pa.types.is_string(type_):
             return str(value)
     elif isinstance(value, str):

@@ -27,10 +27,10 @@ def folded(name: str) -> str:
 
 def places(names: Iterable[str]) -> dict[str, list[int]]:
     """Return folded name -> its positions in `names`."""
-    found: dict[str, list[int]] = {}
-    for place, name in enumerate(names):
-        found.setdefault(folded(name), []).append(place)
-    return found
+    indices: dict[str, list[int]] = {}
+    for index, name in enumerate(names):
+        indices.setdefault(folded(name), []).append(index)
+    return indices
 
 
 def spellings(data: bytes, names: Sequence[str]) -> list[str] | None:
@@ -75,7 +75,7 @@ def _one_spelling(data, colons, letters, ends, firsts):  # type: ignore[no-untyp
             start = end - (ends[k + 1] - ends[k])
             if start <= 0 or data[start - 1] != 34:
                 continue
-            if firsts[k] >= 0 and _same(data, start, end, firsts[k]):
+            if firsts[k] >= 0 and _equal_bytes(data, start, end, firsts[k]):
                 expected = k + 1
                 break
             if _is_name(data, start, end, letters, ends[k]):
@@ -87,9 +87,9 @@ def _one_spelling(data, colons, letters, ends, firsts):  # type: ignore[no-untyp
 
 
 @nb.njit(cache=True)
-def _same(data, start, end, other):  # type: ignore[no-untyped-def]
+def _equal_bytes(data, start, end, other_start):  # type: ignore[no-untyped-def]
     for at in range(start, end):  # noqa: SIM110 - numba compiles loops
-        if data[at] != data[other + at - start]:
+        if data[at] != data[other_start + at - start]:
             return False
     return True
 
@@ -110,5 +110,5 @@ def _spelled_as_declared(data: bytes, names: Sequence[str]) -> list[str] | None:
         return None
     text = data.decode("utf-8")
     lower = text.lower()
-    same = (lower.count(f'"{folded(name)}"') == text.count(f'"{name}"') for name in names)
-    return list(names) if all(same) else None
+    all_as_declared = (lower.count(f'"{folded(name)}"') == text.count(f'"{name}"') for name in names)
+    return list(names) if all(all_as_declared) else None

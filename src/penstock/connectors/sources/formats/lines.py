@@ -29,7 +29,7 @@ _FOREIGN = {
     b"\xfe\xff": "UTF-16BE",
 }
 #: Without a mark, an encoding shows by NULs in every second byte of this many.
-_LOOK = 64
+_LOOK_BYTES = 64
 
 
 @dataclass(frozen=True)
@@ -57,25 +57,25 @@ class TextFile:
     def begin(self) -> None:
         """Read the first bytes. Raises Unfit for text in another encoding than UTF-8."""
         self.more()
-        while len(self.data) < _LOOK and not self.ended:
+        while len(self.data) < _LOOK_BYTES and not self.ended:
             self.more()
-        name = _foreign(self.data[:_LOOK])
+        name = _foreign_encoding(self.data[:_LOOK_BYTES])
         if name is not None:
             raise Unfit(f"the file is {name}, and text is read as UTF-8", f"convert it: iconv -f {name} -t UTF-8")
         self.data = self.data.removeprefix(BOM)
 
     def more(self) -> None:
         """Read a block, and at least as many bytes as are held."""
-        wanted = max(BLOCK_BYTES, len(self.data))
+        remaining = max(BLOCK_BYTES, len(self.data))
         pieces = [self.data]
-        while wanted > 0 and not self.ended:
+        while remaining > 0 and not self.ended:
             try:
-                piece = self.stream.read(min(wanted, BLOCK_BYTES))
+                piece = self.stream.read(min(remaining, BLOCK_BYTES))
             except DAMAGED as error:
                 piece, self.broken = b"", error
             self.ended = not piece
             pieces.append(piece)
-            wanted -= len(piece)
+            remaining -= len(piece)
         self.data = b"".join(pieces)
 
     def take(self, count: int) -> Block:
@@ -91,7 +91,7 @@ class TextFile:
 
     def take_line(self) -> None:
         """Skip the line at the beginning, however long it is."""
-        while (end := _first_line(self.data, self.ended)) == 0:
+        while (end := _end_of_first_line(self.data, self.ended)) == 0:
             # Only its last byte counts: it may be the first half of \\r\\n.
             self.data = self.data[-1:] if self.data.endswith(b"\r") else b""
             if self.ended:
@@ -143,23 +143,23 @@ def end_of_lines(data: bytes) -> int:
     return end
 
 
-def _first_line(data: bytes, ended: bool) -> int:
+def _end_of_first_line(data: bytes, ended: bool) -> int:
     """Return the number of bytes of the first line with its end; 0 when its end is missing."""
-    feed = data.find(b"\n") + 1
-    back = data.find(b"\r", 0, feed or len(data)) + 1
-    if not back:
-        return feed
-    if back == len(data):
-        return back if ended else 0
-    return back + (data[back : back + 1] == b"\n")
+    after_newline = data.find(b"\n") + 1
+    after_return = data.find(b"\r", 0, after_newline or len(data)) + 1
+    if not after_return:
+        return after_newline
+    if after_return == len(data):
+        return after_return if ended else 0
+    return after_return + (data[after_return : after_return + 1] == b"\n")
 
 
-def _foreign(head: bytes) -> str | None:
+def _foreign_encoding(head: bytes) -> str | None:
     """Return the encoding that the first bytes of a file show, if it has more than one byte per character."""
-    marked = next((name for mark, name in _FOREIGN.items() if head.startswith(mark)), None)
-    if marked or len(head) < 4:
-        return marked
-    low, high = head[0::2], head[1::2]
-    if not any(high) and all(low):
+    encoding = next((name for mark, name in _FOREIGN.items() if head.startswith(mark)), None)
+    if encoding or len(head) < 4:
+        return encoding
+    even_bytes, odd_bytes = head[0::2], head[1::2]
+    if not any(odd_bytes) and all(even_bytes):
         return "UTF-16LE"
-    return "UTF-16BE" if not any(low) and all(high) else None
+    return "UTF-16BE" if not any(even_bytes) and all(odd_bytes) else None

@@ -36,15 +36,15 @@ class ByteStream(Protocol):
 
 def compression_of(path: str) -> str | None:
     """Return the compression that the name of a file implies; None for none."""
-    folded = path.lower()
-    return next((kind for suffix, kind in COMPRESSIONS.items() if folded.endswith(suffix)), None)
+    lower = path.lower()
+    return next((kind for suffix, kind in COMPRESSIONS.items() if lower.endswith(suffix)), None)
 
 
 def without_suffix(path: str) -> str:
     """Return `path` in lower case, without the suffix of its compression."""
-    folded = path.lower()
-    suffix = next((suffix for suffix in COMPRESSIONS if folded.endswith(suffix)), "")
-    return folded.removesuffix(suffix)
+    lower = path.lower()
+    suffix = next((suffix for suffix in COMPRESSIONS if lower.endswith(suffix)), "")
+    return lower.removesuffix(suffix)
 
 
 def open_bytes(path: str, verify: bool = True) -> ByteStream:
@@ -60,25 +60,25 @@ def open_bytes(path: str, verify: bool = True) -> ByteStream:
     """
     kind = compression_of(path)
     if kind is None:
-        plain: ByteStream = pa.OSFile(path)
-        return plain
+        file: ByteStream = pa.OSFile(path)
+        return file
     if not verify:
         return _decompressed(path, kind)
-    held = _verified(path, kind)
-    return _decompressed(path, kind) if held is None else io.BytesIO(held)
+    content = _verified(path, kind)
+    return _decompressed(path, kind) if content is None else io.BytesIO(content)
 
 
 def _verified(path: str, kind: str) -> bytes | None:
     """Return the content of a sound file, None where it is too large to keep. Raises BrokenOff."""
-    kept: list[bytes] | None = []
+    pieces: list[bytes] | None = []
     size = 0
     try:
         for piece in _pieces(_decompressed(path, kind)):
             size += len(piece)
-            kept = None if kept is None or size > HELD_BYTES else [*kept, piece]
+            pieces = None if pieces is None or size > HELD_BYTES else [*pieces, piece]
     except DAMAGED as error:
         raise BrokenOff(damaged(error)) from None
-    return None if kept is None else b"".join(kept)
+    return None if pieces is None else b"".join(pieces)
 
 
 def damaged(error: BaseException) -> str:
@@ -96,5 +96,5 @@ def _pieces(stream: ByteStream) -> Iterator[bytes]:
 
 def _decompressed(path: str, kind: str) -> ByteStream:
     # The caller closes it.
-    opened: ByteStream = lzma.open(path) if kind == "xz" else pa.input_stream(path, compression=kind)  # noqa: SIM115
-    return opened
+    stream: ByteStream = lzma.open(path) if kind == "xz" else pa.input_stream(path, compression=kind)  # noqa: SIM115
+    return stream

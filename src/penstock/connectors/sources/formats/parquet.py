@@ -39,9 +39,9 @@ class ParquetFormat(FileFormat):
         with _open(path) as file:
             columns = columns_of(self, path, file.schema_arrow)
             times = [p for p in columns.places if pa.types.is_timestamp(self.source.columns[p].type)]
-            stamp = self.source.timestamp
-            asked = {*times, *({stamp} if stamp is not None else ())} & columns.places.keys()
-            names = [file.schema_arrow.names[columns.places[position]] for position in asked]
+            timestamp = self.source.timestamp
+            positions = {*times, *({timestamp} if timestamp is not None else ())} & columns.places.keys()
+            names = [file.schema_arrow.names[columns.places[position]] for position in positions]
             groups = RowGroups(file, Footer(path, file, names), self.source, columns, {})
             pieces = [self._piece(path, groups, group) for group in range(file.metadata.num_row_groups)]
         return _merged(pieces) or [Split(path, 0, 0, Path(path).stat().st_size, 0)]
@@ -50,21 +50,23 @@ class ParquetFormat(FileFormat):
         """Select row groups by their statistics and by the folder names."""
         assert self.wanted is not None
         with _open(split.path) as file:
-            found = columns_of(self, split.path, file.schema_arrow)
-            footer = Footer(split.path, file, found.names)
-            values = RowGroups(file, footer, self.source, found, placed_values(self, split.path, found))
+            columns_in_file = columns_of(self, split.path, file.schema_arrow)
+            footer = Footer(split.path, file, columns_in_file.names)
+            values = RowGroups(
+                file, footer, self.source, columns_in_file, placed_values(self, split.path, columns_in_file)
+            )
             stop = file.num_row_groups if split.stop < 0 else min(split.stop, file.num_row_groups)
-            safe = sure(self, file.schema_arrow, found, columns)
+            is_sure = sure(self, file.schema_arrow, columns_in_file, columns)
             parts: list[Split | SkippedRecords] = []
             for group in range(split.start, stop):
-                here, last = replace(split, start=group, stop=group + 1), parts[-1] if parts else None
-                if safe and not may_pass(self.wanted, partial(values.of, group)):
+                group_split, last = replace(split, start=group, stop=group + 1), parts[-1] if parts else None
+                if is_sure and not may_pass(self.wanted, partial(values.of, group)):
                     rows = file.metadata.row_group(group).num_rows
-                    parts.append(self.skipped(here, rows, *values.all_ticks(group)))
+                    parts.append(self.skipped(group_split, rows, *values.all_ticks(group)))
                 elif isinstance(last, Split):
                     parts[-1] = replace(last, stop=group + 1)
                 else:
-                    parts.append(here)
+                    parts.append(group_split)
         yield from parts
 
     def chunks(self, split: Split, wanted: frozenset[int]) -> Iterator[Chunk]:
@@ -79,22 +81,22 @@ class ParquetFormat(FileFormat):
         if not columns.names:
             yield Chunk({}, rows)
             return
-        done = 0
+        rows_read = 0
         try:
             for batch in file.iter_batches(BATCH_ROWS, [group], columns.names, use_threads=False):
                 yield fitted(self, path, batch, columns)
-                done += batch.num_rows
+                rows_read += batch.num_rows
         except DAMAGE as error:
-            reason = f"row group {group} cannot be read from its row {done} of {rows} on: {one_line(error)}"
+            reason = f"row group {group} cannot be read from its row {rows_read} of {rows} on: {one_line(error)}"
             yield Chunk(columns.empty(self), 0, (rejection(path, None, "", reason),))
 
     def _piece(self, path: str, groups: RowGroups, group: int) -> Split:
-        meta = groups.file.metadata.row_group(group)
+        metadata = groups.file.metadata.row_group(group)
         low, high = groups.ticks(group)
         if not groups.well_formed(group):
             # The largest timestamp may be that of a record that is rejected, which advances no time.
             high = None
-        return Split(path, group, group + 1, groups.footer.stored(group), meta.num_rows, low, high)
+        return Split(path, group, group + 1, groups.footer.stored(group), metadata.num_rows, low, high)
 
 
 def _open(path: str) -> pq.ParquetFile:

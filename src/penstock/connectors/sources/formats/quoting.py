@@ -92,15 +92,15 @@ class Quoting:
         """Return whether every quote of `data`, which begins with a record, opens, closes or doubles; the last may be
         open.
         """
-        places = self._quotes(data)
-        if not len(places):
+        quotes = self._quotes(data)
+        if not len(quotes):
             return True
         view = np.frombuffer(data, dtype=np.uint8)
         neighbours = np.zeros(256, dtype=bool)
         neighbours[[ord(mark) for mark in (self.delimiter, "\n", "\r", self.quote or "")]] = True
-        opening, closing = places[0::2], places[1::2]
-        before, after = opening[opening > 0] - 1, closing[closing < len(view) - 1] + 1
-        return bool(neighbours[view[before]].all() and neighbours[view[after]].all())
+        opening, closing = quotes[0::2], quotes[1::2]
+        before_opening, after_closing = opening[opening > 0] - 1, closing[closing < len(view) - 1] + 1
+        return bool(neighbours[view[before_opening]].all() and neighbours[view[after_closing]].all())
 
     def longest(self, data: bytes) -> int:
         """Return an upper bound for the length of the longest record of `data`, which is tidy and closed."""
@@ -152,11 +152,11 @@ class _Lines:
         if not ended and len(stops) and stops[-1] == len(data) - 1 and data.endswith(b"\r"):
             stops = stops[:-1]  # it may be the first half of \r\n
         after = stops + 1
-        rest = int(after[-1]) if len(after) else 0
+        remainder = int(after[-1]) if len(after) else 0
         view = np.frombuffer(data, dtype=np.uint8)
-        paired = (stops > 0) & (view[stops] == ord("\n")) & (view[np.maximum(stops, 1) - 1] == ord("\r"))
-        ends = stops - paired
-        if ended and rest < len(data):
+        has_return = (stops > 0) & (view[stops] == ord("\n")) & (view[np.maximum(stops, 1) - 1] == ord("\r"))
+        ends = stops - has_return
+        if ended and remainder < len(data):
             after, ends = np.append(after, len(data)), np.append(ends, len(data))
         starts = np.concatenate((np.zeros(1, np.int64), after[:-1])) if len(after) else after
         cells = np.diff(np.searchsorted(_places(data, quoting.delimiter), after), prepend=0) + 1
@@ -174,24 +174,24 @@ class _Lines:
 class _Open:
     """A quote that is open at the beginning of the line `first`.
 
-    `reached`: lines before it have been read; `last`: the line in which the record ends, or in which a quote
-    invalidates it; `found`: the cells that each quoted line adds.
+    `next_line`: lines before it have been read; `last`: the line in which the record ends, or in which a quote
+    invalidates it; `cell_counts`: the cells up to each quoted line.
     """
 
     first: int
-    reached: int
+    next_line: int
     last: int | None = None
     sound: bool = False
     lines: list[int] = field(default_factory=list)
-    found: list[int] = field(default_factory=lambda: [0])
+    cell_counts: list[int] = field(default_factory=lambda: [0])
 
     def covers(self, line: int) -> bool:
         """Return whether a quote open at the beginning of `line` is this one."""
-        return self.first <= line <= (self.reached if self.last is None else self.last)
+        return self.first <= line <= (self.next_line if self.last is None else self.last)
 
     def cells_from(self, line: int) -> int:
         """Return the number of cells that begin in `line` or after it."""
-        return self.found[-1] - self.found[bisect_left(self.lines, line)]
+        return self.cell_counts[-1] - self.cell_counts[bisect_left(self.lines, line)]
 
 
 @dataclass
@@ -214,84 +214,91 @@ class _Scan:
         begins = np.ones(len(lines), dtype=bool)
         faults = np.where(lines.ends - lines.starts > self.limit, LONG, SOUND).astype(np.int8)
         stop, end = len(lines), -1
-        long = set(np.flatnonzero(faults).tolist())
+        long_lines = set(np.flatnonzero(faults).tolist())
         for line in lines.quoted:
-            if line <= end or line in long:
+            if line <= end or line in long_lines:
                 continue
-            counted = self._closed(line)
+            counted = self._cells_of_closed_line(line)
             if counted is not None:
                 cells[line] = counted
                 continue
-            found = self._several(line)
-            if found is None:
+            extent = self._record_over_lines(line)
+            if extent is None:
                 stop = line
                 break
-            end, cells[line] = found
+            end, cells[line] = extent
             last[line], begins[line + 1 : end + 1] = end, False
             faults[line] = OPEN if end == line else SOUND
-        kept = np.flatnonzero(begins[:stop] & (lines.ends[last[:stop]] > lines.starts[:stop]))
-        ends = last[kept]
-        taken = int(lines.after[stop - 1]) if stop else 0
+        first_lines = np.flatnonzero(begins[:stop] & (lines.ends[last[:stop]] > lines.starts[:stop]))
+        ends = last[first_lines]
+        size = int(lines.after[stop - 1]) if stop else 0
         return RecordBounds(
-            lines.data, lines.starts[kept], lines.ends[ends], lines.after[ends], kept, cells[kept], faults[kept], taken
+            lines.data,
+            lines.starts[first_lines],
+            lines.ends[ends],
+            lines.after[ends],
+            first_lines,
+            cells[first_lines],
+            faults[first_lines],
+            size,
         )
 
-    def _closed(self, line: int) -> int | None:
+    def _cells_of_closed_line(self, line: int) -> int | None:
         """Return the number of cells of a line whose quotes are all closed; None for another."""
         text = self.lines.text(line)
         if self._patterns.closed.fullmatch(text) is None:
             return None
         return len(self._patterns.cell.findall(text))
 
-    def _several(self, line: int) -> tuple[int, int] | None:
+    def _record_over_lines(self, line: int) -> tuple[int, int] | None:
         """Return the last line of the record that begins in `line`, and the number of its cells: the same line when its
         quote is not closed. None when that is not known yet.
         """
         patterns = self._patterns
-        begun = patterns.opens.fullmatch(self.lines.text(line))
-        if begun is None:
+        opening_line = patterns.opens.fullmatch(self.lines.text(line))
+        if opening_line is None:
             return line, 0
         if self.open is None or not self.open.covers(line + 1):
             self.open = _Open(line + 1, line + 1)
-        self._follow(self.open, line)
+        self._find_end(self.open, line)
         if self.open.last is None:
             # A record that has no end within the limit has none.
-            longer = len(self.lines.data) - int(self.lines.starts[line]) > self.limit + 2
-            return (line, 0) if self.ended or longer else None
-        cells = len(patterns.before.findall(begun[1])) + 1 + self.open.cells_from(line + 1)
-        fits = self.open.sound and cells == self.width and self._length(line, self.open.last) <= self.limit
-        return (self.open.last if fits else line), cells
+            is_too_long = len(self.lines.data) - int(self.lines.starts[line]) > self.limit + 2
+            return (line, 0) if self.ended or is_too_long else None
+        cells = len(patterns.before.findall(opening_line[1])) + 1 + self.open.cells_from(line + 1)
+        is_record = self.open.sound and cells == self.width and self._length(line, self.open.last) <= self.limit
+        return (self.open.last if is_record else line), cells
 
-    def _follow(self, opened: _Open, line: int) -> None:
+    def _find_end(self, opened: _Open, line: int) -> None:
         """Search for the end of an open quote, as far as a record that begins in `line` may reach."""
         quoted = self.lines.quoted
-        place = bisect_left(quoted, opened.reached)
-        while opened.last is None and opened.reached < len(self.lines):
-            if self._beyond(opened, line):
+        index = bisect_left(quoted, opened.next_line)
+        while opened.last is None and opened.next_line < len(self.lines):
+            if self._exceeds_limit(opened, line):
                 return
-            at = quoted[place] if place < len(quoted) else len(self.lines)
-            place += 1
-            opened.reached = min(at + 1, len(self.lines))
-            if at < len(self.lines):
-                self._step(opened, at)
+            quoted_line = quoted[index] if index < len(quoted) else len(self.lines)
+            index += 1
+            opened.next_line = min(quoted_line + 1, len(self.lines))
+            if quoted_line < len(self.lines):
+                self._read_quoted_line(opened, quoted_line)
 
-    def _beyond(self, opened: _Open, line: int) -> bool:
-        reached = opened.reached
-        return reached > line + 1 and self._length(line, reached - 1) > self.limit
+    def _exceeds_limit(self, opened: _Open, line: int) -> bool:
+        next_line = opened.next_line
+        return next_line > line + 1 and self._length(line, next_line - 1) > self.limit
 
-    def _step(self, opened: _Open, line: int) -> None:
+    def _read_quoted_line(self, opened: _Open, line: int) -> None:
         """Apply a line to the quote that is open at its beginning."""
         text, patterns = self.lines.text(line), self._patterns
-        goes_on = patterns.goes_on.fullmatch(text)
-        ends = None if goes_on else patterns.ends.fullmatch(text)
+        continuation = patterns.goes_on.fullmatch(text)
+        ending = None if continuation else patterns.ends.fullmatch(text)
         opened.lines.append(line)
-        if goes_on:
+        if continuation:
             # Without a closing quote, or with one and another that opens.
-            more = 0 if goes_on[1] is None else len(patterns.behind.findall(goes_on[1])) + 1
-            opened.found.append(opened.found[-1] + more)
+            added_cells = 0 if continuation[1] is None else len(patterns.behind.findall(continuation[1])) + 1
+            opened.cell_counts.append(opened.cell_counts[-1] + added_cells)
             return
-        opened.last, opened.sound = line, ends is not None
-        opened.found.append(opened.found[-1] + (len(patterns.behind.findall(ends[1])) if ends else 0))
+        opened.last, opened.sound = line, ending is not None
+        opened.cell_counts.append(opened.cell_counts[-1] + (len(patterns.behind.findall(ending[1])) if ending else 0))
 
     def _length(self, first: int, last: int) -> int:
         return int(self.lines.ends[last] - self.lines.starts[first])
@@ -308,9 +315,9 @@ def _line_ends(data: bytes) -> Places:
     view = np.frombuffer(data, dtype=np.uint8)
     stops = view == ord("\n")
     if b"\r" in data:
-        alone = view == ord("\r")
-        alone[:-1] &= view[1:] != ord("\n")
-        stops |= alone
+        lone_returns = view == ord("\r")
+        lone_returns[:-1] &= view[1:] != ord("\n")
+        stops |= lone_returns
     return np.flatnonzero(stops)
 
 

@@ -41,26 +41,26 @@ class RowGroups:
         """Return the values of a declared column in a row group."""
         if position not in self.columns.places:
             return self.given.get(position, UNKNOWN)
-        found = self._statistics(group, position)
-        if found is None:
+        statistics = self._statistics(group, position)
+        if statistics is None:
             return UNKNOWN
-        nulls = found.null_count if found.has_null_count else None
+        nulls = statistics.null_count if statistics.has_null_count else None
         if nulls is not None and nulls == self.file.metadata.row_group(group).num_rows:
             return ValueRange(some=False)
-        low, high = self._bounds(found, position)
+        low, high = self._bounds(statistics, position)
         return ValueRange(low, high, nulls=nulls != 0)
 
     def ticks(self, group: int) -> Ticks:
         """Return the smallest and largest timestamp in ticks, if the file states them; of those that are not NULL."""
         position = self.source.timestamp
-        found = None if position is None else self._statistics(group, position)
-        return (None, None) if found is None or position is None else self._ticks(found, position)
+        statistics = None if position is None else self._statistics(group, position)
+        return (None, None) if statistics is None or position is None else self._ticks(statistics, position)
 
     def all_ticks(self, group: int) -> Ticks:
         """Return the same if none is known to be NULL."""
-        found = None if self.source.timestamp is None else self._statistics(group, self.source.timestamp)
-        complete = found is not None and found.has_null_count and found.null_count == 0
-        return self.ticks(group) if complete else (None, None)
+        statistics = None if self.source.timestamp is None else self._statistics(group, self.source.timestamp)
+        has_no_nulls = statistics is not None and statistics.has_null_count and statistics.null_count == 0
+        return self.ticks(group) if has_no_nulls else (None, None)
 
     def well_formed(self, group: int) -> bool:
         """Whether no record of a row group can be rejected: by the types, or as no timestamp is beyond what fits."""
@@ -70,35 +70,35 @@ class RowGroups:
         declared = self.source.columns[position].type
         if casts.sure(self._field(position).type, declared):
             return True
-        found = self._statistics(group, position) if _T.is_timestamp(declared) else None
-        return found is not None and self._ticks(found, position) != (None, None)
+        statistics = self._statistics(group, position) if _T.is_timestamp(declared) else None
+        return statistics is not None and self._ticks(statistics, position) != (None, None)
 
     def _statistics(self, group: int, position: int) -> pq.Statistics | None:
         if position not in self.columns.places:
             return None
-        place = self.footer.place(group, self._field(position).name)
-        if place is None:
+        index = self.footer.place(group, self._field(position).name)
+        if index is None:
             return None
-        column = self.file.metadata.row_group(group).column(place)
+        column = self.file.metadata.row_group(group).column(index)
         return column.statistics if column.is_stats_set else None
 
-    def _bounds(self, found: pq.Statistics, position: int) -> tuple[object, object]:
-        declared, stored = self.source.columns[position].type, self._field(position).type
+    def _bounds(self, statistics: pq.Statistics, position: int) -> tuple[object, object]:
+        declared, stored_type = self.source.columns[position].type, self._field(position).type
         if _T.is_timestamp(declared):
-            return self._ticks(found, position)
-        kind = _python_type(stored.value_type if _T.is_dictionary(stored) else stored, declared)
-        if kind is None or not found.has_min_max:
+            return self._ticks(statistics, position)
+        kind = _python_type(stored_type.value_type if _T.is_dictionary(stored_type) else stored_type, declared)
+        if kind is None or not statistics.has_min_max:
             return None, None
         try:
-            low, high = found.min, found.max
+            low, high = statistics.min, statistics.max
         except (pa.ArrowException, ValueError, OverflowError):  # a cut letter, a date beyond Python's range
             return None, None
         return (low, high) if type(low) is kind and type(high) is kind else (None, None)
 
-    def _ticks(self, found: pq.Statistics, position: int) -> Ticks:
-        if not found.has_min_max:
+    def _ticks(self, statistics: pq.Statistics, position: int) -> Ticks:
+        if not statistics.has_min_max:
             return None, None
-        low, high = found.min_raw, found.max_raw
+        low, high = statistics.min_raw, statistics.max_raw
         scale = casts.ticks_per_unit(_stored_type(self._field(position).type))
         if scale is None or not isinstance(low, (int, np.integer)):
             return None, None

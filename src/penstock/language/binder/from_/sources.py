@@ -14,6 +14,7 @@ from penstock.algebra import Algebra, RelationScan, RelationToStream, Sample, So
 from penstock.algebra.properties.update_pattern import Pattern
 from penstock.errors import PenstockError, counted, nearest
 from penstock.language.binder.context import Context
+from penstock.language.binder.from_.answers import bind_query_name
 from penstock.language.binder.from_.frequency import answer_stream
 from penstock.language.binder.from_.from_joins import Around, join_sources
 from penstock.language.binder.from_.inputs import FromInput, Inputs
@@ -89,12 +90,7 @@ class SourceBinder:
             return self._relation(root, view.names, source.window, qualifier, name)
         query = self.context.catalog.queries.get(name.key)
         if query is not None and name.matches(query.name):
-            if not self.context.reads_queries:
-                hint = f"declare its SELECT as a view, and read that in {query.name} and here"
-                self.context.fail(
-                    "P0201", f"{query.name} is a query, and a standing query reads views", name.span, hint
-                )
-            root = self._sampled(query.root, source.sample, query.name)
+            root = self._sampled(bind_query_name(query, name, self.context), source.sample, query.name)
             return self._relation(root, root.schema.names, source.window, qualifier, name)
         declared = self.context.catalog.sources.get(name.key)
         if declared is None or not name.matches(declared.name):

@@ -349,7 +349,6 @@ def _cast(binder: ScalarBinder, node: exp.Expr) -> Expression:
 OPERATORS: Mapping[type[exp.Expr], Binding] = {
     exp.Column: _column,
     exp.Literal: _literal,
-    exp.RawString: lambda binder, node: Literal(pa.string(), node.this),
     exp.HexString: _hexadecimal,
     exp.Null: lambda binder, node: Literal(pa.null(), None),
     exp.Boolean: lambda binder, node: Literal(pa.bool_(), bool(node.this)),

@@ -13,7 +13,7 @@ from penstock.algebra.nodes.one_time import ordered
 from penstock.algebra.nodes.query import Query, SinkSpec, Start
 from penstock.errors import PenstockError, counted, nearest
 from penstock.expressions.user import REGISTERED, signature
-from penstock.language.binder.context import BindingFailed, Context
+from penstock.language.binder.context import BindingFailed, Context, QueryNames
 from penstock.language.binder.from_.nonretroactive import refuse_unjoined
 from penstock.language.binder.from_.windows import moment
 from penstock.language.binder.select.queries import QueryBinder
@@ -44,7 +44,7 @@ from penstock.language.commands import (
     Subscribe,
     Unchanged,
 )
-from penstock.language.queries import EmbeddedQuery, Name, NamedSource, QueryTree
+from penstock.language.queries import EmbeddedQuery, Name, NamedSource, QueryTree, WithQuery
 from penstock.language.statements import (
     AsOf,
     CancelStatement,
@@ -309,7 +309,8 @@ def bind_setting(statement: SetSetting, context: Context) -> Command:
 
 
 def bind_select(statement: OneTimeSelect, context: Context) -> Command:
-    context.reads_queries = True
+    if context.query_names is QueryNames.REFUSED:
+        context.query_names = QueryNames.ANSWER
     root = context.attempt(lambda: QueryBinder(context).relation(statement.query))
     domain = CALENDAR if root is None else root.domain or CALENDAR
     as_of = None if statement.as_of is None else instant(statement.as_of, domain, context)
@@ -448,14 +449,21 @@ def read_by(tree: QueryTree) -> frozenset[str]:
 
 
 def _names_read(tree: QueryTree) -> Iterator[Name]:
-    todo: list[object] = [tree]
+    """Yield the names of sources, without those of local views where these hide declared ones."""
+    todo: list[tuple[object, frozenset[str]]] = [(tree, frozenset())]
     while todo:
-        part = todo.pop()
+        part, hidden = todo.pop()
         if isinstance(part, NamedSource):
-            yield part.name
+            if part.name.key not in hidden:
+                yield part.name
+        elif isinstance(part, WithQuery):
+            for view in part.views:
+                todo.append((view.query, hidden))
+                hidden |= {view.name.key}
+            todo.append((part.query, hidden))
         elif isinstance(part, tuple):
-            todo.extend(part)
+            todo.extend((one, hidden) for one in part)
         elif isinstance(part, exp.Expr):
-            todo.extend(embedded.tree for embedded in part.find_all(EmbeddedQuery))
+            todo.extend((embedded.tree, hidden) for embedded in part.find_all(EmbeddedQuery))
         elif is_dataclass(part):
-            todo.extend(getattr(part, f.name) for f in fields(part))
+            todo.extend((getattr(part, f.name), hidden) for f in fields(part))

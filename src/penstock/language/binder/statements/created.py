@@ -47,6 +47,7 @@ def bind_source(statement: CreateSource, context: Context) -> Source:
     idle = context.attempt(lambda: (None if idle_clause is None else ticks(idle_clause, CALENDAR, context),))
     retain = context.attempt(lambda: _retain(statement, columns, domain, context))
     _system_time_alone(statement, context)
+    _clock_of_relation(statement, context)
     time = time or _likely_time(statement, columns)
     clauses = (operation, primary_key, slack, ahead, idle, retain)
     if time is None or any(clause is None for clause in clauses):
@@ -106,7 +107,7 @@ def _operation(statement: CreateSource, columns: Schema, context: Context) -> tu
     if type_ != pa.string():
         message = f"OPERATION BY needs a STRING column of '+' and '-', this is {type_name(type_)}"
         context.fail("P0209", message, statement.operation.span)
-    if statement.timestamp is None:
+    if statement.timestamp is None and statement.system_time is None:
         context.fail("P0209", "OPERATION BY needs a TIMESTAMP BY", statement.operation.span, "add TIMESTAMP BY column")
     return (operation,)
 
@@ -121,6 +122,23 @@ def _ahead(statement: CreateSource, domain: TimeDomain | None, context: Context)
     if statement.ahead is None or domain is None:
         return (None,)
     return (ticks(statement.ahead, domain, context),)
+
+
+def _clock_of_relation(statement: CreateSource, context: Context) -> None:
+    """Reject clauses of the wall clock for a relation that statements do not write, or that never changes."""
+    clauses = (
+        ("SYSTEM TIME", statement.system_time.span if statement.system_time else None),
+        ("IDLE TIMEOUT", statement.idle_span if statement.idle else None),
+    )
+    for clause, span in clauses:
+        if statement.is_stream or span is None:
+            continue
+        if statement.connector.name.text.upper() not in WRITABLE:
+            hint = f"{clause} is for streams, and for relations FROM MEMORY () or FROM HTTP ()"
+            context.attempt(lambda: context.fail("P0103", "this clause belongs to a stream", span, hint))  # noqa: B023
+        elif statement.timestamp is None and statement.system_time is None:
+            hint = "add TIMESTAMP BY column"
+            context.attempt(lambda: context.fail("P0103", "a static relation is never idle", span, hint))  # noqa: B023
 
 
 def _retain(

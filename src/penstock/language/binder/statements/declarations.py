@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 from penstock.algebra.nodes.query import Query, StartMode
 from penstock.deep import deep
 from penstock.errors import PenstockError, Position, ScriptErrors, ScriptWarning
-from penstock.language.binder.context import BindingFailed, Context
+from penstock.language.binder.context import BindingFailed, Context, QueryNames
 from penstock.language.binder.statements import changes, commands
 from penstock.language.binder.statements.attributes import QUERY_ATTRIBUTES
 from penstock.language.binder.statements.commands import read_by
@@ -124,6 +124,7 @@ class ScriptBinder:
     one_time: whether a query that is a statement of its own is answered once. Otherwise it is continuous, and has a
     generated name. live: whether the queries of the run may change while it goes on, so that streams are retained and
     queries may begin with their past.
+    query_names: what the names of queries stand for in FROM.
     """
 
     source: SourceText
@@ -137,6 +138,7 @@ class ScriptBinder:
     actions: list[Action] = field(default_factory=list)
     warnings: list[ScriptWarning] = field(default_factory=list)
     places: dict[str, Position] = field(default_factory=dict)
+    query_names: QueryNames = QueryNames.DEFINITION
 
     def bind(self, statements: list[Statement]) -> None:
         references = {s.name.key: read_by(s.query) for s in statements if isinstance(s, CreateView | CreateQuery)}
@@ -157,7 +159,10 @@ class ScriptBinder:
                     del later[key]
             view = statement.name.key if isinstance(statement, CreateView | CreateQuery) else None
             kind = "query" if isinstance(statement, CreateQuery) else "view"
-            context = Context(self.source, self.catalog, self.settings, [], self.failed, later, references, view, kind)
+            context = Context(
+                self.source, self.catalog, self.settings, [], self.failed, later, references, view, kind,
+                query_names=self.query_names,
+            )  # fmt: skip
             self._bind_one(statement, context)
             self.errors += context.errors
             self.warnings += context.warnings
@@ -238,9 +243,9 @@ class ScriptBinder:
                 context.note(_needs_server("FROM HTTP ()"), statement.connector.span)
             if statement.retain is not None and not self.live:
                 context.note(_needs_server("RETAIN"), statement.retain.span)
-        elif isinstance(statement, CreateQuery) and not self.live:
+        elif isinstance(statement, CreateQuery):
             start = statement.start
-            if start is not None and start.mode in (StartMode.WARM, StartMode.AT):
+            if start is not None and start.mode in (StartMode.WARM, StartMode.AT) and not self.live:
                 context.note(_needs_server(f"START {start.mode.value}"), start.span)
             for attribute in statement.attributes:
                 if attribute.key.key in QUERY_ATTRIBUTES.names and attribute.key.key not in _OF_A_SCRIPT:
@@ -297,7 +302,7 @@ def bind_command(
     """
     name = statement.name.key if isinstance(statement, CreateView | CreateQuery) else None
     kind = "query" if isinstance(statement, CreateQuery) else "view"
-    context = Context(source, catalog, settings, view=name, view_kind=kind, reads_queries=False)
+    context = Context(source, catalog, settings, view=name, view_kind=kind, query_names=QueryNames.REFUSED)
     try:
         for error, span in refusals(statement):
             context.note(error, span)

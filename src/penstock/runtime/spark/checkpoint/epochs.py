@@ -106,6 +106,8 @@ class Epoch:
         command: number of the last command that it contains, 0 for none.
         outcomes: of the commands since the epoch before, by their numbers.
         paused: the queries that it leaves out and whose results stay.
+        silent: the queries that run and whose sinks receive nothing, with the first batch of that.
+        shown: those that were silent before it, which its first batch shows again, with the same.
     """
 
     number: int
@@ -127,6 +129,8 @@ class Epoch:
     command: int = 0
     outcomes: Document = field(default_factory=dict)
     paused: dict[str, PausedRecord] = field(default_factory=dict)
+    silent: dict[str, int] = field(default_factory=dict)
+    shown: dict[str, int] = field(default_factory=dict)
     starts: dict[str, list[Any]] = field(default_factory=dict)
 
     @property

@@ -14,6 +14,8 @@
     retained/           the accepted elements of streams that RETAIN them, a folder each (`retained/retained_log.py`)
     pins/               what a reader of retained elements holds back from being removed
     seen/               per round, source and task what an ingest task saw; the next round starts from it
+    undelivered/        answers that a sink did not take, of queries that were left out (`undelivered.py`)
+    withheld/           what silent queries would emit when they are shown again (`withheld.py`)
     dead-letters/       rejected records
     run.json            the run's name. Every seal contains it, with the path below this folder, so that no file is
                         accepted for another, nor for one of another run

@@ -14,10 +14,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from penstock.algebra.nodes.base import Algebra
 from penstock.algebra.nodes.query import Query, Start, StartMode
 from penstock.algebra.nodes.scans import Source, declared_sources
-from penstock.algebra.optimizer.optimizer import Planning, optimize
+from penstock.algebra.optimizer.optimizer import Planning
 from penstock.algebra.optimizer.statistics import Statistics
 from penstock.connectors.sinks import sink_options
 from penstock.errors import PenstockError
@@ -42,6 +41,7 @@ from penstock.runtime.spark.checkpoint.epochs import (
     statistics_as_json,
 )
 from penstock.runtime.spark.checkpoint.folder import Folder, round_name
+from penstock.runtime.spark.checkpoint.planning_cache import PlanningCache
 from penstock.runtime.spark.checkpoint.query_failure import QueryFailure
 from penstock.runtime.spark.checkpoint.start_provider import PastProvider, past_provider
 from penstock.runtime.spark.input.input_planner import highs_after
@@ -78,7 +78,8 @@ class StartRequest:
         command, outcomes: of the commands that the queries come from, for the record of the epoch.
         paused: queries that are left out and whose results stay.
         reset: queries whose paused results begin again.
-        known: results of `optimized`, by the fingerprint of a query.
+        silent: queries that run and whose sinks receive nothing.
+        cache: of planning, which a start needs several times.
     """
 
     queries: tuple[Query, ...]
@@ -96,16 +97,12 @@ class StartRequest:
     outcomes: Document = field(default_factory=dict)
     paused: frozenset[str] = frozenset()
     reset: frozenset[str] = frozenset()
-    known: dict[str, list[tuple[Planning, Algebra]]] = field(default_factory=dict, compare=False, repr=False)
+    silent: frozenset[str] = frozenset()
+    cache: PlanningCache = field(default_factory=PlanningCache, compare=False, repr=False)
 
     def optimized(self, query: Query, planning: Planning) -> Query:
-        """Return `query`, one of these, optimized. Results are cached, since a start needs them several times."""
-        results = self.known.setdefault(query.root.fingerprint, [])
-        root = next((root for cached, root in results if cached == planning), None)
-        if root is None:
-            root = optimize(query.root, planning=planning)
-            results.append((planning, root))
-        return replace(query, root=root)
+        """Return `query`, one of these, optimized."""
+        return self.cache.optimized(query, planning)
 
 
 @dataclass(frozen=True)
@@ -168,17 +165,18 @@ def _is_same_script(request: StartRequest, epoch: Epoch) -> bool:
     return (
         {q.name for q in request.queries} == set(records)
         and request.paused & (records.keys() | epoch.paused.keys()) == epoch.paused.keys()
-        and source_records(request, epoch, epoch.number + 1) == epoch.sources
-        and all(_is_kept(q, request, epoch) and records[q.name].sink == sink_identity(q) for q in request.queries)
+        and request.silent & records.keys() == epoch.silent.keys()
+        and (sources := source_records(request, epoch, epoch.number + 1)) == epoch.sources
+        and all(_is_kept(q, request, epoch, sources) for q in request.queries)
+        and all(records[q.name].sink == sink_identity(q) for q in request.queries)
     )
 
 
-def _is_kept(query: Query, request: StartRequest, before: Epoch) -> bool:
-    """Return whether `query` is one of `before` and computes the same."""
+def _is_kept(query: Query, request: StartRequest, before: Epoch, sources: Mapping[str, SourceRecord]) -> bool:
+    """Return whether `query` is one of `before` and computes the same. sources: the records of the sources after it."""
     record = before.queries.get(query.name)
     if record is None or request.strategy.value != before.strategy:
         return False
-    sources = source_records(request, before, before.number + 1)
     if any(sources[name].birth > before.number for name in _sources_of(query)):
         return False
     return fingerprint(query, request, before, record.birth) == record.fingerprint
@@ -192,9 +190,13 @@ def fingerprint(query: Query, request: StartRequest, epoch: Epoch, birth: int) -
     """Return the fingerprint of what a query computes, planned by itself with the statistics and choices of
     its birth.
     """
-    return query_fingerprint(
-        plan_generations([_generation([query], request, epoch, birth)], request.strategy), query.name
-    )
+
+    def planned() -> str:
+        generation = _generation([query], request, epoch, birth)
+        return query_fingerprint(plan_generations([generation], request.strategy), query.name)
+
+    choice = request.cache.choice(epoch.statistics[str(birth)], epoch.strategy)
+    return request.cache.fingerprint(query, choice, planned)
 
 
 def _generation(queries: Sequence[Query], request: StartRequest, epoch: Epoch, birth: int) -> Generation:
@@ -226,10 +228,10 @@ def source_records(request: StartRequest, before: Epoch | None, number: int) -> 
 
 def plan_of(request: StartRequest, epoch: Epoch) -> Plan:
     """Return the plan of an epoch: every query as it was planned when it began."""
-    births = sorted({record.birth for record in epoch.queries.values()})
-    generations = [
-        _generation([q for q in request.queries if epoch.queries[q.name].birth == b], request, epoch, b) for b in births
-    ]
+    by_birth: dict[int, list[Query]] = {}
+    for query in request.queries:
+        by_birth.setdefault(epoch.queries[query.name].birth, []).append(query)
+    generations = [_generation(by_birth[birth], request, epoch, birth) for birth in sorted(by_birth)]
     return with_standing(plan_generations(generations, request.strategy), request.standing)
 
 
@@ -239,6 +241,7 @@ def _first_start(request: StartRequest) -> Decision:
     for query in request.queries:
         past_provider(query, request.starts.get(query.name, Start()), ())
     epoch = _with_results(epoch, None, frozenset(), names)
+    epoch = replace(epoch, silent=dict.fromkeys(sorted(request.silent & set(names)), 0))
     return Decision(StartKind.FIRST, None, epoch, plan, names, (), frozenset(), ())
 
 
@@ -260,7 +263,8 @@ def _changed_start(request: StartRequest, folder: Folder, before: Epoch, number:
     _check_can_change(request, folder, before)
     _check_settings(request, before)
     failed = pending_failures(folder, before)
-    kept_queries = {q.name for q in request.queries if q.name not in failed and _is_kept(q, request, before)}
+    sources = source_records(request, before, before.number + 1)
+    kept_queries = {q.name for q in request.queries if q.name not in failed and _is_kept(q, request, before, sources)}
     births = {q.name: before.queries[q.name].birth if q.name in kept_queries else number for q in request.queries}
     new_queries = tuple(q.name for q in request.queries if q.name not in kept_queries)
     ended_queries = tuple(name for name in before.queries if name not in births and name not in request.paused)
@@ -284,6 +288,7 @@ def _changed_start(request: StartRequest, folder: Folder, before: Epoch, number:
     paused_sinks |= {name: before.queries[name].sink for name in failed}
     candidates = set(new_queries) - request.reset
     resumed = frozenset(name for name in candidates if paused_sinks.get(name) == sinks[name])
+    epoch = _with_silences(epoch, request, folder, before, kept_sinks)
     for query in (q for q in request.queries if q.name in resumed):
         _check_can_resume(query, backfill)
     epoch = _with_results(epoch, before, kept_sinks | resumed, new_queries)
@@ -304,6 +309,16 @@ def _paused(request: StartRequest, before: Epoch, failed: Mapping[str, QueryFail
         record = before.queries[name]
         records[name] = PausedRecord(record.sink, failed.get(name), record.id, record.whole)
     return records
+
+
+def _with_silences(
+    epoch: Epoch, request: StartRequest, folder: Folder, before: Epoch, kept_sinks: Collection[str]
+) -> Epoch:
+    """Return `epoch`, which follows `before`, with its silent queries and those that it shows again."""
+    known = before.silent if is_committed(folder, before) else before.shown | before.silent
+    silent = {name: known.get(name, epoch.base) for name in epoch.queries if name in request.silent}
+    shown = {name: first for name, first in known.items() if name in kept_sinks and name not in silent}
+    return replace(epoch, silent=silent, shown=shown)
 
 
 def _check_can_resume(query: Query, backfilled: Collection[str]) -> None:

@@ -1,0 +1,213 @@
+"""A server under commands: python -m benchmarks.live
+
+`penstock serve` in a process of its own, called through `penstock.client` as a user would, with streams at rest:
+
+- from a command to the first answer of its query, among 100 and 1,000 standing queries;
+- 1,000 queries registered by one script without waiting, until all of them run;
+- one SELECT over a million retained rows, and what is needed to post these;
+- memory of the driver over cycles of registering and dropping, and with slow subscribers.
+
+Every answer is checked.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from benchmarks.records import save
+from penstock.client import connect
+from penstock.client.server import ServerClient
+
+STREAM = "CREATE STREAM s (k BIGINT, v BIGINT, ts BIGINT) FROM HTTP () TIMESTAMP BY ts UNIT SECOND{retain};"
+#: Goals of the issue, by figure: seconds at most.
+GOALS = {"first answer, 100": 1.0, "first answer, 1000": 2.0, "1000 registered": 60.0, "select": 0.5}
+
+
+@contextmanager
+def server(*settings: str) -> Iterator[tuple[ServerClient, int]]:
+    """Give a client of a new server, and its process."""
+    with tempfile.TemporaryDirectory(prefix="penstock-live-") as root:
+        sets = [part for one in settings for part in ("--set", one)]
+        command = [sys.executable, "-m", "penstock", "serve", "--checkpoint", f"{root}/state", "--http", "127.0.0.1:0"]
+        command += ["--token-file", f"{root}/tokens.json", *sets]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        try:
+            assert process.stdout is not None, "it is a pipe"
+            address = process.stdout.readline().strip()
+            token = Path(root, "first-token").read_text().strip()
+            with connect(address, token) as client:
+                yield client, process.pid
+        finally:
+            process.send_signal(signal.SIGTERM)
+            process.wait(120)
+
+
+def standing(number: int) -> str:
+    return f"CREATE QUERY q{number} AS SELECT k, SUM(v) AS total FROM s [RANGE {number + 1} SECONDS] GROUP BY k;"
+
+
+def rows(first: int, count: int, keys: int = 10) -> pa.Table:
+    """Rows with one timestamp each, from `first` on."""
+    number = np.arange(first, first + count)
+    return pa.table({"k": number % keys, "v": number % 100, "ts": number})
+
+
+def first_answers(count: int, commands: int) -> dict[str, Any]:
+    """Seconds from a command to the first answer of its query, among `count` standing ones."""
+    with server() as (client, _):
+        client.execute(STREAM.format(retain=""))
+        began = time.perf_counter()
+        client.execute("".join(map(standing, range(count))))
+        registered = time.perf_counter() - began
+        at, replies, answers = 0, [], []
+        for number in range(commands):
+            client.insert("s", rows(at, 1))
+            at += 1
+            time.sleep(3)  # the round in hand is over
+            name = f"new{number}"
+            began = time.perf_counter()
+            client.execute(f"CREATE QUERY {name} AS SELECT k, v FROM s WHERE v >= 0")
+            replies.append(time.perf_counter() - began)
+            subscription = client.subscribe(name, beginning=True)
+            client.insert("s", rows(at, 1))
+            batch = next(iter(subscription))
+            answers.append(time.perf_counter() - began)
+            assert batch.column("v").to_pylist() == [at % 100], batch
+            at += 1
+            client.execute(f"DROP QUERY {name}")
+    return {
+        "figure": f"first answer, {count}", "seconds": round(median(answers), 3), "most": round(max(answers), 3),
+        "reply": round(median(replies), 3), "registered": round(registered, 2),
+    }  # fmt: skip
+
+
+def registration(count: int) -> dict[str, Any]:
+    """Seconds until `count` queries run that were registered one by one without waiting."""
+    with server() as (client, _):
+        client.execute(STREAM.format(retain=""))
+        began = time.perf_counter()
+        for number in range(count):
+            client.execute(standing(number), wait=False)
+        accepted = time.perf_counter() - began
+        while sum(query.state == "RUNNING" for query in client.queries()) < count:
+            assert time.perf_counter() - began < 600, "they do not all run"
+            time.sleep(0.1)
+        seconds = time.perf_counter() - began
+    return {"figure": f"{count} registered", "seconds": round(seconds, 2), "accepted": round(accepted, 2)}
+
+
+def selection(count: int, repeats: int) -> dict[str, Any]:
+    """Seconds of one SELECT over retained rows."""
+    with server() as (client, _):
+        client.execute(STREAM.format(retain=f" RETAIN {2 * count} SECONDS"))
+        client.execute("CREATE QUERY last AS SELECT MAX(ts) AS at FROM s [RANGE 1 SECOND]")
+        table = rows(0, count)
+        began = time.perf_counter()
+        client.insert("s", table)
+        posted = time.perf_counter() - began
+        sql = f"SELECT k, COUNT(*) AS n, SUM(v) AS total FROM s [RANGE {count} SECONDS] GROUP BY k ORDER BY k"
+        deadline = time.monotonic() + 300
+        while sum(client.select(sql).to_arrow().column("n").to_pylist()) < count - 1:
+            assert time.monotonic() < deadline, "the rows are not read"
+            time.sleep(0.5)
+        seconds = []
+        for _ in range(repeats):
+            began = time.perf_counter()
+            answer = client.select(sql).to_arrow()
+            seconds.append(time.perf_counter() - began)
+        read = sum(answer.column("n").to_pylist())
+        inside = table.slice(0, read) if read == count else table.slice(0, count - 1)
+        expected = inside.group_by("k").aggregate([("v", "sum")]).sort_by("k").column("v_sum").to_pylist()
+        assert answer.column("total").to_pylist() == expected, "wrong sums"
+    return {
+        "figure": "select", "rows": count, "seconds": round(median(seconds), 3), "most": round(max(seconds), 3),
+        "posted": round(posted, 2),
+    }  # fmt: skip
+
+
+def cycles(count: int) -> dict[str, Any]:
+    """Memory of the driver's Python process over registrations and drops, in MB."""
+    with server() as (client, pid):
+        client.execute(STREAM.format(retain=""))
+        client.execute(standing(0))
+        sizes = []
+        for number in range(count):
+            client.execute(f"CREATE QUERY c{number} AS SELECT k, v FROM s WHERE v > {number % 7}")
+            client.insert("s", rows(number, 1))
+            client.execute(f"DROP QUERY c{number}")
+            if (number + 1) % (count // 4) == 0:
+                sizes.append(resident(pid))
+    return {"figure": "cycles", "count": count, "megabytes": sizes}
+
+
+def subscribers(count: int) -> dict[str, Any]:
+    """Memory of the driver's Python process with subscribers that do not read, in MB."""
+    with server() as (client, pid):
+        client.execute(STREAM.format(retain=""))
+        client.execute("CREATE QUERY everything AS SELECT k, v FROM s WHERE v >= 0")
+        client.insert("s", rows(0, 1000))
+        time.sleep(3)
+        before = resident(pid)
+        readers = [iter(client.subscribe("everything", beginning=True)) for _ in range(count)]
+        for reader in readers:
+            next(reader)
+        for number in range(20):
+            client.insert("s", rows(1000 + number * 10_000, 10_000))
+            time.sleep(0.5)
+        after = resident(pid)
+    return {"figure": "subscribers", "count": count, "megabytes": [before, after]}
+
+
+def resident(pid: int) -> int:
+    """Return the resident memory of a process in MB."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return next(int(line.split()[1]) // 1024 for line in status.splitlines() if line.startswith("VmRSS"))
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.live", description=__doc__)
+    parser.add_argument("--standing", type=int, nargs="*", default=[100, 1000])
+    parser.add_argument("--commands", type=int, default=5, help="commands timed among the standing queries")
+    parser.add_argument("--register", type=int, default=1000, help="queries registered without waiting; 0 for none")
+    parser.add_argument("--rows", type=int, default=1_000_000, help="retained rows of the SELECT; 0 for none")
+    parser.add_argument("--cycles", type=int, default=2000, help="registrations and drops; 0 for none")
+    parser.add_argument("--subscribers", type=int, default=200, help="subscribers that do not read; 0 for none")
+    parser.add_argument("--keep", action="store_true", help="keep the figures in benchmarks/results")
+    given = parser.parse_args(arguments)
+    measured: list[dict[str, Any]] = []
+
+    def show(figure: dict[str, Any]) -> None:
+        goal = GOALS.get(figure["figure"])
+        measured.append(figure | ({} if goal is None else {"goal": goal}))
+        print(json.dumps(measured[-1]), flush=True)
+
+    for count in given.standing:
+        show(first_answers(count, given.commands))
+    if given.register:
+        show(registration(given.register))
+    if given.rows:
+        show(selection(given.rows, 5))
+    if given.cycles:
+        show(cycles(given.cycles))
+    if given.subscribers:
+        show(subscribers(given.subscribers))
+    if given.keep:
+        print(save("live", "2g", measured))
+
+
+if __name__ == "__main__":
+    main()

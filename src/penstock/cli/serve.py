@@ -1,0 +1,200 @@
+"""`penstock serve`: checks of the start, the service and its doors, and their end."""
+
+from __future__ import annotations
+
+import importlib.util
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING
+
+import typer
+
+from penstock.errors import PenstockError
+from penstock.runtime.spark.checkpoint.place import check_place
+from penstock.settings import Settings
+
+if TYPE_CHECKING:
+    from penstock.control.engine import Engine
+    from penstock.server.listening import Certificate
+    from penstock.server.live_service import EngineSide
+    from penstock.server.policy import ServerPolicy
+    from penstock.server.service import Service
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_PACKAGES = ("fastapi", "uvicorn", "sse_starlette")
+
+
+@dataclass(frozen=True)
+class ServeOptions:
+    """The options of the command.
+
+    Args:
+        pairs: the settings as written, `key=value`.
+        script: executed at the start, its text and name; empty for none.
+        auth: whether requests need a token.
+        insecure: whether the server may be reached from other machines without TLS.
+        names: further host names for which it answers.
+    """
+
+    checkpoint: Path
+    address: str
+    settings: Settings = field(default_factory=Settings)
+    pairs: tuple[str, ...] = ()
+    script: tuple[str, str] = ("", "")
+    token_file: Path | None = None
+    auth: bool = True
+    insecure: bool = False
+    certificate: tuple[Path | None, Path | None] = (None, None)
+    paths: tuple[Path, ...] = ()
+    variables: tuple[str, ...] = ()
+    modules: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+    master: str | None = None
+
+
+def serve(options: ServeOptions, start: Callable[[ServeOptions, ServerPolicy], Service]) -> int:
+    """Serve until a signal; return the exit code.
+
+    Args:
+        start: starts what is behind the doors, `start_on_spark` or `start_in_process`.
+
+    Raises:
+        PenstockError: P0806 for a server that cannot be started so, P0807 for its token file, P0608 and P0609 for its
+            checkpoint.
+    """
+    check_packages()
+    # Imported here, so that the other commands do not need the extra.
+    from penstock.server.addresses import Address, HostNames
+    from penstock.server.http.door import HttpDoor
+    from penstock.server.limits import DoorLimits
+    from penstock.server.listening import HttpServer, check_exposure, opened
+    from penstock.server.policy import ServerPolicy
+    from penstock.server.tokens import TokenFile, default_token_file, first_token
+
+    address = Address.parse(options.address)
+    certificate = _certificate(options)
+    check_exposure(address, certificate, options.auth, options.insecure)
+    check_place(options.checkpoint)
+    tokens = TokenFile(options.token_file or default_token_file()) if options.auth else None
+    closed = (options.checkpoint, *((tokens.path.parent,) if tokens is not None else ()))
+    policy = ServerPolicy(options.paths, options.variables, options.modules, options.hosts, closed)
+    first = None if tokens is None else first_token(tokens)
+    listener = opened(address)
+    try:
+        service = start(options, policy)
+    except BaseException:
+        listener.close()
+        raise
+    with _signal_noted() as caught:
+        door = HttpDoor(service, tokens, HostNames.of(address, options.names), DoorLimits.of(options.settings))
+        server = HttpServer(door, address, certificate, listener)
+        _announce(server.url, options, first)
+        caught.event.wait()
+        typer.echo("stopping: the round in hand is finished", err=True)
+        server.close()
+        service.close()
+    return 0 if caught.number == signal.SIGTERM else 128 + caught.number
+
+
+def check_packages() -> None:
+    """Raises PenstockError P0809 without the packages of the server."""
+    missing = [name for name in _PACKAGES if importlib.util.find_spec(name) is None]
+    if missing:
+        message = f"penstock serve needs the package {missing[0]}"
+        raise PenstockError("P0809", message, hint="pip install 'penstock[server]'")
+
+
+def start_in_process(options: ServeOptions, policy: ServerPolicy) -> Service:
+    """Start a live system whose queries run in this process, and execute the script. Raises PenstockError."""
+    from penstock.server.in_process_side import InProcessSide, WakingEngine
+
+    engine = WakingEngine(options.checkpoint / "engine")
+    return _live(options, policy, engine, lambda: InProcessSide(engine, options.checkpoint))
+
+
+def start_on_spark(options: ServeOptions, policy: ServerPolicy) -> Service:
+    """Start a live system on Spark, and execute the script. Raises PenstockError."""
+    from penstock.control.spark import SparkEngine
+    from penstock.runtime.spark.startup.ahead import start_session_ahead
+    from penstock.server.spark_side import SparkSide
+    from penstock.session import Session
+
+    start_session_ahead(options.master, options.settings.spark)
+    session = Session(settings=options.settings, master=options.master)
+    engine = SparkEngine(options.checkpoint, lambda: session.spark)
+    return _live(options, policy, engine, lambda: SparkSide(engine, options.checkpoint))
+
+
+def _live(options: ServeOptions, policy: ServerPolicy, engine: Engine, side_of: Callable[[], EngineSide]) -> Service:
+    from penstock.control.control import Control
+    from penstock.server.access import StatementAccess
+    from penstock.server.live_service import LiveService, execute_at_start
+
+    access = StatementAccess(policy)
+    written = {name.strip(): value.strip() for name, _, value in (pair.partition("=") for pair in options.pairs)}
+    control = Control(options.checkpoint, engine, written, policy=lambda command, who: access.check_command(command))
+    side = side_of()
+    try:
+        if options.script[0]:
+            execute_at_start(control, *options.script)
+    except BaseException:
+        control.close()
+        side.close()
+        raise
+    settings = options.settings
+    return LiveService(control, side, access, float(settings["statement_timeout"]), float(settings["stall_timeout"]))
+
+
+def _certificate(options: ServeOptions) -> Certificate | None:
+    from penstock.server.listening import Certificate
+
+    chain, key = options.certificate
+    if chain is None and key is None:
+        return None
+    if chain is None or key is None:
+        raise PenstockError("P0806", "--tls-cert and --tls-key are needed together")
+    found = Certificate(chain, key)
+    found.check()
+    return found
+
+
+def _announce(url: str, options: ServeOptions, first: Path | None) -> None:
+    """Print where the server listens; the address alone goes to standard output, where a program reads it."""
+    typer.echo(url)
+    if not options.auth:
+        typer.echo("requests need no token: every user of this machine has the role admin", err=True)
+    if options.insecure and not url.startswith("https"):
+        typer.echo("WARNING: tokens and rows are sent unencrypted (--insecure)", err=True)
+    if first is not None:
+        typer.echo(f"a token of the role admin is in {first}", err=True)
+
+
+@dataclass
+class _Caught:
+    number: int = 0
+    event: threading.Event = field(default_factory=threading.Event)
+
+
+@contextmanager
+def _signal_noted() -> Iterator[_Caught]:
+    """Note the first signal that requests the end; the second one ends the process as it would by default."""
+    caught = _Caught()
+
+    def note(number: int, _frame: FrameType | None) -> None:
+        caught.number = number
+        caught.event.set()
+        for one in _SIGNALS:
+            signal.signal(one, signal.SIG_DFL)
+
+    before = {number: signal.signal(number, note) for number in _SIGNALS}
+    try:
+        yield caught
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

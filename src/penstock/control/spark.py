@@ -1,0 +1,171 @@
+"""The engine of a server: one run on Spark whose sources and queries change while it runs.
+
+A query has the name `q<place>` there, so that its files go by a number that is never used again. What this engine
+cannot do yet is refused before a command is accepted: state that is kept up to date in a pause, and another
+computation in the place of one that runs (SWAP, ALTER QUERY AS).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from penstock.algebra.nodes.query import Query, Start
+from penstock.control.engine import Activity, EngineVersion, NextVersion, OnFailed, StandingQuery
+from penstock.errors import PenstockError
+from penstock.runtime.spark.checkpoint.start_provider import past_provider
+from penstock.runtime.spark.job import SparkRun
+from penstock.runtime.spark.launch import launch
+from penstock.runtime.spark.live_change import change
+from penstock.runtime.spark.version import VersionInfo, stored_version
+from penstock.runtime.spark.work import Work
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_PREFIX = "q"
+
+
+def _no_one(place: int, error: PenstockError) -> None:
+    """Ignore a failure that nothing listens for yet."""
+
+
+class SparkEngine:
+    """See the contract `Engine`.
+
+    Args:
+        checkpoint: of the run; it begins or resumes with the first change.
+        spark: returns the session, called when it is needed.
+    """
+
+    def __init__(self, checkpoint: Path, spark: Callable[[], SparkSession]) -> None:
+        self._checkpoint = checkpoint
+        self._spark = spark
+        self._run: SparkRun | None = None
+        self._lock = threading.Lock()
+        #: By place, the track that answers, and whether it is paused.
+        self._standing: dict[int, tuple[int, Activity]] = {}
+        self._sources: frozenset[str] = frozenset()
+        self._on_failed: OnFailed = _no_one
+
+    def check(self, version: NextVersion) -> None:
+        for place, query in version.queries.items():
+            if query.query is None:
+                continue
+            self._check_supported(place, query)
+            former = self._standing.get(place)
+            begins = former is None or former[0] != query.track
+            if begins and query.activity is Activity.RUNNING:
+                past_provider(query.query, query.start, self._sources)
+
+    def change(self, version: NextVersion) -> EngineVersion:
+        with self._lock:
+            work = self._work(version)
+            try:
+                if self._run is None:
+                    self._run = launch(work, str(self._checkpoint), False, self._failed)
+                else:
+                    change(self._run, work, False)
+            except PenstockError as error:
+                raise _named(error, version.queries) from error
+            self._standing = {place: (query.track, query.activity) for place, query in version.queries.items()}
+            self._sources = frozenset(work.sources)
+        self._tell_left_out(work, self._run)
+        return self.version()
+
+    def version(self) -> EngineVersion:
+        found = stored_version(self._checkpoint) if self._run is None else self._run.version()
+        return EngineVersion(0, 0) if found is None else _engine_version(found)
+
+    def listen(self, on_failed: OnFailed) -> None:
+        self._on_failed = on_failed
+
+    def wake(self) -> None:
+        """The run looks for posted rows by itself."""
+
+    def close(self) -> None:
+        if self._run is not None:
+            self._run.stop()
+            self._run = None
+
+    @property
+    def run(self) -> SparkRun | None:
+        """Return the run, None before the first change."""
+        return self._run
+
+    # -- from a version to the work of a run -------------------------------------------------------------------
+
+    def _work(self, version: NextVersion) -> Work:
+        running = [query for query in version.queries.values() if query.activity is Activity.RUNNING]
+        queries = [replace(one.query, name=_name(one.place)) for one in running if one.query is not None]
+        paused = frozenset(_name(place) for place, one in version.queries.items() if one not in running)
+        return Work(
+            tuple(queries), {}, {}, version.settings, False, self._spark, live=True, standing=True,
+            declared={one.source.name: one.source for one in version.sources.values()},
+            starts=self._starts(version), paused=paused, pause_failed=True, command=version.command,
+            reset=frozenset(_name(one.place) for one in running if one.reset),
+        )  # fmt: skip
+
+    def _starts(self, version: NextVersion) -> Mapping[str, Start]:
+        """Return where the queries begin that are not in the version before."""
+        if self._run is None:
+            # What stands goes on from its checkpoint.
+            return {}
+        return {
+            _name(place): query.start
+            for place, query in version.queries.items()
+            if self._standing.get(place, (None, None))[0] != query.track
+        }
+
+    def _check_supported(self, place: int, query: StandingQuery) -> None:
+        """Raise PenstockError P0701 for what a run on Spark cannot do."""
+        former = self._standing.get(place)
+        assert query.query is not None, "it is bound"
+        reason = ""
+        if query.activity is Activity.SILENT:
+            reason = "PAUSE WITH STATE is not supported on Spark"
+        elif former is not None and former[0] != query.track and former[1] is Activity.RUNNING:
+            reason = "another query cannot take its place while it runs"
+        if reason:
+            hint = "PAUSE it first, or CREATE another query" if former is not None else None
+            raise PenstockError("P0701", f"query {query.query.name}: {reason}", hint=hint)
+
+    # -- failures ----------------------------------------------------------------------------------------------
+
+    def _failed(self, name: str, error: PenstockError) -> None:
+        self._on_failed(_place(name), error)
+
+    def _tell_left_out(self, work: Work, run: SparkRun) -> None:
+        """Report the queries that the run leaves out because they failed before this start."""
+        there = {query.name for query in run.work.queries}
+        for query in work.queries:
+            if query.name not in there:
+                error = PenstockError("P0601", "the query failed before the last start", hint="RESUME begins it again")
+                self._failed(query.name, error)
+
+
+def _name(place: int) -> str:
+    return f"{_PREFIX}{place}"
+
+
+def _place(name: str) -> int:
+    return int(name.removeprefix(_PREFIX))
+
+
+def _engine_version(found: VersionInfo) -> EngineVersion:
+    beats = {_place(name): tick for name, tick in found.queries.items()}
+    return EngineVersion(found.number, found.command, beats)
+
+
+def _named(error: PenstockError, queries: Mapping[int, StandingQuery]) -> PenstockError:
+    """Return an error with the names of queries that their user knows."""
+    message = error.message
+    for place, query in queries.items():
+        known: Query | None = query.query
+        if known is not None:
+            message = message.replace(f"query {_name(place)} ", f"query {known.name} ")
+            message = message.replace(f"query {_name(place)}:", f"query {known.name}:")
+    return PenstockError(error.code, message, error.position, error.hint, error.cause)

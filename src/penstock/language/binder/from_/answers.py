@@ -1,0 +1,34 @@
+"""The name of a query in FROM: its definition, or its answer as a live system keeps it."""
+
+from __future__ import annotations
+
+from penstock.algebra import Algebra, RelationScan, Source, StreamScan
+from penstock.algebra.nodes.query import Query
+from penstock.language.binder.context import Context, QueryNames
+from penstock.language.queries import Name
+from penstock.types import Field, Schema
+
+#: The connector of an answer that is read.
+ANSWERS = "RESULTS"
+
+
+def bind_query_name(query: Query, name: Name, context: Context) -> Algebra:
+    """Return what the name of a declared query stands for. Fails with P0201 where it may not stand."""
+    if context.query_names is QueryNames.REFUSED:
+        message = f"{query.name} is a query, and continuous queries read streams, relations and views"
+        hint = f"CREATE VIEW with its definition, and read that; a one-time SELECT can read {query.name}"
+        context.fail("P0201", message, name.span, hint)
+    return query.root if context.query_names is QueryNames.DEFINITION else _answer(query)
+
+
+def _answer(query: Query) -> Algebra:
+    """Return a scan of the answer. Its last column is the timestamp of the rows, which is not read by name."""
+    items, domain = query.root.schema.fields, query.root.domain
+    columns = tuple(Field(item.name, item.type) for item in items)
+    stamp = () if domain is None else (Field("ts of the answer", domain.type()),)
+    timestamp = None if domain is None else len(columns)
+    source = Source(
+        query.name, query.root.is_stream, Schema((*columns, *stamp)), ANSWERS, timestamp=timestamp, domain=domain
+    )
+    read = tuple(range(len(columns)))
+    return StreamScan(source, read) if source.is_stream else RelationScan(source, read)

@@ -1,0 +1,80 @@
+"""The process that computes one-time queries; `select_workers.py` starts it.
+
+It reads requests from its standard input and answers on its standard output until that ends. What a query prints goes
+to standard error.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import resource
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+
+from penstock.errors import PenstockError
+from penstock.results.select_workers import (
+    SelectRequest,
+    read_message,
+    read_rows,
+    too_large,
+    write_message,
+    write_rows,
+)
+from penstock.runtime.local.one_time import OneTimeAnswer, answer_over
+
+
+def main() -> None:
+    """Answer requests until standard input ends."""
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    while True:
+        try:
+            request = pickle.loads(read_message(sys.stdin.buffer))
+        except EOFError:
+            return
+        write_message(answers, pickle.dumps(answered(request)))
+
+
+def answered(request: SelectRequest) -> OneTimeAnswer | PenstockError:
+    """Return the answer of a request, its rows in a file, or the error that it ends with."""
+    try:
+        with limited(request.memory):
+            tables = {name: read_rows(Path(path)) for name, path in request.inputs.items()}
+            answer = answer_over(pickle.loads(request.query), tables, request.strategy)
+            write_rows(answer.table, Path(request.output))
+    except MemoryError:
+        return too_large(request.memory)
+    except PenstockError as error:
+        return error
+    except Exception as error:
+        return PenstockError("P0601", f"the query failed: {type(error).__name__}: {error}", cause=error)
+    # The query may hold code that only the other process can load.
+    return replace(answer, query=None, table=pa.table({}))  # type: ignore[arg-type]
+
+
+@contextmanager
+def limited(memory: int) -> Iterator[None]:
+    """Let this process take `memory` bytes more than it has. Mapped files do not count."""
+    before = resource.getrlimit(resource.RLIMIT_DATA)
+    resource.setrlimit(resource.RLIMIT_DATA, (_data() + memory, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, before)
+
+
+def _data() -> int:
+    """Return the bytes of private memory that this process may write."""
+    with Path("/proc/self/status").open(encoding="ascii") as status:
+        sizes = {line.split(":")[0]: line.split()[1] for line in status if line.startswith("VmData")}
+    return int(sizes["VmData"]) * 1024
+
+
+if __name__ == "__main__":
+    main()

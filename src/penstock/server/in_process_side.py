@@ -1,0 +1,174 @@
+"""The engine's side of a server without Spark: queries run in this process, over sources that end and rows that are
+posted. For trying things out, and for tests of the doors.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pyarrow as pa
+
+from penstock.algebra.nodes.query import Query
+from penstock.algebra.nodes.scans import Source
+from penstock.control.engine import EngineVersion, NextVersion
+from penstock.control.in_process import InProcessEngine
+from penstock.control.posted_rows import PostedRows
+from penstock.errors import PenstockError
+from penstock.language.commands import SelectOnce
+from penstock.runtime.local.explain import explain
+from penstock.server.selecting import RETENTION, select_over
+from penstock.server.service import EndOfResults, ResultPart, ResultRequest
+
+_METRICS = """# HELP penstock_batches_total Rounds that have been processed.
+# TYPE penstock_batches_total counter
+penstock_batches_total {batches}
+# HELP penstock_version The version of the plan.
+# TYPE penstock_version gauge
+penstock_version {version}
+"""
+
+
+class WakingEngine(InProcessEngine):
+    """Runs a round whenever there may be something new."""
+
+    def __init__(self, folder: Path | None = None) -> None:
+        super().__init__(folder)
+        self.woken = threading.Event()
+
+    def wake(self) -> None:
+        self.woken.set()
+
+    def change(self, version: NextVersion) -> EngineVersion:
+        changed = super().change(version)
+        self.woken.set()
+        return changed
+
+
+class InProcessSide:
+    """See the contract `EngineSide`. folder: of the checkpoint."""
+
+    def __init__(self, engine: WakingEngine, folder: Path) -> None:
+        self._engine = engine
+        self._posted = PostedRows(folder / "control" / "kept", RETENTION)
+        self._changed = threading.Condition()
+        self._batch = 0
+        self._at: float | None = None
+        self._failure: PenstockError | None = None
+        self._listeners: list[Callable[[Mapping[str, object]], None]] = []
+        self._ending = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="penstock-rounds", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._ending.is_set():
+            self._engine.woken.wait()
+            self._engine.woken.clear()
+            if self._ending.is_set():
+                return
+            try:
+                self._engine.round()
+                self._failure = None
+            except PenstockError as error:
+                self._failure = error
+            with self._changed:
+                self._batch += 1
+                self._at = time.monotonic()
+                self._changed.notify_all()
+            for listener in self._listeners:
+                listener({"number": self._batch, "version": self._engine.version().number})
+
+    # -- reading -----------------------------------------------------------------------------------------------
+
+    def results(self, place: int, query: Query, request: ResultRequest) -> InProcessResults:
+        if request.snapshot or request.progress:
+            what = "snapshots" if request.snapshot else "progress"
+            raise PenstockError("P0711", f"a server without Spark keeps no {what}", hint="read from the beginning")
+        return InProcessResults(self._engine, self._changed, place, query, request)
+
+    def select(
+        self, command: SelectOnce, sources: Mapping[str, tuple[int, Source]], left: Callable[[], bool]
+    ) -> tuple[pa.Table, int | None]:
+        return select_over(command, sources, self._posted)
+
+    def explain(self, query: Query, form: str) -> str:
+        return explain(query, form)
+
+    def batch(self) -> tuple[int, float | None]:
+        # A round runs only when there is something new, so nothing is stalled.
+        return self._batch, None
+
+    def problem(self) -> str | None:
+        return None if self._failure is None else f"the last round failed: {self._failure.code}"
+
+    def metrics(self) -> bytes:
+        return _METRICS.format(batches=self._batch, version=self._engine.version().number).encode()
+
+    def listen(self, on_batch: Callable[[Mapping[str, object]], None]) -> None:
+        self._listeners.append(on_batch)
+
+    def close(self) -> None:
+        self._ending.set()
+        self._engine.woken.set()
+        self._thread.join()
+        self._engine.close()
+
+
+class InProcessResults:
+    """A subscription to what an engine in this process has answered. A cursor is `<place>.<answers read>`."""
+
+    def __init__(
+        self, engine: InProcessEngine, changed: threading.Condition, place: int, query: Query, request: ResultRequest
+    ) -> None:
+        self._engine = engine
+        self._changed = changed
+        self._place = place
+        self._closed = False
+        schema = pa.schema([pa.field(field.name, field.type) for field in query.output_schema])
+        self._stream = query.root.is_stream
+        self._schema = schema.insert(1, pa.field("op", pa.string())) if self._stream else schema
+        known = len(engine.answers(place))
+        self._until = known if request.until_now else None
+        self._read = 0 if request.beginning else known
+        if request.cursor is not None:
+            self._read = self._number(request.cursor, known)
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self._schema
+
+    @property
+    def cursor(self) -> str:
+        return f"{self._place}.{self._read}"
+
+    def _number(self, cursor: str, known: int) -> int:
+        place, _, number = cursor.partition(".")
+        if place != str(self._place) or not (number.isascii() and number.isdecimal()) or int(number) > known:
+            raise PenstockError("P0712", f"{cursor[:100]!r} is no cursor of this query", hint="read from the beginning")
+        return int(number)
+
+    def next(self, seconds: float) -> ResultPart | None:
+        with self._changed:
+            if self._until is not None and self._read >= self._until:
+                raise EndOfResults
+            self._changed.wait_for(lambda: self._closed or self._fresh() is not None, seconds)
+            table = None if self._closed else self._fresh()
+        if table is None:
+            return None
+        self._read += 1
+        rows = table.combine_chunks()
+        if self._stream:
+            rows = rows.add_column(1, "op", pa.repeat(pa.scalar("+", pa.string()), rows.num_rows))
+        batch = pa.table(rows.columns, schema=self._schema).combine_chunks().to_batches()[0]
+        return ResultPart(batch, self.cursor)
+
+    def _fresh(self) -> pa.Table | None:
+        answers = self._engine.answers(self._place)
+        return answers[self._read] if self._read < len(answers) else None
+
+    def close(self) -> None:
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()

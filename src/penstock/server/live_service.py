@@ -1,0 +1,372 @@
+"""The service of a live system: commands go to its control, reads to the engine's side.
+
+Roles and what the text of a statement says are checked before the control sees it, the bound command by the control
+before it is accepted (`access.py`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import queue
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Protocol
+
+import pyarrow as pa
+
+from penstock.algebra.nodes.query import Query
+from penstock.algebra.nodes.scans import Source
+from penstock.control.control import Control
+from penstock.control.outcomes import CommandOutcome, Principal, StatementOutcome
+from penstock.control.stored_catalog import StoredObject, StoredQuery
+from penstock.errors import PenstockError, Position, ScriptErrors, nearest
+from penstock.language.commands import Describe, ExplainCommand, ExplainKind, SelectOnce, ShowCommand, Unchanged
+from penstock.language.parse import parse_script
+from penstock.language.statements import DeleteStatement, Insert, TransactionStatement, UpdateStatement
+from penstock.redaction import redacted_text
+from penstock.server.access import StatementAccess, kind_of
+from penstock.server.roles import Caller
+from penstock.server.service import (
+    CatalogView,
+    CommandView,
+    HealthView,
+    QueryView,
+    ResultRequest,
+    ResultSource,
+    RowsPosted,
+    ScriptReply,
+    ScriptRequest,
+    ServerEvent,
+    SourceView,
+    StatementReply,
+)
+from penstock.types import type_name
+
+#: Events that wait for a reader at most; later ones are dropped.
+_MOST_EVENTS = 10_000
+#: Connectors whose rows are posted.
+_POSTED = ("MEMORY", "HTTP")
+_PLAIN_CREATE = re.compile(r"create\b(?!\s+or\b)(?!.*?\bif\s+not\s+exists\b)", re.IGNORECASE)
+
+
+class EngineSide(Protocol):
+    """What the service reads of the engine beside the control."""
+
+    def results(self, place: int, query: Query, request: ResultRequest) -> ResultSource:
+        """Return a subscription to the results at a place. Raises PenstockError P0711, P0712."""
+
+    def select(
+        self, command: SelectOnce, sources: Mapping[str, tuple[int, Source]], left: Callable[[], bool]
+    ) -> tuple[pa.Table, int | None]:
+        """Return the rows of a one-time query, and their instant.
+
+        Args:
+            sources: by name in lower case, number and declaration of each.
+            left: whether the caller has left.
+        """
+
+    def explain(self, query: Query, form: str) -> str:
+        """Return the plan of a query."""
+
+    def batch(self) -> tuple[int, float | None]:
+        """Return the number of the last batch, and the seconds since then; None before the first."""
+
+    def problem(self) -> str | None:
+        """Return why no batch can be processed."""
+
+    def metrics(self) -> bytes:
+        """Return the metrics in the text format of Prometheus."""
+
+    def listen(self, on_batch: Callable[[Mapping[str, object]], None]) -> None:
+        """Call `on_batch` after each batch, in any thread."""
+
+    def close(self) -> None:
+        """End after the round in hand."""
+
+
+class LiveEvents:
+    """The events that one caller has not read yet."""
+
+    def __init__(self, ended: Callable[[LiveEvents], None]) -> None:
+        self._waiting: queue.Queue[ServerEvent] = queue.Queue(_MOST_EVENTS)
+        self._ended = ended
+
+    def put(self, event: ServerEvent) -> None:
+        if not self._waiting.full():
+            self._waiting.put(event)
+
+    def next(self, seconds: float) -> ServerEvent | None:
+        try:
+            return self._waiting.get(timeout=seconds) if seconds else self._waiting.get_nowait()
+        except queue.Empty:
+            return None
+
+    def close(self) -> None:
+        self._ended(self)
+
+
+class LiveService:
+    """See the contract `Service`.
+
+    Args:
+        seconds: how long a reply waits for commands; those that take longer are PENDING.
+        stalled: seconds without a batch after which the server is not ready; 0: never.
+    """
+
+    def __init__(
+        self, control: Control, side: EngineSide, access: StatementAccess, seconds: float = 60.0, stalled: float = 60.0
+    ) -> None:
+        self._control = control
+        self._side = side
+        self._access = access
+        self._seconds = seconds
+        self._stalled = stalled
+        self._listeners: tuple[LiveEvents, ...] = ()
+        side.listen(lambda content: self._announce("batch", content))
+
+    # -- statements --------------------------------------------------------------------------------------------
+
+    def execute(self, request: ScriptRequest) -> ScriptReply:
+        statements = self._access.check_script(request.text, request.caller)
+        for name in request.settings:
+            self._access.policy.check_setting(name)
+        if request.dry:
+            return self._checked(request, any(isinstance(one, TransactionStatement) for one in statements))
+        outcomes = self._control.submit(
+            request.text, request.settings, _principal(request.caller), request.key, request.wait, self._seconds or None
+        )
+        replies = tuple(self._reply(one, request) for one in outcomes)
+        for reply in replies:
+            if reply.number is not None:
+                content = {"number": reply.number, "kind": reply.kind, "state": reply.state}
+                self._announce("command", content)
+        warnings = tuple(warning for one in outcomes for warning in one.warnings)
+        return ScriptReply(replies, warnings, any(reply.state == "PENDING" for reply in replies))
+
+    def _checked(self, request: ScriptRequest, is_transaction: bool) -> ScriptReply:
+        """Bind a script as a transaction that is rolled back."""
+        if is_transaction:
+            hint = "leave out BEGIN and COMMIT: a script is one transaction"
+            raise PenstockError("P0732", "a transaction cannot be checked alone", hint=hint)
+        text = f"BEGIN;\n{request.text}\n;ROLLBACK"
+        try:
+            outcomes = self._control.submit(text, request.settings, _principal(request.caller))
+        except ScriptErrors as errors:
+            raise ScriptErrors([_one_line_up(error) for error in errors.errors]) from None
+        except PenstockError as error:
+            raise _one_line_up(error) from None
+        replies = tuple(StatementReply(kind_of(one.text), "CHECKED") for one in outcomes)
+        warnings = (replace(one, position=_above(one.position)) for outcome in outcomes for one in outcome.warnings)
+        return ScriptReply(replies, tuple(warnings))
+
+    def _reply(self, one: StatementOutcome, request: ScriptRequest) -> StatementReply:
+        kind, outcome, command = kind_of(one.text), one.outcome, one.command
+        if outcome is not None:
+            return StatementReply(
+                kind, outcome.state.value, outcome.number, outcome.version, self._instant(outcome), error=outcome.error
+            )
+        if isinstance(command, SelectOnce):
+            table, tick = self._side.select(command, self._sources(), request.left.is_set)
+            instant = None if tick is None else command.query.domain.show(tick)
+            return StatementReply(kind, "DONE", instant=instant, table=table)
+        text: str | None = None
+        if isinstance(command, ShowCommand):
+            text = "\n".join(redacted_text(declared or name) for name, declared in command.entries)
+        elif isinstance(command, Describe):
+            lines = [f"{name} {type_}" for name, type_ in command.columns]
+            text = "\n".join([f"{command.kind} {command.name}", *lines, redacted_text(command.text)])
+        elif isinstance(command, ExplainCommand):
+            if command.kind is not ExplainKind.PLAN:
+                raise PenstockError("P0702", f"EXPLAIN {command.kind.name} is not carried out by this server")
+            text = self._side.explain(command.query, "text")
+        elif isinstance(command, Unchanged):
+            text = command.reason
+        return StatementReply(kind, "DONE", text=text)
+
+    def _sources(self) -> dict[str, tuple[int, Source]]:
+        numbers = {one.name.lower(): one.id for one in self._control.stored.values()}
+        return {key: (numbers[key], source) for key, source in self._control.catalog.sources.items() if key in numbers}
+
+    def _instant(self, outcome: CommandOutcome) -> str | None:
+        return None if outcome.tick is None else str(outcome.tick)
+
+    # -- what there is -----------------------------------------------------------------------------------------
+
+    def queries(self) -> Sequence[QueryView]:
+        return [self._view(one, one.query) for one in self._control.stored.values() if one.query is not None]
+
+    def query(self, name: str) -> QueryView:
+        return self._view(*self._known(name))
+
+    def plan(self, name: str, form: str) -> str:
+        self._known(name)
+        return self._side.explain(self._bound(name), form)
+
+    def results(self, request: ResultRequest) -> ResultSource:
+        _, kept = self._known(request.query)
+        return self._side.results(kept.place, self._bound(request.query), request)
+
+    def _known(self, name: str) -> tuple[StoredObject, StoredQuery]:
+        try:
+            return self._control.query(name)
+        except PenstockError as error:
+            raise PenstockError(error.code, error.message, hint=nearest(name, self._names())) from None
+
+    def _names(self) -> list[str]:
+        return [one.name for one in self._control.stored.values() if one.query is not None]
+
+    def _bound(self, name: str) -> Query:
+        """Return a query. Raises PenstockError P0601 for one that needs attention."""
+        found = self._control.catalog.queries.get(name.lower())
+        if found is None:
+            message = f"query {name} cannot be bound by this version"
+            raise PenstockError("P0601", message, hint="GET /v1/queries has its error")
+        return found
+
+    def _view(self, one: StoredObject, kept: StoredQuery) -> QueryView:
+        bound = self._control.catalog.queries.get(one.name.lower())
+        tick = self._control.version().heartbeats.get(kept.place)
+        schema = () if bound is None else tuple((f.name, type_name(f.type)) for f in bound.output_schema)
+        error = PenstockError(kept.code, kept.message) if kept.code else None
+        return QueryView(
+            one.name, str(one.id), kept.status.value, redacted_text(one.text),
+            bound is not None and bound.root.is_stream,
+            schema, kept.sink.connector, None if bound is None or tick is None else bound.domain.show(tick), None,
+            one.attributes, error,
+        )  # fmt: skip
+
+    def declaration(self, name: str) -> Source:
+        sources = self._control.catalog.sources
+        found = sources.get(name.lower())
+        if found is None:
+            known = [one.name for one in sources.values()]
+            raise PenstockError("P0201", f"unknown stream or relation {name}", hint=nearest(name, known))
+        if found.connector not in _POSTED:
+            raise PenstockError("P0208", f"{found.name} is declared FROM {found.connector}, which takes no rows")
+        return found
+
+    def post(self, name: str, rows: pa.Table, key: str | None, caller: Caller) -> RowsPosted:
+        added = self._control.insert(name, rows, key, _principal(caller))
+        return RowsPosted(rows.num_rows, repeated=not added)
+
+    def commands(self, after: int, limit: int) -> Sequence[CommandView]:
+        return [view for view in self._commands() if view.number > after][:limit]
+
+    def command(self, number: int) -> CommandView:
+        for view in self._commands():
+            if view.number == number:
+                return view
+        raise PenstockError("P0201", f"there is no command {number}", hint="finished commands are kept for some days")
+
+    def _commands(self) -> list[CommandView]:
+        return [
+            CommandView(
+                outcome.number, _moment(transaction.at), transaction.who, redacted_text(text), outcome.state.value,
+                outcome.version, outcome.error,
+            )
+            for transaction, text, outcome in self._control.commands()
+        ]  # fmt: skip
+
+    def catalog(self) -> CatalogView:
+        bound, stored = self._control.catalog, list(self._control.stored.values())
+        sources = tuple(
+            SourceView(
+                one.name, one.is_stream, one.connector, tuple((c.name, type_name(c.type)) for c in one.columns),
+                redacted_text(bound.texts.get(key, "")),
+            )
+            for key, one in bound.sources.items()
+        )  # fmt: skip
+        views = tuple((view.name, redacted_text(view.text)) for view in bound.views.values())
+        functions = tuple(one.name for one in stored if one.kind in ("FUNCTION", "AGGREGATE"))
+        texts = [
+            f"CREATE QUERY {one.name} AS {one.text}" if one.query is not None else one.text.rstrip().rstrip(";")
+            for one in stored
+        ]
+        text = redacted_text("".join(f"{one};\n" for one in texts))
+        return CatalogView(sources, views, tuple(self.queries()), functions, text)
+
+    def health(self) -> HealthView:
+        failure = self._control.failure
+        batch, seconds = self._side.batch()
+        problem = None if failure is None else f"the control has ended: {type(failure).__name__}"
+        problem = problem or self._side.problem()
+        if problem is None and self._stalled and seconds is not None and seconds > self._stalled:
+            problem = f"no batch for {seconds:.0f} seconds"
+        return HealthView(failure is None, problem is None, self._control.version().number, batch, seconds, problem)
+
+    def metrics(self) -> bytes:
+        return self._side.metrics()
+
+    # -- events ------------------------------------------------------------------------------------------------
+
+    def events(self) -> LiveEvents:
+        events = LiveEvents(self._end_events)
+        self._listeners = (*self._listeners, events)
+        return events
+
+    def _end_events(self, events: LiveEvents) -> None:
+        self._listeners = tuple(one for one in self._listeners if one is not events)
+
+    def _announce(self, kind: str, content: Mapping[str, object]) -> None:
+        for events in self._listeners:
+            events.put(ServerEvent(kind, content))
+
+    def close(self) -> None:
+        self._control.close()
+        self._side.close()
+
+
+def execute_at_start(control: Control, script: str, name: str) -> list[StatementOutcome]:
+    """Execute a script at the start of a server, statement by statement; return the outcomes.
+
+    What an earlier start has declared is left as it is where its content is the same, and replaced otherwise.
+    Statements that change rows happen once.
+
+    Raises:
+        ScriptErrors, PenstockError: of the first statement that fails; those before it have been executed.
+    """
+    parsed = parse_script(script, name)
+    if any(isinstance(one, TransactionStatement) for one in parsed.statements):
+        return control.submit(script, key=_start_key(script, 0))
+    seen: Counter[str] = Counter()
+    outcomes: list[StatementOutcome] = []
+    for statement in parsed.statements:
+        text = parsed.source.slice(statement.span)
+        # Blanks keep the position of the statement in its script.
+        before = "".join(c if c == "\n" else " " for c in parsed.source.text[: statement.span.start])
+        changes_rows = isinstance(statement, Insert | UpdateStatement | DeleteStatement)
+        key = _start_key(text, seen[text]) if changes_rows else None
+        seen[text] += 1
+        outcomes += control.submit(before + _replacing(text), key=key)
+    return outcomes
+
+
+def _replacing(text: str) -> str:
+    """Return a CREATE with OR REPLACE, unless it says itself what is to happen to what is there."""
+    match = _PLAIN_CREATE.match(text)
+    return text if match is None else f"{text[: match.end()]} OR REPLACE{text[match.end() :]}"
+
+
+def _start_key(text: str, occurrence: int) -> str:
+    return f"start.{hashlib.sha256(text.encode()).hexdigest()}.{occurrence}"
+
+
+def _principal(caller: Caller) -> Principal:
+    return Principal(caller.name, caller.role.word)
+
+
+def _moment(microseconds: int) -> str:
+    return datetime.fromtimestamp(microseconds / 1e6, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _above(position: Position) -> Position:
+    return replace(position, line=max(1, position.line - 1))
+
+
+def _one_line_up(error: PenstockError) -> PenstockError:
+    """Return an error of a script that stood one line lower."""
+    position = None if error.position is None else _above(error.position)
+    return PenstockError(error.code, error.message, position, error.hint)

@@ -1,0 +1,136 @@
+"""The engine's side of a server on Spark: results from the log of the run, its metrics and its progress."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pyarrow as pa
+
+from penstock.algebra.nodes.query import Query
+from penstock.algebra.nodes.scans import Source
+from penstock.control.posted_rows import PostedRows
+from penstock.control.spark import SparkEngine
+from penstock.errors import PenstockError
+from penstock.language.commands import SelectOnce
+from penstock.results.reader import ResultReader, Subscription
+from penstock.runtime.local.explain import explain
+from penstock.runtime.spark.job import SparkRun
+from penstock.runtime.watching.prometheus import metrics_text
+from penstock.server.selecting import RETENTION, select_over
+from penstock.server.service import EndOfResults, ResultPart, ResultRequest
+
+#: Seconds between two looks at whether a batch has ended.
+_LOOK = 0.2
+
+
+class SparkSide:
+    """See the contract `EngineSide`. folder: of the checkpoint."""
+
+    def __init__(self, engine: SparkEngine, folder: Path) -> None:
+        self._engine = engine
+        self._posted = PostedRows(folder / "control" / "kept", RETENTION)
+        self._listeners: list[Callable[[Mapping[str, object]], None]] = []
+        #: Number of batches, and when the last one ended or there was nothing to read.
+        self._batches, self._at = 0, time.monotonic()
+        self._ending = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="penstock-batches", daemon=True)
+        self._thread.start()
+
+    def _watch(self) -> None:
+        while not self._ending.wait(_LOOK):
+            run = self._engine.run
+            if run is None or not run.active:
+                continue
+            progress = run.progress()
+            waiting = any(one.waiting or one.records_waiting for one in progress.sources.values())
+            if progress.batches == self._batches:
+                self._at = self._at if waiting else time.monotonic()
+                continue
+            self._batches, self._at = progress.batches, time.monotonic()
+            content = {
+                "number": progress.batches, "version": run.version().number, "rows_in": progress.rows_in,
+                "rows_out": progress.rows_out, "heartbeat": progress.heartbeat,
+            }  # fmt: skip
+            for listener in self._listeners:
+                listener(content)
+
+    # -- reading -----------------------------------------------------------------------------------------------
+
+    def results(self, place: int, query: Query, request: ResultRequest) -> SparkResults:
+        sink = self._running().sinks.get(f"q{place}")
+        if sink is None or sink.own_place is None:
+            message = f"the results of {query.name} are not kept here"
+            raise PenstockError("P0711", message, hint="RESUME it if it is paused; INTO names where its results are")
+        reader = ResultReader(sink.own_place.folder, sink.own_place.id)
+        cursor = reader.first if request.beginning else request.cursor
+        subscription = reader.read(
+            cursor, snapshot=request.snapshot, progress=request.progress, until_now=request.until_now
+        )
+        return SparkResults(reader, subscription, request.snapshot)
+
+    def _running(self) -> SparkRun:
+        run = self._engine.run
+        if run is None:
+            raise PenstockError("P0711", "nothing runs yet, so there are no results")
+        return run
+
+    def select(
+        self, command: SelectOnce, sources: Mapping[str, tuple[int, Source]], left: Callable[[], bool]
+    ) -> tuple[pa.Table, int | None]:
+        return select_over(command, sources, self._posted)
+
+    def explain(self, query: Query, form: str) -> str:
+        return explain(query, form)
+
+    def batch(self) -> tuple[int, float | None]:
+        return self._batches, None if self._engine.run is None else time.monotonic() - self._at
+
+    def problem(self) -> str | None:
+        run = self._engine.run
+        if run is None or run.active:
+            return None
+        return "the run has ended" if run.error is None else f"the run failed: {run.error.code}"
+
+    def metrics(self) -> bytes:
+        run = self._engine.run
+        return b"" if run is None else metrics_text(run.metrics)
+
+    def listen(self, on_batch: Callable[[Mapping[str, object]], None]) -> None:
+        self._listeners.append(on_batch)
+
+    def close(self) -> None:
+        self._ending.set()
+        self._thread.join()
+        self._engine.close()
+
+
+class SparkResults:
+    """A subscription to the log of results."""
+
+    def __init__(self, reader: ResultReader, subscription: Subscription, snapshot: bool) -> None:
+        self._reader = reader
+        self._subscription = subscription
+        self._snapshot = snapshot
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self._reader.schema
+
+    @property
+    def cursor(self) -> str | None:
+        return None if self._snapshot else str(self._subscription.cursor)
+
+    def next(self, seconds: float) -> ResultPart | None:
+        found = self._subscription.next(seconds)
+        if found is None:
+            if self._subscription.ended:
+                raise EndOfResults
+            return None
+        (rows,) = found.rows.combine_chunks().to_batches()
+        return ResultPart(rows, "" if found.cursor is None else str(found.cursor))
+
+    def close(self) -> None:
+        self._subscription.close()

@@ -1,0 +1,189 @@
+"""The doors in front of a real control, whose queries run in this process."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from penstock.cli.serve import ServeOptions, start_in_process
+from penstock.client import connect
+from penstock.errors import PenstockError
+from penstock.server.addresses import Address, HostNames
+from penstock.server.http.door import HttpDoor
+from penstock.server.limits import DoorLimits
+from penstock.server.listening import HttpServer
+from penstock.server.policy import ServerPolicy
+from penstock.server.roles import AccessRole
+from penstock.server.tokens import TokenFile
+from penstock.settings import Settings
+from tests.server.running import Running
+
+SCRIPT = """CREATE STREAM readings (at TIMESTAMP, room STRING, celsius DOUBLE) FROM HTTP () TIMESTAMP BY at;
+CREATE RELATION rooms (room STRING, floor INT, PRIMARY KEY (room)) FROM MEMORY ();
+INSERT INTO rooms VALUES ('hall', 0), ('attic', 2);
+"""
+WARM = "CREATE QUERY warm AS SELECT room, MAX(celsius) AS celsius FROM readings [RANGE 1 HOUR] GROUP BY room"
+ROWS = [
+    {"at": "2024-03-01 09:00:00", "room": "hall", "celsius": 19.5},
+    {"at": "2024-03-01 09:20:00", "room": "attic", "celsius": 23.0},
+    {"at": "2024-03-01 10:10:00", "room": "hall", "celsius": 20.0},
+]
+
+
+def started(folder: Path, script: str = SCRIPT) -> Running:
+    options = ServeOptions(folder / "checkpoint", "", script=(script, "rooms.cql"))
+    service = start_in_process(options, ServerPolicy(closed=(folder / "checkpoint",)))
+    tokens = TokenFile(folder / "tokens.json")
+    if not tokens.entries():
+        (folder / "texts").write_text("\n".join(tokens.add(role.word, role) for role in AccessRole), encoding="utf-8")
+    texts = dict(zip(AccessRole, (folder / "texts").read_text(encoding="utf-8").split("\n"), strict=True))
+    address = Address("127.0.0.1", 0)
+    door = HttpDoor(service, tokens, HostNames.of(address), DoorLimits.of(Settings()))
+    return Running(HttpServer(door, address), door, tokens, texts)
+
+
+def ended(running: Running) -> None:
+    running.server.close()
+    running.door.service.close()
+
+
+@pytest.fixture
+def live(tmp_path: Path) -> Iterator[Running]:
+    running = started(tmp_path)
+    yield running
+    ended(running)
+
+
+def statement(client: httpx.Client, sql: str, **more: Any) -> httpx.Response:
+    return client.post("/v1/statements", json={"sql": sql, **more})
+
+
+def answers(running: Running, query: str, count: int) -> list[dict[str, Any]]:
+    """Return the first rows of a query, which may still come."""
+    rows: list[dict[str, Any]] = []
+    client = connect(running.url, running.texts[AccessRole.READ])
+    with client, client.subscribe(query, beginning=True) as batches:
+        for batch in batches:
+            rows += batch.to_pylist()
+            if len(rows) >= count:
+                return rows
+    raise AssertionError("the subscription ended")
+
+
+def test_a_query_is_registered_answered_changed_and_dropped(live: Running) -> None:
+    with connect(live.url, live.texts[AccessRole.CONTROL]) as client:
+        (created,) = client.execute(WARM)
+        assert (created.kind, created.state) == ("CREATE QUERY", "RUNNING") and created.number == 4
+        assert client.insert("readings", ROWS) == 3
+        rows = answers(live, "warm", 3)
+        assert [(row["op"], row["room"], row["celsius"]) for row in rows[:3]] == [
+            ("+", "hall", 19.5), ("+", "attic", 23.0), ("-", "hall", 19.5),
+        ]  # fmt: skip
+        assert client.execute("ALTER QUERY warm PAUSE")[0].number == 5
+        assert client.query("warm").state == "PAUSED"
+        client.execute("DROP QUERY warm")
+        assert client.queries() == []
+        assert [command.who for command in client.commands()][-3:] == ["control"] * 3
+
+
+def test_the_same_key_is_the_same_command(live: Running) -> None:
+    with connect(live.url, live.texts[AccessRole.CONTROL]) as client:
+        first = client.execute(WARM, key="k")[0].number
+        assert client.execute(WARM, key="k")[0].number == first
+        with pytest.raises(PenstockError, match="P0731"):
+            client.execute("DROP QUERY warm", key="k")
+        assert client.insert("readings", ROWS, key="r") == client.insert("readings", ROWS, key="r")
+        with pytest.raises(PenstockError, match="P0731"):
+            client.insert("readings", ROWS[:1], key="r")
+    with live.client(AccessRole.CONTROL) as http:
+        headers = {"Idempotency-Key": "k"}
+        answer = http.post("/v1/statements", json={"sql": "DROP QUERY warm"}, headers=headers)
+        assert answer.status_code == 422
+
+
+def test_select_and_what_describes_the_system(live: Running) -> None:
+    with connect(live.url, live.texts[AccessRole.ADMIN]) as client:
+        client.execute(WARM)
+        assert client.select("SELECT room FROM rooms ORDER BY floor").to_arrow().to_pylist() == [
+            {"room": "hall"}, {"room": "attic"},
+        ]  # fmt: skip
+        shown, described, explained = client.execute("SHOW QUERIES; DESCRIBE warm; EXPLAIN SELECT room FROM readings")
+        assert WARM in (shown.text or "") and "celsius DOUBLE" in (described.text or "")
+        assert "logical plan" in (explained.text or "")
+    with live.client(AccessRole.READ) as http:
+        assert "readings" in http.get("/v1/queries/warm/plan").text
+        assert [one["name"] for one in http.get("/v1/catalog").json()["sources"]] == ["readings", "rooms"]
+        assert "penstock_version" in http.get("/metrics").text
+        assert http.get("/readyz").status_code == 200
+
+
+def test_a_dry_run_keeps_positions_and_changes_nothing(live: Running) -> None:
+    with live.client(AccessRole.CONTROL) as http:
+        assert statement(http, WARM, dry=True).json()["statements"] == [{"kind": "CREATE QUERY", "state": "CHECKED"}]
+        wrong = statement(http, "CREATE VIEW v AS\n SELECT roam FROM readings", dry=True)
+        assert wrong.status_code == 400 and wrong.json()["position"]["line"] == 2
+        assert wrong.json()["position"]["column"] == 9
+        assert http.get("/v1/queries").json() == {"queries": []}
+
+
+def test_what_the_policy_refuses_is_in_no_log(live: Running) -> None:
+    with live.client(AccessRole.ADMIN) as http:
+        before = http.get("/v1/commands").json()
+        for sql in (
+            "CREATE STREAM s (a INT) FROM FILES (path '/etc/*.csv') TIMESTAMP BY a",
+            "CREATE QUERY q INTO FILES (path '/var/x') AS SELECT room FROM readings",
+            "CREATE FUNCTION f (INT) RETURNS INT AS 'os:getpid'",
+            "SET spark.jars = 'x'",
+        ):
+            answer = statement(http, sql)
+            assert answer.status_code == 403 and answer.json()["code"] == "P0805"
+        assert statement(http, "SHOW QUERIES", settings={"spark.jars": "x"}).status_code == 403
+        assert http.get("/v1/commands").json() == before
+
+
+def test_a_restart_goes_on_with_what_was_registered(tmp_path: Path) -> None:
+    first = started(tmp_path)
+    with connect(first.url, first.texts[AccessRole.CONTROL]) as client:
+        client.execute(WARM)
+        client.insert("readings", ROWS[:2])
+        assert len(answers(first, "warm", 1)) >= 1
+    ended(first)
+    again = started(tmp_path)
+    try:
+        with connect(again.url, again.texts[AccessRole.CONTROL]) as client:
+            assert [query.name for query in client.queries()] == ["warm"]
+            client.insert("readings", ROWS[2:])
+            rows = answers(again, "warm", 3)
+            assert [row["op"] for row in rows] == ["+", "+", "-"]
+            assert client.select("SELECT COUNT(*) AS n FROM rooms").to_arrow().to_pylist() == [{"n": 2}]
+    finally:
+        ended(again)
+
+
+def test_another_server_on_the_checkpoint_is_refused(live: Running, tmp_path: Path) -> None:
+    with pytest.raises(PenstockError, match="P0609"):
+        started(tmp_path)
+
+
+def test_errors_of_the_script_at_the_start_have_their_places(tmp_path: Path) -> None:
+    with pytest.raises(PenstockError) as caught:
+        started(tmp_path, SCRIPT + "CREATE VIEW v AS\n  SELECT roam FROM readings;\n")
+    assert caught.value.position is not None
+    assert (caught.value.position.line, caught.value.position.column) == (5, 10)
+
+
+def test_events_of_commands_and_batches(live: Running) -> None:
+    with live.client(AccessRole.CONTROL) as http, http.stream("GET", "/v1/events") as events:
+        lines = events.iter_lines()
+        deadline = time.monotonic() + 20
+        with live.client(AccessRole.CONTROL) as other:
+            statement(other, WARM)
+        kinds: set[str] = set()
+        while not {"event: command", "event: batch"} <= kinds:
+            assert time.monotonic() < deadline
+            kinds.add(next(lines))
