@@ -218,8 +218,9 @@ def test_what_the_engine_cannot_do_is_refused_before_it_is_accepted(tmp_path: Pa
             (f"CREATE QUERY q INTO FILES (path '{tmp_path}/out', format 'csv') AS SELECT v FROM S;", "P0701"),
             ("CREATE STREAM C (v INT) FROM MEMORY () SYSTEM TIME;", "P0701"),
         ):
-            with pytest.raises(PenstockError, match=code):
-                system.run(statement)
+            for script in (statement, f"BEGIN; {statement} ROLLBACK;"):
+                with pytest.raises(PenstockError, match=code):
+                    system.run(script)
         assert len(system.control.commands()) == count
         system.done("CREATE QUERY q AS SELECT v FROM S;")
 

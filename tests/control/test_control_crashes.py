@@ -118,7 +118,8 @@ def check_cuts(tmp_path: Path, expected: dict[str, list[dict[str, Any]]], first:
         system, cut = cut_life(tmp_path / str(number), number, LOSSES[number % len(LOSSES)])
         found = contents(system)
         texts = texts_of_log(system)
-        system.control.close()
+        with suppress(PowerLost):  # at a call after the last step, where the lock is removed
+            system.control.close()
         assert found == expected, f"power went at call {number}"
         assert len(texts) <= len(LIFE) + 3
         if not cut:

@@ -60,6 +60,10 @@ class Applier:
 
     # -- accepting ---------------------------------------------------------------------------------------------
 
+    def check(self, draft: Draft) -> None:
+        """Raise PenstockError for what the engine cannot do."""
+        self._engine.check(self._next(draft.stored, draft.bound, self._log.next_number))
+
     def accept(
         self, draft: Draft, texts: Sequence[str], who: str, key: str | None, posted: str, settings: Mapping[str, str]
     ) -> Transaction:
@@ -74,7 +78,7 @@ class Applier:
         Raises:
             PenstockError: it is refused, and nothing has been written.
         """
-        self._engine.check(self._next(draft.stored, draft.bound, self._log.next_number))
+        self.check(draft)
         self._write_outcomes([])
         transaction = self._log.accept(texts, who, key, posted, settings, draft.change)
         self.ahead = draft.registry(self.ahead.errors)

@@ -329,7 +329,10 @@ class Control:
         """Write a transaction to the log, if it changes anything. Raises PenstockError, and then it is refused."""
         request.draft = draft
         texts = [text for text, command in zip(request.commands.texts, request.bound, strict=True) if _changes(command)]
-        if not (texts or request.failure) or request.commands.rolled_back:
+        if texts and request.commands.rolled_back:
+            self._applier.check(draft)
+            texts = []
+        if not (texts or request.failure):
             request.accepted.set()
             return
         texts = texts or [request.failure_text]
