@@ -166,10 +166,8 @@ class Setting:
             return f"{self.default // 2**30} GB" if self.default % 2**30 == 0 else f"{self.default // 2**20} MB"
         if self.default is None:
             return "none"
-        if self.parse is _share:
-            return f"{self.default:g}"
         if isinstance(self.default, float):
-            return f"{self.default:g} s" if self.default else "0"
+            return f"{self.default:g} s" if self.parse is _length and self.default else f"{self.default:g}"
         return str(self.default) if self.default != () else ""
 
     @property

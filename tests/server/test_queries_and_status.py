@@ -7,6 +7,7 @@ import json
 import httpx
 import pytest
 
+from penstock.language.parse import parse_script
 from penstock.server.http.documents import QueryPatch
 from penstock.server.http.queries import alterations
 from penstock.server.roles import AccessRole
@@ -51,6 +52,8 @@ def test_dropping_a_query(server: Running, fake: FakeService) -> None:
 )  # fmt: skip
 def test_changes_are_statements(patch: dict[str, object], statements: list[str]) -> None:
     body = QueryPatch.model_validate(patch)
+    if body.sql is None:
+        assert len(parse_script(";\n".join(alterations("q`1", body))).statements) == len(statements)
     assert alterations("q`1", body) == [f"ALTER QUERY `q``1` {text}" for text in statements]
 
 

@@ -44,7 +44,7 @@ def served(folder: Path, *options: str) -> Iterator[tuple[str, subprocess.Popen[
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="needs curl")
 def test_the_commands(tmp_path: Path) -> None:
-    (tmp_path / "rooms.cql").write_text(next(text for kind, text in BLOCKS if kind == "cql"), encoding="utf-8")
+    (tmp_path / "rooms.cql").write_text(next(text for kind, text in BLOCKS if kind == "live"), encoding="utf-8")
     with served(tmp_path, "rooms.cql", "--checkpoint", "state") as (url, _):
         environment = {
             **os.environ, "SERVER": url, "XDG_CONFIG_HOME": str(tmp_path / "config"), "PYTHONPATH": str(ROOT / "src"),

@@ -76,7 +76,7 @@ class LiveState:
 
 
 @dataclass(frozen=True)
-class _Answer:
+class _DeliveredState:
     """The answer of a query as its run keeps it, at a batch."""
 
     folder: ResultFolder
@@ -90,7 +90,7 @@ class _Answer:
 
 
 @dataclass(frozen=True)
-class ResultContent(_Answer):
+class ResultContent(_DeliveredState):
     """The content of a relation query."""
 
     contents: ResultContents
@@ -105,7 +105,7 @@ class ResultContent(_Answer):
 
 
 @dataclass(frozen=True)
-class ResultElements(_Answer):
+class ResultElements(_DeliveredState):
     """The rows of a stream query that are left."""
 
     @property

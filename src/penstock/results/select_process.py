@@ -18,6 +18,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from penstock.errors import PenstockError
+from penstock.language import SelectOnce, bind_script
 from penstock.results.select_workers import (
     SelectRequest,
     read_message,
@@ -26,19 +27,32 @@ from penstock.results.select_workers import (
     write_message,
     write_rows,
 )
-from penstock.runtime.local.one_time import OneTimeAnswer, answer_over
+from penstock.runtime.local.one_time import OneTimeAnswer, answer_once, answer_over
 
 
 def main() -> None:
     """Answer requests until standard input ends."""
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
+    load_operators()
     while True:
         try:
             request = pickle.loads(read_message(sys.stdin.buffer))
         except EOFError:
             return
         write_message(answers, pickle.dumps(answered(request)))
+
+
+def load_operators() -> None:
+    """Load what most queries use, which then takes neither the time nor the memory of the first one."""
+    rows = "(" + "), (".join(f"{tick}, 'k', {tick}" for tick in range(4)) + ")"
+    script = bind_script(f"""
+        CREATE STREAM s (ts INT, k STRING, x INT) FROM MEMORY () TIMESTAMP BY ts; INSERT INTO s VALUES {rows};
+        SELECT k, SUM(x), MAX(x) FROM s [RANGE 2 SECONDS] GROUP BY k;
+        SELECT DISTINCT a.k FROM s [ROWS 2] AS a, s AS b WHERE a.k = b.k ORDER BY k LIMIT 1""")
+    for action in script.actions:
+        if isinstance(action, SelectOnce):
+            answer_once(action.query, action.memory, {})
 
 
 def answered(request: SelectRequest) -> OneTimeAnswer | PenstockError:

@@ -30,6 +30,8 @@ from penstock.runtime.spark.pickling import pickled
 from penstock.temporary import removed_after
 
 LENGTH = struct.Struct("<Q")
+#: Seconds of a query without a limit.
+_LONGEST = 1e6
 
 
 @dataclass(frozen=True)
@@ -84,12 +86,12 @@ class SelectWorkers:
     Args:
         most: number of queries that are computed at the same time; others wait.
         memory: bytes that a query may take (`snapshot_memory`).
-        timeout: seconds that a query may take, waiting included (`statement_timeout`).
+        timeout: seconds that a query may take, waiting included (`statement_timeout`); 0 for no limit.
     """
 
     def __init__(self, most: int = 2, memory: int = 256 * 2**20, timeout: float = 60.0) -> None:
         self._free = threading.Semaphore(most)
-        self._memory, self._timeout = memory, timeout
+        self._memory, self._timeout = memory, timeout or _LONGEST
         self._idle: list[_Process] = []
         self._lock = threading.Lock()
         self._closed = False

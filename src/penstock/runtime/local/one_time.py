@@ -11,7 +11,7 @@ holds nothing back [semantics 1]. A later instant may be requested as well, sinc
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -21,18 +21,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.algebra import Algebra, RelationScan, Source, unbounded
+from penstock.algebra.nodes.first_rows import SortKey
 from penstock.algebra.nodes.one_time import OneTimeQuery
 from penstock.algebra.nodes.query import Query, SinkSpec
 from penstock.algebra.nodes.scans import OnError, declared_sources
 from penstock.connectors.deadletters import as_error, reason_kind
 from penstock.deep import deep
 from penstock.errors import PenstockError
-from penstock.physical.elements import forever
+from penstock.physical.elements import Int64s, forever
 from penstock.physical.execution.ingest import read_columns, stamp
 from penstock.physical.execution.primary_keys import keyed_rows
 from penstock.physical.execution.progress import SourceProgress
 from penstock.physical.execution.wall_clock import wall_clock
-from penstock.physical.kernels.row_order import sort_order
+from penstock.physical.kernels.row_order import coarse_keys, sort_order
 from penstock.physical.operators.streams.changes import net
 from penstock.physical.planning.strategies import Strategy
 from penstock.runtime.local.inputs import MemoryRows, check_bounded, spooled
@@ -230,10 +231,20 @@ def _in_order(query: OneTimeQuery, table: pa.Table) -> pa.Table:
     """Return the rows in the order of the query, without the columns that only serve it."""
     table = table.combine_chunks()
     if query.limit is not None:
+        last = query.offset + query.limit
+        table = table.take(pa.array(_not_after(table, query.order, last)))
         columns = [column.combine_chunks() for column in table.columns]
-        chosen = sort_order(columns, query.order)[query.offset : query.offset + query.limit]
+        chosen = sort_order(columns, query.order)[query.offset : last]
         table = table.take(pa.array(chosen))
     return pa.table(table.columns[: query.width], schema=query.output_schema)
+
+
+def _not_after(table: pa.Table, order: Sequence[SortKey], count: int) -> Int64s:
+    """Return the rows among which the first `count` in an order are: those that its first key does not put after."""
+    if not order or not 0 < count < table.num_rows:
+        return np.arange(table.num_rows if count else 0)
+    keys = coarse_keys(table.column(order[0].column).combine_chunks(), order[0])
+    return np.flatnonzero(keys <= np.partition(keys, count - 1)[count - 1])
 
 
 def _count_rejected(result: LocalResult, other: LocalResult) -> None:

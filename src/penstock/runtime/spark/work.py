@@ -29,6 +29,7 @@ class Work:
         standing: whether the run goes on when all its sources have ended; it may have no queries.
         declared: sources that are read although no query may read them; their position moves on.
         starts: by query, where its answer begins if it begins now; START NOW for the others, BEGINNING with `backfill`.
+            A changed query with a start continues the result of the one whose place it takes.
         paused: queries that are left out and whose results stay. One that was left out since it failed stays out until
             a start is given for it.
         silent: queries that run and whose sinks receive nothing; their state stays as if they were shown.

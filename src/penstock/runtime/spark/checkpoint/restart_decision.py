@@ -285,7 +285,8 @@ def _changed_start(request: StartRequest, folder: Folder, before: Epoch, number:
     sinks = {q.name: sink_identity(q) for q in request.queries}
     kept_sinks = frozenset(name for name in kept_queries if before.queries[name].sink == sinks[name])
     paused_sinks = {name: record.sink for name, record in before.paused.items()}
-    paused_sinks |= {name: before.queries[name].sink for name in failed}
+    replaced = request.starts.keys() & before.queries.keys()
+    paused_sinks |= {name: before.queries[name].sink for name in failed.keys() | replaced}
     candidates = set(new_queries) - request.reset
     resumed = frozenset(name for name in candidates if paused_sinks.get(name) == sinks[name])
     epoch = _with_silences(epoch, request, folder, before, kept_sinks)
@@ -322,8 +323,8 @@ def _with_silences(
 
 
 def _check_can_resume(query: Query, backfilled: Collection[str]) -> None:
-    """Check that `query`, which was paused, can continue its result. backfilled: queries that read their past. Raises
-    PenstockError P0703.
+    """Check that `query`, which was paused or replaces another, can continue its result. backfilled: queries that read
+    their past. Raises PenstockError P0703.
     """
     reason = ""
     if query.name in backfilled:
@@ -332,7 +333,7 @@ def _check_can_resume(query: Query, backfilled: Collection[str]) -> None:
         reason = "its result is the content of a relation, which is not kept"
     if reason:
         raise PenstockError(
-            "P0703", f"query {query.name} cannot resume: {reason}", hint="RESUME ... RESET begins the result again"
+            "P0703", f"query {query.name} cannot continue its result: {reason}", hint="RESET begins the result again"
         )
 
 
