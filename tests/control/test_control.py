@@ -174,6 +174,24 @@ def test_rows_of_a_relation_are_updated_against_its_content(tmp_path: Path) -> N
         ]  # fmt: skip
 
 
+def test_a_stream_is_altered_as_far_as_nothing_reads_it(tmp_path: Path) -> None:
+    with server(tmp_path) as system:
+        system.done("CREATE STREAM S (ts INT, v INT) FROM MEMORY () TIMESTAMP BY ts UNIT SECOND;")
+        system.done("ALTER STREAM S SET (slack '2 SECONDS'); CREATE QUERY q AS SELECT v FROM S;")
+        system.done("INSERT INTO S VALUES (5, 5), (3, 3), (1, 1), (9, 9);")
+        system.engine.round()
+        assert sorted(row["v"] for row in system.answers("q")) == [3, 5]
+        with pytest.raises(PenstockError, match="S is read by q"):
+            system.run("ALTER STREAM S SET (slack '3 SECONDS');")
+        system.done("ALTER STREAM S SET (retain '1000 SECONDS');")
+    with server(tmp_path) as system:
+        system.done("INSERT INTO S VALUES (19, 1), (20, 2), (29, 3);")
+        system.engine.round()
+        system.done("CREATE QUERY w START AT 25 AS SELECT SUM(v) AS s FROM S [RANGE 6 SECONDS];")
+        assert system.answers("w")[0] == {"ts": 25, "op": "+", "s": 2}
+        assert system.control.stored[1].attributes.keys() == {"slack", "retain"}
+
+
 def test_a_relation_without_timestamps_is_read_once(tmp_path: Path) -> None:
     with server(tmp_path) as system:
         system.done(STREAM + "CREATE RELATION R (v INT, name STRING) FROM MEMORY (); CREATE VIEW w AS SELECT * FROM R;")

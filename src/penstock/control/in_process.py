@@ -184,13 +184,18 @@ class InProcessEngine:
             state.read.pop(number, None)
             changed = True
         for number, standing in version.sources.items():
-            if number not in state.sources:
+            source, former = standing.source, state.sources.get(number)
+            # All posts of a relation stay with it, so that its past is there.
+            retain = (source.retain or 0) if source.is_stream else None
+            if former is not None and former != source:
+                self._live.undeclare(former.name)
+            if former != source:
                 changed = True
-                if not standing.source.is_static:
-                    # All posts of a relation stay with it, so that its past is there.
-                    retain = standing.source.retain or 0
-                    self._live.declare(standing.source, retain if standing.source.is_stream else None)
-            state.sources[number] = standing.source
+                if not source.is_static:
+                    self._live.declare(source, retain)
+            elif former is not None and former.retain != source.retain:
+                self._live.retain(source.name, retain)
+            state.sources[number] = source
         return changed
 
     def _move(self, place: int, query: StandingQuery) -> bool:

@@ -106,6 +106,10 @@ class LiveEngine:
         for known in (self._histories, self._progress, self._pending, self.set_apart, self._relations):
             known.pop(source, None)
 
+    def retain(self, source: str, ticks: int | None) -> None:
+        """Keep elements of a source for another length of time from now on."""
+        self._histories[source].retain = ticks
+
     def is_declared(self, source: str) -> bool:
         """Return whether a source has been declared."""
         return source in self._histories or source in self._relations
