@@ -100,6 +100,9 @@ class InProcessSide:
     def explain(self, query: Query, form: str) -> str:
         return explain(query, form)
 
+    def explain_start(self, query: Query) -> str:
+        raise PenstockError("P0702", "EXPLAIN START is not carried out by a server in one process")
+
     def batch(self) -> tuple[int, float | None]:
         # A round runs only when there is something new, so nothing is stalled.
         return self._batch, None

@@ -76,6 +76,9 @@ class EngineSide(Protocol):
     def explain(self, query: Query, form: str) -> str:
         """Return the plan of a query."""
 
+    def explain_start(self, query: Query) -> str:
+        """Return with which START a query could begin now, and what provides its past. Raises PenstockError P0702."""
+
     def batch(self) -> tuple[int, float | None]:
         """Return the number of the last batch, and the seconds since then; None before the first."""
 
@@ -184,9 +187,12 @@ class LiveService:
             lines = [f"{name} {type_}" for name, type_ in command.columns]
             text = "\n".join([f"{command.kind} {command.name}", *lines, redacted_text(command.text)])
         elif isinstance(command, ExplainCommand):
-            if command.kind is not ExplainKind.PLAN:
-                raise PenstockError("P0702", f"EXPLAIN {command.kind.name} is not carried out by this server")
-            text = self._side.explain(command.query, "text")
+            if command.kind is ExplainKind.ANALYZE:
+                raise PenstockError("P0702", "EXPLAIN ANALYZE is not carried out by this server")
+            if command.kind is ExplainKind.START:
+                text = self._side.explain_start(command.query)
+            else:
+                text = self._side.explain(command.query, "text")
         elif isinstance(command, Unchanged):
             text = command.reason
         return StatementReply(kind, "DONE", text=text)

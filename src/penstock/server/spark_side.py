@@ -24,7 +24,9 @@ from penstock.results.select import LiveReader
 from penstock.runtime.local.explain import explain
 from penstock.runtime.local.one_time import sources_of
 from penstock.runtime.local.statics import read_relation
+from penstock.runtime.spark.catching_up.start_options import text_of
 from penstock.runtime.spark.job import SparkRun
+from penstock.runtime.spark.live_change import options_of_start
 from penstock.runtime.watching.prometheus import metrics_text
 from penstock.server.selecting import ANSWERS, RETENTION, select_over
 from penstock.server.service import EndOfResults, ResultPart, ResultRequest
@@ -122,6 +124,9 @@ class SparkSide:
 
     def explain(self, query: Query, form: str) -> str:
         return explain(query, form)
+
+    def explain_start(self, query: Query) -> str:
+        return text_of(options_of_start(self._running(), query))
 
     def batch(self) -> tuple[int, float | None]:
         return self._batches, None if self._engine.run is None else time.monotonic() - self._at
