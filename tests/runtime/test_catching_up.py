@@ -329,7 +329,7 @@ def test_columns_that_are_not_retained_are_read_again(place: Path) -> None:
     later = retaining(place, "new", "sums", "all", retain=only)
     starts = {"sums": WARM, "all": WARM}
     (file, *_) = RetainedLog(run.folder, FILE).files()
-    (elements,) = RetainedLog(run.folder, FILE).read(file, (2,))
+    (elements,) = RetainedLog(run.folder, FILE, 0).read(file, (2,))
     assert elements.columns[0].type == pa.int64()
     run.change(later, starts=starts)
     begun = _read(run)

@@ -1,4 +1,4 @@
-"""docs/python.md is true: its blocks run one after the other and print what stands below them."""
+"""docs/python.md and docs/live.md are true: their blocks run one after the other and print what stands below them."""
 
 from __future__ import annotations
 
@@ -15,28 +15,29 @@ import pytest
 
 import penstock
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "python.md"
+DOCS = Path(__file__).resolve().parents[2] / "docs"
 _FENCE = re.compile(r"^```(?P<kind>\w*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
-def test_the_page(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("page", "least"), [("python.md", 5), ("live.md", 1)])
+def test_the_page(spark: Any, monkeypatch: pytest.MonkeyPatch, page: str, least: int) -> None:
     with_spark = penstock.Session.__init__
     # One Spark for all tests of this folder; the page's session would start another.
     monkeypatch.setattr(penstock.Session, "__init__", lambda self: with_spark(self, spark))
     names: dict[str, Any] = {}
-    blocks = list(_FENCE.finditer(PAGE.read_text(encoding="utf-8")))
+    blocks = list(_FENCE.finditer((DOCS / page).read_text(encoding="utf-8")))
     tried = 0
     for block, following in zip(blocks, [*blocks[1:], None], strict=True):
         if block["kind"] != "python":
             continue
         said = io.StringIO()
         with contextlib.redirect_stdout(said):
-            exec(compile(block["text"], PAGE.name, "exec"), names)
+            exec(compile(block["text"], page, "exec"), names)
         if following is not None and following["kind"] == "result":
             shown = [line.rstrip() for line in said.getvalue().splitlines()]
             assert shown == [line.rstrip() for line in following["text"].splitlines()], block["text"]
             tried += 1
-    assert tried >= 5
+    assert tried >= least
 
 
 OTHER_PYTHON = """

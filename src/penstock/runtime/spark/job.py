@@ -17,7 +17,6 @@ from pathlib import Path
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from penstock.algebra.nodes.query import Query
 from penstock.algebra.nodes.scans import Source
 from penstock.connectors.contract import Sink
 from penstock.connectors.deadletters import DeadLetters
@@ -25,8 +24,6 @@ from penstock.errors import PenstockError
 from penstock.events import log_event
 from penstock.runtime.spark.assembly import Pipeline, assemble, round_files
 from penstock.runtime.spark.catching_up.hydration import Hydration
-from penstock.runtime.spark.catching_up.past_input import past_of_run
-from penstock.runtime.spark.catching_up.start_options import StartOption, start_options
 from penstock.runtime.spark.checkpoint.checkpoint_lock import CheckpointLock
 from penstock.runtime.spark.checkpoint.epochs import (
     check_log,
@@ -301,10 +298,6 @@ class SparkRun:
     def busy(self) -> bool:
         """Return whether a round is running."""
         return self._rounds is not None and self._rounds.outstanding
-
-    def start_options(self, query: Query) -> list[StartOption]:
-        """Return which modes of START a new query could have now."""
-        return start_options(query, past_of_run(self._folder, self._epoch))
 
     def change(self, begin: Callable[[], JobChange | None]) -> None:
         """Change the queries of the run between two of its rounds.

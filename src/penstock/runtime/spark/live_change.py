@@ -12,11 +12,13 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Protocol
 
-from penstock.algebra.nodes.query import StartMode
+from penstock.algebra.nodes.query import Query, StartMode
 from penstock.connectors.contract import Sink
 from penstock.connectors.sinks import open_sink
 from penstock.runtime.spark.catching_up.ahead import Ahead, Share
 from penstock.runtime.spark.catching_up.catch_up import check_past
+from penstock.runtime.spark.catching_up.past_input import past_of_run
+from penstock.runtime.spark.catching_up.start_options import StartOption, start_options
 from penstock.runtime.spark.checkpoint.backfill import backfill
 from penstock.runtime.spark.checkpoint.epochs import read_epoch, remove_epoch_on_failure, write_epoch
 from penstock.runtime.spark.checkpoint.folder import Folder, Job
@@ -77,6 +79,12 @@ def change(run: SparkRun, work: Work, overwrite: bool) -> None:
             if ahead is not None:
                 ahead.discard()
             raise
+
+
+def options_of_start(run: SparkRun, query: Query) -> list[StartOption]:
+    """Return which modes of START the new query `query` could have in a run now."""
+    folder = Folder(run.checkpoint / "penstock")
+    return start_options(query, past_of_run(folder, read_epoch(folder, run.job.epoch)))
 
 
 def hydrate(folder: Folder, run: RunningJob, work: Work) -> Ahead | None:

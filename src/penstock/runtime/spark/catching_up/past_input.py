@@ -98,7 +98,7 @@ class KnownPast:
             columns: positions of the declared columns that are read.
         """
         name = source.name
-        log = RetainedLog(self._folder, source_file(name, self._births))
+        log = RetainedLog(self._folder, source_file(name, self._births), source.timestamp)
         if set(columns) <= set(retained_columns(source)) and log.has(bound):
             return PastStart(retained=log)
         tasks = self.tasks(name)

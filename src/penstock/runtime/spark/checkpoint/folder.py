@@ -421,7 +421,7 @@ def load_job(root: str, digest: str) -> tuple[Job, dict[str, Elements]]:
     return job, folder.read_tables(job.plan.statics)
 
 
-def write_whole(path: Path, data: bytes, durable: bool = True) -> None:
+def write_whole(path: Path, data: bytes | memoryview, durable: bool = True) -> None:
     """Write a file of the checkpoint whole or not at all; with `durable` this holds across a loss of power. Raises
     PenstockError P0601 where it cannot be written.
     """

@@ -19,7 +19,8 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.algebra.nodes.scans import Source
-from penstock.physical.elements import Elements, decode, encode
+from penstock.physical.elements import Elements, decode, encoded
+from penstock.physical.execution.ingest import ticks
 from penstock.runtime.spark.checkpoint.folder import Folder, write_whole
 from penstock.storage import storage
 from penstock.storage.seals import damaged
@@ -64,10 +65,12 @@ class RetainedLog:
 
     Args:
         file: the name of the source in the folder (`epochs.source_file`).
+        timestamp: the position of its timestamp column; None for SYSTEM TIME.
     """
 
-    def __init__(self, folder: Folder, file: str) -> None:
+    def __init__(self, folder: Folder, file: str, timestamp: int | None = None) -> None:
         self._folder = folder
+        self._timestamp = timestamp
         self.place = folder.root / "retained" / file
         self._mark = self.place / "kept.json"
 
@@ -83,8 +86,13 @@ class RetainedLog:
         some = [batch for batch in batches if len(batch)]
         if not some:
             return
-        names = [*(f"c{position}" for position in columns), _TS]
-        data = encode([pa.RecordBatch.from_arrays([*b.columns, pa.array(b.ts)], names=names) for b in some])
+        names = [f"c{position}" for position in columns]
+        stamped = self._timestamp not in columns
+        if stamped:
+            # The timestamps are not among the columns.
+            names.append(_TS)
+        parts = [[*b.columns, pa.array(b.ts)] if stamped else list(b.columns) for b in some]
+        data = memoryview(encoded([pa.RecordBatch.from_arrays(part, names=names) for part in parts]))
         low, high = min(int(b.ts.min()) for b in some), max(int(b.ts.max()) for b in some)
         name = RetainedFile(round_, task, low, high, f"{zlib.crc32(data):08x}").name
         write_whole(self.place / name, data, durable)
@@ -149,7 +157,8 @@ class RetainedLog:
         except (OSError, ValueError, pa.ArrowInvalid) as error:
             raise damaged(path, error) from error
         for batch in batches:
-            ts = batch.column(_TS).to_numpy()
+            stamped = _TS in batch.schema.names
+            ts = ticks(batch.column(_TS if stamped else f"c{self._timestamp}"))
             chosen = tuple(batch.column(f"c{position}") for position in columns)
             yield Elements(chosen, ts, np.full(len(ts), END, np.int64))
 

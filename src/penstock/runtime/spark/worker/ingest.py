@@ -115,7 +115,7 @@ class Ingest:
     def retain(self, folder: Folder, round_: int) -> None:
         """Write the elements that the stream retains."""
         if self._retained:
-            log = RetainedLog(folder, source_file(self._source.name, self._job.intake.births))
+            log = RetainedLog(folder, source_file(self._source.name, self._job.intake.births), self._source.timestamp)
             durable = not is_rereadable(self._source)
             with self.watch.phase("ingest"):
                 log.write(round_, self._task, self._retained, self._retained_columns, durable)
