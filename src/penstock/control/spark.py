@@ -19,7 +19,7 @@ from penstock.control.engine import Activity, EngineVersion, NextVersion, OnFail
 from penstock.errors import PenstockError
 from penstock.runtime.spark.job import SparkRun
 from penstock.runtime.spark.launch import launch
-from penstock.runtime.spark.live_change import change
+from penstock.runtime.spark.live_change import change, options_of_start
 from penstock.runtime.spark.version import VersionInfo, stored_version
 from penstock.runtime.spark.work import Work
 
@@ -141,7 +141,7 @@ class SparkEngine:
         yet begins with the query."""
         if self._run is None or not declared_sources(query.root).keys() <= self._sources:
             return
-        option = next((one for one in self._run.start_options(query) if one.mode is start.mode), None)
+        option = next((one for one in options_of_start(self._run, query) if one.mode is start.mode), None)
         if option is not None and option.obstacles:
             message = f"query {query.name} cannot START {start.mode.value}: {'; '.join(option.obstacles)}"
             raise PenstockError("P0703", message, hint="START NOW")
