@@ -52,7 +52,6 @@ def test_a_server_goes_on_where_it_stopped(spark: Any, tmp_path: Path) -> None:
     until(out / "sums", 2, control)
     for statement, code in (
         ("CREATE QUERY w START WARM AS SELECT SUM(v) AS s FROM S [RANGE 3 SECONDS];", "P0703"),
-        ("ALTER QUERY sums AS SELECT ISTREAM(SUM(v) + 1 AS s) FROM S [NOW];", "P0703"),
         ("ALTER QUERY sums PAUSE WITH STATE;", "P0701"),
     ):
         with pytest.raises(PenstockError, match=code):
