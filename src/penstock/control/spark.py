@@ -1,8 +1,8 @@
 """The engine of a server: one run on Spark whose sources and queries change while it runs.
 
 A query has the name `q<place>` there, so that its files go by a number that is never used again. What this engine
-cannot do yet is refused before a command is accepted: state that is kept up to date in a pause, and another
-computation in the place of one that runs (SWAP, ALTER QUERY AS).
+cannot do is refused before a command is accepted: state that is kept up to date in a pause, SWAP, and a relation whose
+result goes on after a pause or with another query.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.algebra.nodes.query import Query, Start
+from penstock.algebra.nodes.scans import declared_sources
 from penstock.control.engine import Activity, EngineVersion, NextVersion, OnFailed, StandingQuery
 from penstock.errors import PenstockError
-from penstock.runtime.spark.checkpoint.start_provider import past_provider
 from penstock.runtime.spark.job import SparkRun
 from penstock.runtime.spark.launch import launch
-from penstock.runtime.spark.live_change import change
+from penstock.runtime.spark.live_change import change, options_of_start
 from penstock.runtime.spark.version import VersionInfo, stored_version
 from penstock.runtime.spark.work import Work
 
@@ -59,7 +59,7 @@ class SparkEngine:
             former = self._standing.get(place)
             begins = former is None or former[0] != query.track
             if begins and query.activity is Activity.RUNNING:
-                past_provider(query.query, query.start, self._sources)
+                self._check_start(query.query, query.start)
 
     def change(self, version: NextVersion) -> EngineVersion:
         with self._lock:
@@ -121,17 +121,30 @@ class SparkEngine:
         }
 
     def _check_supported(self, place: int, query: StandingQuery) -> None:
-        """Raise PenstockError P0701 for what a run on Spark cannot do."""
+        """Raise PenstockError P0701 or P0703 for what a run on Spark cannot do."""
         former = self._standing.get(place)
         assert query.query is not None, "it is bound"
-        reason = ""
+        name = query.query.name
         if query.activity is Activity.SILENT:
-            reason = "PAUSE WITH STATE is not supported on Spark"
-        elif former is not None and former[0] != query.track and former[1] is Activity.RUNNING:
-            reason = "another query cannot take its place while it runs"
-        if reason:
-            hint = "PAUSE it first, or CREATE another query" if former is not None else None
-            raise PenstockError("P0701", f"query {query.query.name}: {reason}", hint=hint)
+            raise PenstockError("P0701", f"query {name}: PAUSE WITH STATE is not supported on Spark", hint="PAUSE it")
+        if any(track == query.track for other, (track, _) in self._standing.items() if other != place):
+            raise PenstockError("P0701", f"query {name}: SWAP is not supported on Spark", hint="ALTER QUERY ... AS")
+        begins = former is not None and former[0] != query.track
+        if begins and query.activity is Activity.RUNNING and not query.query.root.is_stream and not query.reset:
+            raise PenstockError(
+                "P0703", f"query {name} cannot continue its result: it is the content of a relation, which is not kept",
+                hint="RESET begins the result again",
+            )  # fmt: skip
+
+    def _check_start(self, query: Query, start: Start) -> None:
+        """Raise PenstockError P0703 where the past that a query begins with is not kept. A source that nothing has read
+        yet begins with the query."""
+        if self._run is None or not declared_sources(query.root).keys() <= self._sources:
+            return
+        option = next((one for one in options_of_start(self._run, query) if one.mode is start.mode), None)
+        if option is not None and option.obstacles:
+            message = f"query {query.name} cannot START {start.mode.value}: {'; '.join(option.obstacles)}"
+            raise PenstockError("P0703", message, hint="START NOW")
 
     # -- failures ----------------------------------------------------------------------------------------------
 
