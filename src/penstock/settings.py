@@ -256,7 +256,7 @@ TABLE: tuple[Setting, ...] = (
         _bytes,
         "bytes that a one-time query at a server may take, for the rows that it reads and for its computation",
     ),
-    Setting("statement_timeout", 60.0, _length, "how long a one-time query at a server may take, such as '60 seconds'; 0: no limit"),
+    Setting("statement_timeout", 60.0, _length, "how long a one-time query at a server may take; 0: no limit"),
     Setting("state_limit", 0, _no_bytes_or, "bytes of state that a run may hold, such as '1 GB'; 0: no limit"),
     Setting(
         "state_limit_action",
