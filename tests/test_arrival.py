@@ -54,7 +54,7 @@ def test_packets_are_taken_in_the_order_of_their_senders() -> None:
         sent += port_packets(0, (window.id, 0), [part for part in parts if len(part)], task)
     order = [(0, 0), (0, 1), (1, 0), (2, 0), (3, 0), (3, 1)]
     assert [p.kind for p in sent] == [PortInput((window.id, 0), sender, number) for sender, number in order]
-    job = SimpleNamespace(plan=plan, shards=1, drain=False, epoch=0, cache_bytes=0)
+    job = SimpleNamespace(plan=plan, shards=1, drain=False, epoch=0, cache_bytes=0, isolated=False, ends=lambda _: True)
     seen = progress_packet(0, {"S": SourceProgress(5, 5, True)})
     for number, order in enumerate(itertools.islice(itertools.permutations(sent), 0, None, 50)):
         state = SimpleNamespace(manifest=lambda: None, save=lambda manifest, new, gone: None)

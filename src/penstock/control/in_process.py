@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from penstock.algebra import Scan, Source, leaves
 from penstock.algebra.nodes.query import Query
+from penstock.algebra.nodes.scans import Source, declared_sources
 from penstock.connectors.sources import open_source
 from penstock.control.engine import Activity, EngineVersion, NextVersion, OnFailed, StandingQuery
 from penstock.control.sealed_files import not_written
@@ -256,7 +256,7 @@ class InProcessEngine:
 
 def _sources(query: Query) -> Iterator[Source]:
     """Yield the sources that a query reads."""
-    return (leaf.source for leaf in leaves(query.root) if isinstance(leaf, Scan))
+    return iter(declared_sources(query.root).values())
 
 
 def _batches(source: Source, paths: list[str]) -> Iterator[pa.RecordBatch]:

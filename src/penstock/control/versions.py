@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from penstock.algebra.nodes.query import Query
-from penstock.algebra.nodes.scans import Scan, Source, declared_sources
+from penstock.algebra.nodes.scans import Source, declared_sources, over_sources
 from penstock.control.command_log import Transaction
 from penstock.control.engine import Activity, EngineVersion, NextVersion, StandingQuery, StandingSource
 from penstock.control.outcomes import CommandOutcome, CommandState
@@ -16,7 +16,6 @@ from penstock.deep import deep
 from penstock.errors import PenstockError
 from penstock.language.catalog import Catalog, QueryStatus
 from penstock.settings import Settings
-from penstock.tree import Node, transform_up
 
 
 @dataclass
@@ -76,12 +75,7 @@ def _activity(query: StoredQuery) -> Activity:
 def over(query: Query, sources: Mapping[str, Source]) -> Query:
     """Return a query over the sources as the engine reads them."""
 
-    def change(node: Node) -> Node:
-        if isinstance(node, Scan) and node.source.name in sources:
-            return replace(node, source=sources[node.source.name])
-        return node
-
-    return replace(query, root=transform_up(query.root, change))
+    return replace(query, root=over_sources(query.root, sources))
 
 
 def applied(transaction: Transaction, version: EngineVersion) -> list[CommandOutcome]:

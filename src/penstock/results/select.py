@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from penstock.algebra import Algebra
 from penstock.algebra.nodes.one_time import OneTimeQuery
-from penstock.algebra.nodes.scans import Scan, Source
+from penstock.algebra.nodes.scans import Source, declared_sources, over_sources
 from penstock.algebra.properties.need import Need
 from penstock.deep import deep
 from penstock.errors import PenstockError
@@ -25,7 +25,6 @@ from penstock.physical.execution.progress import NOTHING
 from penstock.physical.planning.strategies import Strategy
 from penstock.results.live_state import LiveState, latest_tick
 from penstock.runtime.local.one_time import OneTimeAnswer, answer_over, sources_of
-from penstock.tree import Node, transform_up
 from penstock.types import END, Field, Schema
 
 #: Computes the answer of a query over inputs: in this thread, or in another process (`select_workers.py`).
@@ -217,12 +216,8 @@ def _last(table: pa.Table) -> int:
 def _over(query: OneTimeQuery, timed: Mapping[str, Source]) -> Algebra:
     """Return the plan of a query over the sources as they are read here."""
 
-    def exchanged(node: Node) -> Node:
-        if not isinstance(node, Scan) or node.source.name not in timed:
-            return node
-        return replace(node, source=_read_source(node.source))
-
-    return transform_up(query.root, exchanged)
+    read = {name: _read_source(source) for name, source in declared_sources(query.root).items() if name in timed}
+    return over_sources(query.root, read)
 
 
 def _read_source(source: Source) -> Source:

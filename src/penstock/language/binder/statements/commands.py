@@ -90,7 +90,9 @@ def bind_create_view(statement: CreateView, context: Context) -> Command:
     unchanged = _taken(statement.name, "VIEW", statement.existence, context)
     if unchanged is not None:
         return unchanged
-    root = continuous(statement.query, context)
+    # A NON RETROACTIVE relation that a view leaves alone is joined by the queries that read the view.
+    root = QueryBinder(context).root(statement.query)
+    check_volatile(root, statement.query.span, context)
     names = root.schema.names
     if statement.columns:
         distinct_names(statement.columns, context)

@@ -285,7 +285,9 @@ def _changed_start(request: StartRequest, folder: Folder, before: Epoch, number:
     sinks = {q.name: sink_identity(q) for q in request.queries}
     kept_sinks = frozenset(name for name in kept_queries if before.queries[name].sink == sinks[name])
     paused_sinks = {name: record.sink for name, record in before.paused.items()}
-    replaced = request.starts.keys() & before.queries.keys()
+    # One that begins at the beginning answers every instant again, so its result begins again too.
+    continued = {name for name, start in request.starts.items() if start.mode is not StartMode.BEGINNING}
+    replaced = continued & before.queries.keys()
     paused_sinks |= {name: before.queries[name].sink for name in failed.keys() | replaced}
     candidates = set(new_queries) - request.reset
     resumed = frozenset(name for name in candidates if paused_sinks.get(name) == sinks[name])
