@@ -185,7 +185,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--register", type=int, default=1000, help="queries registered without waiting; 0 for none")
     parser.add_argument("--rows", type=int, default=1_000_000, help="rows that the SELECT reads; 0 for none")
     parser.add_argument("--cycles", type=int, default=2000, help="registrations and drops; 0 for none")
-    parser.add_argument("--subscribers", type=int, default=80, help="subscribers that do not read, below 100; 0 for none")
+    parser.add_argument("--subscribers", type=int, default=80, help="subscribers that do not read, below 100")
     parser.add_argument("--keep", action="store_true", help="keep the figures in benchmarks/results")
     given = parser.parse_args(arguments)
     measured: list[dict[str, Any]] = []
