@@ -23,7 +23,7 @@ from penstock.control.draft import Draft
 from penstock.control.engine import Engine, EngineVersion
 from penstock.control.outcomes import SYSTEM, CommandOutcome, CommandState, Principal, StatementOutcome
 from penstock.control.posted_rows import POSTED, PostedRows, key_used
-from penstock.control.registry import bind_one, default_sink, queries_over, read_once, settings_of
+from penstock.control.registry import bind_one, check_supported, default_sink, queries_over, read_once, settings_of
 from penstock.control.row_changes import check_changeable
 from penstock.control.script import ParsedCommands, parse_commands
 from penstock.control.sealed_files import SealedFiles
@@ -355,6 +355,7 @@ class Control:
             command, warnings = bind_one(
                 statement, draft.stored, draft.bound, settings_of(draft.settings), commands.source
             )
+            check_supported(command)
             if self._policy is not None:
                 self._policy(command, request.who)
             if isinstance(command, ChangeSetting):

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
-from penstock.algebra.nodes.query import SinkSpec
+from penstock.algebra.nodes.query import SinkSpec, Start
 from penstock.control.stored_catalog import StoredCatalog, StoredObject
 from penstock.deep import deep
 from penstock.errors import PenstockError, ScriptErrors, ScriptWarning
 from penstock.language import bind_command
 from penstock.language.catalog import Catalog, RegisteredQuery
 from penstock.language.commands import (
+    AlterQuery,
     AlterSource,
+    Cancel,
     Command,
     CreateFunctionCommand,
     CreateQueryCommand,
@@ -20,6 +22,10 @@ from penstock.language.commands import (
     CreateViewCommand,
     DropCommand,
     Dropped,
+    ReplaceQuery,
+    Resume,
+    SetAttributes,
+    Subscribe,
     Unchanged,
 )
 from penstock.language.parse import parse_statements
@@ -175,3 +181,47 @@ def default_sink() -> SinkSpec:
     from penstock.connectors.sinks import SINKS
 
     return SinkSpec("RESULTS" if "RESULTS" in SINKS else "MEMORY")
+
+
+#: Attributes of a query that are carried out.
+_ATTRIBUTES = frozenset({"comment"})
+
+
+def check_supported(command: Command) -> None:
+    """Raise PenstockError P0901 for a statement, clause or attribute that would have no effect."""
+    match command:
+        case CreateQueryCommand():
+            _check_attributes(command.attributes)
+            _check_start(command.start)
+        case AlterQuery(action=SetAttributes(values=values)):
+            _check_attributes(values)
+        case AlterQuery(action=Resume(start=start) | ReplaceQuery(start=start)):
+            _check_start(start)
+        case CreateSourceCommand(source=source):
+            _check_rate({name for name, _ in source.options})
+        case AlterSource(values=values):
+            _check_rate(values)
+        case Subscribe():
+            raise _not_yet("SUBSCRIBE as a statement", "GET /v1/queries/{query}/results streams the results")
+        case Cancel():
+            raise _not_yet("CANCEL", "a one-time query ends with its request")
+
+
+def _check_attributes(names: Collection[str]) -> None:
+    for name in names:
+        if name.lower() not in _ATTRIBUTES:
+            raise _not_yet(f"attribute {name} of a query", "leave it out")
+
+
+def _check_start(start: Start | None) -> None:
+    if start is not None and start.wait:
+        raise _not_yet("START WARM WAIT", "START WARM, which is refused where the past is not kept")
+
+
+def _check_rate(names: Collection[str]) -> None:
+    if "rate_limit" in names:
+        raise _not_yet("rate_limit", "leave it out")
+
+
+def _not_yet(what: str, hint: str) -> PenstockError:
+    return PenstockError("P0901", f"{what} is not supported yet", hint=hint)

@@ -74,7 +74,6 @@ def _activity(query: StoredQuery) -> Activity:
 @deep
 def over(query: Query, sources: Mapping[str, Source]) -> Query:
     """Return a query over the sources as the engine reads them."""
-
     return replace(query, root=over_sources(query.root, sources))
 
 
