@@ -235,9 +235,13 @@ class ResultContents:
             write_saved(self._folder.path, id_, state.saved())
             self._saved_at[id_] = state.batch
 
+    def guard(self) -> None:
+        """Fold and save contents before rows are removed that they have not seen; `close` ends that."""
+        self._folder.guards.append(self._before_removal)
+
     def follow(self) -> None:
         """Keep all contents up to date in a thread of their own, and save them in time."""
-        self._folder.guards.append(self._before_removal)
+        self.guard()
         self._thread = threading.Thread(target=self._keep, name="penstock-contents", daemon=True)
         self._thread.start()
 

@@ -47,7 +47,7 @@ from penstock.runtime.spark.output.failures import translate
 from penstock.runtime.spark.output.rejections import write_rejections
 from penstock.runtime.spark.output.result_parts import ResultParts
 from penstock.runtime.spark.output.undelivered import UndeliveredAnswers
-from penstock.runtime.spark.output.withheld import shown_answers
+from penstock.runtime.spark.output.withheld import AnswerGate
 from penstock.runtime.spark.start import PreparedStart
 from penstock.runtime.spark.startup.jvm import spark_log
 from penstock.runtime.spark.startup.session import stop_at_end
@@ -105,6 +105,7 @@ class SparkRun:
         self._has_older_epochs = job.epoch > 0
         self._totals = RunTotals(self._folder)
         self._result_parts = ResultParts(self._folder)
+        self._gate = AnswerGate(self._folder)
         self._rounds: RoundLog | None = None
         self._pipeline: Pipeline | None = None
         self._final_batch: int | None = None
@@ -261,18 +262,18 @@ class SparkRun:
         # An interrupted start may have written the first batch of an epoch with other rows, or to other sinks too.
         beats = {} if output.heartbeats is None else output.heartbeats.queries
         valid = {name: chunks for name, chunks in output.answers.items() if name not in output.failed}
-        answers = shown_answers(self._folder, self._epoch, self._job, valid, beats, batch)
-        due = self._job.plan.queries if batch == self._job.base and batch else answers
-        names = [name for name in due if name not in output.failed and name not in self._epoch.silent]
+        shown = self._gate.shown(self._epoch, self._job, valid, beats, batch)
+        due = self._job.plan.queries if batch == self._job.base and batch else shown.answers
+        names = [name for name in due if name not in output.failed and name not in shown.withheld]
         isolation = None
         if self._job.isolated:
             isolation = SinkIsolation(UndeliveredAnswers(self._folder), self.work.settings["sink_retry"])
-        delivered_answers = deliver_answers(self._job, self._sinks, names, answers, batch, isolation)
+        delivered_answers = deliver_answers(self._job, self._sinks, names, shown.answers, batch, isolation)
         failed = {name: replace(failure, batch=batch) for name, failure in output.failed.items()}
         if isolation is not None:
             failed |= isolation.failed
             delivered_answers = {n: answer for n, answer in delivered_answers.items() if n not in isolation.failed}
-        commit_logs(self._sinks, batch, {} if output.heartbeats is None else output.heartbeats.queries)
+        commit_logs(self._sinks, batch, shown.heartbeats(beats, output.failed))
         self._result_parts.note(batch, {name: answer.rows for name, answer in delivered_answers.items()}, self._sinks)
         self._totals.delivered(batch, {name: answer.rows for name, answer in delivered_answers.items()}, counts)
         return output.ended, output.round, sum(answer.bytes for answer in delivered_answers.values()), failed

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from penstock.connectors.contract import Sink
@@ -26,6 +26,7 @@ class VersionInfo:
         batch: its first batch.
         failed: the queries that were left out since they failed.
         queries, sources: their heartbeats, in ticks, after the last batch of this process.
+        results: by query, the id of its result, also of those that are left out.
     """
 
     number: int
@@ -35,6 +36,7 @@ class VersionInfo:
     failed: Mapping[str, QueryFailure]
     queries: Mapping[str, int]
     sources: Mapping[str, int]
+    results: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -63,7 +65,11 @@ def version_of(
 ) -> VersionInfo:
     """Return the version that an epoch records. queries, sources: heartbeats."""
     failed = {name: record.failure for name, record in epoch.paused.items() if record.failure is not None}
-    return VersionInfo(epoch.number, epoch.command, epoch.outcomes, epoch.base, failed, queries or {}, sources or {})
+    results = {name: record.id for name, record in epoch.paused.items()}
+    results |= {name: record.id for name, record in epoch.queries.items()}
+    return VersionInfo(
+        epoch.number, epoch.command, epoch.outcomes, epoch.base, failed, queries or {}, sources or {}, results
+    )
 
 
 def stored_version(checkpoint: Path) -> VersionInfo | None:
