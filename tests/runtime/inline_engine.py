@@ -14,6 +14,7 @@ from penstock.connectors.results.result_folder import ResultFolder
 from penstock.control import spark
 from penstock.control.control import Control
 from penstock.control.spark import SparkEngine
+from penstock.errors import PenstockError
 from penstock.runtime.spark.catching_up.hydration import Hydration
 from penstock.runtime.spark.checkpoint.folder import Job
 from penstock.runtime.spark.input import look_schedule
@@ -110,7 +111,9 @@ class InlineServer:
     def post(self, statement: str, **options: Any) -> list[str]:
         """Execute a script; return the states of its commands. Raises the error of one that failed."""
         outcomes = [one.outcome for one in self.control.submit(statement, **options) if one.outcome is not None]
-        assert all(one.code is None or not one.code for one in outcomes), outcomes
+        for one in outcomes:
+            if one.code:
+                raise PenstockError(one.code, one.message or "")
         return [one.state.value for one in outcomes]
 
     def insert(self, stream: str, rows: Collection[tuple[int, int]]) -> None:
