@@ -116,9 +116,11 @@ class InlineServer:
                 raise PenstockError(one.code, one.message or "")
         return [one.state.value for one in outcomes]
 
-    def insert(self, stream: str, rows: Collection[tuple[int, int]]) -> None:
+    def insert(self, stream: str, rows: Collection[tuple[int, int]], key: str | None = None) -> None:
+        """Post rows (ts, v), and answer."""
         ticks, values = zip(*rows, strict=True)
-        self.control.insert(stream, pa.table({"ts": pa.array(ticks, pa.int32()), "v": pa.array(values, pa.int32())}))
+        table = pa.table({"ts": pa.array(ticks, pa.int32()), "v": pa.array(values, pa.int32())})
+        self.control.insert(stream, table, key)
         self.run.round()
 
     def emitted(self, name: str) -> list[tuple[Any, ...]]:
