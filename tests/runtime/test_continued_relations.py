@@ -241,3 +241,35 @@ def wait_for(condition: Callable[[], bool]) -> None:
     while not condition():
         assert time.monotonic() < end
         time.sleep(0.01)
+
+
+def test_a_query_that_fails_after_an_exchange(server: InlineServer) -> None:
+    """The other goes on in the place that it has; the sink of the failed one has what it had."""
+    server.post("CREATE FUNCTION checked RETURNS BIGINT AS 'penstock.testing.samples:checked';")
+    server.post(
+        "CREATE QUERY a AS SELECT checked(50 - v) AS s FROM S [RANGE 2 SECONDS];"
+        "CREATE QUERY b AS SELECT CAST(v AS BIGINT) AS s FROM S [RANGE 2 SECONDS];"
+    )
+    server.insert("S", [(1, 1), (2, 2)])
+    server.post("ALTER QUERY a SWAP WITH b;")
+    server.insert("S", [(3, 3), (4, 4)])
+    assert content(server.emitted("a"), 3) == {(2,): 1, (3,): 1}
+    assert content(server.emitted("b"), 3) == {(48,): 1, (47,): 1}
+    server.insert("S", [(5, 70), (6, 6)])
+    wait_for(lambda: server.control.query("b")[1].status.value == "FAILED")
+    server.insert("S", [(8, 8), (9, 9)])
+    assert content(server.emitted("a"), 8) == {(8,): 1}
+    with pytest.raises(PenstockError, match="cannot be exchanged"):
+        server.post("ALTER QUERY a SWAP WITH b;")
+    server.post("ALTER QUERY b RESUME START NOW;")
+    server.insert("S", [(10, 10), (11, 11)])
+    assert content(server.emitted("b"), 10) == {(40,): 1}
+
+
+def test_answers_in_other_units_of_time_are_not_exchanged(server: InlineServer) -> None:
+    server.post("CREATE STREAM T (ts INT, v INT) FROM HTTP () TIMESTAMP BY ts UNIT MILLISECOND;")
+    server.post("CREATE QUERY a AS SELECT v FROM S [NOW]; CREATE QUERY b AS SELECT v FROM T [NOW];")
+    for statement in ("ALTER QUERY a SWAP WITH b;", "ALTER QUERY a AS SELECT v FROM T [NOW];"):
+        with pytest.raises(PenstockError, match="other columns") as refused:
+            server.post(statement)
+        assert refused.value.code == "P0305"

@@ -16,6 +16,8 @@ from penstock.runtime.spark.checkpoint.emitted_content import EmittedContent
 from penstock.runtime.spark.checkpoint.folder import Folder
 from penstock.storage import storage
 
+_RESET = "RESET begins the result again"
+
 
 class EmittedContents:
     """The contents of the run in one checkpoint."""
@@ -30,10 +32,12 @@ class EmittedContents:
         """Return the content of the result with an id. Raises PenstockError P0711 where it is not kept."""
         for place, contents in self._logs:
             if storage().exists(place / "queries" / f"{result}.json"):
-                state = contents.latest(result)
+                state = contents.state(result)
+                if state.given_up:
+                    raise PenstockError("P0711", f"its content is not kept: {state.given_up}", hint=_RESET)
                 early = concat(state.early) if state.early else empty(state.types)
                 return EmittedContent(state.settled.rows(), early, NOTHING if state.tick is None else state.tick)
-        raise PenstockError("P0711", "its changes were not recorded", hint="RESET begins the result again")
+        raise PenstockError("P0711", "its changes were not recorded", hint=_RESET)
 
     def close(self) -> None:
         """Stop looking after the logs."""

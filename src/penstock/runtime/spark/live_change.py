@@ -103,7 +103,7 @@ def hydrate(folder: Folder, run: RunningJob, work: Work) -> Ahead | None:
 
 def leave_out(folder: Folder, run: RunningJob, failed: Collection[str]) -> JobChange | None:
     """Continue a live run without the queries `failed`, whose results stay; None where it does so already."""
-    return begin_change(folder, run, run.work.without(failed), False)
+    return begin_change(folder, run, replace(run.work.without(failed), moved={}), False)
 
 
 def begin_change(

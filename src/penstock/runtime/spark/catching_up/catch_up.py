@@ -37,7 +37,7 @@ from penstock.runtime.spark.catching_up.past_input import (
     merged,
     tasks_of,
 )
-from penstock.runtime.spark.catching_up.start_options import earliest, not_kept
+from penstock.runtime.spark.catching_up.start_options import ahead_of_time, earliest, not_kept
 from penstock.runtime.spark.checkpoint.epochs import Epoch, source_file
 from penstock.runtime.spark.checkpoint.folder import Folder, Intake, Job, round_name
 from penstock.runtime.spark.checkpoint.state_files import backfill_root
@@ -246,8 +246,8 @@ class CatchUp:
         self._advance_to(offset)
         for name, answers in self._answers.items():
             start = self.starts[name]
-            if start.at is not None and start.at > answers.reached:
-                raise _ahead(name)
+            if name not in continued and start.at is not None and start.at > answers.reached:
+                raise ahead_of_time(name)
         for name in self._answers.keys() & continued:
             WithheldAnswers(self._folder).add_past(name, base, self._answers[name].withheld())
         tables = {name: answers.tables(base) for name, answers in self._answers.items() if name not in continued}
@@ -309,10 +309,3 @@ def check_past(folder: Folder, epoch: Epoch, plan: Plan) -> None:
         offset, starts = delivered_part(folder, epoch.offset), epoch.started
         part = part_of(plan, starts)
         past_starts(KnownPast(folder, epoch.births, offset), part, starts, earliest(part, starts, offset))
-
-
-def _ahead(query: str) -> PenstockError:
-    return PenstockError(
-        "P0703", f"query {query}: START AT a time that its sources have not reached",
-        hint="START WARM begins at the time that they have reached",
-    )  # fmt: skip

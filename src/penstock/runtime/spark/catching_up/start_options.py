@@ -74,6 +74,14 @@ def not_kept(starts: Mapping[str, Start], plan: Plan, missing: Mapping[str, Sour
     )  # fmt: skip
 
 
+def ahead_of_time(query: str) -> PenstockError:
+    """Return the error for a query that would begin at an instant that has not been reached."""
+    return PenstockError(
+        "P0703", f"query {query}: START AT a time that its sources have not reached",
+        hint="START WARM begins at the time that they have reached",
+    )  # fmt: skip
+
+
 def what_helps(query: Query, source: Source) -> str:
     """Return what would have kept the past of `source` that `query` needs."""
     back = reach(query.root.needs)

@@ -14,7 +14,7 @@ from penstock.algebra.nodes.query import Query, Start, StartMode
 from penstock.errors import PenstockError
 from penstock.physical.elements import Elements, concat
 from penstock.physical.execution.progress import NOTHING, timed_sources
-from penstock.runtime.spark.catching_up.start_options import heartbeat_at
+from penstock.runtime.spark.catching_up.start_options import ahead_of_time, heartbeat_at
 from penstock.runtime.spark.checkpoint.emitted_content import ContentReader, EmittedContent
 from penstock.runtime.spark.checkpoint.epochs import Epoch, PausedRecord
 from penstock.runtime.spark.checkpoint.folder import Folder
@@ -105,15 +105,16 @@ def continuations(
 
 
 def _first(query: Query, start: Start, reached: int, offset: Offset) -> tuple[Start, int]:
-    """Return where a relation's answer begins whose sink was answered up to `reached`, and its first instant."""
+    """Return where a relation's answer begins whose sink was answered up to `reached`, and its first instant. Raises
+    PenstockError P0703 for one that lies in the future."""
     now = heartbeat_at(query, offset)
     if start.mode in (StartMode.NOW, StartMode.WARM):
         return start, max(now, reached + 1)
-    first = max(start.at if start.at is not None else NOTHING, reached + 1)
-    if start.at is not None and start.at == first:
-        return start, first
+    if start.at is not None and start.at > now:
+        raise ahead_of_time(query.name)
     # The answer up to the first instant is folded; what came later than that is emitted at its own instants.
-    return (Start(StartMode.AT, first) if first <= now else Start(StartMode.WARM)), first
+    first = max(start.at if start.at is not None else NOTHING, reached + 1)
+    return Start(StartMode.AT, first), first
 
 
 def _content(request: Continued, before: Epoch, name: str) -> EmittedContent:

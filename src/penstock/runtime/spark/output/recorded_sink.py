@@ -71,7 +71,9 @@ class RecordedSink(Sink):
 
     def open(self, resume: bool, overwrite: bool) -> None:
         assert self.own_place is not None, "a standing run keeps results"
-        self.inner.run, self.inner.own_place, self.inner.refuse = self.run, self.own_place, self.refuse
+        self.inner.run, self.inner.own_place = self.run, self.own_place
+        if self.refuse != self.fail_of:
+            self.inner.refuse = self.refuse
         self.inner.open(resume, overwrite)
         self._id = self.own_place.id
         place = self._folder.emitted
