@@ -122,14 +122,15 @@ def start_on_spark(options: ServeOptions, policy: ServerPolicy) -> Service:
     """Start a live system on Spark, and execute the script. Raises PenstockError."""
     from penstock.control.spark import SparkEngine
     from penstock.runtime.spark.startup.ahead import start_session_ahead
-    from penstock.server.spark_side import SparkSide
+    from penstock.server.spark_side import SparkSide, guarded_contents
     from penstock.session import Session
 
     start_session_ahead(options.master, options.settings.spark)
     session = Session(settings=options.settings, master=options.master)
     memory = options.settings.get_int("snapshot_memory")
+    contents = guarded_contents(options.checkpoint)
     engine = SparkEngine(options.checkpoint, lambda: session.spark)
-    return _live(options, policy, engine, lambda: SparkSide(engine, options.checkpoint, memory))
+    return _live(options, policy, engine, lambda: SparkSide(engine, options.checkpoint, memory, contents))
 
 
 def _live(options: ServeOptions, policy: ServerPolicy, engine: Engine, side_of: Callable[[], EngineSide]) -> Service:

@@ -79,11 +79,13 @@ class EngineVersion:
     Args:
         command: the number of the last command that it contains, 0 for none.
         heartbeats: by place, up to which tick the answer is final, where its time has begun.
+        begun: by place, of the queries that begin with the version: τ0, where their time had begun by then.
     """
 
     number: int
     command: int
     heartbeats: Mapping[int, int] = field(default_factory=dict)
+    begun: Mapping[int, int] = field(default_factory=dict)
 
 
 #: Is called with the place of a query that failed.

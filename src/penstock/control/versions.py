@@ -82,7 +82,7 @@ def applied(transaction: Transaction, version: EngineVersion) -> list[CommandOut
     found = []
     for number in transaction.numbers:
         place = transaction.change.concerns.get(number)
-        tick = None if place is None else version.heartbeats.get(place)
+        tick = None if place is None else version.begun.get(place)
         state = CommandState.COMPLETED if place is None else CommandState.RUNNING
         found.append(CommandOutcome(number, state, version.number, tick))
     return found
