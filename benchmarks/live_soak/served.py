@@ -29,12 +29,19 @@ class Failed(Exception):
 class Served:
     """`penstock serve` over one checkpoint, at one address.
 
+    Args:
+        settings: as written, `key=value`.
+        program: what Python runs, before `serve` and its options.
+
     Attributes:
         starts: how often it has been started.
     """
 
-    def __init__(self, folder: Path, settings: tuple[str, ...]) -> None:
+    def __init__(
+        self, folder: Path, settings: tuple[str, ...] = (), program: tuple[str, ...] = ("-m", "penstock")
+    ) -> None:
         self._folder = folder
+        self._program = program
         self._settings = settings
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
@@ -57,7 +64,7 @@ class Served:
     def start(self) -> None:
         """Start it and wait until it listens. Raises Failed."""
         paths = os.pathsep.join([str(ROOT / "src"), *filter(None, [os.environ.get("PYTHONPATH")])])
-        command = [sys.executable, "-m", "penstock", "serve", "--checkpoint", str(self.checkpoint)]
+        command = [sys.executable, *self._program, "serve", "--checkpoint", str(self.checkpoint)]
         command += ["--http", f"127.0.0.1:{self._port}", "--token-file", str(self._folder / "tokens.json")]
         command += [part for one in self._settings for part in ("--set", one)]
         with self.log.open("ab") as log:
@@ -80,6 +87,14 @@ class Served:
         if self._process is not None and self._process.poll() is None:
             os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
+
+    def ended(self) -> int:
+        """Wait until it has ended by itself; return its code. Raises Failed."""
+        assert self._process is not None, "it has been started"
+        try:
+            return self._process.wait(_END)
+        except subprocess.TimeoutExpired:
+            raise Failed("the server does not end") from None
 
     def kill_worker(self, draw: random.Random) -> bool:
         """Kill one of Spark's Python workers; return whether there was one."""

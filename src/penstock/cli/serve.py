@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from penstock.server.policy import ServerPolicy
     from penstock.server.service import Service
 
+#: Seconds between two looks whether a query that failed is to stop the server.
+_LOOK = 0.5
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _PACKAGES = ("fastapi", "uvicorn", "sse_starlette")
 
@@ -66,7 +68,7 @@ def serve(options: ServeOptions, start: Callable[[ServeOptions, ServerPolicy], S
 
     Raises:
         PenstockError: P0806 for a server that cannot be started so, P0807 for its token file, P0608 and P0609 for its
-            checkpoint.
+            checkpoint; the error of a query that failed and is to stop the server.
     """
     check_packages()
     # Imported here, so that the other commands do not need the extra.
@@ -95,10 +97,13 @@ def serve(options: ServeOptions, start: Callable[[ServeOptions, ServerPolicy], S
         door = HttpDoor(service, tokens, HostNames.of(address, options.names), DoorLimits.of(options.settings))
         server = HttpServer(door, address, certificate, listener)
         _announce(server.url, options, first)
-        caught.event.wait()
+        while not caught.event.wait(_LOOK) and service.stop_reason() is None:
+            pass
         typer.echo("stopping: the round in hand is finished", err=True)
         server.close()
         service.close()
+        if not caught.number and (reason := service.stop_reason()) is not None:
+            raise reason
     return 0 if caught.number == signal.SIGTERM else 128 + caught.number
 
 

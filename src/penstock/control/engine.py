@@ -46,6 +46,7 @@ class StandingQuery:
         query: with its name and its sink, over the sources as the engine reads them; None for one that is paused
             because it cannot be bound.
         reset: its answers may begin again where the content emitted last is not known.
+        sink_retry: seconds for which a batch is tried again where its sink fails; None: as the settings say.
     """
 
     place: int
@@ -54,6 +55,7 @@ class StandingQuery:
     start: Start
     activity: Activity
     reset: bool = False
+    sink_retry: float | None = None
 
 
 @dataclass(frozen=True)

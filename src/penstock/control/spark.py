@@ -117,6 +117,7 @@ class SparkEngine:
             declared={one.source.name: one.source for one in version.sources.values()},
             starts=self._starts(version), paused=paused, pause_failed=True, command=version.command,
             reset=frozenset(_name(one.place) for one in running if one.reset),
+            sink_retries={_name(one.place): one.sink_retry for one in running if one.sink_retry is not None},
         )  # fmt: skip
 
     def _starts(self, version: NextVersion) -> Mapping[str, Start]:

@@ -313,6 +313,9 @@ class LiveService:
             problem = f"no batch for {seconds:.0f} seconds"
         return HealthView(failure is None, problem is None, self._control.version().number, batch, seconds, problem)
 
+    def stop_reason(self) -> PenstockError | None:
+        return self._control.stop_reason
+
     def metrics(self) -> bytes:
         return self._side.metrics()
 
