@@ -141,7 +141,8 @@ def start_on_spark(options: ServeOptions, policy: ServerPolicy) -> Service:
 def _live(options: ServeOptions, policy: ServerPolicy, engine: Engine, side_of: Callable[[], EngineSide]) -> Service:
     from penstock.control.control import Control
     from penstock.server.access import StatementAccess
-    from penstock.server.live_service import LiveService, execute_at_start
+    from penstock.server.live_service import LiveService
+    from penstock.server.start_script import StartScript
 
     access = StatementAccess(policy)
     written = {name.strip(): value.strip() for name, _, value in (pair.partition("=") for pair in options.pairs)}
@@ -149,7 +150,7 @@ def _live(options: ServeOptions, policy: ServerPolicy, engine: Engine, side_of: 
     side = side_of()
     try:
         if options.script[0]:
-            execute_at_start(control, *options.script)
+            StartScript(control, options.checkpoint).execute(*options.script)
     except BaseException:
         control.close()
         side.close()
