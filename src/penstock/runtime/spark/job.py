@@ -273,7 +273,8 @@ class SparkRun:
         names = [name for name in due if name not in output.failed and name not in self._epoch.silent]
         isolation = None
         if self._job.isolated:
-            isolation = SinkIsolation(UndeliveredAnswers(self._folder), self.work.settings["sink_retry"])
+            retry, own = self.work.settings["sink_retry"], self.work.sink_retries
+            isolation = SinkIsolation(UndeliveredAnswers(self._folder), retry, own)
         delivered_answers = deliver_answers(self._job, self._sinks, names, answers, batch, isolation)
         failed = {name: replace(failure, batch=batch) for name, failure in output.failed.items()}
         if isolation is not None:
