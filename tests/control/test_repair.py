@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 from control_kit import STREAM, SUM, MortalStorage, Server, server
+from typer.testing import CliRunner
 
+from penstock.cli.main import app
 from penstock.control.engine import Activity, EngineVersion, NextVersion
 from penstock.control.in_process import InProcessEngine
 from penstock.control.repair import pause_queries
@@ -158,3 +160,21 @@ def test_power_that_goes_at_any_call(tmp_path: Path, leave: object) -> None:
         system = deadly(checkpoint)
         assert (system.status("q"), system.status("r")) == ("PAUSED", "RUNNING")
         system.control.close()
+
+
+def test_on_the_command_line(tmp_path: Path) -> None:
+    standing(tmp_path)
+
+    def repair(*arguments: object) -> tuple[int, str, str]:
+        done = CliRunner().invoke(app, ["repair", *(str(one) for one in arguments)])
+        return done.exit_code, done.stdout, done.stderr
+
+    said = "q is paused; ALTER QUERY q RESUME begins it again\n"
+    assert repair(tmp_path, "--pause", "q") == (0, said, "")
+    code, out, err = repair(tmp_path, "--pause", "q", "--pause", "r")
+    assert code == 0 and out.splitlines()[0].startswith("q was PAUSED, and does not run")
+    code, out, err = repair(tmp_path, "--pause", "x")
+    assert (code, out) == (2, "") and "P0201" in err and "known: q, r" in err
+    code, out, err = repair(tmp_path / "control", "--pause", "q")
+    assert code == 2 and "P0608" in err
+    assert repair(tmp_path)[0] == 2

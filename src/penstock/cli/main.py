@@ -388,6 +388,23 @@ def state(
         typer.echo(state_text(checkpoint, format_ is StateFormat.JSON, shards), nl=False)
 
 
+@app.command()
+def repair(
+    context: typer.Context,
+    checkpoint: Annotated[Path, typer.Argument(metavar="DIR", help="The folder given to serve --checkpoint.")],
+    pause: Annotated[
+        list[str], typer.Option("--pause", metavar="QUERY", help="The next start leaves it out; may be repeated.")
+    ],
+) -> None:
+    """Pause queries with which a server does not come up, in the checkpoint of a server that does not run."""
+    with errors_shown(context):
+        from penstock.control.repair import pause_queries
+
+        for name, state_before in pause_queries(checkpoint, pause):
+            was = "is paused" if state_before == "RUNNING" else f"was {state_before}, and does not run"
+            typer.echo(f"{name} {was}; ALTER QUERY {name} RESUME begins it again")
+
+
 def main() -> None:
     try:
         app()
