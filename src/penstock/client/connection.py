@@ -55,11 +55,12 @@ class Connection:
         token: None for a server that requires none.
         patience: seconds for which a server that is not reached is tried again.
         verify: the file of certificates to trust beside the system's, for TLS.
-        timeout: seconds in which an answer begins, and after which it may not pause longer; subscriptions have none.
+        timeout: seconds in which an answer begins, and after which it may not pause longer; None: any time, as for
+            subscriptions.
     """
 
     def __init__(
-        self, url: str, token: str | None, patience: float, verify: str | None = None, timeout: float = 120.0
+        self, url: str, token: str | None, patience: float, verify: str | None = None, timeout: float | None = 120.0
     ) -> None:
         headers = {"User-Agent": "penstock"} | ({"Authorization": f"Bearer {token}"} if token else {})
         trust: ssl.SSLContext | bool = True
@@ -73,7 +74,7 @@ class Connection:
             if verify is not None:
                 trust = ssl.create_default_context()
                 trust.load_verify_locations(cafile=verify)
-            waits = httpx.Timeout(timeout, connect=min(timeout, _CONNECT_SECONDS))
+            waits = httpx.Timeout(timeout, connect=min(timeout or _CONNECT_SECONDS, _CONNECT_SECONDS))
             self._http = httpx.Client(base_url=url, headers=headers, timeout=waits, verify=trust)
         except (httpx.InvalidURL, ValueError, OSError) as error:
             reason = f"the certificates {verify}: {error}" if isinstance(error, OSError) else str(error)

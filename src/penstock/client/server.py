@@ -39,7 +39,7 @@ _MEDIA = {"csv": "text/csv", "ndjson": "application/x-ndjson", "arrow": _ARROW}
 
 def connect(
     url: str, token: str | None = None, *, patience: float = 30.0, certificates: str | None = None,
-    timeout: float = 120.0,
+    timeout: float | None = 120.0,
 ) -> ServerClient:  # fmt: skip
     """Return a client of the server at `url`.
 
@@ -48,7 +48,7 @@ def connect(
         token: as `penstock token add` prints it; None for a server that requires none.
         patience: seconds for which a server that is not reached is tried again.
         certificates: a PEM file of certificates to trust, for a server with one of its own.
-        timeout: seconds in which an answer has to begin; a subscription may be silent for any time.
+        timeout: seconds in which an answer has to begin, None for any time; a subscription may always be silent.
 
     Raises:
         PenstockError: P0808 for an address that cannot be used.

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import suppress
+from threading import Event
 from types import TracebackType
 
 import pyarrow as pa
@@ -41,7 +42,7 @@ class RowSubscription(Iterator[pa.RecordBatch]):
         self.cursor = cursor
         #: Whether batches have come since the last cursor.
         self._between = False
-        self._closed = False
+        self._closed = Event()
         self._hang_up: Callable[[], None] | None = None
         self._batches = self._read()
 
@@ -50,7 +51,7 @@ class RowSubscription(Iterator[pa.RecordBatch]):
 
     def close(self) -> None:
         """End the subscription; the next batch is none. Also while another thread waits for one."""
-        self._closed = True
+        self._closed.set()
         hang_up = self._hang_up
         if hang_up is not None:
             hang_up()
@@ -68,7 +69,7 @@ class RowSubscription(Iterator[pa.RecordBatch]):
     def _read(self) -> Generator[pa.RecordBatch, None, None]:
         bounded = "until" in self._params
         attempts, end = pauses(), time.monotonic() + self._patience
-        while not self._closed:
+        while not self._closed.is_set():
             try:
                 for batch in self._one():
                     attempts, end = pauses(), time.monotonic() + self._patience
@@ -78,7 +79,7 @@ class RowSubscription(Iterator[pa.RecordBatch]):
                 # The server has ended it, of which the next answer says why.
                 time.sleep(next(attempts))
             except (*LOST, pa.ArrowInvalid, OSError) as error:
-                if self._closed:
+                if self._closed.is_set():
                     return
                 if self._between:
                     message = "the connection was lost within a snapshot, whose rows cannot be continued"
@@ -95,7 +96,7 @@ class RowSubscription(Iterator[pa.RecordBatch]):
             params.pop("snapshot", None)
         with self._connection.stream(self._path, params, _ARROW) as answer:
             self._hang_up = hanging_up(answer)
-            if self._closed:
+            if self._closed.is_set():
                 return
             if self.cursor is None and "snapshot" not in params:
                 self.cursor = answer.headers.get(_CURSOR)
