@@ -43,14 +43,14 @@ def bound_of(query: Query, start: Start, offset: Offset) -> int | None:
 def heartbeat_at(query: Query, offset: Offset) -> int:
     """Return the heartbeat of a query whose sources have been read up to `offset`, or an earlier one."""
     sources = timed_sources(query.root)
+    return query_heartbeat(query.root, sources, {name: progress_at(name, offset) for name in sources}, drain=False)
+
+
+def progress_at(source: str, offset: Offset) -> SourceProgress:
+    """Return the progress of a source that has been read up to `offset`, as if it had not ended."""
     wall = offset.wall.beats if offset.wall is not None else {}
-    progress = {
-        name: SourceProgress(
-            None, offset.high.get(name), beat=max(wall.get(name, NOTHING), offset.reported.get(name, NOTHING))
-        )
-        for name in sources
-    }
-    return query_heartbeat(query.root, sources, progress, drain=False)
+    beat = max(wall.get(source, NOTHING), offset.reported.get(source, NOTHING))
+    return SourceProgress(None, offset.high.get(source), beat=beat)
 
 
 def not_kept(starts: Mapping[str, Start], plan: Plan, missing: Mapping[str, Source]) -> PenstockError:
@@ -71,6 +71,16 @@ def not_kept(starts: Mapping[str, Start], plan: Plan, missing: Mapping[str, Sour
     return PenstockError(
         "P0703", f"query {', '.join(queries)}: START {mode} needs elements of {names} that are no longer kept",
         hint=f"start it NOW; another time: {'; '.join(dict.fromkeys(helps))}",
+    )  # fmt: skip
+
+
+def content_not_kept(query: str, relations: Iterable[str]) -> PenstockError:
+    """Return the error for a query over relations whose content cannot be read."""
+    names = ", ".join(sorted(relations))
+    return PenstockError(
+        "P0703", f"query {query} begins with the content of {names}, whose updates cannot be read again",
+        hint=f"declare {names} anew together with the query; relations FROM FILES, DELTA, KAFKA, or HTTP and MEMORY "
+        "at a server can be read again",
     )  # fmt: skip
 
 
