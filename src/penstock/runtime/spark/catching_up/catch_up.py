@@ -38,7 +38,7 @@ from penstock.runtime.spark.catching_up.past_input import (
     tasks_of,
 )
 from penstock.runtime.spark.catching_up.relation_contents import RelationContents, check_contents
-from penstock.runtime.spark.catching_up.start_options import earliest, not_kept
+from penstock.runtime.spark.catching_up.start_options import earliest, heartbeat_at, not_kept, not_reached
 from penstock.runtime.spark.checkpoint.epochs import Epoch, source_file
 from penstock.runtime.spark.checkpoint.folder import Folder, Intake, Job, round_name
 from penstock.runtime.spark.checkpoint.state_files import backfill_root
@@ -254,7 +254,7 @@ class CatchUp:
         for name, answers in self._answers.items():
             start = self.starts[name]
             if start.at is not None and start.at > answers.reached:
-                raise _ahead(name)
+                raise not_reached(name)
         tables = {name: answers.tables(base) for name, answers in self._answers.items()}
         batches = min(base, max(map(len, tables.values())))
         parts = ResultParts(self._folder)
@@ -317,11 +317,7 @@ def check_past(folder: Folder, epoch: Epoch, plan: Plan) -> None:
         starts = {name: start for name, start in started.items() if start.mode is not StartMode.NOW}
         part = part_of(plan, starts)
         past_starts(known, part, starts, earliest(part, starts, offset))
+        for name, start in starts.items():
+            if start.at is not None and heartbeat_at(plan.queries[name], offset) < start.at:
+                raise not_reached(name)
         check_contents(known, [plan.queries[name] for name in started.keys() - starts.keys()])
-
-
-def _ahead(query: str) -> PenstockError:
-    return PenstockError(
-        "P0703", f"query {query}: START AT a time that its sources have not reached",
-        hint="START WARM begins at the time that they have reached",
-    )  # fmt: skip

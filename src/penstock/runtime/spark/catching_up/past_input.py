@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from penstock.algebra.nodes.scans import Source
 from penstock.connectors.contract import LogConnector, Split, Stretch
@@ -83,7 +84,11 @@ class KnownPast:
         self._folder = folder
         self._births = births
         self.offset = offset
-        self.rounds = RoundHistory(folder).until(offset.round)
+
+    @cached_property
+    def rounds(self) -> list[ReadRound]:
+        """The recorded rounds."""
+        return RoundHistory(self._folder).until(self.offset.round)
 
     def tasks(self, source: str) -> list[ReadTask]:
         """Return the recorded tasks of a source."""

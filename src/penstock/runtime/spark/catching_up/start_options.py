@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from penstock.algebra.nodes.query import Query, Start, StartMode
 from penstock.algebra.nodes.scans import Source
 from penstock.algebra.properties.need import reach
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, counted
 from penstock.physical.execution.executor import needed_columns
 from penstock.physical.execution.progress import NOTHING, SourceProgress, query_heartbeat, timed_sources
 from penstock.physical.plan.plan import Plan
 from penstock.physical.planning.planner import plan_queries
-from penstock.runtime.spark.catching_up.past_input import KnownPast
+from penstock.physical.planning.state_size.summary import size_text
+from penstock.runtime.spark.catching_up.past_input import KnownPast, PastStart
 from penstock.runtime.spark.input.offset import Offset
 
 
@@ -84,6 +85,14 @@ def content_not_kept(query: str, relations: Iterable[str]) -> PenstockError:
     )  # fmt: skip
 
 
+def not_reached(query: str) -> PenstockError:
+    """Return the error for a query that begins AT an instant that lies ahead."""
+    return PenstockError(
+        "P0703", f"query {query}: START AT a time that its sources have not reached",
+        hint="START WARM begins at the time that they have reached",
+    )  # fmt: skip
+
+
 def what_helps(query: Query, source: Source) -> str:
     """Return what would have kept the past of `source` that `query` needs."""
     back = reach(query.root.needs)
@@ -95,43 +104,103 @@ def what_helps(query: Query, source: Source) -> str:
 
 
 @dataclass(frozen=True)
+class PastRead:
+    """What is read of a source when a query begins.
+
+    Args:
+        provider: from where.
+        bytes: how many.
+        rows: how many, None where it is not known.
+    """
+
+    provider: str
+    bytes: int
+    rows: int | None = None
+
+    def __str__(self) -> str:
+        rows = "" if self.rows is None else f"{counted(self.rows, 'row')}, "
+        return f"{self.provider} ({rows}{size_text(self.bytes)})"
+
+
+@dataclass(frozen=True)
 class StartOption:
     """A way to begin a query.
 
     Args:
-        providers: by source, from where its past is read.
+        start: the way.
+        reads: by source, what is read of its past.
         obstacles: why it is not possible, and what would help; none where it is.
+        filled: after how much time the answer is that of WARM, for NOW where it is not at once.
     """
 
-    mode: StartMode
-    providers: Mapping[str, str]
+    start: Start
+    reads: Mapping[str, PastRead]
     obstacles: tuple[str, ...] = ()
+    filled: str = ""
 
     def __str__(self) -> str:
+        mode = self.start.mode.value
         if self.obstacles:
-            return f"{self.mode.value}: no; {'; '.join(self.obstacles)}"
-        read = "; ".join(f"{source}: {provider}" for source, provider in self.providers.items())
-        return f"{self.mode.value}: yes{f'; {read}' if read else ''}"
+            return f"{mode}: no; {'; '.join(self.obstacles)}"
+        filled = f"; answers as WARM after {self.filled}" if self.filled else ""
+        return f"{mode}: yes{filled}{''.join(f'; {source}: {read}' for source, read in self.reads.items())}"
 
 
 def start_options(query: Query, known: KnownPast) -> list[StartOption]:
     """Return which modes of START `query` could have in a run that has read `known`."""
+    return [start_option(query, Start(mode), known) for mode in (StartMode.NOW, StartMode.WARM, StartMode.BEGINNING)]
+
+
+def start_option(query: Query, start: Start, known: KnownPast) -> StartOption:
+    """Return whether `query` could begin with `start` in a run that has read `known`, and what it would read."""
+    if start.mode is StartMode.NOW:
+        return _option_now(query, known)
+    obstacles: list[str] = []
+    if start.at is not None and heartbeat_at(query, known.offset) < start.at:
+        obstacles.append("its sources have not reached that time")
     plan = plan_queries([query])
-    options = [StartOption(StartMode.NOW, {})]
-    for mode in (StartMode.WARM, StartMode.BEGINNING):
-        bound = bound_of(query, Start(mode), known.offset)
-        providers: dict[str, str] = {}
-        obstacles: list[str] = []
-        for name, source in timed_sources(query.root).items():
-            start = known.start(source, bound, needed_columns(plan, name))
-            if start is not None:
-                providers[name] = "its retained elements" if start.retained is not None else "the source, read again"
-            elif mode is StartMode.WARM:
-                obstacles.append(what_helps(query, source))
-            else:
-                obstacles.append(f"{name} cannot be read again from its beginning")
-        options.append(StartOption(mode, providers, tuple(obstacles)))
-    return options
+    bound = bound_of(query, start, known.offset)
+    reads: dict[str, PastRead] = {}
+    for name, source in timed_sources(query.root).items():
+        past = known.start(source, bound, needed_columns(plan, name))
+        if past is not None:
+            provider = "its retained elements" if past.retained is not None else "the source, read again"
+            reads[name] = _read(provider, known, name, past, bound)
+        elif start.mode is StartMode.BEGINNING:
+            obstacles.append(f"{name} cannot be read again from its beginning")
+        else:
+            obstacles.append(what_helps(query, source))
+    return StartOption(start, reads, tuple(obstacles))
+
+
+def _option_now(query: Query, known: KnownPast) -> StartOption:
+    """Return whether `query` can begin NOW: relations begin with their content."""
+    reads: dict[str, PastRead] = {}
+    obstacles: list[str] = []
+    sources = timed_sources(query.root)
+    for name, source in sources.items():
+        if source.is_stream:
+            continue
+        past = known.start(source, None, range(len(source.columns)))
+        if past is None:
+            obstacles.append(f"the updates of {name} cannot be read again")
+        else:
+            reads[name] = _read("its content, from its updates", known, name, past, None)
+    back, domain = reach(query.root.needs), query.root.domain
+    fills = back is not None and back > 0 and any(source.is_stream for source in sources.values())
+    filled = domain.show_length(back) if fills and back is not None and domain is not None else ""
+    return StartOption(Start(), reads, tuple(obstacles), filled)
+
+
+def _read(provider: str, known: KnownPast, source: str, past: PastStart, bound: int | None) -> PastRead:
+    """Return what is read of a source from `past` on; of a retained stream elements after the tick `bound`."""
+    if past.retained is not None:
+        files = [file for file in past.retained.files() if bound is None or file.high > bound]
+        return PastRead(provider, sum(map(past.retained.size, files)))
+    splits = [*past.splits, *(split for task in known.tasks(source)[past.task :] for split in task.splits)]
+    rows = [split.rows for split in splits]
+    counts = [count for count in rows if count is not None]
+    return PastRead(provider, sum(split.bytes for split in splits), sum(counts) if len(counts) == len(rows) else None)
 
 
 def text_of(options: Iterable[StartOption]) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 from penstock.algebra.nodes.query import Query, Start, StartMode
 from penstock.physical.execution.progress import timed_sources
+from penstock.runtime.live.unsupported_start import check_start
 
 
 class PastProvider(enum.Enum):
@@ -27,7 +28,11 @@ def past_provider(query: Query, start: Start, read: Collection[str]) -> PastProv
 
     Args:
         read: the sources of which anything may have been read; the others begin with the query.
+
+    Raises:
+        PenstockError: P0901 for a start that no engine carries out.
     """
+    check_start(query.name, start)
     known = [source for name, source in timed_sources(query.root).items() if name in read]
     if start.mode is StartMode.NOW:
         return PastProvider.CONTENTS if any(not source.is_stream for source in known) else PastProvider.NONE
