@@ -74,7 +74,7 @@ class CatchUp:
         self._past = Folder(backfill_root(str(folder.root), job.epoch))
         storage().remove_tree(self._past.root)
         self._past.begin_run()
-        self._contents = RelationContents(self._past, job, starts, tables)
+        self._contents = RelationContents(folder, self._past, job, starts, tables)
         reading = [name for name, start in starts.items() if start.mode is not StartMode.NOW]
         plan = part_of(job.plan, reading)
         self._declared = plan.sources

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from penstock.algebra.nodes.query import Query, Start, StartMode
 from penstock.algebra.nodes.scans import Source
 from penstock.algebra.properties.need import reach
+from penstock.connectors.sources import open_source
 from penstock.errors import PenstockError, counted
 from penstock.physical.execution.executor import needed_columns
 from penstock.physical.execution.progress import NOTHING, SourceProgress, query_heartbeat, timed_sources
@@ -16,6 +18,7 @@ from penstock.physical.planning.planner import plan_queries
 from penstock.physical.planning.state_size.summary import size_text
 from penstock.runtime.spark.catching_up.past_input import KnownPast, PastStart
 from penstock.runtime.spark.input.offset import Offset
+from penstock.storage import storage
 
 
 def earliest(plan: Plan, starts: Mapping[str, Start], offset: Offset) -> int | None:
@@ -73,6 +76,22 @@ def not_kept(starts: Mapping[str, Start], plan: Plan, missing: Mapping[str, Sour
         "P0703", f"query {', '.join(queries)}: START {mode} needs elements of {names} that are no longer kept",
         hint=f"start it NOW; another time: {'; '.join(dict.fromkeys(helps))}",
     )  # fmt: skip
+
+
+def is_posted(source: Source) -> bool:
+    """Return whether a source is a relation whose rows are posted, and stay where they are."""
+    return not source.is_stream and open_source(source).keeps_relations
+
+
+def has_content(known: KnownPast, relation: Source) -> bool:
+    """Return whether the content of an updated relation can be read again in a run that has read `known`."""
+    if not is_posted(relation):
+        return known.start(relation, None, range(len(relation.columns))) is not None
+    if relation.idle is None and not relation.system_time:
+        return True
+    unrecorded = set(known.paths(relation.name)) - known.recorded_paths(relation.name).keys()
+    # Which rows were late is not known of those. Their instants are not known either, but are in the past.
+    return not unrecorded or (relation.idle is None and known.clock_before(relation.name) is not None)
 
 
 def content_not_kept(query: str, relations: Iterable[str]) -> PenstockError:
@@ -181,10 +200,14 @@ def _option_now(query: Query, known: KnownPast) -> StartOption:
     for name, source in sources.items():
         if source.is_stream:
             continue
-        past = known.start(source, None, range(len(source.columns)))
-        if past is None:
+        if not has_content(known, source):
             obstacles.append(f"the updates of {name} cannot be read again")
+        elif is_posted(source):
+            size = sum(storage().size(Path(path)) for path in known.paths(name))
+            reads[name] = PastRead("its content, from the posted rows", size)
         else:
+            past = known.start(source, None, range(len(source.columns)))
+            assert past is not None, "it has a content"
             reads[name] = _read("its content, from its updates", known, name, past, None)
     back, domain = reach(query.root.needs), query.root.domain
     fills = back is not None and back > 0 and any(source.is_stream for source in sources.values())
