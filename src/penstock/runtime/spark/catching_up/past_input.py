@@ -34,7 +34,7 @@ from penstock.storage import storage
 class SplitPlanner(InputPlanner):
     """Plans input that was read before, and nothing new; no source ends in the past."""
 
-    def _discover_files(self, start: Offset) -> None:
+    def discover(self, start: Offset) -> None:
         return
 
     def _gathers(self, start: Offset, seconds: float | None) -> bool:
