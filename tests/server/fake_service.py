@@ -21,6 +21,7 @@ from penstock.server.service import (
     Busy,
     CatalogView,
     CommandView,
+    DeclaredView,
     EndOfResults,
     HealthView,
     QueryView,
@@ -209,7 +210,7 @@ class FakeService:
             SourceView(s.name, s.is_stream, s.connector, columns(s.columns), catalog.texts[key])
             for key, s in catalog.sources.items()
         )
-        views = tuple((view.name, view.text) for view in catalog.views.values())
+        views = tuple(DeclaredView(view.name, view.text, columns(view.root.schema)) for view in catalog.views.values())
         return CatalogView(sources, views, tuple(self.queries()), tuple(catalog.functions), "")
 
     def health(self) -> HealthView:

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from penstock.algebra.nodes.query import Query, Start
+from penstock.algebra.nodes.query import Query, Start, StartMode
 from penstock.algebra.nodes.scans import declared_sources
 from penstock.control.engine import Activity, EngineVersion, NextVersion, OnFailed, StandingQuery
 from penstock.errors import PenstockError
@@ -22,7 +22,7 @@ from penstock.runtime.spark.catching_up.start_options import heartbeat_at
 from penstock.runtime.spark.input.offset import Offset
 from penstock.runtime.spark.job import SparkRun
 from penstock.runtime.spark.launch import launch
-from penstock.runtime.spark.live_change import change, options_of_start
+from penstock.runtime.spark.live_change import change, option_of_start
 from penstock.runtime.spark.version import VersionInfo, stored_version
 from penstock.runtime.spark.work import Work
 
@@ -152,10 +152,12 @@ class SparkEngine:
         yet begins with the query."""
         if self._run is None or not declared_sources(query.root).keys() <= self._sources:
             return
-        option = next((one for one in options_of_start(self._run, query) if one.mode is start.mode), None)
-        if option is not None and option.obstacles:
+        option = option_of_start(self._run, query, start)
+        if option.obstacles:
+            now = start.mode is StartMode.NOW
+            hint = "declare the relation anew together with the query" if now else "START NOW"
             message = f"query {query.name} cannot START {start.mode.value}: {'; '.join(option.obstacles)}"
-            raise PenstockError("P0703", message, hint="START NOW")
+            raise PenstockError("P0703", message, hint=hint)
 
     # -- failures ----------------------------------------------------------------------------------------------
 

@@ -28,6 +28,7 @@ from penstock.server.roles import Caller
 from penstock.server.service import (
     CatalogView,
     CommandView,
+    DeclaredView,
     HealthView,
     QueryView,
     ResultRequest,
@@ -290,7 +291,13 @@ class LiveService:
             )
             for key, one in bound.sources.items()
         )  # fmt: skip
-        views = tuple((view.name, redacted_text(view.text)) for view in bound.views.values())
+        views = tuple(
+            DeclaredView(
+                view.name, redacted_text(view.text),
+                tuple(zip(view.names, (type_name(type_) for type_ in view.root.schema.types), strict=True)),
+            )
+            for view in bound.views.values()
+        )  # fmt: skip
         functions = tuple(one.name for one in stored if one.kind in ("FUNCTION", "AGGREGATE"))
         texts = [
             f"CREATE QUERY {one.name} AS {one.text}" if one.query is not None else one.text.rstrip().rstrip(";")

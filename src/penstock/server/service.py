@@ -103,6 +103,15 @@ class SourceView:
 
 
 @dataclass(frozen=True)
+class DeclaredView:
+    """A declared view. columns: (name, type); none where it cannot be bound."""
+
+    name: str
+    text: str
+    columns: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
 class CommandView:
     """A command of the log. at: when it was accepted, ISO-8601."""
 
@@ -120,7 +129,7 @@ class CatalogView:
     """All that is declared; `text` declares it again."""
 
     sources: tuple[SourceView, ...] = ()
-    views: tuple[tuple[str, str], ...] = ()
+    views: tuple[DeclaredView, ...] = ()
     queries: tuple[QueryView, ...] = ()
     functions: tuple[str, ...] = ()
     text: str = ""
