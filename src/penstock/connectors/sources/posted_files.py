@@ -45,6 +45,7 @@ class PostedFilesSource(SourceConnector):
         options = Options(f"{source.connector} of {source.name}", source.options)
         options.only(self.OPTIONS)
         self._folder = Path(options.text(_SPOOL))
+        self.removes_read = source.is_stream
 
     @property
     def bounded(self) -> bool:
