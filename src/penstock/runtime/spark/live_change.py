@@ -33,6 +33,7 @@ from penstock.runtime.spark.start import (
     admitted,
     check_sources,
     closed_on_failure,
+    keep_results,
     open_results,
     prepare,
     sources_to_spool,
@@ -164,4 +165,5 @@ def begin_change(
         backfill(folder, job, decision.epoch, sinks, ahead.catching_up if ahead is not None and fits else None)
         UndeliveredAnswers(folder).keep_only(decision.epoch.paused)
         WithheldAnswers(folder).keep_only(decision.epoch)
+    keep_results(folder, decision.epoch)
     return JobChange(work, decision.epoch, job, digest, offset, sinks, decision.notices)
