@@ -106,6 +106,7 @@ class FakeService:
         self.posts: dict[tuple[str, str], RowsPosted] = {}
         self.busy = 0.0
         self.problem: str | None = None
+        self.reason: PenstockError | None = None
         #: A SELECT waits for this while it is set, and notes whether its caller has left.
         self.slow = 0.0
         self.cancelled = threading.Event()
@@ -214,6 +215,9 @@ class FakeService:
 
     def health(self) -> HealthView:
         return HealthView(True, self.problem is None, len(self.log), 7, 0.5, self.problem)
+
+    def stop_reason(self) -> PenstockError | None:
+        return self.reason
 
     def metrics(self) -> bytes:
         return b"# TYPE penstock_batches_total counter\npenstock_batches_total 7\n"

@@ -257,6 +257,9 @@ class Service(Protocol):
 
     def health(self) -> HealthView: ...
 
+    def stop_reason(self) -> PenstockError | None:
+        """Return why the server is to stop; None while it is not."""
+
     def metrics(self) -> bytes:
         """Return the metrics in the text format of Prometheus."""
 
