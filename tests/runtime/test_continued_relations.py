@@ -187,7 +187,7 @@ def test_a_content_that_is_not_kept_is_refused_unless_reset(server: InlineServer
     server.insert("S", [(tick, tick) for tick in range(1, 400)])
     server.post("ALTER QUERY q PAUSE;")
     commands = len(server.control.commands())
-    with pytest.raises(PenstockError, match="cannot continue its result: there is no snapshot") as refused:
+    with pytest.raises(PenstockError, match="cannot continue its result: its content is not kept: it has") as refused:
         server.post("ALTER QUERY q RESUME;")
     assert refused.value.code == "P0703" and refused.value.hint == "RESET begins the result again"
     assert len(server.control.commands()) == commands

@@ -17,6 +17,7 @@ from penstock.control.engine import Engine, NextVersion
 from penstock.control.outcomes import SYSTEM, CommandOutcome, CommandState
 from penstock.control.posted_rows import PostedRows
 from penstock.control.registry import Registry, command_of, default_sink, restored, settings_of
+from penstock.control.repair import accepted, pause, paused_numbers, with_paused
 from penstock.control.row_changes import post_rows
 from penstock.control.stored_catalog import RowStatement, StoredCatalog
 from penstock.control.versions import Versions, applied, failed
@@ -53,6 +54,8 @@ class Applier:
         self._settings = dict(settings)
         self.current = self.ahead = Registry(stored)
         self._unwritten: list[CommandOutcome] = []
+        #: Numbers of queries that do not run during the recovery, as they are paused at its end.
+        self._held: frozenset[int] = frozenset()
 
     def settings_with(self, stored: StoredCatalog, session: Mapping[str, str]) -> dict[str, str]:
         """Return the settings in force in a session, as written."""
@@ -109,7 +112,7 @@ class Applier:
         try:
             if own & lost:
                 raise PenstockError("P0732", "it depends on a command that failed")
-            after = restored(self.current.stored.changed(change))
+            after = restored(with_paused(self.current.stored.changed(change), self._held))
             fresh = [error for number, error in after.errors.items() if number not in self.current.errors]
             if fresh:
                 raise fresh[0]
@@ -207,7 +210,8 @@ class Applier:
     def recover(self) -> None:
         """Bring declarations and engine together, and apply what was accepted and not applied."""
         reached = self._engine.version().command
-        stored = self.current.stored
+        stored = base = self.current.stored
+        self._held = paused_numbers(accepted(self._log, base))
         waiting: list[Transaction] = []
         rows: list[Transaction] = []
         for transaction in self._log.since_catalog():
@@ -218,6 +222,7 @@ class Applier:
                 stored = stored.changed(transaction.change)
                 if outcome is None:
                     rows.append(transaction)
+        stored = with_paused(stored, self._held)
         self.current = self.ahead = restored(stored)
         version = self._engine.change(self._next(stored, self.current.bound, reached))
         for transaction in rows:
@@ -228,7 +233,17 @@ class Applier:
         lost: set[int] = set()
         for transaction in waiting:
             self._apply_one(transaction, lost)
+        self._note_held(accepted(self._log, base))
         self._note_attention()
+
+    def _note_held(self, noted: StoredCatalog) -> None:
+        """Note as a command that queries are paused whose pause has failed, since it depends on a command that failed.
+        noted: the declarations as the log has them."""
+        runs = [pair for pair in noted.queries if pair[0].id in self._held - paused_numbers(noted)]
+        if runs:
+            made = pause(self._log, self.current.stored, runs)
+            self._apply_all([made], self.current)
+        self._held = frozenset()
 
     def _note_attention(self) -> None:
         """Note as a command which queries cannot be bound any more."""

@@ -30,7 +30,7 @@ from penstock.control.sealed_files import SealedFiles
 from penstock.control.stored_catalog import StoredObject, StoredQuery
 from penstock.errors import PenstockError, ScriptErrors, ScriptWarning
 from penstock.events import log_event, logger_of
-from penstock.language.catalog import Catalog
+from penstock.language.catalog import Catalog, QueryStatus
 from penstock.language.commands import (
     Cancel,
     ChangeSetting,
@@ -50,6 +50,8 @@ LOG = logger_of("control")
 
 #: Is called with a command and who posts it before it is accepted; raises PenstockError for what is not allowed.
 Policy = Callable[[Command, Principal], None]
+#: The value of `on_failure` with which the failure of a query ends the server.
+STOP_SERVER = "stop server"
 #: Transactions that are applied together at most.
 _TOGETHER = 1000
 #: Commands that leave everything as it is; they have no number and do not enter the log.
@@ -119,21 +121,24 @@ class Control:
         self._settings = dict(settings or {})
         kept = float(settings_of(self._settings)["control_retention"]) if retention is None else retention
         self._policy = policy
+        self._failure: BaseException | None = None
+        self._requests: queue.SimpleQueue[_Request | None] = queue.SimpleQueue()
+        #: Failures of queries that could not be written to the log yet.
+        self._unnoted: list[_Request] = []
+        #: By place, the queries that failed since the start.
+        self._failed: dict[int, PenstockError] = {}
         files = SealedFiles(folder / "control")
         self._lock: Locked | None = files.lock()
         try:
             self._posted = PostedRows(folder / "control" / "kept", kept)
             self._log, stored = CommandLog.opened(files, kept)
             self._applier = Applier(engine, self._log, stored, self._posted, self._settings)
+            # A start may find that a query failed before it.
+            engine.listen(self._on_failed)
             self._applier.recover()
-            self._failure: BaseException | None = None
-            #: Failures of queries that could not be written to the log yet.
-            self._unnoted: list[_Request] = []
-            self._requests: queue.SimpleQueue[_Request | None] = queue.SimpleQueue()
         except BaseException:
             self._lock.release()
             raise
-        engine.listen(self._on_failed)
         self._thread = threading.Thread(target=self._serve, name="penstock-control", daemon=True)
         self._thread.start()
 
@@ -224,6 +229,17 @@ class Control:
     def failure(self) -> BaseException | None:
         """Return why the control has ended; None while it takes commands."""
         return self._failure
+
+    @property
+    def stop_reason(self) -> PenstockError | None:
+        """Return the error of a query that has failed since the start and is to stop the server; None for none."""
+        for one, query in self._applier.current.stored.queries if self._failed else ():
+            error = self._failed.get(query.place)
+            stops = query.status is QueryStatus.FAILED and one.attributes.get("on_failure") == STOP_SERVER
+            if error is not None and stops:
+                hint = f"the next start leaves the query out; ALTER QUERY {one.name} RESUME begins it again"
+                return PenstockError(error.code, f"query {one.name} failed: {error.message}", hint=hint)
+        return None
 
     def close(self) -> None:
         """Finish the commands in hand and release the checkpoint; the engine is closed by who opened it."""
@@ -371,6 +387,7 @@ class Control:
 
     def _on_failed(self, place: int, error: PenstockError) -> None:
         """Note that a query failed alone; called by the engine."""
+        self._failed[place] = error
         commands = parse_commands("")
         self._requests.put(_Request(commands, {}, SYSTEM, None, "", failure=(place, error)))
 

@@ -296,7 +296,9 @@ class Draft:
         plans = [self.bound.queries[each.name.lower()] for each in (one, other)]
         reads = [self.bound.reads.get(each.name.lower(), frozenset()) for each in (one, other)]
         if not _alike(*plans):
-            raise PenstockError("P0305", f"the results of {one.name} and {other.name} have other columns or units of time")
+            raise PenstockError(
+                "P0305", f"the results of {one.name} and {other.name} have other columns or units of time"
+            )
         self._touch(first.place)
         self._touch(second.place)
         self.concerns[number] = first.place

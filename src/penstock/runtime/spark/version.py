@@ -26,6 +26,7 @@ class VersionInfo:
         batch: its first batch.
         failed: the queries that were left out since they failed.
         queries, sources: their heartbeats, in ticks, after the last batch of this process.
+        offset: up to which the sources had been read when the version began; None where it is the first.
         results: by query, the id of its result, also of those that are left out.
     """
 
@@ -36,6 +37,7 @@ class VersionInfo:
     failed: Mapping[str, QueryFailure]
     queries: Mapping[str, int]
     sources: Mapping[str, int]
+    offset: Offset | None = None
     results: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -68,8 +70,9 @@ def version_of(
     results = {name: record.id for name, record in epoch.paused.items()}
     results |= {name: record.id for name, record in epoch.queries.items()}
     return VersionInfo(
-        epoch.number, epoch.command, epoch.outcomes, epoch.base, failed, queries or {}, sources or {}, results
-    )
+        epoch.number, epoch.command, epoch.outcomes, epoch.base, failed, queries or {}, sources or {}, epoch.offset,
+        results,
+    )  # fmt: skip
 
 
 def stored_version(checkpoint: Path) -> VersionInfo | None:

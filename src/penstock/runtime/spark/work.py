@@ -38,6 +38,7 @@ class Work:
         contents: reads what the sinks of relations have received, so that their results can continue.
         reset: queries whose results, if they were paused, begin again empty.
         pause_failed: leave a query out that fails, while the others go on; otherwise it ends the run.
+        sink_retries: by query, seconds for which a batch is tried again where its sink fails; the setting for others.
         cache: of planning; a run carries it from change to change.
         command: number of the last command that this contains; a version records it.
         outcomes: of the commands since the version before, by their numbers.
@@ -61,6 +62,7 @@ class Work:
     moved: Mapping[str, str] = field(default_factory=dict)
     contents: ContentReader | None = field(default=None, compare=False, repr=False)
     pause_failed: bool = False
+    sink_retries: Mapping[str, float] = field(default_factory=dict)
     cache: PlanningCache = field(default_factory=PlanningCache, compare=False, repr=False)
     command: int = 0
     outcomes: Document = field(default_factory=dict)

@@ -14,7 +14,7 @@ from penstock.algebra.nodes.query import Query, Start, StartMode
 from penstock.errors import PenstockError
 from penstock.physical.elements import Elements, concat
 from penstock.physical.execution.progress import NOTHING, timed_sources
-from penstock.runtime.spark.catching_up.start_options import ahead_of_time, heartbeat_at
+from penstock.runtime.spark.catching_up.start_options import heartbeat_at, not_reached
 from penstock.runtime.spark.checkpoint.emitted_content import ContentReader, EmittedContent
 from penstock.runtime.spark.checkpoint.epochs import Epoch, PausedRecord
 from penstock.runtime.spark.checkpoint.folder import Folder
@@ -89,6 +89,8 @@ def continuations(
         if query.root.is_stream:
             if name in reading:
                 raise _refused(name, "its result has instants that it would answer again")
+            # What it answers at once where relations have a content is emitted with its first batch.
+            seeds[name] = Withheld.nothing(query)
             continue
         if query.sink.connector == "RESULTS" and UndeliveredAnswers(folder).of(name):
             raise _refused(name, "an answer could not be added to it")
@@ -111,7 +113,7 @@ def _first(query: Query, start: Start, reached: int, offset: Offset) -> tuple[St
     if start.mode in (StartMode.NOW, StartMode.WARM):
         return start, max(now, reached + 1)
     if start.at is not None and start.at > now:
-        raise ahead_of_time(query.name)
+        raise not_reached(query.name)
     # The answer up to the first instant is folded; what came later than that is emitted at its own instants.
     first = max(start.at if start.at is not None else NOTHING, reached + 1)
     return Start(StartMode.AT, first), first
