@@ -12,8 +12,8 @@ from penstock.errors import PenstockError
 from penstock.physical.elements import concat, empty
 from penstock.physical.execution.progress import NOTHING
 from penstock.results.content import ResultContents
-from penstock.runtime.spark.checkpoint.emitted_content import EmittedContent
 from penstock.runtime.spark.checkpoint.folder import Folder
+from penstock.runtime.spark.output.emitted_content import EmittedContent
 from penstock.storage import storage
 
 _RESET = "RESET begins the result again"

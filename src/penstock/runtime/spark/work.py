@@ -11,8 +11,8 @@ from pyspark.sql import DataFrame, SparkSession
 from penstock.algebra.nodes.query import Query, Start, StartMode
 from penstock.algebra.nodes.scans import Source, declared_sources
 from penstock.physical.planning.strategies import Strategy
-from penstock.runtime.spark.checkpoint.emitted_content import ContentReader
 from penstock.runtime.spark.checkpoint.planning_cache import PlanningCache
+from penstock.runtime.spark.output.emitted_content import ContentReader
 from penstock.settings import Settings
 from penstock.storage.documents import Document
 

@@ -26,8 +26,6 @@ from penstock.physical.planning.planner import Generation, grains_of, plan_gener
 from penstock.physical.planning.strategies import Strategy
 from penstock.redaction import redacted, redacted_text
 from penstock.runtime.spark.catching_up.past_input import delivered_part
-from penstock.runtime.spark.checkpoint.continuation import continuations, paused_records, with_silences
-from penstock.runtime.spark.checkpoint.emitted_content import ContentReader
 from penstock.runtime.spark.checkpoint.epochs import (
     Epoch,
     PausedRecord,
@@ -48,6 +46,8 @@ from penstock.runtime.spark.checkpoint.planning_cache import PlanningCache
 from penstock.runtime.spark.checkpoint.start_provider import PastProvider, new_births, past_provider
 from penstock.runtime.spark.input.input_planner import highs_after
 from penstock.runtime.spark.input.offset import Offset
+from penstock.runtime.spark.output.continuation import continuations, paused_records, with_silences
+from penstock.runtime.spark.output.emitted_content import ContentReader
 from penstock.runtime.spark.output.withheld import Withheld
 from penstock.storage.documents import Document
 from penstock.storage.names import file_name

@@ -15,11 +15,11 @@ from penstock.errors import PenstockError
 from penstock.physical.elements import Elements, concat
 from penstock.physical.execution.progress import NOTHING, timed_sources
 from penstock.runtime.spark.catching_up.start_options import heartbeat_at, not_reached
-from penstock.runtime.spark.checkpoint.emitted_content import ContentReader, EmittedContent
 from penstock.runtime.spark.checkpoint.epochs import Epoch, PausedRecord
 from penstock.runtime.spark.checkpoint.folder import Folder
 from penstock.runtime.spark.checkpoint.query_failure import QueryFailure
 from penstock.runtime.spark.input.offset import Offset
+from penstock.runtime.spark.output.emitted_content import ContentReader, EmittedContent
 from penstock.runtime.spark.output.undelivered import UndeliveredAnswers
 from penstock.runtime.spark.output.withheld import Withheld, WithheldAnswers, typed
 
