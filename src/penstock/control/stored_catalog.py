@@ -27,6 +27,10 @@ from penstock.storage.documents import (
     text,
 )
 
+#: What no two declarations share: FUNCTION or an empty text, and the name in lower case. Functions have names of their
+#: own.
+ObjectKey = tuple[str, str]
+
 
 @dataclass(frozen=True)
 class StoredQuery:
@@ -102,8 +106,8 @@ class StoredObject:
     query: StoredQuery | None = None
 
     @property
-    def key(self) -> tuple[str, str]:
-        """Return what no two declarations share: functions have names of their own."""
+    def key(self) -> ObjectKey:
+        """Return what no two declarations share."""
         return ("FUNCTION" if self.kind in ("FUNCTION", "AGGREGATE") else "", self.name.lower())
 
     def document(self) -> Document:
