@@ -68,6 +68,8 @@ class Applier:
         #: The number of the last command that the engine's version contains.
         self._reached = 0
         self._unwritten: list[CommandOutcome] = []
+        #: Whether some of these could not be written.
+        self._owes_outcomes = False
         self._outcomes_lock = threading.Lock()
 
     def run(self) -> None:
@@ -176,10 +178,10 @@ class Applier:
             else:
                 self._apply_each(items)
         self.backlog.remove(group)
+        self._save_catalog()
         for item in group:
             item.answer()
         self.backlog.in_hand = ()
-        self._save_catalog()
 
     def _apply_each(self, items: Sequence[AcceptedItem]) -> None:
         """Apply transactions one by one, without those that fail."""
@@ -278,7 +280,8 @@ class Applier:
 
     def write_outcomes(self) -> None:
         """Write the outcomes that could not be written before; called by any thread. Raises PenstockError P0601."""
-        self._write_outcomes([])
+        if self._owes_outcomes:
+            self._write_outcomes([])
 
     def _write_outcomes(self, outcomes: Sequence[CommandOutcome], at_once: bool = False) -> None:
         """Note what became of commands. at_once: nothing may be applied before it is written."""
@@ -289,8 +292,9 @@ class Applier:
                 return
             try:
                 self._log.finish(self._unwritten)
-                self._unwritten = []
+                self._unwritten, self._owes_outcomes = [], False
             except PenstockError:
+                self._owes_outcomes = True
                 # That a command has been applied is known from the version, so it can be written later.
                 if at_once or not outcomes:
                     raise
