@@ -14,6 +14,7 @@ import pytest
 
 from penstock.cli.shell.commands import COMMANDS
 from penstock.cli.shell.shell import Shell
+from penstock.cli.shell.sides import SessionSide
 from penstock.connectors.sinks.output import OutputFormat
 from penstock.session import Session
 
@@ -33,7 +34,7 @@ def test_the_commands(command: str, result: str, tmp_path: Path) -> None:
 
 def test_the_statements() -> None:
     out, err = io.StringIO(), io.StringIO()
-    shell = Shell(Session(), out, err, OutputFormat.TABLE)
+    shell = Shell(SessionSide(Session()), out, err, OutputFormat.TABLE)
     shell.execute(SCRIPT, None)
     count = 0
     for (kind, text), (following, result) in pairwise(BLOCKS):

@@ -15,7 +15,6 @@ from penstock.control.in_process import InProcessEngine
 from penstock.control.outcomes import CommandState
 from penstock.errors import PenstockError, ScriptErrors
 from penstock.storage import replaced_storage
-from penstock.storage.local import SystemCalls
 from penstock.testing.faults import LOSSES, PowerCut, PowerLost
 
 
@@ -141,8 +140,8 @@ def test_power_that_goes_between_a_failure_and_what_depends_on_it(tmp_path: Path
     """Whether the outcomes are written or not, a restart finds all of them or none."""
     (spare := tmp_path / "spare").mkdir()
     system = stopped_in_a_change(tmp_path / "checkpoint")
-    system.run("CREATE STREAM T (ts INT) FROM MEMORY () TIMESTAMP BY ts UNIT SECOND; CREATE QUERY bad AS SELECT v FROM S;",
-               wait=False)  # fmt: skip
+    stream = "CREATE STREAM T (ts INT) FROM MEMORY () TIMESTAMP BY ts UNIT SECOND;"
+    system.run(f"{stream} CREATE QUERY bad AS SELECT v FROM S;", wait=False)
     system.run("INSERT INTO T VALUES (1);", wait=False)
     system.run("CREATE QUERY after AS SELECT ts FROM T;", wait=False)
     system.run("CREATE QUERY good AS SELECT v FROM S;", wait=False)

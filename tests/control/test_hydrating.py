@@ -99,7 +99,8 @@ def test_a_query_that_reads_its_past_is_hydrating_and_others_pass_it(system: Ser
     (reading,) = engine_of(system).readings
     reading.share = 0.25
     assert outcome(system, number).share == 0.25
-    assert system.states("CREATE QUERY other AS SELECT v FROM S; INSERT INTO S VALUES (5, 5);") == ["RUNNING", "COMPLETED"]
+    other = "CREATE QUERY other AS SELECT v FROM S; INSERT INTO S VALUES (5, 5);"
+    assert system.states(other) == ["RUNNING", "COMPLETED"]
     assert system.states(WARM, key="w") == ["HYDRATING"], "who asks again is told the same"
     with pytest.raises(ScriptErrors, match="P0206"):
         system.run("CREATE QUERY w AS SELECT v FROM S;")
@@ -147,7 +148,8 @@ def test_a_query_answers_until_what_takes_its_place_has_caught_up(system: Server
     with_rows(system)
     system.done("CREATE QUERY q AS SELECT SUM(v) AS s FROM S [RANGE 5 SECONDS];")
     system.done("INSERT INTO S VALUES (5, 5);")
-    assert system.states("ALTER QUERY q AS SELECT MAX(CAST(v AS BIGINT)) AS s FROM S [RANGE 5 SECONDS];") == ["HYDRATING"]
+    largest = "SELECT MAX(CAST(v AS BIGINT)) AS s FROM S [RANGE 5 SECONDS]"
+    assert system.states(f"ALTER QUERY q AS {largest};") == ["HYDRATING"]
     system.engine.round()
     before = len(system.answers("q"))
     system.done("INSERT INTO S VALUES (6, 6);")
@@ -158,19 +160,21 @@ def test_a_query_answers_until_what_takes_its_place_has_caught_up(system: Server
     system.control.close()
 
 
-def test_a_past_that_cannot_be_read_fails_its_command_and_what_depends_on_it(system: Server) -> None:
+@pytest.mark.parametrize(("error", "code"), [(PenstockError("P0703", "it is gone"), "P0703"), (OSError("x"), "P0601")])
+def test_a_past_that_cannot_be_read_fails_its_command_and_what_depends_on_it(
+    system: Server, error: Exception, code: str
+) -> None:
     with_rows(system)
-    for error, code in ((PenstockError("P0703", "it is gone"), "P0703"), (RuntimeError("odd"), "P0601")):
-        told = system.run(WARM + "CREATE VIEW x AS SELECT v FROM S;")
-        behind = system.run("CREATE QUERY over AS SELECT v FROM x;", wait=False)
-        reading = engine_of(system).readings[-1]
-        reading.error = error
-        reading.over.set()
-        numbers = [one.outcome.number for one in (*told, *behind) if one.outcome is not None]
-        until(lambda: outcome(system, numbers[-1]).state.value == "FAILED")
-        assert [outcome(system, number).code for number in numbers] == [code, code, "P0732"]
-        assert sorted(one.name for one in system.control.stored.values()) == ["S"]
-        until(lambda: reading.discarded)
+    told = system.run(WARM + "CREATE VIEW x AS SELECT v FROM S;")
+    behind = system.run("CREATE QUERY over AS SELECT v FROM x;", wait=False)
+    (reading,) = engine_of(system).readings
+    reading.error = error
+    reading.over.set()
+    numbers = [one.outcome.number for one in (*told, *behind) if one.outcome is not None]
+    until(lambda: outcome(system, numbers[-1]).state.value == "FAILED")
+    assert [outcome(system, number).code for number in numbers] == [code, code, "P0732"]
+    assert sorted(one.name for one in system.control.stored.values()) == ["S"]
+    until(lambda: reading.discarded)
     system.done("CREATE VIEW x AS SELECT v FROM S; CREATE QUERY over AS SELECT v FROM x;")
     system.control.close()
 

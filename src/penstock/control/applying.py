@@ -12,20 +12,21 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from penstock.algebra.nodes.query import StartMode
 from penstock.algebra.nodes.scans import Source
 from penstock.control.command_log import CATALOG_EVERY, CommandLog, Transaction
-from penstock.control.draft import Draft
 from penstock.control.engine import Engine, NextVersion, Preparation
 from penstock.control.outcomes import SYSTEM, CommandOutcome, CommandState
 from penstock.control.posted_rows import PostedRows
 from penstock.control.registry import Registry, command_of, default_sink, restored, settings_of
+from penstock.control.repair import accepted, change_with_paused, pause, paused_numbers, with_paused
 from penstock.control.row_changes import post_rows
 from penstock.control.stored_catalog import CatalogChange, RowStatement, StoredCatalog, StoredObject
 from penstock.control.transactions.backlog import AcceptedItem, Backlog, dependents, waiting_behind
+from penstock.control.transactions.draft import Draft
 from penstock.control.transactions.footprint import footprint_of
 from penstock.control.transactions.merging import BoundChange, bound_change, with_changes
 from penstock.control.transactions.past_reading import PastReading
@@ -316,7 +317,9 @@ class Applier:
         """Bring declarations and engine together, and apply what was accepted and not applied."""
         version = self._engine.version()
         self._reached = version.command
-        stored = self.current.stored
+        stored = base = self.current.stored
+        # These do not run during the recovery, as they are paused at its end.
+        held = paused_numbers(accepted(self._log, base))
         waiting: list[Transaction] = []
         rows: list[Transaction] = []
         for transaction in self._log.since_catalog():
@@ -330,8 +333,8 @@ class Applier:
                 stored = stored.changed(transaction.change)
                 if outcome is None:
                     rows.append(transaction)
-        self.current = restored(stored)
-        self._accept_again(waiting)
+        self.current = restored(with_paused(stored, held))
+        self._accept_again(waiting, held)
         version = self._engine.change(self._next([], self.current))
         for transaction in rows:
             self._post(transaction, self.current, static=True)
@@ -340,27 +343,46 @@ class Applier:
             self._write_outcomes(applied(transaction, version), at_once=True)
         while group := self._next_group(self.backlog.items):
             self._apply(group)
+        self._note_held(held, accepted(self._log, base))
         self._note_attention()
 
-    def _accept_again(self, waiting: Sequence[Transaction]) -> None:
+    def _accept_again(self, waiting: Sequence[Transaction], held: Collection[int]) -> None:
         """Put transactions of the log into the backlog. One that cannot be bound any more fails, with those that depend
-        on it."""
+        on it. held: numbers of queries that do not run."""
         self.backlog.ahead = self.current
         outcomes: list[CommandOutcome] = []
         for transaction in waiting:
             before = self.backlog.ahead
             try:
-                change = bound_change(before, transaction.change)
+                change = bound_change(before, change_with_paused(transaction.change, held))
             except (PenstockError, ScriptErrors) as error:
                 first = error.errors[0] if isinstance(error, ScriptErrors) else error
                 outcomes += failed(transaction, first)
                 continue
             self.backlog.ahead = with_changes(before, [change])
-            footprint = footprint_of(before.stored, transaction.change, change.bound)
-            places = frozenset(one.query.place for one in transaction.change.objects if one.query is not None)
+            footprint = footprint_of(before.stored, change.change, change.bound)
+            places = frozenset(one.query.place for one in change.change.objects if one.query is not None)
             self.backlog.add(AcceptedItem(transaction, change, footprint, places))
         if outcomes:
             self._write_outcomes(outcomes, at_once=True)
+
+    def _note_held(self, held: frozenset[int], noted: StoredCatalog) -> None:
+        """Note as a command that queries are paused whose pause has failed, since it depends on a command that failed.
+
+        Args:
+            held: numbers of queries that did not run during the recovery.
+            noted: the declarations as the log has them.
+        """
+        runs = [pair for pair in noted.queries if pair[0].id in held - paused_numbers(noted)]
+        if runs:
+            self._apply_noted(pause(self._log, self.current.stored, runs), self.current)
+
+    def _apply_noted(self, made: Transaction, after: Registry) -> None:
+        """Apply a command of the system itself. after: where its declarations are bound."""
+        change = BoundChange(made.change, after.bound)
+        footprint = footprint_of(self.current.stored, made.change, after.bound)
+        self._apply([AcceptedItem(made, change, footprint)])
+        self.backlog.ahead = with_changes(self.backlog.ahead, [change])
 
     def _note_attention(self) -> None:
         """Note as a command which queries cannot be bound any more."""
@@ -370,9 +392,7 @@ class Applier:
             return
         text = f"NEEDS ATTENTION: {', '.join(names)}"
         made = self._log.accept([text], SYSTEM.name, None, "", {}, draft.change)
-        change = BoundChange(draft.change, draft.bound)
-        self._apply([AcceptedItem(made, change, footprint_of(self.current.stored, draft.change, draft.bound))])
-        self.backlog.ahead = with_changes(self.backlog.ahead, [change])
+        self._apply_noted(made, Registry(draft.stored, draft.bound, self.current.errors))
 
 
 def _of(item: AcceptedItem) -> Transaction:

@@ -30,10 +30,12 @@ from penstock.control.transactions.past_reading import PastReading
 from penstock.control.transactions.request import NotedFailure, PostedScript
 from penstock.errors import PenstockError
 from penstock.events import log_event, logger_of
-from penstock.language.catalog import Catalog
+from penstock.language.catalog import Catalog, QueryStatus
 from penstock.storage import Locked
 
 LOG = logger_of("control")
+#: The value of `on_failure` with which the failure of a query ends the server.
+STOP_SERVER = "stop server"
 
 
 class Control:
@@ -57,23 +59,26 @@ class Control:
         self._engine = engine
         self._settings = dict(settings or {})
         kept = float(settings_of(self._settings)["control_retention"]) if retention is None else retention
+        self._failure: BaseException | None = None
+        self._requests: queue.SimpleQueue[PostedScript | None] = queue.SimpleQueue()
+        #: By place, the queries that failed since the start.
+        self._failed: dict[int, PenstockError] = {}
         files = SealedFiles(folder / "control")
         self._lock: Locked | None = files.lock()
         try:
             self._posted = PostedRows(folder / "control" / "kept", kept)
             self._log, stored = CommandLog.opened(files, kept)
             self._applier = Applier(engine, self._log, stored, self._posted, self._settings)
+            # A start may find that a query failed before it.
+            engine.listen(self._on_failed)
             self._applier.recover()
             self._backlog = self._applier.backlog
             self._acceptor = Acceptor(
                 engine, self._log, self._posted, self._backlog, self._settings, policy, self._applier.write_outcomes
             )
-            self._failure: BaseException | None = None
-            self._requests: queue.SimpleQueue[PostedScript | None] = queue.SimpleQueue()
         except BaseException:
             self._lock.release()
             raise
-        engine.listen(self._on_failed)
         self._threads = [
             threading.Thread(target=self._guarded, args=(action,), name=name, daemon=True)
             for name, action in (("penstock-accept", self._accept), ("penstock-apply", self._applier.run))
@@ -169,6 +174,17 @@ class Control:
         """Return why the control has ended; None while it takes commands."""
         return self._failure
 
+    @property
+    def stop_reason(self) -> PenstockError | None:
+        """Return the error of a query that has failed since the start and is to stop the server; None for none."""
+        for one, query in self._applier.current.stored.queries if self._failed else ():
+            error = self._failed.get(query.place)
+            stops = query.status is QueryStatus.FAILED and one.attributes.get("on_failure") == STOP_SERVER
+            if error is not None and stops:
+                hint = f"the next start leaves the query out; ALTER QUERY {one.name} RESUME begins it again"
+                return PenstockError(error.code, f"query {one.name} failed: {error.message}", hint=hint)
+        return None
+
     def close(self) -> None:
         """Finish the commands in hand and release the checkpoint; the engine is closed by who opened it. Queries that
         read their past begin again at the next start."""
@@ -219,6 +235,7 @@ class Control:
 
     def _on_failed(self, place: int, error: PenstockError) -> None:
         """Note that a query failed alone; called by the engine."""
+        self._failed[place] = error
         tracks = [query.track for _, query in self._applier.current.stored.queries if query.place == place]
         failure = NotedFailure(place, tracks[0] if tracks else None, error)
         self._requests.put(PostedScript(parse_commands(""), {}, SYSTEM, None, "", failure))

@@ -46,6 +46,7 @@ class StandingQuery:
         query: with its name and its sink, over the sources as the engine reads them; None for one that is paused
             because it cannot be bound.
         reset: its answers may begin again where the content emitted last is not known.
+        sink_retry: seconds for which a batch is tried again where its sink fails; None: as the settings say.
     """
 
     place: int
@@ -54,6 +55,7 @@ class StandingQuery:
     start: Start
     activity: Activity
     reset: bool = False
+    sink_retry: float | None = None
 
 
 @dataclass(frozen=True)
@@ -82,12 +84,14 @@ class EngineVersion:
         command: the number of the last command that it contains, 0 for none.
         heartbeats: by place, up to which tick the answer is final, where its time has begun.
         waiting: numbers of commands before `command` that it does not contain yet.
+        begun: by place, of the queries that begin with the version: τ0, where their time had begun by then.
     """
 
     number: int
     command: int
     heartbeats: Mapping[int, int] = field(default_factory=dict)
     waiting: frozenset[int] = frozenset()
+    begun: Mapping[int, int] = field(default_factory=dict)
 
 
 #: Is called with the place of a query that failed.

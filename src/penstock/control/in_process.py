@@ -100,7 +100,8 @@ class InProcessEngine:
             except BaseException:
                 self._state, self._live = before[0], LiveEngine.restored(before[1])
                 raise
-            return self.version()
+            found = self.version()
+            return replace(found, begun=found.heartbeats)
 
     def version(self) -> EngineVersion:
         with self._lock:

@@ -184,7 +184,7 @@ def default_sink() -> SinkSpec:
 
 
 #: Attributes of a query that are carried out.
-_ATTRIBUTES = frozenset({"comment"})
+_ATTRIBUTES = frozenset({"comment", "on_failure", "sink_retry"})
 
 
 def check_supported(command: Command) -> None:

@@ -14,6 +14,7 @@ from penstock.control.posted_rows import PostedRows
 from penstock.control.stored_catalog import CatalogChange, StoredCatalog, StoredQuery
 from penstock.deep import deep
 from penstock.errors import PenstockError
+from penstock.language.binder.statements.attributes import QUERY_ATTRIBUTES
 from penstock.language.catalog import Catalog, QueryStatus
 from penstock.settings import Settings
 
@@ -51,7 +52,9 @@ class Versions:
             found = bound.queries.get(one.name.lower())
             query = None if found is None else self._query(found, kept.place, by_name)
             activity = Activity.PAUSED if query is None else _activity(kept)
-            queries[kept.place] = StandingQuery(kept.place, kept.track, query, kept.start, activity, kept.reset)
+            queries[kept.place] = StandingQuery(
+                kept.place, kept.track, query, kept.start, activity, kept.reset, _sink_retry(one.attributes)
+            )
         self._sources = {number: known for number, known in self._sources.items() if number in sources}
         self._queries = {place: known for place, known in self._queries.items() if place in queries}
         return NextVersion(command, sources, queries, settings, frozenset(waiting))
@@ -94,8 +97,16 @@ def part_of_version(
             }
             query = over(query, by_name)
         activity = Activity.PAUSED if query is None else _activity(kept)
-        queries[kept.place] = StandingQuery(kept.place, kept.track, query, kept.start, activity, kept.reset)
+        queries[kept.place] = StandingQuery(
+            kept.place, kept.track, query, kept.start, activity, kept.reset, _sink_retry(one.attributes)
+        )
     return NextVersion(command, sources, queries, settings)
+
+
+def _sink_retry(attributes: Mapping[str, str]) -> float | None:
+    option = QUERY_ATTRIBUTES.get("sink_retry")
+    assert option is not None, "queries have this attribute"
+    return float(option.type.read(attributes["sink_retry"])) if "sink_retry" in attributes else None
 
 
 def _activity(query: StoredQuery) -> Activity:
@@ -115,7 +126,7 @@ def applied(transaction: Transaction, version: EngineVersion) -> list[CommandOut
     found = []
     for number in transaction.numbers:
         place = transaction.change.concerns.get(number)
-        tick = None if place is None else version.heartbeats.get(place)
+        tick = None if place is None else version.begun.get(place)
         state = CommandState.COMPLETED if place is None else CommandState.RUNNING
         found.append(CommandOutcome(number, state, version.number, tick))
     return found

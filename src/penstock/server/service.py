@@ -103,6 +103,15 @@ class SourceView:
 
 
 @dataclass(frozen=True)
+class DeclaredView:
+    """A declared view. columns: (name, type); none where it cannot be bound."""
+
+    name: str
+    text: str
+    columns: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
 class CommandView:
     """A command of the log. at: when it was accepted, ISO-8601."""
 
@@ -120,7 +129,7 @@ class CatalogView:
     """All that is declared; `text` declares it again."""
 
     sources: tuple[SourceView, ...] = ()
-    views: tuple[tuple[str, str], ...] = ()
+    views: tuple[DeclaredView, ...] = ()
     queries: tuple[QueryView, ...] = ()
     functions: tuple[str, ...] = ()
     text: str = ""
@@ -247,6 +256,9 @@ class Service(Protocol):
     def catalog(self) -> CatalogView: ...
 
     def health(self) -> HealthView: ...
+
+    def stop_reason(self) -> PenstockError | None:
+        """Return why the server is to stop; None while it is not."""
 
     def metrics(self) -> bytes:
         """Return the metrics in the text format of Prometheus."""

@@ -57,6 +57,7 @@ class PostKey:
 class PostedFilesSource(SourceConnector):
     OPTIONS = OptionTable((_SPOOL, _SOURCE))
     rereadable = False
+    keeps_relations = True
     look_every = 0.05
 
     def __init__(self, source: Source) -> None:

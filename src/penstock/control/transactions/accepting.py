@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from penstock.control.command_log import CommandLog
-from penstock.control.draft import Draft
 from penstock.control.engine import Engine
 from penstock.control.outcomes import Principal
 from penstock.control.posted_rows import PostedRows, key_used
@@ -13,6 +12,7 @@ from penstock.control.registry import bind_one, check_supported, default_sink, s
 from penstock.control.row_changes import check_changeable
 from penstock.control.stored_catalog import StoredCatalog
 from penstock.control.transactions.backlog import AcceptedItem, Backlog
+from penstock.control.transactions.draft import Draft
 from penstock.control.transactions.footprint import footprint_of
 from penstock.control.transactions.merging import BoundChange
 from penstock.control.transactions.request import PostedScript

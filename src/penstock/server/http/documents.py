@@ -129,6 +129,7 @@ class SourceDocument(BaseModel):
 class ViewDocument(BaseModel):
     name: str
     sql: str
+    columns: list[ColumnDocument]
 
 
 class CatalogDocument(BaseModel):
@@ -203,7 +204,7 @@ def source_document(view: SourceView) -> SourceDocument:
 def catalog_document(view: CatalogView) -> CatalogDocument:
     return CatalogDocument(
         sources=[source_document(one) for one in view.sources],
-        views=[ViewDocument(name=name, sql=text) for name, text in view.views],
+        views=[ViewDocument(name=one.name, sql=one.text, columns=_columns(one.columns)) for one in view.views],
         queries=[query_document(one) for one in view.queries], functions=list(view.functions), sql=view.text,
     )  # fmt: skip
 

@@ -121,6 +121,12 @@ class Job:
     standing: bool = False
     isolated: bool = False
 
+    @property
+    def all_sources(self) -> dict[str, Source]:
+        """Return the timed sources and the static relations by name."""
+        statics = {name: source for plan in self.plan.statics.values() for name, source in plan.sources.items()}
+        return {**self.plan.sources, **statics}
+
     def ends(self, ended: Collection[str]) -> bool:
         """Return whether the run ends where the sources `ended` have ended: a job without queries waits for some."""
         return bool(self.plan.queries) and not self.standing and self.plan.sources.keys() <= set(ended)

@@ -172,7 +172,7 @@ class InputPlanner:
         self._forget(start)
         seen = self._folder.seen_in(round_name(start.round))
         limit = self._next_limit(start, seconds, answers)
-        self._discover_files(start)
+        self.discover(start)
         if self._gathers(start, seconds):
             return start
         stretches = self._log_stretches(start, seen, limit)
@@ -322,8 +322,8 @@ class InputPlanner:
             logs[name] = LogOffset(stretch.state, split)
         return logs
 
-    def _discover_files(self, start: Offset) -> None:
-        """Look for new files where a look is due."""
+    def discover(self, start: Offset) -> None:
+        """Look for new files where a look is due. start: the offset before the round that may read them."""
         for name, state in self._sources.items():
             if state.log is not None or self._looks[name].wait:
                 continue
@@ -346,8 +346,9 @@ class InputPlanner:
         new_splits = self._splits(state, paths, waiting)
         if new_splits or state.connector.bounded:
             self._looks[name].found()
-            state.splits += new_splits
-            self._folder.write_splits(self._file(name), state.splits)
+            known = [*state.splits, *new_splits]
+            self._folder.write_splits(self._file(name), known)
+            state.splits = known
 
     def _warn_of_ignored(self, name: str, state: _SourceState) -> None:
         """Warn, once and when a run resumes, of input of a source that is not read."""
