@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from penstock.algebra.nodes.query import Query, Start, StartMode
 from penstock.algebra.nodes.scans import declared_sources
-from penstock.control.engine import Activity, EngineVersion, NextVersion, OnFailed, StandingQuery
+from penstock.control.engine import Activity, EngineVersion, NextVersion, OnFailed, Preparation, StandingQuery
 from penstock.errors import PenstockError
 from penstock.physical.execution.progress import NOTHING
 from penstock.results.emitted import EmittedContents
@@ -67,7 +67,10 @@ class SparkEngine:
             if _name(place) not in moved:
                 self._check_start(query.query, query.start)
 
-    def change(self, version: NextVersion) -> EngineVersion:
+    def prepare(self, version: NextVersion) -> Preparation | None:
+        return None
+
+    def change(self, version: NextVersion, prepared: Preparation | None = None) -> EngineVersion:
         with self._lock:
             self._contents = self._contents or EmittedContents(self._checkpoint)
             work = self._work(version)
