@@ -43,7 +43,7 @@ from penstock.runtime.spark.checkpoint.epochs import (
 )
 from penstock.runtime.spark.checkpoint.folder import Folder, round_name
 from penstock.runtime.spark.checkpoint.planning_cache import PlanningCache
-from penstock.runtime.spark.checkpoint.start_provider import PastProvider, new_births, past_provider
+from penstock.runtime.spark.checkpoint.start_provider import PastProvider, new_births, past_providers
 from penstock.runtime.spark.input.input_planner import highs_after
 from penstock.runtime.spark.input.offset import Offset
 from penstock.runtime.spark.output.continuation import continuations, paused_records, with_silences
@@ -249,8 +249,7 @@ def plan_of(request: StartRequest, epoch: Epoch) -> Plan:
 def _first_start(request: StartRequest) -> Decision:
     epoch, plan = _epoch(request, None, 0, 0, request.shards, dict.fromkeys((q.name for q in request.queries), 0))
     names = tuple(q.name for q in request.queries)
-    for query in request.queries:
-        past_provider(query, request.starts.get(query.name, Start()), ())
+    past_providers(request.queries, request.starts, ())
     epoch = _with_results(epoch, None, frozenset(), names)
     epoch = replace(epoch, silent=dict.fromkeys(sorted(request.silent & set(names)), 0))
     return Decision(StartKind.FIRST, None, epoch, plan, names, (), frozenset(), ())
@@ -278,11 +277,7 @@ def _changed_start(request: StartRequest, folder: Folder, before: Epoch, number:
     kept_queries = {q.name for q in request.queries if q.name not in failed and _is_kept(q, request, before, sources)}
     new_queries = tuple(q.name for q in request.queries if q.name not in kept_queries)
     read = {name for name, source in sources.items() if source.birth <= before.number}
-    providers = {
-        q.name: past_provider(q, request.starts.get(q.name, Start()), read)
-        for q in request.queries
-        if q.name not in kept_queries
-    }
+    providers = past_providers([q for q in request.queries if q.name not in kept_queries], request.starts, read)
     new = new_births(request.queries, providers, number)
     former = {name: request.moved.get(name, name) for name in kept_queries}
     births = {name: before.queries[former[name]].birth for name in kept_queries} | new
