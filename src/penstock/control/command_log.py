@@ -139,8 +139,12 @@ class CommandLog:
         return self._catalog
 
     def since_catalog(self) -> Iterator[Transaction]:
-        """Yield the transactions that the latest catalog does not contain, in order."""
-        yield from (self.transactions[n] for n in sorted(self.transactions) if n > self._catalog)
+        """Yield the transactions that the latest catalog does not contain, in order: later ones, and those that were
+        not finished when it was written."""
+        for number in sorted(self.transactions):
+            one = self.transactions[number]
+            if number > self._catalog or one.last not in self.outcomes:
+                yield one
 
     def with_key(self, who: str, key: str) -> Transaction | None:
         """Return the transaction that was posted with an idempotency key, if it is still known."""
@@ -169,14 +173,14 @@ class CommandLog:
         return made
 
     def finish(self, outcomes: Sequence[CommandOutcome]) -> None:
-        """Write what became of commands, all of them before any later one is finished. Raises PenstockError P0601."""
+        """Write what became of commands. Raises PenstockError P0601."""
         last = max(outcome.number for outcome in outcomes)
         self.files.write(f"{_OUTCOMES}{last}.json", {"outcomes": [outcome.document() for outcome in outcomes]})
         self.outcomes |= {outcome.number: outcome for outcome in outcomes}
         self._in_outcomes[last] = tuple(outcome.number for outcome in outcomes)
 
     def save(self, catalog: StoredCatalog, number: int) -> None:
-        """Write the catalog after the command `number`, before which all are finished; remove what is no longer needed,
+        """Write the catalog that contains what is finished up to the command `number`; remove what is no longer needed,
         and put what is finished together. Raises PenstockError P0601."""
         self.files.write(f"{_CATALOG}{number}.json", catalog.document())
         self._catalog = number
@@ -205,7 +209,7 @@ class CommandLog:
         packed = frozenset[int]().union(*self._in_finished.values())
         finished = [
             one
-            for one in self.transactions.values()
+            for one in list(self.transactions.values())
             if one.last <= self._catalog and one.last in self.outcomes and one.first not in packed
         ]
         if finished:
@@ -236,7 +240,7 @@ class CommandLog:
             if not needed and number <= self._catalog:
                 self.files.remove(f"{_OUTCOMES}{number}.json")
                 del self._in_outcomes[number]
-        for gone in [one for one in self.outcomes if one <= self._catalog and one not in self._first_by_number]:
+        for gone in [one for one in list(self.outcomes) if one <= self._catalog and one not in self._first_by_number]:
             del self.outcomes[gone]
 
     def _drop(self, transaction: Transaction) -> None:
