@@ -29,7 +29,7 @@ from penstock.client.answers import (
 )
 from penstock.client.connection import Connection
 from penstock.client.rows import arrow_table, parts, stream_bytes
-from penstock.client.subscription import RowSubscription
+from penstock.client.subscription import QueryResults, RowSubscription, SubscribeText
 from penstock.errors import PenstockError
 
 _ARROW = "application/vnd.apache.arrow.stream"
@@ -230,7 +230,19 @@ class ServerClient:
         if beginning:
             params["from"] = "beginning"
         path = f"/v1/queries/{_segment(query)}/results"
-        return RowSubscription(self._connection, path, params, cursor, patience, on_lost)
+        return RowSubscription(self._connection, QueryResults(path, params), cursor, patience, on_lost)
+
+    def follow(
+        self, sql: str, *, cursor: str | None = None, settings: Mapping[str, str] | None = None,
+        patience: float | None = None, on_lost: Callable[[Exception], None] | None = None,
+    ) -> RowSubscription:  # fmt: skip
+        """Return the results that a SUBSCRIBE statement asks for, as `subscribe` does.
+
+        Raises:
+            ScriptErrors: at the first batch, as for `execute`.
+        """
+        request = SubscribeText(sql, dict(settings or {}))
+        return RowSubscription(self._connection, request, cursor, patience, on_lost)
 
     def insert(self, stream: str, rows: Any, *, key: str | None = None) -> int:
         """Add rows to a stream or relation FROM HTTP or MEMORY; return their number. They are durable then, and added

@@ -101,7 +101,7 @@ def _follow(side: ServerSide, answer: FollowAnswer, form: OutputFormat) -> None:
     def lost(reason: Exception) -> None:
         typer.echo(shown(f"the server is lost, and tried again: {reason}"), err=True)
 
-    rows = side.follow(answer.query, answer.snapshot, answer.progress, False, lost)
+    rows = side.follow(answer, False, lost)
     console = None
     try:
         for batch in rows:

@@ -64,6 +64,8 @@ class ServerSide:
         match statement:
             case SubscribeStatement(name=query, as_of=None, up_to=None) if query is not None:
                 yield FollowAnswer(query.text, statement.snapshot is not None, statement.progress is not None)
+            case SubscribeStatement():
+                yield FollowAnswer("subscription", False, False, "\n" * lines + text)
             case OneTimeSelect():
                 rows = self._client.select(text, settings=self._settings)
                 yield RowsAnswer(rows.to_arrow(), text.strip(), rows.instant)
@@ -92,11 +94,13 @@ class ServerSide:
     def is_relation(self, query: str) -> bool:
         return self._client.query(query).kind == "relation"
 
-    def follow(
-        self, query: str, snapshot: bool, progress: bool, patient: bool, on_lost: Callable[[Exception], None]
-    ) -> FollowedRows:
+    def follow(self, answer: FollowAnswer, patient: bool, on_lost: Callable[[Exception], None]) -> FollowedRows:
         patience = math.inf if patient else _PATIENCE
-        return self._client.subscribe(query, snapshot=snapshot, progress=progress, patience=patience, on_lost=on_lost)
+        if answer.sql is not None:
+            return self._client.follow(answer.sql, settings=self._settings, patience=patience, on_lost=on_lost)
+        return self._client.subscribe(
+            answer.query, snapshot=answer.snapshot, progress=answer.progress, patience=patience, on_lost=on_lost
+        )
 
     # -- declarations ------------------------------------------------------------------------------------------
 
