@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from penstock.algebra.nodes.query import Query, Start, StartMode
+from penstock.algebra.nodes.scans import over_sources
 from penstock.connectors.contract import Sink
 from penstock.connectors.sinks import open_sink
 from penstock.runtime.spark.catching_up.ahead import Ahead, Share
@@ -85,12 +86,17 @@ def change(run: SparkRun, work: Work, overwrite: bool) -> None:
 
 def options_of_start(run: SparkRun, query: Query) -> list[StartOption]:
     """Return which modes of START the new query `query` could have in a run now."""
-    return start_options(query, _past(run))
+    return start_options(_as_read(run, query), _past(run))
 
 
 def option_of_start(run: SparkRun, query: Query, start: Start) -> StartOption:
     """Return whether the new query `query` could begin with `start` in a run now."""
-    return start_option(query, start, _past(run))
+    return start_option(_as_read(run, query), start, _past(run))
+
+
+def _as_read(run: SparkRun, query: Query) -> Query:
+    """Return `query` over the sources as the run reads them."""
+    return replace(query, root=over_sources(query.root, run.work.declared))
 
 
 def _past(run: SparkRun) -> KnownPast:
