@@ -13,7 +13,7 @@ import pyarrow as pa
 from penstock.cli.answers import Answer, FollowAnswer, Remark, RowsAnswer, TextAnswer
 from penstock.cli.shell.declared import Declared, DeclaredObject, declared_by_name
 from penstock.cli.shell.sides import FollowedRows
-from penstock.client import RemoteCatalog, RemoteStatement, ServerClient
+from penstock.client import CatalogView, RemoteStatement, ServerClient
 from penstock.errors import PenstockError, Position, ScriptErrors
 from penstock.language.parse import parse_script
 from penstock.language.statements import (
@@ -120,7 +120,7 @@ class ServerSide:
         self._looked = time.monotonic()
 
 
-def _declared_of(catalog: RemoteCatalog) -> Declared:
+def _declared_of(catalog: CatalogView) -> Declared:
     objects = [DeclaredObject(one.name, one.kind, one.connector, one.columns, one.sql) for one in catalog.sources]
     objects += [DeclaredObject(one.name, "view", "", one.columns, one.sql) for one in catalog.views]
     for query in catalog.queries:
