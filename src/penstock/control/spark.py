@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from penstock.algebra.nodes.query import Query, Start, StartMode
 from penstock.algebra.nodes.scans import declared_sources
-from penstock.control.engine import Activity, EngineVersion, NextVersion, OnFailed, StandingQuery
+from penstock.control.engine import Activity, EngineVersion, NextVersion, OnFailed, Preparation, StandingQuery
 from penstock.errors import PenstockError
 from penstock.physical.execution.progress import NOTHING
 from penstock.runtime.spark.catching_up.start_options import heartbeat_at
@@ -64,7 +64,10 @@ class SparkEngine:
             if begins and query.activity is Activity.RUNNING:
                 self._check_start(query.query, query.start)
 
-    def change(self, version: NextVersion) -> EngineVersion:
+    def prepare(self, version: NextVersion) -> Preparation | None:
+        return None
+
+    def change(self, version: NextVersion, prepared: Preparation | None = None) -> EngineVersion:
         with self._lock:
             work = self._work(version)
             try:
