@@ -108,6 +108,8 @@ def _follow(side: ServerSide, answer: FollowAnswer, form: OutputFormat) -> None:
             query = NamedRows(answer.query, batch.schema)
             console = console or output(form, [query])
             _put(console, query, pa.Table.from_batches([batch]))
+        if console is not None:
+            write_or_stop(console, console.close)
             sys.stdout.flush()
     finally:
         rows.close()

@@ -28,6 +28,8 @@ from penstock.language.statements import (
 _KNOWN_SECONDS = 2.0
 #: Seconds for which a lost server is tried again where no person waits.
 _PATIENCE = 60.0
+#: States of commands that have been accepted and have no effect yet, which is told to programs too.
+_WAITING = frozenset({"PENDING", "HYDRATING"})
 
 
 class ServerSide:
@@ -158,7 +160,7 @@ def _answers(statement: RemoteStatement) -> Iterator[Answer]:
     elif statement.text is not None:
         yield TextAnswer(statement.text)
     elif statement.number is not None:
-        waits = statement.state == "PENDING"
+        waits = statement.state in _WAITING
         yield Remark(f"{statement.kind}: {statement.state} (command {statement.number})", confirms=not waits)
 
 
