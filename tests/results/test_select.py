@@ -16,11 +16,13 @@ from test_property import Arrivals, CaseRun, Inputs, explore
 from penstock.algebra.nodes.scans import Source
 from penstock.errors import PenstockError
 from penstock.language import BoundScript, Catalog, QueryNames, bind_script, bind_select
+from penstock.physical.elements import Elements
 from penstock.physical.execution.progress import NOTHING
 from penstock.results.content import ResultContents
 from penstock.results.live_state import LiveState, state_of_results
 from penstock.results.select import LiveReader, gather
 from penstock.results.select_workers import SelectWorkers
+from penstock.results.source_rows import RowsInMemory, SourceRows, ordered_rows
 from penstock.runtime.local.one_time import sources_of
 from penstock.runtime.local.runtime import run_local
 from penstock.testing.one_time import as_of, assert_same_rows, rows_of
@@ -45,31 +47,26 @@ def catalog() -> Catalog:
 
 @dataclass
 class Kept:
-    """Elements of a stream, or updates of a relation that only gains rows, kept in memory."""
+    """Elements of a stream, kept in memory."""
 
     source: Source
     rows: pa.Table
     heartbeat: int
     dropped: int | None = None
 
-    @property
-    def last(self) -> int:
-        return int(self._ticks().max(initial=NOTHING))
-
     def _ticks(self) -> np.ndarray:
         assert self.source.timestamp is not None
         return self.rows.column(self.source.timestamp).cast(pa.int64()).to_numpy()
 
-    def elements(self, after: int | None, up_to: int) -> tuple[pa.Table, pa.Array]:
+    def elements(self, source: Source, columns: tuple[int, ...], after: int | None, up_to: int) -> SourceRows:
         ticks = self._ticks()
         kept = ticks <= up_to
         for bound in (after, self.dropped):
             kept &= ticks > (NOTHING if bound is None else bound)
-        chosen = pa.array(np.flatnonzero(kept))
-        return self.rows.take(chosen), pa.array(ticks).take(chosen)
-
-    def at(self, tick: int) -> pa.Table:
-        return self.elements(None, tick)[0]
+        chosen = np.flatnonzero(kept)
+        arrays = tuple(self.rows.column(i).combine_chunks() for i in columns)
+        part = Elements(arrays, ticks, np.full(len(ticks), END, np.int64)).take(chosen)
+        return RowsInMemory(ordered_rows(source, columns, [part]))
 
 
 def elements(catalog: Catalog, name: str, *rows: tuple[object, ...]) -> pa.Table:
@@ -81,8 +78,7 @@ def elements(catalog: Catalog, name: str, *rows: tuple[object, ...]) -> pa.Table
 
 def state(catalog: Catalog, batch: int = 0, **kept: tuple[pa.Table, int, int | None]) -> LiveState:
     past = {name: Kept(catalog.sources[name], rows, beat, dropped) for name, (rows, beat, dropped) in kept.items()}
-    statics = {"p": lambda: elements(catalog, "p", ("a", 1))}
-    return LiveState(batch, 100.0, past=past, statics=statics)
+    return LiveState(batch, 100.0, past=past, whole={"p": RowsInMemory(elements(catalog, "p", ("a", 1)))})
 
 
 def answered(catalog: Catalog, text: str, *states: LiveState) -> tuple[list[tuple[object, ...]], int | None]:
@@ -270,8 +266,8 @@ def live_state(sources: Mapping[str, Source], inputs: Inputs, draw: random.Rando
         columns = list(zip(*(row for _, row in kept), strict=True)) or [()] * len(schema)
         arrays = [pa.array(list(c), f.type) for c, f in zip(columns, schema, strict=True)]
         past[name.lower()] = Kept(source, pa.table(arrays, schema=schema), beat)
-    statics = {name.lower(): (lambda name=name: inputs[name]) for name, source in sources.items() if source.is_static}
-    return LiveState(0, 0.0, {}, past, statics)
+    statics = {name.lower(): RowsInMemory(inputs[name]) for name, source in sources.items() if source.is_static}
+    return LiveState(0, 0.0, past=past, whole=statics)
 
 
 @pytest.mark.parametrize("flavour", FLAVOURS, ids=lambda f: f.name)

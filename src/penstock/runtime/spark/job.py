@@ -295,6 +295,10 @@ class SparkRun:
         return self._is_live and self._rounds is not None
 
     @property
+    def rounds(self) -> RoundLog | None:
+        return self._rounds
+
+    @property
     def busy(self) -> bool:
         """Return whether a round is running."""
         return self._rounds is not None and self._rounds.outstanding
