@@ -19,8 +19,6 @@ from penstock.errors import PenstockError
         "ALTER QUERY q SET (sink_retry '5 seconds');",
         "ALTER QUERY q AS SELECT SUM(v) AS s FROM S [RANGE 3 SECONDS] START WARM WAIT;",
         "CREATE STREAM H (v INT, ts BIGINT) FROM HTTP (rate_limit '5') TIMESTAMP BY ts UNIT SECOND;",
-        "SUBSCRIBE TO q;",
-        "CANCEL 7;",
     ],
 )
 def test_a_clause_without_effect_is_refused(statement: str, tmp_path: Path) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -18,6 +20,7 @@ from penstock.errors import PenstockError
 from penstock.language import BoundScript, Catalog, QueryNames, bind_script, bind_select
 from penstock.physical.elements import Elements
 from penstock.physical.execution.progress import NOTHING
+from penstock.results.cancellation import Cancellation
 from penstock.results.content import ResultContents
 from penstock.results.live_state import LiveState, state_of_results
 from penstock.results.select import LiveReader, gather
@@ -229,6 +232,31 @@ def test_a_query_that_takes_too_much_is_ended(catalog: Catalog) -> None:
     finally:
         limited.close()
         short.close()
+
+
+def test_a_query_that_is_cancelled_ends_at_once(catalog: Catalog, workers: SelectWorkers) -> None:
+    s = elements(catalog, "s", *((i, "a", i) for i in range(60_000)))
+    live = state(catalog, s=(s, 59_999, None))
+    large = bind_select("SELECT COUNT(*) AS n FROM S AS a, S AS b WHERE a.k = b.k AND a.x + b.x = 7", catalog).query
+    one = SelectWorkers(most=1, memory=2**34, timeout=120)
+    running, waiting = Cancellation(), Cancellation()
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(LiveReader(lambda: live, one).answer, large, running)
+        while one._free:
+            time.sleep(0.01)
+        second = pool.submit(LiveReader(lambda: live, one).answer, large, waiting)
+        for cancellation, future in ((waiting, second), (running, first)):
+            assert not future.done()
+            cancellation.set()
+            with pytest.raises(PenstockError) as caught:
+                future.result(timeout=20)
+            assert caught.value.code == "P0726"
+    assert one._free == 1 and not one._idle
+    with pytest.raises(PenstockError, match="P0726"):
+        LiveReader(lambda: live, workers).answer(large, running)
+    small = bind_select("SELECT COUNT(*) AS n FROM S [RANGE 5 SECONDS]", catalog).query
+    assert rows_of(LiveReader(lambda: live, workers).answer(small).answer.table) == [(5,)]
+    one.close()
 
 
 # -- against the oracle ------------------------------------------------------------------------------------------

@@ -8,18 +8,20 @@ way, adds files of later rounds, which are not read.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
+from penstock.algebra.nodes.query import Query
 from penstock.algebra.nodes.scans import Source
-from penstock.connectors.contract import LogConnector
+from penstock.connectors.contract import LogConnector, Sink
 from penstock.connectors.sources import is_rereadable, open_source
 from penstock.errors import PenstockError
-from penstock.results.live_state import LivePast, LiveUpdates
-from penstock.results.source_rows import RetainedRows, SourceRows, UpdateRows
+from penstock.results.content import ResultContents
+from penstock.results.live_state import LivePast, LiveState, LiveUpdates, state_of_results
+from penstock.results.source_rows import RetainedRows, SourceRows, AcceptedUpdates
 from penstock.runtime.spark.catching_up.past_input import KnownPast
 from penstock.runtime.spark.checkpoint.epochs import source_file
 from penstock.runtime.spark.checkpoint.folder import Folder, Intake, Job
@@ -78,7 +80,7 @@ class RelationUpdates:
                 "P0721", f"the updates of {source.name} cannot be read again, and its content is not kept",
                 hint=f"CREATE QUERY q AS SELECT * FROM {source.name}, and read q",
             )  # fmt: skip
-        return UpdateRows(source, self.read_as, self.tasks, up_to)
+        return AcceptedUpdates(source, self.read_as, self.tasks, up_to)
 
 
 class ReadRun(Protocol):
@@ -94,6 +96,9 @@ class ReadRun(Protocol):
     @property
     def rounds(self) -> RoundLog | None:
         """Return its rounds, None where Spark plans them."""
+
+    @property
+    def sinks(self) -> Mapping[str, Sink]: ...
 
 
 @dataclass(frozen=True)
@@ -134,6 +139,29 @@ def pinned_input(run: ReadRun, reader: str, names: Collection[str]) -> Iterator[
             return RunInput(batch, rounds.delivered_at, past, updates)
 
         yield rounds.delivered_state(begin)
+
+
+def state_of_run(
+    run: ReadRun, known: RunInput, queries: Mapping[str, tuple[str, Query]], contents: Callable[[Path], ResultContents]
+) -> LiveState:
+    """Return what can be read of a run: its input, and the answers that it keeps, as of the batch of `known`.
+
+    Args:
+        queries: by name in lower case, the name in the run and the definition of each.
+        contents: returns the contents of the relations in the folder of the results.
+    """
+    sinks = {name: sink.own_place for name, sink in run.sinks.items()}
+    places = {key: (query, place) for key, (name, query) in queries.items() if (place := sinks.get(name)) is not None}
+    state = LiveState(known.batch, known.delivered)
+    if places:
+        folder = next(place.folder for _, place in places.values())
+        ids = {key: (query, place.id) for key, (query, place) in places.items()}
+        state = state_of_results(folder, ids, contents(folder), known.batch)
+    delivered = max((at for at in (state.delivered, known.delivered) if at is not None), default=None)
+    # A query and a source never have the same name.
+    return replace(
+        state, batch=known.batch, delivered=delivered, past={**state.past, **known.past}, updates=known.updates
+    )
 
 
 def _kept_input(

@@ -93,7 +93,7 @@ class RetainedRows:
 
 
 @dataclass(frozen=True)
-class UpdateRows:
+class AcceptedUpdates:
     """The updates of a relation that a run has accepted, those of the tick `up_to` and before.
 
     Args:

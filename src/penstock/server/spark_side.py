@@ -16,9 +16,9 @@ from penstock.errors import PenstockError
 from penstock.language.commands import SelectOnce
 from penstock.results.cancellation import Cancellation
 from penstock.results.content import ResultContents
-from penstock.results.live_state import LiveState, state_of_results
+from penstock.results.live_state import LiveState
 from penstock.results.reader import ResultReader, Subscription
-from penstock.results.run_input import RunInput, pinned_input
+from penstock.results.run_input import pinned_input, state_of_run
 from penstock.results.select import LiveReader
 from penstock.results.select_workers import SelectWorkers
 from penstock.runtime.local.explain import explain
@@ -98,7 +98,8 @@ class SparkSide:
             state = LiveState(-1, None, whole=whole)
             return SelectedRows.of(self._reader(state).answer(command.query, cancellation))
         with pinned_input(run, f"select-{statement}", {name.lower() for name in read}) as known:
-            state = self._state(run, known, scope)
+            answers = {key: (f"q{place}", query) for key, (place, query) in scope.queries.items()}
+            state = state_of_run(run, known, answers, self._contents_of)
             # What the run has read is as of its last batch, whatever else there is.
             whole = {name: rows for name, rows in whole.items() if name not in {**state.past, **state.updates}}
             state = replace(state, whole=whole)
@@ -109,22 +110,10 @@ class SparkSide:
     def _reader(self, state: LiveState) -> LiveReader:
         return LiveReader(lambda: state, self._workers, self._workers.memory)
 
-    def _state(self, run: SparkRun, known: RunInput, scope: SelectScope) -> LiveState:
-        """Return what can be read of a run at the batch of `known`."""
-        sinks = run.sinks
-        kept = {key: (query, sinks[f"q{place}"].own_place) for key, (place, query) in scope.queries.items()
-                if f"q{place}" in sinks}  # fmt: skip
-        places = {key: (query, place) for key, (query, place) in kept.items() if place is not None}
-        state = LiveState(known.batch, known.delivered)
-        if places:
-            folder = next(place.folder for _, place in places.values())
-            if self._contents is None:
-                self._contents = ResultContents(folder)
-            ids = {key: (query, place.id) for key, (query, place) in places.items()}
-            state = state_of_results(folder, ids, self._contents, known.batch)
-        delivered = max((at for at in (state.delivered, known.delivered) if at is not None), default=None)
-        # A query and a source never have the same name.
-        return replace(state, delivered=delivered, past={**state.past, **known.past}, updates=known.updates)
+    def _contents_of(self, folder: Path) -> ResultContents:
+        if self._contents is None:
+            self._contents = ResultContents(folder)
+        return self._contents
 
     def explain(self, query: Query, form: str) -> str:
         return explain(query, form)
