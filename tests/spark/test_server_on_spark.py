@@ -106,9 +106,10 @@ def test_one_time_queries_over_what_a_server_keeps(tmp_path: Path) -> None:
         client.insert("passed", [{"at": f"2024-03-01 09:0{n}:00", "room": "hall"} for n in range(3)])
         assert len(at_least(client, "SELECT at FROM passed", 2)) == 2
         # One that would take for ever is cancelled, and ended with its caller.
+        token = (tmp_path / "penstock" / "first-token").read_text(encoding="utf-8").strip()
         with ThreadPoolExecutor(1) as pool:
             endless = pool.submit(client.select, ENDLESS)
-            with connect(url, client._connection._token) as other:
+            with connect(url, token) as other:
                 (one,) = listed(other)
                 other.execute(f"CANCEL {one}")
             with pytest.raises(PenstockError, match="P0726"):

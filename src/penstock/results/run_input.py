@@ -21,7 +21,7 @@ from penstock.connectors.sources import is_rereadable, open_source
 from penstock.errors import PenstockError
 from penstock.results.content import ResultContents
 from penstock.results.live_state import LivePast, LiveState, LiveUpdates, state_of_results
-from penstock.results.source_rows import RetainedRows, SourceRows, AcceptedUpdates
+from penstock.results.source_rows import AcceptedUpdates, RetainedRows, SourceRows
 from penstock.runtime.spark.catching_up.past_input import KnownPast
 from penstock.runtime.spark.checkpoint.epochs import source_file
 from penstock.runtime.spark.checkpoint.folder import Folder, Intake, Job
