@@ -138,7 +138,8 @@ def selection(count: int, repeats: int, retained: bool) -> dict[str, Any]:
         expected = inside.group_by("k").aggregate([("v", "sum")]).sort_by("k").column("v_sum").to_pylist()
         assert answer.column("total").to_pylist() == expected, "wrong sums"
     return {
-        "figure": "select, retained" if retained else "select", "rows": count, "seconds": round(median(seconds), 3), "most": round(max(seconds), 3),
+        "figure": "select, retained" if retained else "select", "rows": count,
+        "seconds": round(median(seconds), 3), "most": round(max(seconds), 3),
         "posted": round(posted, 2),
     }  # fmt: skip
 

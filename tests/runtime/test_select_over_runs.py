@@ -105,14 +105,14 @@ class Selecting:
         self.run = run
         self.during = during
         self.catalog: Catalog = bind_script(script(run.checkpoint.parent), live=True).catalog
-        self.contents: dict[Path, ResultContents] = {}
+        self.contents = ResultContents(run.folder.results)
 
     def answer(self, text: str) -> LiveAnswer:
         query = bind_select(text, self.catalog, query_names=QueryNames.ANSWER).query
         names = {name.lower() for name in sources_of(query)}
         queries = {name: (name, self.catalog.queries[name]) for name in ANSWERS}
         with pinned_input(self.run, "reader", names) as known:
-            state = state_of_run(self.run, known, queries, lambda f: self.contents.setdefault(f, ResultContents(f)))
+            state = state_of_run(self.run, known, queries, self.contents)
             state = replace(state, whole={"p": DeclaredRows(self.catalog.sources["p"])})
             self.during()
             return LiveReader(lambda: state).answer(query)

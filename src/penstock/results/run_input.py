@@ -8,7 +8,7 @@ way, adds files of later rounds, which are not read.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -142,13 +142,13 @@ def pinned_input(run: ReadRun, reader: str, names: Collection[str]) -> Iterator[
 
 
 def state_of_run(
-    run: ReadRun, known: RunInput, queries: Mapping[str, tuple[str, Query]], contents: Callable[[Path], ResultContents]
+    run: ReadRun, known: RunInput, queries: Mapping[str, tuple[str, Query]], contents: ResultContents
 ) -> LiveState:
     """Return what can be read of a run: its input, and the answers that it keeps, as of the batch of `known`.
 
     Args:
         queries: by name in lower case, the name in the run and the definition of each.
-        contents: returns the contents of the relations in the folder of the results.
+        contents: the contents of the relations in the folder of the results.
     """
     sinks = {name: sink.own_place for name, sink in run.sinks.items()}
     places = {key: (query, place) for key, (name, query) in queries.items() if (place := sinks.get(name)) is not None}
@@ -156,7 +156,7 @@ def state_of_run(
     if places:
         folder = next(place.folder for _, place in places.values())
         ids = {key: (query, place.id) for key, (query, place) in places.items()}
-        state = state_of_results(folder, ids, contents(folder), known.batch)
+        state = state_of_results(folder, ids, contents, known.batch)
     delivered = max((at for at in (state.delivered, known.delivered) if at is not None), default=None)
     # A query and a source never have the same name.
     return replace(

@@ -16,6 +16,7 @@ from penstock.algebra.nodes.scans import Source
 from penstock.errors import PenstockError, ScriptWarning
 from penstock.results.cancellation import Cancellation
 from penstock.server.roles import ANYONE, Caller
+from penstock.storage.documents import Document
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,7 @@ class StatementReply:
         staleness: of a SELECT that reads a run, seconds since the batch as of which the answer is.
         since: of a SELECT that reads all that is kept of streams, by stream the instant after which that begins.
         results: of a SUBSCRIBE, which stands alone, the rows as they come; who gets the reply closes it.
+        check: of a query that was not registered, its plan, its cost, and how it could begin (`query_check.py`).
     """
 
     kind: str
@@ -46,6 +48,7 @@ class StatementReply:
     staleness: float | None = None
     since: Mapping[str, str] = field(default_factory=dict)
     results: ResultSource | None = None
+    check: Document | None = None
 
 
 @dataclass(frozen=True)
@@ -111,6 +114,15 @@ class SourceView:
 
 
 @dataclass(frozen=True)
+class DeclaredView:
+    """A declared view. columns: (name, type); none where it cannot be bound."""
+
+    name: str
+    text: str
+    columns: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
 class CommandView:
     """A command of the log. at: when it was accepted, ISO-8601."""
 
@@ -139,7 +151,7 @@ class CatalogView:
     """All that is declared; `text` declares it again."""
 
     sources: tuple[SourceView, ...] = ()
-    views: tuple[tuple[str, str], ...] = ()
+    views: tuple[DeclaredView, ...] = ()
     queries: tuple[QueryView, ...] = ()
     functions: tuple[str, ...] = ()
     text: str = ""
@@ -278,6 +290,9 @@ class Service(Protocol):
     def catalog(self) -> CatalogView: ...
 
     def health(self) -> HealthView: ...
+
+    def stop_reason(self) -> PenstockError | None:
+        """Return why the server is to stop; None while it is not."""
 
     def metrics(self) -> bytes:
         """Return the metrics in the text format of Prometheus."""

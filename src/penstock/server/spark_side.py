@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
 
-from penstock.algebra.nodes.query import Query
+from penstock.algebra.nodes.query import Query, Start
 from penstock.control.spark import SparkEngine
 from penstock.errors import PenstockError
 from penstock.language.commands import SelectOnce
@@ -23,12 +23,14 @@ from penstock.results.select import LiveReader
 from penstock.results.select_workers import SelectWorkers
 from penstock.runtime.local.explain import explain
 from penstock.runtime.local.one_time import sources_of
-from penstock.runtime.spark.catching_up.start_options import text_of
+from penstock.runtime.spark.catching_up.start_options import WAYS, StartOption, text_of
+from penstock.runtime.spark.checkpoint.folder import Folder
 from penstock.runtime.spark.job import SparkRun
 from penstock.runtime.spark.live_change import options_of_start
 from penstock.runtime.watching.prometheus import metrics_text
 from penstock.server.service import EndOfResults, ResultPart, ResultRequest
 from penstock.server.statements.selecting import SelectedRows, SelectScope, check_readable, whole_inputs
+from penstock.storage.documents import Document
 
 #: Seconds between two looks at whether a batch has ended.
 _LOOK = 0.2
@@ -37,10 +39,12 @@ _LOOK = 0.2
 class SparkSide:
     """See the contract `EngineSide`. folder: of the checkpoint; workers: compute one-time queries, end with this."""
 
-    def __init__(self, engine: SparkEngine, folder: Path, workers: SelectWorkers) -> None:
+    def __init__(
+        self, engine: SparkEngine, folder: Path, workers: SelectWorkers, contents: ResultContents | None = None
+    ) -> None:
         self._engine = engine
         self._workers = workers
-        self._contents: ResultContents | None = None
+        self._contents = contents or guarded_contents(folder)
         self._posted = folder / "control" / "kept"
         self._listeners: list[Callable[[Mapping[str, object]], None]] = []
         #: Number of batches, and when the last one ended or there was nothing to read.
@@ -74,7 +78,7 @@ class SparkSide:
         if sink is None or sink.own_place is None:
             message = f"the results of {query.name} are not kept here"
             raise PenstockError("P0711", message, hint="RESUME it if it is paused; INTO names where its results are")
-        reader = ResultReader(sink.own_place.folder, sink.own_place.id)
+        reader = ResultReader(sink.own_place.folder, sink.own_place.id, self._contents)
         cursor = reader.first if request.beginning else request.cursor
         subscription = reader.read(
             cursor, snapshot=request.snapshot, progress=request.progress, up_to=request.up_to,
@@ -99,7 +103,7 @@ class SparkSide:
             return SelectedRows.of(self._reader(state).answer(command.query, cancellation))
         with pinned_input(run, f"select-{statement}", {name.lower() for name in read}) as known:
             answers = {key: (f"q{place}", query) for key, (place, query) in scope.queries.items()}
-            state = state_of_run(run, known, answers, self._contents_of)
+            state = state_of_run(run, known, answers, self._contents)
             # What the run has read is as of its last batch, whatever else there is.
             whole = {name: rows for name, rows in whole.items() if name not in {**state.past, **state.updates}}
             state = replace(state, whole=whole)
@@ -110,16 +114,18 @@ class SparkSide:
     def _reader(self, state: LiveState) -> LiveReader:
         return LiveReader(lambda: state, self._workers, self._workers.memory)
 
-    def _contents_of(self, folder: Path) -> ResultContents:
-        if self._contents is None:
-            self._contents = ResultContents(folder)
-        return self._contents
-
     def explain(self, query: Query, form: str) -> str:
         return explain(query, form)
 
     def explain_start(self, query: Query) -> str:
         return text_of(options_of_start(self._running(), query))
+
+    def starts(self, query: Query) -> Sequence[Document]:
+        run = self._engine.run
+        if run is None:
+            # Nothing has been read of any source.
+            return [StartOption(Start(mode), {}).as_json() for mode in WAYS]
+        return [option.as_json() for option in options_of_start(run, query)]
 
     def batch(self) -> tuple[int, float | None]:
         return self._batches, None if self._engine.run is None else time.monotonic() - self._at
@@ -142,6 +148,15 @@ class SparkSide:
         self._thread.join()
         self._workers.close()
         self._engine.close()
+        self._contents.close()
+
+
+def guarded_contents(checkpoint: Path) -> ResultContents:
+    """Return the contents of the relations whose results a checkpoint keeps, which outlast the rows of these results.
+    To be called before the run starts, which removes rows."""
+    contents = ResultContents(Folder(checkpoint / "penstock").results)
+    contents.guard()
+    return contents
 
 
 class SparkResults:
