@@ -217,6 +217,23 @@ def test_a_stream_that_is_not_retained_is_refused_with_what_helps(place: Path) -
     run.rounds.stop()
 
 
+def test_a_stream_is_retained_from_an_alteration_on(place: Path) -> None:
+    run = InlineRun(script(place, ""), place / "checkpoint").go(5)
+    read = dict(run.rounds._offset.high)["S"]
+    run.change(script(place, "RETAIN 1 HOUR")).go(9)
+    found = Selecting(run).check("SELECT k FROM S [RANGE 4 SECONDS]")
+    assert found.answer.table.num_rows
+    since = Selecting(run).answer("SELECT k FROM S").since["S"]
+    assert read is not None and since >= read
+    epoch = run.job.epoch
+    assert run.change(script(place, "RETAIN 1 HOUR")).job.epoch == epoch
+    run.run()
+    cold()
+    again = InlineRun(script(place, "RETAIN 1 HOUR"), place / "checkpoint")
+    assert again.job.epoch == epoch
+    again.rounds.stop()
+
+
 def test_at_the_end_the_answer_is_that_of_the_last_element(place: Path) -> None:
     run = InlineRun(script(place), place / "checkpoint").run()
     for text in QUERIES.values():

@@ -310,11 +310,6 @@ class SparkRun:
     def rounds(self) -> RoundLog | None:
         return self._rounds
 
-    @property
-    def busy(self) -> bool:
-        """Return whether a round is running."""
-        return self._rounds is not None and self._rounds.outstanding
-
     def change(self, begin: Callable[[], JobChange | None]) -> None:
         """Change the queries of the run between two of its rounds.
 
