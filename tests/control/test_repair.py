@@ -11,7 +11,7 @@ from control_kit import STREAM, SUM, MortalStorage, Server, server
 from typer.testing import CliRunner
 
 from penstock.cli.main import app
-from penstock.control.engine import Activity, EngineVersion, NextVersion
+from penstock.control.engine import Activity, EngineVersion, NextVersion, Preparation
 from penstock.control.in_process import InProcessEngine
 from penstock.control.repair import pause_queries
 from penstock.errors import PenstockError
@@ -24,11 +24,11 @@ OTHER = "CREATE QUERY r AS SELECT MAX(v) AS m FROM S [RANGE 5 SECONDS];"
 class DeadlyEngine(InProcessEngine):
     """An engine whose process dies with a query that is named q."""
 
-    def change(self, version: NextVersion) -> EngineVersion:
+    def change(self, version: NextVersion, prepared: Preparation | None = None) -> EngineVersion:
         for one in version.queries.values():
             if one.query is not None and one.query.name == "q" and one.activity is Activity.RUNNING:
                 raise PowerLost
-        return super().change(version)
+        return super().change(version, prepared)
 
 
 def deadly(folder: Path) -> Server:
@@ -89,12 +89,12 @@ def test_a_pause_that_depends_on_a_command_that_fails(tmp_path: Path) -> None:
     class Refusing(InProcessEngine):
         dead = True
 
-        def change(self, version: NextVersion) -> EngineVersion:
+        def change(self, version: NextVersion, prepared: Preparation | None = None) -> EngineVersion:
             if any(one.query is not None and "MIN" in one.query.text for one in version.queries.values()):
                 if self.dead:
                     raise PowerLost
                 raise PenstockError("P0601", "it cannot be carried out")
-            return super().change(version)
+            return super().change(version, prepared)
 
     engine = Refusing(tmp_path / "engine")
     system = Server(tmp_path, engine)

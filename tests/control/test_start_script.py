@@ -11,7 +11,7 @@ import pytest
 from control_kit import MortalStorage, Server
 
 from penstock.control import command_log
-from penstock.control.engine import EngineVersion, NextVersion
+from penstock.control.engine import EngineVersion, NextVersion, Preparation
 from penstock.control.in_process import InProcessEngine
 from penstock.control.outcomes import SYSTEM
 from penstock.errors import PenstockError, ScriptErrors
@@ -118,10 +118,10 @@ def test_a_transaction_is_executed_as_a_whole(tmp_path: Path) -> None:
 class Refusing(InProcessEngine):
     """An engine that refuses a query when it is applied."""
 
-    def change(self, version: NextVersion) -> EngineVersion:
+    def change(self, version: NextVersion, prepared: Preparation | None = None) -> EngineVersion:
         if any(one.query is not None and one.query.name == "q" for one in version.queries.values()):
             raise PenstockError("P0502", "its sink is gone")
-        return super().change(version)
+        return super().change(version, prepared)
 
 
 def test_what_fails_is_told_and_tried_again(tmp_path: Path) -> None:

@@ -91,6 +91,15 @@ def with_paused(stored: StoredCatalog, numbers: Collection[int]) -> StoredCatalo
     return stored.changed(CatalogChange(objects=changed)) if changed else stored
 
 
+def change_with_paused(change: CatalogChange, numbers: Collection[int]) -> CatalogChange:
+    """Return what a transaction changes, where these queries do not run."""
+    objects = (
+        _paused(one, one.query) if one.id in numbers and one.query is not None and _runs(one.query) else one
+        for one in change.objects
+    )
+    return replace(change, objects=tuple(objects))
+
+
 def _runs(query: StoredQuery) -> bool:
     return query.silent or query.status in _RUN
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from penstock.algebra.nodes.query import Query, Start, StartMode
 from penstock.algebra.nodes.scans import Source
-from penstock.control.engine import EngineVersion, NextVersion
+from penstock.control.engine import EngineVersion, NextVersion, Preparation
 from penstock.control.in_process import InProcessEngine
 from penstock.control.posted_rows import PostedRows
 from penstock.errors import PenstockError
@@ -42,8 +42,8 @@ class WakingEngine(InProcessEngine):
     def wake(self) -> None:
         self.woken.set()
 
-    def change(self, version: NextVersion) -> EngineVersion:
-        changed = super().change(version)
+    def change(self, version: NextVersion, prepared: Preparation | None = None) -> EngineVersion:
+        changed = super().change(version, prepared)
         self.woken.set()
         return changed
 

@@ -108,10 +108,14 @@ class Draft:
         else:
             self._create(command, text)
 
-    def fail(self, place: int, code: str, message: str) -> StoredObject | None:
-        """Note that the query with a place has failed; return it, None where there is no such query any more."""
+    def fail(self, place: int, code: str, message: str, track: int | None = None) -> StoredObject | None:
+        """Note that the query with a place has failed; return it, None where there is no such query any more.
+
+        track: of the computation that failed; another one may have taken its place. None: whichever is there.
+        """
         for one, query in self.stored.queries:
-            if query.place == place and query.status is not QueryStatus.FAILED:
+            is_there = query.place == place and query.status is not QueryStatus.FAILED
+            if is_there and track in (None, query.track):
                 self._set(one, replace(query, status=QueryStatus.FAILED, silent=False, code=code, message=message))
                 return one
         return None
@@ -269,9 +273,9 @@ class Draft:
         assert query is not None, "it is a query"
         self._touch(query.place)
         place = query.place if sink == query.sink else self._id()
-        if place == query.place and former is not None and former.output_schema != bound.output_schema:
+        if place == query.place and former is not None and not _alike(former, bound):
             raise PenstockError(
-                "P0305", f"the result of {one.name} has other columns",
+                "P0305", f"the result of {one.name} has other columns or another unit of time",
                 hint="write it INTO another place, or DROP the query and create it again",
             )  # fmt: skip
         if place != query.place:
@@ -295,8 +299,10 @@ class Draft:
         first, second = (self._in_state(each, "exchanged", _RUNNING) for each in (one, other))
         plans = [self.bound.queries[each.name.lower()] for each in (one, other)]
         reads = [self.bound.reads.get(each.name.lower(), frozenset()) for each in (one, other)]
-        if plans[0].output_schema != plans[1].output_schema:
-            raise PenstockError("P0305", f"the results of {one.name} and {other.name} have other columns")
+        if not _alike(*plans):
+            raise PenstockError(
+                "P0305", f"the results of {one.name} and {other.name} have other columns or units of time"
+            )
         self._touch(first.place)
         self._touch(second.place)
         self.concerns[number] = first.place
@@ -353,6 +359,11 @@ class Draft:
     def _put(self, one: StoredObject) -> None:
         self._objects[one.id] = one
         self.stored = self.stored.changed(CatalogChange(objects=(one,)))
+
+
+def _alike(one: Query, other: Query) -> bool:
+    """Return whether one result can hold the answers of both: of the same columns, in the same unit of time."""
+    return one.output_schema == other.output_schema and one.domain == other.domain
 
 
 _ACTIONS: dict[type, Callable[[Draft, int, StoredObject, Any], None]] = {
