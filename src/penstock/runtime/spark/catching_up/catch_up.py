@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from itertools import chain
@@ -50,6 +50,7 @@ from penstock.runtime.spark.input.round_history import ReadRound, RoundHistory
 from penstock.runtime.spark.output.batch_logs import commit_logs
 from penstock.runtime.spark.output.rejections import write_rejections
 from penstock.runtime.spark.output.result_parts import ResultParts
+from penstock.runtime.spark.output.withheld import WithheldAnswers
 from penstock.runtime.spark.retained.retained_log import Pins, RetainedFile, RetainedLog
 from penstock.runtime.spark.worker.ingest import retained_packets
 from penstock.runtime.spark.worker.inline import Outcome, run_round
@@ -123,6 +124,9 @@ class CatchUp:
         if not self._began:
             self._begin(offset, pause)
             return
+        if not self._reads:
+            self.reached = offset.round
+            return
         rounds = RoundHistory(self._folder).until(offset.round, self.reached)
         if len(rounds) < offset.round - self.reached:
             raise PenstockError(
@@ -131,6 +135,11 @@ class CatchUp:
         self._contents.read_on(rounds, offset, pause)
         self._read(rounds, dict.fromkeys(self.job.plan.sources, 0), self.reached, offset.round, pause)
         self.reached = offset.round
+
+    @property
+    def _reads(self) -> bool:
+        """Return whether anything is read before the queries begin."""
+        return bool(self._reading) or self._contents.reads_ahead
 
     def _begin(self, offset: Offset, pause: Pause | None) -> None:
         known = KnownPast(self._folder, self._births, offset)
@@ -143,14 +152,16 @@ class CatchUp:
             elif start.high is not None:
                 self._progress[name] = SourceProgress(bound, start.high)
         self._began = True
+        self.reached = offset.round
         self._contents.begin(known, pause)
+        if not self._reads:
+            return
         skipped = {name: start.task for name, start in self._starting.items()}
         splits = [split for start in self._starting.values() for split in start.splits]
         self._all_bytes += sum(max(1, split.bytes) for split in splits)
         if splits:
             self._read_splits(pause)
         self._read(known.rounds, skipped, 0, offset.round, pause)
-        self.reached = offset.round
 
     def _hold(self, source: str, log: RetainedLog) -> None:
         """Keep what is read of a retained stream from being removed meanwhile."""
@@ -245,19 +256,25 @@ class CatchUp:
 
     # -- the change --------------------------------------------------------------------------------------------
 
-    def finish(self, offset: Offset, base: int, sinks: Mapping[str, Sink]) -> None:
+    def finish(self, offset: Offset, base: int, sinks: Mapping[str, Sink], continued: Collection[str] = ()) -> None:
         """Read up to `offset`, at which the queries join the others, and write what they answer of the past to their
-        sinks, as batches before `base`."""
+        sinks, as batches before `base`.
+
+        Args:
+            continued: those whose results continue: their first answer is withheld until its instant is reached.
+        """
         self.read_up_to(offset)
         self._advance_to(offset)
         for outcome in self._contents.finish(offset):
             self._take_answers(outcome)
         for name, answers in self._answers.items():
             start = self.starts[name]
-            if start.at is not None and start.at > answers.reached:
+            if name not in continued and start.at is not None and start.at > answers.reached:
                 raise not_reached(name)
-        tables = {name: answers.tables(base) for name, answers in self._answers.items()}
-        batches = min(base, max(map(len, tables.values())))
+        for name in self._answers.keys() & continued:
+            WithheldAnswers(self._folder).add_past(name, base, self._answers[name].withheld())
+        tables = {name: answers.tables(base) for name, answers in self._answers.items() if name not in continued}
+        batches = min(base, max(map(len, tables.values()), default=0))
         parts = ResultParts(self._folder)
         for batch in range(batches):
             written = {name: some[batch] for name, some in tables.items() if batch < len(some)}

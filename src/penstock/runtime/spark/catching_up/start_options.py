@@ -93,7 +93,7 @@ def has_content(known: KnownPast, relation: Source) -> bool:
         return known.start(relation, None, range(len(relation.columns))) is not None
     if relation.idle is None and not relation.system_time:
         return True
-    unrecorded = set(known.paths(relation.name)) - known.recorded_paths(relation.name).keys()
+    unrecorded = known.paths(relation.name).keys() - known.recorded_paths(relation.name).keys()
     # Which rows were late is not known of those. Their instants are not known either, but are in the past.
     return not unrecorded or (relation.idle is None and known.clock_before(relation.name) is not None)
 
