@@ -243,7 +243,20 @@ def plan_of(request: StartRequest, epoch: Epoch) -> Plan:
     for query in request.queries:
         by_birth.setdefault(epoch.queries[query.name].birth, []).append(query)
     generations = [_generation(by_birth[birth], request, epoch, birth) for birth in sorted(by_birth)]
-    return with_standing(plan_generations(generations, request.strategy), request.standing)
+    plan = with_standing(plan_generations(generations, request.strategy), request.standing)
+    return _retained_as_declared(plan, request)
+
+
+def _retained_as_declared(plan: Plan, request: StartRequest) -> Plan:
+    """Return a plan whose streams retain what their present declarations say: queries that stand may have been planned
+    with earlier ones."""
+    declared = {**request.sources, **{source.name: source for source in request.standing}}
+    sources = {
+        name: replace(source, retain=declared[name].retain, retain_columns=declared[name].retain_columns)
+        if name in declared else source
+        for name, source in plan.sources.items()
+    }  # fmt: skip
+    return replace(plan, sources=sources)
 
 
 def _first_start(request: StartRequest) -> Decision:
@@ -255,11 +268,16 @@ def _first_start(request: StartRequest) -> Decision:
     return Decision(StartKind.FIRST, None, epoch, plan, names, (), frozenset(), ())
 
 
-def decide_change(request: StartRequest, folder: Folder, before: Epoch) -> Decision:
-    """Return what `request` changes in a run that goes on with `before`, between two of its rounds. Raises
-    PenstockError P0602, P0605, P0606, P0607.
+def decide_change(request: StartRequest, folder: Folder, before: Epoch, renewed: bool = False) -> Decision:
+    """Return what `request` changes in a run that goes on with `before`, between two of its rounds.
+
+    Args:
+        renewed: whether workers need the sources anew though queries and sources are the same.
+
+    Raises:
+        PenstockError: P0602, P0605, P0606, P0607.
     """
-    if _is_same_script(request, before):
+    if not renewed and _is_same_script(request, before):
         _check_settings(request, before)
         epoch, names = _with_commands(before, request), frozenset(before.queries)
         return Decision(StartKind.SAME, before, epoch, plan_of(request, before), (), (), names, ())
