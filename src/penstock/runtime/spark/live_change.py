@@ -19,7 +19,7 @@ from penstock.runtime.spark.catching_up.ahead import Ahead, Share
 from penstock.runtime.spark.catching_up.catch_up import check_past
 from penstock.runtime.spark.catching_up.past_input import KnownPast, past_of_run
 from penstock.runtime.spark.catching_up.relation_contents import relations_of
-from penstock.runtime.spark.catching_up.start_options import StartOption, start_option, start_options
+from penstock.runtime.spark.catching_up.start_options import StartOption, is_posted, start_option, start_options
 from penstock.runtime.spark.checkpoint.backfill import backfill
 from penstock.runtime.spark.checkpoint.epochs import read_epoch, remove_epoch_on_failure, write_epoch
 from penstock.runtime.spark.checkpoint.folder import Folder, Job
@@ -120,11 +120,12 @@ def hydrate(folder: Folder, run: RunningJob, work: Work) -> Ahead | None:
 
 
 def _may_read_past(before: Work, after: Work) -> bool:
-    """Return whether queries that a change adds may begin with a past, be it the content of a relation."""
+    """Return whether queries that a change adds may begin with a past that is read before it."""
     if any(start.mode is not StartMode.NOW for start in after.all_starts.values()):
         return True
     standing = {id(query.root) for query in before.queries}
-    return bool(relations_of(query for query in after.queries if id(query.root) not in standing))
+    relations = relations_of(query for query in after.queries if id(query.root) not in standing)
+    return any(not is_posted(relation) for relation in relations.values())
 
 
 def leave_out(folder: Folder, run: RunningJob, failed: Collection[str]) -> JobChange | None:

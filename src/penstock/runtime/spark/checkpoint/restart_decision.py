@@ -43,7 +43,7 @@ from penstock.runtime.spark.checkpoint.epochs import (
 )
 from penstock.runtime.spark.checkpoint.folder import Folder, round_name
 from penstock.runtime.spark.checkpoint.planning_cache import PlanningCache
-from penstock.runtime.spark.checkpoint.start_provider import PastProvider, new_births, past_providers
+from penstock.runtime.spark.checkpoint.start_provider import PastProvider, new_births, past_providers, start_notices
 from penstock.runtime.spark.input.input_planner import highs_after
 from penstock.runtime.spark.input.offset import Offset
 from penstock.runtime.spark.output.continuation import continuations, paused_records, with_silences
@@ -315,7 +315,7 @@ def _changed_start(request: StartRequest, folder: Folder, before: Epoch, number:
     epoch = replace(epoch, offset=offset, backfill=backfill, starts=beginning)
     epoch = with_silences(epoch, request, folder, before, kept_sinks, how)
     epoch = _with_results(epoch, before, kept_sinks | resumed, new_queries)
-    notices = _notices(before, new_queries, ended_queries, past, request.starts.keys())
+    notices = start_notices(before.queries, new_queries, ended_queries, past, request.starts.keys())
     return Decision(
         StartKind.CHANGED, before, epoch, plan, new_queries, ended_queries, kept_sinks | resumed, notices, resumed,
         how.seeds,
@@ -460,29 +460,6 @@ def other_script(folder: Folder, reason: str) -> PenstockError:
         f"the checkpoint {folder.root.parent} belongs to another script or version of it: {reason}",
         hint="give a new --checkpoint, or run the script that it was made with",
     )
-
-
-def _notices(
-    before: Epoch,
-    new_queries: Sequence[str],
-    ended_queries: Sequence[str],
-    backfill: Sequence[str],
-    requested: Collection[str],
-) -> tuple[str, ...]:
-    """Return the messages about a change. requested: queries whose start the user has chosen."""
-    notices = []
-    for name in new_queries:
-        change = f"query {name} has changed" if name in before.queries else f"query {name} is new"
-        if name in backfill:
-            notices.append(f"{change}: it reads its past first, then goes on with the others")
-        elif name in requested:
-            notices.append(f"{change}: it sees what its sources give from here on")
-        else:
-            notices.append(
-                f"warning: {change}: it starts afresh and sees only what its sources give from here on "
-                "(--backfill lets it read their past first)"
-            )
-    return (*notices, *(f"query {name} is no longer in the script: its state is dropped" for name in ended_queries))
 
 
 def offset_at_start(folder: Folder, before: Epoch, epoch: Epoch, plan: Plan) -> Offset:
