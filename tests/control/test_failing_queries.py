@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from control_kit import STREAM, SUM, Server
 
-from penstock.control.engine import EngineVersion, NextVersion, OnFailed
+from penstock.control.engine import EngineVersion, NextVersion, OnFailed, Preparation
 from penstock.control.in_process import InProcessEngine
 from penstock.control.spark import SparkEngine
 from penstock.errors import PenstockError
@@ -97,7 +97,7 @@ def test_each_query_has_its_own_time_for_a_failing_sink(tmp_path: Path) -> None:
     system = Server(tmp_path)
     system.done(STREAM + SUM.replace("q AS", "q WITH (sink_retry '200 ms') AS") + SUM.replace("q AS", "r AS"))
     applier = system.control._applier
-    version = applier._next(applier.current.stored, applier.current.bound, 3)
+    version = applier._next([], applier.current)
     places = {name: system.control.query(name)[1].place for name in "qr"}
     assert [version.queries[places[name]].sink_retry for name in "qr"] == [0.2, None]
     work = SparkEngine(tmp_path / "spark", lambda: pytest.fail("Spark is not needed"))._work(version)

@@ -11,7 +11,7 @@ from control_kit import STREAM, SUM, MortalStorage, Server, server
 from typer.testing import CliRunner
 
 from penstock.cli.main import app
-from penstock.control.engine import Activity, EngineVersion, NextVersion
+from penstock.control.engine import Activity, EngineVersion, NextVersion, Preparation
 from penstock.control.in_process import InProcessEngine
 from penstock.control.repair import pause_queries
 from penstock.errors import PenstockError

@@ -94,6 +94,13 @@ class SparkEngine:
     def wake(self) -> None:
         """The run looks for posted rows by itself."""
 
+    def unread(self) -> int:
+        run = self._run
+        if run is None:
+            return 0
+        posted = {source.name for source in run.work.sources.values() if source.connector == "POSTED"}
+        return sum(one.waiting for name, one in run.progress().sources.items() if name in posted)
+
     def close(self) -> None:
         if self._run is not None:
             self._run.stop()

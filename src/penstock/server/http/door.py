@@ -12,11 +12,12 @@ import anyio
 import anyio.to_thread
 from starlette.requests import Request
 
+from penstock.errors import Busy
 from penstock.server.addresses import HostNames
 from penstock.server.attempts import FailedLogins
 from penstock.server.limits import DoorLimits
 from penstock.server.roles import AccessRole, Caller
-from penstock.server.service import Busy, Service
+from penstock.server.service import Service
 from penstock.server.tokens import TokenFile
 
 T = TypeVar("T")
