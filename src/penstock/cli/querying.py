@@ -18,7 +18,7 @@ from penstock.session import Session
 #: What a text of statements begins with, as no name of a file does.
 _STATEMENT = re.compile(
     r"\s*(?:\(|--|/\*|(?:select|with|istream|dstream|rstream|wstream|create|insert|set|explain|show|drop|alter|update"
-    r"|delete|describe|subscribe|cancel|begin)(?=[\s(*-]))",
+    r"|delete|describe|subscribe|cancel|begin)(?=[\s(*;-]))",
     re.IGNORECASE,
 )
 

@@ -91,6 +91,10 @@ class Applier:
 
     def _next_group(self, items: Sequence[AcceptedItem], may_read: bool = True) -> list[AcceptedItem]:
         """Return what is applied next, as one version. may_read: readings of a past may begin."""
+        for item in items:
+            if item.reading is not None and not item.waits:
+                # It fits the version in which nothing else is new, and another version would take it away.
+                return [item]
         group: list[AcceptedItem] = []
         held: list[AcceptedItem] = []
         touched: set[int] = set()
@@ -110,9 +114,6 @@ class Applier:
             if item.waits or not (item.is_ready or item.reading):
                 held.append(item)
                 continue
-            if item.reading is not None:
-                # What was read fits the version in which nothing else is new.
-                return group or [item]
             if item.places & touched or len(group) >= TOGETHER:
                 break
             group.append(item)

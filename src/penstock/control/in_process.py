@@ -15,12 +15,13 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from penstock.algebra.nodes.query import Query, StartMode
+from penstock.algebra.nodes.query import Query, Start, StartMode
 from penstock.algebra.nodes.scans import Source, declared_sources
 from penstock.connectors.sources import open_source
 from penstock.control.engine import Activity, EngineVersion, NextVersion, OnFailed, Preparation, StandingQuery
 from penstock.control.sealed_files import not_written
 from penstock.errors import PenstockError
+from penstock.physical.execution.progress import timed_sources
 from penstock.runtime.live import LiveEngine, LiveSnapshot
 from penstock.runtime.local.statics import read_relation
 from penstock.storage import storage
@@ -84,6 +85,17 @@ class InProcessEngine:
                 stands = standing_query.activity is Activity.PAUSED or standing_query.track in self._tracks()
                 if known and not stands:
                     self._live.check(query, standing_query.start)
+
+    def obstacle(self, query: Query, start: Start) -> str | None:
+        """Return why a new query cannot begin with `start` now, None where it can."""
+        with self._lock:
+            if not all(map(self._live.is_declared, timed_sources(query.root))):
+                return None  # it begins with its sources
+            try:
+                self._live.check(query, start)
+            except PenstockError as error:
+                return error.message
+            return None
 
     def prepare(self, version: NextVersion) -> Preparation | None:
         """Return None: the past is in memory."""

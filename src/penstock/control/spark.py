@@ -8,7 +8,8 @@ result goes on after a pause or with another query.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,11 +19,14 @@ from penstock.algebra.nodes.scans import declared_sources
 from penstock.control.engine import Activity, EngineVersion, NextVersion, OnFailed, Preparation, StandingQuery
 from penstock.errors import PenstockError
 from penstock.physical.execution.progress import NOTHING
+from penstock.runtime.spark.catching_up.ahead import Ahead
+from penstock.runtime.spark.catching_up.beside import ReadingBeside
 from penstock.runtime.spark.catching_up.start_options import heartbeat_at
+from penstock.runtime.spark.checkpoint.folder import Folder
 from penstock.runtime.spark.input.offset import Offset
 from penstock.runtime.spark.job import SparkRun
 from penstock.runtime.spark.launch import launch
-from penstock.runtime.spark.live_change import change, option_of_start
+from penstock.runtime.spark.live_change import change, hydrate, option_of_start
 from penstock.runtime.spark.version import VersionInfo, stored_version
 from penstock.runtime.spark.work import Work
 
@@ -30,10 +34,35 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _PREFIX = "q"
+#: What the record of a version says of a command before its last one that it does not contain.
+WAITING = "WAITING"
 
 
 def _no_one(place: int, error: PenstockError) -> None:
     """Ignore a failure that nothing listens for yet."""
+
+
+class SparkPreparation:
+    """See the contract `Preparation`. readings: those beside the run, of which this is one."""
+
+    def __init__(self, reading: ReadingBeside, readings: list[ReadingBeside]) -> None:
+        self.reading = reading
+        self._readings = readings
+        readings.append(reading)
+
+    def read(self) -> None:
+        self.reading.read()
+
+    def shares(self) -> Mapping[int, float]:
+        return {_place(name): share for name, share in self.reading.shares().items()}
+
+    def end(self) -> None:
+        self.reading.end()
+
+    def discard(self) -> None:
+        self.reading.release()
+        if self.reading in self._readings:
+            self._readings.remove(self.reading)
 
 
 class SparkEngine:
@@ -52,7 +81,11 @@ class SparkEngine:
         #: By place, the track that answers, and whether it is paused.
         self._standing: dict[int, tuple[int, Activity]] = {}
         self._sources: frozenset[str] = frozenset()
+        self._version = NextVersion(0)
         self._on_failed: OnFailed = _no_one
+        #: The readings of a past beside the run; one at a time has the turn.
+        self._readings: list[ReadingBeside] = []
+        self._turn = threading.Lock()
 
     def check(self, version: NextVersion) -> None:
         for place, query in version.queries.items():
@@ -65,21 +98,40 @@ class SparkEngine:
                 self._check_start(query.query, query.start)
 
     def prepare(self, version: NextVersion) -> Preparation | None:
-        return None
+        run = self._run
+        if run is None or not run.is_live:
+            return None
+        added = {place: query for place, query in version.queries.items() if not self._stands(place, version)}
+
+        def begin() -> Ahead | None:
+            """Other versions may have come since."""
+            queries = {**self._version.queries, **added}
+            sources = {**self._version.sources, **version.sources}
+            work = self._work(replace(version, queries=queries, sources=sources))
+            try:
+                return hydrate(Folder(run.checkpoint / "penstock"), run, work)
+            except PenstockError as error:
+                raise _named(error, queries) from error
+
+        share = float(version.settings["hydrate_share"])
+        return SparkPreparation(ReadingBeside(begin, share, lambda: run.busy, self._turn), self._readings)
 
     def change(self, version: NextVersion, prepared: Preparation | None = None) -> EngineVersion:
-        with self._lock:
+        own = prepared.reading if isinstance(prepared, SparkPreparation) else None
+        with self._lock, suspended([one for one in self._readings if one is not own]):
             work = self._work(version)
             try:
                 if self._run is None:
                     self._run = launch(work, str(self._checkpoint), False, self._failed)
                 else:
-                    change(self._run, work, False)
+                    change(self._run, work, False, None if own is None else own.take())
             except PenstockError as error:
                 raise _named(error, version.queries) from error
             begins = [place for place in version.queries if not self._stands(place, version)]
             self._standing = {place: (query.track, query.activity) for place, query in version.queries.items()}
-            self._sources = frozenset(work.sources)
+            self._sources, self._version = frozenset(work.sources), version
+            if own is not None:
+                own.release()
         self._tell_left_out(work, self._run)
         found = self._run.version()
         return replace(_engine_version(found), begun=_begun(version, begins, found.offset))
@@ -126,6 +178,7 @@ class SparkEngine:
             tuple(queries), {}, {}, version.settings, False, self._spark, live=True, standing=True,
             declared={one.source.name: one.source for one in version.sources.values()},
             starts=self._starts(version), paused=paused, pause_failed=True, command=version.command,
+            outcomes={str(number): WAITING for number in sorted(version.waiting)},
             reset=frozenset(_name(one.place) for one in running if one.reset),
             sink_retries={_name(one.place): one.sink_retry for one in running if one.sink_retry is not None},
         )  # fmt: skip
@@ -183,6 +236,18 @@ class SparkEngine:
                 self._failed(query.name, error)
 
 
+@contextmanager
+def suspended(readings: Collection[ReadingBeside]) -> Iterator[None]:
+    """Have readings stop for a change."""
+    for reading in readings:
+        reading.suspend()
+    try:
+        yield
+    finally:
+        for reading in readings:
+            reading.resume()
+
+
 def _name(place: int) -> str:
     return f"{_PREFIX}{place}"
 
@@ -193,7 +258,8 @@ def _place(name: str) -> int:
 
 def _engine_version(found: VersionInfo) -> EngineVersion:
     beats = {_place(name): tick for name, tick in found.queries.items()}
-    return EngineVersion(found.number, found.command, beats)
+    waiting = frozenset(int(number) for number, state in found.outcomes.items() if state == WAITING)
+    return EngineVersion(found.number, found.command, beats, waiting=waiting)
 
 
 def _begun(version: NextVersion, places: Iterable[int], offset: Offset | None) -> dict[int, int]:

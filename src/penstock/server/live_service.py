@@ -24,6 +24,7 @@ from penstock.language.commands import Describe, ExplainCommand, ExplainKind, Se
 from penstock.language.statements import TransactionStatement
 from penstock.redaction import redacted_text
 from penstock.server.access import StatementAccess, kind_of
+from penstock.server.query_check import query_check, query_of_command
 from penstock.server.roles import Caller
 from penstock.server.service import (
     CatalogView,
@@ -40,6 +41,7 @@ from penstock.server.service import (
     SourceView,
     StatementReply,
 )
+from penstock.storage.documents import Document
 from penstock.types import type_name
 
 #: Events that wait for a reader at most; later ones are dropped.
@@ -74,6 +76,9 @@ class EngineSide(Protocol):
 
     def explain_start(self, query: Query) -> str:
         """Return with which START a query could begin now, and what provides its past. Raises PenstockError P0702."""
+
+    def starts(self, query: Query) -> Sequence[Document]:
+        """Return the same as documents: START, whether it is possible, and what would be read (`query_check.py`)."""
 
     def batch(self) -> tuple[int, float | None]:
         """Return the number of the last batch, and the seconds since then; None before the first."""
@@ -162,9 +167,14 @@ class LiveService:
             raise ScriptErrors([_one_line_up(error) for error in errors.errors]) from None
         except PenstockError as error:
             raise _one_line_up(error) from None
-        replies = tuple(StatementReply(kind_of(one.text), "CHECKED") for one in outcomes)
+        replies = tuple(self._check_reply(one) for one in outcomes)
         warnings = (replace(one, position=_above(one.position)) for outcome in outcomes for one in outcome.warnings)
         return ScriptReply(replies, tuple(warnings))
+
+    def _check_reply(self, one: StatementOutcome) -> StatementReply:
+        query = query_of_command(one.command)
+        check = None if query is None else query_check(query, self._side.starts(query))
+        return StatementReply(kind_of(one.text), "CHECKED", check=check)
 
     def _reply(self, one: StatementOutcome, request: ScriptRequest) -> StatementReply:
         kind, outcome, command = kind_of(one.text), one.outcome, one.command

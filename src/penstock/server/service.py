@@ -16,6 +16,7 @@ import pyarrow as pa
 from penstock.algebra.nodes.scans import Source
 from penstock.errors import PenstockError, ScriptWarning
 from penstock.server.roles import Caller
+from penstock.storage.documents import Document
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,7 @@ class StatementReply:
         instant: of a SELECT, the instant of its answer; of a query, the one after which it answers.
         text: the answer of SHOW, DESCRIBE and EXPLAIN.
         table: the rows of a SELECT.
+        check: of a query that was not registered, its plan, its cost, and how it could begin (`query_check.py`).
     """
 
     kind: str
@@ -40,6 +42,7 @@ class StatementReply:
     text: str | None = None
     table: pa.Table | None = None
     error: PenstockError | None = None
+    check: Document | None = None
 
 
 @dataclass(frozen=True)

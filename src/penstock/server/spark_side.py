@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
 
-from penstock.algebra.nodes.query import Query
+from penstock.algebra.nodes.query import Query, Start
 from penstock.algebra.nodes.scans import Source
 from penstock.control.posted_rows import POSTED, PostedRows
 from penstock.control.spark import SparkEngine
@@ -24,13 +24,14 @@ from penstock.results.select import LiveReader
 from penstock.runtime.local.explain import explain
 from penstock.runtime.local.one_time import sources_of
 from penstock.runtime.local.statics import read_relation
-from penstock.runtime.spark.catching_up.start_options import text_of
+from penstock.runtime.spark.catching_up.start_options import WAYS, StartOption, text_of
 from penstock.runtime.spark.checkpoint.folder import Folder
 from penstock.runtime.spark.job import SparkRun
 from penstock.runtime.spark.live_change import options_of_start
 from penstock.runtime.watching.prometheus import metrics_text
 from penstock.server.selecting import ANSWERS, RETENTION, select_over
 from penstock.server.service import EndOfResults, ResultPart, ResultRequest
+from penstock.storage.documents import Document
 
 #: Seconds between two looks at whether a batch has ended.
 _LOOK = 0.2
@@ -128,6 +129,13 @@ class SparkSide:
 
     def explain_start(self, query: Query) -> str:
         return text_of(options_of_start(self._running(), query))
+
+    def starts(self, query: Query) -> Sequence[Document]:
+        run = self._engine.run
+        if run is None:
+            # Nothing has been read of any source.
+            return [StartOption(Start(mode), {}).as_json() for mode in WAYS]
+        return [option.as_json() for option in options_of_start(run, query)]
 
     def batch(self) -> tuple[int, float | None]:
         return self._batches, None if self._engine.run is None else time.monotonic() - self._at

@@ -156,9 +156,12 @@ class SparkRun:
             mend_log(self._folder, self._log, self._job.log_base)
             check_log(self._folder, self._log, self._job.log_base)
         job = self._job
+        # A changed script may add queries that begin with the content of a relation.
+        relations = any(not source.is_stream for source in job.intake.sources)
         self._rounds = RoundLog(
-            self._folder, job.intake, epoch=job.epoch, carried=self._epoch.offset, log=job.log, history=self._is_live
-        )
+            self._folder, job.intake, epoch=job.epoch, carried=self._epoch.offset, log=job.log,
+            history=self._is_live or relations,
+        )  # fmt: skip
         if self._is_live:
             self._pipeline = Pipeline(self._folder, self._job, digest)
             frame = round_files(spark, job.shards, self._rounds.place)

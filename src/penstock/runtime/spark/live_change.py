@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from penstock.algebra.nodes.query import Query, Start, StartMode
+from penstock.algebra.nodes.scans import over_sources
 from penstock.connectors.contract import Sink
 from penstock.connectors.sinks import open_sink
 from penstock.runtime.spark.catching_up.ahead import Ahead, Share
@@ -59,11 +60,12 @@ class RunningJob(Protocol):
         """Return what the run does."""
 
 
-def change(run: SparkRun, work: Work, overwrite: bool) -> None:
+def change(run: SparkRun, work: Work, overwrite: bool, prepared: Ahead | None = None) -> None:
     """Continue a live run with `work`.
 
     Args:
         overwrite: new queries may write into results that exist.
+        prepared: what its new queries have read of their past; where it does not fit, it is read again.
 
     Raises:
         PenstockError: as a start, and P0701 where the run has ended or is not live. The run then continues unchanged.
@@ -71,9 +73,11 @@ def change(run: SparkRun, work: Work, overwrite: bool) -> None:
     folder = Folder(run.checkpoint / "penstock")
     check_sources(work)
     with run.hydration.change():
-        ahead = hydrate(folder, run, work) if run.is_live else None
+        ahead = prepared
+        if ahead is None and run.is_live:
+            ahead = hydrate(folder, run, work)
         try:
-            if ahead is not None:
+            if ahead is not None and ahead is not prepared:
                 run.hydration.begin(ahead)
                 ahead.read(Share(float(work.settings["hydrate_share"]), lambda: run.busy))
             run.change(lambda: begin_change(folder, run, work, overwrite, ahead))
@@ -85,12 +89,17 @@ def change(run: SparkRun, work: Work, overwrite: bool) -> None:
 
 def options_of_start(run: SparkRun, query: Query) -> list[StartOption]:
     """Return which modes of START the new query `query` could have in a run now."""
-    return start_options(query, _past(run))
+    return start_options(_as_read(run, query), _past(run))
 
 
 def option_of_start(run: SparkRun, query: Query, start: Start) -> StartOption:
     """Return whether the new query `query` could begin with `start` in a run now."""
-    return start_option(query, start, _past(run))
+    return start_option(_as_read(run, query), start, _past(run))
+
+
+def _as_read(run: SparkRun, query: Query) -> Query:
+    """Return `query` over the sources as the run reads them."""
+    return replace(query, root=over_sources(query.root, run.work.declared))
 
 
 def _past(run: SparkRun) -> KnownPast:

@@ -133,7 +133,9 @@ def open_results(folder: Folder, sinks: Mapping[str, Sink], decision: Decision, 
 
 def keep_results(folder: Folder, epoch: Epoch) -> None:
     """Let the records of results go that belong to no query of `epoch`, once their rows are gone."""
-    ResultLog.keep(folder.results, [record.id for record in (*epoch.queries.values(), *epoch.paused.values())])
+    ResultLog.keep(
+        folder.results, [record.id for records in (epoch.queries, epoch.paused) for record in records.values()]
+    )
 
 
 @contextmanager

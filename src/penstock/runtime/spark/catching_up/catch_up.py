@@ -43,6 +43,7 @@ from penstock.runtime.spark.checkpoint.epochs import Epoch, source_file
 from penstock.runtime.spark.checkpoint.folder import Folder, Intake, Job, round_name
 from penstock.runtime.spark.checkpoint.state_files import backfill_root
 from penstock.runtime.spark.checkpoint.totals import RunTotals
+from penstock.runtime.spark.input.known_splits import KnownSplits
 from penstock.runtime.spark.input.offset import Offset
 from penstock.runtime.spark.input.rate_control import RateControl
 from penstock.runtime.spark.input.round_history import ReadRound, RoundHistory
@@ -164,7 +165,7 @@ class CatchUp:
     def _read_splits(self, pause: Pause | None) -> None:
         """Read what came before the rounds were recorded."""
         for name, start in self._starting.items():
-            self._past.write_splits(source_file(name, self._births), start.splits)
+            self._past.write_splits(source_file(name, self._births), KnownSplits(0, start.splits))
         planner = SplitPlanner(self._past, self.job.intake)
         offset = planner.start()
         offset = replace(offset, high={name: start.high for name, start in self._starting.items()})

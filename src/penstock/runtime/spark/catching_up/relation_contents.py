@@ -42,6 +42,7 @@ from penstock.runtime.spark.input.offset import Offset
 from penstock.runtime.spark.input.round_history import ReadRound
 from penstock.runtime.spark.worker.ingest import element_packets
 from penstock.runtime.spark.worker.inline import Outcome, run_round
+from penstock.runtime.spark.worker.packets import Packet
 from penstock.runtime.spark.worker.stage import forget_warm
 
 
@@ -128,37 +129,37 @@ class RelationContents:
     def finish(self, offset: Offset) -> Iterator[Outcome]:
         """Yield what the queries answer that begin at `offset`, and leave their state for the first batch with them.
         Raises PenstockError P0703."""
-        for name in self._relations.keys() - self._read_ahead.keys():
-            relation = self._relations[name]
-            until = min(heartbeat_at(query, offset) for query in self._queries if name in timed_sources(query.root))
-            known = KnownPast(self._folder, self._job.intake.births, offset)
-            if _has_guessed_instants(known, relation.source, until):
-                raise content_not_kept(", ".join(query.name for query in self._queries), [name])
-            for elements in _posted_updates(known, relation.source):
-                relation.add(elements, until)
+        self._read_posted(offset)
         for number, group in enumerate(self._groups):
             folder = Folder(contents_root(self._root, number))
             folder.begin_run()
             plan = part_of(self._job.plan, group)
             job = replace(self._job, plan=plan, drain=False, base=0, isolated=False)
             tick = heartbeat_at(plan.queries[group[0]], offset)
-            progress: dict[str, SourceProgress] = {}
-            packets = []
-            for name, source in plan.sources.items():
-                relation, first = self._relations.get(name), None
-                if relation is not None:
-                    if relation.first is not None:
-                        first = max(relation.first, tick)
-                    columns = needed_columns(plan, name)
-                    updates = [
-                        part.with_columns([part.columns[c] for c in columns])
-                        for part in relation.history.since(Need(), tick)
-                    ]
-                    packets += element_packets(job, dict(self._tables), name, updates, 0)
-                progress[name] = replace(progress_at(source.name, offset), first=first)
             tables = {name: self._tables[name] for name in plan.statics}
+            progress = {name: progress_at(name, offset) for name in plan.sources}
+            packets: list[Packet] = []
+            for name in plan.sources.keys() & self._relations.keys():
+                relation = self._relations[name]
+                if relation.first is not None:
+                    progress[name] = replace(progress[name], first=max(relation.first, tick))
+                columns = needed_columns(plan, name)
+                parts = relation.history.since(Need(), tick)
+                updates = [part.with_columns([part.columns[c] for c in columns]) for part in parts]
+                packets += element_packets(job, tables, name, updates, 0)
             yield run_round(folder, job, tables, [ReadTask(round_name(1), 0, None)], 0, progress, packets)
             forget_warm(str(folder.root))
+
+    def _read_posted(self, offset: Offset) -> None:
+        known = KnownPast(self._folder, self._job.intake.births, offset)
+        for name in self._relations.keys() - self._read_ahead.keys():
+            relation = self._relations[name]
+            readers = [query for query in self._queries if name in timed_sources(query.root)]
+            until = min(heartbeat_at(query, offset) for query in readers)
+            if _has_guessed_instants(known, relation.source, until):
+                raise content_not_kept(", ".join(query.name for query in readers), [name])
+            for elements in _posted_updates(known, relation.source):
+                relation.add(elements, until)
 
     def discard(self) -> None:
         """Forget the executors of the groups."""

@@ -19,6 +19,10 @@ from penstock.physical.planning.state_size.summary import size_text
 from penstock.runtime.spark.catching_up.past_input import KnownPast, PastStart
 from penstock.runtime.spark.input.offset import Offset
 from penstock.storage import storage
+from penstock.storage.documents import Document, Json
+
+#: What `start_options` looks at; AT is possible where WARM is, at times that have been reached.
+WAYS = (StartMode.NOW, StartMode.WARM, StartMode.BEGINNING)
 
 
 def earliest(plan: Plan, starts: Mapping[str, Start], offset: Offset) -> int | None:
@@ -157,6 +161,17 @@ class StartOption:
     obstacles: tuple[str, ...] = ()
     filled: str = ""
 
+    def as_json(self) -> Document:
+        """Return the option as a document."""
+        reads: list[Json] = [
+            {"source": source, "from": read.provider, "rows": read.rows, "bytes": read.bytes}
+            for source, read in self.reads.items()
+        ]
+        return {
+            "start": self.start.mode.value, "possible": not self.obstacles, "obstacles": list(self.obstacles),
+            "reads": reads, "warm_after": self.filled or None,
+        }  # fmt: skip
+
     def __str__(self) -> str:
         mode = self.start.mode.value
         if self.obstacles:
@@ -167,7 +182,7 @@ class StartOption:
 
 def start_options(query: Query, known: KnownPast) -> list[StartOption]:
     """Return which modes of START `query` could have in a run that has read `known`."""
-    return [start_option(query, Start(mode), known) for mode in (StartMode.NOW, StartMode.WARM, StartMode.BEGINNING)]
+    return [start_option(query, Start(mode), known) for mode in WAYS]
 
 
 def start_option(query: Query, start: Start, known: KnownPast) -> StartOption:

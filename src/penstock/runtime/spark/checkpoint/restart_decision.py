@@ -343,8 +343,9 @@ def _check_can_resume(query: Query, backfilled: Collection[str]) -> None:
 
 
 def _with_commands(epoch: Epoch, request: StartRequest) -> Epoch:
-    """Return `epoch` with the commands that `request` contains beyond its own."""
-    if request.command <= epoch.command:
+    """Return `epoch` with the commands that `request` contains. One before the last may have been left out and come
+    later."""
+    if request.command < epoch.command:
         return epoch
     return replace(epoch, command=request.command, outcomes=request.outcomes)
 
