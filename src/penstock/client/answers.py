@@ -88,7 +88,7 @@ class RemoteQuery:
 
 @dataclass(frozen=True)
 class RemoteCommand:
-    """A command of the server's log."""
+    """A command of the server's log. share: of one that is HYDRATING, which part of its past has been read."""
 
     number: int
     at: str
@@ -97,6 +97,7 @@ class RemoteCommand:
     state: str
     version: int | None = None
     error: PenstockError | None = None
+    share: float | None = None
 
 
 @dataclass(frozen=True)
@@ -227,7 +228,7 @@ def query_of(document: Mapping[str, Any]) -> RemoteQuery:
 def command_of(document: Mapping[str, Any]) -> RemoteCommand:
     return RemoteCommand(
         document["number"], document["at"], document["who"], document["sql"], document["state"], document["version"],
-        optional_error(document["error"]),
+        optional_error(document["error"]), document.get("share"),
     )  # fmt: skip
 
 

@@ -154,7 +154,7 @@ def _answers(statement: RemoteStatement) -> Iterator[Answer]:
     elif statement.text is not None:
         yield TextAnswer(statement.text)
     elif statement.number is not None:
-        waits = statement.state == "PENDING"
+        waits = statement.state in ("PENDING", "HYDRATING")
         yield Remark(f"{statement.kind}: {statement.state} (command {statement.number})", confirms=not waits)
 
 

@@ -179,6 +179,7 @@ class CommandDocument(BaseModel):
     state: str
     version: int | None
     error: ErrorDocument | None
+    share: float | None = None
 
 
 class CommandsDocument(BaseModel):
@@ -243,7 +244,7 @@ def catalog_document(view: CatalogView) -> CatalogDocument:
 def command_document(view: CommandView) -> CommandDocument:
     return CommandDocument(
         number=view.number, at=view.at, who=view.who, sql=view.text, state=view.state, version=view.version,
-        error=_error(view.error),
+        error=_error(view.error), share=view.share,
     )  # fmt: skip
 
 
