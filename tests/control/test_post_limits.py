@@ -87,7 +87,7 @@ def test_rows_are_refused_while_too_many_have_not_been_read() -> None:
 
 
 def test_the_limits_of_a_server(tmp_path: Path) -> None:
-    with server(tmp_path, settings={"max_unread_bytes": "4 KB"}) as system:
+    with server(tmp_path, settings={"max_unread_bytes": "6 KB"}) as system:
         system.done(STREAM.format("rate_limit '300'") + "CREATE QUERY q AS SELECT v FROM H;")
         assert system.control.insert("H", rows(200), "first")
         with pytest.raises(Busy, match="rate_limit"):

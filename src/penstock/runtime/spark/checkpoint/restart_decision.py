@@ -147,8 +147,7 @@ def decide(request: StartRequest, folder: Folder) -> Decision:
 
 def _check_delivery_mark(folder: Folder, latest: Epoch | None) -> None:
     """Check that no delivery mark is lost: a second round is planned only after the first is delivered. Raises
-    PenstockError P0605.
-    """
+    PenstockError P0605."""
     offset = read_offset(folder, latest.log) if latest is not None else None
     if offset is not None and offset.round > 1:
         raise damaged(folder.root / "delivered.json", FileNotFoundError("it is gone"))
@@ -188,8 +187,7 @@ def _sources_of(query: Query) -> set[str]:
 
 def fingerprint(query: Query, request: StartRequest, epoch: Epoch, birth: int) -> str:
     """Return the fingerprint of what a query computes, planned by itself with the statistics and choices of
-    its birth.
-    """
+    its birth."""
 
     def planned() -> str:
         generation = _generation([query], request, epoch, birth)
@@ -247,8 +245,7 @@ def _first_start(request: StartRequest) -> Decision:
 
 def decide_change(request: StartRequest, folder: Folder, before: Epoch) -> Decision:
     """Return what `request` changes in a run that goes on with `before`, between two of its rounds. Raises
-    PenstockError P0602, P0605, P0606, P0607.
-    """
+    PenstockError P0602, P0605, P0606, P0607."""
     if _is_same_script(request, before):
         _check_settings(request, before)
         epoch, names = _with_commands(before, request), frozenset(before.queries)
@@ -306,8 +303,7 @@ def _changed_start(request: StartRequest, folder: Folder, before: Epoch, number:
 
 def _paused(request: StartRequest, before: Epoch, failed: Mapping[str, QueryFailure]) -> dict[str, PausedRecord]:
     """Return the records of the queries that the epoch after `before` leaves out and whose results stay. failed: those
-    that failed in the last round of `before`.
-    """
+    that failed in the last round of `before`."""
     names = {query.name for query in request.queries}
     left = [name for name in before.queries if name in request.paused and name not in names]
     records = {n: record for n, record in before.paused.items() if n in request.paused and n not in names}
@@ -329,8 +325,7 @@ def _with_silences(
 
 def _check_can_resume(query: Query, backfilled: Collection[str]) -> None:
     """Check that `query`, which was paused or replaces another, can continue its result. backfilled: queries that read
-    their past. Raises PenstockError P0703.
-    """
+    their past. Raises PenstockError P0703."""
     reason = ""
     if query.name in backfilled:
         reason = "its result has instants that it would answer again"
@@ -343,8 +338,7 @@ def _check_can_resume(query: Query, backfilled: Collection[str]) -> None:
 
 
 def _with_commands(epoch: Epoch, request: StartRequest) -> Epoch:
-    """Return `epoch` with the commands that `request` contains. One before the last may have been left out and come
-    later."""
+    """Return `epoch` with the commands of `request`, which may contain one that was left out before the last."""
     if request.command < epoch.command:
         return epoch
     return replace(epoch, command=request.command, outcomes=request.outcomes)
