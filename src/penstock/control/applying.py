@@ -111,7 +111,8 @@ class Applier:
                     break
                 if may_read:
                     self._prepare(item)
-            if item.waits or not (item.is_ready or item.reading):
+            if not item.is_ready:
+                # Where it has caught up already, it is the next one.
                 held.append(item)
                 continue
             if item.places & touched or len(group) >= TOGETHER:
@@ -233,6 +234,8 @@ class Applier:
             for source, key in early:
                 self._posted.withdraw(source, key)
             raise
+        if reading is not None:
+            reading.end()
         self._reached = version.command
         self.current = after
         self.backlog.remove(items)

@@ -165,6 +165,8 @@ def begin_change(
         # Done after everything that can fail, so that a failed change keeps the records of queries that would end.
         ResultParts(folder).keep_only(decision.kept_sinks | decision.epoch.paused.keys())
         fits = ahead is not None and ahead.fits(job, folder.read_tables(job.plan.statics))
+        if ahead is not None and not fits:
+            ahead.discard()
         backfill(folder, job, decision.epoch, sinks, ahead.catching_up if ahead is not None and fits else None)
         UndeliveredAnswers(folder).keep_only(decision.epoch.paused)
         WithheldAnswers(folder).keep_only(decision.epoch)
