@@ -7,7 +7,8 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from control_kit import STREAM, SUM, MortalStorage, Server, server
+from control_kit import STREAM, SUM, Server, server
+from mortal_storage import MortalStorage
 from typer.testing import CliRunner
 
 from penstock.cli.main import app

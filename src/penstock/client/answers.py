@@ -166,7 +166,7 @@ def query_of(document: Mapping[str, Any]) -> QueryView:
 def command_of(document: Mapping[str, Any]) -> CommandView:
     return CommandView(
         document["number"], document["at"], document["who"], document["sql"], document["state"], document["version"],
-        optional_error(document["error"]),
+        optional_error(document["error"]), document.get("share"),
     )  # fmt: skip
 
 

@@ -61,11 +61,12 @@ class RunningJob(Protocol):
         """Return what the run does."""
 
 
-def change(run: SparkRun, work: Work, overwrite: bool) -> None:
+def change(run: SparkRun, work: Work, overwrite: bool, prepared: Ahead | None = None) -> None:
     """Continue a live run with `work`.
 
     Args:
         overwrite: new queries may write into results that exist.
+        prepared: what its new queries have read of their past; where it does not fit, it is read again.
 
     Raises:
         PenstockError: as a start, and P0701 where the run has ended or is not live. The run then continues unchanged.
@@ -73,9 +74,11 @@ def change(run: SparkRun, work: Work, overwrite: bool) -> None:
     folder = Folder(run.checkpoint / "penstock")
     check_sources(work)
     with run.hydration.change():
-        ahead = hydrate(folder, run, work) if run.is_live else None
+        ahead = prepared
+        if ahead is None and run.is_live:
+            ahead = hydrate(folder, run, work)
         try:
-            if ahead is not None:
+            if ahead is not None and ahead is not prepared:
                 run.hydration.begin(ahead)
                 share = float(work.settings["hydrate_share"])
                 ahead.read(Share(share, lambda: run.rounds is not None and run.rounds.outstanding))
@@ -177,6 +180,8 @@ def begin_change(
         # Done after everything that can fail, so that a failed change keeps the records of queries that would end.
         ResultParts(folder).keep_only(decision.kept_sinks | decision.epoch.paused.keys())
         fits = ahead is not None and ahead.fits(job, folder.read_tables(job.plan.statics))
+        if ahead is not None and not fits:
+            ahead.discard()
         backfill(folder, job, decision.epoch, sinks, ahead.catching_up if ahead is not None and fits else None)
         UndeliveredAnswers(folder).keep_only(decision.epoch.paused)
         WithheldAnswers(folder).keep_only(decision.epoch)

@@ -156,8 +156,7 @@ def decide(request: StartRequest, folder: Folder) -> Decision:
 
 def _check_delivery_mark(folder: Folder, latest: Epoch | None) -> None:
     """Check that no delivery mark is lost: a second round is planned only after the first is delivered. Raises
-    PenstockError P0605.
-    """
+    PenstockError P0605."""
     offset = read_offset(folder, latest.log) if latest is not None else None
     if offset is not None and offset.round > 1:
         raise damaged(folder.root / "delivered.json", FileNotFoundError("it is gone"))
@@ -199,8 +198,7 @@ def _sources_of(query: Query) -> set[str]:
 
 def fingerprint(query: Query, request: StartRequest, epoch: Epoch, birth: int) -> str:
     """Return the fingerprint of what a query computes, planned by itself with the statistics and choices of
-    its birth.
-    """
+    its birth."""
 
     def planned() -> str:
         generation = _generation([query], request, epoch, birth)
@@ -345,8 +343,8 @@ def _kept_results(
 
 
 def _with_commands(epoch: Epoch, request: StartRequest) -> Epoch:
-    """Return `epoch` with the commands that `request` contains beyond its own."""
-    if request.command <= epoch.command:
+    """Return `epoch` with the commands of `request`, which may contain one that was left out before the last."""
+    if request.command < epoch.command:
         return epoch
     return replace(epoch, command=request.command, outcomes=request.outcomes)
 
