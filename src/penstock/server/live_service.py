@@ -290,7 +290,13 @@ class LiveService:
         return TemporaryResults(self._temporary, name, source)
 
     def _instant(self, outcome: CommandOutcome) -> str | None:
-        return None if outcome.tick is None else str(outcome.tick)
+        """Return τ0 of the query that a command began; None for other commands, and where the query is gone."""
+        place = None if outcome.tick is None else self._control.place_of(outcome.number)
+        for one in self._control.stored.values():
+            if place is not None and one.query is not None and one.query.place == place and outcome.tick is not None:
+                bound = self._control.catalog.queries.get(one.name.lower())
+                return None if bound is None else bound.domain.show(outcome.tick)
+        return None
 
     # -- what there is -----------------------------------------------------------------------------------------
 
