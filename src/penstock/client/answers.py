@@ -51,6 +51,8 @@ class RemoteStatement:
         text: the answer of SHOW, DESCRIBE and EXPLAIN.
         columns: (name, type) of a SELECT.
         rows: those of a SELECT, as JSON values; `select` returns typed ones.
+        check: of a CREATE QUERY that was only checked, JSON values: its `plan`, the `state` that it will keep, its
+            `rows_per_second`, and `starts`, how it could begin.
     """
 
     kind: str
@@ -62,6 +64,7 @@ class RemoteStatement:
     columns: tuple[tuple[str, str], ...] | None = None
     rows: Sequence[Mapping[str, Any]] | None = None
     error: PenstockError | None = None
+    check: Mapping[str, Any] | None = None
 
 
 class RemoteScript(tuple[RemoteStatement, ...]):
@@ -147,7 +150,7 @@ def _statement(document: Mapping[str, Any]) -> RemoteStatement:
     return RemoteStatement(
         document["kind"], document["state"], document.get("number"), document.get("version"), document.get("instant"),
         document.get("text"), None if columns is None else _columns(columns), document.get("rows"),
-        optional_error(document.get("error")),
+        optional_error(document.get("error")), document.get("check"),
     )  # fmt: skip
 
 
