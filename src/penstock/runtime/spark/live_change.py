@@ -23,7 +23,7 @@ from penstock.runtime.spark.catching_up.start_options import StartOption, start_
 from penstock.runtime.spark.checkpoint.backfill import backfill
 from penstock.runtime.spark.checkpoint.epochs import read_epoch, remove_epoch_on_failure, write_epoch
 from penstock.runtime.spark.checkpoint.folder import Folder, Job
-from penstock.runtime.spark.checkpoint.restart_decision import StartKind, decide_change
+from penstock.runtime.spark.checkpoint.restart_decision import StartKind, StartRequest, decide_change
 from penstock.runtime.spark.job import SparkRun
 from penstock.runtime.spark.output.recorded_sink import opened_sinks
 from penstock.runtime.spark.output.result_parts import ResultParts
@@ -77,7 +77,8 @@ def change(run: SparkRun, work: Work, overwrite: bool) -> None:
         try:
             if ahead is not None:
                 run.hydration.begin(ahead)
-                ahead.read(Share(float(work.settings["hydrate_share"]), lambda: run.busy))
+                share = float(work.settings["hydrate_share"])
+                ahead.read(Share(share, lambda: run.rounds is not None and run.rounds.outstanding))
             run.change(lambda: begin_change(folder, run, work, overwrite, ahead))
         except BaseException:
             if ahead is not None:
@@ -131,6 +132,16 @@ def leave_out(folder: Folder, run: RunningJob, failed: Collection[str]) -> JobCh
     return begin_change(folder, run, replace(run.work.without(failed), moved={}), False)
 
 
+def _retains_otherwise(job: Job, request: StartRequest) -> bool:
+    """Return whether a change makes a stream retain something else, which is no part of what the stream is."""
+    sources = {source.name: source for source in (*request.sources.values(), *request.standing)}
+    retained = {(name, one.retain, one.retain_columns) for name, one in sources.items() if one.is_stream}
+    return any(
+        one.is_stream and one.name in sources and (one.name, one.retain, one.retain_columns) not in retained
+        for one in job.intake.sources
+    )
+
+
 def begin_change(
     folder: Folder, run: RunningJob, work: Work, overwrite: bool, ahead: Ahead | None = None
 ) -> JobChange | None:
@@ -144,7 +155,7 @@ def begin_change(
     work = replace(admitted(work, folder, current), cache=run.work.cache)
     work.cache.keep_only(work.queries)
     request = start_request(work, folder)
-    decision = decide_change(request, folder, current)
+    decision = decide_change(request, folder, current, _retains_otherwise(run.job, request))
     if decision.kind is StartKind.SAME:
         if decision.epoch == current:
             return None
