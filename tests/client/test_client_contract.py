@@ -176,6 +176,17 @@ def test_mistakes_are_told_apart(server: Running, mute: socket.socket) -> None: 
     assert "expired" in problem(server.url, token).message
 
 
+def test_a_proxy_is_for_other_machines(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    for name in ("NO_PROXY", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    with connect(server.url, server.texts[AccessRole.READ], patience=0.1) as client:
+        assert client.health().ready
+    proxied = problem("http://streams.example.com", "t", patience=0.1)
+    assert proxied.code == "P0808" and "refused" in proxied.message.lower()
+
+
 @pytest.mark.parametrize(
     ("url", "token", "word"),
     [("http://ada:secret@127.0.0.1", None, "a token is given by itself"), ("127.0.0.1:8265", None, "begins with http"),
