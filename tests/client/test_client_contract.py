@@ -244,6 +244,8 @@ def test_statements_that_run(connected: ServerClient, fake: FakeService) -> None
         (running,) = connected.statements()
         assert (running.kind, running.who, running.sql) == ("SUBSCRIBE", "admin", "SUBSCRIBE TO warm")
         assert connected.cancel(running.id) == running
+        with pytest.raises(PenstockError, match="P0726"):
+            next(rows)
     with pytest.raises(PenstockError, match="P0201"):
         connected.cancel("99")
     headers = {"penstock-staleness": "1.250", "penstock-since": "a%20b=2024-03-01T09:00:00Z, c=5"}
