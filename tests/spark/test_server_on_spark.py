@@ -1,8 +1,11 @@
-"""`penstock serve` on Spark: registered, answered, subscribed, ended by SIGTERM, and continued by another process."""
+"""`penstock serve` on Spark: registered, answered, subscribed, ended by SIGTERM, and continued by another process over
+a copy of its checkpoint.
+"""
 
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,6 +18,7 @@ from typing import Any
 
 import httpx
 import pytest
+from test_ports import LOOPBACK, family, listening, sockets
 
 from penstock.client import ServerClient, connect
 from penstock.errors import PenstockError
@@ -145,8 +149,14 @@ def test_a_server_is_ended_and_goes_on(tmp_path: Path) -> None:
         rows, cursor = changes(client, 1)
         assert rows[0] == ("+", "hall", 19.5)
         assert httpx.get(f"{url}/readyz").status_code == 200
+        found = listening(set().union(*map(sockets, family(process.pid))))
+        assert found and set(found) <= LOOPBACK
+        # A copy that is made while it runs, at rest, serves as well as the checkpoint itself.
+        shutil.copytree(tmp_path / "state", tmp_path / "copy")
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 0
+    shutil.rmtree(tmp_path / "state")
+    (tmp_path / "copy").rename(tmp_path / "state")
     with served(tmp_path) as (_, client, _process):
         assert [query.state for query in client.queries()] == ["RUNNING"]
         client.insert("readings", [reading("10:10", "hall", 20.0)])

@@ -157,12 +157,16 @@ class ResultContents:
 
     def latest(self, id_: str) -> ContentState:
         """Return the content of a relation at the last batch, which is the caller's. Raises PenstockError P0711."""
+        state = self.state(id_)
+        if state.given_up:
+            raise _no_content(state.record, state.given_up)
+        return state
+
+    def state(self, id_: str) -> ContentState:
+        """Return the same, also of a content that was given up. Raises PenstockError P0711 for a stream."""
         self._folder.refresh()
         with self._lock:
-            state = self._advanced(id_)
-            if state.given_up:
-                raise _no_content(state.record, state.given_up)
-            return state.copy()
+            return self._advanced(id_).copy()
 
     def at(self, id_: str, tick: int) -> pa.Table:
         """Return the content of a relation at an instant up to its heartbeat, as a table of its items. Raises

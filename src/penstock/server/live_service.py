@@ -236,7 +236,7 @@ class LiveService:
             running = [one for one in self.statements() if command.kind == "STATEMENTS" or one.kind == SUBSCRIBE]
             return "\n".join(f"{one.id} {one.began} {one.who} {_on_one_line(one.text)}" for one in running)
         if command.kind == "COMMANDS":
-            return "\n".join(f"{one.number} {one.state} {one.who} {_on_one_line(one.text)}" for one in self._commands())
+            return "\n".join(f"{one.number} {one.state} {one.who} {_on_one_line(one.sql)}" for one in self._commands())
         if command.kind == "VERSIONS":
             version = self._control.version()
             return f"{version.number}, with the commands up to {version.command}"

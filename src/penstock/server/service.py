@@ -15,6 +15,11 @@ import pyarrow as pa
 from penstock.algebra.nodes.scans import Source
 from penstock.errors import PenstockError, ScriptWarning
 from penstock.results.cancellation import Cancellation
+from penstock.served import CatalogView as CatalogView
+from penstock.served import CommandView as CommandView
+from penstock.served import DeclaredView as DeclaredView
+from penstock.served import QueryView as QueryView
+from penstock.served import SourceView as SourceView
 from penstock.server.roles import ANYONE, Caller
 from penstock.storage.documents import Document
 
@@ -85,57 +90,6 @@ class ScriptRequest:
 
 
 @dataclass(frozen=True)
-class QueryView:
-    """A continuous query as it stands. columns: (name, type) of its results; instant: up to which it has answered."""
-
-    name: str
-    id: str
-    state: str
-    text: str
-    is_stream: bool
-    columns: tuple[tuple[str, str], ...] = ()
-    sink: str = ""
-    instant: str | None = None
-    rows: int | None = None
-    attributes: Mapping[str, str] = field(default_factory=dict)
-    error: PenstockError | None = None
-
-
-@dataclass(frozen=True)
-class SourceView:
-    """A declared stream or relation. heartbeat: as text; None where it is not known."""
-
-    name: str
-    is_stream: bool
-    connector: str
-    columns: tuple[tuple[str, str], ...] = ()
-    text: str = ""
-    heartbeat: str | None = None
-
-
-@dataclass(frozen=True)
-class DeclaredView:
-    """A declared view. columns: (name, type); none where it cannot be bound."""
-
-    name: str
-    text: str
-    columns: tuple[tuple[str, str], ...] = ()
-
-
-@dataclass(frozen=True)
-class CommandView:
-    """A command of the log. at: when it was accepted, ISO-8601."""
-
-    number: int
-    at: str
-    who: str
-    text: str
-    state: str
-    version: int | None = None
-    error: PenstockError | None = None
-
-
-@dataclass(frozen=True)
 class StatementView:
     """A one-time query or a subscription that runs. began: ISO-8601."""
 
@@ -144,17 +98,6 @@ class StatementView:
     began: str
     who: str
     text: str
-
-
-@dataclass(frozen=True)
-class CatalogView:
-    """All that is declared; `text` declares it again."""
-
-    sources: tuple[SourceView, ...] = ()
-    views: tuple[DeclaredView, ...] = ()
-    queries: tuple[QueryView, ...] = ()
-    functions: tuple[str, ...] = ()
-    text: str = ""
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,6 @@ from typing import Protocol
 from penstock.algebra.nodes.query import Query, Start, StartMode
 from penstock.algebra.nodes.scans import over_sources
 from penstock.connectors.contract import Sink
-from penstock.connectors.sinks import open_sink
 from penstock.runtime.spark.catching_up.ahead import Ahead, Share
 from penstock.runtime.spark.catching_up.catch_up import check_past
 from penstock.runtime.spark.catching_up.past_input import KnownPast, past_of_run
@@ -26,6 +25,7 @@ from penstock.runtime.spark.checkpoint.epochs import read_epoch, remove_epoch_on
 from penstock.runtime.spark.checkpoint.folder import Folder, Job
 from penstock.runtime.spark.checkpoint.restart_decision import StartKind, StartRequest, decide_change
 from penstock.runtime.spark.job import SparkRun
+from penstock.runtime.spark.output.recorded_sink import opened_sinks
 from penstock.runtime.spark.output.result_parts import ResultParts
 from penstock.runtime.spark.output.undelivered import UndeliveredAnswers
 from penstock.runtime.spark.output.withheld import WithheldAnswers
@@ -38,6 +38,7 @@ from penstock.runtime.spark.start import (
     prepare,
     sources_to_spool,
     start_request,
+    write_seeds,
     write_spool,
 )
 from penstock.runtime.spark.version import JobChange
@@ -128,7 +129,7 @@ def _may_read_past(before: Work, after: Work) -> bool:
 
 def leave_out(folder: Folder, run: RunningJob, failed: Collection[str]) -> JobChange | None:
     """Continue a live run without the queries `failed`, whose results stay; None where it does so already."""
-    return begin_change(folder, run, run.work.without(failed), False)
+    return begin_change(folder, run, replace(run.work.without(failed), moved={}), False)
 
 
 def _retains_otherwise(job: Job, request: StartRequest) -> bool:
@@ -164,11 +165,13 @@ def begin_change(
     assert offset is not None, "an epoch that follows another one begins with an offset"
     check_past(folder, decision.epoch, decision.plan)
     kept_sinks = {name: run.sinks[name] for name in decision.kept_sinks - decision.resumed}
-    new_sinks = {query.name: open_sink(query) for query in work.queries if query.name not in kept_sinks}
+    new_queries = [query for query in work.queries if query.name not in kept_sinks]
+    new_sinks = opened_sinks(new_queries, folder, work.standing)
     sinks = {query.name: (kept_sinks | new_sinks)[query.name] for query in work.queries}
     number = decision.epoch.number
     with closed_on_failure(new_sinks), folder.job_kept_on_failure(), remove_epoch_on_failure(folder, number):
         open_results(folder, new_sinks, decision, overwrite, work)
+        write_seeds(folder, decision)
         job, digest = prepare(work, request, decision, folder, run.job.intake.parallelism)
         # Done after everything that can fail, so that a failed change keeps the records of queries that would end.
         ResultParts(folder).keep_only(decision.kept_sinks | decision.epoch.paused.keys())

@@ -235,7 +235,7 @@ def _error(error: Any) -> ErrorDocument | None:
 
 def query_document(view: QueryView) -> QueryDocument:
     return QueryDocument(
-        name=view.name, id=view.id, state=view.state, kind="stream" if view.is_stream else "relation", sql=view.text,
+        name=view.name, id=view.id, state=view.state, kind="stream" if view.is_stream else "relation", sql=view.sql,
         columns=_columns(view.columns), sink=view.sink, instant=view.instant, rows=view.rows,
         attributes=dict(view.attributes), error=_error(view.error),
     )  # fmt: skip
@@ -248,21 +248,21 @@ def running_document(view: StatementView) -> RunningDocument:
 def source_document(view: SourceView) -> SourceDocument:
     return SourceDocument(
         name=view.name, kind="stream" if view.is_stream else "relation", connector=view.connector,
-        columns=_columns(view.columns), sql=view.text, heartbeat=view.heartbeat,
+        columns=_columns(view.columns), sql=view.sql, heartbeat=view.heartbeat,
     )  # fmt: skip
 
 
 def catalog_document(view: CatalogView) -> CatalogDocument:
     return CatalogDocument(
         sources=[source_document(one) for one in view.sources],
-        views=[ViewDocument(name=one.name, sql=one.text, columns=_columns(one.columns)) for one in view.views],
-        queries=[query_document(one) for one in view.queries], functions=list(view.functions), sql=view.text,
+        views=[ViewDocument(name=one.name, sql=one.sql, columns=_columns(one.columns)) for one in view.views],
+        queries=[query_document(one) for one in view.queries], functions=list(view.functions), sql=view.sql,
     )  # fmt: skip
 
 
 def command_document(view: CommandView) -> CommandDocument:
     return CommandDocument(
-        number=view.number, at=view.at, who=view.who, sql=view.text, state=view.state, version=view.version,
+        number=view.number, at=view.at, who=view.who, sql=view.sql, state=view.state, version=view.version,
         error=_error(view.error),
     )  # fmt: skip
 

@@ -14,8 +14,10 @@
     retained/           the accepted elements of streams that RETAIN them, a folder each (`retained/retained_log.py`)
     pins/               what a reader of retained elements holds back from being removed
     seen/               per round, source and task what an ingest task saw; the next round starts from it
+    emitted/            what relation queries have emitted into sinks that a run cannot read (`recorded_sink.py`)
     undelivered/        answers that a sink did not take, of queries that were left out (`undelivered.py`)
-    withheld/           what silent queries would emit when they are shown again (`withheld.py`)
+    withheld/           what sinks have not received yet: of silent queries, and of relations whose results continue
+                        (`withheld.py`)
     dead-letters/       rejected records
     run.json            the run's name. Every seal contains it, with the path below this folder, so that no file is
                         accepted for another, nor for one of another run
@@ -224,6 +226,11 @@ class Folder:
     def results(self) -> Path:
         """Return the folder of the results that the run itself keeps, beside this one."""
         return self.root.parent / "results"
+
+    @property
+    def emitted(self) -> Path:
+        """Return the folder of what relation queries have emitted into other sinks than the results of the run."""
+        return self.root / "emitted"
 
     # -- sealed files ------------------------------------------------------------------------------------------
 

@@ -61,7 +61,8 @@ class RoundLog:
         epoch: the epoch whose plan the next round runs.
         carried: the offset at which that epoch begins, None for the beginning of all sources.
         log: the epoch that began this log; None for `epoch`.
-        history: whether what the rounds read is recorded, for queries that begin later.
+        history: whether what the rounds read is recorded, for queries that begin later; it is where relations are read,
+            with whose content queries of a changed script begin.
     """
 
     def __init__(
@@ -75,7 +76,8 @@ class RoundLog:
         self._planner = InputPlanner(folder, intake)
         self._rate_control = intake.pace
         self._births = intake.births
-        self._history = RoundHistory(folder) if history else None
+        relations = any(not source.is_stream for source in intake.sources)
+        self._history = RoundHistory(folder) if history or relations else None
         self._clock = clock
         self._publish_times: dict[int, float] = {}
         self._earliest_start = clock()
