@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import random
 import re
+import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -104,8 +106,11 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 class Selecting:
     """One-time queries over a run. during: is called when the state has been fixed, before anything is read."""
 
-    def __init__(self, run: InlineRun, text: str = "", during: Callable[[], object] = lambda: None) -> None:
+    def __init__(
+        self, run: InlineRun, text: str = "", during: Callable[[], object] = lambda: None, name: str = "reader"
+    ) -> None:
         self.run = run
+        self.name = name
         self.during = during
         self.catalog: Catalog = bind_script(text or script(run.checkpoint.parent), live=True).catalog
         self.contents = ResultContents(run.folder.results)
@@ -114,7 +119,7 @@ class Selecting:
         query = bind_select(text, self.catalog, query_names=QueryNames.ANSWER).query
         names = {name.lower() for name in sources_of(query)}
         queries = {name: (name, self.catalog.queries[name]) for name in ANSWERS}
-        with pinned_input(self.run, "reader", names) as known:
+        with pinned_input(self.run, self.name, names) as known:
             state = state_of_run(self.run, known, queries, self.contents)
             static = {name: DeclaredRows(one) for name, one in self.catalog.sources.items() if one.is_static}
             state = replace(state, whole=static)
@@ -358,4 +363,30 @@ def test_any_interleaving_answers_by_the_law(
                 assert found.answer.tick >= last.get(action, found.answer.tick)
                 last[action] = found.answer.tick
     run.run()
+    assert out(place) == undisturbed
+
+
+@pytest.mark.slow
+def test_a_thousand_selects_beside_a_run_change_nothing(place: Path, undisturbed: list[object]) -> None:
+    """Two threads select while the rounds go on; instants do not go back, and the run writes what it always does."""
+    run = InlineRun(script(place, "RETAIN 25 SECONDS"), place / "checkpoint")
+    done = threading.Event()
+
+    def select(number: int) -> int:
+        reader, last, count = Selecting(run, name=f"reader{number}"), NOTHING, 0
+        while not done.is_set() or count < 500:
+            tick = reader.answer(QUERIES["sums"]).answer.tick
+            assert tick is None or tick >= last
+            last, count = tick or last, count + 1
+        return count
+
+    with ThreadPoolExecutor(2) as pool:
+        selecting = [pool.submit(select, number) for number in range(2)]
+        while run.pending() or not run.ended:
+            if run.pending():
+                run.step()
+            time.sleep(0.2)
+        done.set()
+        assert sum(one.result() for one in selecting) >= 1000
+    run.rounds.stop()
     assert out(place) == undisturbed
