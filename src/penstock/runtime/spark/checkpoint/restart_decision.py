@@ -22,7 +22,7 @@ from penstock.connectors.sinks import sink_options
 from penstock.errors import PenstockError
 from penstock.physical.plan.identity import query_fingerprint, source_fingerprint, step_keys
 from penstock.physical.plan.plan import Plan
-from penstock.physical.planning.planner import Generation, grains_of, plan_generations, with_standing
+from penstock.physical.planning.planner import Generation, grains_of, plan_generations, with_retained, with_standing
 from penstock.physical.planning.strategies import Strategy
 from penstock.redaction import redacted, redacted_text
 from penstock.runtime.spark.catching_up.past_input import delivered_part
@@ -242,19 +242,7 @@ def plan_of(request: StartRequest, epoch: Epoch) -> Plan:
         by_birth.setdefault(epoch.queries[query.name].birth, []).append(query)
     generations = [_generation(by_birth[birth], request, epoch, birth) for birth in sorted(by_birth)]
     plan = with_standing(plan_generations(generations, request.strategy), request.standing)
-    return _retained_as_declared(plan, request)
-
-
-def _retained_as_declared(plan: Plan, request: StartRequest) -> Plan:
-    """Return a plan whose streams retain what their present declarations say: queries that stand may have been planned
-    with earlier ones."""
-    declared = {**request.sources, **{source.name: source for source in request.standing}}
-    sources = {
-        name: replace(source, retain=declared[name].retain, retain_columns=declared[name].retain_columns)
-        if name in declared else source
-        for name, source in plan.sources.items()
-    }  # fmt: skip
-    return replace(plan, sources=sources)
+    return with_retained(plan, (*request.sources.values(), *request.standing))
 
 
 def _first_start(request: StartRequest) -> Decision:
@@ -267,13 +255,8 @@ def _first_start(request: StartRequest) -> Decision:
 
 
 def decide_change(request: StartRequest, folder: Folder, before: Epoch, renewed: bool = False) -> Decision:
-    """Return what `request` changes in a run that goes on with `before`, between two of its rounds.
-
-    Args:
-        renewed: whether workers need the sources anew though queries and sources are the same.
-
-    Raises:
-        PenstockError: P0602, P0605, P0606, P0607.
+    """Return what `request` changes in a run that goes on with `before`, between two of its rounds. renewed: the same
+    sources are declared otherwise. Raises PenstockError P0602, P0605, P0606, P0607.
     """
     if not renewed and _is_same_script(request, before):
         _check_settings(request, before)
