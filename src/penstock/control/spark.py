@@ -14,10 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.algebra.nodes.query import Query, Start, StartMode
-from penstock.algebra.nodes.scans import declared_sources
 from penstock.control.engine import Activity, EngineVersion, NextVersion, OnFailed, Preparation, StandingQuery
 from penstock.errors import PenstockError
-from penstock.physical.execution.progress import NOTHING
+from penstock.physical.execution.progress import NOTHING, timed_sources
 from penstock.results.emitted import EmittedContents
 from penstock.runtime.spark.catching_up.start_options import heartbeat_at
 from penstock.runtime.spark.input.offset import Offset
@@ -164,12 +163,12 @@ class SparkEngine:
     def _check_start(self, query: Query, start: Start) -> None:
         """Raise PenstockError P0703 where the past that a query begins with is not kept. A source that nothing has read
         yet begins with the query."""
-        if self._run is None or not declared_sources(query.root).keys() <= self._sources:
+        if self._run is None or not timed_sources(query.root).keys() <= self._sources:
             return
         option = option_of_start(self._run, query, start)
         if option.obstacles:
             now = start.mode is StartMode.NOW
-            hint = "declare the relation anew together with the query" if now else "START NOW"
+            hint = "declare the relation again, together with the query" if now else "START NOW"
             message = f"query {query.name} cannot START {start.mode.value}: {'; '.join(option.obstacles)}"
             raise PenstockError("P0703", message, hint=hint)
 

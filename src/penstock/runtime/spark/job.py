@@ -155,12 +155,9 @@ class SparkRun:
             mend_log(self._folder, self._log, self._job.log_base)
             check_log(self._folder, self._log, self._job.log_base)
         job = self._job
-        # A changed script may add queries that begin with the content of a relation.
-        relations = any(not source.is_stream for source in job.intake.sources)
         self._rounds = RoundLog(
-            self._folder, job.intake, epoch=job.epoch, carried=self._epoch.offset, log=job.log,
-            history=self._is_live or relations,
-        )  # fmt: skip
+            self._folder, job.intake, epoch=job.epoch, carried=self._epoch.offset, log=job.log, history=self._is_live
+        )
         if self._is_live:
             self._pipeline = Pipeline(self._folder, self._job, digest)
             frame = round_files(spark, job.shards, self._rounds.place)
@@ -306,9 +303,8 @@ class SparkRun:
         return self._is_live and self._rounds is not None
 
     @property
-    def busy(self) -> bool:
-        """Return whether a round is running."""
-        return self._rounds is not None and self._rounds.outstanding
+    def rounds(self) -> RoundLog | None:
+        return self._rounds
 
     def change(self, begin: Callable[[], JobChange | None]) -> None:
         """Change the queries of the run between two of its rounds.

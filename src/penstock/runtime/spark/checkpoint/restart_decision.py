@@ -43,7 +43,7 @@ from penstock.runtime.spark.checkpoint.epochs import (
 )
 from penstock.runtime.spark.checkpoint.folder import Folder, round_name
 from penstock.runtime.spark.checkpoint.planning_cache import PlanningCache
-from penstock.runtime.spark.checkpoint.start_provider import PastProvider, new_births, past_provider
+from penstock.runtime.spark.checkpoint.start_provider import PastProvider, new_births, past_providers, start_notices
 from penstock.runtime.spark.input.input_planner import highs_after
 from penstock.runtime.spark.input.offset import Offset
 from penstock.runtime.spark.output.continuation import continuations, paused_records, with_silences
@@ -243,24 +243,41 @@ def plan_of(request: StartRequest, epoch: Epoch) -> Plan:
     for query in request.queries:
         by_birth.setdefault(epoch.queries[query.name].birth, []).append(query)
     generations = [_generation(by_birth[birth], request, epoch, birth) for birth in sorted(by_birth)]
-    return with_standing(plan_generations(generations, request.strategy), request.standing)
+    plan = with_standing(plan_generations(generations, request.strategy), request.standing)
+    return _retained_as_declared(plan, request)
+
+
+def _retained_as_declared(plan: Plan, request: StartRequest) -> Plan:
+    """Return a plan whose streams retain what their present declarations say: queries that stand may have been planned
+    with earlier ones."""
+    declared = {**request.sources, **{source.name: source for source in request.standing}}
+    sources = {
+        name: replace(source, retain=declared[name].retain, retain_columns=declared[name].retain_columns)
+        if name in declared else source
+        for name, source in plan.sources.items()
+    }  # fmt: skip
+    return replace(plan, sources=sources)
 
 
 def _first_start(request: StartRequest) -> Decision:
     epoch, plan = _epoch(request, None, 0, 0, request.shards, dict.fromkeys((q.name for q in request.queries), 0))
     names = tuple(q.name for q in request.queries)
-    for query in request.queries:
-        past_provider(query, request.starts.get(query.name, Start()), ())
+    past_providers(request.queries, request.starts, ())
     epoch = _with_results(epoch, None, frozenset(), names)
     epoch = replace(epoch, silent=dict.fromkeys(sorted(request.silent & set(names)), 0))
     return Decision(StartKind.FIRST, None, epoch, plan, names, (), frozenset(), ())
 
 
-def decide_change(request: StartRequest, folder: Folder, before: Epoch) -> Decision:
-    """Return what `request` changes in a run that goes on with `before`, between two of its rounds. Raises
-    PenstockError P0602, P0605, P0606, P0607.
+def decide_change(request: StartRequest, folder: Folder, before: Epoch, renewed: bool = False) -> Decision:
+    """Return what `request` changes in a run that goes on with `before`, between two of its rounds.
+
+    Args:
+        renewed: whether workers need the sources anew though queries and sources are the same.
+
+    Raises:
+        PenstockError: P0602, P0605, P0606, P0607.
     """
-    if _is_same_script(request, before):
+    if not renewed and _is_same_script(request, before):
         _check_settings(request, before)
         epoch, names = _with_commands(before, request), frozenset(before.queries)
         return Decision(StartKind.SAME, before, epoch, plan_of(request, before), (), (), names, ())
@@ -278,11 +295,7 @@ def _changed_start(request: StartRequest, folder: Folder, before: Epoch, number:
     kept_queries = {q.name for q in request.queries if q.name not in failed and _is_kept(q, request, before, sources)}
     new_queries = tuple(q.name for q in request.queries if q.name not in kept_queries)
     read = {name for name, source in sources.items() if source.birth <= before.number}
-    providers = {
-        q.name: past_provider(q, request.starts.get(q.name, Start()), read)
-        for q in request.queries
-        if q.name not in kept_queries
-    }
+    providers = past_providers([q for q in request.queries if q.name not in kept_queries], request.starts, read)
     new = new_births(request.queries, providers, number)
     former = {name: request.moved.get(name, name) for name in kept_queries}
     births = {name: before.queries[former[name]].birth for name in kept_queries} | new
@@ -302,7 +315,7 @@ def _changed_start(request: StartRequest, folder: Folder, before: Epoch, number:
     epoch = replace(epoch, offset=offset, backfill=backfill, starts=beginning)
     epoch = with_silences(epoch, request, folder, before, kept_sinks, how)
     epoch = _with_results(epoch, before, kept_sinks | resumed, new_queries)
-    notices = _notices(before, new_queries, ended_queries, past, request.starts.keys())
+    notices = start_notices(before.queries, new_queries, ended_queries, past, request.starts.keys())
     return Decision(
         StartKind.CHANGED, before, epoch, plan, new_queries, ended_queries, kept_sinks | resumed, notices, resumed,
         how.seeds,
@@ -447,29 +460,6 @@ def other_script(folder: Folder, reason: str) -> PenstockError:
         f"the checkpoint {folder.root.parent} belongs to another script or version of it: {reason}",
         hint="give a new --checkpoint, or run the script that it was made with",
     )
-
-
-def _notices(
-    before: Epoch,
-    new_queries: Sequence[str],
-    ended_queries: Sequence[str],
-    backfill: Sequence[str],
-    requested: Collection[str],
-) -> tuple[str, ...]:
-    """Return the messages about a change. requested: queries whose start the user has chosen."""
-    notices = []
-    for name in new_queries:
-        change = f"query {name} has changed" if name in before.queries else f"query {name} is new"
-        if name in backfill:
-            notices.append(f"{change}: it reads its past first, then goes on with the others")
-        elif name in requested:
-            notices.append(f"{change}: it sees what its sources give from here on")
-        else:
-            notices.append(
-                f"warning: {change}: it starts afresh and sees only what its sources give from here on "
-                "(--backfill lets it read their past first)"
-            )
-    return (*notices, *(f"query {name} is no longer in the script: its state is dropped" for name in ended_queries))
 
 
 def offset_at_start(folder: Folder, before: Epoch, epoch: Epoch, plan: Plan) -> Offset:
