@@ -290,7 +290,7 @@ def _changed_start(request: StartRequest, folder: Folder, before: Epoch, number:
     epoch = _with_commands(replace(epoch, command=before.command, outcomes=before.outcomes, paused=paused), request)
     kept_sinks, resumed = _kept_results(request, before, kept_queries, new_queries, failed)
     offset = offset_at_start(folder, before, epoch, plan)
-    how = continuations(request, folder, before, resumed, past, delivered_part(folder, offset))
+    how = continuations(request, folder, before, kept_queries, resumed, past, delivered_part(folder, offset))
     starts = {name: how.starts.get(name, request.starts.get(name, Start())) for name in backfill}
     beginning = {n: [s.mode.value, s.at] for n, s in starts.items() if s.mode is not StartMode.BEGINNING}
     epoch = replace(epoch, offset=offset, backfill=backfill, starts=beginning)
