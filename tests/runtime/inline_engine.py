@@ -37,7 +37,7 @@ def without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
 class SteppedRun:
     """What a control asks of a `SparkRun`, with rounds that run one by one."""
 
-    is_live, busy = True, False
+    is_live = True
 
     def __init__(self, work: Work, checkpoint: str, overwrite: bool, on_failed: FailureListener) -> None:
         self.inline = InlineRun.of(work, Path(checkpoint))
@@ -56,6 +56,10 @@ class SteppedRun:
     @property
     def work(self) -> Work:
         return self.inline.work
+
+    @property
+    def rounds(self) -> RoundLog:
+        return self.inline.rounds
 
     def version(self) -> VersionInfo:
         beats = self.inline.heartbeats
