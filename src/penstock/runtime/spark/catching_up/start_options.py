@@ -103,7 +103,7 @@ def content_not_kept(query: str, relations: Iterable[str]) -> PenstockError:
     names = ", ".join(sorted(relations))
     return PenstockError(
         "P0703", f"query {query} begins with the content of {names}, whose updates cannot be read again",
-        hint=f"declare {names} anew together with the query; relations FROM FILES, DELTA, KAFKA, or HTTP and MEMORY "
+        hint=f"declare {names} again together with the query; relations FROM FILES, DELTA, KAFKA, or HTTP and MEMORY "
         "at a server can be read again",
     )  # fmt: skip
 
