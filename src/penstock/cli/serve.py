@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from penstock.cli.errors_shown import FAILED
 from penstock.errors import PenstockError
 from penstock.runtime.spark.checkpoint.place import check_place
 from penstock.settings import Settings
@@ -69,7 +70,7 @@ def serve(options: ServeOptions, start: Callable[[ServeOptions, ServerPolicy], S
 
     Raises:
         PenstockError: P0806 for a server that cannot be started so, P0807 for its token file, P0608 and P0609 for its
-            checkpoint; the error of a query that failed and is to stop the server.
+            checkpoint.
     """
     check_packages()
     # Imported here, so that the other commands do not need the extra.
@@ -104,7 +105,8 @@ def serve(options: ServeOptions, start: Callable[[ServeOptions, ServerPolicy], S
         server.close()
         service.close()
         if not caught.number and (reason := service.stop_reason()) is not None:
-            raise reason
+            typer.echo(reason.render(), err=True)
+            return FAILED
     return 0 if caught.number == signal.SIGTERM else 128 + caught.number
 
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 from penstock.algebra.nodes.query import Query
 from penstock.algebra.nodes.scans import Source
 from penstock.control.control import Control
-from penstock.control.outcomes import CommandOutcome, Principal, StatementOutcome
+from penstock.control.outcomes import CommandOutcome, CommandState, Principal, StatementOutcome
 from penstock.control.registry import quoted
 from penstock.control.stored_catalog import StoredObject, StoredQuery
 from penstock.errors import PenstockError, Position, ScriptErrors, nearest
@@ -65,6 +65,8 @@ from penstock.server.statements.temporary_queries import TemporaryQueries, Tempo
 from penstock.storage.documents import Document
 from penstock.types import type_name
 
+#: States of commands that have not taken effect yet.
+_UNFINISHED = (CommandState.PENDING.value, CommandState.HYDRATING.value)
 #: Connectors whose rows are posted.
 _POSTED = ("MEMORY", "HTTP")
 
@@ -159,7 +161,7 @@ class LiveService:
                 content = {"number": reply.number, "kind": reply.kind, "state": reply.state}
                 self._listeners.announce("command", content)
         warnings = tuple(warning for one in outcomes for warning in one.warnings)
-        return ScriptReply(replies, warnings, any(reply.state == "PENDING" for reply in replies))
+        return ScriptReply(replies, warnings, any(reply.state in _UNFINISHED for reply in replies))
 
     def _checked(self, request: ScriptRequest, is_transaction: bool) -> ScriptReply:
         """Bind a script as a transaction that is rolled back."""
@@ -288,7 +290,13 @@ class LiveService:
         return TemporaryResults(self._temporary, name, source)
 
     def _instant(self, outcome: CommandOutcome) -> str | None:
-        return None if outcome.tick is None else str(outcome.tick)
+        """Return τ0 of the query that a command began; None for other commands, and where the query is gone."""
+        place = None if outcome.tick is None else self._control.place_of(outcome.number)
+        for one in self._control.stored.values():
+            if place is not None and one.query is not None and one.query.place == place and outcome.tick is not None:
+                bound = self._control.catalog.queries.get(one.name.lower())
+                return None if bound is None else bound.domain.show(outcome.tick)
+        return None
 
     # -- what there is -----------------------------------------------------------------------------------------
 
@@ -366,7 +374,7 @@ class LiveService:
         return [
             CommandView(
                 outcome.number, _moment(transaction.at), transaction.who, redacted_text(text), outcome.state.value,
-                outcome.version, outcome.error,
+                outcome.version, outcome.error, outcome.share,
             )
             for transaction, text, outcome in self._control.commands()
         ]  # fmt: skip
