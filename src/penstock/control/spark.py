@@ -232,11 +232,7 @@ class SparkEngine:
         option = option_of_start(self._run, query, start)
         if option.obstacles:
             now = start.mode is StartMode.NOW
-<<<<<<< HEAD
-            hint = "declare the relation again together with the query" if now else "START NOW"
-=======
             hint = "declare the relation again, together with the query" if now else "START NOW"
->>>>>>> main
             message = f"query {query.name} cannot START {start.mode.value}: {'; '.join(option.obstacles)}"
             raise PenstockError("P0703", message, hint=hint)
 
