@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from control_kit import MortalStorage, Server
+from control_kit import Server
+from mortal_storage import MortalStorage
 
 from penstock.control import command_log
 from penstock.control.engine import EngineVersion, NextVersion, Preparation
