@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -99,17 +100,21 @@ def first_answers(count: int, commands: int) -> dict[str, Any]:
 
 def registration(count: int) -> dict[str, Any]:
     """Seconds until `count` queries run that were registered one by one without waiting."""
-    with server() as (client, _):
+    with server() as (client, pid):
         client.execute(STREAM.format(retain=""))
-        began = time.perf_counter()
+        began, before = time.perf_counter(), processor_seconds(pid)
         for number in range(count):
             client.execute(standing(number), wait=False)
         accepted = time.perf_counter() - began
         while sum(query.state == "RUNNING" for query in client.queries()) < count:
             assert time.perf_counter() - began < 600, "they do not all run"
             time.sleep(0.1)
-        seconds = time.perf_counter() - began
-    return {"figure": f"{count} registered", "seconds": round(seconds, 2), "accepted": round(accepted, 2)}
+        seconds, used = time.perf_counter() - began, processor_seconds(pid) - before
+        versions = len({command.version for command in client.commands()})
+    return {
+        "figure": f"{count} registered", "seconds": round(seconds, 2), "accepted": round(accepted, 2),
+        "driver_cpu": round(used, 2), "versions": versions,
+    }  # fmt: skip
 
 
 def selection(count: int, repeats: int, retained: bool) -> dict[str, Any]:
@@ -181,6 +186,12 @@ def resident(pid: int) -> int:
     """Return the resident memory of a process in MB."""
     status = Path(f"/proc/{pid}/status").read_text()
     return next(int(line.split()[1]) // 1024 for line in status.splitlines() if line.startswith("VmRSS"))
+
+
+def processor_seconds(pid: int) -> float:
+    """Return the processor time that a process has used, its children not counted."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -215,6 +215,17 @@ class ScriptWarning:
         return "\n".join(lines)
 
 
+class Busy(PenstockError):
+    """A limit that will allow the request later. seconds: when to try again."""
+
+    def __init__(self, message: str, seconds: float, hint: str | None = None) -> None:
+        super().__init__("P0804", message, hint=hint)
+        self.seconds = seconds
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (type(self), (self.message, self.seconds, self.hint))
+
+
 class ScriptErrors(PenstockError):
     """All errors of one script, in the order of their positions. `errors` is never empty; the code is that of the
     first."""

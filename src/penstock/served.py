@@ -66,7 +66,8 @@ class DeclaredView:
 
 @dataclass(frozen=True)
 class CommandView:
-    """A command of the log. at: when it was accepted, ISO-8601; version: of the plan, from which on it has effect."""
+    """A command of the log. at: when it was accepted, ISO-8601; version: of the plan, from which on it has effect;
+    share: of one that is HYDRATING, which part of its past has been read, where that is known."""
 
     number: int
     at: str
@@ -75,6 +76,7 @@ class CommandView:
     state: str
     version: int | None = None
     error: PenstockError | None = None
+    share: float | None = None
 
 
 @dataclass(frozen=True)

@@ -281,6 +281,16 @@ TABLE: tuple[Setting, ...] = (
         _bytes,
         "bytes of posted rows that the server accepts in one request, both compressed and decompressed",
     ),
+    Setting(
+        "max_unread_bytes",
+        2**30,
+        _no_bytes_or,
+        "bytes of posted rows, of all sources, that may wait to be read at a server: further ones are refused until "
+        "some have been read; 0: no limit",
+    ),
+    Setting(
+        "max_scripts_per_minute", 0, _count(0), "scripts that a token may send to a server in a minute; 0: no limit"
+    ),
     Setting("max_connections", 100, _count(1), "requests that the server processes at once, subscriptions not counted"),
     Setting("max_subscriptions", 200, _count(1), "readers of results and events that the server serves at once"),
     Setting(

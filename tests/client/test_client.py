@@ -157,7 +157,7 @@ def test_a_script_is_executed_once_though_its_answer_is_lost(serve: object, fake
         keys.append(request.key)  # type: ignore[attr-defined]
         if len(keys) == 1:
             fake.busy = 0.0
-            from penstock.server.service import Busy
+            from penstock.errors import Busy
 
             raise Busy("later", 0.1)
         return execute(request)  # type: ignore[arg-type]

@@ -8,7 +8,8 @@ import time
 from pathlib import Path
 
 import pytest
-from control_kit import STREAM, SUM, MortalStorage, Server, server
+from control_kit import STREAM, SUM, Server, server
+from mortal_storage import MortalStorage
 
 from penstock.control.engine import EngineVersion, NextVersion, Preparation
 from penstock.control.in_process import InProcessEngine

@@ -175,6 +175,8 @@ def test_answers_of_queries_are_read_by_name(tmp_path: Path, catalog: Catalog) -
         begin = (NOTHING, 2, 12)[batch]
         rows = {n: t.filter(pa.array((ticks[n] > begin) & (ticks[n] <= until))) for n, t in answers.items()}
         log.write(batch, rows, until)
+    for batch, last in ((None, 2), (1, 1), (-1, -1), (9, 2)):
+        assert state_of_results(tmp_path, ids, contents, batch).batch == last
     first = replace(state_of_results(tmp_path, ids, contents), batch=2)
     assert answered(catalog, "SELECT k, x FROM large", replace(first, delivered=100.0))[0] == [
         ("a", 9), ("b", 7), ("b", 8)

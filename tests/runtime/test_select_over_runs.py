@@ -5,7 +5,10 @@ from __future__ import annotations
 
 import random
 import re
+import threading
+import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +19,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from inline_run import InlineRun, cold
 
+from penstock.algebra.nodes.scans import Source
 from penstock.connectors.sinks.files import read_result
+from penstock.control.posted_rows import PostedRows
 from penstock.errors import PenstockError
 from penstock.language import Catalog, QueryNames, bind_script, bind_select
 from penstock.physical.execution.progress import NOTHING
@@ -101,19 +106,23 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 class Selecting:
     """One-time queries over a run. during: is called when the state has been fixed, before anything is read."""
 
-    def __init__(self, run: InlineRun, during: Callable[[], object] = lambda: None) -> None:
+    def __init__(
+        self, run: InlineRun, text: str = "", during: Callable[[], object] = lambda: None, name: str = "reader"
+    ) -> None:
         self.run = run
+        self.name = name
         self.during = during
-        self.catalog: Catalog = bind_script(script(run.checkpoint.parent), live=True).catalog
+        self.catalog: Catalog = bind_script(text or script(run.checkpoint.parent), live=True).catalog
         self.contents = ResultContents(run.folder.results)
 
     def answer(self, text: str) -> LiveAnswer:
         query = bind_select(text, self.catalog, query_names=QueryNames.ANSWER).query
         names = {name.lower() for name in sources_of(query)}
         queries = {name: (name, self.catalog.queries[name]) for name in ANSWERS}
-        with pinned_input(self.run, "reader", names) as known:
+        with pinned_input(self.run, self.name, names) as known:
             state = state_of_run(self.run, known, queries, self.contents)
-            state = replace(state, whole={"p": DeclaredRows(self.catalog.sources["p"])})
+            static = {name: DeclaredRows(one) for name, one in self.catalog.sources.items() if one.is_static}
+            state = replace(state, whole=static)
             self.during()
             return LiveReader(lambda: state).answer(query)
 
@@ -175,7 +184,7 @@ def test_a_reader_holds_back_what_is_removed(place: Path) -> None:
         run.go(4)
         seen.append({file.name for file in RetainedLog(run.folder, "S").files()})
 
-    Selecting(run, meanwhile).check(QUERIES["sums"])
+    Selecting(run, during=meanwhile).check(QUERIES["sums"])
     assert held <= seen[0]
     run.rounds.stop()
     # A process that was killed leaves its pins; they go with the next start.
@@ -232,6 +241,57 @@ def test_a_stream_is_retained_from_an_alteration_on(place: Path) -> None:
     again = InlineRun(script(place, "RETAIN 1 HOUR"), place / "checkpoint")
     assert again.job.epoch == epoch
     again.rounds.stop()
+
+
+def test_times_of_the_clock_are_those_of_the_run(place: Path) -> None:
+    """Over a stream of SYSTEM TIME a SELECT gives what the same query has answered in the run."""
+    text = f"""SET max_batch_bytes = 1; SET shards = 1;
+    CREATE STREAM S (ts BIGINT, k INT, x BIGINT) FROM FILES (path '{place / "S"}', format 'parquet', watch 'true')
+      SYSTEM TIME RETAIN 1 HOUR;
+    CREATE QUERY kept INTO RESULTS () AS SELECT k, COUNT(*) AS n FROM S GROUP BY k;
+    CREATE QUERY large INTO RESULTS () AS SELECT ISTREAM(k) FROM S [NOW];"""
+    run = InlineRun(text, place / "checkpoint")
+    select = Selecting(run, text)
+    full = 0
+    for _ in range(FILES):
+        run.go(1)
+        answered, found = select.answer("SELECT k, n FROM kept"), select.answer("SELECT k, COUNT(*) FROM S GROUP BY k")
+        full += found.answer.table.num_rows
+        assert found.answer.tick == answered.answer.tick
+        assert sorted(rows_of(found.answer.table)) == sorted(rows_of(answered.answer.table))
+    run.rounds.stop()
+    assert full
+
+
+def posted_run(place: Path, source: Source) -> InlineRun:
+    """A run that nothing but a posted source is declared to."""
+    return InlineRun("SET shards = 1", place / "checkpoint", live=True, standing=True, declared={source.name: source})
+
+
+def test_rows_posted_to_a_relation_of_the_clock_are_selected_without_a_query_over_it(place: Path) -> None:
+    text = "CREATE RELATION N (k INT, note STRING) FROM MEMORY () SYSTEM TIME;"
+    catalog = bind_script(text, live=True).catalog
+    posted = PostedRows(place / "kept", 100.0)
+    source = posted.source(catalog.sources["n"], 7)
+    run = posted_run(place, source)
+    posted.post(catalog.sources["n"], 7, pa.table({"k": pa.array([1, 2], pa.int32()), "note": ["a", None]}))
+    query = bind_select("SELECT k, note FROM N", catalog).query
+    contents, found = ResultContents(run.folder.results), 0
+    end = time.monotonic() + 20
+    while found < 2:
+        assert time.monotonic() < end
+        if run.pending():
+            run.step()
+        with pinned_input(run, "reader", {"n"}) as known:
+            state = state_of_run(run, known, {}, contents)
+            rows = LiveReader(lambda state=state: state).answer(query).answer.table  # type: ignore[misc]
+        found = rows.num_rows
+    assert sorted(rows_of(rows), key=str) == [(1, "a"), (2, None)]
+    # Once its rows are final no more rounds are run for it.
+    rounds = run.folder.delivered().round
+    time.sleep(1.2)
+    assert not run.pending() and run.folder.delivered().round == rounds
+    run.rounds.stop()
 
 
 def test_at_the_end_the_answer_is_that_of_the_last_element(place: Path) -> None:
@@ -303,4 +363,30 @@ def test_any_interleaving_answers_by_the_law(
                 assert found.answer.tick >= last.get(action, found.answer.tick)
                 last[action] = found.answer.tick
     run.run()
+    assert out(place) == undisturbed
+
+
+@pytest.mark.slow
+def test_a_thousand_selects_beside_a_run_change_nothing(place: Path, undisturbed: list[object]) -> None:
+    """Two threads select while the rounds go on; instants do not go back, and the run writes what it always does."""
+    run = InlineRun(script(place, "RETAIN 25 SECONDS"), place / "checkpoint")
+    done = threading.Event()
+
+    def select(number: int) -> int:
+        reader, last, count = Selecting(run, name=f"reader{number}"), NOTHING, 0
+        while not done.is_set() or count < 500:
+            tick = reader.answer(QUERIES["sums"]).answer.tick
+            assert tick is None or tick >= last
+            last, count = tick or last, count + 1
+        return count
+
+    with ThreadPoolExecutor(2) as pool:
+        selecting = [pool.submit(select, number) for number in range(2)]
+        while run.pending() or not run.ended:
+            if run.pending():
+                run.step()
+            time.sleep(0.2)
+        done.set()
+        assert sum(one.result() for one in selecting) >= 1000
+    run.rounds.stop()
     assert out(place) == undisturbed

@@ -11,14 +11,13 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from penstock.algebra.nodes.scans import Source
-from penstock.errors import PenstockError, nearest
+from penstock.errors import Busy, PenstockError, nearest
 from penstock.language.parse import parse_script
 from penstock.language.statements import OneTimeSelect, SubscribeStatement
 from penstock.server.access import StatementAccess, kind_of, role_of
 from penstock.server.policy import ServerPolicy
 from penstock.server.roles import AccessRole, Caller
 from penstock.server.service import (
-    Busy,
     CatalogView,
     CommandView,
     DeclaredView,

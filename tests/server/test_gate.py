@@ -7,8 +7,9 @@ from collections.abc import Callable
 import httpx
 import pytest
 
-from penstock.errors import PenstockError
+from penstock.errors import Busy, PenstockError
 from penstock.server.addresses import Address, HostNames
+from penstock.server.limits import ScriptRate
 from penstock.server.listening import Certificate, check_exposure
 from penstock.server.roles import AccessRole
 from tests.server.fake_service import FakeService
@@ -144,3 +145,31 @@ def test_a_certificate_that_is_none_is_refused(tmp_path: object) -> None:
     place.write_text("nothing", encoding="utf-8")
     with pytest.raises(PenstockError, match="P0806"):
         Certificate(place, place).check()
+
+
+def test_a_token_may_send_so_many_scripts_a_minute(serve: Callable[..., Running]) -> None:
+    server = serve(max_scripts_per_minute="2")
+    with server.client(AccessRole.READ) as client, server.client(AccessRole.ADMIN) as other:
+        script = {"sql": "SHOW QUERIES"}
+        assert [client.post("/v1/statements", json=script).status_code for _ in range(2)] == [200, 200]
+        answer = client.post("/v1/statements", json=script)
+        assert (answer.status_code, answer.json()["code"]) == (429, "P0804")
+        assert 0 < int(answer.headers["retry-after"]) <= 30
+        assert client.get("/v1/queries").status_code == 200
+        assert other.post("/v1/statements", json=script).status_code == 200
+
+
+def test_scripts_are_allowed_again_as_time_goes_on() -> None:
+    now = [50.0]
+    rate, any_number = ScriptRate(30, lambda: now[0]), ScriptRate(0)
+    for _ in range(30):
+        rate.count("ada")
+        any_number.count("ada")
+    any_number.count("ada")
+    with pytest.raises(Busy) as caught:
+        rate.count("ada")
+    assert caught.value.seconds == pytest.approx(2.0)
+    now[0] += 2.01
+    rate.count("ada")
+    with pytest.raises(Busy):
+        rate.count("ada")

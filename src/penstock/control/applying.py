@@ -91,6 +91,10 @@ class Applier:
 
     def _next_group(self, items: Sequence[AcceptedItem], may_read: bool = True) -> list[AcceptedItem]:
         """Return what is applied next, as one version. may_read: readings of a past may begin."""
+        for item in items:
+            if item.reading is not None and not item.waits:
+                # It fits the version in which nothing else is new, and another version would take it away.
+                return [item]
         group: list[AcceptedItem] = []
         held: list[AcceptedItem] = []
         touched: set[int] = set()
@@ -107,12 +111,10 @@ class Applier:
                     break
                 if may_read:
                     self._prepare(item)
-            if item.waits or not (item.is_ready or item.reading):
+            if not item.is_ready:
+                # Where it has caught up already, it is the next one.
                 held.append(item)
                 continue
-            if item.reading is not None:
-                # What was read fits the version in which nothing else is new.
-                return group or [item]
             if item.places & touched or len(group) >= TOGETHER:
                 break
             group.append(item)
@@ -232,6 +234,8 @@ class Applier:
             for source, key in early:
                 self._posted.withdraw(source, key)
             raise
+        if reading is not None:
+            reading.end()
         self._reached = version.command
         self.current = after
         self.backlog.remove(items)

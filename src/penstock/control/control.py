@@ -20,7 +20,7 @@ from penstock.control.applying import Applier
 from penstock.control.command_log import CommandLog, Transaction, digest
 from penstock.control.engine import Engine, EngineVersion
 from penstock.control.outcomes import SYSTEM, CommandOutcome, CommandState, Principal, StatementOutcome
-from penstock.control.posted_rows import POSTED, PostedRows
+from penstock.control.posted_rows import POSTED, PostedRows, PostLimits
 from penstock.control.registry import queries_over, read_once, settings_of
 from penstock.control.script import parse_commands
 from penstock.control.sealed_files import SealedFiles
@@ -66,7 +66,8 @@ class Control:
         files = SealedFiles(folder / "control")
         self._lock: Locked | None = files.lock()
         try:
-            self._posted = PostedRows(folder / "control" / "kept", kept)
+            limits = PostLimits(engine.unread, settings_of(self._settings).get_int("max_unread_bytes"))
+            self._posted = PostedRows(folder / "control" / "kept", kept, limits)
             self._log, stored = CommandLog.opened(files, kept)
             self._applier = Applier(engine, self._log, stored, self._posted, self._settings)
             # A start may find that a query failed before it.
@@ -125,6 +126,7 @@ class Control:
 
         Raises:
             PenstockError: P0201, P0208 for another source; P0203, P0305 for other columns; P0731, P0601.
+            Busy: it is beyond `rate_limit` or `max_unread_bytes`; nothing has been added.
         """
         registry = self._applier.current
         one = registry.stored.named(source)
@@ -135,7 +137,7 @@ class Control:
             raise PenstockError("P0208", f"{found.name} is declared FROM {found.connector}")
         if found.is_static and queries_over(registry.bound, found.name):
             raise read_once(found.name)
-        accepted = self._posted.post(found, one.id, rows, None if key is None else f"{who.name} {key}")
+        accepted = self._posted.post(found, one.id, rows, None if key is None else f"{who.name} {key}", limited=True)
         self._engine.wake()
         return accepted
 

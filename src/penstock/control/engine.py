@@ -145,5 +145,9 @@ class Engine(Protocol):
     def wake(self) -> None:
         """Look for new rows soon: some have been posted."""
 
+    def unread(self) -> int:
+        """Return how many bytes of posted rows have not been read yet, as far as they have been found; called by any
+        thread."""
+
     def close(self) -> None:
         """Stop; the last version goes on when the engine is opened again."""

@@ -128,6 +128,12 @@ class InProcessEngine:
     def wake(self) -> None:
         """Rounds are run by `round`."""
 
+    def unread(self) -> int:
+        posted = [(n, one) for n, one in dict(self._state.sources).items() if one.connector == "POSTED"]
+        read = self._state.read
+        paths = (path for n, one in posted for path in open_source(one).discover(read.get(n, frozenset())))
+        return sum(storage().size(Path(path)) for path in paths if storage().exists(Path(path)))
+
     def close(self) -> None:
         """Everything is saved already."""
 

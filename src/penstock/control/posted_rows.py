@@ -7,8 +7,10 @@ they are its content, which UPDATE and DELETE are evaluated against.
 from __future__ import annotations
 
 import hashlib
+import math
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -20,11 +22,13 @@ from penstock.connectors.sources.memory import typed_table
 from penstock.connectors.sources.posted_files import append, key_of, last_number, rows_files
 from penstock.connectors.sources.posted_keys import PostKey, expire_keys, kept_keys
 from penstock.control.sealed_files import not_written
-from penstock.errors import PenstockError
+from penstock.errors import Busy, PenstockError
 from penstock.storage import storage
 
 #: Connectors whose rows are posted.
 POSTED = ("MEMORY", "HTTP")
+#: Seconds for which the number of unread bytes is taken to be known.
+_LOOK_EVERY = 0.1
 #: Keys are looked through in parts of their retention, but not more often than in so many microseconds.
 _EXPIRE_PARTS, _EXPIRE_EVERY = 16, 1_000_000
 
@@ -40,6 +44,64 @@ class _Posts:
     expired: int = field(default_factory=lambda: _now())
 
 
+class PostLimits:
+    """Limits of the rows that are posted: `rate_limit` of a source, and `max_unread_bytes` of all together.
+
+    Rows of a statement are not limited: they have been accepted with it.
+
+    Args:
+        unread: returns the bytes that the run has found and not read yet.
+        most: of them, in bytes; 0 for any number.
+        clock: seconds, monotonic.
+    """
+
+    def __init__(self, unread: Callable[[], int], most: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._unread = unread
+        self._most = most
+        self._clock = clock
+        #: By source: how many rows it may have now, and as of when. A second's worth gathers at most.
+        self._levels: dict[int, tuple[float, float]] = {}
+        self._looked_at = -math.inf
+        #: Bytes that were unread at the last look, and that have been admitted since.
+        self._waiting = 0
+
+    def admit(self, source: Source, source_id: int, rows: pa.Table) -> None:
+        """Count a post. More rows than a second allows may come as one post; the next one waits for longer then. Raises
+        Busy where it has to come later."""
+        now = self._clock()
+        limit = source.option("rate_limit")
+        rate = int(limit) if limit else None
+        level = 0.0
+        if rate is not None:
+            before, at = self._levels.get(source_id, (float(rate), now))
+            level = min(float(rate), before + (now - at) * rate)
+            lacking = min(rows.num_rows, rate) - level
+            if lacking > 0:
+                raise Busy(
+                    f"{source.name} takes {rate:,} rows per second, its rate_limit", lacking / rate,
+                    hint="send the rows again later; ALTER STREAM ... SET (rate_limit ...) changes the limit",
+                )  # fmt: skip
+        self._check_unread(rows, now)
+        if rate is not None:
+            self._levels[source_id] = level - rows.num_rows, now
+
+    def _check_unread(self, rows: pa.Table, now: float) -> None:
+        if not self._most:
+            return
+        if now - self._looked_at >= _LOOK_EVERY:
+            self._waiting, self._looked_at = self._unread(), now
+        if self._waiting and self._waiting + rows.nbytes > self._most:
+            message = (
+                f"{self._waiting:,} bytes of posted rows have not been read yet, of max_unread_bytes {self._most:,}"
+            )
+            raise Busy(message, 1.0, hint="send the rows again later")
+        self._waiting += rows.nbytes
+
+    def forget(self, source_id: int) -> None:
+        """Forget a source that has been dropped."""
+        self._levels.pop(source_id, None)
+
+
 @dataclass
 class PostedRows:
     """The posts of all sources.
@@ -47,10 +109,12 @@ class PostedRows:
     Args:
         root: a folder, with one for each source.
         retention: for how many seconds an idempotency key is kept.
+        limits: of the posts of callers; None for none.
     """
 
     root: Path
     retention: float
+    limits: PostLimits | None = None
     _known: dict[int, _Posts] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -70,13 +134,19 @@ class PostedRows:
         with self._lock:
             return key in self._posts(source_id).keys
 
-    def post(self, source: Source, source_id: int, rows: pa.Table, key: str | None = None, same: bool = False) -> bool:
+    def post(
+        self, source: Source, source_id: int, rows: pa.Table, key: str | None = None, same: bool = False,
+        limited: bool = False,
+    ) -> bool:  # fmt: skip
         """Append rows to a source; they are durable then. Return False for a post that was accepted before.
 
-        same: the key alone tells that it is the same post.
+        Args:
+            same: the key alone tells that it is the same post.
+            limited: the limits hold for it.
 
         Raises:
             PenstockError: P0601, nothing has been posted; P0731, the key was used for other rows; P0203, P0305.
+            Busy: it is beyond a limit, and nothing has been posted.
         """
         typed = typed_table(source, rows)
         digest = "" if key is None else _digest(typed)
@@ -89,6 +159,8 @@ class PostedRows:
                 return False
             if not typed.num_rows and key is None:
                 return True
+            if limited and self.limits is not None:
+                self.limits.admit(source, source_id, typed)
             try:
                 path = append(posts.folder, typed, posts.number + 1, key or "", digest)
             except OSError as error:
@@ -122,6 +194,8 @@ class PostedRows:
         """Remove all posts of a source that has been dropped."""
         with self._lock:
             self._known.pop(source_id, None)
+            if self.limits is not None:
+                self.limits.forget(source_id)
             storage().remove_tree(self.folder(source_id))
 
     def expire(self) -> None:

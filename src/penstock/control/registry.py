@@ -195,10 +195,6 @@ def check_supported(command: Command) -> None:
             _check_attributes(values)
         case AlterQuery(action=Resume(start=start) | ReplaceQuery(start=start)):
             _check_start(start)
-        case CreateSourceCommand(source=source):
-            _check_rate({name for name, _ in source.options})
-        case AlterSource(values=values):
-            _check_rate(values)
 
 
 def _check_attributes(names: Collection[str]) -> None:
@@ -210,11 +206,6 @@ def _check_attributes(names: Collection[str]) -> None:
 def _check_start(start: Start | None) -> None:
     if start is not None and start.wait:
         raise _not_yet("START WARM WAIT", "START WARM, which is refused where the past is not kept")
-
-
-def _check_rate(names: Collection[str]) -> None:
-    if "rate_limit" in names:
-        raise _not_yet("rate_limit", "leave it out")
 
 
 def _not_yet(what: str, hint: str) -> PenstockError:

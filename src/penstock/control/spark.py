@@ -8,7 +8,8 @@ on although its content is not known any more.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,11 +19,14 @@ from penstock.control.engine import Activity, EngineVersion, NextVersion, OnFail
 from penstock.errors import PenstockError
 from penstock.physical.execution.progress import NOTHING, timed_sources
 from penstock.results.emitted import EmittedContents
+from penstock.runtime.spark.catching_up.ahead import Ahead
+from penstock.runtime.spark.catching_up.beside import ReadingBeside
 from penstock.runtime.spark.catching_up.start_options import heartbeat_at
+from penstock.runtime.spark.checkpoint.folder import Folder
 from penstock.runtime.spark.input.offset import Offset
 from penstock.runtime.spark.job import SparkRun
 from penstock.runtime.spark.launch import launch
-from penstock.runtime.spark.live_change import change, option_of_start
+from penstock.runtime.spark.live_change import change, hydrate, option_of_start
 from penstock.runtime.spark.version import VersionInfo, stored_version
 from penstock.runtime.spark.work import Work
 
@@ -30,10 +34,35 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _PREFIX = "q"
+#: What the record of a version says of a command before its last one that it does not contain.
+WAITING = "WAITING"
 
 
 def _no_one(place: int, error: PenstockError) -> None:
     """Ignore a failure that nothing listens for yet."""
+
+
+class SparkPreparation:
+    """See the contract `Preparation`. readings: those beside the run, of which this is one."""
+
+    def __init__(self, reading: ReadingBeside, readings: list[ReadingBeside]) -> None:
+        self.reading = reading
+        self._readings = readings
+        readings.append(reading)
+
+    def read(self) -> None:
+        self.reading.read()
+
+    def shares(self) -> Mapping[int, float]:
+        return {_place(name): share for name, share in self.reading.shares().items()}
+
+    def end(self) -> None:
+        self.reading.end()
+
+    def discard(self) -> None:
+        self.reading.release()
+        if self.reading in self._readings:
+            self._readings.remove(self.reading)
 
 
 class SparkEngine:
@@ -52,7 +81,11 @@ class SparkEngine:
         #: By place, the track that answers, and whether it is paused.
         self._standing: dict[int, tuple[int, Activity]] = {}
         self._sources: frozenset[str] = frozenset()
+        self._version = NextVersion(0)
         self._on_failed: OnFailed = _no_one
+        #: The readings of a past beside the run; one at a time has the turn.
+        self._readings: list[ReadingBeside] = []
+        self._turn = threading.Lock()
         self._contents: EmittedContents | None = None
 
     def check(self, version: NextVersion) -> None:
@@ -67,22 +100,45 @@ class SparkEngine:
                 self._check_start(query.query, query.start)
 
     def prepare(self, version: NextVersion) -> Preparation | None:
-        return None
+        run = self._run
+        if run is None or not run.is_live:
+            return None
+        added = {place: query for place, query in version.queries.items() if not self._stands(place, version)}
+
+        def begin() -> Ahead | None:
+            """Other versions may have come since."""
+            queries = {**self._version.queries, **added}
+            sources = {**self._version.sources, **version.sources}
+            work = self._work(replace(version, queries=queries, sources=sources))
+            try:
+                return hydrate(Folder(run.checkpoint / "penstock"), run, work)
+            except PenstockError as error:
+                raise _named(error, queries) from error
+
+        share = float(version.settings["hydrate_share"])
+
+        def busy() -> bool:
+            return run.rounds is not None and run.rounds.outstanding
+
+        return SparkPreparation(ReadingBeside(begin, share, busy, self._turn), self._readings)
 
     def change(self, version: NextVersion, prepared: Preparation | None = None) -> EngineVersion:
-        with self._lock:
+        own = prepared.reading if isinstance(prepared, SparkPreparation) else None
+        with self._lock, suspended([one for one in self._readings if one is not own]):
             self._contents = self._contents or EmittedContents(self._checkpoint)
             work = self._work(version)
             try:
                 if self._run is None:
                     self._run = launch(work, str(self._checkpoint), False, self._failed)
                 else:
-                    change(self._run, work, False)
+                    change(self._run, work, False, None if own is None else own.take())
             except PenstockError as error:
                 raise _named(error, version.queries) from error
             begins = [place for place in version.queries if not self._stands(place, version)]
             self._standing = {place: (query.track, query.activity) for place, query in version.queries.items()}
-            self._sources = frozenset(work.sources)
+            self._sources, self._version = frozenset(work.sources), version
+            if own is not None:
+                own.release()
         self._tell_left_out(work, self._run)
         found = self._run.version()
         return replace(_engine_version(found), begun=_begun(version, begins, found.offset))
@@ -96,6 +152,13 @@ class SparkEngine:
 
     def wake(self) -> None:
         """The run looks for posted rows by itself."""
+
+    def unread(self) -> int:
+        run = self._run
+        if run is None:
+            return 0
+        posted = {source.name for source in run.work.sources.values() if source.connector == "POSTED"}
+        return sum(one.waiting for name, one in run.progress().sources.items() if name in posted)
 
     def close(self) -> None:
         if self._run is not None:
@@ -127,6 +190,7 @@ class SparkEngine:
             declared={one.source.name: one.source for one in version.sources.values()},
             starts=self._starts(version), paused=paused, silent=silent, moved=self._moved(version), pause_failed=True,
             command=version.command, reset=frozenset(_name(one.place) for one in standing if one.reset),
+            outcomes={str(number): WAITING for number in sorted(version.waiting)},
             contents=None if self._contents is None else self._contents.read,
             sink_retries={_name(one.place): one.sink_retry for one in standing if one.sink_retry is not None},
         )  # fmt: skip
@@ -168,7 +232,7 @@ class SparkEngine:
         option = option_of_start(self._run, query, start)
         if option.obstacles:
             now = start.mode is StartMode.NOW
-            hint = "declare the relation again together with the query" if now else "START NOW"
+            hint = "declare the relation again, together with the query" if now else "START NOW"
             message = f"query {query.name} cannot START {start.mode.value}: {'; '.join(option.obstacles)}"
             raise PenstockError("P0703", message, hint=hint)
 
@@ -186,6 +250,18 @@ class SparkEngine:
                 self._failed(query.name, error)
 
 
+@contextmanager
+def suspended(readings: Collection[ReadingBeside]) -> Iterator[None]:
+    """Have readings stop for a change."""
+    for reading in readings:
+        reading.suspend()
+    try:
+        yield
+    finally:
+        for reading in readings:
+            reading.resume()
+
+
 def _name(place: int) -> str:
     return f"{_PREFIX}{place}"
 
@@ -196,7 +272,8 @@ def _place(name: str) -> int:
 
 def _engine_version(found: VersionInfo) -> EngineVersion:
     beats = {_place(name): tick for name, tick in found.queries.items()}
-    return EngineVersion(found.number, found.command, beats)
+    waiting = frozenset(int(number) for number, state in found.outcomes.items() if state == WAITING)
+    return EngineVersion(found.number, found.command, beats, waiting=waiting)
 
 
 def _begun(version: NextVersion, places: Iterable[int], offset: Offset | None) -> dict[int, int]:

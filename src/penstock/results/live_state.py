@@ -173,7 +173,8 @@ def state_of_results(
     results.refresh()
     # A batch in which nothing advanced has no file.
     known = results.batches()
-    batch = known[bisect_right(known, results.last if batch is None else batch) - 1] if known else -1
+    place = len(known) if batch is None else bisect_right(known, batch)
+    batch = known[place - 1] if place else -1
     file = results.file(batch) if batch >= 0 else None
     delivered = file.delivered / 1_000_000 if file is not None else None
     relations = {n: ResultContent(results, i, batch, contents) for n, (q, i) in ids.items() if not q.root.is_stream}

@@ -156,7 +156,7 @@ def state_of_run(
     if places:
         folder = next(place.folder for _, place in places.values())
         ids = {key: (query, place.id) for key, (query, place) in places.items()}
-        state = state_of_results(folder, ids, contents, known.batch)
+        state = state_of_results(folder, ids, contents, None if run.rounds is None else known.batch)
     delivered = max((at for at in (state.delivered, known.delivered) if at is not None), default=None)
     # A query and a source never have the same name.
     return replace(

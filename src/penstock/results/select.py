@@ -14,9 +14,8 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
-from penstock.algebra.nodes.base.algebra import operators
 from penstock.algebra.nodes.one_time import OneTimeQuery
-from penstock.algebra.nodes.scans import Scan, Source, over_sources
+from penstock.algebra.nodes.scans import Source, over_sources, scanned_columns
 from penstock.algebra.optimizer.rules.prune_columns import prune_columns
 from penstock.algebra.properties.need import Need
 from penstock.deep import deep
@@ -167,10 +166,7 @@ class _Reading:
     def __init__(self, query: OneTimeQuery, state: LiveState, tick: int) -> None:
         self._query, self._state, self._tick = query, state, tick
         self._needs = query.root.needs
-        self._columns: dict[str, set[int]] = {}
-        for node in operators(query.root):
-            if isinstance(node, Scan):
-                self._columns.setdefault(node.source.name, set()).update(node.columns)
+        self._columns = scanned_columns(query.root)
         self.read: dict[str, Source] = {}
         self.since: dict[str, int] = {}
 
@@ -200,7 +196,7 @@ class _Reading:
             if after is None:
                 self.since[source.name] = dropped
                 after = dropped
-        return past.elements(source, tuple(sorted(self._columns[source.name])), after, tick)
+        return past.elements(source, self._columns[source.name], after, tick)
 
     def _content(self, source: Source, content: LiveContent, need: Need) -> pa.Table:
         """Return the rows of a relation."""

@@ -8,6 +8,7 @@ too long or was cancelled is ended.
 
 from __future__ import annotations
 
+import os
 import pickle
 import select
 import struct
@@ -58,7 +59,9 @@ class _Process:
 
     def __init__(self) -> None:
         command = [sys.executable, "-m", "penstock.results.select_process"]
-        self._popen = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        # User code is found where this process finds it.
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+        self._popen = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
 
     @property
     def alive(self) -> bool:

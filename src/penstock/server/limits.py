@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import threading
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
+from penstock.errors import Busy
 from penstock.settings import Settings
+
+_MINUTE = 60.0
 
 
 @dataclass(frozen=True)
 class DoorLimits:
-    """Limits. bodies: of posted rows, in bytes; seconds: of a one-time query; 0: none."""
+    """Limits. bodies: of posted rows, in bytes; seconds: of a one-time query; 0: none; scripts: in a minute by each
+    token; 0: any number."""
 
     statement_bytes: int
     body_bytes: int
@@ -17,6 +24,7 @@ class DoorLimits:
     subscriptions: int
     seconds: float
     rows: int
+    scripts: int = 0
 
     @staticmethod
     def of(settings: Settings) -> DoorLimits:
@@ -24,4 +32,29 @@ class DoorLimits:
             settings.get_int("max_statement_bytes"), settings.get_int("max_body_bytes"),
             settings.get_int("max_connections"), settings.get_int("max_subscriptions"),
             float(settings["statement_timeout"]), settings.get_int("max_result_rows"),
+            settings.get_int("max_scripts_per_minute"),
         )  # fmt: skip
+
+
+class ScriptRate:
+    """How many scripts each token has sent in the last minute. most: 0 for any number; clock: seconds, monotonic."""
+
+    def __init__(self, most: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._most = most
+        self._clock = clock
+        self._guard = threading.Lock()
+        #: By token, how many it may send now, and as of when. There are as many as the server has known.
+        self._left: dict[str, tuple[float, float]] = {}
+
+    def count(self, token: str) -> None:
+        """Count a script. Raises Busy beyond the limit."""
+        if not self._most:
+            return
+        with self._guard:
+            now = self._clock()
+            left, at = self._left.get(token, (float(self._most), now))
+            left = min(float(self._most), left + (now - at) * self._most / _MINUTE)
+            if left < 1:
+                message = f"a token may send {self._most:,} scripts in a minute, the server's max_scripts_per_minute"
+                raise Busy(message, (1 - left) * _MINUTE / self._most, hint="send several statements as one script")
+            self._left[token] = left - 1, now

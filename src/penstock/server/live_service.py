@@ -16,7 +16,7 @@ import pyarrow as pa
 from penstock.algebra.nodes.query import Query
 from penstock.algebra.nodes.scans import Source
 from penstock.control.control import Control
-from penstock.control.outcomes import CommandOutcome, Principal, StatementOutcome
+from penstock.control.outcomes import CommandOutcome, CommandState, Principal, StatementOutcome
 from penstock.control.registry import quoted
 from penstock.control.stored_catalog import StoredObject, StoredQuery
 from penstock.errors import PenstockError, Position, ScriptErrors, nearest
@@ -65,6 +65,8 @@ from penstock.server.statements.temporary_queries import TemporaryQueries, Tempo
 from penstock.storage.documents import Document
 from penstock.types import type_name
 
+#: States of commands that have not taken effect yet.
+_UNFINISHED = (CommandState.PENDING.value, CommandState.HYDRATING.value)
 #: Connectors whose rows are posted.
 _POSTED = ("MEMORY", "HTTP")
 
@@ -159,7 +161,7 @@ class LiveService:
                 content = {"number": reply.number, "kind": reply.kind, "state": reply.state}
                 self._listeners.announce("command", content)
         warnings = tuple(warning for one in outcomes for warning in one.warnings)
-        return ScriptReply(replies, warnings, any(reply.state == "PENDING" for reply in replies))
+        return ScriptReply(replies, warnings, any(reply.state in _UNFINISHED for reply in replies))
 
     def _checked(self, request: ScriptRequest, is_transaction: bool) -> ScriptReply:
         """Bind a script as a transaction that is rolled back."""
@@ -372,7 +374,7 @@ class LiveService:
         return [
             CommandView(
                 outcome.number, _moment(transaction.at), transaction.who, redacted_text(text), outcome.state.value,
-                outcome.version, outcome.error,
+                outcome.version, outcome.error, outcome.share,
             )
             for transaction, text, outcome in self._control.commands()
         ]  # fmt: skip

@@ -244,14 +244,3 @@ class Service(Protocol):
 
     def close(self) -> None:
         """End after the round in hand."""
-
-
-class Busy(PenstockError):
-    """A limit that will allow the request later. seconds: when to try again."""
-
-    def __init__(self, message: str, seconds: float, hint: str | None = None) -> None:
-        super().__init__("P0804", message, hint=hint)
-        self.seconds = seconds
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return (type(self), (self.message, self.seconds, self.hint))

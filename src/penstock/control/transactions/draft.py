@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from penstock.algebra.nodes.query import Query, SinkSpec, Start, StartMode
+from penstock.algebra.nodes.scans import Source
 from penstock.control.registry import Registry, queries_over, read_once, registered, with_declaration
 from penstock.control.stored_catalog import CatalogChange, RowStatement, StoredCatalog, StoredObject, StoredQuery
 from penstock.errors import PenstockError
@@ -200,7 +201,7 @@ class Draft:
         one = self._named(command.name)
         former = self.bound.sources[one.name.lower()]
         users = self.bound.users_of(one.name)
-        if former != command.source and users:
+        if _as_read(former) != _as_read(command.source) and users:
             raise PenstockError(
                 "P0701", f"{one.name} is read by {', '.join(users)}, so only RETAIN and rate_limit can change",
                 hint="drop what reads it first",
@@ -359,6 +360,11 @@ class Draft:
     def _put(self, one: StoredObject) -> None:
         self._objects[one.id] = one
         self.stored = self.stored.changed(CatalogChange(objects=(one,)))
+
+
+def _as_read(source: Source) -> Source:
+    """Return a source without what bears only on the posting of its rows."""
+    return replace(source, options=tuple(pair for pair in source.options if pair[0] != "rate_limit"))
 
 
 def _alike(one: Query, other: Query) -> bool:

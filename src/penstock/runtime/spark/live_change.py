@@ -19,7 +19,7 @@ from penstock.runtime.spark.catching_up.ahead import Ahead, Share
 from penstock.runtime.spark.catching_up.catch_up import check_past
 from penstock.runtime.spark.catching_up.past_input import KnownPast, past_of_run
 from penstock.runtime.spark.catching_up.relation_contents import relations_of
-from penstock.runtime.spark.catching_up.start_options import StartOption, start_option, start_options
+from penstock.runtime.spark.catching_up.start_options import StartOption, is_posted, start_option, start_options
 from penstock.runtime.spark.checkpoint.backfill import backfill
 from penstock.runtime.spark.checkpoint.epochs import read_epoch, remove_epoch_on_failure, write_epoch
 from penstock.runtime.spark.checkpoint.folder import Folder, Job
@@ -61,11 +61,12 @@ class RunningJob(Protocol):
         """Return what the run does."""
 
 
-def change(run: SparkRun, work: Work, overwrite: bool) -> None:
+def change(run: SparkRun, work: Work, overwrite: bool, prepared: Ahead | None = None) -> None:
     """Continue a live run with `work`.
 
     Args:
         overwrite: new queries may write into results that exist.
+        prepared: what its new queries have read of their past; where it does not fit, it is read again.
 
     Raises:
         PenstockError: as a start, and P0701 where the run has ended or is not live. The run then continues unchanged.
@@ -73,9 +74,11 @@ def change(run: SparkRun, work: Work, overwrite: bool) -> None:
     folder = Folder(run.checkpoint / "penstock")
     check_sources(work)
     with run.hydration.change():
-        ahead = hydrate(folder, run, work) if run.is_live else None
+        ahead = prepared
+        if ahead is None and run.is_live:
+            ahead = hydrate(folder, run, work)
         try:
-            if ahead is not None:
+            if ahead is not None and ahead is not prepared:
                 run.hydration.begin(ahead)
                 share = float(work.settings["hydrate_share"])
                 ahead.read(Share(share, lambda: run.rounds is not None and run.rounds.outstanding))
@@ -120,11 +123,12 @@ def hydrate(folder: Folder, run: RunningJob, work: Work) -> Ahead | None:
 
 
 def _may_read_past(before: Work, after: Work) -> bool:
-    """Return whether queries that a change adds may begin with a past, be it the content of a relation."""
+    """Return whether queries that a change adds may begin with a past that is read before it."""
     if any(start.mode is not StartMode.NOW for start in after.all_starts.values()):
         return True
     standing = {id(query.root) for query in before.queries}
-    return bool(relations_of(query for query in after.queries if id(query.root) not in standing))
+    relations = relations_of(query for query in after.queries if id(query.root) not in standing)
+    return any(not is_posted(relation) for relation in relations.values())
 
 
 def leave_out(folder: Folder, run: RunningJob, failed: Collection[str]) -> JobChange | None:
@@ -176,6 +180,8 @@ def begin_change(
         # Done after everything that can fail, so that a failed change keeps the records of queries that would end.
         ResultParts(folder).keep_only(decision.kept_sinks | decision.epoch.paused.keys())
         fits = ahead is not None and ahead.fits(job, folder.read_tables(job.plan.statics))
+        if ahead is not None and not fits:
+            ahead.discard()
         backfill(folder, job, decision.epoch, sinks, ahead.catching_up if ahead is not None and fits else None)
         UndeliveredAnswers(folder).keep_only(decision.epoch.paused)
         WithheldAnswers(folder).keep_only(decision.epoch)

@@ -195,6 +195,7 @@ class CommandDocument(BaseModel):
     state: str
     version: int | None
     error: ErrorDocument | None
+    share: float | None = None
 
 
 class CommandsDocument(BaseModel):
@@ -263,7 +264,7 @@ def catalog_document(view: CatalogView) -> CatalogDocument:
 def command_document(view: CommandView) -> CommandDocument:
     return CommandDocument(
         number=view.number, at=view.at, who=view.who, sql=view.sql, state=view.state, version=view.version,
-        error=_error(view.error),
+        error=_error(view.error), share=view.share,
     )  # fmt: skip
 
 

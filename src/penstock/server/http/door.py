@@ -12,11 +12,12 @@ import anyio
 import anyio.to_thread
 from starlette.requests import Request
 
+from penstock.errors import Busy
 from penstock.server.addresses import HostNames
 from penstock.server.attempts import FailedLogins
-from penstock.server.limits import DoorLimits
+from penstock.server.limits import DoorLimits, ScriptRate
 from penstock.server.roles import AccessRole, Caller
-from penstock.server.service import Busy, Service
+from penstock.server.service import Service
 from penstock.server.tokens import TokenFile
 
 T = TypeVar("T")
@@ -43,6 +44,7 @@ class HttpDoor:
     streams: int = 0
 
     def __post_init__(self) -> None:
+        self.scripts = ScriptRate(self.limits.scripts)
         self._quick = anyio.CapacityLimiter(_QUICK)
         self._slow = anyio.CapacityLimiter(self.limits.connections)
         self._posting = anyio.CapacityLimiter(self.limits.connections)

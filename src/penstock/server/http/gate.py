@@ -1,4 +1,4 @@
-"""What every request passes first: host, origin, token, number of requests, size of its body.
+"""What every request passes first: host, origin, token, number of requests and scripts, size of its body.
 
 Pure ASGI, so that streams pass through it unbuffered. An error of a route that is none of the caller's is logged and
 answered without its text.
@@ -64,6 +64,8 @@ class Gate:
                 scope.setdefault("state", {})["caller"] = caller
                 scope["state"]["counted"] = counted
                 _check_type(scope)
+                if (scope["method"], scope["path"]) == ("POST", "/v1/statements"):
+                    self._door.scripts.count(caller.name)
                 await self._app(scope, self._limited(scope, receive), marked)
         except Interrupted:
             # Returning without the end of the body makes the server break the connection off.

@@ -13,9 +13,8 @@ from typing import Any
 
 from starlette.responses import Response
 
-from penstock.errors import CODES, PenstockError, Position, ScriptErrors, ScriptWarning
+from penstock.errors import CODES, Busy, PenstockError, Position, ScriptErrors, ScriptWarning
 from penstock.redaction import redacted_line, redacted_text
-from penstock.server.service import Busy
 
 MEDIA = "application/problem+json"
 

@@ -1,8 +1,9 @@
 """Rows as they come, in the format that the caller prefers.
 
 A subscription reads on only when its caller has taken what was sent, so a slow one holds nothing in memory. A stream
-that cannot continue ends with the error: SSE by an event `error`, NDJSON by a line `{"error": ...}`; CSV and Arrow
-break off, and the next request with the last cursor is answered with the error.
+that cannot continue ends with the error: SSE by an event `error`, NDJSON by a line `{"error": ...}`, Arrow by the
+metadata `error` of a last batch without rows; CSV breaks off, and the next request with the last cursor is answered
+with the error.
 """
 
 from __future__ import annotations
@@ -106,8 +107,11 @@ async def _binary(stream: _Stream, form: BodyFormat) -> AsyncIterator[bytes]:
         return
     writer = ArrowWriter(stream.schema)
     yield writer.head()
-    async for part in stream.parts():
-        yield writer.batch(part.rows, part.cursor)
+    try:
+        async for part in stream.parts():
+            yield writer.batch(part.rows, part.cursor)
+    except PenstockError as error:
+        yield writer.error(_problem_line(error), stream.schema)
     yield writer.end()
 
 

@@ -22,7 +22,7 @@ from penstock.connectors.sinks import sink_options
 from penstock.errors import PenstockError
 from penstock.physical.plan.identity import query_fingerprint, source_fingerprint, step_keys
 from penstock.physical.plan.plan import Plan
-from penstock.physical.planning.planner import Generation, grains_of, plan_generations, with_standing
+from penstock.physical.planning.planner import Generation, grains_of, plan_generations, with_retained, with_standing
 from penstock.physical.planning.strategies import Strategy
 from penstock.redaction import redacted, redacted_text
 from penstock.runtime.spark.catching_up.past_input import delivered_part
@@ -43,7 +43,7 @@ from penstock.runtime.spark.checkpoint.epochs import (
 )
 from penstock.runtime.spark.checkpoint.folder import Folder, round_name
 from penstock.runtime.spark.checkpoint.planning_cache import PlanningCache
-from penstock.runtime.spark.checkpoint.start_provider import PastProvider, new_births, past_providers
+from penstock.runtime.spark.checkpoint.start_provider import PastProvider, new_births, past_providers, start_notices
 from penstock.runtime.spark.input.input_planner import highs_after
 from penstock.runtime.spark.input.offset import Offset
 from penstock.runtime.spark.output.continuation import continuations, paused_records, with_silences
@@ -156,8 +156,7 @@ def decide(request: StartRequest, folder: Folder) -> Decision:
 
 def _check_delivery_mark(folder: Folder, latest: Epoch | None) -> None:
     """Check that no delivery mark is lost: a second round is planned only after the first is delivered. Raises
-    PenstockError P0605.
-    """
+    PenstockError P0605."""
     offset = read_offset(folder, latest.log) if latest is not None else None
     if offset is not None and offset.round > 1:
         raise damaged(folder.root / "delivered.json", FileNotFoundError("it is gone"))
@@ -199,8 +198,7 @@ def _sources_of(query: Query) -> set[str]:
 
 def fingerprint(query: Query, request: StartRequest, epoch: Epoch, birth: int) -> str:
     """Return the fingerprint of what a query computes, planned by itself with the statistics and choices of
-    its birth.
-    """
+    its birth."""
 
     def planned() -> str:
         generation = _generation([query], request, epoch, birth)
@@ -244,19 +242,7 @@ def plan_of(request: StartRequest, epoch: Epoch) -> Plan:
         by_birth.setdefault(epoch.queries[query.name].birth, []).append(query)
     generations = [_generation(by_birth[birth], request, epoch, birth) for birth in sorted(by_birth)]
     plan = with_standing(plan_generations(generations, request.strategy), request.standing)
-    return _retained_as_declared(plan, request)
-
-
-def _retained_as_declared(plan: Plan, request: StartRequest) -> Plan:
-    """Return a plan whose streams retain what their present declarations say: queries that stand may have been planned
-    with earlier ones."""
-    declared = {**request.sources, **{source.name: source for source in request.standing}}
-    sources = {
-        name: replace(source, retain=declared[name].retain, retain_columns=declared[name].retain_columns)
-        if name in declared else source
-        for name, source in plan.sources.items()
-    }  # fmt: skip
-    return replace(plan, sources=sources)
+    return with_retained(plan, (*request.sources.values(), *request.standing))
 
 
 def _first_start(request: StartRequest) -> Decision:
@@ -269,13 +255,8 @@ def _first_start(request: StartRequest) -> Decision:
 
 
 def decide_change(request: StartRequest, folder: Folder, before: Epoch, renewed: bool = False) -> Decision:
-    """Return what `request` changes in a run that goes on with `before`, between two of its rounds.
-
-    Args:
-        renewed: whether workers need the sources anew though queries and sources are the same.
-
-    Raises:
-        PenstockError: P0602, P0605, P0606, P0607.
+    """Return what `request` changes in a run that goes on with `before`, between two of its rounds. renewed: the same
+    sources are declared otherwise. Raises PenstockError P0602, P0605, P0606, P0607.
     """
     if not renewed and _is_same_script(request, before):
         _check_settings(request, before)
@@ -315,7 +296,7 @@ def _changed_start(request: StartRequest, folder: Folder, before: Epoch, number:
     epoch = replace(epoch, offset=offset, backfill=backfill, starts=beginning)
     epoch = with_silences(epoch, request, folder, before, kept_sinks, how)
     epoch = _with_results(epoch, before, kept_sinks | resumed, new_queries)
-    notices = _notices(before, new_queries, ended_queries, past, request.starts.keys())
+    notices = start_notices(before.queries, new_queries, ended_queries, past, request.starts.keys())
     return Decision(
         StartKind.CHANGED, before, epoch, plan, new_queries, ended_queries, kept_sinks | resumed, notices, resumed,
         how.seeds,
@@ -345,8 +326,8 @@ def _kept_results(
 
 
 def _with_commands(epoch: Epoch, request: StartRequest) -> Epoch:
-    """Return `epoch` with the commands that `request` contains beyond its own."""
-    if request.command <= epoch.command:
+    """Return `epoch` with the commands of `request`, which may contain one that was left out before the last."""
+    if request.command < epoch.command:
         return epoch
     return replace(epoch, command=request.command, outcomes=request.outcomes)
 
@@ -460,29 +441,6 @@ def other_script(folder: Folder, reason: str) -> PenstockError:
         f"the checkpoint {folder.root.parent} belongs to another script or version of it: {reason}",
         hint="give a new --checkpoint, or run the script that it was made with",
     )
-
-
-def _notices(
-    before: Epoch,
-    new_queries: Sequence[str],
-    ended_queries: Sequence[str],
-    backfill: Sequence[str],
-    requested: Collection[str],
-) -> tuple[str, ...]:
-    """Return the messages about a change. requested: queries whose start the user has chosen."""
-    notices = []
-    for name in new_queries:
-        change = f"query {name} has changed" if name in before.queries else f"query {name} is new"
-        if name in backfill:
-            notices.append(f"{change}: it reads its past first, then goes on with the others")
-        elif name in requested:
-            notices.append(f"{change}: it sees what its sources give from here on")
-        else:
-            notices.append(
-                f"warning: {change}: it starts afresh and sees only what its sources give from here on "
-                "(--backfill lets it read their past first)"
-            )
-    return (*notices, *(f"query {name} is no longer in the script: its state is dropped" for name in ended_queries))
 
 
 def offset_at_start(folder: Folder, before: Epoch, epoch: Epoch, plan: Plan) -> Offset:

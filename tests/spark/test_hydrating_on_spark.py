@@ -1,0 +1,98 @@
+"""A query reads its past beside a run on Spark while other commands are carried out."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from penstock.connectors.sinks.files import read_result
+from penstock.control.control import Control
+from penstock.control.spark import SparkEngine
+from penstock.runtime.spark.catching_up.ahead import Ahead
+from penstock.runtime.spark.catching_up.catch_up import Pause
+
+
+def rows(*ticks: int) -> pa.Table:
+    return pa.table({"ts": pa.array(ticks, pa.int32()), "v": pa.array(ticks, pa.int32())})
+
+
+def result(path: Path) -> list[tuple[Any, ...]]:
+    return [tuple(row.values()) for row in read_result(str(path)).to_pylist()] if path.exists() else []
+
+
+def until(condition: Any, control: Control) -> None:
+    end = time.monotonic() + 200
+    while not condition():
+        assert time.monotonic() < end and control.failure is None
+        time.sleep(0.1)
+
+
+def state(control: Control, number: int) -> str:
+    return next(one.state.value for _, _, one in control.commands() if one.number == number)
+
+
+@pytest.mark.spark
+def test_other_commands_pass_a_query_that_reads_its_past(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checkpoint, out = tmp_path / "checkpoint", tmp_path / "out"
+    go, begun = threading.Event(), threading.Semaphore(0)
+    read = Ahead.read
+
+    def slow(self: Ahead, pause: Pause) -> None:
+        read(self, pause)
+        begun.release()
+        while not go.is_set():
+            pause(0.0)
+            time.sleep(0.01)
+
+    monkeypatch.setattr(Ahead, "read", slow)
+
+    def opened() -> tuple[SparkEngine, Control]:
+        engine = SparkEngine(checkpoint, lambda: spark)
+        return engine, Control(checkpoint, engine, {"shards": "2"})
+
+    def query(name: str, start: str = "") -> str:
+        into = f"INTO FILES (path '{out / name}', format 'json')"
+        return f"CREATE QUERY {name} {into} {start} AS SELECT ISTREAM(SUM(v) AS s) FROM S [RANGE 3 SECONDS];"
+
+    engine, control = opened()
+    control.submit(
+        "CREATE STREAM S (ts INT, v INT) FROM HTTP () TIMESTAMP BY ts UNIT SECOND RETAIN 100 SECONDS;" + query("first")
+    )
+    control.insert("S", rows(1, 2, 3, 4))
+    until(lambda: len(result(out / "first")) == 3, control)
+    (told,) = control.submit(query("warm", "START WARM"))
+    assert told.outcome is not None and told.outcome.state.value == "HYDRATING"
+    number = told.outcome.number
+    assert begun.acquire(timeout=100)
+    (other,) = control.submit(query("other"))
+    assert other.outcome is not None and other.outcome.state.value == "RUNNING"
+    assert begun.acquire(timeout=100), "it reads again behind the other change"
+    assert state(control, number) == "HYDRATING"
+    control.close()
+    engine.close()
+
+    engine, control = opened()
+    assert begun.acquire(timeout=100), "and after a restart"
+    assert state(control, number) == "HYDRATING"
+    assert "warm" not in control.catalog.queries and "other" in control.catalog.queries
+    go.set()
+    until(lambda: state(control, number) == "RUNNING", control)
+    control.insert("S", rows(5, 6))
+    until(lambda: len(result(out / "warm")) == 2, control)
+    assert [one[-1] for one in result(out / "warm")] == [9, 12]
+    until(lambda: len(result(out / "first")) == 5, control)
+    assert [one[-1] for one in result(out / "other")] == [4, 9, 12]
+    control.close()
+    engine.close()
+
+    engine, control = opened()
+    assert control.version().waiting == frozenset() and state(control, number) == "RUNNING"
+    control.close()
+    engine.close()
