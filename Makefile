@@ -1,6 +1,8 @@
 # The whole vocabulary: make demo[-animals], serve-demo, test, fix, bench, soak, lock, audit, clean. CI runs `make test` and nothing else.
 PY := .venv/bin/python
 SHELL := /bin/sh
+# Processes that tests start, and those that share their work, read modules that have been compiled once.
+export PYTHONDONTWRITEBYTECODE :=
 .DEFAULT_GOAL := help
 .PHONY: help setup demo demo-animals serve-demo test fix bench soak lock audit clean
 
@@ -33,7 +35,7 @@ test: setup
 	$(PY) -m ruff format --check .
 	$(PY) -m ruff check .
 	$(PY) -m mypy --strict src
-	$(PY) -m pytest -q -n 2 -m "not spark and not slow" tests
+	$(PY) -m pytest -q -n 2 --dist worksteal -m "not spark and not slow" tests
 	$(PY) -m pytest -q -n 2 --dist worksteal -m "spark and not slow" tests
 
 fix: setup

@@ -10,7 +10,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from penstock.cli.main import app
 from penstock.cli.shell.completion import candidates, quoted
 from penstock.cli.shell.declared import Declared, declared_of
 from penstock.cli.shell.shell import Quit, Shell
@@ -26,10 +28,18 @@ CREATE QUERY sums AS SELECT word, SUM(n) AS total FROM S [RANGE 5 SECONDS] GROUP
 """
 
 
-def piped(*arguments: object, given: str | bytes, **more: object) -> subprocess.CompletedProcess[str]:
+def piped(*arguments: object, given: str | bytes) -> subprocess.CompletedProcess[str]:
+    """Run the command over an input in this process: what a process adds is tested once."""
+    command = ["shell", *(str(a) for a in arguments)]
+    done = CliRunner().invoke(app, command, input=given)
+    return subprocess.CompletedProcess(command, done.exit_code, done.stdout, done.stderr)
+
+
+def process(*arguments: object, given: str | bytes) -> subprocess.CompletedProcess[str]:
+    """Run the command over an input in a process of its own."""
     content = given if isinstance(given, bytes) else given.encode()
     command = [sys.executable, "-m", "penstock", "shell", *(str(a) for a in arguments)]
-    done = subprocess.run(command, input=content, capture_output=True, **more)  # type: ignore[call-overload]
+    done = subprocess.run(command, input=content, capture_output=True)
     return subprocess.CompletedProcess(command, done.returncode, done.stdout.decode(), done.stderr.decode())
 
 
@@ -57,9 +67,13 @@ def told() -> Told:
     return made
 
 
-def test_statements_of_a_pipe(tmp_path: Path) -> None:
-    done = piped(given=SCRIPT + "SELECT word\nFROM S\nWHERE n > 5; SELECT * FROM sums -- no semicolon at the end")
-    assert (done.returncode, done.stdout, done.stderr) == (0, "word\na\na\nword,total\na,30\n", "")
+def test_statements_of_a_pipe() -> None:
+    statements = SCRIPT + "SELECT word\nFROM S\nWHERE n > 5; SELECT * FROM sums -- no semicolon at the end"
+    for run in (piped, process):
+        done = run(given=statements)
+        assert (done.returncode, done.stdout, done.stderr) == (0, "word\na\na\nword,total\na,30\n", "")
+    done = process(given="\ufeff" + SCRIPT + "SELECT 'é' AS v FROM S LIMIT 1; SELECT nothing;")
+    assert done.returncode == 1 and done.stdout == "v\né\n" and "error P0" in done.stderr
 
 
 def test_the_script_of_the_command_line_comes_first(tmp_path: Path) -> None:

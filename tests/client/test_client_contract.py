@@ -16,6 +16,7 @@ import pyarrow as pa
 import pytest
 
 from penstock.client import ServerClient, connect
+from penstock.client.answers import rows_of
 from penstock.errors import PenstockError
 from penstock.server.roles import AccessRole
 from penstock.server.service import StatementReply
@@ -176,6 +177,17 @@ def test_mistakes_are_told_apart(server: Running, mute: socket.socket) -> None: 
     assert "expired" in problem(server.url, token).message
 
 
+def test_a_proxy_is_for_other_machines(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    for name in ("NO_PROXY", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    with connect(server.url, server.texts[AccessRole.READ], patience=0.1) as client:
+        assert client.health().ready
+    proxied = problem("http://streams.example.com", "t", patience=0.1)
+    assert proxied.code == "P0808" and "refused" in proxied.message.lower()
+
+
 @pytest.mark.parametrize(
     ("url", "token", "word"),
     [("http://ada:secret@127.0.0.1", None, "a token is given by itself"), ("127.0.0.1:8265", None, "begins with http"),
@@ -222,7 +234,20 @@ def test_a_subscribe_statement_is_continued_and_ends() -> None:
     assert Subscribed.asked == [("SUBSCRIBE TO q UP TO 9", None), ("SUBSCRIBE TO q UP TO 9", "s.1")]
 
 
-def test_a_subscribe_statement_that_is_refused(connected: ServerClient) -> None:
-    with pytest.raises(PenstockError) as caught:
+def test_statements_that_run(connected: ServerClient, fake: FakeService) -> None:  # noqa: F811
+    with pytest.raises(PenstockError, match="P0201"):
         next(connected.follow("SUBSCRIBE TO nothing"))
-    assert caught.value.code in ("P0201", "P0901", "P0702", "P0803")
+    assert connected.statements() == []
+    with connected.follow("SUBSCRIBE TO warm") as rows:
+        threading.Timer(0.5, lambda: fake.emit("warm", ("+", "hall", 1))).start()
+        assert next(rows).column("n").to_pylist() == [1]
+        (running,) = connected.statements()
+        assert (running.kind, running.who, running.sql) == ("SUBSCRIBE", "admin", "SUBSCRIBE TO warm")
+        assert connected.cancel(running.id) == running
+        with pytest.raises(PenstockError, match="P0726"):
+            next(rows)
+    with pytest.raises(PenstockError, match="P0201"):
+        connected.cancel("99")
+    headers = {"penstock-staleness": "1.250", "penstock-since": "a%20b=2024-03-01T09:00:00Z, c=5"}
+    found = rows_of(pa.table({}), headers)
+    assert (found.instant, found.staleness, found.since) == (None, 1.25, {"a b": "2024-03-01T09:00:00Z", "c": "5"})

@@ -348,12 +348,8 @@ def test_a_damaged_footer_ends_no_process(tmp_path: Path) -> None:
             continue
 
 
-@pytest.mark.parametrize("type_", [pa.string(), pa.large_string(), pa.binary(), pa.dictionary(pa.int8(), pa.string())])
-@pytest.mark.parametrize("stream", [False, True])
-def test_an_arrow_batch_whose_values_lie_outside_of_it_ends_no_process(
-    tmp_path: Path, type_: pa.DataType, stream: bool
-) -> None:
-    """Offsets, and indices into a dictionary, of which one in the middle is damaged: Arrow reads such a batch."""
+def damaged_arrow(place: Path, type_: pa.DataType, stream: bool) -> None:
+    """Write a batch with offsets, or indices into a dictionary, one of which is damaged; Arrow reads such a batch."""
     texts = [f"value {i}" for i in range(50)]
     if pa.types.is_dictionary(type_):
         indices = np.arange(50, dtype=np.int8)
@@ -365,23 +361,38 @@ def test_an_arrow_batch_whose_values_lie_outside_of_it_ends_no_process(
         offsets[20] = 2**30
         column = pa.Array.from_buffers(type_, 50, [None, pa.py_buffer(offsets.tobytes()), whole.buffers()[2]])
     batch = pa.record_batch([pa.array(range(50), pa.int64()), column], ["at", "s"])
-    place = tmp_path / "damaged.arrow"
     write = pa.ipc.new_stream if stream else pa.ipc.new_file
     with write(str(place), batch.schema) as writer:
         writer.write_batch(batch)
-    script = f"""CREATE STREAM S (at BIGINT, s STRING) FROM FILES (path '{place}', format 'arrow') TIMESTAMP BY at;
-        CREATE QUERY q INTO MEMORY () AS SELECT at, s FROM S;"""
+
+
+def test_an_arrow_batch_whose_values_lie_outside_of_it_ends_no_process(tmp_path: Path) -> None:
+    """One process reads a file of each type after the other, and prints a line for each."""
+    types = [pa.string(), pa.large_string(), pa.binary(), pa.dictionary(pa.int8(), pa.string())]
+    kinds = [(type_, stream) for type_ in types for stream in (False, True)]
+    scripts = []
+    for number, (type_, stream) in enumerate(kinds):
+        place = tmp_path / f"damaged{number}.arrow"
+        damaged_arrow(place, type_, stream)
+        scripts.append(
+            f"""CREATE STREAM S (at BIGINT, s STRING) FROM FILES (path '{place}', format 'arrow') TIMESTAMP BY at;
+            CREATE QUERY q INTO MEMORY () AS SELECT at, s FROM S;"""
+        )
     code = f"""
 from penstock.runtime.inprocess import answer_here
 from penstock.session import Session
-session = Session()
-session.declare({script!r})
-answer = answer_here(list(session.catalog.queries.values()))
-print(answer.tables["q"].num_rows, answer.rejected, answer.unusable)
+for script in {scripts!r}:
+    session = Session()
+    session.declare(script)
+    answer = answer_here(list(session.catalog.queries.values()))
+    print(answer.tables["q"].num_rows, answer.rejected, answer.unusable, flush=True)
 """
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert found.returncode == 0, found.stderr
-    assert found.stdout.startswith("0 ") and "'S'" in found.stdout
+    lines = found.stdout.splitlines()
+    assert found.returncode == 0, (kinds[len(lines) : len(lines) + 1], found.stderr)
+    assert len(lines) == len(kinds)
+    for kind, line in zip(kinds, lines, strict=True):
+        assert line.startswith("0 ") and "'S'" in line, (kind, line)
 
 
 def test_texts_of_any_bytes_are_judged_one_by_one(tmp_path: Path) -> None:

@@ -17,8 +17,6 @@ from penstock.errors import PenstockError
         "CREATE QUERY p WITH (weight '2') AS SELECT v FROM S;",
         "ALTER QUERY q SET (weight '0');",
         "ALTER QUERY q AS SELECT SUM(v) AS s FROM S [RANGE 3 SECONDS] START WARM WAIT;",
-        "SUBSCRIBE TO q;",
-        "CANCEL 7;",
     ],
 )
 def test_a_clause_without_effect_is_refused(statement: str, tmp_path: Path) -> None:

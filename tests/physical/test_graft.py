@@ -27,6 +27,7 @@ from penstock.physical.execution.executor import StageExecutor
 from penstock.physical.execution.ingest import read_columns, stamp
 from penstock.physical.execution.primary_keys import keyed_rows
 from penstock.physical.execution.progress import SourceProgress, timed_sources
+from penstock.physical.plan import identity
 from penstock.physical.plan.plan import Plan
 from penstock.physical.planning.planner import Generation, grains_of, part_of, plan_generations, plan_queries
 from penstock.physical.planning.strategies import Strategy
@@ -241,3 +242,18 @@ def test_an_operator_that_cannot_be_made_leaves_the_executor_as_it_was(monkeypat
         job.graft(both, {}, plan.sources)
     for given in stamped_rounds(plan.sources, rows, 1):
         assert run_round(job, given) == run_round(other, given)
+
+
+def test_the_keys_of_a_plan_are_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every shard of every stage wants them, in every version of the plan."""
+    declared = "CREATE STREAM S (ts INT, k INT, v INT) FROM MEMORY () TIMESTAMP BY ts;"
+    (query,) = bind_script(f"{declared} CREATE QUERY q AS SELECT k, SUM(v) AS s FROM S GROUP BY k;").queries
+    digests: list[str] = []
+    digest = identity._digest
+    monkeypatch.setattr(identity, "_digest", lambda text: digests.append(text) or digest(text))
+    plan = plan_queries([query])
+    job = LocalJob(plan, {}, 3)
+    job.reload()
+    assert len(digests) == len(plan.steps)
+    assert identity.step_keys(plan) == identity.step_keys(replace(plan))
+    assert len(digests) == 2 * len(plan.steps)

@@ -131,9 +131,16 @@ def test_streams_that_are_exchanged_lose_no_instant(server: InlineServer, restar
     server.insert("S", [(3, 5), (3, 55), (4, 6), (4, 56)])
     assert server.emitted("small")[4:] == [(3, 55), (4, 56)]
     assert server.emitted("large")[4:] == [(3, 5), (4, 6)]
+    server.post("ALTER QUERY small SWAP WITH large;")
+    server.post("ALTER QUERY small AS SELECT ISTREAM(-v AS v) FROM S [NOW] START NOW;")
+    server.insert("S", [(4, 8), (4, 58), (5, 9), (5, 59)])
+    # What begins now has no sink but its own, and what was exchanged for it ends.
+    assert sorted(server.emitted("small")[6:]) == [(4, -58), (4, -8), (4, 58), (5, -59), (5, -9)]
+    assert server.emitted("large")[6:] == [(5, 59)]
+    server.post("ALTER QUERY small AS SELECT ISTREAM(v) FROM S [NOW] WHERE v > 50 START NOW;")
     server.post("DROP QUERY large;")
-    server.insert("S", [(4, 7), (4, 57), (5, 58)])
-    assert server.emitted("small")[6:] == [(4, 57), (5, 58)]
+    server.insert("S", [(5, 7), (5, 57), (6, 58)])
+    assert server.emitted("small")[-2:] == [(5, 57), (6, 58)]
 
 
 def test_a_stream_that_was_silent_is_exchanged(server: InlineServer) -> None:

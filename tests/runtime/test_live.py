@@ -27,7 +27,7 @@ from penstock.testing.live import Episode, run_live
 
 def test_every_result_is_what_the_law_says(case_count: int | None) -> None:
     run_state_machine_as_test(
-        System, settings=settings(max_examples=case_count or 40, stateful_step_count=25, derandomize=True)
+        System, settings=settings(max_examples=case_count or 25, stateful_step_count=25, derandomize=True)
     )
 
 
@@ -37,7 +37,7 @@ def test_every_result_is_what_the_law_says_in_many_more_lives(case_count: int | 
     run_state_machine_as_test(System, settings=settings(max_examples=case_count or 2000, stateful_step_count=40))
 
 
-LIVES = 40
+LIVES = 25
 MANY_LIVES = 3000
 
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 
 import random
 import shutil
-from collections import Counter
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +15,7 @@ import pytest
 from inline_run import CRASHES, Crash, InlineRun, cold, declared
 
 from penstock.algebra.nodes.query import Query, Start, StartMode
-from penstock.algebra.nodes.scans import Source, over_sources
 from penstock.connectors.sinks.files import read_result
-from penstock.connectors.sources.posted_files import append
 from penstock.errors import PenstockError
 from penstock.language import bind_script
 from penstock.physical.execution.progress import timed_sources
@@ -420,75 +416,3 @@ def test_streams_of_different_lags_begin_warm(place: Path, start: Start, retaine
     run.run()
     for query in bind_script(text, live=True).queries:
         assert check_query(place, query, start, begun, whole) > 3
-
-
-# -- relations whose rows are posted to a server ---------------------------------------------------------------------
-
-
-POSTED = {
-    "timed": "CREATE RELATION P (ts BIGINT, op STRING, k BIGINT) FROM MEMORY () TIMESTAMP BY ts UNIT SECOND "
-    "OPERATION BY op;",
-    "clocked": "CREATE RELATION P (op STRING, k BIGINT) FROM MEMORY () SYSTEM TIME OPERATION BY op;",
-}
-POSTS = [[("+", 1), ("+", 2)], [("-", 1), ("+", 3)], [("+", 4)], [("-", 3)], [("+", 5)], [("-", 6)]]
-
-
-def posted_run(tmp: Path, kind: str) -> InlineRun:
-    """A run that reads a posted relation, up to its last post but one."""
-    for number, rows in enumerate(POSTS, 1):
-        columns = {"ts": pa.array([number] * len(rows)), "op": [op for op, _ in rows], "k": [k for _, k in rows]}
-        append(tmp / "posts", pa.table(columns).drop_columns(["ts"] if kind == "clocked" else []), number)
-    source = posted(tmp, bind_script(POSTED[kind]).catalog.sources["p"])
-    text = "SET max_batch_bytes = 1; SET shards = 2;"
-    return InlineRun(text, tmp / "checkpoint", declared={"P": source}, standing=True, queries=()).go(len(POSTS))
-
-
-def posted(tmp: Path, source: Source) -> Source:
-    return replace(source, connector="POSTED", options=(("spool", str(tmp / "posts")), ("source", "1")))
-
-
-def content_of_posts(tmp: Path, kind: str, run: InlineRun) -> Counter[int]:
-    """The content with which a query begins NOW."""
-    query = f"CREATE QUERY q INTO FILES (path '{tmp / 'q'}', format 'parquet') AS SELECT k FROM P;"
-    (bound,) = bind_script(POSTED[kind] + query).queries
-    over = replace(
-        bound, root=over_sources(bound.root, {"P": posted(tmp, bind_script(POSTED[kind]).catalog.sources["p"])})
-    )
-    run.change("SET max_batch_bytes = 1; SET shards = 2;", queries=(over,))
-    run.rounds.stop()
-    rows = read_result(str(tmp / "q")).to_pylist()
-    assert {row["op"] for row in rows} <= {"+"}
-    return Counter(row["k"] for row in rows)
-
-
-@pytest.mark.parametrize("kind", POSTED)
-@pytest.mark.parametrize("compacted", [False, True])
-def test_a_posted_relation_begins_with_its_content(
-    tmp_path: Path, kind: str, compacted: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Also where one file stands for several: nothing is read of what is gone."""
-    monkeypatch.setattr("os.fsync", lambda handle: None)
-    run = posted_run(tmp_path, kind)
-    if compacted:
-        columns = {"ts": pa.array([1, 2]), "op": ["+", "+"], "k": [2, 3]}
-        table = pa.table(columns).drop_columns(["ts"] if kind == "clocked" else [])
-        for number in (1, 2):
-            (path,) = (tmp_path / "posts").glob(f"*{number}.arrow")
-            path.unlink()
-        append(tmp_path / "posts", table, 2)
-    assert content_of_posts(tmp_path, kind, run) == Counter([2, 4, 5])
-
-
-@pytest.mark.parametrize(("kind", "possible"), [("timed", True), ("clocked", False)])
-def test_rows_that_were_posted_before_the_rounds_were_recorded(
-    tmp_path: Path, kind: str, possible: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("os.fsync", lambda handle: None)
-    run = posted_run(tmp_path, kind)
-    shutil.rmtree(tmp_path / "checkpoint" / "penstock" / "history")
-    if possible:
-        assert content_of_posts(tmp_path, kind, run) == Counter([2, 4, 5])
-        return
-    with pytest.raises(PenstockError) as refused:
-        content_of_posts(tmp_path, kind, run)
-    assert refused.value.code == "P0703" and "the content of P" in refused.value.message

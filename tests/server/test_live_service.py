@@ -91,6 +91,17 @@ def test_a_query_is_registered_answered_changed_and_dropped(live: Running) -> No
         assert [command.who for command in client.commands()][-3:] == ["control"] * 3
 
 
+def test_a_reply_names_the_instant_at_which_its_query_begins(live: Running) -> None:
+    with connect(live.url, live.texts[AccessRole.CONTROL]) as client:
+        (first,) = client.execute(WARM)
+        assert first.instant is None, "it begins with its sources"
+        client.insert("readings", ROWS)
+        answers(live, "warm", 3)
+        again, other = (client.execute(WARM.replace("warm", "later"), key="k")[0] for _ in range(2))
+        assert again.instant == other.instant == "2024-03-01T10:09:59.999999Z"
+        assert client.query("warm").instant == again.instant
+
+
 def test_the_same_key_is_the_same_command(live: Running) -> None:
     with connect(live.url, live.texts[AccessRole.CONTROL]) as client:
         first = client.execute(WARM, key="k")[0].number

@@ -88,3 +88,52 @@ def test_a_server_goes_on_where_it_stopped(spark: Any, tmp_path: Path) -> None:
     assert {103, 104} <= {one[-1] for one in until(out / "fresh", 3, control)}
     control.close()
     engine.close()
+
+
+@pytest.mark.spark
+def test_relations_continue_their_results(spark: Any, tmp_path: Path) -> None:
+    """Exchanged, paused with and without their state, over a stop and a start."""
+    checkpoint, out = tmp_path / "checkpoint", tmp_path / "out"
+
+    def opened() -> tuple[SparkEngine, Control]:
+        engine = SparkEngine(checkpoint, lambda: spark)
+        return engine, Control(checkpoint, engine, {"shards": "2"})
+
+    def content(name: str, tick: int) -> dict[int, int]:
+        counts: dict[int, int] = {}
+        for ts, op, value in result(out / name):
+            if ts <= tick:
+                counts[value] = counts.get(value, 0) + (1 if op == "+" else -1)
+        return {value: count for value, count in counts.items() if count}
+
+    def reaches(name: str, tick: int, expected: dict[int, int]) -> None:
+        end = time.monotonic() + 200
+        while (found := content(name, tick)) != expected:
+            assert time.monotonic() < end and control.failure is None, (name, found)
+            time.sleep(0.1)
+
+    engine, control = opened()
+    control.submit("CREATE STREAM S (ts INT, v INT) FROM HTTP () TIMESTAMP BY ts UNIT SECOND RETAIN 1 HOUR;")
+    for name, length in (("short", 2), ("long", 5)):
+        control.submit(
+            f"CREATE QUERY {name} INTO FILES (path '{out / name}', format 'parquet') "
+            f"AS SELECT v FROM S [RANGE {length} SECONDS];"
+        )
+    control.insert("S", rows(1, 2, 3, 4))
+    reaches("short", 3, {2: 1, 3: 1})
+    control.submit("ALTER QUERY short SWAP WITH long;")
+    control.insert("S", rows(5, 6))
+    reaches("short", 5, {1: 1, 2: 1, 3: 1, 4: 1, 5: 1})
+    reaches("long", 5, {4: 1, 5: 1})
+    control.submit("ALTER QUERY short PAUSE WITH STATE; ALTER QUERY long PAUSE;")
+    control.insert("S", rows(7, 8))
+    control.close()
+    engine.close()
+
+    engine, control = opened()
+    control.submit("ALTER QUERY short RESUME; ALTER QUERY long RESUME;")
+    control.insert("S", rows(9, 10))
+    reaches("short", 9, {5: 1, 6: 1, 7: 1, 8: 1, 9: 1})
+    reaches("long", 9, {8: 1, 9: 1})
+    control.close()
+    engine.close()

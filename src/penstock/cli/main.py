@@ -392,11 +392,13 @@ def repair(
 ) -> None:
     """Pause queries with which a server does not come up, in the checkpoint of a server that does not run."""
     with errors_shown(context):
+        from penstock.cli.shell.completion import quoted
+        from penstock.connectors.sinks.tabular import shown
         from penstock.control.repair import pause_queries
 
         for name, state_before in pause_queries(checkpoint, pause):
             was = "is paused" if state_before == "RUNNING" else f"was {state_before}, and does not run"
-            typer.echo(f"{name} {was}; ALTER QUERY {name} RESUME begins it again")
+            typer.echo(shown(f"{name} {was}; ALTER QUERY {quoted(name)} RESUME begins it again"))
 
 
 def main() -> None:

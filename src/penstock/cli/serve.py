@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from penstock.cli.errors_shown import FAILED
 from penstock.errors import PenstockError
 from penstock.runtime.spark.checkpoint.place import check_place
 from penstock.settings import Settings
 
 if TYPE_CHECKING:
     from penstock.control.engine import Engine
+    from penstock.results.select_workers import SelectWorkers
     from penstock.server.listening import Certificate
     from penstock.server.live_service import EngineSide
     from penstock.server.policy import ServerPolicy
@@ -68,7 +70,7 @@ def serve(options: ServeOptions, start: Callable[[ServeOptions, ServerPolicy], S
 
     Raises:
         PenstockError: P0806 for a server that cannot be started so, P0807 for its token file, P0608 and P0609 for its
-            checkpoint; the error of a query that failed and is to stop the server.
+            checkpoint.
     """
     check_packages()
     # Imported here, so that the other commands do not need the extra.
@@ -103,7 +105,8 @@ def serve(options: ServeOptions, start: Callable[[ServeOptions, ServerPolicy], S
         server.close()
         service.close()
         if not caught.number and (reason := service.stop_reason()) is not None:
-            raise reason
+            typer.echo(reason.render(), err=True)
+            return FAILED
     return 0 if caught.number == signal.SIGTERM else 128 + caught.number
 
 
@@ -120,7 +123,7 @@ def start_in_process(options: ServeOptions, policy: ServerPolicy) -> Service:
     from penstock.server.in_process_side import InProcessSide, WakingEngine
 
     engine = WakingEngine(options.checkpoint / "engine")
-    return _live(options, policy, engine, lambda: InProcessSide(engine, options.checkpoint))
+    return _live(options, policy, engine, lambda: InProcessSide(engine, options.checkpoint, _workers(options.settings)))
 
 
 def start_on_spark(options: ServeOptions, policy: ServerPolicy) -> Service:
@@ -132,10 +135,20 @@ def start_on_spark(options: ServeOptions, policy: ServerPolicy) -> Service:
 
     start_session_ahead(options.master, options.settings.spark)
     session = Session(settings=options.settings, master=options.master)
-    memory = options.settings.get_int("snapshot_memory")
     contents = guarded_contents(options.checkpoint)
     engine = SparkEngine(options.checkpoint, lambda: session.spark)
-    return _live(options, policy, engine, lambda: SparkSide(engine, options.checkpoint, memory, contents))
+    workers = _workers(options.settings)
+    service = _live(options, policy, engine, lambda: SparkSide(engine, options.checkpoint, workers, contents))
+    workers.warm()
+    return service
+
+
+def _workers(settings: Settings) -> SelectWorkers:
+    """Return what computes one-time queries."""
+    from penstock.results.select_workers import SelectWorkers
+
+    timeout = float(settings["statement_timeout"])
+    return SelectWorkers(memory=settings.get_int("snapshot_memory"), timeout=timeout)
 
 
 def _live(options: ServeOptions, policy: ServerPolicy, engine: Engine, side_of: Callable[[], EngineSide]) -> Service:

@@ -18,6 +18,7 @@ from penstock.client.answers import (
     RemoteHealth,
     RemotePosted,
     RemoteRows,
+    RemoteRunning,
     RemoteScript,
     RemoteStatement,
 )
@@ -34,6 +35,7 @@ __all__ = [
     "RemoteHealth",
     "RemotePosted",
     "RemoteRows",
+    "RemoteRunning",
     "RemoteScript",
     "RemoteStatement",
     "RowSubscription",

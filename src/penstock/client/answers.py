@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import unquote
 
 import pyarrow as pa
 
@@ -15,10 +16,18 @@ from penstock.served import CatalogView, CommandView, DeclaredView, QueryView, S
 
 @dataclass(frozen=True)
 class RemoteRows:
-    """The rows of a one-time query. instant: of the answer, as text; None where no source has a time."""
+    """The rows of a one-time query.
+
+    Args:
+        instant: of the answer, as text; None where no source has a time.
+        staleness: seconds since the batch of which the answer is was delivered; None where there was none.
+        since: by stream that was read without a window, the instant after which its elements are in the answer.
+    """
 
     table: pa.Table
     instant: str | None = None
+    staleness: float | None = None
+    since: Mapping[str, str] = field(default_factory=dict)
 
     def to_arrow(self) -> pa.Table:
         return self.table
@@ -51,6 +60,8 @@ class RemoteStatement:
         text: the answer of SHOW, DESCRIBE and EXPLAIN.
         columns: (name, type) of a SELECT.
         rows: those of a SELECT, as JSON values; `select` returns typed ones.
+        check: of a CREATE QUERY that was only checked, JSON values: its `plan`, the `state` that it will keep, its
+            `rows_per_second`, and `starts`, how it could begin.
     """
 
     kind: str
@@ -62,12 +73,24 @@ class RemoteStatement:
     columns: tuple[tuple[str, str], ...] | None = None
     rows: Sequence[Mapping[str, Any]] | None = None
     error: PenstockError | None = None
+    check: Mapping[str, Any] | None = None
 
 
 class RemoteScript(tuple[RemoteStatement, ...]):
     """What the statements of a script led to, in their order. warnings: probable mistakes in it."""
 
     warnings: tuple[ScriptWarning, ...] = ()
+
+
+@dataclass(frozen=True)
+class RemoteRunning:
+    """A one-time query or a subscription that runs. began: ISO-8601; who: the name of its token."""
+
+    id: str
+    kind: str
+    began: str
+    who: str
+    sql: str
 
 
 @dataclass(frozen=True)
@@ -147,7 +170,7 @@ def _statement(document: Mapping[str, Any]) -> RemoteStatement:
     return RemoteStatement(
         document["kind"], document["state"], document.get("number"), document.get("version"), document.get("instant"),
         document.get("text"), None if columns is None else _columns(columns), document.get("rows"),
-        optional_error(document.get("error")),
+        optional_error(document.get("error")), document.get("check"),
     )  # fmt: skip
 
 
@@ -190,3 +213,15 @@ def catalog_of(document: Mapping[str, Any]) -> CatalogView:
 def posted_of(document: Mapping[str, Any]) -> RemotePosted:
     rejected = tuple((one["line"], one["record"], one["reason"]) for one in document["rejected"])
     return RemotePosted(document["rows"], document["repeated"], document["malformed"], rejected)
+
+
+def running_of(document: Mapping[str, Any]) -> RemoteRunning:
+    return RemoteRunning(document["id"], document["kind"], document["began"], document["who"], document["sql"])
+
+
+def rows_of(table: pa.Table, headers: Mapping[str, str]) -> RemoteRows:
+    """Return rows with what the headers of their answer say."""
+    staleness = headers.get("penstock-staleness")
+    pairs = (pair.partition("=") for pair in headers.get("penstock-since", "").split(", ") if pair)
+    since = {unquote(name): instant for name, _, instant in pairs}
+    return RemoteRows(table, headers.get("penstock-instant"), None if staleness is None else float(staleness), since)

@@ -27,6 +27,7 @@ except ImportError as error:  # pragma: no cover - the extra is there in tests
 
 #: Seconds before a request is sent again: the first, and the longest.
 _PAUSE, _LONGEST_PAUSE = 0.1, 5.0
+_HERE = frozenset({"localhost", "127.0.0.1", "::1"})
 #: Seconds until a connection is there.
 _CONNECT_SECONDS = 10.0
 #: Options of the socket of a subscription, which may be silent for days: a peer that is gone is noticed within two
@@ -75,7 +76,11 @@ class Connection:
                 trust = ssl.create_default_context()
                 trust.load_verify_locations(cafile=verify)
             waits = httpx.Timeout(timeout, connect=min(timeout or _CONNECT_SECONDS, _CONNECT_SECONDS))
-            self._http = httpx.Client(base_url=url, headers=headers, timeout=waits, verify=trust)
+            # A proxy of the environment is for other machines: it cannot reach this one, and gets no token.
+            is_elsewhere = httpx.URL(url).host not in _HERE
+            self._http = httpx.Client(
+                base_url=url, headers=headers, timeout=waits, verify=trust, trust_env=is_elsewhere
+            )
         except (httpx.InvalidURL, ValueError, OSError) as error:
             reason = f"the certificates {verify}: {error}" if isinstance(error, OSError) else str(error)
             shown = url.rpartition("@")[2]

@@ -16,12 +16,15 @@ from penstock.client.answers import (
     RemoteHealth,
     RemotePosted,
     RemoteRows,
+    RemoteRunning,
     RemoteScript,
     RemoteStatement,
     catalog_of,
     command_of,
     posted_of,
     query_of,
+    rows_of,
+    running_of,
     script_of,
 )
 from penstock.client.connection import Connection
@@ -103,7 +106,7 @@ class ServerClient:
         answer = self._connection.send("POST", "/v1/statements", json=body, headers={"Accept": _ARROW})
         try:
             with pa.ipc.open_stream(answer.content) as reader:
-                return RemoteRows(reader.read_all(), answer.headers.get("penstock-instant"))
+                return rows_of(reader.read_all(), answer.headers)
         except pa.ArrowInvalid as error:
             raise PenstockError("P0808", f"{self._connection.url} answered no Arrow stream", cause=error) from None
 
@@ -154,6 +157,14 @@ class ServerClient:
     def plan(self, query: str, form: str = "text") -> str:
         """Return the plan of a query. form: `text`, `json` or `mermaid`. Raises PenstockError P0201."""
         return self._connection.send("GET", f"/v1/queries/{_segment(query)}/plan", params={"format": form}).text
+
+    def statements(self) -> list[RemoteRunning]:
+        """Return the one-time queries and subscriptions that run."""
+        return [running_of(one) for one in self._connection.json("GET", "/v1/statements")["statements"]]
+
+    def cancel(self, statement: str) -> RemoteRunning:
+        """End a one-time query or a subscription, by its id; return what it was. Raises PenstockError P0201, P0802."""
+        return running_of(self._connection.json("DELETE", f"/v1/statements/{_segment(statement)}"))
 
     def catalog(self) -> CatalogView:
         """Return all that is declared."""

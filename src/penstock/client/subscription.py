@@ -6,6 +6,7 @@ row comes once. Rows that the server no longer keeps by then are an error (P0712
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import suppress
@@ -16,6 +17,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
+from penstock.client.answers import error_of
 from penstock.client.connection import LOST, Connection, hanging_up, pauses
 from penstock.errors import PenstockError
 
@@ -156,6 +158,8 @@ class RowSubscription(Iterator[pa.RecordBatch]):
                     batch, metadata = reader.read_next_batch_with_custom_metadata()
                 except StopIteration:
                     return
+                if metadata is not None and (problem := metadata.get(b"error")) is not None:
+                    raise error_of(json.loads(problem))
                 cursor = None if metadata is None else metadata.get(b"cursor")
                 self._between = cursor is None
                 if cursor is not None:

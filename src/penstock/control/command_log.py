@@ -204,8 +204,8 @@ class CommandLog:
         self._remove_outcomes(set())
 
     def _pack(self) -> None:
-        """Write what is finished and contained in the latest catalog into one file, without what it has changed: so
-        there are few files, however many commands are kept."""
+        """Write what is finished and contained in the latest catalog into one file, without what it has declared:
+        so there are few files, however many commands are kept."""
         packed = frozenset[int]().union(*self._in_finished.values())
         finished = [
             one
@@ -214,7 +214,7 @@ class CommandLog:
         ]
         if finished:
             last = max(one.last for one in finished)
-            short = [replace(one, change=CatalogChange()) for one in finished]
+            short = [replace(one, change=CatalogChange(concerns=one.change.concerns)) for one in finished]
             outcomes = [self.outcomes[number] for one in finished for number in one.numbers if number in self.outcomes]
             self.files.write(
                 f"{_FINISHED}{last}.json",

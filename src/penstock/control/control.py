@@ -158,6 +158,11 @@ class Control:
             raise PenstockError("P0201", f"unknown query {name}")
         return one, one.query
 
+    def place_of(self, command: int) -> int | None:
+        """Return the place whose answers a command is about; None for others, and where it is forgotten."""
+        transaction = self._log.of(command)
+        return None if transaction is None else transaction.change.concerns.get(command)
+
     def commands(self) -> list[tuple[Transaction, str, CommandOutcome]]:
         """Return the commands of the log: each with its transaction, its text and its outcome so far."""
         log, readings = self._log, self._backlog.readings()

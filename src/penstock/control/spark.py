@@ -116,7 +116,11 @@ class SparkEngine:
                 raise _named(error, queries) from error
 
         share = float(version.settings["hydrate_share"])
-        return SparkPreparation(ReadingBeside(begin, share, lambda: run.busy, self._turn), self._readings)
+
+        def busy() -> bool:
+            return run.rounds is not None and run.rounds.outstanding
+
+        return SparkPreparation(ReadingBeside(begin, share, busy, self._turn), self._readings)
 
     def change(self, version: NextVersion, prepared: Preparation | None = None) -> EngineVersion:
         own = prepared.reading if isinstance(prepared, SparkPreparation) else None
@@ -228,7 +232,7 @@ class SparkEngine:
         option = option_of_start(self._run, query, start)
         if option.obstacles:
             now = start.mode is StartMode.NOW
-            hint = "declare the relation anew together with the query" if now else "START NOW"
+            hint = "declare the relation again, together with the query" if now else "START NOW"
             message = f"query {query.name} cannot START {start.mode.value}: {'; '.join(option.obstacles)}"
             raise PenstockError("P0703", message, hint=hint)
 

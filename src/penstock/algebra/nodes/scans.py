@@ -215,6 +215,15 @@ def declared_sources(*roots: Algebra) -> dict[str, Source]:
     return {scan.source.name: scan.source for scan in scans}
 
 
+def scanned_columns(root: Algebra) -> dict[str, tuple[int, ...]]:
+    """Return the positions of the declared columns that the plan reads, in order, by name of the stream or relation."""
+    columns: dict[str, set[int]] = {}
+    for operator in operators(root):
+        if isinstance(operator, Scan):
+            columns.setdefault(operator.source.name, set()).update(operator.columns)
+    return {name: tuple(sorted(positions)) for name, positions in columns.items()}
+
+
 def over_sources(root: Algebra, sources: Mapping[str, Source]) -> Algebra:
     """Return the plan with the declarations `sources`, by name, in place of those that its scans have."""
 

@@ -242,7 +242,7 @@ class StageExecutor:
         self._gauge = StateGauge()
 
     @cached_property
-    def _keys(self) -> dict[int, str]:
+    def _keys(self) -> Mapping[int, str]:
         return step_keys(self._plan)
 
     def graft(self, plan: Plan, tables: Tables, unchanged: Container[str]) -> None:

@@ -27,10 +27,20 @@ if TYPE_CHECKING:
 
 #: Options of a source that do not say what its rows are, but where the runtime has put them, or how many it accepts.
 _PLACES = frozenset({"spool", "rate_limit"})
+#: The classes of most values, which are neither enums nor dataclasses.
+_PLAIN = frozenset({str, int, bool, float, type(None)})
 
 
-def step_keys(plan: Plan, births: bool = True) -> dict[int, str]:
-    """Return the key of every step, by step number. births: steps of queries of different births are different."""
+def step_keys(plan: Plan, births: bool = True) -> Mapping[int, str]:
+    """Return the key of every step, by step number; they are computed once for a plan, since every shard of every stage
+    wants them. births: steps of queries of different births are different."""
+    known = plan.step_keys.get(births)
+    if known is None:
+        known = plan.step_keys[births] = _step_keys(plan, births)
+    return known
+
+
+def _step_keys(plan: Plan, births: bool) -> dict[int, str]:
     tables = {name: _whole(static) for name, static in plan.statics.items()}
     found: dict[int, str] = {}
     for step in plan.steps:
@@ -65,16 +75,18 @@ def _whole(plan: Plan) -> str:
 
 def _spec(spec: Spec, tables: Mapping[str, str]) -> str:
     parts = []
-    for field in dataclasses.fields(spec):
-        if not _shown_only(field) and field.name not in spec.names_only:
-            value = getattr(spec, field.name)
+    for name in _compared(type(spec)):
+        if name not in spec.names_only:
+            value = getattr(spec, name)
             # A table is named by its declaration; what counts is its content.
-            parts.append(f"{field.name}={tables.get(value, value) if field.name == 'table' else _token(value)}")
+            parts.append(f"{name}={tables.get(value, value) if name == 'table' else _token(value)}")
     return f"{type(spec).__name__}({', '.join(parts)})"
 
 
 def _token(value: object) -> str:
     """Return a text that is the same for equal values in every process."""
+    if type(value) in _PLAIN:
+        return f"{type(value).__name__}:{value!r}"
     if isinstance(value, Node):
         return value.fingerprint
     if isinstance(value, Source):
@@ -98,13 +110,21 @@ def _token(value: object) -> str:
 
 
 def _fields(value: DataclassInstance) -> str:
-    chosen = (f for f in dataclasses.fields(value) if not _shown_only(f))
-    return f"{type(value).__name__}({', '.join(f'{f.name}={_token(getattr(value, f.name))}' for f in chosen)})"
+    parts = (f"{name}={_token(getattr(value, name))}" for name in _compared(type(value)))
+    return f"{type(value).__name__}({', '.join(parts)})"
 
 
-def _shown_only(field: dataclasses.Field[object]) -> bool:
-    """Return whether a field is for EXPLAIN alone."""
-    return not field.compare or bool(field.metadata.get("transparent"))
+def _compared(kind: type[DataclassInstance]) -> tuple[str, ...]:
+    """Return the names of the fields of a class, without those that are for EXPLAIN alone."""
+    known = _COMPARED.get(kind)
+    if known is None:
+        known = tuple(f.name for f in dataclasses.fields(kind) if f.compare and not f.metadata.get("transparent"))
+        _COMPARED[kind] = known
+    return known
+
+
+#: By class: `dataclasses.fields` would go through them again for every value.
+_COMPARED: dict[type, tuple[str, ...]] = {}
 
 
 def _digest(text: str) -> str:

@@ -62,7 +62,8 @@ class Plan:
     """Steps of a whole job, inputs before consumers. statics: the static relations to compute first, as plans of their
     own (name -> plan); sources: the timed ones by name; queries by name; periods: how often each is evaluated;
     source_predicates: by source the condition of the rows that some query reads, over the declared columns
-    (`planning/source_predicate.py`); of a source without one all rows are read."""
+    (`planning/source_predicate.py`); of a source without one all rows are read; step_keys: what
+    `identity.step_keys` has computed for the plan."""
 
     steps: tuple[Step, ...]
     queries: dict[str, Query]
@@ -70,6 +71,7 @@ class Plan:
     statics: dict[str, Plan] = field(default_factory=dict)
     periods: dict[str, tuple[Period, ...]] = field(default_factory=dict)
     source_predicates: dict[str, Expression] = field(default_factory=dict)
+    step_keys: dict[bool, dict[int, str]] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     def waits(self, query: str) -> bool:
         """Return whether some step of `query` emits results of an instant only when all elements of it have arrived;

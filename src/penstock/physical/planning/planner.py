@@ -121,6 +121,17 @@ def with_standing(plan: Plan, sources: Iterable[Source]) -> Plan:
     return replace(plan, sources=plan.sources | unread, source_predicates=plan.source_predicates | nothing)
 
 
+def with_retained(plan: Plan, declared: Iterable[Source]) -> Plan:
+    """Return `plan` with streams that retain what their declarations say, the last one of each name: queries that stand
+    may have been planned with earlier ones."""
+    retains = {source.name: (source.retain, source.retain_columns) for source in declared}
+    sources = dict(plan.sources)
+    for name in retains.keys() & sources.keys():
+        retain, columns = retains[name]
+        sources[name] = replace(sources[name], retain=retain, retain_columns=columns)
+    return replace(plan, sources=sources)
+
+
 def part_of(plan: Plan, queries: Collection[str]) -> Plan:
     """Return the steps that some queries of a plan need, as a plan of their own; its steps have the same keys."""
     chosen = [step for step in plan.steps if step.queries & set(queries)]

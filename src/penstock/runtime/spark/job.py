@@ -303,9 +303,8 @@ class SparkRun:
         return self._is_live and self._rounds is not None
 
     @property
-    def busy(self) -> bool:
-        """Return whether a round is running."""
-        return self._rounds is not None and self._rounds.outstanding
+    def rounds(self) -> RoundLog | None:
+        return self._rounds
 
     def change(self, begin: Callable[[], JobChange | None]) -> None:
         """Change the queries of the run between two of its rounds.

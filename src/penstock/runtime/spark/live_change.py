@@ -19,11 +19,11 @@ from penstock.runtime.spark.catching_up.ahead import Ahead, Share
 from penstock.runtime.spark.catching_up.catch_up import check_past
 from penstock.runtime.spark.catching_up.past_input import KnownPast, past_of_run
 from penstock.runtime.spark.catching_up.relation_contents import relations_of
-from penstock.runtime.spark.catching_up.start_options import StartOption, start_option, start_options
+from penstock.runtime.spark.catching_up.start_options import StartOption, is_posted, start_option, start_options
 from penstock.runtime.spark.checkpoint.backfill import backfill
 from penstock.runtime.spark.checkpoint.epochs import read_epoch, remove_epoch_on_failure, write_epoch
 from penstock.runtime.spark.checkpoint.folder import Folder, Job
-from penstock.runtime.spark.checkpoint.restart_decision import StartKind, decide_change
+from penstock.runtime.spark.checkpoint.restart_decision import StartKind, StartRequest, decide_change
 from penstock.runtime.spark.job import SparkRun
 from penstock.runtime.spark.output.recorded_sink import opened_sinks
 from penstock.runtime.spark.output.result_parts import ResultParts
@@ -80,7 +80,8 @@ def change(run: SparkRun, work: Work, overwrite: bool, prepared: Ahead | None = 
         try:
             if ahead is not None and ahead is not prepared:
                 run.hydration.begin(ahead)
-                ahead.read(Share(float(work.settings["hydrate_share"]), lambda: run.busy))
+                share = float(work.settings["hydrate_share"])
+                ahead.read(Share(share, lambda: run.rounds is not None and run.rounds.outstanding))
             run.change(lambda: begin_change(folder, run, work, overwrite, ahead))
         except BaseException:
             if ahead is not None:
@@ -122,16 +123,27 @@ def hydrate(folder: Folder, run: RunningJob, work: Work) -> Ahead | None:
 
 
 def _may_read_past(before: Work, after: Work) -> bool:
-    """Return whether queries that a change adds may begin with a past, be it the content of a relation."""
+    """Return whether queries that a change adds may begin with a past that is read before it."""
     if any(start.mode is not StartMode.NOW for start in after.all_starts.values()):
         return True
     standing = {id(query.root) for query in before.queries}
-    return bool(relations_of(query for query in after.queries if id(query.root) not in standing))
+    relations = relations_of(query for query in after.queries if id(query.root) not in standing)
+    return any(not is_posted(relation) for relation in relations.values())
 
 
 def leave_out(folder: Folder, run: RunningJob, failed: Collection[str]) -> JobChange | None:
     """Continue a live run without the queries `failed`, whose results stay; None where it does so already."""
     return begin_change(folder, run, replace(run.work.without(failed), moved={}), False)
+
+
+def _retains_otherwise(job: Job, request: StartRequest) -> bool:
+    """Return whether a change makes a stream retain something else, which is no part of what the stream is."""
+    sources = {source.name: source for source in (*request.sources.values(), *request.standing)}
+    retained = {(name, one.retain, one.retain_columns) for name, one in sources.items() if one.is_stream}
+    return any(
+        one.is_stream and one.name in sources and (one.name, one.retain, one.retain_columns) not in retained
+        for one in job.intake.sources
+    )
 
 
 def begin_change(
@@ -147,7 +159,7 @@ def begin_change(
     work = replace(admitted(work, folder, current), cache=run.work.cache)
     work.cache.keep_only(work.queries)
     request = start_request(work, folder)
-    decision = decide_change(request, folder, current)
+    decision = decide_change(request, folder, current, _retains_otherwise(run.job, request))
     if decision.kind is StartKind.SAME:
         if decision.epoch == current:
             return None

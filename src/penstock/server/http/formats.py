@@ -141,6 +141,12 @@ class ArrowWriter:
         self._writer.write_batch(rows, custom_metadata={"cursor": cursor} if cursor else None)
         return self._taken()
 
+    def error(self, document: bytes, schema: pa.Schema) -> bytes:
+        """Write an error as the metadata of a batch without rows."""
+        empty = pa.RecordBatch.from_pylist([], schema)
+        self._writer.write_batch(empty, custom_metadata={"error": document})
+        return self._taken()
+
     def end(self) -> bytes:
         self._writer.close()
         return self._taken()

@@ -59,9 +59,10 @@ class Gate:
             await send(message)
 
         try:
-            with self._door.request(streams=scope["path"].endswith(("/results", "/events"))):
+            with self._door.request(streams=scope["path"].endswith(("/results", "/events"))) as counted:
                 caller = await self._admitted(scope)
                 scope.setdefault("state", {})["caller"] = caller
+                scope["state"]["counted"] = counted
                 _check_type(scope)
                 if (scope["method"], scope["path"]) == ("POST", "/v1/statements"):
                     self._door.scripts.count(caller.name)

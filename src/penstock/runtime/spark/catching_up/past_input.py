@@ -96,11 +96,17 @@ class KnownPast:
         """Return the recorded tasks of a source."""
         return [task for known in self.rounds for task in tasks_of(known, source, self._births)]
 
-    def paths(self, source: str) -> list[str]:
-        """Return what has been read of a source that consists of files, in the order of arrival, as far as it is
-        there."""
-        splits = self._folder.read_splits(source_file(source, self._births))[: self.offset.splits_done(source)]
-        return [path for path in dict.fromkeys(split.path for split in splits) if storage().exists(Path(path))]
+    def paths(self, source: str) -> dict[str, tuple[Split, ...] | None]:
+        """Return the files that have been read of a source, in the order of arrival, as far as they are there; with the
+        splits that have been read of one that has not been read whole, None for the others."""
+        splits = self._folder.read_splits(source_file(source, self._births))
+        done = self.offset.splits_done(source)
+        unfinished = {split.path for split in splits[done:]}
+        read: dict[str, tuple[Split, ...] | None] = {}
+        for split in splits[:done]:
+            known = read.get(split.path) or ()
+            read[split.path] = (*known, split) if split.path in unfinished else None
+        return {path: parts for path, parts in read.items() if storage().exists(Path(path))}
 
     def recorded_paths(self, source: str) -> dict[str, ReadTask]:
         """Return the files that recorded tasks have read, with these."""

@@ -94,6 +94,11 @@ class RelationContents:
         self.all_bytes = 0
         self.bytes = 0
 
+    @property
+    def reads_ahead(self) -> bool:
+        """Return whether anything is read before the queries begin."""
+        return bool(self._read_ahead)
+
     def begin(self, known: KnownPast, pause: Callable[[float], None] | None) -> None:
         """Read what the run has read of the relations. Raises PenstockError P0703."""
         check_contents(known, self._queries)
@@ -191,20 +196,22 @@ def _updates(source: Source, task: ReadTask) -> Iterator[Elements]:
 def _has_guessed_instants(known: KnownPast, source: Source, until: int) -> bool:
     """Return whether some updates of a posted relation may be later than the tick `until` without being recorded when:
     one of SYSTEM TIME that was read before the rounds were recorded."""
+    if not source.system_time or known.paths(source.name).keys() <= known.recorded_paths(source.name).keys():
+        return False
     clock = known.clock_before(source.name)
-    unrecorded = set(known.paths(source.name)) - known.recorded_paths(source.name).keys()
-    return source.system_time and bool(unrecorded) and (clock is None or clock > until)
+    return clock is None or clock > until
 
 
 def _posted_updates(known: KnownPast, source: Source) -> Iterator[Elements]:
     """Yield the updates of a relation whose rows are posted, from the files that the run has read."""
-    read_by = known.recorded_paths(source.name)
+    clocked = source.system_time or source.idle is not None
+    read_by = known.recorded_paths(source.name) if clocked else {}
+    # The clock of the first recorded round is after all rounds before it.
+    unrecorded = ReadTask("", 0, source.name, now=known.clock_before(source.name) if clocked else None)
     reader = _UpdateReader(source, None)
-    for path in known.paths(source.name):
-        # The clock of the first recorded round is after all rounds before it.
-        task = read_by.get(path) or ReadTask("", 0, source.name, now=known.clock_before(source.name))
-        for split in reader.connector.splits(path):
-            yield from reader.read(split, task)
+    for path, splits in known.paths(source.name).items():
+        for split in reader.connector.splits(path) if splits is None else splits:
+            yield from reader.read(split, read_by.get(path, unrecorded))
 
 
 class _UpdateReader:

@@ -93,7 +93,7 @@ def has_content(known: KnownPast, relation: Source) -> bool:
         return known.start(relation, None, range(len(relation.columns))) is not None
     if relation.idle is None and not relation.system_time:
         return True
-    unrecorded = set(known.paths(relation.name)) - known.recorded_paths(relation.name).keys()
+    unrecorded = known.paths(relation.name).keys() - known.recorded_paths(relation.name).keys()
     # Which rows were late is not known of those. Their instants are not known either, but are in the past.
     return not unrecorded or (relation.idle is None and known.clock_before(relation.name) is not None)
 
@@ -103,7 +103,7 @@ def content_not_kept(query: str, relations: Iterable[str]) -> PenstockError:
     names = ", ".join(sorted(relations))
     return PenstockError(
         "P0703", f"query {query} begins with the content of {names}, whose updates cannot be read again",
-        hint=f"declare {names} anew together with the query; relations FROM FILES, DELTA, KAFKA, or HTTP and MEMORY "
+        hint=f"declare {names} again, together with the query; relations FROM FILES, DELTA, KAFKA, or HTTP and MEMORY "
         "at a server can be read again",
     )  # fmt: skip
 

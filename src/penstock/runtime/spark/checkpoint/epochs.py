@@ -143,6 +143,11 @@ class Epoch:
         starts = {name: self.starts.get(name, everything) for name in self.backfill}
         return {name: Start(StartMode(mode), at) for name, (mode, at) in starts.items()}
 
+    @property
+    def continued(self) -> set[str]:
+        """Return the queries of whose answers something is withheld since it began."""
+        return {name for name, since in self.shown.items() if since == self.base}
+
     def statistics_of(self, birth: int) -> Statistics:
         """Return the statistics with which the queries of `birth` were planned."""
         fields = self.statistics[str(birth)]

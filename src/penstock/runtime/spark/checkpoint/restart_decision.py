@@ -22,7 +22,7 @@ from penstock.connectors.sinks import sink_options
 from penstock.errors import PenstockError
 from penstock.physical.plan.identity import query_fingerprint, source_fingerprint, step_keys
 from penstock.physical.plan.plan import Plan
-from penstock.physical.planning.planner import Generation, grains_of, plan_generations, with_standing
+from penstock.physical.planning.planner import Generation, grains_of, plan_generations, with_retained, with_standing
 from penstock.physical.planning.strategies import Strategy
 from penstock.redaction import redacted, redacted_text
 from penstock.runtime.spark.catching_up.past_input import delivered_part
@@ -43,7 +43,7 @@ from penstock.runtime.spark.checkpoint.epochs import (
 )
 from penstock.runtime.spark.checkpoint.folder import Folder, round_name
 from penstock.runtime.spark.checkpoint.planning_cache import PlanningCache
-from penstock.runtime.spark.checkpoint.start_provider import PastProvider, new_births, past_providers
+from penstock.runtime.spark.checkpoint.start_provider import PastProvider, new_births, past_providers, start_notices
 from penstock.runtime.spark.input.input_planner import highs_after
 from penstock.runtime.spark.input.offset import Offset
 from penstock.runtime.spark.output.continuation import continuations, paused_records, with_silences
@@ -241,7 +241,8 @@ def plan_of(request: StartRequest, epoch: Epoch) -> Plan:
     for query in request.queries:
         by_birth.setdefault(epoch.queries[query.name].birth, []).append(query)
     generations = [_generation(by_birth[birth], request, epoch, birth) for birth in sorted(by_birth)]
-    return with_standing(plan_generations(generations, request.strategy), request.standing)
+    plan = with_standing(plan_generations(generations, request.strategy), request.standing)
+    return with_retained(plan, (*request.sources.values(), *request.standing))
 
 
 def _first_start(request: StartRequest) -> Decision:
@@ -253,10 +254,11 @@ def _first_start(request: StartRequest) -> Decision:
     return Decision(StartKind.FIRST, None, epoch, plan, names, (), frozenset(), ())
 
 
-def decide_change(request: StartRequest, folder: Folder, before: Epoch) -> Decision:
-    """Return what `request` changes in a run that goes on with `before`, between two of its rounds. Raises
-    PenstockError P0602, P0605, P0606, P0607."""
-    if _is_same_script(request, before):
+def decide_change(request: StartRequest, folder: Folder, before: Epoch, renewed: bool = False) -> Decision:
+    """Return what `request` changes in a run that goes on with `before`, between two of its rounds. renewed: the same
+    sources are declared otherwise. Raises PenstockError P0602, P0605, P0606, P0607.
+    """
+    if not renewed and _is_same_script(request, before):
         _check_settings(request, before)
         epoch, names = _with_commands(before, request), frozenset(before.queries)
         return Decision(StartKind.SAME, before, epoch, plan_of(request, before), (), (), names, ())
@@ -288,13 +290,13 @@ def _changed_start(request: StartRequest, folder: Folder, before: Epoch, number:
     epoch = _with_commands(replace(epoch, command=before.command, outcomes=before.outcomes, paused=paused), request)
     kept_sinks, resumed = _kept_results(request, before, kept_queries, new_queries, failed)
     offset = offset_at_start(folder, before, epoch, plan)
-    how = continuations(request, folder, before, resumed, past, delivered_part(folder, offset))
+    how = continuations(request, folder, before, kept_queries, resumed, past, delivered_part(folder, offset))
     starts = {name: how.starts.get(name, request.starts.get(name, Start())) for name in backfill}
     beginning = {n: [s.mode.value, s.at] for n, s in starts.items() if s.mode is not StartMode.BEGINNING}
     epoch = replace(epoch, offset=offset, backfill=backfill, starts=beginning)
     epoch = with_silences(epoch, request, folder, before, kept_sinks, how)
     epoch = _with_results(epoch, before, kept_sinks | resumed, new_queries)
-    notices = _notices(before, new_queries, ended_queries, past, request.starts.keys())
+    notices = start_notices(before.queries, new_queries, ended_queries, past, request.starts.keys())
     return Decision(
         StartKind.CHANGED, before, epoch, plan, new_queries, ended_queries, kept_sinks | resumed, notices, resumed,
         how.seeds,
@@ -439,29 +441,6 @@ def other_script(folder: Folder, reason: str) -> PenstockError:
         f"the checkpoint {folder.root.parent} belongs to another script or version of it: {reason}",
         hint="give a new --checkpoint, or run the script that it was made with",
     )
-
-
-def _notices(
-    before: Epoch,
-    new_queries: Sequence[str],
-    ended_queries: Sequence[str],
-    backfill: Sequence[str],
-    requested: Collection[str],
-) -> tuple[str, ...]:
-    """Return the messages about a change. requested: queries whose start the user has chosen."""
-    notices = []
-    for name in new_queries:
-        change = f"query {name} has changed" if name in before.queries else f"query {name} is new"
-        if name in backfill:
-            notices.append(f"{change}: it reads its past first, then goes on with the others")
-        elif name in requested:
-            notices.append(f"{change}: it sees what its sources give from here on")
-        else:
-            notices.append(
-                f"warning: {change}: it starts afresh and sees only what its sources give from here on "
-                "(--backfill lets it read their past first)"
-            )
-    return (*notices, *(f"query {name} is no longer in the script: its state is dropped" for name in ended_queries))
 
 
 def offset_at_start(folder: Folder, before: Epoch, epoch: Epoch, plan: Plan) -> Offset:

@@ -5,7 +5,7 @@ steps.
 from __future__ import annotations
 
 import enum
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from penstock.algebra.nodes.query import Query, Start, StartMode
 from penstock.physical.execution.progress import timed_sources
@@ -65,3 +65,32 @@ def new_births(queries: Iterable[Query], providers: Mapping[str, PastProvider], 
             key = (provider.value, *(group_key(query) if provider is PastProvider.CONTENTS else ()))
             births[query.name] = groups.setdefault(key, first + len(groups))
     return births
+
+
+def start_notices(
+    before: Collection[str],
+    new_queries: Sequence[str],
+    ended_queries: Sequence[str],
+    backfill: Sequence[str],
+    requested: Collection[str],
+) -> tuple[str, ...]:
+    """Return the messages about how queries begin and end with a change.
+
+    Args:
+        before: the queries before it.
+        backfill: those that read their past.
+        requested: those whose start the user has chosen.
+    """
+    notices = []
+    for name in new_queries:
+        change = f"query {name} has changed" if name in before else f"query {name} is new"
+        if name in backfill:
+            notices.append(f"{change}: it reads its past first, then goes on with the others")
+        elif name in requested:
+            notices.append(f"{change}: it sees what its sources give from here on")
+        else:
+            notices.append(
+                f"warning: {change}: it starts afresh and sees only what its sources give from here on "
+                "(--backfill lets it read their past first)"
+            )
+    return (*notices, *(f"query {name} is no longer in the script: its state is dropped" for name in ended_queries))

@@ -184,7 +184,7 @@ class InputPlanner:
         unchanged = done == start.done and ended == start.ended and start.round > 0 and not start.again
         unchanged = unchanged and reported == start.reported
         wall = self._next_wall_clock(start, high, ended) if self._uses_wall_clock else None
-        if unchanged and (wall is None or not self._worth_a_round(start, wall)):
+        if unchanged and (wall is None or not self._worth_a_round(start, wall, high)):
             return start
         chosen = [name for name in self._sources if done[name] > start.splits_done(name)]
         read = sum(s.split.bytes for name, s in stretches.items() if s.split and name in chosen)
@@ -223,14 +223,21 @@ class InputPlanner:
         before = begin(sources.values(), now) if start.wall is None else start.wall
         return advance(before, now, sources, self._intake.peers, progress, ended)
 
-    def _worth_a_round(self, start: Offset, wall: WallClock) -> bool:
+    def _worth_a_round(self, start: Offset, wall: WallClock, high: Mapping[str, int | None]) -> bool:
         """Return whether a round without rows has an effect: a source became or ceased to be idle, or the time of a
-        SYSTEM TIME stream advanced far enough.
+        SYSTEM TIME stream advanced far enough. Of a source that no query reads it has one where its last element is not
+        final yet: one-time queries read what is.
+
+        Args:
+            high: the largest timestamps up to `start`.
         """
         before = WallClock(0) if start.wall is None else start.wall
         if wall.now - before.now >= _BEAT_EVERY:
-            read = [name for name in wall.beats if name not in self._intake.unread]
-            return any(wall.beats[name] != before.beats.get(name) for name in read)
+            return any(
+                beat != (earlier := before.beats.get(name))
+                and (name not in self._intake.unread or _is_final(high.get(name), beat, earlier))
+                for name, beat in wall.beats.items()
+            )
         unread = self._intake.unread
         event_time_sources = (
             n for n, state in self._sources.items() if not state.source.system_time and n not in unread
@@ -449,6 +456,11 @@ def _keep_up(splits: Sequence[Split], high: int | None, ahead: int | None) -> bo
             return False
         high = max(first, split.high)
     return True
+
+
+def _is_final(high: int | None, beat: int, earlier: int | None) -> bool:
+    """Return whether the last element of a source becomes final with a heartbeat. earlier: the heartbeat before."""
+    return high is not None and (earlier is None or earlier < high) and high <= beat
 
 
 def highs_after(offset: Offset, seen: Mapping[str, Seen]) -> dict[str, int | None]:

@@ -68,13 +68,14 @@ class Continuations:
 
 
 def continuations(
-    request: Continued, folder: Folder, before: Epoch, resumed: Collection[str], reading: Collection[str],
-    offset: Offset,
+    request: Continued, folder: Folder, before: Epoch, kept: Collection[str], resumed: Collection[str],
+    reading: Collection[str], offset: Offset,
 ) -> Continuations:  # fmt: skip
     """Return how results continue in the epoch after `before`.
 
     Args:
-        resumed: the queries that begin again in their results.
+        kept: the queries that go on computing.
+        resumed: those that begin again in their results.
         reading: those that begin with their past.
         offset: up to which sources have been read.
 
@@ -103,7 +104,7 @@ def continuations(
             seeds[name] = _exchanged(request, before, by_name[name], former, offset, waiting)
         elif waiting is not None:
             seeds[name] = waiting
-    return Continuations(starts, seeds, _routes(request, before, by_name, offset))
+    return Continuations(starts, seeds, _routes(request, before, kept, by_name, offset))
 
 
 def _first(query: Query, start: Start, reached: int, offset: Offset) -> tuple[Start, int]:
@@ -161,16 +162,17 @@ def _exchanged(
 
 
 def _routes(
-    request: Continued, before: Epoch, queries: Mapping[str, Query], offset: Offset
+    request: Continued, before: Epoch, kept: Collection[str], queries: Mapping[str, Query], offset: Offset
 ) -> dict[str, list[list[Any]]]:
     """Return which instants of streams that were exchanged still go to the sinks that they had before."""
     routes: dict[str, list[list[Any]]] = {}
-    for name, query in queries.items():
+    for name in sorted(kept):
+        query = queries[name]
         former = request.moved.get(name, name)
         route = [pair for pair in before.routes.get(former, []) if pair[0] > heartbeat_at(query, offset)]
         if former != name and query.root.is_stream:
             route.append([max(_last_instant(queries[each], offset) for each in (name, former)), former])
-        if route and former in before.queries:
+        if route:
             routes[name] = route
     return routes
 
