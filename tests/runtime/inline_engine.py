@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from inline_run import InlineRun, cold
 from penstock.connectors.results.result_folder import ResultFolder
 from penstock.control import spark
 from penstock.control.control import Control
+from penstock.control.outcomes import CommandState
 from penstock.control.spark import SparkEngine
 from penstock.errors import PenstockError
 from penstock.runtime.spark.catching_up.hydration import Hydration
@@ -22,6 +24,9 @@ from penstock.runtime.spark.input.round_log import RoundLog
 from penstock.runtime.spark.job import FailureListener
 from penstock.runtime.spark.version import JobChange, VersionInfo, version_of
 from penstock.runtime.spark.work import Work
+from penstock.runtime.watching.progress import RunProgress
+
+_UNFINISHED = (CommandState.PENDING, CommandState.HYDRATING)
 
 
 @pytest.fixture
@@ -64,6 +69,10 @@ class SteppedRun:
     def version(self) -> VersionInfo:
         beats = self.inline.heartbeats
         return version_of(self.inline.epoch, {} if beats is None else beats.queries)
+
+    def progress(self) -> RunProgress:
+        """Rounds read what is posted at once."""
+        return RunProgress()
 
     def change(self, begin: Callable[[], JobChange | None]) -> None:
         self.inline.adopt(begin)
@@ -113,8 +122,17 @@ class InlineServer:
         return run
 
     def post(self, statement: str, **options: Any) -> list[str]:
-        """Execute a script; return the states of its commands. Raises the error of one that failed."""
-        outcomes = [one.outcome for one in self.control.submit(statement, **options) if one.outcome is not None]
+        """Execute a script, with the past that its queries read; return the states of its commands. Raises the error of
+        one that failed."""
+        numbers = [one.outcome.number for one in self.control.submit(statement, **options) if one.outcome is not None]
+        while True:
+            known = {one.number: one for _, _, one in self.control.commands()}
+            outcomes = [known[number] for number in numbers]
+            if self.control.failure is not None or not any(one.state in _UNFINISHED for one in outcomes):
+                break
+            time.sleep(0.001)
+        if self.control.failure is not None:
+            raise self.control.failure
         for one in outcomes:
             if one.code:
                 raise PenstockError(one.code, one.message or "")
