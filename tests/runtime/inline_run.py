@@ -16,6 +16,7 @@ from penstock.errors import PenstockError
 from penstock.runtime.spark.catching_up.ahead import Ahead
 from penstock.runtime.spark.checkpoint.epochs import forget_older
 from penstock.runtime.spark.checkpoint.folder import Folder, Seen
+from penstock.runtime.spark.checkpoint.job_files import forget_parts
 from penstock.runtime.spark.checkpoint.query_failure import QueryFailure
 from penstock.runtime.spark.checkpoint.state_files import sweep
 from penstock.runtime.spark.checkpoint.totals import RunTotals
@@ -187,6 +188,7 @@ class InlineRun:
         if self.job.epoch and self.batch > self.job.base:
             statics = {name for plan in self.job.plan.statics.values() for name in plan.sources}
             forget_older(self.folder, self.checkpoint, self.job, {*self.job.plan.sources, *statics})
+            forget_parts(self.folder, self.job)
         self.batch += 1
 
     def _deliver(self, outcome: Outcome, crash: bool) -> tuple[dict[str, int], dict[str, QueryFailure]]:

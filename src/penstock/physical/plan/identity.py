@@ -31,6 +31,18 @@ _PLACES = frozenset({"spool", "rate_limit"})
 
 def step_keys(plan: Plan, births: bool = True) -> dict[int, str]:
     """Return the key of every step, by step number. births: steps of queries of different births are different."""
+    if not births:
+        return _step_keys(plan, births)
+    known: dict[int, str] | None = plan.__dict__.get("_step_keys")
+    if known is None:
+        # Queries of different births are in different parts, so no key occurs in two of them.
+        parts = plan.parts
+        known = _step_keys(plan, births) if parts is None else {i: k for p in parts for i, k in step_keys(p).items()}
+        object.__setattr__(plan, "_step_keys", known)
+    return known
+
+
+def _step_keys(plan: Plan, births: bool) -> dict[int, str]:
     tables = {name: _whole(static) for name, static in plan.statics.items()}
     found: dict[int, str] = {}
     for step in plan.steps:
@@ -48,7 +60,7 @@ def step_keys(plan: Plan, births: bool = True) -> dict[int, str]:
 def query_fingerprint(plan: Plan, query: str) -> str:
     """Return the fingerprint of a query, without its name and its birth; it is the same whatever else the plan
     computes."""
-    keys = step_keys(plan, births=False)
+    keys = step_keys(plan.piece_of(query), births=False)
     inputs = plan.output(query).inputs
     return _digest(",".join(f"{keys[i.step].partition('-')[0]}>{_token(i.exchange)}" for i in inputs))
 

@@ -26,6 +26,7 @@ from penstock.runtime.spark.assembly import Pipeline, assemble, round_files
 from penstock.runtime.spark.catching_up.hydration import Hydration
 from penstock.runtime.spark.checkpoint.checkpoint_lock import CheckpointLock
 from penstock.runtime.spark.checkpoint.epochs import (
+    Epoch,
     check_log,
     forget_older,
     mend_log,
@@ -34,6 +35,7 @@ from penstock.runtime.spark.checkpoint.epochs import (
     sync_log,
 )
 from penstock.runtime.spark.checkpoint.folder import Finish, Folder, Job
+from penstock.runtime.spark.checkpoint.job_files import forget_parts
 from penstock.runtime.spark.checkpoint.query_failure import QueryFailure
 from penstock.runtime.spark.checkpoint.state_files import sweep
 from penstock.runtime.spark.checkpoint.totals import RunTotals
@@ -65,7 +67,6 @@ from penstock.temporary import release
 _SHORTEN_EVERY = 100
 #: Seconds for which closing a run waits for a delivery in progress.
 _LAST_DELIVERY = 10.0
-
 
 #: Receives the name and the error of a query that is left out since it failed.
 FailureListener = Callable[[str, PenstockError], None]
@@ -218,6 +219,7 @@ class SparkRun:
             if batch > job.base and self._has_older_epochs:
                 self._has_older_epochs = False
                 forget_older(self._folder, self._checkpoint, job, _all_sources(job))
+                forget_parts(self._folder, job)
             # From here on the queries may change: what follows concerns the log only.
             if round_ is not None and self._rounds is not None:
                 if self._in_files:
@@ -283,6 +285,11 @@ class SparkRun:
     def job(self) -> Job:
         """Return the job as it is now."""
         return self._job
+
+    @property
+    def epoch(self) -> Epoch:
+        """Return the version of its plan, as the checkpoint has it."""
+        return self._epoch
 
     def version(self) -> VersionInfo:
         """Return the version of the plan, with the heartbeats after the last batch."""

@@ -20,8 +20,9 @@ from penstock.runtime.spark.catching_up.catch_up import check_past
 from penstock.runtime.spark.catching_up.past_input import past_of_run
 from penstock.runtime.spark.catching_up.start_options import StartOption, start_options
 from penstock.runtime.spark.checkpoint.backfill import backfill
-from penstock.runtime.spark.checkpoint.epochs import read_epoch, remove_epoch_on_failure, write_epoch
+from penstock.runtime.spark.checkpoint.epochs import Epoch, remove_epoch_on_failure, write_epoch
 from penstock.runtime.spark.checkpoint.folder import Folder, Job
+from penstock.runtime.spark.checkpoint.job_files import job_kept_on_failure
 from penstock.runtime.spark.checkpoint.restart_decision import StartKind, decide_change
 from penstock.runtime.spark.job import SparkRun
 from penstock.runtime.spark.output.result_parts import ResultParts
@@ -35,6 +36,8 @@ from penstock.runtime.spark.start import (
     prepare,
     sources_to_spool,
     start_request,
+    state_of_parts,
+    warn_of_unbounded,
     write_spool,
 )
 from penstock.runtime.spark.version import JobChange
@@ -47,6 +50,10 @@ class RunningJob(Protocol):
     @property
     def job(self) -> Job:
         """Return the job as it is now."""
+
+    @property
+    def epoch(self) -> Epoch:
+        """Return the epoch in which it is, as its file has it."""
 
     @property
     def sinks(self) -> Mapping[str, Sink]:
@@ -84,7 +91,7 @@ def change(run: SparkRun, work: Work, overwrite: bool) -> None:
 def options_of_start(run: SparkRun, query: Query) -> list[StartOption]:
     """Return which modes of START the new query `query` could have in a run now."""
     folder = Folder(run.checkpoint / "penstock")
-    return start_options(query, past_of_run(folder, read_epoch(folder, run.job.epoch)))
+    return start_options(query, past_of_run(folder, run.epoch))
 
 
 def hydrate(folder: Folder, run: RunningJob, work: Work) -> Ahead | None:
@@ -95,8 +102,8 @@ def hydrate(folder: Folder, run: RunningJob, work: Work) -> Ahead | None:
         return None
     for _, source in sources_to_spool(work):
         write_spool(work, source, folder)
-    request = start_request(admitted(work, folder, read_epoch(folder, run.job.epoch)), folder)
-    ahead = Ahead(folder, run.job.epoch, request, work.settings, run.job.intake.parallelism)
+    request = start_request(replace(admitted(work, folder, run.epoch), cache=run.work.cache), folder)
+    ahead = Ahead(folder, run.epoch, request, work.settings, run.job.intake.parallelism)
     return ahead if ahead.catching_up is not None else None
 
 
@@ -114,7 +121,7 @@ def begin_change(
     Args:
         ahead: what new queries have read before.
     """
-    current = read_epoch(folder, run.job.epoch)
+    current = run.epoch
     work = replace(admitted(work, folder, current), cache=run.work.cache)
     work.cache.keep_only(work.queries)
     request = start_request(work, folder)
@@ -131,8 +138,9 @@ def begin_change(
     new_sinks = {query.name: open_sink(query) for query in work.queries if query.name not in kept_sinks}
     sinks = {query.name: (kept_sinks | new_sinks)[query.name] for query in work.queries}
     number = decision.epoch.number
-    with closed_on_failure(new_sinks), folder.job_kept_on_failure(), remove_epoch_on_failure(folder, number):
+    with closed_on_failure(new_sinks), job_kept_on_failure(folder), remove_epoch_on_failure(folder, number):
         open_results(folder, new_sinks, decision, overwrite, work)
+        warn_of_unbounded(state_of_parts(request.cache.parts_of([number])), decision.fresh)
         job, digest = prepare(work, request, decision, folder, run.job.intake.parallelism)
         # Done after everything that can fail, so that a failed change keeps the records of queries that would end.
         ResultParts(folder).keep_only(decision.kept_sinks | decision.epoch.paused.keys())

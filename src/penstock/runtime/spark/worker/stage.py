@@ -105,7 +105,7 @@ class ShardRound:
             if kind is Signal.PROGRESS:
                 for name, source_progress in read_progress(packet.blob).items():
                     progress[name] = progress.get(name, SourceProgress()).merge(source_progress)
-            elif isinstance(kind, PortInput) and job.plan.steps[kind.port[0]].stage == self._stage:
+            elif isinstance(kind, PortInput) and job.plan.step(kind.port[0]).stage == self._stage:
                 by_port.setdefault(kind.port, []).append((kind, packet))
             else:
                 forwarded.append(packet)
