@@ -64,12 +64,12 @@ def either(conditions: Iterable[Expression]) -> Expression | None:
     different = list({condition.fingerprint: condition for condition in conditions}.values())
     if not different:
         return None
-    blocks = [different[start : start + _BLOCK] for start in range(0, len(different), _BLOCK)]
-    return _balanced([_of_block(tuple(block)) for block in blocks])
+    blocks = [tuple(different[start : start + _BLOCK]) for start in range(0, len(different), _BLOCK)]
+    return _balanced([_whole_block(block) if len(block) == _BLOCK else _balanced(block) for block in blocks])
 
 
-@lru_cache(maxsize=256)
-def _of_block(conditions: tuple[Expression, ...]) -> Expression:
+@lru_cache(maxsize=64)
+def _whole_block(conditions: tuple[Expression, ...]) -> Expression:
     return _balanced(conditions)
 
 

@@ -28,14 +28,12 @@ from penstock.runtime.spark.checkpoint.checkpoint_lock import CheckpointLock
 from penstock.runtime.spark.checkpoint.epochs import (
     Epoch,
     check_log,
-    forget_older,
     mend_log,
     remove_epoch_on_failure,
     spark_log_folder,
     sync_log,
 )
 from penstock.runtime.spark.checkpoint.folder import Finish, Folder, Job
-from penstock.runtime.spark.checkpoint.job_files import forget_parts
 from penstock.runtime.spark.checkpoint.query_failure import QueryFailure
 from penstock.runtime.spark.checkpoint.state_files import sweep
 from penstock.runtime.spark.checkpoint.totals import RunTotals
@@ -54,7 +52,7 @@ from penstock.runtime.spark.start import PreparedStart
 from penstock.runtime.spark.startup.jvm import spark_log
 from penstock.runtime.spark.startup.session import stop_at_end
 from penstock.runtime.spark.streaming import RoundsQuery
-from penstock.runtime.spark.version import JobChange, VersionInfo, version_of
+from penstock.runtime.spark.version import JobChange, OlderVersions, VersionInfo, version_of
 from penstock.runtime.spark.worker.spill_files import forget, forget_all
 from penstock.runtime.watching.metrics import RunMetrics
 from penstock.runtime.watching.progress import RunProgress
@@ -103,7 +101,7 @@ class SparkRun:
         self._lock = lock
         #: Messages for the user about a script that differs from the checkpoint's.
         self.notices = begun.decision.notices
-        self._has_older_epochs = job.epoch > 0
+        self._older = OlderVersions(self._folder, checkpoint, job.epoch > 0)
         self._totals = RunTotals(self._folder)
         self._result_parts = ResultParts(self._folder)
         self._rounds: RoundLog | None = None
@@ -216,10 +214,7 @@ class SparkRun:
             self._last_finished_at = finished_at
             seconds, parallelism = finished_at - started_at, job.intake.parallelism
             self._reporter.batch(batch, seconds, finished_at - computed_at, parallelism, self._current_totals())
-            if batch > job.base and self._has_older_epochs:
-                self._has_older_epochs = False
-                forget_older(self._folder, self._checkpoint, job, _all_sources(job))
-                forget_parts(self._folder, job)
+            self._older.delivered(job, batch, _all_sources(job))
             # From here on the queries may change: what follows concerns the log only.
             if round_ is not None and self._rounds is not None:
                 if self._in_files:
@@ -345,7 +340,7 @@ class SparkRun:
             self._result_parts = ResultParts(self._folder)
             self._reporter.recorder.changed(job_change.job.plan, _all_sources(job_change.job))
             self.notices = job_change.notices
-            self._has_older_epochs = True
+            self._older.add()
         for sink in dropped_sinks:
             sink.close()
         return RoundChange(job_change.job.intake, job_change.job.epoch, offset)

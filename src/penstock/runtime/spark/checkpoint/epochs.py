@@ -41,8 +41,8 @@ from penstock.storage.seals import damaged
 FORMAT, _BEFORE = 3, 2
 #: The fields of an epoch that have a record by name.
 _BY_NAME = ("queries", "sources", "statistics", "paused")
-#: An epoch has all its records where more of them differ than this many, and than one of so many.
-_MOST_CHANGES, _CHANGED_PART = 16, 8
+#: The file of an epoch has all its records where more than one of so many differs.
+_CHANGED_PART = 8
 
 
 @dataclass(frozen=True)
@@ -145,11 +145,11 @@ class Epoch:
     full: Epoch | None = field(default=None, compare=False, repr=False)
 
     def after(self, before: Epoch) -> Epoch:
-        """Return this epoch, which follows `before`, so that its file has no more records than it should."""
+        """Return this epoch, which follows `before`, so that its file has few records that an earlier one has."""
         full = before.full or before
         changes = sum(len(changed) + len(gone) for changed, gone in _changes(self, full).values())
-        most = max(_MOST_CHANGES, len(self.queries) // _CHANGED_PART)
-        return replace(self, full=full if changes <= most else None)
+        records = sum(len(getattr(self, name)) for name in _BY_NAME)
+        return replace(self, full=full if changes * _CHANGED_PART <= records else None)
 
     @property
     def started(self) -> dict[str, Start]:
@@ -400,19 +400,30 @@ def source_file(name: str, births: Mapping[str, int]) -> str:
     return f"{file_name(name)}@{birth}" if birth else file_name(name)
 
 
+def forget_epochs(folder: Folder, first: int, committed: int) -> None:
+    """Remove the files of the epochs from `first` on that came before `committed`, of which a batch is committed. Those
+    stay to which an epoch from it on refers.
+    """
+    numbers = epoch_numbers(folder)
+    old = [number for number in numbers if first <= number < committed]
+    if not old:
+        return
+    referred = {_read_fields(folder, number).get("full") for number in numbers if number >= committed}
+    for number in (n for n in old if n not in referred):
+        storage().remove(_path(folder, number))
+
+
 def forget_older(folder: Folder, checkpoint: Path, job: Job, sources: Collection[str]) -> None:
     """Remove the files of epochs before that of `job`, once its first batch is committed."""
     disk = storage()
-    kept = _read_fields(folder, job.epoch).get("full")
-    for number in (n for n in epoch_numbers(folder) if n < job.epoch):
-        # Those that came after the beginning of a log use that one or a later one.
-        log = _read_fields(folder, number).get("log", number) if number < job.log else job.log
+    # An epoch that came after the beginning of a log uses that one or a later one.
+    for number in (n for n in epoch_numbers(folder) if n < job.log):
+        log = _read_fields(folder, number).get("log", number)
         if log < job.log:
             disk.remove_tree(spark_log_folder(checkpoint, log))
             disk.remove_tree(rounds_folder(folder, log))
             disk.remove(folder.root / f"{offset_mark(log)}.json")
-        if number != kept:
-            disk.remove(_path(folder, number))
+    forget_epochs(folder, 0, job.epoch)
     for name in disk.list(folder.root / "backfill"):
         # Queries of a later epoch may be reading their past.
         if int(name) <= job.epoch:
