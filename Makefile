@@ -11,7 +11,8 @@ help:
 	@echo "make test   lint, types, architecture and all tests"
 	@echo "make fix    format and repair what the linter can"
 	@echo "make bench  measure against Spark's own DataFrame API (for less: BENCH='--rows 1000000' STANDING='--counts 1 10')"
-	@echo "make soak   the long tests: many random cases, kill and restart; then half an hour of kills (SOAK_RUN='--minutes 5')"
+	@echo "make soak   the long tests: many random cases, kill and restart; then half an hour of kills (SOAK_RUN='--minutes 5'),"
+	@echo "            and an hour of a server under commands, subscribers and kills (LIVE_SOAK='--minutes 5')"
 	@echo "make lock   resolve the dependencies anew"
 	@echo "make audit  look for known vulnerabilities in the locked dependencies"
 	@echo "make clean  remove what the other commands made, the virtual environment too"
@@ -47,6 +48,7 @@ bench: setup
 soak: setup
 	$(PY) -m pytest -q -p no:xdist -m slow --timeout 7200 tests $(SOAK)
 	$(PY) -m benchmarks.soak $(SOAK_RUN)
+	$(PY) -m benchmarks.live_soak $(LIVE_SOAK)
 
 lock:
 	sh scripts/lock.sh $(LOCK)

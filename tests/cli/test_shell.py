@@ -12,10 +12,11 @@ from pathlib import Path
 import pytest
 
 from penstock.cli.shell.completion import candidates, quoted
+from penstock.cli.shell.declared import Declared, declared_of
 from penstock.cli.shell.shell import Quit, Shell
+from penstock.cli.shell.sides import SessionSide
 from penstock.connectors.sinks.output import OutputFormat
 from penstock.language import bind_script
-from penstock.language.catalog import Catalog
 from penstock.language.quotes import is_blank, statement_end
 from penstock.session import Session
 
@@ -37,7 +38,8 @@ class Told:
 
     def __init__(self, form: OutputFormat = OutputFormat.CSV, keep_going: bool = True) -> None:
         self.out, self.err = io.StringIO(), io.StringIO()
-        self.shell = Shell(Session(), self.out, self.err, form, keep_going=keep_going)
+        self.session = Session()
+        self.shell = Shell(SessionSide(self.session), self.out, self.err, form, keep_going=keep_going)
 
     def __call__(self, text: str) -> tuple[str, str]:
         """Return what is written to standard output and to standard error."""
@@ -142,7 +144,7 @@ def test_an_error_that_is_not_the_users_has_no_traceback(told: Told, monkeypatch
     def fails(*given: object, **more: object) -> None:
         raise ZeroDivisionError("by \x1b[31mzero\nat once")
 
-    monkeypatch.setattr(told.shell.session, "execute", fails)
+    monkeypatch.setattr(told.session, "execute", fails)
     assert told("SHOW VIEWS;") == ("", "error P0601: the statement failed: ZeroDivisionError: by \\x1b[31mzero\n")
     assert told.shell.failed
 
@@ -151,11 +153,11 @@ def test_an_interruption_passes_through_and_changes_nothing(told: Told, monkeypa
     def stopped(*given: object, **more: object) -> None:
         raise KeyboardInterrupt
 
-    before = told.shell.session.catalog
+    before = told.session.catalog
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
         patched.setattr("penstock.runtime.local.one_time.answer_once", stopped)
         told("SELECT n FROM S; DROP QUERY sums;")
-    assert told.shell.session.catalog is before and told("SELECT ts FROM S LIMIT 1;") == ("ts\n1\n", "")
+    assert told.session.catalog is before and told("SELECT ts FROM S LIMIT 1;") == ("ts\n1\n", "")
 
 
 def test_describe(told: Told) -> None:
@@ -266,13 +268,14 @@ def test_blank_texts() -> None:
 
 
 @pytest.fixture
-def catalog() -> Catalog:
-    return bind_script(
+def catalog() -> Declared:
+    script = bind_script(
         """CREATE STREAM Flights (ts INT, origin STRING, `odd column` INT, `select` INT) FROM MEMORY () TIMESTAMP BY ts;
            CREATE RELATION `odd name` (`a``b` INT) FROM MEMORY ();
            CREATE VIEW forty (n) AS SELECT ts FROM Flights;
            CREATE QUERY flow AS SELECT origin FROM Flights"""
-    ).catalog
+    )
+    return declared_of(script.catalog)
 
 
 @pytest.mark.parametrize(
@@ -304,18 +307,18 @@ def catalog() -> Catalog:
         ("\\nothing x", []),
     ],
 )
-def test_completion(before: str, texts: list[str], catalog: Catalog) -> None:
+def test_completion(before: str, texts: list[str], catalog: Declared) -> None:
     found = candidates(before, catalog)
     assert [c.text for c in found] == texts
     assert all(before.endswith(before[len(before) - c.length :]) for c in found)
 
 
-def test_a_completion_in_backticks_replaces_them(catalog: Catalog) -> None:
+def test_a_completion_in_backticks_replaces_them(catalog: Declared) -> None:
     (found,) = candidates("SELECT * FROM `odd n", catalog)
     assert (found.length, found.what) == (len("`odd n"), "relation")
 
 
-def test_completion_of_files(tmp_path: Path, catalog: Catalog) -> None:
+def test_completion_of_files(tmp_path: Path, catalog: Declared) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "file.cql").touch()
     (tmp_path / ".hidden").touch()
@@ -324,7 +327,7 @@ def test_completion_of_files(tmp_path: Path, catalog: Catalog) -> None:
     assert candidates(f"\\i {tmp_path}/none/x", catalog) == []
 
 
-def test_names_are_written_so_that_they_parse(catalog: Catalog) -> None:
+def test_names_are_written_so_that_they_parse(catalog: Declared) -> None:
     assert [quoted(n) for n in ("a1", "select", "a b", "`", "1a", "é")] == [
         "a1",
         "`select`",

@@ -57,7 +57,7 @@ def test_rows_go_in_and_come_out_with_their_types(connected: ServerClient) -> No
 
 
 def test_many_rows_are_posted_in_parts(connected: ServerClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock.client.server._PART_BYTES", 1_000)
+    monkeypatch.setattr("penstock.client.rows.PART_BYTES", 1_000)
     table = pa.table({"at": pa.array(range(1_000), pa.timestamp("us", "UTC"))})
     assert connected.insert("readings", table) == 1_000
     assert connected.select("SELECT COUNT(*) AS n FROM readings").to_arrow().to_pylist() == [{"n": 1_000}]

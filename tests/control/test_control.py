@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,7 +12,7 @@ import pytest
 from control_kit import STREAM, SUM, Server, server
 
 from penstock.control import applying
-from penstock.control.engine import EngineVersion, NextVersion
+from penstock.control.engine import EngineVersion, NextVersion, Preparation
 from penstock.control.in_process import InProcessEngine
 from penstock.control.outcomes import CommandState, Principal
 from penstock.errors import PenstockError, ScriptErrors
@@ -253,13 +254,13 @@ class Stubborn(InProcessEngine):
         self.go.set()
         self.changes: list[int] = []
 
-    def change(self, version: NextVersion) -> EngineVersion:
+    def change(self, version: NextVersion, prepared: Preparation | None = None) -> EngineVersion:
         assert self.go.wait(60)
         self.changes.append(len(version.queries))
         for query in version.queries.values():
             if query.query is not None and "bad" in query.query.name:
                 raise PenstockError("P0502", "its sink is gone")
-        return super().change(version)
+        return super().change(version, prepared)
 
     def fail(self, place: int) -> None:
         self._on_failed(place, PenstockError("P0621", "a function failed"))
@@ -356,9 +357,13 @@ def test_a_failure_that_cannot_be_noted_is_noted_later(tmp_path: Path) -> None:
     engine = Stubborn(tmp_path / "engine")
     system = Server(tmp_path, engine)
     system.done(STREAM + SUM)
-    with replaced_storage(LocalStorage(FailingCalls("write", 1))):
+    calls = FailingCalls("write", 1)
+    with replaced_storage(LocalStorage(calls)):
         engine.fail(system.control.query("q")[1].place)
-        system.done("SHOW QUERIES;")
+        end = time.monotonic() + 60
+        while not calls.failed:
+            assert time.monotonic() < end
+            time.sleep(0.005)
     assert system.status("q") == "RUNNING"
     system.done("CREATE QUERY r AS SELECT v FROM S;")
     assert (system.status("q"), system.status("r")) == ("FAILED", "RUNNING")

@@ -18,7 +18,7 @@ import pytest
 from control_kit import STREAM, SUM, CommandFailed, MortalStorage, Server
 
 from penstock.control import applying
-from penstock.control.engine import EngineVersion, NextVersion
+from penstock.control.engine import EngineVersion, NextVersion, Preparation
 from penstock.control.in_process import InProcessEngine
 from penstock.errors import PenstockError
 from penstock.storage import replaced_storage
@@ -183,10 +183,10 @@ class CrashingEngine(InProcessEngine):
         self._after = after
         self.armed = False
 
-    def change(self, version: NextVersion) -> EngineVersion:
+    def change(self, version: NextVersion, prepared: Preparation | None = None) -> EngineVersion:
         if self.armed and not self._after:
             raise PowerLost
-        found = super().change(version)
+        found = super().change(version, prepared)
         if self.armed:
             raise PowerLost
         return found

@@ -15,8 +15,7 @@ from penstock.errors import PenstockError
     [
         "CREATE QUERY p START WARM WAIT AS SELECT v FROM S;",
         "CREATE QUERY p WITH (weight '2') AS SELECT v FROM S;",
-        "ALTER QUERY q SET (on_failure 'pause');",
-        "ALTER QUERY q SET (sink_retry '5 seconds');",
+        "ALTER QUERY q SET (weight '0');",
         "ALTER QUERY q AS SELECT SUM(v) AS s FROM S [RANGE 3 SECONDS] START WARM WAIT;",
         "CREATE STREAM H (v INT, ts BIGINT) FROM HTTP (rate_limit '5') TIMESTAMP BY ts UNIT SECOND;",
         "SUBSCRIBE TO q;",

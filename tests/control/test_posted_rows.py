@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 
 from penstock.algebra.nodes.scans import Source
 from penstock.connectors.sources import open_source
+from penstock.control import posted_rows
 from penstock.control.posted_rows import PostedRows
 from penstock.errors import PenstockError
 from penstock.storage import replaced_storage
@@ -79,7 +81,7 @@ def test_keys_expire(tmp_path: Path) -> None:
     connector = open_source(posted.source(STREAM, 3))
     connector.forget(connector.discover(frozenset()))
     posted.expire()
-    assert [path.name for path in (tmp_path / "3").iterdir()] == ["000000000002.key"]
+    assert [path.name for path in (tmp_path / "3").rglob("*") if path.is_file()] == ["000000000002.json"]
     assert posted.post(STREAM, 3, rows(1), "a")
     assert read(posted) == [1]
     posted.drop(3)
@@ -126,3 +128,29 @@ def test_a_post_survives_a_loss_of_power_once_it_was_accepted(tmp_path: Path) ->
             assert left == sorted(set(left)), "nothing twice"
             if finished:
                 break
+
+
+def test_many_keys_lie_in_few_files_and_expire_while_rows_are_posted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [1_700_000_000_000_000]
+    monkeypatch.setattr(posted_rows, "_now", lambda: now[0])
+    monkeypatch.setattr(time, "time_ns", lambda: now[0] * 1000)
+    posted = PostedRows(tmp_path, 60.0)
+    connector = open_source(posted.source(STREAM, 3))
+    table, counts, sizes = rows(1), [], []
+    for number in range(400):
+        now[0] += 1_000_000
+        assert posted.post(STREAM, 3, table, f"key {number}")
+        if number % 2:
+            connector.forget(connector.discover(frozenset()))
+            files = [path for path in tmp_path.rglob("*") if path.is_file()]
+            counts.append(len(files))
+            sizes.append(sum(path.stat().st_size for path in files))
+        if number == 40:
+            again = PostedRows(tmp_path, 60.0)
+            assert all(not again.post(STREAM, 3, table, f"key {one}") for one in range(41))
+    assert max(counts) < 12 and max(sizes[100:]) < 2 * max(sizes[:60])
+    again = PostedRows(tmp_path, 60.0)
+    assert not again.post(STREAM, 3, table, "key 399") and again.post(STREAM, 3, table, "key 1")
+    assert len(posted._known[3].keys) < 80

@@ -45,7 +45,8 @@ def test_every_attribute_is_on_the_page() -> None:
         return "| " + " | ".join((f"`{option.name}`", option.type.name, *default, option.help)) + " |"
 
     for option in QUERY_ATTRIBUTES:
-        assert row(option, f"`{option.default}`" if option.default else "empty") in PAGE
+        empty = "the setting" if option.default is None else "empty"
+        assert row(option, f"`{option.default}`" if option.default else empty) in PAGE
     for option in SOURCE_ATTRIBUTES:
         assert row(option) in PAGE
 

@@ -223,7 +223,7 @@ def _work(script: str, drain: bool) -> Work:
 def declared(script: str) -> dict[str, Source]:
     """The sources that a script declares, as a server keeps them."""
     session = Session()
-    session.execute(script)
+    session.execute(script, live=True)
     return {source.name: source for source in session.catalog.sources.values()}
 
 

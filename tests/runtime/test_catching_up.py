@@ -14,12 +14,14 @@ from inline_run import CRASHES, InlineRun, cold
 from penstock.algebra.nodes.query import Query, Start, StartMode
 from penstock.connectors.contract import ParsedRecords, Split
 from penstock.connectors.sinks.files import read_result
+from penstock.connectors.sources import open_source
 from penstock.connectors.sources.files import FilesSource
 from penstock.errors import PenstockError
 from penstock.language import bind_script
+from penstock.physical.planning.state_size.summary import size_text
 from penstock.runtime.spark.catching_up.ahead import Share
 from penstock.runtime.spark.catching_up.past_input import past_of_run
-from penstock.runtime.spark.catching_up.start_options import start_options, text_of
+from penstock.runtime.spark.catching_up.start_options import start_option, start_options, text_of
 from penstock.runtime.spark.checkpoint.epochs import read_epoch, source_file
 from penstock.runtime.spark.live_change import hydrate
 from penstock.runtime.spark.retained import retention
@@ -185,10 +187,34 @@ def test_a_past_whose_times_are_not_recorded_is_refused(place: Path) -> None:
 
 
 def test_a_time_that_is_not_reached_is_refused(place: Path) -> None:
+    """Before anything is read or opened, and by what tells which starts can be had."""
     run = InlineRun(script(place, "sums"), place / "checkpoint").go(2)
+    (query,) = bind_script(script(place, "best")).queries
+    for tick, possible in ((1000, False), (3, True)):
+        option = start_option(query, at(tick), past_of_run(run.folder, read_epoch(run.folder, run.job.epoch)))
+        assert (not option.obstacles) is possible, option
+    later = run.work_of(script(place, "sums", "best"), starts={"best": at(1000)})
     with pytest.raises(PenstockError) as refused:
-        run.change(script(place, "sums", "best"), starts={"best": at(1000)})
+        hydrate(run.folder, run, later)
     assert refused.value.code == "P0703" and "have not reached" in refused.value.message
+    with pytest.raises(PenstockError, match="have not reached"):
+        run.change(script(place, "sums", "best"), starts={"best": at(1000)})
+    assert not (place / "out" / "best").exists()
+    run.run()
+    check(place, "sums", BEGINNING, 0)
+
+
+def test_waiting_for_the_past_is_refused(place: Path) -> None:
+    """By a change, and by the first start."""
+    wait = {"best": Start(StartMode.WARM, wait=True)}
+    run = InlineRun(script(place, "sums"), place / "checkpoint").go(2)
+    for attempt in (
+        lambda: run.change(script(place, "sums", "best"), starts=wait),
+        lambda: InlineRun(script(place, "best"), place / "other", starts=wait),
+    ):
+        with pytest.raises(PenstockError, match="START WARM WAIT") as refused:
+            attempt()
+        assert refused.value.code == "P0901" and refused.value.hint
     run.run()
     check(place, "sums", BEGINNING, 0)
 
@@ -365,10 +391,22 @@ def test_which_starts_can_be_had(place: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(retention, "_EVERY", 1)
     text = retaining(place, "new", "sums", "by_boundary", retain="RETAIN 14 SECONDS")
     run = InlineRun(retaining(place, "new", retain="RETAIN 14 SECONDS"), place / "checkpoint").go(6)
-    again = "S: the source, read again"
-    assert options(run, text, "sums") == f"NOW: yes\nWARM: yes; S: its retained elements\nBEGINNING: yes; {again}"
-    assert options(run, text, "by_boundary") == f"NOW: yes\nWARM: yes; {again}\nBEGINNING: yes; {again}"
+    again = f"S: the source, read again ({6 * ROWS} rows, {size_text(read_bytes(place, 6))})"
+    log = RetainedLog(run.folder, FILE)
+    retained = f"S: its retained elements ({size_text(sum(map(log.size, log.files())))})"
+    now = "NOW: yes; answers as WARM after"
+    assert options(run, text, "sums") == f"{now} 12 SECOND\nWARM: yes; {retained}\nBEGINNING: yes; {again}"
+    assert options(run, text, "by_boundary") == f"{now} 34 SECOND\nWARM: yes; {again}\nBEGINNING: yes; {again}"
     run.rounds.stop()
+
+
+def read_bytes(tmp: Path, files: int) -> int:
+    """The bytes of the splits of the first files."""
+    text = script(tmp)
+    (source,) = bind_script(text).catalog.sources.values()
+    connector = open_source(source)
+    paths = connector.discover(frozenset())
+    return sum(split.bytes for path in paths[:files] for split in connector.splits(path))
 
 
 def test_what_would_help_is_said(place: Path) -> None:
@@ -376,7 +414,7 @@ def test_what_would_help_is_said(place: Path) -> None:
     later = script(place, "sums").replace("TIMESTAMP BY ts UNIT SECOND ORDER WITHIN 4 SECONDS", "SYSTEM TIME")
     run = InlineRun(clocked, place / "checkpoint", live=False).go(3)
     assert options(run, later, "sums") == (
-        "NOW: yes\n"
+        "NOW: yes; answers as WARM after 12 SECOND\n"
         "WARM: no; CREATE STREAM S ... RETAIN 12 SECOND or longer\n"
         "BEGINNING: no; S cannot be read again from its beginning"
     )

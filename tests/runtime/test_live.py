@@ -89,6 +89,8 @@ def test_a_past_that_is_not_kept_is_refused_and_changes_nothing() -> None:
         engine.register(queries["long"], warm)
     with pytest.raises(PenstockError, match="P0703"):
         engine.replace("short", queries["long"], warm)
+    with pytest.raises(PenstockError, match="P0901"):
+        engine.register(queries["long"], Start(StartMode.WARM, wait=True))
     assert engine.register(queries["long"]).num_rows == 0
     columns = [pa.array([20], pa.int32()), pa.array([20], pa.int32())]
     engine.insert("S", pa.RecordBatch.from_arrays(columns, names=["ts", "v"]))

@@ -73,11 +73,16 @@ def test_the_log_is_on_disk_before_a_batch_counts_as_delivered(tmp_path: Path) -
     log = spark_log(tmp_path / "log", 3, 2)
     calls = FailingCalls()
     with replaced_storage(LocalStorage(calls)):
-        sync_log(log, 2)
+        sync_log(log, 2, first=True)
     # Three files and three folders.
     assert calls.counts["fsync"] == 6
+    calls = FailingCalls()
+    with replaced_storage(LocalStorage(calls)):
+        sync_log(log, 2, first=False)
+    # What Spark writes once has been synced.
+    assert calls.counts["fsync"] == 4
     with replaced_storage(LocalStorage(FailingCalls("fsync", 1))), pytest.raises(PenstockError) as failed:
-        sync_log(log, 2)
+        sync_log(log, 2, first=True)
     assert failed.value.code == "P0601"
 
 

@@ -8,10 +8,14 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 from penstock.algebra.nodes.scans import Scan, Source
+from penstock.errors import PenstockError
 from penstock.language import bind_script
+from penstock.runtime.spark.checkpoint.epochs import source_file
 from penstock.runtime.spark.checkpoint.folder import Folder, Intake
+from penstock.runtime.spark.input.input_planner import InputPlanner
 from penstock.runtime.spark.input.rate_control import RateControl
 from penstock.runtime.spark.input.round_log import RoundLog, load_read_task
 from penstock.tree import walk
@@ -96,4 +100,39 @@ def test_old_rounds_are_removed(tmp_path: Path) -> None:
     for number in range(1, 9):
         rounds.delivered(number)
     assert sorted(p.name for p in rounds.place.iterdir())[0] == "000000005"
+    rounds.stop()
+
+
+def test_what_appears_during_a_round_is_recorded_before_its_end(tmp_path: Path) -> None:
+    write(tmp_path / "data", 0)
+    rounds = opened(tmp_path, watch=True)
+    assert paths(rounds, 1) == ["000.parquet"]
+    write(tmp_path / "data", 1)
+    assert eventually(lambda: len(Folder(tmp_path / "job").read_splits(source_file("S", {}))) == 2)
+    # The next round reads it, whatever it finds then, and not before the first is delivered.
+    assert not (rounds.place / "000000002").exists()
+    rounds.delivered(1)
+    assert paths(rounds, 2) == ["001.parquet"]
+    rounds.stop()
+
+
+def test_a_look_that_fails_during_a_round_ends_the_run_after_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path / "data", 0)
+    rounds = opened(tmp_path, watch=True)
+    looks: list[Path] = []
+
+    def refused(path: Path, *_: object) -> None:
+        looks.append(path)
+        raise PenstockError("P0301", f"{path} cannot be listed")
+
+    monkeypatch.setattr(InputPlanner, "discover", refused)
+    assert eventually(lambda: bool(looks))
+    assert rounds.failure is None
+    with pytest.raises(PenstockError, match="cannot be listed"):
+        rounds.delivered(1)
+    assert Folder(tmp_path / "job").delivered().round == 1
+    # It is not asked again.
+    assert len(looks) == 1
     rounds.stop()

@@ -21,6 +21,7 @@ from penstock.server.service import (
     Busy,
     CatalogView,
     CommandView,
+    DeclaredView,
     EndOfResults,
     HealthView,
     QueryView,
@@ -105,6 +106,7 @@ class FakeService:
         self.posts: dict[tuple[str, str], RowsPosted] = {}
         self.busy = 0.0
         self.problem: str | None = None
+        self.reason: PenstockError | None = None
         #: A SELECT waits for this while it is set, and notes whether its caller has left.
         self.slow = 0.0
         self.cancelled = threading.Event()
@@ -208,11 +210,14 @@ class FakeService:
             SourceView(s.name, s.is_stream, s.connector, columns(s.columns), catalog.texts[key])
             for key, s in catalog.sources.items()
         )
-        views = tuple((view.name, view.text) for view in catalog.views.values())
+        views = tuple(DeclaredView(view.name, view.text, columns(view.root.schema)) for view in catalog.views.values())
         return CatalogView(sources, views, tuple(self.queries()), tuple(catalog.functions), "")
 
     def health(self) -> HealthView:
         return HealthView(True, self.problem is None, len(self.log), 7, 0.5, self.problem)
+
+    def stop_reason(self) -> PenstockError | None:
+        return self.reason
 
     def metrics(self) -> bytes:
         return b"# TYPE penstock_batches_total counter\npenstock_batches_total 7\n"

@@ -124,11 +124,35 @@ def test_select_and_what_describes_the_system(live: Running) -> None:
 
 def test_a_dry_run_keeps_positions_and_changes_nothing(live: Running) -> None:
     with live.client(AccessRole.CONTROL) as http:
-        assert statement(http, WARM, dry=True).json()["statements"] == [{"kind": "CREATE QUERY", "state": "CHECKED"}]
+        (checked,) = statement(http, WARM, dry=True).json()["statements"]
+        assert (checked["kind"], checked["state"]) == ("CREATE QUERY", "CHECKED")
+        check = checked["check"]
+        assert check["query"] == "warm" and "physical plan" in check["plan"] and check["rows_per_second"] > 0
+        assert check["state"]["bounded"] == "bounded" and check["state"]["bytes"] > 0
+        assert {one["start"]: one["possible"] for one in check["starts"]} == {
+            "NOW": True, "WARM": True, "BEGINNING": True,
+        }  # fmt: skip
+        view = statement(http, "CREATE VIEW v AS SELECT room FROM readings", dry=True).json()["statements"]
+        assert view == [{"kind": "CREATE VIEW", "state": "CHECKED"}]
         wrong = statement(http, "CREATE VIEW v AS\n SELECT roam FROM readings", dry=True)
         assert wrong.status_code == 400 and wrong.json()["position"]["line"] == 2
         assert wrong.json()["position"]["column"] == 9
         assert http.get("/v1/queries").json() == {"queries": []}
+
+
+def test_a_dry_run_tells_which_starts_can_be_had(live: Running) -> None:
+    """After rows of a stream that retains nothing have been read, a window is empty at first."""
+    with connect(live.url, live.texts[AccessRole.CONTROL]) as client:
+        client.execute(WARM)
+        client.insert("readings", ROWS)
+        next(iter(client.subscribe("warm", beginning=True)))
+    with live.client(AccessRole.CONTROL) as http:
+        for sql in (WARM.replace("QUERY warm", "QUERY other"), f"ALTER QUERY {WARM[13:]} START NOW RESET"):
+            (checked,) = statement(http, sql, dry=True).json()["statements"]
+            starts = {one["start"]: one for one in checked["check"]["starts"]}
+            assert starts["NOW"]["possible"] and not starts["WARM"]["possible"] and starts["WARM"]["obstacles"]
+        explained = statement(http, f"EXPLAIN START {WARM[len('CREATE QUERY warm AS ') :]}").json()["statements"][0]
+        assert explained["text"].startswith("NOW: yes\nWARM: no; ")
 
 
 def test_what_the_policy_refuses_is_in_no_log(live: Running) -> None:

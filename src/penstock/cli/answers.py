@@ -1,8 +1,10 @@
-"""Answers of one-time queries and of EXPLAIN and SHOW, for standard output, and what is said about them beside it."""
+"""Answers of statements, for standard output, and what is said about them beside it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -10,20 +12,71 @@ from penstock.connectors.sinks.output import OutputFormat
 from penstock.connectors.sinks.tabular import drawn, shown
 from penstock.connectors.sinks.text import csv_text, json_text
 from penstock.errors import counted
-from penstock.runtime.local.one_time import OneTimeAnswer
+
+if TYPE_CHECKING:
+    from penstock.runtime.local.one_time import OneTimeAnswer
 
 
-def table_text(answer: OneTimeAnswer) -> Iterator[str]:
+@dataclass(frozen=True)
+class RowsAnswer:
+    """The rows of a one-time query.
+
+    Args:
+        text: of the query.
+        instant: of the answer, as text; None where no source has a time.
+        warnings: lines about rows that are in no answer.
+    """
+
+    table: pa.Table
+    text: str
+    instant: str | None = None
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class TextAnswer:
+    """The answer of SHOW, DESCRIBE and EXPLAIN."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Remark:
+    """What is said about a statement beside its answer. confirms: that it has been carried out, which a program need
+    not be told."""
+
+    text: str
+    confirms: bool = False
+
+
+@dataclass(frozen=True)
+class FollowAnswer:
+    """The results of a continuous query, from now on. snapshot, progress: whether their rows are asked for."""
+
+    query: str
+    snapshot: bool
+    progress: bool
+
+
+Answer = RowsAnswer | TextAnswer | Remark | FollowAnswer
+
+
+def rows_answer(answer: OneTimeAnswer, text: str) -> RowsAnswer:
+    """Return the answer of a query that this process has computed."""
+    instant = None if answer.tick is None else answer.query.domain.show(answer.tick)
+    return RowsAnswer(answer.table, text, instant, tuple(warnings_of(answer)))
+
+
+def table_text(answer: RowsAnswer) -> Iterator[str]:
     """Yield the answer as a table for people, with the number of its rows and its instant below."""
     yield from drawn(answer.table)
-    tick = answer.tick
-    instant = "" if tick is None else f", as of {answer.query.domain.show(tick)}"
+    instant = "" if answer.instant is None else f", as of {answer.instant}"
     yield f"({counted(answer.table.num_rows, 'row')}{instant})\n"
 
 
-def data_text(table: pa.Table, form: OutputFormat) -> str:
-    """Return a table as csv or json lines."""
-    content: bytes = (csv_text(table) if form is OutputFormat.CSV else json_text(table)).to_pybytes()
+def data_text(table: pa.Table, form: OutputFormat, head: bool = True) -> str:
+    """Return a table as csv or json lines. head: whether csv begins with the names of the columns."""
+    content: bytes = (csv_text(table, head) if form is OutputFormat.CSV else json_text(table)).to_pybytes()
     return content.decode("utf-8", "backslashreplace")
 
 

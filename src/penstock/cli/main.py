@@ -6,7 +6,6 @@ CONSOLE sinks and the output of EXPLAIN and SHOW go to standard output; everythi
 from __future__ import annotations
 
 import atexit
-import enum
 import os
 import re
 import sys
@@ -22,9 +21,21 @@ from typer.core import TyperGroup
 from penstock import __version__
 from penstock.cli.errors_shown import WRONG, errors_shown
 from penstock.cli.logs import LogFormat, LogLevel, configure
+from penstock.cli.options import (
+    Authorities,
+    ClientToken,
+    Connect,
+    Format,
+    ResultFormat,
+    Script,
+    Set,
+    StateFormat,
+    place_of,
+    read_settings,
+    written,
+)
 from penstock.cli.scripts import read_script
 from penstock.cli.tokens import tokens
-from penstock.errors import PenstockError
 from penstock.modules import look_beside
 from penstock.runtime.spark.checkpoint.place import check_place
 from penstock.settings import Settings
@@ -81,39 +92,7 @@ _NEEDS_SPARK = re.compile(r"\bcreate\s+query\b", re.IGNORECASE)
 _SETS_SPARK = re.compile(r"\bspark\b", re.IGNORECASE)
 
 
-class Format(enum.StrEnum):
-    TEXT = "text"
-    JSON = "json"
-    MERMAID = "mermaid"
-
-
-class StateFormat(enum.StrEnum):
-    TEXT = "text"
-    JSON = "json"
-
-
-class ResultFormat(enum.StrEnum):
-    TABLE = "table"
-    CSV = "csv"
-    JSON = "json"
-    ARROW = "arrow"
-
-
 app.add_typer(tokens, name="token")
-
-Script = Annotated[Path, typer.Argument(metavar="SCRIPT", help="A file of CQL statements, or - for standard input.")]
-Set = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A setting; may be repeated.")]
-
-
-def read_settings(pairs: list[str] | None) -> Settings:
-    """Return the settings. Raises PenstockError P0104."""
-    settings = Settings()
-    for pair in pairs or ():
-        key, equals, value = pair.partition("=")
-        if not equals:
-            raise PenstockError("P0104", f"--set {pair}: a setting is KEY=VALUE")
-        settings = settings.with_value(key.strip(), value.strip())
-    return settings
 
 
 def _version(show: bool) -> None:
@@ -206,19 +185,29 @@ def query(
         typer.Option("--format", help="How the rows are written; default: table on a terminal, else csv."),
     ] = None,
     set_: Set = None,
+    connect: Connect = None,
+    token_file: ClientToken = None,
+    tls_ca: Authorities = None,
 ) -> None:
-    """Answer a one-time SELECT, or those of a script, over inputs that end, without Spark."""
+    """Answer a one-time SELECT, or those of a script: over inputs that end, without Spark, or at a running server."""
     from penstock.cli.querying import answer, is_statement
 
     script, text = (arguments[0], arguments[1]) if len(arguments) == 2 else (None, arguments[0])
     if len(arguments) > 2 or (script is not None and (is_statement(script) or not is_statement(text))):
         raise typer.BadParameter("expected a script, a query, or a script and then a query in quotes", context)
+    place = place_of(context, connect, token_file, tls_ca)
     with errors_shown(context):
         from penstock.connectors.sinks.output import OutputFormat
         from penstock.session import Session
 
-        session = Session(settings=read_settings(set_))
         output_format = OutputFormat((format_ or _usual_format()).value)
+        if place is not None:
+            from penstock.cli.remote.asking import answer_at_server
+
+            read = [(one, None) if is_statement(one) else read_script(Path(one)) for one in arguments]
+            answer_at_server(place, read, output_format, written(set_))
+            return
+        session = Session(settings=read_settings(set_))
         if script is not None:
             content, name = read_script(Path(script))
             session.declare(content, file=name, one_time=True)
@@ -243,16 +232,21 @@ def shell(
         bool, typer.Option("--keep-going", help="Go on after an error in statements that are read from a pipe.")
     ] = False,
     set_: Set = None,
+    connect: Connect = None,
+    token_file: ClientToken = None,
+    tls_ca: Authorities = None,
 ) -> None:
-    """Try out statements one after the other, over inputs that end, without Spark."""
+    """Execute statements one after the other: over inputs that end, without Spark, or at a running server."""
+    place = place_of(context, connect, token_file, tls_ca)
     with errors_shown(context):
         from penstock.cli.shell.start import run_shell
         from penstock.connectors.sinks.output import OutputFormat
 
         output_format = OutputFormat((format_ or _usual_format()).value)
         code = run_shell(
-            script, read_settings(set_), output_format, keep_going, bool(context.find_root().params.get("debug"))
-        )
+            script, read_settings(set_), output_format, keep_going, bool(context.find_root().params.get("debug")),
+            place, written(set_),
+        )  # fmt: skip
     raise typer.Exit(code)
 
 
@@ -386,6 +380,23 @@ def state(
         from penstock.cli.state import state_text
 
         typer.echo(state_text(checkpoint, format_ is StateFormat.JSON, shards), nl=False)
+
+
+@app.command()
+def repair(
+    context: typer.Context,
+    checkpoint: Annotated[Path, typer.Argument(metavar="DIR", help="The folder given to serve --checkpoint.")],
+    pause: Annotated[
+        list[str], typer.Option("--pause", metavar="QUERY", help="The next start leaves it out; may be repeated.")
+    ],
+) -> None:
+    """Pause queries with which a server does not come up, in the checkpoint of a server that does not run."""
+    with errors_shown(context):
+        from penstock.control.repair import pause_queries
+
+        for name, state_before in pause_queries(checkpoint, pause):
+            was = "is paused" if state_before == "RUNNING" else f"was {state_before}, and does not run"
+            typer.echo(f"{name} {was}; ALTER QUERY {name} RESUME begins it again")
 
 
 def main() -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 import typer
 
-from penstock.cli.answers import table_text, warnings_of
+from penstock.cli.answers import rows_answer, table_text, warnings_of
 from penstock.connectors.sinks.output import Output, OutputFormat, output
 from penstock.connectors.sinks.tabular import encodable, shown
 from penstock.errors import PenstockError
@@ -17,7 +17,8 @@ from penstock.session import Session
 
 #: What a text of statements begins with, as no name of a file does.
 _STATEMENT = re.compile(
-    r"\s*(?:\(|--|/\*|(?:select|with|istream|dstream|rstream|wstream|create|insert|set|explain|show|drop)(?=[\s(*-]))",
+    r"\s*(?:\(|--|/\*|(?:select|with|istream|dstream|rstream|wstream|create|insert|set|explain|show|drop|alter|update"
+    r"|delete|describe|subscribe|cancel|begin)(?=[\s(*;-]))",
     re.IGNORECASE,
 )
 
@@ -55,15 +56,16 @@ def _write(answers: Sequence[str | OneTimeAnswer], form: OutputFormat) -> None:
         for line in warnings_of(result):
             typer.echo(line, err=True)
         if form is OutputFormat.TABLE:
-            for part in table_text(result):
+            for part in table_text(rows_answer(result, result.query.text)):
                 sys.stdout.write(encodable(part, sys.stdout))
         else:
-            _write_or_stop(console, lambda result=result: console.write(result.query, [result.table], None))  # type: ignore[misc]
-    _write_or_stop(console, console.close)
+            write_or_stop(console, lambda result=result: console.write(result.query, [result.table], None))  # type: ignore[misc]
+    write_or_stop(console, console.close)
     sys.stdout.flush()
 
 
-def _write_or_stop(console: Output, write: Callable[[], None]) -> None:
+def write_or_stop(console: Output, write: Callable[[], None]) -> None:
+    """Write to standard output. Raises BrokenPipeError where its reader has closed it, PenstockError P0502."""
     try:
         write()
     except PenstockError as error:

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from penstock.server.policy import ServerPolicy
     from penstock.server.service import Service
 
+#: Seconds between two looks whether a query that failed is to stop the server.
+_LOOK = 0.5
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _PACKAGES = ("fastapi", "uvicorn", "sse_starlette")
 
@@ -66,7 +68,7 @@ def serve(options: ServeOptions, start: Callable[[ServeOptions, ServerPolicy], S
 
     Raises:
         PenstockError: P0806 for a server that cannot be started so, P0807 for its token file, P0608 and P0609 for its
-            checkpoint.
+            checkpoint; the error of a query that failed and is to stop the server.
     """
     check_packages()
     # Imported here, so that the other commands do not need the extra.
@@ -95,10 +97,13 @@ def serve(options: ServeOptions, start: Callable[[ServeOptions, ServerPolicy], S
         door = HttpDoor(service, tokens, HostNames.of(address, options.names), DoorLimits.of(options.settings))
         server = HttpServer(door, address, certificate, listener)
         _announce(server.url, options, first)
-        caught.event.wait()
+        while not caught.event.wait(_LOOK) and service.stop_reason() is None:
+            pass
         typer.echo("stopping: the round in hand is finished", err=True)
         server.close()
         service.close()
+        if not caught.number and (reason := service.stop_reason()) is not None:
+            raise reason
     return 0 if caught.number == signal.SIGTERM else 128 + caught.number
 
 
@@ -122,20 +127,22 @@ def start_on_spark(options: ServeOptions, policy: ServerPolicy) -> Service:
     """Start a live system on Spark, and execute the script. Raises PenstockError."""
     from penstock.control.spark import SparkEngine
     from penstock.runtime.spark.startup.ahead import start_session_ahead
-    from penstock.server.spark_side import SparkSide
+    from penstock.server.spark_side import SparkSide, guarded_contents
     from penstock.session import Session
 
     start_session_ahead(options.master, options.settings.spark)
     session = Session(settings=options.settings, master=options.master)
     memory = options.settings.get_int("snapshot_memory")
+    contents = guarded_contents(options.checkpoint)
     engine = SparkEngine(options.checkpoint, lambda: session.spark)
-    return _live(options, policy, engine, lambda: SparkSide(engine, options.checkpoint, memory))
+    return _live(options, policy, engine, lambda: SparkSide(engine, options.checkpoint, memory, contents))
 
 
 def _live(options: ServeOptions, policy: ServerPolicy, engine: Engine, side_of: Callable[[], EngineSide]) -> Service:
     from penstock.control.control import Control
     from penstock.server.access import StatementAccess
-    from penstock.server.live_service import LiveService, execute_at_start
+    from penstock.server.live_service import LiveService
+    from penstock.server.start_script import StartScript
 
     access = StatementAccess(policy)
     written = {name.strip(): value.strip() for name, _, value in (pair.partition("=") for pair in options.pairs)}
@@ -143,7 +150,7 @@ def _live(options: ServeOptions, policy: ServerPolicy, engine: Engine, side_of: 
     side = side_of()
     try:
         if options.script[0]:
-            execute_at_start(control, *options.script)
+            StartScript(control, options.checkpoint).execute(*options.script)
     except BaseException:
         control.close()
         side.close()

@@ -13,15 +13,34 @@ Errors of the server are the same `PenstockError`s, with their codes, places and
 
 from __future__ import annotations
 
-from penstock.client.answers import RemoteCommand, RemoteQuery, RemoteRows, RemoteStatement
+from penstock.client.answers import (
+    RemoteCatalog,
+    RemoteCommand,
+    RemoteEvent,
+    RemoteHealth,
+    RemotePosted,
+    RemoteQuery,
+    RemoteRows,
+    RemoteScript,
+    RemoteSource,
+    RemoteStatement,
+    RemoteView,
+)
 from penstock.client.server import ServerClient, connect
 from penstock.client.subscription import RowSubscription
 
 __all__ = [
+    "RemoteCatalog",
     "RemoteCommand",
+    "RemoteEvent",
+    "RemoteHealth",
+    "RemotePosted",
     "RemoteQuery",
     "RemoteRows",
+    "RemoteScript",
+    "RemoteSource",
     "RemoteStatement",
+    "RemoteView",
     "RowSubscription",
     "ServerClient",
     "connect",

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.errors import CODES, PenstockError, Position, ScriptErrors
+from penstock.errors import CODES, PenstockError, Position, ScriptErrors, ScriptWarning
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,7 @@ class RemoteStatement:
         number: of the command, with which `commands()` finds it again.
         version: of the plan, from which on the command takes effect.
         text: the answer of SHOW, DESCRIBE and EXPLAIN.
+        columns: (name, type) of a SELECT.
         rows: those of a SELECT, as JSON values; `select` returns typed ones.
     """
 
@@ -57,8 +58,15 @@ class RemoteStatement:
     version: int | None = None
     instant: str | None = None
     text: str | None = None
+    columns: tuple[tuple[str, str], ...] | None = None
     rows: Sequence[Mapping[str, Any]] | None = None
     error: PenstockError | None = None
+
+
+class RemoteScript(tuple[RemoteStatement, ...]):
+    """What the statements of a script led to, in their order. warnings: probable mistakes in it."""
+
+    warnings: tuple[ScriptWarning, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -91,14 +99,77 @@ class RemoteCommand:
     error: PenstockError | None = None
 
 
+@dataclass(frozen=True)
+class RemoteSource:
+    """A declared stream or relation. kind: `stream` or `relation`; columns: (name, type)."""
+
+    name: str
+    kind: str
+    connector: str
+    columns: tuple[tuple[str, str], ...]
+    sql: str
+    heartbeat: str | None = None
+
+
+@dataclass(frozen=True)
+class RemoteView:
+    """A declared view. columns: (name, type)."""
+
+    name: str
+    sql: str
+    columns: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class RemoteCatalog:
+    """All that is declared. functions: their names; sql: declares it again."""
+
+    sources: tuple[RemoteSource, ...]
+    views: tuple[RemoteView, ...]
+    queries: tuple[RemoteQuery, ...]
+    functions: tuple[str, ...]
+    sql: str
+
+
+@dataclass(frozen=True)
+class RemotePosted:
+    """Rows that are durable now.
+
+    Args:
+        repeated: they were posted before with the same idempotency key.
+        malformed: number of records that are not among them.
+        rejected: the first of these: line from 1 or None, record, reason.
+    """
+
+    rows: int
+    repeated: bool = False
+    malformed: int = 0
+    rejected: tuple[tuple[int | None, str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class RemoteEvent:
+    """A batch, a command or a change of state. kind: `batch`, `command` or `state`; content: JSON values."""
+
+    kind: str
+    content: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class RemoteHealth:
+    """Whether a server is ready. problem: why it is not; version: of the plan; batch: number of the last one."""
+
+    ready: bool
+    problem: str | None = None
+    version: int | None = None
+    batch: int | None = None
+
+
 def known_error(document: Any) -> PenstockError:
     """Return the error that a document of a server describes; a code that this version does not know becomes P0808."""
     if not isinstance(document, Mapping) or "code" not in document:
         return PenstockError("P0808", "the answer is none of a Penstock server")
-    place = document.get("position")
-    position = None
-    if isinstance(place, Mapping):
-        position = Position(int(place["line"]), int(place["column"]), str(place["text"]), int(place["length"]))
+    position = _position(document.get("position"))
     code, message, hint = str(document["code"]), str(document.get("message", "")), document.get("hint")
     if code not in CODES:
         code, message = "P0808", f"{code}: {message}"
@@ -113,21 +184,42 @@ def error_of(document: Any) -> PenstockError:
     return known_error(document)
 
 
+def _position(place: Any) -> Position | None:
+    if not isinstance(place, Mapping):
+        return None
+    return Position(int(place["line"]), int(place["column"]), str(place["text"]), int(place["length"]))
+
+
 def optional_error(document: Any) -> PenstockError | None:
     return None if document is None else known_error(document)
 
 
-def outcome_of(document: Mapping[str, Any]) -> RemoteStatement:
+def script_of(document: Mapping[str, Any]) -> RemoteScript:
+    script = RemoteScript(_statement(one) for one in document["statements"])
+    script.warnings = tuple(
+        ScriptWarning(one["message"], _position(one.get("position")) or Position(1, 1), one.get("hint"))
+        for one in document["warnings"]
+    )
+    return script
+
+
+def _statement(document: Mapping[str, Any]) -> RemoteStatement:
+    columns = document.get("columns")
     return RemoteStatement(
         document["kind"], document["state"], document.get("number"), document.get("version"), document.get("instant"),
-        document.get("text"), document.get("rows"), optional_error(document.get("error")),
+        document.get("text"), None if columns is None else _columns(columns), document.get("rows"),
+        optional_error(document.get("error")),
     )  # fmt: skip
+
+
+def _columns(columns: Sequence[Mapping[str, str]]) -> tuple[tuple[str, str], ...]:
+    return tuple((column["name"], column["type"]) for column in columns)
 
 
 def query_of(document: Mapping[str, Any]) -> RemoteQuery:
     return RemoteQuery(
         document["name"], document["id"], document["state"], document["sql"], document["kind"],
-        tuple((column["name"], column["type"]) for column in document["columns"]), document["sink"],
+        _columns(document["columns"]), document["sink"],
         document["instant"], document["rows"], document["attributes"], optional_error(document["error"]),
     )  # fmt: skip
 
@@ -137,3 +229,18 @@ def command_of(document: Mapping[str, Any]) -> RemoteCommand:
         document["number"], document["at"], document["who"], document["sql"], document["state"], document["version"],
         optional_error(document["error"]),
     )  # fmt: skip
+
+
+def catalog_of(document: Mapping[str, Any]) -> RemoteCatalog:
+    sources = tuple(
+        RemoteSource(one["name"], one["kind"], one["connector"], _columns(one["columns"]), one["sql"], one["heartbeat"])
+        for one in document["sources"]
+    )
+    views = tuple(RemoteView(one["name"], one["sql"], _columns(one.get("columns", ()))) for one in document["views"])
+    queries = tuple(query_of(one) for one in document["queries"])
+    return RemoteCatalog(sources, views, queries, tuple(document["functions"]), document["sql"])
+
+
+def posted_of(document: Mapping[str, Any]) -> RemotePosted:
+    rejected = tuple((one["line"], one["record"], one["reason"]) for one in document["rejected"])
+    return RemotePosted(document["rows"], document["repeated"], document["malformed"], rejected)

@@ -7,13 +7,15 @@ happens once.
 from __future__ import annotations
 
 import json
+import socket
 import ssl
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 from penstock.client.answers import error_of
+from penstock.client.lost import is_hopeless, unreachable
 from penstock.errors import PenstockError
 
 try:
@@ -25,7 +27,22 @@ except ImportError as error:  # pragma: no cover - the extra is there in tests
 
 #: Seconds before a request is sent again: the first, and the longest.
 _PAUSE, _LONGEST_PAUSE = 0.1, 5.0
-_AGAIN = frozenset({429, 503})
+#: Seconds until a connection is there.
+_CONNECT_SECONDS = 10.0
+#: Options of the socket of a subscription, which may be silent for days: a peer that is gone is noticed within two
+#: minutes.
+_KEEP_ALIVE = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 4}
+
+
+class Unavailable(ConnectionError):
+    """The server has answered that it is busy or restarts. error: as it says it; seconds: when to try again."""
+
+    def __init__(self, error: PenstockError, seconds: float) -> None:
+        super().__init__(error.message)
+        self.error = error
+        self.seconds = seconds
+
+
 #: Errors of a connection, after which a request may be sent again.
 LOST = (httpx.TransportError, ConnectionError)
 
@@ -38,20 +55,31 @@ class Connection:
         token: None for a server that requires none.
         patience: seconds for which a server that is not reached is tried again.
         verify: the file of certificates to trust beside the system's, for TLS.
+        timeout: seconds in which an answer begins, and after which it may not pause longer; None: any time, as for
+            subscriptions.
     """
 
-    def __init__(self, url: str, token: str | None, patience: float, verify: str | None = None) -> None:
+    def __init__(
+        self, url: str, token: str | None, patience: float, verify: str | None = None, timeout: float | None = 120.0
+    ) -> None:
         headers = {"User-Agent": "penstock"} | ({"Authorization": f"Bearer {token}"} if token else {})
         trust: ssl.SSLContext | bool = True
         try:
             if httpx.URL(url).scheme not in ("http", "https") or not httpx.URL(url).host:
                 raise ValueError("an address begins with http:// or https:// and the name of a host")
+            if httpx.URL(url).userinfo:
+                raise ValueError("a token is given by itself, not as a part of the address")
+            if token is not None and not (token.isascii() and token.isprintable() and token.strip() == token):
+                raise ValueError("the token has other characters than a token has")
             if verify is not None:
-                trust = ssl.create_default_context(cafile=verify)
-            timeout = httpx.Timeout(None, connect=10.0)
-            self._http = httpx.Client(base_url=url, headers=headers, timeout=timeout, verify=trust)
+                trust = ssl.create_default_context()
+                trust.load_verify_locations(cafile=verify)
+            waits = httpx.Timeout(timeout, connect=min(timeout or _CONNECT_SECONDS, _CONNECT_SECONDS))
+            self._http = httpx.Client(base_url=url, headers=headers, timeout=waits, verify=trust)
         except (httpx.InvalidURL, ValueError, OSError) as error:
-            raise PenstockError("P0808", f"{url!r} cannot be used: {error}", cause=error) from None
+            reason = f"the certificates {verify}: {error}" if isinstance(error, OSError) else str(error)
+            shown = url.rpartition("@")[2]
+            raise PenstockError("P0808", f"{shown!r} cannot be used: {reason}", cause=error) from None
         self.url = url
         self.patience = patience
 
@@ -66,45 +94,87 @@ class Connection:
         except ValueError as error:
             raise PenstockError("P0808", f"{self.url} answered without JSON", cause=error) from None
 
-    def send(self, method: str, path: str, **request: Any) -> httpx.Response:
-        """Return an answer; send the request again while the server is not reached or busy. Raises PenstockError."""
+    def send(self, method: str, path: str, refusals: frozenset[int] = frozenset(), **request: Any) -> httpx.Response:
+        """Return an answer; send the request again while the server is not reached or busy. refusals: statuses of
+        errors that are answers like others. Raises PenstockError."""
         end = time.monotonic() + self.patience
         for pause in pauses():
             try:
                 answer = self._http.request(method, path, **request)
+                if answer.is_error and answer.status_code not in refusals:
+                    raise _failed(answer)
+                return answer
             except LOST as error:
                 self.wait(pause, end, error)
-                continue
-            except httpx.HTTPError as error:
-                raise self._lost(error) from None
-            if answer.status_code in _AGAIN and time.monotonic() + _seconds(answer.headers, pause) < end:
-                time.sleep(_seconds(answer.headers, pause))
-                continue
-            if answer.is_error:
-                raise _error(answer)
-            return answer
+            except (httpx.HTTPError, httpx.InvalidURL) as error:
+                raise unreachable(self.url, error) from None
         raise AssertionError("pauses have no end")
 
     @contextmanager
     def stream(self, path: str, params: Mapping[str, str], accept: str) -> Iterator[httpx.Response]:
         """Open an answer that is read as it comes. Raises PenstockError for an error of the server, LOST for a
         connection that cannot be opened."""
-        with self._http.stream("GET", path, params=dict(params), headers={"Accept": accept}) as answer:
+        waits = httpx.Timeout(None, connect=_CONNECT_SECONDS)
+        headers = {"Accept": accept}
+        with self._http.stream("GET", path, params=dict(params), headers=headers, timeout=waits) as answer:
             if answer.is_error:
                 answer.read()
-                raise _error(answer)
+                raise _failed(answer)
+            _keep_alive(answer)
             yield answer
 
+    def lines(self, path: str) -> Iterator[str]:
+        """Yield the lines of an answer that has no end. Raises PenstockError, P0808 where the connection is lost."""
+        try:
+            with self.stream(path, {}, "text/event-stream") as answer:
+                yield from answer.iter_lines()
+        except LOST as error:
+            raise self._final(error) from None
+
     def wait(self, pause: float, end: float, error: Exception) -> None:
-        """Wait before another attempt. Raises PenstockError P0808 where the patience has ended."""
-        if time.monotonic() + pause >= end:
-            raise self._lost(error) from None
+        """Wait before another attempt. Raises PenstockError where the patience has ended, P0808 or what the server has
+        said, and where another attempt would end in the same way."""
+        if isinstance(error, Unavailable):
+            pause = max(pause, error.seconds)
+        if time.monotonic() + pause >= end or is_hopeless(error):
+            raise self._final(error) from None
         time.sleep(pause)
 
-    def _lost(self, error: Exception) -> PenstockError:
-        reason = str(error) or type(error).__name__
-        hint = "is `penstock serve` running, at this address?"
-        return PenstockError("P0808", f"{self.url} cannot be reached: {reason}", hint=hint, cause=error)
+    def _final(self, error: Exception) -> PenstockError:
+        """Return the error for a connection that is not tried again."""
+        return error.error if isinstance(error, Unavailable) else unreachable(self.url, error)
+
+
+def hanging_up(answer: httpx.Response) -> Callable[[], None]:
+    """Return what breaks an answer off that another thread waits for."""
+    connection = _socket(answer)
+
+    def hang_up() -> None:
+        try:
+            if connection is not None:
+                connection.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            return  # it is gone already
+
+    return hang_up
+
+
+def _socket(answer: httpx.Response) -> socket.socket | None:
+    network = answer.extensions.get("network_stream")
+    found = None if network is None else network.get_extra_info("socket")
+    return found if isinstance(found, socket.socket) else None
+
+
+def _keep_alive(answer: httpx.Response) -> None:
+    """Have the machine notice a server that vanishes without a word, such as one without power."""
+    connection = _socket(answer)
+    if connection is None:
+        return
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in _KEEP_ALIVE.items():
+        option = getattr(socket, name, None)
+        if option is not None:
+            connection.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
 def pauses() -> Iterator[float]:
@@ -115,13 +185,18 @@ def pauses() -> Iterator[float]:
         pause = min(2 * pause, _LONGEST_PAUSE)
 
 
-def _seconds(headers: Mapping[str, str], pause: float) -> float:
-    value = headers.get("retry-after", "")
-    return float(value) if value.isdecimal() else pause
-
-
-def _error(answer: httpx.Response) -> PenstockError:
+def _failed(answer: httpx.Response) -> PenstockError | Unavailable:
+    """Return the error of an answer: Unavailable where the same request may be answered later."""
+    seconds = answer.headers.get("retry-after", "")
     try:
-        return error_of(json.loads(answer.content))
+        error = error_of(json.loads(answer.content))
     except (ValueError, KeyError, TypeError):
-        return PenstockError("P0808", f"the answer {answer.status_code} is none of a Penstock server")
+        error = PenstockError(
+            "P0808", f"the answer {answer.status_code} is none of a Penstock server",
+            hint=f"is there a Penstock server at {answer.url.copy_with(path='/', query=None)}?",
+        )  # fmt: skip
+        if answer.status_code in (502, 503, 504):  # a proxy whose server restarts
+            return Unavailable(error, 0.0)
+    if answer.status_code in (429, 503) and seconds.isdecimal():
+        return Unavailable(error, float(seconds))
+    return error

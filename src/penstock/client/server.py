@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import io
+import json
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
 from typing import Any
 from urllib.parse import quote
@@ -12,26 +12,35 @@ from urllib.parse import quote
 import pyarrow as pa
 
 from penstock.client.answers import (
+    RemoteCatalog,
     RemoteCommand,
+    RemoteEvent,
+    RemoteHealth,
+    RemotePosted,
     RemoteQuery,
     RemoteRows,
+    RemoteScript,
     RemoteStatement,
+    catalog_of,
     command_of,
-    outcome_of,
+    posted_of,
     query_of,
+    script_of,
 )
 from penstock.client.connection import Connection
+from penstock.client.rows import arrow_table, parts, stream_bytes
 from penstock.client.subscription import RowSubscription
 from penstock.errors import PenstockError
 
 _ARROW = "application/vnd.apache.arrow.stream"
-#: Bytes of rows that one request posts.
-_PART_BYTES = 8 * 2**20
+#: Formats of records that `post` takes.
+_MEDIA = {"csv": "text/csv", "ndjson": "application/x-ndjson", "arrow": _ARROW}
 
 
 def connect(
-    url: str, token: str | None = None, *, patience: float = 30.0, certificates: str | None = None
-) -> ServerClient:
+    url: str, token: str | None = None, *, patience: float = 30.0, certificates: str | None = None,
+    timeout: float | None = 120.0,
+) -> ServerClient:  # fmt: skip
     """Return a client of the server at `url`.
 
     Args:
@@ -39,11 +48,12 @@ def connect(
         token: as `penstock token add` prints it; None for a server that requires none.
         patience: seconds for which a server that is not reached is tried again.
         certificates: a PEM file of certificates to trust, for a server with one of its own.
+        timeout: seconds in which an answer has to begin, None for any time; a subscription may always be silent.
 
     Raises:
         PenstockError: P0808 for an address that cannot be used.
     """
-    return ServerClient(Connection(url, token, patience, certificates))
+    return ServerClient(Connection(url, token, patience, certificates, timeout))
 
 
 class ServerClient:
@@ -72,7 +82,7 @@ class ServerClient:
     def execute(
         self, sql: str, *, wait: bool = True, key: str | None = None, settings: Mapping[str, str] | None = None,
         dry: bool = False,
-    ) -> tuple[RemoteStatement, ...]:  # fmt: skip
+    ) -> RemoteScript:  # fmt: skip
         """Execute a script as a whole, once however often the connection is lost; return what each statement led to.
 
         Args:
@@ -87,13 +97,51 @@ class ServerClient:
         body = {"sql": sql, "wait": wait, "settings": dict(settings or {}), "dry": dry}
         headers = {"Idempotency-Key": key or _new_key(), "Accept": "application/json"}
         document = self._connection.json("POST", "/v1/statements", json=body, headers=headers)
-        return tuple(outcome_of(one) for one in document["statements"])
+        return script_of(document)
 
-    def select(self, sql: str) -> RemoteRows:
-        """Return the rows of one SELECT. Raises ScriptErrors."""
-        answer = self._connection.send("POST", "/v1/statements", json={"sql": sql}, headers={"Accept": _ARROW})
-        with pa.ipc.open_stream(answer.content) as reader:
-            return RemoteRows(reader.read_all(), answer.headers.get("penstock-instant"))
+    def select(self, sql: str, *, settings: Mapping[str, str] | None = None) -> RemoteRows:
+        """Return the rows of one SELECT. settings: of the session, as SET has them. Raises ScriptErrors."""
+        body = {"sql": sql, "settings": dict(settings or {})}
+        answer = self._connection.send("POST", "/v1/statements", json=body, headers={"Accept": _ARROW})
+        try:
+            with pa.ipc.open_stream(answer.content) as reader:
+                return RemoteRows(reader.read_all(), answer.headers.get("penstock-instant"))
+        except pa.ArrowInvalid as error:
+            raise PenstockError("P0808", f"{self._connection.url} answered no Arrow stream", cause=error) from None
+
+    # -- commands ----------------------------------------------------------------------------------------------
+
+    def pause(self, query: str, *, with_state: bool = False) -> RemoteStatement:
+        """Pause a query. with_state: it goes on and emits nothing, so that it can resume at any time."""
+        return self._altered(query, "PAUSE WITH STATE" if with_state else "PAUSE")
+
+    def resume(self, query: str, *, start: str | None = None, reset: bool = False) -> RemoteStatement:
+        """Resume a query.
+
+        Args:
+            start: NOW, WARM, BEGINNING, or `AT '2024-03-01 09:00:00'`; without it WARM.
+            reset: the result may begin again where its former content is not known.
+        """
+        words = ["RESUME", *(["START", start] if start else []), *(["RESET"] if reset else [])]
+        return self._altered(query, " ".join(words))
+
+    def rename(self, query: str, name: str) -> RemoteStatement:
+        """Give a query another name."""
+        return self._altered(query, f"RENAME TO {quoted_name(name)}")
+
+    def drop(self, query: str, *, cascade: bool = False) -> RemoteStatement:
+        """Drop a query. cascade: with all that reads it."""
+        return self._one(f"DROP QUERY {quoted_name(query)}" + (" CASCADE" if cascade else ""))
+
+    def _altered(self, query: str, action: str) -> RemoteStatement:
+        return self._one(f"ALTER QUERY {quoted_name(query)} {action}")
+
+    def _one(self, sql: str) -> RemoteStatement:
+        """Execute one command. Raises PenstockError, also where it was accepted and has failed."""
+        (statement,) = self.execute(sql)
+        if statement.error is not None:
+            raise statement.error
+        return statement
 
     # -- what there is -----------------------------------------------------------------------------------------
 
@@ -104,6 +152,41 @@ class ServerClient:
     def query(self, name: str) -> RemoteQuery:
         """Return a continuous query. Raises PenstockError P0201."""
         return query_of(self._connection.json("GET", f"/v1/queries/{_segment(name)}"))
+
+    def plan(self, query: str, form: str = "text") -> str:
+        """Return the plan of a query. form: `text`, `json` or `mermaid`. Raises PenstockError P0201."""
+        return self._connection.send("GET", f"/v1/queries/{_segment(query)}/plan", params={"format": form}).text
+
+    def catalog(self) -> RemoteCatalog:
+        """Return all that is declared."""
+        return catalog_of(self._connection.json("GET", "/v1/catalog"))
+
+    def health(self) -> RemoteHealth:
+        """Return whether the server processes batches; one that does not answer is an error."""
+        document = self._connection.json("GET", "/readyz", refusals=frozenset({503}))
+        ready = document["status"] == "ok"
+        return RemoteHealth(ready, document["problem"], document["version"], document["batch"])
+
+    def metrics(self) -> str:
+        """Return the metrics in the text format of Prometheus."""
+        return self._connection.send("GET", "/metrics").text
+
+    def events(self) -> Iterator[RemoteEvent]:
+        """Yield an event for each batch, command and change of state from now on, without end.
+
+        Raises:
+            PenstockError: P0808 when the connection is lost, since events of the meantime would be missing.
+        """
+        kind, data = "", ""
+        for line in self._connection.lines("/v1/events"):
+            name, _, value = line.partition(":")
+            if name == "event":
+                kind = value.strip()
+            elif name == "data":
+                data += value.strip()
+            elif not line and data:
+                yield RemoteEvent(kind, json.loads(data))
+                kind, data = "", ""
 
     def commands(self, after: int = 0) -> Iterator[RemoteCommand]:
         """Yield the commands with numbers beyond `after`, in their order."""
@@ -123,7 +206,8 @@ class ServerClient:
 
     def subscribe(
         self, query: str, *, cursor: str | None = None, beginning: bool = False, snapshot: bool = False,
-        progress: bool = False, until_now: bool = False,
+        progress: bool = False, until_now: bool = False, patience: float | None = None,
+        on_lost: Callable[[Exception], None] | None = None,
     ) -> RowSubscription:  # fmt: skip
         """Return the results of a query as an iterator of Arrow batches, which continues after lost connections.
 
@@ -133,6 +217,8 @@ class ServerClient:
             snapshot: begin with the present content, as rows with op `+`.
             progress: rows with op `p` report up to which instant the answer is final.
             until_now: end with what there is.
+            patience: seconds for which a server that is lost is tried again; without it that of the client.
+            on_lost: is called with the reason each time before it is tried again.
 
         Raises:
             PenstockError: P0201 for an unknown query, P0712 for rows that are no longer kept, at the first batch.
@@ -143,7 +229,8 @@ class ServerClient:
             params["until"] = "now"
         if beginning:
             params["from"] = "beginning"
-        return RowSubscription(self._connection, f"/v1/queries/{_segment(query)}/results", params, cursor)
+        path = f"/v1/queries/{_segment(query)}/results"
+        return RowSubscription(self._connection, path, params, cursor, patience, on_lost)
 
     def insert(self, stream: str, rows: Any, *, key: str | None = None) -> int:
         """Add rows to a stream or relation FROM HTTP or MEMORY; return their number. They are durable then, and added
@@ -153,14 +240,30 @@ class ServerClient:
             rows: an Arrow table or batch, a pandas or Polars DataFrame, or dictionaries.
             key: the idempotency key; two calls with one key and the same rows are one.
         """
-        table = _arrow(rows)
         key = key or _new_key()
-        path = f"/v1/streams/{_segment(stream)}/rows"
         added = 0
-        for number, part in enumerate(_parts(table)):
-            headers = {"Content-Type": _ARROW, "Idempotency-Key": f"{key}.{number}"}
-            added += int(self._connection.json("POST", path, content=_stream(part), headers=headers)["rows"])
+        for number, part in enumerate(parts(arrow_table(rows))):
+            added += self.post(stream, stream_bytes(part), "arrow", key=f"{key}.{number}").rows
         return added
+
+    def post(self, stream: str, body: bytes, form: str, *, key: str | None = None) -> RemotePosted:
+        """Add records as they are; malformed ones are left out and reported.
+
+        Args:
+            form: `csv` with a head, `ndjson`, or `arrow`, an IPC stream.
+            key: the idempotency key, as for `insert`.
+        """
+        media = _MEDIA.get(form)
+        if media is None:
+            raise PenstockError("P0803", f"records of the format {form} cannot be posted", hint=", ".join(_MEDIA))
+        headers = {"Content-Type": media, "Idempotency-Key": key or _new_key()}
+        path = f"/v1/streams/{_segment(stream)}/rows"
+        return posted_of(self._connection.json("POST", path, content=body, headers=headers))
+
+
+def quoted_name(name: str) -> str:
+    """Return a name as it is written in a statement, whatever its letters."""
+    return "`" + name.replace("`", "``") + "`"
 
 
 def _new_key() -> str:
@@ -172,43 +275,3 @@ def _segment(name: str) -> str:
     if not name:
         raise PenstockError("P0201", "a name cannot be empty")
     return quote(name, safe="")
-
-
-def _arrow(rows: Any) -> pa.Table:
-    """Return rows of any kind as an Arrow table of plain columns."""
-    if isinstance(rows, pa.RecordBatch):
-        rows = pa.Table.from_batches([rows])
-    elif isinstance(rows, Sequence | Iterator) or (isinstance(rows, Iterable) and not hasattr(rows, "columns")):
-        rows = pa.Table.from_pylist([dict(row) for row in rows])
-    elif not isinstance(rows, pa.Table):
-        try:
-            rows = pa.table(rows)
-        except (TypeError, ValueError, pa.ArrowException) as error:
-            raise PenstockError(
-                "P0203", f"{type(rows).__name__} cannot be posted as rows: {error}", cause=error
-            ) from None
-    return pa.table([_plain(column) for column in rows.columns], names=rows.column_names)
-
-
-def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return a column without a dictionary or views, which a server does not accept."""
-    type_ = column.type
-    if pa.types.is_dictionary(type_):
-        return _plain(column.cast(type_.value_type))
-    if pa.types.is_string_view(type_):
-        return column.cast(pa.large_string())
-    return column.cast(pa.large_binary()) if pa.types.is_binary_view(type_) else column
-
-
-def _parts(table: pa.Table) -> Iterator[pa.Table]:
-    """Yield the table in pieces of bounded size; one piece where it is empty."""
-    rows = max(1, int(table.num_rows * _PART_BYTES / max(table.nbytes, 1)))
-    for start in range(0, max(table.num_rows, 1), rows):
-        yield table.slice(start, rows)
-
-
-def _stream(table: pa.Table) -> bytes:
-    sink = io.BytesIO()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    return sink.getvalue()

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Generator, Iterator
+from contextlib import suppress
+from threading import Event
 from types import TracebackType
 
 import pyarrow as pa
 
-from penstock.client.connection import LOST, Connection, pauses
+from penstock.client.connection import LOST, Connection, hanging_up, pauses
 from penstock.errors import PenstockError
 
 _ARROW = "application/vnd.apache.arrow.stream"
@@ -20,26 +22,41 @@ _CURSOR = "penstock-cursor"
 
 
 class RowSubscription(Iterator[pa.RecordBatch]):
-    """Rows of a query as they come: `ts`, `op`, and its columns."""
+    """Rows of a query as they come: `ts`, `op`, and its columns.
 
-    def __init__(self, connection: Connection, path: str, params: dict[str, str], cursor: str | None) -> None:
+    Args:
+        patience: seconds for which a lost server is tried again; None: that of the connection.
+        on_lost: is called with the reason each time before the server is tried again.
+    """
+
+    def __init__(
+        self, connection: Connection, path: str, params: dict[str, str], cursor: str | None,
+        patience: float | None = None, on_lost: Callable[[Exception], None] | None = None,
+    ) -> None:  # fmt: skip
         self._connection = connection
         self._path = path
         self._params = params
+        self._patience = connection.patience if patience is None else patience
+        self._on_lost = on_lost
         #: Continues behind the last batch; None before the server has said where the subscription begins.
         self.cursor = cursor
         #: Whether batches have come since the last cursor.
         self._between = False
-        self._closed = False
+        self._closed = Event()
+        self._hang_up: Callable[[], None] | None = None
         self._batches = self._read()
 
     def __next__(self) -> pa.RecordBatch:
         return next(self._batches)
 
     def close(self) -> None:
-        """End the subscription; the next batch is none."""
-        self._closed = True
-        self._batches.close()
+        """End the subscription; the next batch is none. Also while another thread waits for one."""
+        self._closed.set()
+        hang_up = self._hang_up
+        if hang_up is not None:
+            hang_up()
+        with suppress(ValueError):  # another thread is in the generator, and finds the connection broken off
+            self._batches.close()
 
     def __enter__(self) -> RowSubscription:
         return self
@@ -51,18 +68,24 @@ class RowSubscription(Iterator[pa.RecordBatch]):
 
     def _read(self) -> Generator[pa.RecordBatch, None, None]:
         bounded = "until" in self._params
-        attempts, end = pauses(), time.monotonic() + self._connection.patience
-        while not self._closed:
+        attempts, end = pauses(), time.monotonic() + self._patience
+        while not self._closed.is_set():
             try:
                 for batch in self._one():
-                    attempts, end = pauses(), time.monotonic() + self._connection.patience
+                    attempts, end = pauses(), time.monotonic() + self._patience
                     yield batch
                 if bounded:
                     return
+                # The server has ended it, of which the next answer says why.
+                time.sleep(next(attempts))
             except (*LOST, pa.ArrowInvalid, OSError) as error:
+                if self._closed.is_set():
+                    return
                 if self._between:
                     message = "the connection was lost within a snapshot, whose rows cannot be continued"
                     raise PenstockError("P0808", message, hint="subscribe again", cause=error) from None
+                if self._on_lost is not None:
+                    self._on_lost(error)
                 self._connection.wait(next(attempts), end, error)
 
     def _one(self) -> Iterator[pa.RecordBatch]:
@@ -72,6 +95,9 @@ class RowSubscription(Iterator[pa.RecordBatch]):
             params["from"] = self.cursor
             params.pop("snapshot", None)
         with self._connection.stream(self._path, params, _ARROW) as answer:
+            self._hang_up = hanging_up(answer)
+            if self._closed.is_set():
+                return
             if self.cursor is None and "snapshot" not in params:
                 self.cursor = answer.headers.get(_CURSOR)
             reader = pa.ipc.open_stream(pa.PythonFile(_Pieces(answer.iter_bytes()), mode="r"))

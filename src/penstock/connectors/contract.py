@@ -119,6 +119,11 @@ class SourceConnector(ABC):
     wanted: Expression | None = None
     #: Whether data can be read again long after its round; else `keep_in` stores what may be needed.
     rereadable: bool = True
+    #: Whether a relation consists of files that stay, though those of a stream go: its updates in the order of arrival.
+    #: A file may stand for all that were read before it and are gone.
+    keeps_relations: bool = False
+    #: Whether `forget` removes what was read, so that nothing of it need be known any more.
+    removes_read: bool = False
     #: Whether `check` reads files of this machine only, so that a script can be checked without a connection.
     in_local_files: bool = False
     #: Minimum number of seconds between two checks for new data.

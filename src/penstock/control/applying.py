@@ -1,5 +1,8 @@
-"""Carry out transactions: accept them into the log, bring the engine to the version that contains them, and note what
-became of them.
+"""Carry out accepted transactions: bring the engine to the version that contains them, and note what became of them.
+
+What has been accepted so far makes one version, except for a later change of the same query and what waits for a past
+that is read (`transactions/backlog.py`). A transaction that fails takes along those that depend on it, which were
+accepted against declarations that never came to be; all their outcomes are written in one file.
 
 After a crash the declarations are those of the latest stored catalog and of what was applied after it. Transactions
 that were accepted and not applied are applied then, with the same numbers and so with the same result.
@@ -8,28 +11,38 @@ that were accepted and not applied are applied then, with the same numbers and s
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 
+from penstock.algebra.nodes.query import StartMode
 from penstock.algebra.nodes.scans import Source
 from penstock.control.command_log import CATALOG_EVERY, CommandLog, Transaction
-from penstock.control.draft import Draft
-from penstock.control.engine import Engine, NextVersion
+from penstock.control.engine import Engine, NextVersion, Preparation
 from penstock.control.outcomes import SYSTEM, CommandOutcome, CommandState
 from penstock.control.posted_rows import PostedRows
 from penstock.control.registry import Registry, command_of, default_sink, restored, settings_of
+from penstock.control.repair import accepted, change_with_paused, pause, paused_numbers, with_paused
 from penstock.control.row_changes import post_rows
-from penstock.control.stored_catalog import RowStatement, StoredCatalog
+from penstock.control.stored_catalog import CatalogChange, RowStatement, StoredCatalog, StoredObject
+from penstock.control.transactions.backlog import AcceptedItem, Backlog, dependents, waiting_behind
+from penstock.control.transactions.draft import Draft
+from penstock.control.transactions.footprint import footprint_of
+from penstock.control.transactions.merging import BoundChange, bound_change, with_changes
+from penstock.control.transactions.past_reading import PastReading
 from penstock.control.versions import Versions, applied, failed
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, ScriptErrors
 from penstock.events import log_event, logger_of
-from penstock.language.catalog import Catalog
+from penstock.language.catalog import QueryStatus
 from penstock.language.commands import DeleteRows, InsertRows, UpdateRows
 
 LOG = logger_of("control")
+#: Transactions that are applied together at most.
+TOGETHER = 1000
 
 
 class Applier:
-    """The declarations of a system, its log and its engine. Used by one thread.
+    """The declarations that an engine runs, and their changes. Used by one thread.
 
     Args:
         engine: runs the queries.
@@ -40,7 +53,7 @@ class Applier:
 
     Attributes:
         current: the declarations that the engine runs.
-        ahead: those after everything that has been accepted.
+        backlog: what has been accepted and is not applied yet.
     """
 
     def __init__(
@@ -51,92 +64,177 @@ class Applier:
         self._posted = posted
         self._versions = Versions(posted)
         self._settings = dict(settings)
-        self.current = self.ahead = Registry(stored)
+        self.current = Registry(stored)
+        self.backlog = Backlog()
+        #: The number of the last command that the engine's version contains.
+        self._reached = 0
         self._unwritten: list[CommandOutcome] = []
+        #: Whether some of these could not be written.
+        self._owes_outcomes = False
+        self._outcomes_lock = threading.Lock()
 
-    def settings_with(self, stored: StoredCatalog, session: Mapping[str, str]) -> dict[str, str]:
-        """Return the settings in force in a session, as written."""
-        return {**self._settings, **stored.settings, **session}
+    def run(self) -> None:
+        """Apply what is accepted, until the backlog is closed."""
+        while True:
+            items, is_closed = self.backlog.wait()
+            while group := self._next_group(items, not is_closed):
+                self._apply(group)
+                items = self.backlog.items
+            if is_closed:
+                break
+        for item in items:
+            if item.reading is not None:
+                item.reading.end()
+            item.answer()
 
-    # -- accepting ---------------------------------------------------------------------------------------------
+    # -- choosing ----------------------------------------------------------------------------------------------
 
-    def check(self, draft: Draft) -> None:
-        """Raise PenstockError for what the engine cannot do."""
-        self._engine.check(self._next(draft.stored, draft.bound, self._log.next_number))
+    def _next_group(self, items: Sequence[AcceptedItem], may_read: bool = True) -> list[AcceptedItem]:
+        """Return what is applied next, as one version. may_read: readings of a past may begin."""
+        group: list[AcceptedItem] = []
+        held: list[AcceptedItem] = []
+        touched: set[int] = set()
+        for item in items:
+            if item.transaction is None:
+                group.append(item)
+                continue
+            if _waits(item, held):
+                held.append(item)
+                continue
+            if item.reading is None and not item.is_ready:
+                if self._reads_past([item]) and _waits(item, group):
+                    # What of its past can be read depends on what comes before.
+                    break
+                if may_read:
+                    self._prepare(item)
+            if item.waits or not (item.is_ready or item.reading):
+                held.append(item)
+                continue
+            if item.reading is not None:
+                # What was read fits the version in which nothing else is new.
+                return group or [item]
+            if item.places & touched or len(group) >= TOGETHER:
+                break
+            group.append(item)
+            touched |= item.places
+        return group or self._without_past(held)
 
-    def accept(
-        self, draft: Draft, texts: Sequence[str], who: str, key: str | None, posted: str, settings: Mapping[str, str]
-    ) -> Transaction:
-        """Write a transaction to the log.
+    def _reads_past(self, items: Sequence[AcceptedItem]) -> bool:
+        """Return whether queries begin with a past after some transactions together."""
+        left: dict[int, StoredObject] = {}
+        for item in items:
+            change = item.change.change
+            left |= {one.id: one for one in change.objects}
+            for number in change.removed:
+                left.pop(number, None)
+        return any(self._begins_with_past(one) for one in left.values())
 
-        Args:
-            draft: made on the declarations after everything that has been accepted.
-            texts: of its commands.
-            posted: the digest of what was posted.
-            settings: of the session.
+    def _begins_with_past(self, one: StoredObject) -> bool:
+        query = one.query
+        if query is None or query.status is not QueryStatus.RUNNING or query.start.mode is StartMode.NOW:
+            return False
+        if one.id not in self.current.stored.objects:
+            return True
+        return all(query.track != standing.track for _, standing in self.current.stored.queries)
 
-        Raises:
-            PenstockError: it is refused, and nothing has been written.
-        """
-        self.check(draft)
-        self._write_outcomes([])
-        transaction = self._log.accept(texts, who, key, posted, settings, draft.change)
-        self.ahead = draft.registry(self.ahead.errors)
-        return transaction
+    def _prepare(self, item: AcceptedItem) -> None:
+        """Begin to read the past of a transaction's queries where they have one; it is answered then."""
+        preparation: Preparation | None = None
+        if self._reads_past([item]):
+            preparation = self._engine.prepare(self._next([item], with_changes(self.current, [item.change])))
+        if preparation is None:
+            item.is_ready = True
+        else:
+            item.reading = PastReading(preparation, self.backlog.wake)
+            item.answer()
+
+    def _without_past(self, held: Sequence[AcceptedItem]) -> list[AcceptedItem]:
+        """Return transactions that wait for a past which nothing needs after those behind them: the query that reads it
+        has been dropped or paused. The reading ends."""
+        for item in held:
+            if not item.waits:
+                continue
+            chain = [item, *waiting_behind(item, held)]
+            if len(chain) > 1 and not self._reads_past(chain):
+                assert item.reading is not None, "it waits for a reading"
+                item.reading.end()
+                item.reading = None
+                for one in chain:
+                    one.is_ready = True
+                return chain
+        return []
 
     # -- applying ----------------------------------------------------------------------------------------------
 
-    def apply(self, transactions: Sequence[Transaction]) -> None:
-        """Apply accepted transactions together, or one by one where that fails."""
+    def _apply(self, group: Sequence[AcceptedItem]) -> None:
+        """Apply accepted transactions together, or one by one where that fails, and answer who waits for them."""
+        items = [item for item in group if item.transaction is not None]
+        self.backlog.in_hand = group
         try:
-            self._apply_all(transactions, self.ahead)
+            if items:
+                self._apply_all(items)
         except PenstockError as error:
-            if len(transactions) == 1:
-                self._let_fail(transactions[0], error)
+            if len(items) == 1:
+                self._lose(items[0], error)
             else:
-                lost: set[int] = set()
-                for transaction in transactions:
-                    self._apply_one(transaction, lost)
+                self._apply_each(items)
+        self.backlog.remove(group)
         self._save_catalog()
+        for item in group:
+            item.answer()
+        self.backlog.in_hand = ()
 
-    def _apply_one(self, transaction: Transaction, lost: set[int]) -> None:
-        """Apply one transaction on top of the present declarations, or let it fail.
+    def _apply_each(self, items: Sequence[AcceptedItem]) -> None:
+        """Apply transactions one by one, without those that fail."""
+        for item in items:
+            if item not in self.backlog.items:
+                continue  # it depends on one that failed
+            try:
+                self._apply_all([item])
+            except PenstockError as error:
+                self._lose(item, error)
 
-        lost: numbers of declarations that transactions change which have failed; those of this one are added then.
-        """
-        change = transaction.change
-        own = {one.id for one in change.objects} | set(change.removed) | {row.source for row in change.rows}
-        try:
-            if own & lost:
-                raise PenstockError("P0732", "it depends on a command that failed")
-            after = restored(self.current.stored.changed(change))
-            fresh = [error for number, error in after.errors.items() if number not in self.current.errors]
-            if fresh:
-                raise fresh[0]
-            self._apply_all([transaction], after)
-        except PenstockError as error:
-            lost |= own
-            self._let_fail(transaction, error)
+    def _lose(self, item: AcceptedItem, error: PenstockError) -> None:
+        """Let an accepted transaction fail, with those that depend on it."""
+        with self.backlog.gate:
+            items = self.backlog.items
+            behind = dependents(item, items[items.index(item) + 1 :])
+            lost = [item, *behind]
+            depends = PenstockError("P0732", "it depends on a command that failed")
+            outcomes = [one for each in lost for one in failed(_of(each), error if each is item else depends)]
+            # Their numbers are not given again.
+            number = max(each.change.change.next_id for each in lost)
+            self.current = replace(self.current, stored=self.current.stored.changed(CatalogChange(next_id=number)))
+            # Written together, and before anything later is applied: a restart would take them for applied.
+            self._write_outcomes(outcomes, at_once=True)
+            self.backlog.remove(lost)
+            self.backlog.ahead = with_changes(self.current, [each.change for each in self.backlog.items])
+        for each in lost:
+            if each.reading is not None:
+                each.reading.end()
+            each.answer()
 
-    def _let_fail(self, transaction: Transaction, error: PenstockError) -> None:
-        self.ahead = self.current
-        self._write_outcomes(failed(transaction, error), at_once=True)
-
-    def _apply_all(self, transactions: Sequence[Transaction], after: Registry) -> None:
-        """Go over to the declarations `after` some transactions, and note their outcomes. Raises PenstockError, and
-        then nothing has changed."""
-        last = transactions[-1].last
+    def _apply_all(self, items: Sequence[AcceptedItem]) -> None:
+        """Apply some transactions as one version, and note their outcomes. Raises PenstockError, and then nothing has
+        changed."""
+        reading = items[0].reading
+        if reading is not None:
+            reading.check()
+        after = with_changes(self.current, [item.change for item in items])
+        transactions = [_of(item) for item in items]
         early: list[tuple[int, str]] = []
         try:
             for transaction in transactions:
                 # A relation that never changes is read by the query that begins.
                 early += self._post(transaction, after, static=True)
-            version = self._engine.change(self._next(after.stored, after.bound, last))
+            version = self._engine.change(self._next(items, after), None if reading is None else reading.preparation)
         except PenstockError:
             for source, key in early:
                 self._posted.withdraw(source, key)
             raise
-        self.current = self.ahead = after
+        self._reached = version.command
+        self.current = after
+        self.backlog.remove(items)
         try:
             outcomes: list[CommandOutcome] = []
             for transaction in transactions:
@@ -148,6 +246,14 @@ class Applier:
         self._drop_rows(transactions)
         self._engine.wake()
         self._write_outcomes(outcomes)
+
+    def _next(self, items: Sequence[AcceptedItem], after: Registry) -> NextVersion:
+        """Return the version in which some transactions are new."""
+        last = max([self._reached, *(_of(item).last for item in items)])
+        others = [one.transaction for one in self.backlog.items if one.transaction is not None and one not in items]
+        waiting = [number for one in others if one.first < last for number in one.numbers]
+        settings = settings_of({**self._settings, **after.stored.settings})
+        return self._versions.next(after.stored, after.bound, last, settings, waiting)
 
     def _post(self, transaction: Transaction, registry: Registry, static: bool) -> list[tuple[int, str]]:
         """Carry out the statements of a transaction that change rows; return the posts. static: those of relations that
@@ -162,7 +268,7 @@ class Applier:
 
     def _post_one(self, transaction: Transaction, row: RowStatement, source: Source, registry: Registry) -> str:
         key = f"command {row.number}"
-        settings = settings_of(self.settings_with(registry.stored, transaction.settings))
+        settings = settings_of({**self._settings, **registry.stored.settings, **transaction.settings})
         command = command_of(row.text, registry.bound, settings)
         assert isinstance(command, InsertRows | UpdateRows | DeleteRows), "it changes rows"
         post_rows(self._posted, source, row.source, command, key)
@@ -173,23 +279,30 @@ class Applier:
             for number in transaction.change.removed:
                 self._posted.drop(number)
 
+    def write_outcomes(self) -> None:
+        """Write the outcomes that could not be written before; called by any thread. Raises PenstockError P0601."""
+        if self._owes_outcomes:
+            self._write_outcomes([])
+
     def _write_outcomes(self, outcomes: Sequence[CommandOutcome], at_once: bool = False) -> None:
         """Note what became of commands. at_once: nothing may be applied before it is written."""
-        self._unwritten += outcomes
-        self._log.outcomes |= {one.number: one for one in outcomes}
-        if not self._unwritten:
-            return
-        try:
-            self._log.finish(self._unwritten)
-            self._unwritten = []
-        except PenstockError:
-            # That a command has been applied is known from the version, so it can be written later.
-            if at_once or not outcomes:
-                raise
+        with self._outcomes_lock:
+            self._unwritten += outcomes
+            self._log.outcomes |= {one.number: one for one in outcomes}
+            if not self._unwritten:
+                return
+            try:
+                self._log.finish(self._unwritten)
+                self._unwritten, self._owes_outcomes = [], False
+            except PenstockError:
+                self._owes_outcomes = True
+                # That a command has been applied is known from the version, so it can be written later.
+                if at_once or not outcomes:
+                    raise
 
     def _save_catalog(self) -> None:
         """Store the declarations every so often."""
-        last = max(self._log.outcomes, default=0)
+        last = self._reached
         if last - self._log.catalog_number < CATALOG_EVERY or self._unwritten:
             return
         try:
@@ -198,37 +311,78 @@ class Applier:
         except (PenstockError, OSError) as error:
             log_event(LOG, logging.WARNING, "control", f"the catalog cannot be stored, the log stays: {error}")
 
-    def _next(self, stored: StoredCatalog, bound: Catalog, command: int) -> NextVersion:
-        settings = settings_of({**self._settings, **stored.settings})
-        return self._versions.next(stored, bound, command, settings)
-
     # -- recovery ----------------------------------------------------------------------------------------------
 
     def recover(self) -> None:
         """Bring declarations and engine together, and apply what was accepted and not applied."""
-        reached = self._engine.version().command
-        stored = self.current.stored
+        version = self._engine.version()
+        self._reached = version.command
+        stored = base = self.current.stored
+        # These do not run during the recovery, as they are paused at its end.
+        held = paused_numbers(accepted(self._log, base))
         waiting: list[Transaction] = []
         rows: list[Transaction] = []
         for transaction in self._log.since_catalog():
             outcome = self._log.outcomes.get(transaction.last)
-            if outcome is None and transaction.last > reached:
+            is_contained = transaction.last <= version.command and transaction.last not in version.waiting
+            if outcome is None and not is_contained:
                 waiting.append(transaction)
-            elif outcome is None or outcome.state is not CommandState.FAILED:
+            elif outcome is not None and outcome.state is CommandState.FAILED:
+                stored = stored.changed(CatalogChange(next_id=transaction.change.next_id))
+            else:
                 stored = stored.changed(transaction.change)
                 if outcome is None:
                     rows.append(transaction)
-        self.current = self.ahead = restored(stored)
-        version = self._engine.change(self._next(stored, self.current.bound, reached))
+        self.current = restored(with_paused(stored, held))
+        self._accept_again(waiting, held)
+        version = self._engine.change(self._next([], self.current))
         for transaction in rows:
             self._post(transaction, self.current, static=True)
             self._post(transaction, self.current, static=False)
             self._drop_rows([transaction])
             self._write_outcomes(applied(transaction, version), at_once=True)
-        lost: set[int] = set()
-        for transaction in waiting:
-            self._apply_one(transaction, lost)
+        while group := self._next_group(self.backlog.items):
+            self._apply(group)
+        self._note_held(held, accepted(self._log, base))
         self._note_attention()
+
+    def _accept_again(self, waiting: Sequence[Transaction], held: Collection[int]) -> None:
+        """Put transactions of the log into the backlog. One that cannot be bound any more fails, with those that depend
+        on it. held: numbers of queries that do not run."""
+        self.backlog.ahead = self.current
+        outcomes: list[CommandOutcome] = []
+        for transaction in waiting:
+            before = self.backlog.ahead
+            try:
+                change = bound_change(before, change_with_paused(transaction.change, held))
+            except (PenstockError, ScriptErrors) as error:
+                first = error.errors[0] if isinstance(error, ScriptErrors) else error
+                outcomes += failed(transaction, first)
+                continue
+            self.backlog.ahead = with_changes(before, [change])
+            footprint = footprint_of(before.stored, change.change, change.bound)
+            places = frozenset(one.query.place for one in change.change.objects if one.query is not None)
+            self.backlog.add(AcceptedItem(transaction, change, footprint, places))
+        if outcomes:
+            self._write_outcomes(outcomes, at_once=True)
+
+    def _note_held(self, held: frozenset[int], noted: StoredCatalog) -> None:
+        """Note as a command that queries are paused whose pause has failed, since it depends on a command that failed.
+
+        Args:
+            held: numbers of queries that did not run during the recovery.
+            noted: the declarations as the log has them.
+        """
+        runs = [pair for pair in noted.queries if pair[0].id in held - paused_numbers(noted)]
+        if runs:
+            self._apply_noted(pause(self._log, self.current.stored, runs), self.current)
+
+    def _apply_noted(self, made: Transaction, after: Registry) -> None:
+        """Apply a command of the system itself. after: where its declarations are bound."""
+        change = BoundChange(made.change, after.bound)
+        footprint = footprint_of(self.current.stored, made.change, after.bound)
+        self._apply([AcceptedItem(made, change, footprint)])
+        self.backlog.ahead = with_changes(self.backlog.ahead, [change])
 
     def _note_attention(self) -> None:
         """Note as a command which queries cannot be bound any more."""
@@ -238,4 +392,14 @@ class Applier:
             return
         text = f"NEEDS ATTENTION: {', '.join(names)}"
         made = self._log.accept([text], SYSTEM.name, None, "", {}, draft.change)
-        self._apply_all([made], Registry(draft.stored, draft.bound, self.current.errors))
+        self._apply_noted(made, Registry(draft.stored, draft.bound, self.current.errors))
+
+
+def _of(item: AcceptedItem) -> Transaction:
+    assert item.transaction is not None, "it is a transaction"
+    return item.transaction
+
+
+def _waits(item: AcceptedItem, others: Sequence[AcceptedItem]) -> bool:
+    """Return whether a transaction must not be applied before one of some earlier ones."""
+    return any(item.footprint.waits_for(one.footprint) for one in others)

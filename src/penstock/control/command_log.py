@@ -130,8 +130,12 @@ class CommandLog:
         return self._catalog
 
     def since_catalog(self) -> Iterator[Transaction]:
-        """Yield the transactions that the latest catalog does not contain, in order."""
-        yield from (self.transactions[n] for n in sorted(self.transactions) if n > self._catalog)
+        """Yield the transactions that the latest catalog does not contain, in order: later ones, and those that were
+        not finished when it was written."""
+        for number in sorted(self.transactions):
+            one = self.transactions[number]
+            if number > self._catalog or one.last not in self.outcomes:
+                yield one
 
     def with_key(self, who: str, key: str) -> Transaction | None:
         """Return the transaction that was posted with an idempotency key, if it is still known."""
@@ -160,13 +164,13 @@ class CommandLog:
         return made
 
     def finish(self, outcomes: Sequence[CommandOutcome]) -> None:
-        """Write what became of commands, all of them before any later one is finished. Raises PenstockError P0601."""
+        """Write what became of commands. Raises PenstockError P0601."""
         last = max(outcome.number for outcome in outcomes)
         self.files.write(f"{_OUTCOMES}{last}.json", {"outcomes": [outcome.document() for outcome in outcomes]})
         self.outcomes |= {outcome.number: outcome for outcome in outcomes}
 
     def save(self, catalog: StoredCatalog, number: int) -> None:
-        """Write the catalog after the command `number`, before which all are finished, and remove what is no longer
+        """Write the catalog that contains what is finished up to the command `number`, and remove what is no longer
         needed. Raises PenstockError P0601."""
         self.files.write(f"{_CATALOG}{number}.json", catalog.document())
         self._catalog = number
@@ -179,7 +183,8 @@ class CommandLog:
         """Remove what is older than the retention and contained in the latest catalog."""
         before = _now() - int(self.retention * 1e6)
         for transaction in list(self.transactions.values()):
-            if transaction.last <= self._catalog and transaction.at < before:
+            is_finished = transaction.last <= self._catalog and transaction.last in self.outcomes
+            if is_finished and transaction.at < before:
                 self._drop(transaction)
         known = self.outcomes.keys() & self._first_by_number.keys()
         for number in _numbers(self.files.names(), _OUTCOMES):

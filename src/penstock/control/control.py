@@ -1,9 +1,9 @@
-"""The control of a live system: one thread that takes commands, accepts each once, and applies them in order.
+"""The control of a live system: commands are accepted once, by one thread, and applied in order, by another one.
 
 A script that is posted is one transaction. It is bound alone against the declarations after all transactions before it,
-refused there without a trace, or accepted by a file in the log (`command_log.py`). Transactions that wait together make
-one version of the engine, unless they change the same query. One that fails when it is applied fails alone, with those
-that depend on it.
+refused there without a trace, or accepted by a file in the log (`command_log.py`). What has been accepted while the
+engine changed makes its next version, unless it changes the same query twice. A transaction that fails when it is
+applied fails alone, with those that depend on it.
 """
 
 from __future__ import annotations
@@ -11,90 +11,31 @@ from __future__ import annotations
 import logging
 import queue
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pyarrow as pa
 
 from penstock.control.applying import Applier
 from penstock.control.command_log import CommandLog, Transaction, digest
-from penstock.control.draft import Draft
 from penstock.control.engine import Engine, EngineVersion
 from penstock.control.outcomes import SYSTEM, CommandOutcome, CommandState, Principal, StatementOutcome
-from penstock.control.posted_rows import POSTED, PostedRows, key_used
-from penstock.control.registry import bind_one, check_supported, default_sink, queries_over, read_once, settings_of
-from penstock.control.row_changes import check_changeable
-from penstock.control.script import ParsedCommands, parse_commands
+from penstock.control.posted_rows import POSTED, PostedRows
+from penstock.control.registry import queries_over, read_once, settings_of
+from penstock.control.script import parse_commands
 from penstock.control.sealed_files import SealedFiles
 from penstock.control.stored_catalog import StoredObject, StoredQuery
-from penstock.errors import PenstockError, ScriptErrors, ScriptWarning
+from penstock.control.transactions.accepting import Acceptor, Policy, changes
+from penstock.control.transactions.past_reading import PastReading
+from penstock.control.transactions.request import NotedFailure, PostedScript
+from penstock.errors import PenstockError
 from penstock.events import log_event, logger_of
-from penstock.language.catalog import Catalog
-from penstock.language.commands import (
-    Cancel,
-    ChangeSetting,
-    Command,
-    DeleteRows,
-    Describe,
-    ExplainCommand,
-    SelectOnce,
-    ShowCommand,
-    Subscribe,
-    Unchanged,
-    UpdateRows,
-)
+from penstock.language.catalog import Catalog, QueryStatus
 from penstock.storage import Locked
 
 LOG = logger_of("control")
-
-#: Is called with a command and who posts it before it is accepted; raises PenstockError for what is not allowed.
-Policy = Callable[[Command, Principal], None]
-#: Transactions that are applied together at most.
-_TOGETHER = 1000
-#: Commands that leave everything as it is; they have no number and do not enter the log.
-_READS = (Cancel, ChangeSetting, Describe, ExplainCommand, SelectOnce, ShowCommand, Subscribe, Unchanged)
-
-
-@dataclass
-class _Request:
-    """A transaction on its way.
-
-    Args:
-        repeated: it was posted before with the same key.
-        failure: of the query with a place, noted by the system itself.
-        accepted: it is in the log, or refused.
-        finished: it has been applied, or failed.
-    """
-
-    commands: ParsedCommands
-    settings: dict[str, str]
-    who: Principal
-    key: str | None
-    digest: str
-    transaction: Transaction | None = None
-    draft: Draft | None = None
-    bound: list[Command] = field(default_factory=list)
-    warnings: list[tuple[ScriptWarning, ...]] = field(default_factory=list)
-    error: BaseException | None = None
-    repeated: bool = False
-    failure: tuple[int, PenstockError] | None = None
-    accepted: threading.Event = field(default_factory=threading.Event)
-    finished: threading.Event = field(default_factory=threading.Event)
-
-    @property
-    def failure_text(self) -> str:
-        """Return what the log says of a query that failed."""
-        assert self.failure is not None, "a query failed"
-        return f"FAILED: {self.failure[1].code} {self.failure[1].message}"
-
-    def refuse(self, error: BaseException) -> None:
-        self.error = error
-        self.done()
-
-    def done(self) -> None:
-        self.accepted.set()
-        self.finished.set()
+#: The value of `on_failure` with which the failure of a query ends the server.
+STOP_SERVER = "stop server"
 
 
 class Control:
@@ -118,24 +59,32 @@ class Control:
         self._engine = engine
         self._settings = dict(settings or {})
         kept = float(settings_of(self._settings)["control_retention"]) if retention is None else retention
-        self._policy = policy
+        self._failure: BaseException | None = None
+        self._requests: queue.SimpleQueue[PostedScript | None] = queue.SimpleQueue()
+        #: By place, the queries that failed since the start.
+        self._failed: dict[int, PenstockError] = {}
         files = SealedFiles(folder / "control")
         self._lock: Locked | None = files.lock()
         try:
             self._posted = PostedRows(folder / "control" / "kept", kept)
             self._log, stored = CommandLog.opened(files, kept)
             self._applier = Applier(engine, self._log, stored, self._posted, self._settings)
+            # A start may find that a query failed before it.
+            engine.listen(self._on_failed)
             self._applier.recover()
-            self._failure: BaseException | None = None
-            #: Failures of queries that could not be written to the log yet.
-            self._unnoted: list[_Request] = []
-            self._requests: queue.SimpleQueue[_Request | None] = queue.SimpleQueue()
+            self._backlog = self._applier.backlog
+            self._acceptor = Acceptor(
+                engine, self._log, self._posted, self._backlog, self._settings, policy, self._applier.write_outcomes
+            )
         except BaseException:
             self._lock.release()
             raise
-        engine.listen(self._on_failed)
-        self._thread = threading.Thread(target=self._serve, name="penstock-control", daemon=True)
-        self._thread.start()
+        self._threads = [
+            threading.Thread(target=self._guarded, args=(action,), name=name, daemon=True)
+            for name, action in (("penstock-accept", self._accept), ("penstock-apply", self._applier.run))
+        ]
+        for thread in self._threads:
+            thread.start()
 
     # -- what a door calls -------------------------------------------------------------------------------------
 
@@ -148,7 +97,7 @@ class Control:
         Args:
             settings: of the session, as written.
             key: idempotency key: a second script with it gets the outcomes of the first.
-            wait: until it has been applied; otherwise until it is accepted.
+            wait: until it has been applied, or its queries read their past (HYDRATING); otherwise until it is accepted.
             timeout: seconds to wait; commands that have not been applied by then are PENDING and go on.
 
         Raises:
@@ -157,7 +106,7 @@ class Control:
         given = {name.lower(): value for name, value in (settings or {}).items()}
         settings_of(given)
         commands = parse_commands(script)
-        request = _Request(commands, given, who, key, digest(script, given))
+        request = PostedScript(commands, given, who, key, digest(script, given))
         self._send(request)
         event = request.finished if wait else request.accepted
         in_time = event.wait(timeout)
@@ -209,9 +158,9 @@ class Control:
 
     def commands(self) -> list[tuple[Transaction, str, CommandOutcome]]:
         """Return the commands of the log: each with its transaction, its text and its outcome so far."""
-        log = self._log
+        log, readings = self._log, self._backlog.readings()
         return [
-            (transaction, text, log.outcomes.get(number, CommandOutcome(number, CommandState.PENDING)))
+            (transaction, text, log.outcomes.get(number) or _unfinished(number, readings))
             for transaction in sorted(log.transactions.values(), key=lambda one: one.first)
             for number, text in zip(transaction.numbers, transaction.texts, strict=True)
         ]
@@ -225,180 +174,100 @@ class Control:
         """Return why the control has ended; None while it takes commands."""
         return self._failure
 
+    @property
+    def stop_reason(self) -> PenstockError | None:
+        """Return the error of a query that has failed since the start and is to stop the server; None for none."""
+        for one, query in self._applier.current.stored.queries if self._failed else ():
+            error = self._failed.get(query.place)
+            stops = query.status is QueryStatus.FAILED and one.attributes.get("on_failure") == STOP_SERVER
+            if error is not None and stops:
+                hint = f"the next start leaves the query out; ALTER QUERY {one.name} RESUME begins it again"
+                return PenstockError(error.code, f"query {one.name} failed: {error.message}", hint=hint)
+        return None
+
     def close(self) -> None:
-        """Finish the commands in hand and release the checkpoint; the engine is closed by who opened it."""
-        if self._thread.is_alive():
-            self._requests.put(None)
-            self._thread.join()
+        """Finish the commands in hand and release the checkpoint; the engine is closed by who opened it. Queries that
+        read their past begin again at the next start."""
+        accepting, applying = self._threads
+        self._requests.put(None)
+        accepting.join()
+        self._backlog.close()
+        applying.join()
         lock, self._lock = self._lock, None
         if lock is not None:
             lock.release()
-        self._refuse_all(self.failure)
+        self._refuse_all()
 
-    # -- the control thread ------------------------------------------------------------------------------------
+    # -- the two threads ---------------------------------------------------------------------------------------
 
     def _has_ended(self) -> bool:
         return self._lock is None or self._failure is not None
 
-    def _send(self, request: _Request) -> None:
+    def _send(self, request: PostedScript) -> None:
         if self._has_ended():
             raise _ended(self.failure)
         self._requests.put(request)
         if self._has_ended():
             # The thread may have ended before it saw the request.
-            self._refuse_all(self.failure)
+            self._refuse_all()
 
-    def _serve(self) -> None:
+    def _accept(self) -> None:
         while (request := self._requests.get()) is not None:
-            try:
-                self._take([request, *self._waiting()])
-            except BaseException as failure:
-                log_event(LOG, logging.ERROR, "control", f"the control has ended: {failure!r}")
-                self._refuse_all(failure)
-                return
+            self._acceptor.take(request)
 
-    def _waiting(self) -> list[_Request]:
-        """Return the requests that wait."""
-        found: list[_Request] = []
-        while len(found) < _TOGETHER and not self._requests.empty():
-            request = self._requests.get()
-            if request is None:
-                self._requests.put(None)
-                break
-            found.append(request)
-        return found
+    def _guarded(self, action: Callable[[], None]) -> None:
+        """Carry out the action of a thread; what it raises ends both threads."""
+        try:
+            action()
+        except BaseException as failure:
+            log_event(LOG, logging.ERROR, "control", f"the control has ended: {failure!r}")
+            self._failure = self._failure or failure
+            self._backlog.fail(_ended(self._failure))
+            self._requests.put(None)
+            self._refuse_all()
 
-    def _refuse_all(self, failure: BaseException | None) -> None:
-        """Refuse what waits after the thread has ended."""
+    def _refuse_all(self) -> None:
+        """Refuse what waits after the threads have ended."""
         while not self._requests.empty():
             request = self._requests.get()
             if request is not None:
-                request.refuse(_ended(failure))
-
-    def _take(self, requests: Sequence[_Request]) -> None:
-        """Accept and apply some transactions, in order."""
-        group: list[_Request] = []
-        requests, self._unnoted = [*self._unnoted, *requests], []
-        try:
-            for request in requests:
-                try:
-                    if self._was_posted(request):
-                        group.append(request)
-                        continue
-                    draft = self._drafted(request)
-                    if any(one.draft is not None and one.draft.touched & draft.touched for one in group):
-                        # One version cannot contain two changes of a query.
-                        self._apply(group)
-                        group = []
-                        draft = self._drafted(request)
-                    self._accept(request, draft)
-                    group.append(request)
-                except (PenstockError, ScriptErrors) as error:
-                    if request.failure is not None:
-                        # A failure has happened, whether or not it can be noted now.
-                        self._unnoted.append(request)
-                    request.refuse(error)
-            self._apply(group)
-        except BaseException as failure:
-            self._failure = failure
-            for request in requests:
-                if not request.finished.is_set():
-                    request.refuse(_ended(failure))
-            raise
-
-    def _apply(self, group: Sequence[_Request]) -> None:
-        """Apply what was accepted; the others of the group have waited for that."""
-        fresh = [one.transaction for one in group if one.transaction is not None and not one.repeated]
-        if fresh:
-            self._applier.apply(fresh)
-        for request in group:
-            request.done()
-
-    def _was_posted(self, request: _Request) -> bool:
-        """Return whether a transaction was accepted before with the same key. Raises PenstockError P0731."""
-        known = None if request.key is None else self._log.with_key(request.who.name, request.key)
-        if known is None:
-            return False
-        if known.digest != request.digest:
-            raise key_used(request.key or "")
-        request.transaction, request.repeated = known, True
-        request.accepted.set()
-        return True
-
-    def _accept(self, request: _Request, draft: Draft) -> None:
-        """Write a transaction to the log, if it changes anything. Raises PenstockError, and then it is refused."""
-        request.draft = draft
-        texts = [text for text, command in zip(request.commands.texts, request.bound, strict=True) if _changes(command)]
-        if texts and request.commands.rolled_back:
-            self._applier.check(draft)
-            texts = []
-        if not (texts or request.failure):
-            request.accepted.set()
-            return
-        texts = texts or [request.failure_text]
-        request.transaction = self._applier.accept(
-            draft, texts, request.who.name, request.key, request.digest, request.settings
-        )
-        request.accepted.set()
-
-    def _drafted(self, request: _Request) -> Draft:
-        """Bind a transaction against everything that has been accepted. Raises ScriptErrors and PenstockError."""
-        ahead = self._applier.ahead
-        draft = Draft.on(ahead, self._applier.settings_with(ahead.stored, request.settings), default_sink())
-        request.bound, request.warnings = [], []
-        if request.failure is not None:
-            place, error = request.failure
-            draft.fail(place, error.code, error.message)
-            return draft
-        commands, number = request.commands, self._log.next_number
-        for statement, text, query_text in zip(commands.statements, commands.texts, commands.query_texts, strict=True):
-            command, warnings = bind_one(
-                statement, draft.stored, draft.bound, settings_of(draft.settings), commands.source
-            )
-            check_supported(command)
-            if self._policy is not None:
-                self._policy(command, request.who)
-            if isinstance(command, ChangeSetting):
-                draft.settings = {**draft.settings, command.key.lower(): command.value}
-            elif isinstance(command, UpdateRows | DeleteRows):
-                check_changeable(draft.bound.sources[command.relation.lower()])
-            if _changes(command):
-                draft.add(number, command, text, query_text)
-                number += 1
-            request.bound.append(command)
-            request.warnings.append(warnings)
-        return draft
+                request.refuse(_ended(self.failure))
 
     def _on_failed(self, place: int, error: PenstockError) -> None:
         """Note that a query failed alone; called by the engine."""
-        commands = parse_commands("")
-        self._requests.put(_Request(commands, {}, SYSTEM, None, "", failure=(place, error)))
+        self._failed[place] = error
+        tracks = [query.track for _, query in self._applier.current.stored.queries if query.place == place]
+        failure = NotedFailure(place, tracks[0] if tracks else None, error)
+        self._requests.put(PostedScript(parse_commands(""), {}, SYSTEM, None, "", failure))
 
     # -- outcomes ----------------------------------------------------------------------------------------------
 
-    def _outcomes(self, request: _Request) -> list[StatementOutcome]:
+    def _outcomes(self, request: PostedScript) -> list[StatementOutcome]:
         """Return the outcome of each statement, as far as it is known."""
-        transaction = request.transaction
-        if request.draft is None:
+        transaction, readings = request.transaction, self._backlog.readings()
+        if request.repeated:
             # It was posted before: its commands have been carried out.
             assert transaction is not None, "it is in the log"
             pairs = zip(transaction.numbers, transaction.texts, strict=True)
-            return [StatementOutcome(text, self._outcome(number)) for number, text in pairs]
+            return [StatementOutcome(text, self._outcome(number, readings)) for number, text in pairs]
         numbers = iter(transaction.numbers if transaction is not None else ())
         found: list[StatementOutcome] = []
         for text, command, warnings in zip(request.commands.texts, request.bound, request.warnings, strict=True):
-            number = next(numbers, None) if _changes(command) else None
-            outcome = None if number is None else self._outcome(number)
+            number = next(numbers, None) if changes(command) else None
+            outcome = None if number is None else self._outcome(number, readings)
             found.append(StatementOutcome(text, outcome, command, warnings))
         return found
 
-    def _outcome(self, number: int) -> CommandOutcome:
-        return self._log.outcomes.get(number, CommandOutcome(number, CommandState.PENDING))
+    def _outcome(self, number: int, readings: Mapping[int, PastReading]) -> CommandOutcome:
+        return self._log.outcomes.get(number) or _unfinished(number, readings)
 
 
-def _changes(command: Command) -> bool:
-    """Return whether a command changes something of the system."""
-    return not isinstance(command, _READS)
+def _unfinished(number: int, readings: Mapping[int, PastReading]) -> CommandOutcome:
+    """Return the outcome of a command that has been accepted and not applied."""
+    reading = readings.get(number)
+    if reading is None:
+        return CommandOutcome(number, CommandState.PENDING)
+    return CommandOutcome(number, CommandState.HYDRATING, share=reading.share)
 
 
 def _ended(failure: BaseException | None) -> BaseException:

@@ -46,6 +46,7 @@ class StandingQuery:
         query: with its name and its sink, over the sources as the engine reads them; None for one that is paused
             because it cannot be bound.
         reset: its answers may begin again where the content emitted last is not known.
+        sink_retry: seconds for which a batch is tried again where its sink fails; None: as the settings say.
     """
 
     place: int
@@ -54,6 +55,7 @@ class StandingQuery:
     start: Start
     activity: Activity
     reset: bool = False
+    sink_retry: float | None = None
 
 
 @dataclass(frozen=True)
@@ -64,12 +66,14 @@ class NextVersion:
         command: the number of the last command that it contains.
         sources: by number.
         queries: by place.
+        waiting: numbers of commands before `command` that it does not contain yet.
     """
 
     command: int
     sources: Mapping[int, StandingSource] = field(default_factory=dict)
     queries: Mapping[int, StandingQuery] = field(default_factory=dict)
     settings: Settings = field(default_factory=Settings)
+    waiting: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -79,25 +83,54 @@ class EngineVersion:
     Args:
         command: the number of the last command that it contains, 0 for none.
         heartbeats: by place, up to which tick the answer is final, where its time has begun.
+        waiting: numbers of commands before `command` that it does not contain yet.
+        begun: by place, of the queries that begin with the version: τ0, where their time had begun by then.
     """
 
     number: int
     command: int
     heartbeats: Mapping[int, int] = field(default_factory=dict)
+    waiting: frozenset[int] = frozenset()
+    begun: Mapping[int, int] = field(default_factory=dict)
 
 
 #: Is called with the place of a query that failed.
 OnFailed = Callable[[int, PenstockError], None]
 
 
+class Preparation(Protocol):
+    """Reads the past of the new queries of a version before the engine goes over to it, beside the one that runs."""
+
+    def read(self) -> None:
+        """Read until the queries can begin, or until `end`. Raises PenstockError where that is not possible."""
+
+    def shares(self) -> Mapping[int, float]:
+        """Return by place which part of the past has been read, as far as it is known; called by any thread."""
+
+    def end(self) -> None:
+        """Have `read` return soon; called by any thread."""
+
+    def discard(self) -> None:
+        """Remove what has been read; `read` has returned."""
+
+
 class Engine(Protocol):
-    """Runs the queries of a control."""
+    """Runs the queries of a control. `check` and `prepare` may be called while the engine changes."""
 
     def check(self, version: NextVersion) -> None:
-        """Raise PenstockError for what this engine cannot do, as far as that is known before; nothing changes."""
+        """Raise PenstockError for what this engine cannot do, as far as that is known before; nothing changes.
 
-    def change(self, version: NextVersion) -> EngineVersion:
+        version: what is new in it or changes, without anything else.
+        """
+
+    def prepare(self, version: NextVersion) -> Preparation | None:
+        """Return what reads the past of queries that begin with a version; None where that takes no time."""
+
+    def change(self, version: NextVersion, prepared: Preparation | None = None) -> EngineVersion:
         """Go over to a version. Called by one thread at a time.
+
+        Args:
+            prepared: has read the past of its new queries, while other versions may have come.
 
         Raises:
             PenstockError: nothing has changed.

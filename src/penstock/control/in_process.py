@@ -15,12 +15,13 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from penstock.algebra.nodes.query import Query
+from penstock.algebra.nodes.query import Query, Start, StartMode
 from penstock.algebra.nodes.scans import Source, declared_sources
 from penstock.connectors.sources import open_source
-from penstock.control.engine import Activity, EngineVersion, NextVersion, OnFailed, StandingQuery
+from penstock.control.engine import Activity, EngineVersion, NextVersion, OnFailed, Preparation, StandingQuery
 from penstock.control.sealed_files import not_written
 from penstock.errors import PenstockError
+from penstock.physical.execution.progress import timed_sources
 from penstock.runtime.live import LiveEngine, LiveSnapshot
 from penstock.runtime.local.statics import read_relation
 from penstock.storage import storage
@@ -39,6 +40,7 @@ class _State:
         standing: by place, its track and what it does.
         read: by number of a source, the paths that have been read.
         answers: by place.
+        waiting: numbers of commands before `command` that are not contained.
     """
 
     live: LiveSnapshot | None = None
@@ -48,6 +50,7 @@ class _State:
     standing: dict[int, tuple[int, Activity]] = field(default_factory=dict)
     read: dict[int, frozenset[str]] = field(default_factory=dict)
     answers: dict[int, list[pa.Table]] = field(default_factory=dict)
+    waiting: frozenset[int] = frozenset()
 
 
 class InProcessEngine:
@@ -75,31 +78,49 @@ class InProcessEngine:
             if query.sink.connector not in _COLLECTED:
                 message = f"query {query.name}: without Spark nothing is written INTO {query.sink.connector}"
                 raise PenstockError("P0701", message, hint="leave INTO out")
+            if standing_query.start.mode is StartMode.NOW:
+                continue  # it needs no past, so nothing waits for the change in hand
             with self._lock:
                 known = all(self._live.is_declared(source.name) for source in _sources(query))
                 stands = standing_query.activity is Activity.PAUSED or standing_query.track in self._tracks()
                 if known and not stands:
                     self._live.check(query, standing_query.start)
 
-    def change(self, version: NextVersion) -> EngineVersion:
+    def obstacle(self, query: Query, start: Start) -> str | None:
+        """Return why a new query cannot begin with `start` now, None where it can."""
+        with self._lock:
+            if not all(map(self._live.is_declared, timed_sources(query.root))):
+                return None  # it begins with its sources
+            try:
+                self._live.check(query, start)
+            except PenstockError as error:
+                return error.message
+            return None
+
+    def prepare(self, version: NextVersion) -> Preparation | None:
+        """Return None: the past is in memory."""
+        return None
+
+    def change(self, version: NextVersion, prepared: Preparation | None = None) -> EngineVersion:
         with self._lock:
             before = deepcopy(replace(self._state, live=None)), self._live.snapshot()
             try:
                 if self._apply(version):
                     self._state.number += 1
-                self._state.command = version.command
+                self._state.command, self._state.waiting = version.command, version.waiting
                 self._save()
             except BaseException:
                 self._state, self._live = before[0], LiveEngine.restored(before[1])
                 raise
-            return self.version()
+            found = self.version()
+            return replace(found, begun=found.heartbeats)
 
     def version(self) -> EngineVersion:
         with self._lock:
             places = [place for place, (_, activity) in self._state.standing.items() if activity is not Activity.PAUSED]
             beats = {place: self._live.heartbeat(str(place)) for place in places}
             known = {place: tick for place, tick in beats.items() if tick is not None}
-            return EngineVersion(self._state.number, self._state.command, known)
+            return EngineVersion(self._state.number, self._state.command, known, self._state.waiting)
 
     def listen(self, on_failed: OnFailed) -> None:
         """Queries of this engine do not fail alone."""

@@ -23,10 +23,11 @@ SYSTEM = Principal("system")
 
 
 class CommandState(enum.Enum):
-    """PENDING: accepted, and not in a version yet; RUNNING: in a version; COMPLETED: it changed nothing that runs;
-    FAILED: it has no effect."""
+    """PENDING: accepted, and not in a version yet; HYDRATING: the same, and its query reads its past; RUNNING: in a
+    version; COMPLETED: it changed nothing that runs; FAILED: it has no effect."""
 
     PENDING = "PENDING"
+    HYDRATING = "HYDRATING"
     RUNNING = "RUNNING"
     COMPLETED = "COMPLETED"
     FAILED = "FAILED"
@@ -40,6 +41,7 @@ class CommandOutcome:
         version: the version of the plan that contains it, None where it is in none.
         tick: τ0, the heartbeat at which the answer of its query began; None where it begins with its sources.
         code, message: of the error, empty for none.
+        share: of one that is HYDRATING, which part of the past has been read; None where that is not known.
     """
 
     number: int
@@ -48,6 +50,7 @@ class CommandOutcome:
     tick: int | None = None
     code: str = ""
     message: str = ""
+    share: float | None = None
 
     @property
     def error(self) -> PenstockError | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import threading
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -16,22 +17,27 @@ import pyarrow as pa
 
 from penstock.algebra.nodes.scans import Source
 from penstock.connectors.sources.memory import typed_table
-from penstock.connectors.sources.posted_files import KEY, PostKey, append, key_of, last_number, rows_files
+from penstock.connectors.sources.posted_files import append, key_of, last_number, rows_files
+from penstock.connectors.sources.posted_keys import PostKey, expire_keys, kept_keys
 from penstock.control.sealed_files import not_written
 from penstock.errors import PenstockError
 from penstock.storage import storage
 
 #: Connectors whose rows are posted.
 POSTED = ("MEMORY", "HTTP")
+#: Keys are looked through in parts of their retention, but not more often than in so many microseconds.
+_EXPIRE_PARTS, _EXPIRE_EVERY = 16, 1_000_000
 
 
 @dataclass
 class _Posts:
-    """The posts of one source. keys: those that are kept; number: of the last post."""
+    """The posts of one source. keys: those that are kept; number: of the last post; expired: when keys were removed
+    last, in microseconds since 1970."""
 
     folder: Path
     number: int
     keys: dict[str, PostKey] = field(default_factory=dict)
+    expired: int = field(default_factory=lambda: _now())
 
 
 @dataclass
@@ -90,6 +96,8 @@ class PostedRows:
             posts.number += 1
             if key is not None:
                 posts.keys[key] = key_of(path)
+            if posts.expired < _now() - max(_EXPIRE_EVERY, int(self.retention * 1e6) // _EXPIRE_PARTS):
+                self._expire(posts)
             return True
 
     def withdraw(self, source_id: int, key: str) -> None:
@@ -118,24 +126,23 @@ class PostedRows:
 
     def expire(self) -> None:
         """Remove the keys that are older than the retention."""
-        before = _now() - int(self.retention * 1e6)
         with self._lock:
             for posts in self._known.values():
-                for key, post in list(posts.keys.items()):
-                    if post.at < before:
-                        del posts.keys[key]
-                last = last_number(posts.folder)
-                for name in storage().list(posts.folder):
-                    path = posts.folder / name
-                    # The file with the largest number shows which numbers have been used.
-                    if path.suffix == KEY and int(path.stem) < last and key_of(path).at < before:
-                        storage().remove(path)
+                self._expire(posts)
+
+    def _expire(self, posts: _Posts) -> None:
+        """Remove old keys of a source. What cannot be removed now is removed later."""
+        posts.expired = _now()
+        before = posts.expired - int(self.retention * 1e6)
+        for key in [key for key, post in posts.keys.items() if post.at < before]:
+            del posts.keys[key]
+        with suppress(OSError):
+            expire_keys(posts.folder, before)
 
     def _posts(self, source_id: int) -> _Posts:
         if source_id not in self._known:
             folder = self.folder(source_id)
-            names = [name for name in storage().list(folder) if not name.startswith(".")]
-            found = [key_of(folder / name) for name in names]
+            found = [*kept_keys(folder), *map(key_of, rows_files(folder))]
             self._known[source_id] = _Posts(folder, last_number(folder), {post.key: post for post in found if post.key})
         return self._known[source_id]
 

@@ -64,7 +64,7 @@ def restored(stored: StoredCatalog) -> Registry:
     errors: dict[int, PenstockError] = {}
     for one in sorted(stored.objects.values(), key=lambda one: _ORDER[one.kind]):
         try:
-            catalog = _declared(one, catalog)
+            catalog = declared(one, catalog)
         except ScriptErrors as found:
             errors[one.id] = found.errors[0]
         except PenstockError as error:
@@ -100,7 +100,7 @@ def with_declaration(catalog: Catalog, command: Command, one: StoredObject) -> C
     return catalog.with_query(query, registered(one)).with_reads(one.name, command.reads)
 
 
-def _declared(one: StoredObject, catalog: Catalog) -> Catalog:
+def declared(one: StoredObject, catalog: Catalog) -> Catalog:
     """Return `catalog` with a stored declaration. Raises ScriptErrors and PenstockError."""
     settings = settings_of(dict(one.settings))
     name = quoted(one.name)
@@ -184,7 +184,7 @@ def default_sink() -> SinkSpec:
 
 
 #: Attributes of a query that are carried out.
-_ATTRIBUTES = frozenset({"comment"})
+_ATTRIBUTES = frozenset({"comment", "on_failure", "sink_retry"})
 
 
 def check_supported(command: Command) -> None:

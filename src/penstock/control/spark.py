@@ -8,18 +8,21 @@ result goes on after a pause or with another query.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from penstock.algebra.nodes.query import Query, Start
+from penstock.algebra.nodes.query import Query, Start, StartMode
 from penstock.algebra.nodes.scans import declared_sources
-from penstock.control.engine import Activity, EngineVersion, NextVersion, OnFailed, StandingQuery
+from penstock.control.engine import Activity, EngineVersion, NextVersion, OnFailed, Preparation, StandingQuery
 from penstock.errors import PenstockError
+from penstock.physical.execution.progress import NOTHING
+from penstock.runtime.spark.catching_up.start_options import heartbeat_at
+from penstock.runtime.spark.input.offset import Offset
 from penstock.runtime.spark.job import SparkRun
 from penstock.runtime.spark.launch import launch
-from penstock.runtime.spark.live_change import change, options_of_start
+from penstock.runtime.spark.live_change import change, option_of_start
 from penstock.runtime.spark.version import VersionInfo, stored_version
 from penstock.runtime.spark.work import Work
 
@@ -61,7 +64,10 @@ class SparkEngine:
             if begins and query.activity is Activity.RUNNING:
                 self._check_start(query.query, query.start)
 
-    def change(self, version: NextVersion) -> EngineVersion:
+    def prepare(self, version: NextVersion) -> Preparation | None:
+        return None
+
+    def change(self, version: NextVersion, prepared: Preparation | None = None) -> EngineVersion:
         with self._lock:
             work = self._work(version)
             try:
@@ -71,10 +77,12 @@ class SparkEngine:
                     change(self._run, work, False)
             except PenstockError as error:
                 raise _named(error, version.queries) from error
+            begins = [place for place in version.queries if not self._stands(place, version)]
             self._standing = {place: (query.track, query.activity) for place, query in version.queries.items()}
             self._sources = frozenset(work.sources)
         self._tell_left_out(work, self._run)
-        return self.version()
+        found = self._run.version()
+        return replace(_engine_version(found), begun=_begun(version, begins, found.offset))
 
     def version(self) -> EngineVersion:
         found = stored_version(self._checkpoint) if self._run is None else self._run.version()
@@ -96,6 +104,11 @@ class SparkEngine:
         """Return the run, None before the first change."""
         return self._run
 
+    def _stands(self, place: int, version: NextVersion) -> bool:
+        """Return whether a query of a version goes on in it."""
+        query = version.queries[place]
+        return self._standing.get(place) == (query.track, query.activity)
+
     # -- from a version to the work of a run -------------------------------------------------------------------
 
     def _work(self, version: NextVersion) -> Work:
@@ -107,6 +120,7 @@ class SparkEngine:
             declared={one.source.name: one.source for one in version.sources.values()},
             starts=self._starts(version), paused=paused, pause_failed=True, command=version.command,
             reset=frozenset(_name(one.place) for one in running if one.reset),
+            sink_retries={_name(one.place): one.sink_retry for one in running if one.sink_retry is not None},
         )  # fmt: skip
 
     def _starts(self, version: NextVersion) -> Mapping[str, Start]:
@@ -141,10 +155,12 @@ class SparkEngine:
         yet begins with the query."""
         if self._run is None or not declared_sources(query.root).keys() <= self._sources:
             return
-        option = next((one for one in options_of_start(self._run, query) if one.mode is start.mode), None)
-        if option is not None and option.obstacles:
+        option = option_of_start(self._run, query, start)
+        if option.obstacles:
+            now = start.mode is StartMode.NOW
+            hint = "declare the relation anew together with the query" if now else "START NOW"
             message = f"query {query.name} cannot START {start.mode.value}: {'; '.join(option.obstacles)}"
-            raise PenstockError("P0703", message, hint="START NOW")
+            raise PenstockError("P0703", message, hint=hint)
 
     # -- failures ----------------------------------------------------------------------------------------------
 
@@ -171,6 +187,17 @@ def _place(name: str) -> int:
 def _engine_version(found: VersionInfo) -> EngineVersion:
     beats = {_place(name): tick for name, tick in found.queries.items()}
     return EngineVersion(found.number, found.command, beats)
+
+
+def _begun(version: NextVersion, places: Iterable[int], offset: Offset | None) -> dict[int, int]:
+    """Return τ0 of the queries at some places, those left out whose time had not begun.
+
+    offset: up to which the sources had been read when the version began.
+    """
+    queries = {place: version.queries[place] for place in places}
+    running = {p: one.query for p, one in queries.items() if one.query is not None and one.activity is Activity.RUNNING}
+    ticks = {} if offset is None else {place: heartbeat_at(query, offset) for place, query in running.items()}
+    return {place: tick for place, tick in ticks.items() if tick != NOTHING}
 
 
 def _named(error: PenstockError, queries: Mapping[int, StandingQuery]) -> PenstockError:

@@ -27,6 +27,10 @@ from penstock.storage.documents import (
     text,
 )
 
+#: What no two declarations share: FUNCTION or an empty text, and the name in lower case. Functions have names of their
+#: own.
+ObjectKey = tuple[str, str]
+
 
 @dataclass(frozen=True)
 class StoredQuery:
@@ -102,8 +106,8 @@ class StoredObject:
     query: StoredQuery | None = None
 
     @property
-    def key(self) -> tuple[str, str]:
-        """Return what no two declarations share: functions have names of their own."""
+    def key(self) -> ObjectKey:
+        """Return what no two declarations share."""
         return ("FUNCTION" if self.kind in ("FUNCTION", "AGGREGATE") else "", self.name.lower())
 
     def document(self) -> Document:
@@ -192,14 +196,18 @@ class StoredCatalog:
 
     def changed(self, change: CatalogChange) -> StoredCatalog:
         """Return the catalog after a transaction."""
-        kept = {number: one for number, one in self.objects.items() if number not in change.removed}
+        kept = dict(self.objects)
+        for number in change.removed:
+            kept.pop(number, None)
         kept |= {one.id: one for one in change.objects}
         return StoredCatalog(kept, {**self.settings, **change.settings}, max(self.next_id, change.next_id))
 
     def named(self, name: str, kind: str = "") -> StoredObject | None:
         """Return the declaration of a name. kind: FUNCTION for functions and aggregates."""
-        key = kind, name.lower()
-        return next((one for one in self.objects.values() if one.key == key), None)
+        lower = name.lower()
+        # The names are compared first: that is the cheapest where there are many.
+        same = (one for one in self.objects.values() if one.name.lower() == lower)
+        return next((one for one in same if one.key == (kind, lower)), None)
 
     @property
     def queries(self) -> Iterator[tuple[StoredObject, StoredQuery]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from penstock.algebra.nodes.query import Query
@@ -11,9 +11,10 @@ from penstock.control.command_log import Transaction
 from penstock.control.engine import Activity, EngineVersion, NextVersion, StandingQuery, StandingSource
 from penstock.control.outcomes import CommandOutcome, CommandState
 from penstock.control.posted_rows import PostedRows
-from penstock.control.stored_catalog import StoredCatalog, StoredQuery
+from penstock.control.stored_catalog import CatalogChange, StoredCatalog, StoredQuery
 from penstock.deep import deep
 from penstock.errors import PenstockError
+from penstock.language.binder.statements.attributes import QUERY_ATTRIBUTES
 from penstock.language.catalog import Catalog, QueryStatus
 from penstock.settings import Settings
 
@@ -32,8 +33,13 @@ class Versions:
     #: By place: a bound query, the sources that it reads, and the query over these.
     _queries: dict[int, tuple[Query, Mapping[str, Source], Query]] = field(default_factory=dict)
 
-    def next(self, stored: StoredCatalog, bound: Catalog, command: int, settings: Settings) -> NextVersion:
-        """Return what is to stand after the command `command`. A query that cannot be bound keeps its results."""
+    def next(
+        self, stored: StoredCatalog, bound: Catalog, command: int, settings: Settings, waiting: Collection[int] = ()
+    ) -> NextVersion:
+        """Return what is to stand after the command `command`. A query that cannot be bound keeps its results.
+
+        waiting: numbers of commands before it that are not contained.
+        """
         sources: dict[int, StandingSource] = {}
         by_name: dict[str, Source] = {}
         for one in stored.objects.values():
@@ -46,10 +52,12 @@ class Versions:
             found = bound.queries.get(one.name.lower())
             query = None if found is None else self._query(found, kept.place, by_name)
             activity = Activity.PAUSED if query is None else _activity(kept)
-            queries[kept.place] = StandingQuery(kept.place, kept.track, query, kept.start, activity, kept.reset)
+            queries[kept.place] = StandingQuery(
+                kept.place, kept.track, query, kept.start, activity, kept.reset, _sink_retry(one.attributes)
+            )
         self._sources = {number: known for number, known in self._sources.items() if number in sources}
         self._queries = {place: known for place, known in self._queries.items() if place in queries}
-        return NextVersion(command, sources, queries, settings)
+        return NextVersion(command, sources, queries, settings, frozenset(waiting))
 
     def _source(self, source: Source, number: int) -> Source:
         known = self._sources.get(number)
@@ -63,6 +71,42 @@ class Versions:
             read = {name: by_name[name] for name in declared_sources(query.root) if name in by_name}
             self._queries[place] = known = query, read, over(query, by_name)
         return known[2]
+
+
+def part_of_version(
+    stored: StoredCatalog, bound: Catalog, command: int, settings: Settings, posted: PostedRows, change: CatalogChange,
+    places: Collection[int],
+) -> NextVersion:  # fmt: skip
+    """Return what a transaction adds to a version: the queries at the `places` that it changes and the sources that it
+    declares. It costs nothing for what else stands."""
+    sources: dict[int, StandingSource] = {}
+    queries: dict[int, StandingQuery] = {}
+    for one in change.objects:
+        source = bound.sources.get(one.name.lower()) if one.kind in ("STREAM", "RELATION") else None
+        if source is not None:
+            sources[one.id] = StandingSource(one.id, posted.source(source, one.id))
+        kept, query = one.query, bound.queries.get(one.name.lower())
+        if kept is None or kept.place not in places:
+            continue
+        if query is not None:
+            read = [found for name in declared_sources(query.root) if (found := stored.named(name)) is not None]
+            by_name = {
+                known.name: posted.source(known, found.id)
+                for found in read
+                if (known := bound.sources.get(found.name.lower())) is not None
+            }
+            query = over(query, by_name)
+        activity = Activity.PAUSED if query is None else _activity(kept)
+        queries[kept.place] = StandingQuery(
+            kept.place, kept.track, query, kept.start, activity, kept.reset, _sink_retry(one.attributes)
+        )
+    return NextVersion(command, sources, queries, settings)
+
+
+def _sink_retry(attributes: Mapping[str, str]) -> float | None:
+    option = QUERY_ATTRIBUTES.get("sink_retry")
+    assert option is not None, "queries have this attribute"
+    return float(option.type.read(attributes["sink_retry"])) if "sink_retry" in attributes else None
 
 
 def _activity(query: StoredQuery) -> Activity:
@@ -82,7 +126,7 @@ def applied(transaction: Transaction, version: EngineVersion) -> list[CommandOut
     found = []
     for number in transaction.numbers:
         place = transaction.change.concerns.get(number)
-        tick = None if place is None else version.heartbeats.get(place)
+        tick = None if place is None else version.begun.get(place)
         state = CommandState.COMPLETED if place is None else CommandState.RUNNING
         found.append(CommandOutcome(number, state, version.number, tick))
     return found

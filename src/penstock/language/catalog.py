@@ -122,7 +122,7 @@ class Catalog:
     def users_of_function(self, name: str) -> list[str]:
         """Return the views and queries that call the user-defined `name`, by their declared names."""
         roots = {**{v.name: v.root for v in self.views.values()}, **{q.name: q.root for q in self.queries.values()}}
-        return [user for user, root in roots.items() if name.lower() in _called(root)]
+        return [user for user, root in roots.items() if name.lower() in called_functions(root)]
 
     def without(self, name: str) -> Catalog:
         """Return this catalog without the declaration `name`."""
@@ -156,7 +156,7 @@ def _less(table: Mapping[str, V], key: str) -> dict[str, V]:
     return {k: v for k, v in table.items() if k != key}
 
 
-def _called(root: Algebra) -> set[str]:
+def called_functions(root: Algebra) -> set[str]:
     """Return the user-defined functions and aggregates in a plan."""
     nodes = list(walk_once(root))
     functions = {n.function.key for n in nodes if isinstance(n, UserCall)}

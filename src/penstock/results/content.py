@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -235,9 +235,14 @@ class ResultContents:
             write_saved(self._folder.path, id_, state.saved())
             self._saved_at[id_] = state.batch
 
+    def guard(self) -> None:
+        """Bring contents up to date before rows are removed that they have not seen, until `close`."""
+        self._folder.guards.append(self._before_removal)
+        self._folder.on_forgotten.append(self._forget)
+
     def follow(self) -> None:
         """Keep all contents up to date in a thread of their own, and save them in time."""
-        self._folder.guards.append(self._before_removal)
+        self.guard()
         self._thread = threading.Thread(target=self._keep, name="penstock-contents", daemon=True)
         self._thread.start()
 
@@ -246,6 +251,7 @@ class ResultContents:
         self._stopped.set()
         if self._before_removal in self._folder.guards:
             self._folder.guards.remove(self._before_removal)
+            self._folder.on_forgotten.remove(self._forget)
         self._folder.wake()
         if self._thread is not None:
             self._thread.join()
@@ -277,6 +283,12 @@ class ResultContents:
 
     def _before_removal(self, ends: Mapping[str, int]) -> None:
         self.catch_up(ends)
+
+    def _forget(self, ids: Collection[str]) -> None:
+        with self._lock:
+            for id_ in ids:
+                self._states.pop(id_, None)
+                self._saved_at.pop(id_, None)
 
 
 def _no_content(record: ResultRecord, reason: str) -> PenstockError:

@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from penstock.connectors.results.result_folder import content_path
 from penstock.physical.elements import Elements
 from penstock.storage import storage
 from penstock.types import END
@@ -32,10 +33,6 @@ class SavedContent:
     settled: Elements
     early: Elements
     given_up: str
-
-
-def _path(folder: Path, id_: str) -> Path:
-    return folder / "content" / f"{id_}.arrow"
 
 
 def write_saved(folder: Path, id_: str, content: SavedContent) -> None:
@@ -55,13 +52,13 @@ def write_saved(folder: Path, id_: str, content: SavedContent) -> None:
     text = json.dumps(head).encode()
     checksum = zlib.crc32(rows, zlib.crc32(text))
     start = _HEAD + len(text).to_bytes(4, "little") + checksum.to_bytes(4, "little") + text
-    storage().write(_path(folder, id_), lambda file: (file.write(start), file.write(memoryview(rows))))
+    storage().write(content_path(folder, id_), lambda file: (file.write(start), file.write(memoryview(rows))))
 
 
 def read_saved(folder: Path, id_: str) -> SavedContent | None:
     """Return what was saved of a content; None without a file that can be used."""
     try:
-        content = memoryview(storage().map(_path(folder, id_)))
+        content = memoryview(storage().map(content_path(folder, id_)))
         length, checksum = (int.from_bytes(content[at : at + 4], "little") for at in (8, 12))
         text, rows = content[16 : 16 + length], content[16 + length :]
         if bytes(content[:8]) != _HEAD or zlib.crc32(rows, zlib.crc32(text)) != checksum:

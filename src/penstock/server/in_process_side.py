@@ -6,14 +6,14 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pyarrow as pa
 
-from penstock.algebra.nodes.query import Query
+from penstock.algebra.nodes.query import Query, Start, StartMode
 from penstock.algebra.nodes.scans import Source
-from penstock.control.engine import EngineVersion, NextVersion
+from penstock.control.engine import EngineVersion, NextVersion, Preparation
 from penstock.control.in_process import InProcessEngine
 from penstock.control.posted_rows import PostedRows
 from penstock.errors import PenstockError
@@ -21,6 +21,7 @@ from penstock.language.commands import SelectOnce
 from penstock.runtime.local.explain import explain
 from penstock.server.selecting import RETENTION, select_over
 from penstock.server.service import EndOfResults, ResultPart, ResultRequest
+from penstock.storage.documents import Document
 
 _METRICS = """# HELP penstock_batches_total Rounds that have been processed.
 # TYPE penstock_batches_total counter
@@ -41,8 +42,8 @@ class WakingEngine(InProcessEngine):
     def wake(self) -> None:
         self.woken.set()
 
-    def change(self, version: NextVersion) -> EngineVersion:
-        changed = super().change(version)
+    def change(self, version: NextVersion, prepared: Preparation | None = None) -> EngineVersion:
+        changed = super().change(version, prepared)
         self.woken.set()
         return changed
 
@@ -101,7 +102,22 @@ class InProcessSide:
         return explain(query, form)
 
     def explain_start(self, query: Query) -> str:
-        raise PenstockError("P0702", "EXPLAIN START is not carried out by a server in one process")
+        return "\n".join(
+            f"{mode.value}: {'yes' if obstacle is None else f'no; {obstacle}'}"
+            for mode, obstacle in self._obstacles(query).items()
+        )
+
+    def starts(self, query: Query) -> Sequence[Document]:
+        return [
+            {"start": mode.value, "possible": obstacle is None, "obstacles": [] if obstacle is None else [obstacle],
+             "reads": [], "warm_after": None}
+            for mode, obstacle in self._obstacles(query).items()
+        ]  # fmt: skip
+
+    def _obstacles(self, query: Query) -> dict[StartMode, str | None]:
+        """Return, by START, why `query` cannot begin so."""
+        ways = (StartMode.NOW, StartMode.WARM, StartMode.BEGINNING)
+        return {mode: self._engine.obstacle(query, Start(mode)) for mode in ways}
 
     def batch(self) -> tuple[int, float | None]:
         # A round runs only when there is something new, so nothing is stalled.

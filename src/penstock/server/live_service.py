@@ -6,10 +6,7 @@ before it is accepted (`access.py`).
 
 from __future__ import annotations
 
-import hashlib
 import queue
-import re
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -24,14 +21,15 @@ from penstock.control.outcomes import CommandOutcome, Principal, StatementOutcom
 from penstock.control.stored_catalog import StoredObject, StoredQuery
 from penstock.errors import PenstockError, Position, ScriptErrors, nearest
 from penstock.language.commands import Describe, ExplainCommand, ExplainKind, SelectOnce, ShowCommand, Unchanged
-from penstock.language.parse import parse_script
-from penstock.language.statements import DeleteStatement, Insert, TransactionStatement, UpdateStatement
+from penstock.language.statements import TransactionStatement
 from penstock.redaction import redacted_text
 from penstock.server.access import StatementAccess, kind_of
+from penstock.server.query_check import query_check, query_of_command
 from penstock.server.roles import Caller
 from penstock.server.service import (
     CatalogView,
     CommandView,
+    DeclaredView,
     HealthView,
     QueryView,
     ResultRequest,
@@ -43,13 +41,13 @@ from penstock.server.service import (
     SourceView,
     StatementReply,
 )
+from penstock.storage.documents import Document
 from penstock.types import type_name
 
 #: Events that wait for a reader at most; later ones are dropped.
 _MOST_EVENTS = 10_000
 #: Connectors whose rows are posted.
 _POSTED = ("MEMORY", "HTTP")
-_PLAIN_CREATE = re.compile(r"create\b(?!\s+or\b)(?!.*?\bif\s+not\s+exists\b)", re.IGNORECASE)
 
 
 class EngineSide(Protocol):
@@ -78,6 +76,9 @@ class EngineSide(Protocol):
 
     def explain_start(self, query: Query) -> str:
         """Return with which START a query could begin now, and what provides its past. Raises PenstockError P0702."""
+
+    def starts(self, query: Query) -> Sequence[Document]:
+        """Return the same as documents: START, whether it is possible, and what would be read (`query_check.py`)."""
 
     def batch(self) -> tuple[int, float | None]:
         """Return the number of the last batch, and the seconds since then; None before the first."""
@@ -166,9 +167,14 @@ class LiveService:
             raise ScriptErrors([_one_line_up(error) for error in errors.errors]) from None
         except PenstockError as error:
             raise _one_line_up(error) from None
-        replies = tuple(StatementReply(kind_of(one.text), "CHECKED") for one in outcomes)
+        replies = tuple(self._check_reply(one) for one in outcomes)
         warnings = (replace(one, position=_above(one.position)) for outcome in outcomes for one in outcome.warnings)
         return ScriptReply(replies, tuple(warnings))
+
+    def _check_reply(self, one: StatementOutcome) -> StatementReply:
+        query = query_of_command(one.command)
+        check = None if query is None else query_check(query, self._side.starts(query))
+        return StatementReply(kind_of(one.text), "CHECKED", check=check)
 
     def _reply(self, one: StatementOutcome, request: ScriptRequest) -> StatementReply:
         kind, outcome, command = kind_of(one.text), one.outcome, one.command
@@ -295,7 +301,13 @@ class LiveService:
             )
             for key, one in bound.sources.items()
         )  # fmt: skip
-        views = tuple((view.name, redacted_text(view.text)) for view in bound.views.values())
+        views = tuple(
+            DeclaredView(
+                view.name, redacted_text(view.text),
+                tuple(zip(view.names, (type_name(type_) for type_ in view.root.schema.types), strict=True)),
+            )
+            for view in bound.views.values()
+        )  # fmt: skip
         functions = tuple(one.name for one in stored if one.kind in ("FUNCTION", "AGGREGATE"))
         texts = [
             f"CREATE QUERY {one.name} AS {one.text}" if one.query is not None else one.text.rstrip().rstrip(";")
@@ -312,6 +324,9 @@ class LiveService:
         if problem is None and self._stalled and seconds is not None and seconds > self._stalled:
             problem = f"no batch for {seconds:.0f} seconds"
         return HealthView(failure is None, problem is None, self._control.version().number, batch, seconds, problem)
+
+    def stop_reason(self) -> PenstockError | None:
+        return self._control.stop_reason
 
     def metrics(self) -> bytes:
         return self._side.metrics()
@@ -333,41 +348,6 @@ class LiveService:
     def close(self) -> None:
         self._control.close()
         self._side.close()
-
-
-def execute_at_start(control: Control, script: str, name: str) -> list[StatementOutcome]:
-    """Execute a script at the start of a server, statement by statement; return the outcomes.
-
-    What an earlier start has declared is left as it is where its content is the same, and replaced otherwise.
-    Statements that change rows happen once.
-
-    Raises:
-        ScriptErrors, PenstockError: of the first statement that fails; those before it have been executed.
-    """
-    parsed = parse_script(script, name)
-    if any(isinstance(one, TransactionStatement) for one in parsed.statements):
-        return control.submit(script, key=_start_key(script, 0))
-    seen: Counter[str] = Counter()
-    outcomes: list[StatementOutcome] = []
-    for statement in parsed.statements:
-        text = parsed.source.slice(statement.span)
-        # Blanks keep the position of the statement in its script.
-        before = "".join(c if c == "\n" else " " for c in parsed.source.text[: statement.span.start])
-        changes_rows = isinstance(statement, Insert | UpdateStatement | DeleteStatement)
-        key = _start_key(text, seen[text]) if changes_rows else None
-        seen[text] += 1
-        outcomes += control.submit(before + _replacing(text), key=key)
-    return outcomes
-
-
-def _replacing(text: str) -> str:
-    """Return a CREATE with OR REPLACE, unless it says itself what is to happen to what is there."""
-    match = _PLAIN_CREATE.match(text)
-    return text if match is None else f"{text[: match.end()]} OR REPLACE{text[match.end() :]}"
-
-
-def _start_key(text: str, occurrence: int) -> str:
-    return f"start.{hashlib.sha256(text.encode()).hexdigest()}.{occurrence}"
 
 
 def _principal(caller: Caller) -> Principal:

@@ -16,6 +16,7 @@ import pyarrow as pa
 from penstock.algebra.nodes.scans import Source
 from penstock.errors import PenstockError, ScriptWarning
 from penstock.server.roles import Caller
+from penstock.storage.documents import Document
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,7 @@ class StatementReply:
         instant: of a SELECT, the instant of its answer; of a query, the one after which it answers.
         text: the answer of SHOW, DESCRIBE and EXPLAIN.
         table: the rows of a SELECT.
+        check: of a query that was not registered, its plan, its cost, and how it could begin (`query_check.py`).
     """
 
     kind: str
@@ -40,6 +42,7 @@ class StatementReply:
     text: str | None = None
     table: pa.Table | None = None
     error: PenstockError | None = None
+    check: Document | None = None
 
 
 @dataclass(frozen=True)
@@ -103,6 +106,15 @@ class SourceView:
 
 
 @dataclass(frozen=True)
+class DeclaredView:
+    """A declared view. columns: (name, type); none where it cannot be bound."""
+
+    name: str
+    text: str
+    columns: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
 class CommandView:
     """A command of the log. at: when it was accepted, ISO-8601."""
 
@@ -120,7 +132,7 @@ class CatalogView:
     """All that is declared; `text` declares it again."""
 
     sources: tuple[SourceView, ...] = ()
-    views: tuple[tuple[str, str], ...] = ()
+    views: tuple[DeclaredView, ...] = ()
     queries: tuple[QueryView, ...] = ()
     functions: tuple[str, ...] = ()
     text: str = ""
@@ -247,6 +259,9 @@ class Service(Protocol):
     def catalog(self) -> CatalogView: ...
 
     def health(self) -> HealthView: ...
+
+    def stop_reason(self) -> PenstockError | None:
+        """Return why the server is to stop; None while it is not."""
 
     def metrics(self) -> bytes:
         """Return the metrics in the text format of Prometheus."""

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
 
-from penstock.algebra.nodes.query import Query
+from penstock.algebra.nodes.query import Query, Start
 from penstock.algebra.nodes.scans import Source
 from penstock.control.posted_rows import POSTED, PostedRows
 from penstock.control.spark import SparkEngine
@@ -24,12 +24,14 @@ from penstock.results.select import LiveReader
 from penstock.runtime.local.explain import explain
 from penstock.runtime.local.one_time import sources_of
 from penstock.runtime.local.statics import read_relation
-from penstock.runtime.spark.catching_up.start_options import text_of
+from penstock.runtime.spark.catching_up.start_options import WAYS, StartOption, text_of
+from penstock.runtime.spark.checkpoint.folder import Folder
 from penstock.runtime.spark.job import SparkRun
 from penstock.runtime.spark.live_change import options_of_start
 from penstock.runtime.watching.prometheus import metrics_text
 from penstock.server.selecting import ANSWERS, RETENTION, select_over
 from penstock.server.service import EndOfResults, ResultPart, ResultRequest
+from penstock.storage.documents import Document
 
 #: Seconds between two looks at whether a batch has ended.
 _LOOK = 0.2
@@ -38,10 +40,12 @@ _LOOK = 0.2
 class SparkSide:
     """See the contract `EngineSide`. folder: of the checkpoint; memory: bytes of the rows of one SELECT at most."""
 
-    def __init__(self, engine: SparkEngine, folder: Path, memory: int | None = None) -> None:
+    def __init__(
+        self, engine: SparkEngine, folder: Path, memory: int | None = None, contents: ResultContents | None = None
+    ) -> None:
         self._engine = engine
         self._memory = memory
-        self._contents: ResultContents | None = None
+        self._contents = contents or guarded_contents(folder)
         self._posted = PostedRows(folder / "control" / "kept", RETENTION)
         self._listeners: list[Callable[[Mapping[str, object]], None]] = []
         #: Number of batches, and when the last one ended or there was nothing to read.
@@ -75,7 +79,7 @@ class SparkSide:
         if sink is None or sink.own_place is None:
             message = f"the results of {query.name} are not kept here"
             raise PenstockError("P0711", message, hint="RESUME it if it is paused; INTO names where its results are")
-        reader = ResultReader(sink.own_place.folder, sink.own_place.id)
+        reader = ResultReader(sink.own_place.folder, sink.own_place.id, self._contents)
         cursor = reader.first if request.beginning else request.cursor
         subscription = reader.read(
             cursor, snapshot=request.snapshot, progress=request.progress, until_now=request.until_now
@@ -110,8 +114,6 @@ class SparkSide:
         if not places:
             raise PenstockError("P0711", "no query keeps its answers here")
         folder = next(place.folder for _, place in places.values())
-        if self._contents is None:
-            self._contents = ResultContents(folder)
         state = state_of_results(folder, {key: (q, place.id) for key, (q, place) in places.items()}, self._contents)
         statics = {key: partial(self._static, number, source) for key, (number, source) in sources.items()
                    if source.is_static}  # fmt: skip
@@ -127,6 +129,13 @@ class SparkSide:
 
     def explain_start(self, query: Query) -> str:
         return text_of(options_of_start(self._running(), query))
+
+    def starts(self, query: Query) -> Sequence[Document]:
+        run = self._engine.run
+        if run is None:
+            # Nothing has been read of any source.
+            return [StartOption(Start(mode), {}).as_json() for mode in WAYS]
+        return [option.as_json() for option in options_of_start(run, query)]
 
     def batch(self) -> tuple[int, float | None]:
         return self._batches, None if self._engine.run is None else time.monotonic() - self._at
@@ -148,6 +157,15 @@ class SparkSide:
         self._ending.set()
         self._thread.join()
         self._engine.close()
+        self._contents.close()
+
+
+def guarded_contents(checkpoint: Path) -> ResultContents:
+    """Return the contents of the relations whose results a checkpoint keeps, which outlast the rows of these results.
+    To be called before the run starts, which removes rows."""
+    contents = ResultContents(Folder(checkpoint / "penstock").results)
+    contents.guard()
+    return contents
 
 
 class SparkResults:

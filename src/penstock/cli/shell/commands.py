@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import pyarrow as pa
 
+from penstock.cli.shell.declared import Declared, DeclaredObject
 from penstock.errors import PenstockError, nearest
-from penstock.redaction import redacted_text
-from penstock.types import Schema, type_name
-
-if TYPE_CHECKING:
-    from penstock.session import Session
 
 
 class Commanded(Protocol):
@@ -56,35 +52,28 @@ COMMANDS: dict[str, Command] = {
 }
 
 
-def command_table(session: Session, name: str) -> tuple[str, pa.Table, str]:
+def command_table(declared: Declared, name: str) -> tuple[str, pa.Table, str]:
     """Return what \\d shows: a title, a table, and the statement below it. Raises PenstockError P0201."""
-    catalog = session.catalog
     if not name:
-        kinds = [(s.name, "stream" if s.is_stream else "relation", s.connector) for s in catalog.sources.values()]
-        kinds += [(v.name, "view", "") for v in catalog.views.values()]
-        kinds += [(q.name, "query", q.sink.connector) for q in catalog.queries.values()]
-        names, kinds_shown, connectors = zip(*kinds, strict=True) if kinds else ((), (), ())
-        columns = {"name": names, "kind": kinds_shown, "connector": connectors}
-        return "", pa.table({title: pa.array(list(cells), pa.string()) for title, cells in columns.items()}), ""
-    key = name.removeprefix("`").removesuffix("`").replace("``", "`").lower()
-    if (source := catalog.sources.get(key)) is not None:
-        kind = "stream" if source.is_stream else "relation"
-        text = redacted_text(catalog.texts.get(key, ""))
-        return f"{kind} {source.name}", _columns(source.columns), text
-    if (view := catalog.views.get(key)) is not None:
-        view_columns = list(zip(view.names, view.root.schema.types, strict=True))
-        return f"view {view.name}", _columns_table(view_columns), redacted_text(view.text)
-    if (query := catalog.queries.get(key)) is not None:
-        return f"query {query.name}", _columns(query.root.schema), redacted_text(query.text)
-    declared_names = [s.name for s in catalog.sources.values()] + [v.name for v in catalog.views.values()]
-    declared_names += [q.name for q in catalog.queries.values()]
-    raise PenstockError("P0201", f"unknown stream, relation, view or query {name}", hint=nearest(name, declared_names))
+        return "", _listed(list(declared.objects.values())), ""
+    one = declared.objects.get(name.removeprefix("`").removesuffix("`").replace("``", "`").lower())
+    if one is None:
+        hint = nearest(name, [known.name for known in declared.objects.values()])
+        raise PenstockError("P0201", f"unknown stream, relation, view or query {name}", hint=hint)
+    columns = {"column": [column for column, _ in one.columns], "type": [kind for _, kind in one.columns]}
+    title = f"{one.kind} {one.name}" + (f", {one.state}" if one.state else "")
+    return title, _texts(columns), one.text
 
 
-def _columns(schema: Schema) -> pa.Table:
-    return _columns_table(list(zip(schema.names, schema.types, strict=True)))
+def _listed(objects: list[DeclaredObject]) -> pa.Table:
+    columns = {
+        "name": [one.name for one in objects], "kind": [one.kind for one in objects],
+        "connector": [one.connector for one in objects],
+    }  # fmt: skip
+    if any(one.state for one in objects):
+        columns["state"] = [one.state for one in objects]
+    return _texts(columns)
 
 
-def _columns_table(columns: list[tuple[str, pa.DataType]]) -> pa.Table:
-    names = pa.array([name for name, _ in columns], pa.string())
-    return pa.table({"column": names, "type": pa.array([type_name(kind) for _, kind in columns], pa.string())})
+def _texts(columns: dict[str, list[str]]) -> pa.Table:
+    return pa.table({title: pa.array(cells, pa.string()) for title, cells in columns.items()})

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from penstock.cli.shell.commands import COMMANDS
+from penstock.cli.shell.declared import Declared
 from penstock.cli.shell.shell import FORMATS
 from penstock.expressions.functions import known_functions
-from penstock.language.catalog import Catalog
 from penstock.language.keywords import KEYWORDS
 from penstock.language.quotes import quoted_parts
 
@@ -28,10 +28,10 @@ class Candidate(NamedTuple):
     what: str
 
 
-def candidates(before: str, catalog: Catalog) -> list[Candidate]:
+def candidates(before: str, declared: Declared) -> list[Candidate]:
     """Return the completions of the text before the cursor."""
     if before.lstrip().startswith("\\"):
-        return list(_of_commands(before.lstrip(), catalog))
+        return list(_of_commands(before.lstrip(), declared))
     parts = list(quoted_parts(before))
     part = parts[-1] if parts and parts[-1].end is None else None
     in_comment = bool(parts) and parts[-1].mark == "--" and parts[-1].end == len(before)
@@ -42,15 +42,15 @@ def candidates(before: str, catalog: Catalog) -> list[Candidate]:
     ahead = before[: len(before) - len(word)]
     qualifier = _QUALIFIER.search(ahead)
     if qualifier is not None:
-        declaration = (qualifier[1] or qualifier[2]).replace("``", "`")
-        return _matching(word, [(column, "column") for column in _columns(catalog, declaration)])
+        qualifying = (qualifier[1] or qualifier[2]).replace("``", "`")
+        return _matching(word, [(column, "column") for column in _columns(declared, qualifying)])
     if not word:
         return []
-    names = list(_names(catalog))
+    names = list(_names(declared))
     if part is None:
         names += [(keyword, "keyword") for keyword in KEYWORDS]
         names += [(function, "function") for function in known_functions()]
-        names += [(user.name, user.kind.lower()) for user in catalog.functions.values()]
+        names += declared.functions
     return _matching(word, names)
 
 
@@ -74,37 +74,28 @@ def _matching(word: str, names: Iterable[tuple[str, str]]) -> list[Candidate]:
     return sorted(candidates_by_text.values(), key=lambda c: (c.what in ("keyword", "function"), c.text.lower()))
 
 
-def _names(catalog: Catalog) -> Iterator[tuple[str, str]]:
-    for source in catalog.sources.values():
-        yield source.name, "stream" if source.is_stream else "relation"
-    for view in catalog.views.values():
-        yield view.name, "view"
-    for query in catalog.queries.values():
-        yield query.name, "query"
-    for name in (*catalog.sources, *catalog.views, *catalog.queries):
-        yield from ((column, "column") for column in _columns(catalog, name))
+def _names(declared: Declared) -> Iterator[tuple[str, str]]:
+    for one in declared.objects.values():
+        yield one.name, one.kind
+    for one in declared.objects.values():
+        yield from ((column, "column") for column in one.column_names)
 
 
-def _columns(catalog: Catalog, name: str) -> tuple[str, ...]:
+def _columns(declared: Declared, name: str) -> tuple[str, ...]:
     """Return the columns of a declaration; those of all where `name` is none, as it may be an alias."""
-    key = name.lower()
-    if key in catalog.sources:
-        return catalog.sources[key].columns.names
-    if key in catalog.views:
-        return catalog.views[key].names
-    if key in catalog.queries:
-        return catalog.queries[key].root.schema.names
-    declarations = (*catalog.sources, *catalog.views, *catalog.queries)
-    return tuple(dict.fromkeys(column for declaration in declarations for column in _columns(catalog, declaration)))
+    one = declared.objects.get(name.lower())
+    if one is not None:
+        return one.column_names
+    return tuple(dict.fromkeys(column for one in declared.objects.values() for column in one.column_names))
 
 
-def _of_commands(text: str, catalog: Catalog) -> Iterator[Candidate]:
+def _of_commands(text: str, declared: Declared) -> Iterator[Candidate]:
     word, space, argument = text.partition(" ")
     if not space:
         yield from (Candidate(name, len(word), c.what) for name, c in COMMANDS.items() if name.startswith(word))
     elif word == "\\d":
         kinds = ("stream", "relation", "view", "query")
-        yield from _matching(argument, [(name, what) for name, what in _names(catalog) if what in kinds])
+        yield from _matching(argument, [(name, what) for name, what in _names(declared) if what in kinds])
     elif word == "\\format":
         yield from (Candidate(f.value, len(argument), "format") for f in FORMATS if f.value.startswith(argument))
     elif word == "\\i":

@@ -12,15 +12,15 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TextIO
 
-from penstock.cli.answers import data_text, table_text, warnings_of
+from penstock.cli.answers import FollowAnswer, Remark, RowsAnswer, TextAnswer, data_text, table_text
 from penstock.cli.scripts import read_script
 from penstock.cli.shell.commands import COMMANDS, command_table
+from penstock.cli.shell.following import AppendedRows, LiveTable, ResultDisplay, follow
+from penstock.cli.shell.sides import ShellSide
 from penstock.connectors.sinks.output import OutputFormat
 from penstock.connectors.sinks.tabular import drawn, encodable, shown
 from penstock.errors import PenstockError, nearest
 from penstock.language.quotes import is_blank, statement_end
-from penstock.runtime.local.one_time import OneTimeAnswer
-from penstock.session import Session
 
 #: Formats of rows; an Arrow stream has one answer, and a shell gives many.
 FORMATS = (OutputFormat.TABLE, OutputFormat.CSV, OutputFormat.JSON)
@@ -37,9 +37,10 @@ class _FileAborted(Exception):
 
 
 class Shell:
-    """Executes statements of one session.
+    """Executes statements, and writes their answers.
 
     Args:
+        side: where they are executed.
         form: how rows are written.
         told: whether declarations are confirmed, as for a person.
         keep_going: whether what follows an error is executed; a person decides that at each prompt.
@@ -47,10 +48,10 @@ class Shell:
     """
 
     def __init__(
-        self, session: Session, out: TextIO, err: TextIO, form: OutputFormat, told: bool = False,
+        self, side: ShellSide, out: TextIO, err: TextIO, form: OutputFormat, told: bool = False,
         keep_going: bool = False, debug: bool = False,
     ) -> None:  # fmt: skip
-        self.session = session
+        self.side = side
         self.failed = False
         self._out = out
         self._err = err
@@ -127,27 +128,64 @@ class Shell:
 
     def execute(self, text: str, name: str | None) -> None:
         """Execute a script, and write its answers. Raises ScriptErrors, and any error of its sources."""
-        execution = self.session.execute(text, file=name, one_time=True)
-        for warning in self.session.warnings:
-            self._tell(warning.render())
-        for answer in execution.answers:
-            if isinstance(answer, str):
-                self._text(answer)
-            else:
-                self._last_select = text.strip() if len(execution.answers) == 1 else answer.query.text
-                self._rows(answer)
-        if self._confirms:
-            for query in execution.queries:
-                self._text(f"{query} is declared: SELECT * FROM {query} shows its answer")
+        for answer in self.side.execute(text, name):
+            match answer:
+                case RowsAnswer():
+                    self._last_select = answer.text or self._last_select
+                    self._rows(answer)
+                case TextAnswer():
+                    self._text(answer.text)
+                case FollowAnswer():
+                    self._follow(answer)
+                case Remark(confirms=True):
+                    if self._confirms:
+                        self._text(answer.text)
+                case Remark():
+                    self._tell(answer.text)
 
-    def _rows(self, answer: OneTimeAnswer) -> None:
-        for line in warnings_of(answer):
+    def finish(self) -> None:
+        """Say what has been begun and not been finished, as an error."""
+        self._run(self.side.end)
+
+    def _rows(self, answer: RowsAnswer) -> None:
+        for line in answer.warnings:
             self._tell(line)
         if self._form is OutputFormat.TABLE:
             for part in table_text(answer):
                 self._put(part)
         else:
             self._write(data_text(answer.table, self._form))
+        self._out.flush()
+
+    def _follow(self, answer: FollowAnswer) -> None:
+        """Show the results of a query until Ctrl-C: a relation as a table that changes, where a person sees it."""
+        is_live = self._out.isatty() and self._form is OutputFormat.TABLE and self.side.is_relation(answer.query)
+        try:
+            self._show(answer, LiveTable(self._out) if is_live else None)
+        except PenstockError as error:
+            if not is_live or error.code != "P0711":
+                raise
+            self._tell(f"{error.message}: its changes are shown")
+            self._show(FollowAnswer(answer.query, False, answer.progress), None)
+
+    def _show(self, answer: FollowAnswer, live: LiveTable | None) -> None:
+        display: ResultDisplay = live or AppendedRows(self._form, self._appended, self._tell)
+        is_live = live is not None
+        rows = self.side.follow(
+            answer.query, answer.snapshot or is_live, answer.progress or is_live, self._confirms, display.lost
+        )
+        try:
+            follow(rows, display)
+        except KeyboardInterrupt:
+            if not self._confirms:
+                raise
+        finally:
+            rows.close()
+            last_words = display.close()
+        self._text(last_words if self._form is OutputFormat.TABLE else "")
+
+    def _appended(self, text: str) -> None:
+        self._write(text)
         self._out.flush()
 
     def _text(self, text: str) -> None:
@@ -182,7 +220,7 @@ class Shell:
 
     def describe(self, name: str) -> None:
         """Show what is declared, or one declaration."""
-        title, table, text = command_table(self.session, name)
+        title, table, text = command_table(self.side.declared(fresh=True), name)
         if title:
             self._text(title)
         for part in drawn(table):

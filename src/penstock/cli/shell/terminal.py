@@ -13,7 +13,7 @@ from prompt_toolkit.filters import Condition
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 
 from penstock.cli.shell.completion import candidates
-from penstock.language.catalog import Catalog
+from penstock.cli.shell.declared import Declared
 from penstock.language.quotes import is_blank, statement_end
 from penstock.redaction import redacted_text
 
@@ -21,13 +21,15 @@ _PROMPT, _MORE = "penstock> ", "      ... "
 
 
 class Terminal:
-    """Reads statements from a person. catalog: returns what is declared."""
+    """Reads statements from a person. declared: returns what is declared."""
 
-    def __init__(self, catalog: Callable[[], Catalog]) -> None:
+    def __init__(self, declared: Callable[[], Declared]) -> None:
         self._session: PromptSession[str] = PromptSession(
             history=_history(),
-            completer=_CatalogCompleter(catalog),
+            completer=_NameCompleter(declared),
             complete_while_typing=False,
+            # A server may take its time to say what is declared.
+            complete_in_thread=True,
             multiline=Condition(lambda: not is_complete(self._session.default_buffer.text)),
             prompt_continuation=_MORE,
         )
@@ -73,10 +75,10 @@ def _history() -> History:
     return _PrivateHistory(str(path))
 
 
-class _CatalogCompleter(Completer):
-    def __init__(self, catalog: Callable[[], Catalog]) -> None:
-        self._catalog = catalog
+class _NameCompleter(Completer):
+    def __init__(self, declared: Callable[[], Declared]) -> None:
+        self._declared = declared
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
-        for candidate in candidates(document.text_before_cursor, self._catalog()):
+        for candidate in candidates(document.text_before_cursor, self._declared()):
             yield Completion(candidate.text, -candidate.length, display_meta=candidate.what)

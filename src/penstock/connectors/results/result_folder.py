@@ -18,7 +18,7 @@ import threading
 import time
 from bisect import bisect_left
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from weakref import WeakValueDictionary
@@ -109,6 +109,11 @@ def _record_path(folder: Path, id_: str) -> Path:
     return folder / "queries" / f"{id_}.json"
 
 
+def content_path(folder: Path, id_: str) -> Path:
+    """Return the file of the content of a relation."""
+    return folder / "content" / f"{id_}.arrow"
+
+
 class ResultFolder:
     """The result log in one folder, for all its readers in this process."""
 
@@ -116,6 +121,8 @@ class ResultFolder:
         self.path = folder
         #: Called before rows are removed, with the last batch of each query whose rows go. They must not raise.
         self.guards: list[Callable[[Mapping[str, int]], None]] = []
+        #: Called after the records of queries were removed, with their ids. They must not raise.
+        self.on_forgotten: list[Callable[[Collection[str]], None]] = []
         self._changed = threading.Condition()
         self._listeners: list[Callable[[], None]] = []
         self._batches: list[int] = []
@@ -238,10 +245,21 @@ class ResultFolder:
         """Announce the record of a query."""
         self._records[record.id] = record
 
-    def forgotten(self, id_: str) -> None:
-        """Remove the record of a query. Raises OSError."""
-        storage().remove(_record_path(self.path, id_))
-        self._records.pop(id_, None)
+    def forget(self, ids: Collection[str]) -> None:
+        """Remove what is known of queries that have ended and whose rows are gone. Raises OSError.
+
+        The record goes after the content, so that a crash leaves nothing that no record names; what stands in
+        `removed.json` then is left out when it is written next.
+        """
+        for id_ in ids:
+            for path in (content_path(self.path, id_), _record_path(self.path, id_)):
+                if storage().exists(path):
+                    storage().remove(path)
+            self._records.pop(id_, None)
+        if self._removed.keys() & set(ids):
+            self.remove_before({id_: rows for id_, rows in self._removed.items() if id_ not in ids})
+        for listener in list(self.on_forgotten):
+            listener(ids)
 
     def remove_before(self, removed: Mapping[str, RemovedRows]) -> None:
         """Note durably that rows are gone, before they are removed. Raises OSError."""

@@ -82,11 +82,15 @@ class ResultLog(BatchLog):
         self._beats: dict[str, int] = {}
         self._size = 0
         self._looked = float("-inf")
+        #: The ids of all queries of the run, None before they have been named.
+        self._kept: frozenset[str] | None = None
+        self._known: set[str] = set()
         for place in (self._folder, self._folder / "queries", self._folder / "content"):
             for name in storage().list(place):
                 if is_unfinished(name):
                     storage().remove(place / name)
         self.reading.reload(announced=True)
+        self._known.update(self.reading.ids())
         for file in complete_files(self._folder, self.reading.batches()):
             self._note(file)
 
@@ -108,11 +112,21 @@ class ResultLog(BatchLog):
             known._discard()
             return known
 
+    @staticmethod
+    def keep(folder: Path, ids: Collection[str]) -> None:
+        """Name the queries that the run in `folder` answers or has paused. Of all others the record goes when their
+        rows are gone."""
+        with _REGISTRY:
+            known = _LOGS.get(folder.absolute())
+        if known is not None:
+            known._kept = frozenset(ids)
+
     def register(self, record: ResultRecord) -> None:
         """Begin to write the results of a query. Raises OSError."""
         if not record.is_in(self._folder):
             record.write(self._folder)
         self._records[record.id] = record
+        self._known.add(record.id)
         self.reading.recorded(record)
 
     def close(self, id_: str) -> None:
@@ -200,8 +214,23 @@ class ResultLog(BatchLog):
             ends = self._ends()
             if ends:
                 self._remove(ends)
+            self._forget_ended()
         except (OSError, PenstockError) as error:
             log_event(LOG, logging.WARNING, "results_not_removed", f"old results cannot be removed: {error}")
+
+    def _forget_ended(self) -> None:
+        """Remove what is known of queries that have ended and of which no row is left."""
+        if self._kept is None:
+            return
+        kept = self._kept | self._records.keys()
+        ended = [id_ for id_ in self._known if id_ not in kept and not self._held.get(id_)]
+        if not ended:
+            return
+        self.reading.forget(ended)
+        for id_ in ended:
+            self._known.discard(id_)
+            for table in (self._held, self._high, self._beats):
+                table.pop(id_, None)
 
     def _ends(self) -> dict[str, int]:
         """Return by query the last batch whose rows are beyond a bound."""
@@ -264,7 +293,7 @@ class ResultLog(BatchLog):
 
     def _remove(self, ends: Mapping[str, int]) -> None:
         """Remove the rows of the queries `ends` up to these batches."""
-        removed = self.reading.all_removed()
+        removed = {id_: rows for id_, rows in self.reading.all_removed().items() if id_ in self._known}
         dead: dict[int, set[str]] = {}
         until = max(ends.values())
         for number in sorted(n for n in self._batches if n <= until):

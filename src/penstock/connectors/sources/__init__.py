@@ -73,7 +73,7 @@ def reads(source: Source, target: Target) -> bool | None:
 def is_rereadable(source: Source) -> bool:
     """Return whether the data of a declaration can be read again at any later time."""
     connector: type[SourceConnector] = load(SOURCES[source.connector.upper()])
-    return connector.rereadable
+    return connector.rereadable or (connector.keeps_relations and not source.is_stream)
 
 
 def check_files(source: Source) -> None:

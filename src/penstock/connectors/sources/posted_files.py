@@ -3,16 +3,14 @@
 A source FROM MEMORY or FROM HTTP is one of these at a server: it has no end. The server writes `<number>.arrow` into
 the folder of the source before it replies (`append`); a run reads the files and removes them when it does not need them
 any more (`forget`). A post may have an idempotency key, by which the same post is recognized for as long as the key is
-kept. The key stands in the schema of its file, so that both are written at once; before the file is removed the key
-gets a file of its own, `<number>.key`. Numbers are never used again: the largest number always has a file.
+kept. The key stands in the schema of its file, so that both are written at once; before the file is removed its key
+goes to the others (`posted_keys.py`). Numbers are never used again: the largest number always has a file.
 """
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
@@ -23,40 +21,23 @@ from penstock.connectors.contract import ParsedRecords, SourceConnector, Split
 from penstock.connectors.options import TEXT, Option, Options, OptionTable
 from penstock.connectors.sources.formats import FORMATS, FileFormat
 from penstock.connectors.sources.memory import write_table
+from penstock.connectors.sources.posted_keys import PostKey, keep_keys, last_kept
 from penstock.errors import PenstockError
 from penstock.storage import storage
 
 _SPOOL = Option("spool", TEXT, "the folder of the posts", required=True, internal=True)
 #: Part of what the source is: one that is declared again is another one.
 _SOURCE = Option("source", TEXT, "the number of the declaration", internal=True)
-#: The file of rows, and the one that remains of it.
-ROWS, KEY = ".arrow", ".key"
+#: The files of rows.
+ROWS = ".arrow"
 _METADATA = b"penstock"
 _DIGITS = 12
-
-
-@dataclass(frozen=True)
-class PostKey:
-    """What remains of a post. key: its idempotency key, empty for none; digest: of what was posted; at: when, in
-    microseconds since 1970."""
-
-    number: int
-    key: str
-    digest: str
-    at: int
-
-    def text(self) -> bytes:
-        return json.dumps({"number": self.number, "key": self.key, "digest": self.digest, "at": self.at}).encode()
-
-    @staticmethod
-    def read(text: bytes) -> PostKey:
-        fields = json.loads(text)
-        return PostKey(int(fields["number"]), str(fields["key"]), str(fields["digest"]), int(fields["at"]))
 
 
 class PostedFilesSource(SourceConnector):
     OPTIONS = OptionTable((_SPOOL, _SOURCE))
     rereadable = False
+    keeps_relations = True
     look_every = 0.05
 
     def __init__(self, source: Source) -> None:
@@ -64,6 +45,7 @@ class PostedFilesSource(SourceConnector):
         options = Options(f"{source.connector} of {source.name}", source.options)
         options.only(self.OPTIONS)
         self._folder = Path(options.text(_SPOOL))
+        self.removes_read = source.is_stream
 
     @property
     def bounded(self) -> bool:
@@ -87,10 +69,10 @@ class PostedFilesSource(SourceConnector):
 
     def forget(self, paths: Sequence[str]) -> None:
         """Remove the rows of a stream; those of a relation are its content."""
-        for path in map(Path, paths if self.source.is_stream else ()):
-            if storage().exists(path):
-                storage().write(path.with_suffix(KEY), key_of(path).text())
-                storage().remove(path)
+        there = [path for path in map(Path, paths if self.source.is_stream else ()) if storage().exists(path)]
+        keep_keys(self._folder, [key_of(path) for path in there])
+        for path in there:
+            storage().remove(path)
 
     @cached_property
     def _format(self) -> FileFormat:
@@ -104,17 +86,14 @@ def rows_files(folder: Path) -> list[Path]:
 
 
 def key_of(path: Path) -> PostKey:
-    """Return the key of a post, from its file of rows or from what remains of it."""
-    if path.suffix == KEY:
-        return PostKey.read(storage().read(path))
+    """Return the key of a post from its file of rows."""
     with pa.ipc.open_file(storage().map(path)) as reader:
         return PostKey.read((reader.schema.metadata or {})[_METADATA])
 
 
 def last_number(folder: Path) -> int:
     """Return the largest number of a post in a folder, 0 without any."""
-    names = [name for name in storage().list(folder) if name.endswith((ROWS, KEY)) and not name.startswith(".")]
-    return max((int(name.partition(".")[0]) for name in names), default=0)
+    return max([last_kept(folder), *(int(path.stem) for path in rows_files(folder))])
 
 
 def append(folder: Path, rows: pa.Table, number: int, key: str = "", digest: str = "") -> Path:

@@ -36,6 +36,7 @@ from penstock.physical.planning.strategies import Strategy
 from penstock.runtime.live.content import Content
 from penstock.runtime.live.history import History
 from penstock.runtime.live.results import LiveResult, Track
+from penstock.runtime.live.unsupported_start import check_start
 from penstock.runtime.local.runtime import LocalJob, compute_statics
 from penstock.types import BEGIN
 
@@ -121,7 +122,8 @@ class LiveEngine:
     # -- commands ----------------------------------------------------------------------------------------------
 
     def check(self, query: Query, start: Start) -> None:
-        """Raise PenstockError P0703 where the past is not kept that `query` would need to begin now."""
+        """Raise PenstockError P0703 where the past is not kept that `query` would need to begin now, P0901 for a start
+        that is not carried out."""
         sources = timed_sources(query.root)
         begin = query_heartbeat(query.root, sources, self._progress, drain=False)
         self._past(query, sources, start, begin)
@@ -314,7 +316,8 @@ class LiveEngine:
     # -- the past ----------------------------------------------------------------------------------------------
 
     def _past(self, query: Query, sources: Mapping[str, Source], start: Start, begin: int) -> _RoundInput:
-        """Return what a query reads that begins at the heartbeat `begin`. Raises PenstockError P0703."""
+        """Return what a query reads that begins at the heartbeat `begin`. Raises PenstockError P0703, P0901."""
+        check_start(query.name, start)
         needs, tick = _needs(query, sources, start, begin)
         from_now = start.mode is StartMode.NOW
         read_sources = [name for name, source in sources.items() if not (from_now and source.is_stream)]

@@ -12,12 +12,12 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from penstock.algebra.nodes.scans import Source
 from penstock.connectors.contract import Sink
 from penstock.connectors.deadletters import DeadLetters
 from penstock.errors import PenstockError
@@ -26,7 +26,6 @@ from penstock.runtime.spark.assembly import Pipeline, assemble, round_files
 from penstock.runtime.spark.catching_up.hydration import Hydration
 from penstock.runtime.spark.checkpoint.checkpoint_lock import CheckpointLock
 from penstock.runtime.spark.checkpoint.epochs import (
-    Epoch,
     check_log,
     mend_log,
     remove_epoch_on_failure,
@@ -37,6 +36,7 @@ from penstock.runtime.spark.checkpoint.folder import Finish, Folder, Job
 from penstock.runtime.spark.checkpoint.query_failure import QueryFailure
 from penstock.runtime.spark.checkpoint.state_files import sweep
 from penstock.runtime.spark.checkpoint.totals import RunTotals
+from penstock.runtime.spark.checkpoint.writes_beside import WritesBeside
 from penstock.runtime.spark.input import source_log
 from penstock.runtime.spark.input.offset import Offset
 from penstock.runtime.spark.input.round_log import RoundChange, RoundLog
@@ -94,7 +94,8 @@ class SparkRun:
         self._on_failed = on_failed
         self._folder = Folder(checkpoint / "penstock")
         self._checkpoint = checkpoint
-        self._epoch = begun.decision.epoch
+        #: The version of its plan, as the checkpoint has it.
+        self.epoch = begun.decision.epoch
         self._job = job
         self._sinks = dict(sinks)
         self._is_live = self.work.live and self._in_files
@@ -112,12 +113,15 @@ class SparkRun:
         self._run_seconds = 0.0
         self._closed = False
         self._delivery_lock = threading.Lock()
+        self._writes_beside = WritesBeside()
+        #: Whether the files of Spark's log that stay the same have been synced.
+        self._log_begun = False
         #: Held while a change is applied, and while metrics or progress are read.
         self._change_lock = threading.RLock()
         self._dead_letters = self._folder.dead_letters
         #: The queries that read their past before they begin.
         self.hydration = Hydration()
-        recorder = Recorder(job.plan, _all_sources(job))
+        recorder = Recorder(job.plan, job.all_sources)
         totals = self._current_totals()
         recorder.resumed(totals)
         self._last_finished_at = time.monotonic()
@@ -151,9 +155,12 @@ class SparkRun:
             mend_log(self._folder, self._log, self._job.log_base)
             check_log(self._folder, self._log, self._job.log_base)
         job = self._job
+        # A changed script may add queries that begin with the content of a relation.
+        relations = any(not source.is_stream for source in job.intake.sources)
         self._rounds = RoundLog(
-            self._folder, job.intake, epoch=job.epoch, carried=self._epoch.offset, log=job.log, history=self._is_live
-        )
+            self._folder, job.intake, epoch=job.epoch, carried=self.epoch.offset, log=job.log,
+            history=self._is_live or relations,
+        )  # fmt: skip
         if self._is_live:
             self._pipeline = Pipeline(self._folder, self._job, digest)
             frame = round_files(spark, job.shards, self._rounds.place)
@@ -201,6 +208,9 @@ class SparkRun:
         batch = job.log_base + number
         try:
             started_at = time.monotonic()
+            if self._in_files:
+                # Spark wrote its log of this batch before it called; it is synced while the batch is computed.
+                self._writes_beside.begin(partial(sync_log, self._log, number, not self._log_begun))
             table = packets.toArrow()
             computed_at = time.monotonic()
             ended, round_, answers, failed = self._write(table, batch)
@@ -214,11 +224,11 @@ class SparkRun:
             self._last_finished_at = finished_at
             seconds, parallelism = finished_at - started_at, job.intake.parallelism
             self._reporter.batch(batch, seconds, finished_at - computed_at, parallelism, self._current_totals())
-            self._older.delivered(job, batch, _all_sources(job))
+            self._older.delivered(job, batch, job.all_sources)
             # From here on the queries may change: what follows concerns the log only.
+            self._writes_beside.finish()
+            self._log_begun = True
             if round_ is not None and self._rounds is not None:
-                if self._in_files:
-                    sync_log(self._log, number)
                 if number % _SHORTEN_EVERY == 0:
                     source_log.shorten(self._log / "sources" / "0")
                 self._rounds.delivered(round_, seconds, batch, answers, ended, failed)
@@ -258,20 +268,22 @@ class SparkRun:
         # An interrupted start may have written the first batch of an epoch with other rows, or to other sinks too.
         beats = {} if output.heartbeats is None else output.heartbeats.queries
         valid = {name: chunks for name, chunks in output.answers.items() if name not in output.failed}
-        answers = shown_answers(self._folder, self._epoch, self._job, valid, beats, batch)
+        answers = shown_answers(self._folder, self.epoch, self._job, valid, beats, batch)
         due = self._job.plan.queries if batch == self._job.base and batch else answers
-        names = [name for name in due if name not in output.failed and name not in self._epoch.silent]
+        names = [name for name in due if name not in output.failed and name not in self.epoch.silent]
         isolation = None
         if self._job.isolated:
-            isolation = SinkIsolation(UndeliveredAnswers(self._folder), self.work.settings["sink_retry"])
+            retry, own = self.work.settings["sink_retry"], self.work.sink_retries
+            isolation = SinkIsolation(UndeliveredAnswers(self._folder), retry, own)
         delivered_answers = deliver_answers(self._job, self._sinks, names, answers, batch, isolation)
         failed = {name: replace(failure, batch=batch) for name, failure in output.failed.items()}
         if isolation is not None:
             failed |= isolation.failed
             delivered_answers = {n: answer for n, answer in delivered_answers.items() if n not in isolation.failed}
         commit_logs(self._sinks, batch, {} if output.heartbeats is None else output.heartbeats.queries)
-        self._result_parts.note(batch, {name: answer.rows for name, answer in delivered_answers.items()}, self._sinks)
-        self._totals.delivered(batch, {name: answer.rows for name, answer in delivered_answers.items()}, counts)
+        rows = {name: answer.rows for name, answer in delivered_answers.items()}
+        self._writes_beside.begin(partial(self._result_parts.note, batch, rows, self._sinks))
+        self._totals.delivered(batch, rows, counts)
         return output.ended, output.round, sum(answer.bytes for answer in delivered_answers.values()), failed
 
     # -- changing ----------------------------------------------------------------------------------------------
@@ -281,15 +293,10 @@ class SparkRun:
         """Return the job as it is now."""
         return self._job
 
-    @property
-    def epoch(self) -> Epoch:
-        """Return the version of its plan, as the checkpoint has it."""
-        return self._epoch
-
     def version(self) -> VersionInfo:
         """Return the version of the plan, with the heartbeats after the last batch."""
         with self._change_lock:
-            return version_of(self._epoch, *self._totals.heartbeats)
+            return version_of(self.epoch, *self._totals.heartbeats)
 
     @property
     def is_live(self) -> bool:
@@ -321,7 +328,7 @@ class SparkRun:
             if job_change is None:
                 return None
             if job_change.offset is None:
-                self.work, self._epoch = job_change.work, job_change.epoch
+                self.work, self.epoch = job_change.work, job_change.epoch
                 return None
             return self._adopt(job_change, job_change.offset)
 
@@ -334,11 +341,11 @@ class SparkRun:
             pipeline = Pipeline(self._folder, job_change.job, job_change.digest)
             totals = self._totals.reread(job_change.job.plan)
         with self._change_lock:
-            self.work, self._epoch = job_change.work, job_change.epoch
+            self.work, self.epoch = job_change.work, job_change.epoch
             self._job, self._sinks = job_change.job, dict(job_change.sinks)
             self._pipeline, self._totals = pipeline, totals
             self._result_parts = ResultParts(self._folder)
-            self._reporter.recorder.changed(job_change.job.plan, _all_sources(job_change.job))
+            self._reporter.recorder.changed(job_change.job.plan, job_change.job.all_sources)
             self.notices = job_change.notices
             self._older.add()
         for sink in dropped_sinks:
@@ -435,6 +442,7 @@ class SparkRun:
         # A delivery in from a Spark that has failed ends with it: the sinks are closed next, or sinks close.
         if self._delivery_lock.acquire(timeout=_LAST_DELIVERY):
             self._delivery_lock.release()
+        self._writes_beside.close()
         for sink in self._sinks.values():
             sink.close()
         if self._lock is not None:
@@ -482,16 +490,8 @@ class SparkRun:
 
     def progress(self) -> RunProgress:
         with self._change_lock:
-            progress = self._totals.progress(
-                self._job.plan, _all_sources(self._job), self._sinks, *self._unread_input()
-            )
+            progress = self._totals.progress(self._job.plan, self._job.all_sources, self._sinks, *self._unread_input())
         progress.batch_seconds = 0.0 if self._query is None else self._query.batch_seconds
         seconds = self._run_seconds or time.monotonic() - self._started_at
         progress.rows_per_second = (progress.rows_in - self._totals.rows_before) / seconds if seconds > 0 else 0.0
         return progress
-
-
-def _all_sources(job: Job) -> dict[str, Source]:
-    """Return the timed sources and the static relations of a job."""
-    statics = {name: source for plan in job.plan.statics.values() for name, source in plan.sources.items()}
-    return {**job.plan.sources, **statics}

@@ -12,13 +12,15 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Protocol
 
-from penstock.algebra.nodes.query import Query, StartMode
+from penstock.algebra.nodes.query import Query, Start, StartMode
+from penstock.algebra.nodes.scans import over_sources
 from penstock.connectors.contract import Sink
 from penstock.connectors.sinks import open_sink
 from penstock.runtime.spark.catching_up.ahead import Ahead, Share
 from penstock.runtime.spark.catching_up.catch_up import check_past
-from penstock.runtime.spark.catching_up.past_input import past_of_run
-from penstock.runtime.spark.catching_up.start_options import StartOption, start_options
+from penstock.runtime.spark.catching_up.past_input import KnownPast, past_of_run
+from penstock.runtime.spark.catching_up.relation_contents import relations_of
+from penstock.runtime.spark.catching_up.start_options import StartOption, start_option, start_options
 from penstock.runtime.spark.checkpoint.backfill import backfill
 from penstock.runtime.spark.checkpoint.epochs import Epoch, remove_epoch_on_failure, write_epoch
 from penstock.runtime.spark.checkpoint.folder import Folder, Job
@@ -32,6 +34,7 @@ from penstock.runtime.spark.start import (
     admitted,
     check_sources,
     closed_on_failure,
+    keep_results,
     open_results,
     prepare,
     sources_to_spool,
@@ -90,21 +93,42 @@ def change(run: SparkRun, work: Work, overwrite: bool) -> None:
 
 def options_of_start(run: SparkRun, query: Query) -> list[StartOption]:
     """Return which modes of START the new query `query` could have in a run now."""
-    folder = Folder(run.checkpoint / "penstock")
-    return start_options(query, past_of_run(folder, run.epoch))
+    return start_options(_as_read(run, query), _past(run))
+
+
+def option_of_start(run: SparkRun, query: Query, start: Start) -> StartOption:
+    """Return whether the new query `query` could begin with `start` in a run now."""
+    return start_option(_as_read(run, query), start, _past(run))
+
+
+def _as_read(run: SparkRun, query: Query) -> Query:
+    """Return `query` over the sources as the run reads them."""
+    return replace(query, root=over_sources(query.root, run.work.declared))
+
+
+def _past(run: SparkRun) -> KnownPast:
+    return past_of_run(Folder(run.checkpoint / "penstock"), run.epoch)
 
 
 def hydrate(folder: Folder, run: RunningJob, work: Work) -> Ahead | None:
     """Return what reads the past of new queries of `work` before they begin; None where they need none. Raises
     PenstockError as the change.
     """
-    if not any(start.mode is not StartMode.NOW for start in work.all_starts.values()):
+    if not _may_read_past(run.work, work):
         return None
     for _, source in sources_to_spool(work):
         write_spool(work, source, folder)
     request = start_request(replace(admitted(work, folder, run.epoch), cache=run.work.cache), folder)
     ahead = Ahead(folder, run.epoch, request, work.settings, run.job.intake.parallelism)
     return ahead if ahead.catching_up is not None else None
+
+
+def _may_read_past(before: Work, after: Work) -> bool:
+    """Return whether queries that a change adds may begin with a past, be it the content of a relation."""
+    if any(start.mode is not StartMode.NOW for start in after.all_starts.values()):
+        return True
+    standing = {id(query.root) for query in before.queries}
+    return bool(relations_of(query for query in after.queries if id(query.root) not in standing))
 
 
 def leave_out(folder: Folder, run: RunningJob, failed: Collection[str]) -> JobChange | None:
@@ -140,7 +164,8 @@ def begin_change(
     number = decision.epoch.number
     with closed_on_failure(new_sinks), job_kept_on_failure(folder), remove_epoch_on_failure(folder, number):
         open_results(folder, new_sinks, decision, overwrite, work)
-        warn_of_unbounded(state_of_parts(request.cache.parts_of([number])), decision.fresh)
+        births = {decision.epoch.queries[name].birth for name in decision.fresh}
+        warn_of_unbounded(state_of_parts(request.cache.parts_of(births)), decision.fresh)
         job, digest = prepare(work, request, decision, folder, run.job.intake.parallelism)
         # Done after everything that can fail, so that a failed change keeps the records of queries that would end.
         ResultParts(folder).keep_only(decision.kept_sinks | decision.epoch.paused.keys())
@@ -148,4 +173,5 @@ def begin_change(
         backfill(folder, job, decision.epoch, sinks, ahead.catching_up if ahead is not None and fits else None)
         UndeliveredAnswers(folder).keep_only(decision.epoch.paused)
         WithheldAnswers(folder).keep_only(decision.epoch)
+    keep_results(folder, decision.epoch)
     return JobChange(work, decision.epoch, job, digest, offset, sinks, decision.notices)

@@ -102,6 +102,7 @@ def begin(work: Work, folder: Folder, overwrite: bool, parallelism: Callable[[],
         backfill(folder, job, decision.epoch, sinks)
         UndeliveredAnswers(folder).keep_only(decision.epoch.paused)
         WithheldAnswers(folder).keep_only(decision.epoch)
+    keep_results(folder, decision.epoch)
     return PreparedStart(work, decision, sinks, job, digest)
 
 
@@ -132,6 +133,13 @@ def open_results(folder: Folder, sinks: Mapping[str, Sink], decision: Decision, 
         keep_refused(sink, DeadLetters(folder.dead_letters))
         sink.open(name in decision.kept_sinks, overwrite or name in work.reset)
     UndeliveredAnswers(folder).deliver(sinks, decision.resumed)
+
+
+def keep_results(folder: Folder, epoch: Epoch) -> None:
+    """Let the records of results go that belong to no query of `epoch`, once their rows are gone."""
+    ResultLog.keep(
+        folder.results, [record.id for records in (epoch.queries, epoch.paused) for record in records.values()]
+    )
 
 
 @contextmanager

@@ -27,6 +27,7 @@ class VersionInfo:
         batch: its first batch.
         failed: the queries that were left out since they failed.
         queries, sources: their heartbeats, in ticks, after the last batch of this process.
+        offset: up to which the sources had been read when the version began; None where it is the first.
     """
 
     number: int
@@ -36,6 +37,7 @@ class VersionInfo:
     failed: Mapping[str, QueryFailure]
     queries: Mapping[str, int]
     sources: Mapping[str, int]
+    offset: Offset | None = None
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,9 @@ def version_of(
 ) -> VersionInfo:
     """Return the version that an epoch records. queries, sources: heartbeats."""
     failed = {name: record.failure for name, record in epoch.paused.items() if record.failure is not None}
-    return VersionInfo(epoch.number, epoch.command, epoch.outcomes, epoch.base, failed, queries or {}, sources or {})
+    return VersionInfo(
+        epoch.number, epoch.command, epoch.outcomes, epoch.base, failed, queries or {}, sources or {}, epoch.offset
+    )
 
 
 def stored_version(checkpoint: Path) -> VersionInfo | None:

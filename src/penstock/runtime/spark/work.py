@@ -36,6 +36,7 @@ class Work:
         silent: queries that run and whose sinks receive nothing; their state stays as if they were shown.
         reset: queries whose results, if they were paused, begin again empty.
         pause_failed: leave a query out that fails, while the others go on; otherwise it ends the run.
+        sink_retries: by query, seconds for which a batch is tried again where its sink fails; the setting for others.
         cache: of planning; a run carries it from change to change.
         command: number of the last command that this contains; a version records it.
         outcomes: of the commands since the version before, by their numbers.
@@ -57,6 +58,7 @@ class Work:
     reset: frozenset[str] = frozenset()
     silent: frozenset[str] = frozenset()
     pause_failed: bool = False
+    sink_retries: Mapping[str, float] = field(default_factory=dict)
     cache: PlanningCache = field(default_factory=PlanningCache, compare=False, repr=False)
     command: int = 0
     outcomes: Document = field(default_factory=dict)

@@ -74,6 +74,36 @@ class ColumnDocument(Document):
     type: str
 
 
+class PastDocument(Document):
+    """What is read of a source when a query begins."""
+
+    source: str
+    from_: str = Field(alias="from")
+    rows: int | None
+    bytes: int
+
+
+class StartDocument(Document):
+    """A way to begin a query. warm_after: how long after NOW it answers as WARM does."""
+
+    start: str
+    possible: bool
+    obstacles: list[str]
+    reads: list[PastDocument]
+    warm_after: str | None
+
+
+class CheckDocument(Document):
+    """A query that was not registered: its plan, the state that it will keep, the rows a second that its operators
+    process, and how it could begin."""
+
+    query: str
+    plan: str
+    state: dict[str, Any]
+    rows_per_second: float
+    starts: list[StartDocument]
+
+
 class StatementDocument(BaseModel):
     """What one statement led to."""
 
@@ -86,6 +116,7 @@ class StatementDocument(BaseModel):
     columns: list[ColumnDocument] | None = None
     rows: list[dict[str, Any]] | None = None
     error: ErrorDocument | None = None
+    check: CheckDocument | None = None
 
 
 class WarningDocument(BaseModel):
@@ -129,6 +160,7 @@ class SourceDocument(BaseModel):
 class ViewDocument(BaseModel):
     name: str
     sql: str
+    columns: list[ColumnDocument]
 
 
 class CatalogDocument(BaseModel):
@@ -203,7 +235,7 @@ def source_document(view: SourceView) -> SourceDocument:
 def catalog_document(view: CatalogView) -> CatalogDocument:
     return CatalogDocument(
         sources=[source_document(one) for one in view.sources],
-        views=[ViewDocument(name=name, sql=text) for name, text in view.views],
+        views=[ViewDocument(name=one.name, sql=one.text, columns=_columns(one.columns)) for one in view.views],
         queries=[query_document(one) for one in view.queries], functions=list(view.functions), sql=view.text,
     )  # fmt: skip
 

@@ -53,6 +53,9 @@ class Gate:
                 started = True
                 present = {name for name, _ in message["headers"]}
                 message["headers"] = [*message["headers"], *(h for h in _HEADERS if h[0] not in present)]
+                if message["status"] == 503 and self._door.closing.is_set() and b"retry-after" not in present:
+                    # The next start answers the same request.
+                    message["headers"].append((b"retry-after", b"1"))
             await send(message)
 
         try:

@@ -116,7 +116,7 @@ def _document(reply: ScriptReply) -> bytes:
 
 def _statement(reply: StatementReply) -> bytes:
     head: dict[str, Any] = {"kind": reply.kind, "state": reply.state}
-    for name in ("number", "version", "instant", "text"):
+    for name in ("number", "version", "instant", "text", "check"):
         if (value := getattr(reply, name)) is not None:
             head[name] = value
     if reply.error is not None:

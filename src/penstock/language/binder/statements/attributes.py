@@ -52,7 +52,7 @@ QUERY_ATTRIBUTES = OptionTable(
             "on_failure", one_of("pause", "stop server"), "what happens where a step of the query or its sink fails",
             "pause",
         ),
-        Option("sink_retry", DURATION, "how long a failing sink is tried again, before its query fails", "30 seconds"),
+        Option("sink_retry", DURATION, "how long a failing sink is tried again, before its query fails"),
         Option("weight", _WEIGHT, "importance relative to other queries; 0 is that of a paused one", "1"),
     )
 )  # fmt: skip

@@ -24,7 +24,7 @@ from penstock.connectors.deadletters import DeadLetters
 from penstock.errors import PenstockError
 from penstock.physical.elements import Elements
 from penstock.physical.execution.executor import needed_columns
-from penstock.physical.execution.progress import NOTHING, SourceProgress
+from penstock.physical.execution.progress import SourceProgress
 from penstock.physical.plan.plan import Plan
 from penstock.physical.planning.planner import part_of
 from penstock.runtime.spark.catching_up.past_answers import PastAnswers
@@ -37,11 +37,13 @@ from penstock.runtime.spark.catching_up.past_input import (
     merged,
     tasks_of,
 )
-from penstock.runtime.spark.catching_up.start_options import earliest, not_kept
+from penstock.runtime.spark.catching_up.relation_contents import RelationContents, check_contents
+from penstock.runtime.spark.catching_up.start_options import earliest, heartbeat_at, not_kept, not_reached
 from penstock.runtime.spark.checkpoint.epochs import Epoch, source_file
 from penstock.runtime.spark.checkpoint.folder import Folder, Intake, Job, round_name
 from penstock.runtime.spark.checkpoint.state_files import backfill_root
 from penstock.runtime.spark.checkpoint.totals import RunTotals
+from penstock.runtime.spark.input.known_splits import KnownSplits
 from penstock.runtime.spark.input.offset import Offset
 from penstock.runtime.spark.input.rate_control import RateControl
 from penstock.runtime.spark.input.round_history import ReadRound, RoundHistory
@@ -73,11 +75,14 @@ class CatchUp:
         self._past = Folder(backfill_root(str(folder.root), job.epoch))
         storage().remove_tree(self._past.root)
         self._past.begin_run()
-        plan = part_of(job.plan, starts)
+        self._contents = RelationContents(folder, self._past, job, starts, tables)
+        reading = [name for name, start in starts.items() if start.mode is not StartMode.NOW]
+        plan = part_of(job.plan, reading)
         self._declared = plan.sources
         # What is read again is not retained again.
         plan = replace(plan, sources={name: replace(source, retain=None) for name, source in plan.sources.items()})
         self.starts = dict(starts)
+        self._reading = {name: starts[name] for name in reading}
         self._births = job.intake.births
         self._limit = job.intake.pace.max_bytes
         intake = Intake(
@@ -88,7 +93,7 @@ class CatchUp:
         self._tables = {name: tables[name] for name in plan.statics}
         answers = self._past.root / "answers"
         self._answers = {
-            name: PastAnswers(plan.queries[name], start, answers / str(number))
+            name: PastAnswers(job.plan.queries[name], start, answers / str(number))
             for number, (name, start) in enumerate(starts.items())
         }
         self._starting: dict[str, PastStart] = {}
@@ -107,7 +112,8 @@ class CatchUp:
     @property
     def share(self) -> float:
         """Return which part of the past has been read, of what is known."""
-        return min(1.0, self._bytes / self._all_bytes) if self._all_bytes else float(self._began)
+        read, known = self._bytes + self._contents.bytes, self._all_bytes + self._contents.all_bytes
+        return min(1.0, read / known) if known else float(self._began)
 
     # -- reading -----------------------------------------------------------------------------------------------
 
@@ -122,13 +128,14 @@ class CatchUp:
             raise PenstockError(
                 "P0703", "the rounds that were read meanwhile are no longer recorded", hint="start the queries again"
             )
+        self._contents.read_on(rounds, offset, pause)
         self._read(rounds, dict.fromkeys(self.job.plan.sources, 0), self.reached, offset.round, pause)
         self.reached = offset.round
 
     def _begin(self, offset: Offset, pause: Pause | None) -> None:
         known = KnownPast(self._folder, self._births, offset)
-        bound = earliest(self.job.plan, self.starts, offset)
-        self._starting = past_starts(known, replace(self.job.plan, sources=self._declared), self.starts, bound)
+        bound = earliest(self.job.plan, self._reading, offset)
+        self._starting = past_starts(known, replace(self.job.plan, sources=self._declared), self._reading, bound)
         self._bound = bound
         for name, start in self._starting.items():
             if start.retained is not None:
@@ -136,6 +143,7 @@ class CatchUp:
             elif start.high is not None:
                 self._progress[name] = SourceProgress(bound, start.high)
         self._began = True
+        self._contents.begin(known, pause)
         skipped = {name: start.task for name, start in self._starting.items()}
         splits = [split for start in self._starting.values() for split in start.splits]
         self._all_bytes += sum(max(1, split.bytes) for split in splits)
@@ -148,7 +156,7 @@ class CatchUp:
         """Keep what is read of a retained stream from being removed meanwhile."""
         self._pins.enter_context(Pins(self._folder).pinned(str(self.job.epoch), log.place.name, self._bound))
         if not log.has(self._bound):
-            raise not_kept(self.starts, self.job.plan, {source: self.job.plan.sources[source]})
+            raise not_kept(self._reading, self.job.plan, {source: self.job.plan.sources[source]})
         older = self._bound is not None and any(file.high <= self._bound for file in log.files())
         if older or log.after is not None:
             # Time began before what is read.
@@ -157,7 +165,7 @@ class CatchUp:
     def _read_splits(self, pause: Pause | None) -> None:
         """Read what came before the rounds were recorded."""
         for name, start in self._starting.items():
-            self._past.write_splits(source_file(name, self._births), start.splits)
+            self._past.write_splits(source_file(name, self._births), KnownSplits(0, start.splits))
         planner = SplitPlanner(self._past, self.job.intake)
         offset = planner.start()
         offset = replace(offset, high={name: start.high for name, start in self._starting.items()})
@@ -222,15 +230,18 @@ class CatchUp:
         )
 
     def _take(self, outcome: Outcome) -> None:
-        beats = outcome.heartbeats.queries if outcome.heartbeats is not None else {}
-        for name, answers in self._answers.items():
-            answers.take(outcome.answers.get(name, ()), beats.get(name, NOTHING))
+        self._take_answers(outcome)
         # The rejections of a relation are counted by the queries whose whole answer is emitted.
         if any(start.mode is StartMode.BEGINNING for start in self.starts.values()):
             letters = DeadLetters(self._folder.dead_letters)
             counts = write_rejections(outcome.rejected, self.job.plan.sources, letters, self._rounds, self.job.epoch)
             for source, reasons in counts.items():
                 self._malformed.setdefault(source, Counter()).update(reasons)
+
+    def _take_answers(self, outcome: Outcome) -> None:
+        beats = outcome.heartbeats.queries if outcome.heartbeats is not None else {}
+        for name in self._answers.keys() & beats.keys():
+            self._answers[name].take(outcome.answers.get(name, ()), beats[name])
 
     # -- the change --------------------------------------------------------------------------------------------
 
@@ -239,10 +250,12 @@ class CatchUp:
         sinks, as batches before `base`."""
         self.read_up_to(offset)
         self._advance_to(offset)
+        for outcome in self._contents.finish(offset):
+            self._take_answers(outcome)
         for name, answers in self._answers.items():
             start = self.starts[name]
             if start.at is not None and start.at > answers.reached:
-                raise _ahead(name)
+                raise not_reached(name)
         tables = {name: answers.tables(base) for name, answers in self._answers.items()}
         batches = min(base, max(map(len, tables.values())))
         parts = ResultParts(self._folder)
@@ -275,6 +288,7 @@ class CatchUp:
     def discard(self) -> None:
         """Remove what has been read."""
         self._pins.close()
+        self._contents.discard()
         forget_warm(str(self._past.root))
         storage().remove_tree(self._past.root)
 
@@ -299,13 +313,12 @@ def past_starts(known: KnownPast, plan: Plan, starts: Mapping[str, Start], bound
 def check_past(folder: Folder, epoch: Epoch, plan: Plan) -> None:
     """Check that the past of the new queries of `epoch` can be read. Raises PenstockError P0607, P0703."""
     if epoch.backfill and epoch.offset is not None:
-        offset, starts = delivered_part(folder, epoch.offset), epoch.started
+        offset, started = delivered_part(folder, epoch.offset), epoch.started
+        known = KnownPast(folder, epoch.births, offset)
+        starts = {name: start for name, start in started.items() if start.mode is not StartMode.NOW}
         part = part_of(plan, starts)
-        past_starts(KnownPast(folder, epoch.births, offset), part, starts, earliest(part, starts, offset))
-
-
-def _ahead(query: str) -> PenstockError:
-    return PenstockError(
-        "P0703", f"query {query}: START AT a time that its sources have not reached",
-        hint="START WARM begins at the time that they have reached",
-    )  # fmt: skip
+        past_starts(known, part, starts, earliest(part, starts, offset))
+        for name, start in starts.items():
+            if start.at is not None and heartbeat_at(plan.queries[name], offset) < start.at:
+                raise not_reached(name)
+        check_contents(known, [plan.queries[name] for name in started.keys() - starts.keys()])

@@ -1,7 +1,8 @@
 """The answers of a query over its past: folded up to the instant from which they are emitted, kept in files beyond.
 
 BEGINNING emits all of them. Else a relation begins with its content at the instant τ0, and the answers after it follow;
-a stream begins with the elements after τ0. τ0 is the query's heartbeat when the past has been read, or the tick of AT.
+a stream begins with the elements after τ0, or at τ0 with NOW. τ0 is the query's heartbeat when the past has been read,
+or the tick of AT.
 """
 
 from __future__ import annotations
@@ -45,7 +46,9 @@ class PastAnswers:
         final = self._track.final(self.reached)
         if final is None:
             return
-        if self._start.mode is StartMode.BEGINNING:
+        if self._start.mode is StartMode.BEGINNING or (
+            self._start.mode is StartMode.NOW and self._query.root.is_stream
+        ):
             self._keep(final)
         elif self._start.at is None:
             self._fold(final)

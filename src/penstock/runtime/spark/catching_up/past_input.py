@@ -16,6 +16,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
 
 from penstock.algebra.nodes.scans import Source
 from penstock.connectors.contract import LogConnector, Split, Stretch
@@ -26,12 +28,13 @@ from penstock.runtime.spark.input.input_planner import InputPlanner, ReadTask, h
 from penstock.runtime.spark.input.offset import Offset
 from penstock.runtime.spark.input.round_history import ReadRound, RoundHistory
 from penstock.runtime.spark.retained.retained_log import RetainedFile, RetainedLog, retained_columns
+from penstock.storage import storage
 
 
 class SplitPlanner(InputPlanner):
     """Plans input that was read before, and nothing new; no source ends in the past."""
 
-    def _discover_files(self, start: Offset) -> None:
+    def discover(self, start: Offset) -> None:
         return
 
     def _gathers(self, start: Offset, seconds: float | None) -> bool:
@@ -83,11 +86,30 @@ class KnownPast:
         self._folder = folder
         self._births = births
         self.offset = offset
-        self.rounds = RoundHistory(folder).until(offset.round)
+
+    @cached_property
+    def rounds(self) -> list[ReadRound]:
+        """The recorded rounds."""
+        return RoundHistory(self._folder).until(self.offset.round)
 
     def tasks(self, source: str) -> list[ReadTask]:
         """Return the recorded tasks of a source."""
         return [task for known in self.rounds for task in tasks_of(known, source, self._births)]
+
+    def paths(self, source: str) -> list[str]:
+        """Return what has been read of a source that consists of files, in the order of arrival, as far as it is
+        there."""
+        splits = self._folder.read_splits(source_file(source, self._births))[: self.offset.splits_done(source)]
+        return [path for path in dict.fromkeys(split.path for split in splits) if storage().exists(Path(path))]
+
+    def recorded_paths(self, source: str) -> dict[str, ReadTask]:
+        """Return the files that recorded tasks have read, with these."""
+        return {split.path: task for task in self.tasks(source) for split in task.splits}
+
+    def clock_before(self, source: str) -> int | None:
+        """Return the heartbeat of a source from the clock in the first recorded round, None without one."""
+        beats = (dict(task.beats).get(source) for known in self.rounds[:1] for task in known.tasks)
+        return next((beat for beat in beats if beat is not None), None)
 
     def start(self, source: Source, bound: int | None, columns: Collection[int]) -> PastStart | None:
         """Return from where to read a source so that no element after the tick `bound` is missed; None where that is

@@ -346,14 +346,20 @@ def mend_log(folder: Folder, log: Path, base: int) -> None:
                 storage().remove(directory / f".{number}.crc")
 
 
-def sync_log(log: Path, number: int) -> None:
-    """Sync what Spark's `log` holds of batch `number`, since Spark does not. Raises PenstockError P0601."""
+def sync_log(log: Path, number: int, first: bool) -> None:
+    """Sync what Spark's `log` holds of batch `number`, since Spark does not. Raises PenstockError P0601.
+
+    Args:
+        first: also what does not change from batch to batch.
+    """
     disk = storage()
+    names = [f"offsets/{number}", f"sources/0/{number}", f"sources/0/{number}.compact"]
+    folders = [log / "offsets", log / "sources" / "0"]
     try:
-        for name in ("metadata", f"offsets/{number}", f"sources/0/{number}", f"sources/0/{number}.compact"):
+        for name in ["metadata", *names] if first else names:
             if disk.exists(log / name):
                 disk.sync_file(log / name)
-        disk.sync(*(directory for directory in (log, log / "offsets", log / "sources" / "0") if disk.exists(directory)))
+        disk.sync(*(folder for folder in ([log, *folders] if first else folders) if disk.exists(folder)))
     except OSError as error:
         raise unwritable(log, error) from error
 

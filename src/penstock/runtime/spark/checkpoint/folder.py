@@ -5,7 +5,7 @@
                         passes its digest to its readers; a job of another start is never read (`job_files.py`)
     plans/              the parts of its plan, written when their queries begin
     tables/             static relations, computed before the start, as Arrow files
-    splits/             per source the splits known so far, in arrival order; only ever appended to
+    splits/             per source the splits known so far, in arrival order; the first ones go where they are removed
     rounds/             what each round reads, one file a task (`round_log.py`)
     state/              per stage and shard the state in files (`state_files.py`)
     history/            what the rounds of a live run have read, a block of rounds in a file (`round_history.py`)
@@ -41,6 +41,7 @@ from penstock.algebra.nodes.scans import Source
 from penstock.connectors.contract import Split
 from penstock.errors import PenstockError
 from penstock.runtime.spark.checkpoint.query_failure import QueryFailure
+from penstock.runtime.spark.input.known_splits import KnownSplits
 from penstock.runtime.spark.input.rate_control import RateControl
 from penstock.storage import storage
 from penstock.storage.documents import Json
@@ -58,6 +59,8 @@ T = TypeVar("T")
 
 #: The round under which the static relations, read before the start, are counted.
 STATICS = "statics"
+#: The field of the line that says how many splits of a source are not known any more.
+_DROPPED = "dropped"
 RUN = "run.json"
 
 
@@ -115,6 +118,12 @@ class Job:
     log_base: int = 0
     standing: bool = False
     isolated: bool = False
+
+    @property
+    def all_sources(self) -> dict[str, Source]:
+        """Return the timed sources and the static relations by name."""
+        statics = {name: source for plan in self.plan.statics.values() for name, source in plan.sources.items()}
+        return {**self.plan.sources, **statics}
 
     def ends(self, ended: Collection[str]) -> bool:
         """Return whether the run ends where the sources `ended` have ended: a job without queries waits for some."""
@@ -286,13 +295,15 @@ class Folder:
     def _splits(self, source: str) -> Path:
         return self.root / "splits" / f"{source}.json"
 
-    def read_splits(self, source: str) -> list[Split]:
+    def read_splits(self, source: str) -> KnownSplits:
         """Return the splits of a source. source: as `epochs.source_file` names it."""
         path = self._splits(source)
         if not storage().exists(path):
-            return []
+            return KnownSplits()
         try:
-            return [Split(**json.loads(line)) for line in self.read_sealed(path).splitlines()]
+            lines = [json.loads(line) for line in self.read_sealed(path).splitlines()]
+            dropped = int(lines.pop(0)[_DROPPED]) if lines and _DROPPED in lines[0] else 0
+            return KnownSplits(dropped, [Split(**line) for line in lines])
         except (OSError, ValueError, TypeError) as error:
             raise damaged(path, error) from error
 
@@ -300,8 +311,10 @@ class Folder:
         """Return whether splits of the source have been written."""
         return storage().exists(self._splits(source))
 
-    def write_splits(self, source: str, splits: Sequence[Split]) -> None:
-        self.write_sealed(self._splits(source), "".join(json.dumps(asdict(split)) + "\n" for split in splits))
+    def write_splits(self, source: str, splits: KnownSplits) -> None:
+        head = [{_DROPPED: splits.dropped}] if splits.dropped else []
+        lines = [*head, *map(asdict, splits)]
+        self.write_sealed(self._splits(source), "".join(json.dumps(line) + "\n" for line in lines))
 
     # -- what was seen -----------------------------------------------------------------------------------------
 

@@ -41,7 +41,12 @@ from penstock.runtime.spark.checkpoint.epochs import (
 from penstock.runtime.spark.checkpoint.folder import Folder, round_name
 from penstock.runtime.spark.checkpoint.planning_cache import PlannedPart, PlanningCache, PlanningChoice, QueryTexts
 from penstock.runtime.spark.checkpoint.query_failure import QueryFailure
-from penstock.runtime.spark.checkpoint.start_provider import PastProvider, notices_of_change, past_provider
+from penstock.runtime.spark.checkpoint.start_provider import (
+    PastProvider,
+    new_births,
+    notices_of_change,
+    past_provider,
+)
 from penstock.runtime.spark.input.input_planner import highs_after
 from penstock.runtime.spark.input.offset import Offset
 from penstock.storage.documents import Document
@@ -277,19 +282,22 @@ def _changed_start(request: StartRequest, folder: Folder, before: Epoch, number:
     failed = pending_failures(folder, before)
     sources = source_records(request, before, before.number + 1)
     kept_queries = {q.name for q in request.queries if q.name not in failed and _is_kept(q, request, before, sources)}
-    births = {q.name: before.queries[q.name].birth if q.name in kept_queries else number for q in request.queries}
     new_queries = tuple(q.name for q in request.queries if q.name not in kept_queries)
-    ended_queries = tuple(name for name in before.queries if name not in births and name not in request.paused)
-    base = folder.delivered().batch + 1
-    epoch, plan = _epoch(request, before, number, base, before.shards, births)
-    read = {name for name, source in epoch.sources.items() if source.birth <= before.number}
+    read = {name for name, source in sources.items() if source.birth <= before.number}
     providers = {
         q.name: past_provider(q, request.starts.get(q.name, Start()), read)
         for q in request.queries
-        if q.name in set(new_queries)
+        if q.name not in kept_queries
     }
-    backfill = [name for name in new_queries if providers[name] is PastProvider.SOURCES]
-    starts = {name: request.starts[name] for name in backfill}
+    new = new_births(request.queries, providers, number)
+    births = {name: before.queries[name].birth for name in kept_queries} | new
+    number = max([number, *new.values()])
+    ended_queries = tuple(name for name in before.queries if name not in births and name not in request.paused)
+    base = folder.delivered().batch + 1
+    epoch, plan = _epoch(request, before, number, base, before.shards, births)
+    backfill = [name for name in new_queries if providers[name] is not PastProvider.NONE]
+    past = [name for name in backfill if providers[name] is PastProvider.SOURCES]
+    starts = {name: request.starts.get(name, Start()) for name in backfill}
     beginning = {n: [s.mode.value, s.at] for n, s in starts.items() if s.mode is not StartMode.BEGINNING}
     epoch = replace(epoch, offset=offset_at_start(folder, before, epoch, plan), backfill=backfill, starts=beginning)
     paused = _paused(request, before, failed)
@@ -305,9 +313,9 @@ def _changed_start(request: StartRequest, folder: Folder, before: Epoch, number:
     resumed = frozenset(name for name in candidates if paused_sinks.get(name) == sinks[name])
     epoch = _with_silences(epoch, request, folder, before, kept_sinks)
     for query in (q for q in request.queries if q.name in resumed):
-        _check_can_resume(query, backfill)
+        _check_can_resume(query, past)
     epoch = _with_results(epoch, before, kept_sinks | resumed, new_queries).after(before)
-    notices = notices_of_change(before, new_queries, ended_queries, backfill, request.starts.keys())
+    notices = notices_of_change(before, new_queries, ended_queries, past, request.starts.keys())
     return Decision(
         StartKind.CHANGED, before, epoch, plan, new_queries, ended_queries, kept_sinks | resumed, notices, resumed
     )
@@ -362,15 +370,19 @@ def _epoch(
     request: StartRequest, before: Epoch | None, number: int, base: int, shards: int, births: Mapping[str, int]
 ) -> tuple[Epoch, Plan]:
     """Return the epoch `number`, its offset left open, and its plan."""
-    statistics = {str(b): before.statistics[str(b)] for b in set(births.values()) if before is not None and b != number}
+    former = before.statistics if before is not None else {}
+    statistics = {str(birth): former[str(birth)] for birth in set(births.values()) if str(birth) in former}
     planning = request.strategy.planning(request.statistics)
-    new_queries = [request.optimized(q, planning) for q in request.queries if births[q.name] == number]
-    statistics[str(number)] = statistics_as_json(
-        request.statistics, grains_of(new_queries, request.statistics, request.strategy)
-    )
-    known = {} if before is None else before.queries
+    for birth in sorted({number, *births.values()} - set(map(int, statistics))):
+        new_queries = [request.optimized(q, planning) for q in request.queries if births[q.name] == birth]
+        statistics[str(birth)] = statistics_as_json(
+            request.statistics, grains_of(new_queries, request.statistics, request.strategy)
+        )
     records = {
-        q.name: known[q.name] if births[q.name] != number else _record(request, q, number) for q in request.queries
+        q.name: before.queries[q.name]
+        if before is not None and births[q.name] <= before.number
+        else _record(request, q, births[q.name])
+        for q in request.queries
     }
     epoch = Epoch(
         number, base, records, source_records(request, before, number), 0, shards, request.strategy.value,

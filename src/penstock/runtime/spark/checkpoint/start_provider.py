@@ -1,12 +1,15 @@
-"""Decide from where a query that begins in a running job gets the past of its sources, and say so."""
+"""Decide from where queries that begin in a running job get the past of their sources, which of them share steps, and
+what is said of it.
+"""
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from penstock.algebra.nodes.query import Query, Start, StartMode
-from penstock.algebra.nodes.scans import declared_sources
+from penstock.physical.execution.progress import timed_sources
+from penstock.runtime.live.unsupported_start import check_start
 from penstock.runtime.spark.checkpoint.epochs import Epoch
 
 
@@ -17,6 +20,8 @@ class PastProvider(enum.Enum):
     NONE = "none"
     #: What the run has read of the sources, as far as it can be read again (`catching_up/`).
     SOURCES = "sources"
+    #: The updates that the run has read of relations: they begin with their content, while streams are cut off.
+    CONTENTS = "contents"
 
 
 def past_provider(query: Query, start: Start, read: Collection[str]) -> PastProvider:
@@ -24,10 +29,36 @@ def past_provider(query: Query, start: Start, read: Collection[str]) -> PastProv
 
     Args:
         read: the sources of which anything may have been read; the others begin with the query.
+
+    Raises:
+        PenstockError: P0901 for a start that no engine carries out.
     """
-    sources = declared_sources(query.root).values()
-    known = any(source.name in read for source in sources if not source.is_static)
-    return PastProvider.NONE if start.mode is StartMode.NOW or not known else PastProvider.SOURCES
+    check_start(query.name, start)
+    known = [source for name, source in timed_sources(query.root).items() if name in read]
+    if start.mode is StartMode.NOW:
+        return PastProvider.CONTENTS if any(not source.is_stream for source in known) else PastProvider.NONE
+    return PastProvider.SOURCES if known else PastProvider.NONE
+
+
+def group_key(query: Query) -> tuple[str, ...]:
+    """Return what queries have in common that begin NOW at one instant: their timed sources, which determine τ0."""
+    return tuple(sorted(timed_sources(query.root)))
+
+
+def new_births(queries: Iterable[Query], providers: Mapping[str, PastProvider], first: int) -> dict[str, int]:
+    """Return the births of new queries, numbers from `first` on: those with different pasts share no steps.
+
+    Args:
+        queries: all of the job, in order.
+        providers: of the new ones.
+    """
+    groups: dict[tuple[str, ...], int] = {}
+    births: dict[str, int] = {}
+    for query in queries:
+        if (provider := providers.get(query.name)) is not None:
+            key = (provider.value, *(group_key(query) if provider is PastProvider.CONTENTS else ()))
+            births[query.name] = groups.setdefault(key, first + len(groups))
+    return births
 
 
 def notices_of_change(

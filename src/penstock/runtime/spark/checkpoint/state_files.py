@@ -188,13 +188,14 @@ def _write_blob(output: NewFile, blob: bytes | pa.Buffer) -> int:
     return memoryview(blob).nbytes
 
 
-def open_state(root: str, job: Job, stage: int, shard: int, batch: int) -> tuple[StateFiles, StateFiles | None]:
-    """Return the state of a shard before `batch`, and the backfilled state of queries that join with this batch."""
+def open_state(root: str, job: Job, stage: int, shard: int, batch: int) -> tuple[StateFiles, list[StateFiles]]:
+    """Return the state of a shard before `batch`, and the backfilled states of queries that join with this batch."""
     state = StateFiles(root, stage, shard, batch)
     # Every shard writes its state in every batch; with DataFrames only Spark knows which batches call for them.
     if batch > job.base and state.previous != batch - 1 and not job.intake.spark_sources:
         raise _missing(Path(root) / "state" / str(stage) / str(shard), batch - 1)
-    return state, StateFiles(backfill_root(root, job.epoch), stage, shard, LAST) if batch == job.base else None
+    roots = backfill_roots(root, job.epoch) if batch == job.base else []
+    return state, [StateFiles(one, stage, shard, LAST) for one in roots]
 
 
 def check_state(folder: Folder, epoch: Epoch | None) -> None:
@@ -219,6 +220,19 @@ def _missing(folder: Path, batch: int) -> PenstockError:
 def backfill_root(root: str, epoch: int) -> str:
     """Return the folder in which the new queries of an epoch keep their state until they join the others."""
     return str(Path(root) / "backfill" / str(epoch))
+
+
+def contents_root(root: str, group: int) -> str:
+    """Return the folder in which a group of queries that begin with contents of relations keep theirs. root: that of
+    the new queries of their epoch.
+    """
+    return str(Path(root) / "contents" / str(group))
+
+
+def backfill_roots(root: str, epoch: int) -> list[str]:
+    """Return the folders that hold state of the new queries of an epoch, each of other steps."""
+    past = backfill_root(root, epoch)
+    return [past, *(contents_root(past, int(name)) for name in storage().list(Path(past) / "contents"))]
 
 
 def sweep(root: Path) -> None:

@@ -26,6 +26,7 @@ from penstock.physical.execution.progress import SourceProgress
 from penstock.physical.execution.wall_clock import WallClock, advance, begin, uses_wall_clock, wall_clock
 from penstock.runtime.spark.checkpoint.epochs import source_file
 from penstock.runtime.spark.checkpoint.folder import Folder, Intake, Seen, chunks_of, round_name
+from penstock.runtime.spark.input.known_splits import KnownSplits
 from penstock.runtime.spark.input.look_schedule import SELDOM, Gathering, Looks
 from penstock.runtime.spark.input.offset import LogOffset, Offset
 from penstock.storage.seals import damaged
@@ -78,7 +79,7 @@ class ReadTask:
 class _SourceState:
     source: Source
     connector: SourceConnector
-    splits: list[Split] = field(default_factory=list)
+    splits: KnownSplits = field(default_factory=KnownSplits)
 
     @property
     def statistics(self) -> bool:
@@ -172,7 +173,7 @@ class InputPlanner:
         self._forget(start)
         seen = self._folder.seen_in(round_name(start.round))
         limit = self._next_limit(start, seconds, answers)
-        self._discover_files(start)
+        self.discover(start)
         if self._gathers(start, seconds):
             return start
         stretches = self._log_stretches(start, seen, limit)
@@ -322,8 +323,8 @@ class InputPlanner:
             logs[name] = LogOffset(stretch.state, split)
         return logs
 
-    def _discover_files(self, start: Offset) -> None:
-        """Look for new files where a look is due."""
+    def discover(self, start: Offset) -> None:
+        """Look for new files where a look is due. start: the offset before the round that may read them."""
         for name, state in self._sources.items():
             if state.log is not None or self._looks[name].wait:
                 continue
@@ -346,8 +347,9 @@ class InputPlanner:
         new_splits = self._splits(state, paths, waiting)
         if new_splits or state.connector.bounded:
             self._looks[name].found()
-            state.splits += new_splits
-            self._folder.write_splits(self._file(name), state.splits)
+            known = state.splits.and_more(new_splits)
+            self._folder.write_splits(self._file(name), known)
+            state.splits = known
 
     def _warn_of_ignored(self, name: str, state: _SourceState) -> None:
         """Warn, once and when a run resumes, of input of a source that is not read."""
@@ -378,6 +380,8 @@ class InputPlanner:
                 read_paths = {s.path for s in state.splits[self._forgotten_splits.get(name, 0) : done]}
                 state.connector.forget(sorted(read_paths - {s.path for s in state.splits[done:]}))
                 self._forgotten_splits[name] = done
+                if state.connector.removes_read:
+                    state.splits = state.splits.without(done)
 
     def _choose(
         self, start: Offset, high: Mapping[str, int | None], limit: int, stretches: Mapping[str, Stretch]

@@ -88,6 +88,8 @@ class RoundLog:
         #: Whether a change of the plan has to come before the next round.
         self._change_required = False
         self._stopped = threading.Event()
+        #: The error of a look while a round was outstanding; raised when the next one is planned.
+        self._look_failure: Exception | None = None
         #: The error for which no more rounds are planned, if one occurred while nothing was outstanding.
         self.failure: PenstockError | None = None
         self.place = rounds_folder(folder, log)
@@ -168,7 +170,7 @@ class RoundLog:
                     raise PenstockError("P0701", "the run has ended, so it cannot be changed", hint="start it again")
                 change = begin()
                 if change is not None:
-                    self._change_required = False
+                    self._change_required, self._look_failure = False, None
                     self._planner = InputPlanner(self._folder, change.intake, before=self._planner)
                     self._epoch, self._offset, self._rate_control = change.epoch, change.offset, change.intake.pace
                     self._earliest_start = self._clock()
@@ -227,13 +229,13 @@ class RoundLog:
 
     def _advance(self) -> None:
         with self._lock:
-            if (
-                self._change_required
-                or self._pending_changes
-                or self._offset.round > self._delivered_round
-                or self._clock() < self._earliest_start
-            ):
+            if self._change_required or self._pending_changes or self._clock() < self._earliest_start:
                 return
+            if self._offset.round > self._delivered_round:
+                self._look_ahead()
+                return
+            if self._look_failure is not None:
+                raise self._look_failure
             before = self._offset.planned()
             after = self._planner.next(before, self._round_seconds, self._answer_bytes)
             if after == before:
@@ -244,6 +246,15 @@ class RoundLog:
             self._record(after.round, tasks)
             self._folder.write_mark(self._offset_mark, self._offset.as_json())
             self._publish(after.round, tasks)
+
+    def _look_ahead(self) -> None:
+        """Look for input while a round is outstanding, so that the next one does not wait for that."""
+        if self._look_failure is None:
+            try:
+                self._planner.discover(self._offset)
+            except Exception as failure:
+                # What this round answers comes first.
+                self._look_failure = failure
 
     def _record(self, number: int, tasks: list[ReadTask]) -> None:
         if self._history is not None:

@@ -43,11 +43,13 @@ class SinkIsolation:
     Args:
         undelivered: receives the answer that the sink did not take.
         retry: seconds for which a batch is tried again.
+        own: the same of queries for which it is another number.
     """
 
-    def __init__(self, undelivered: UndeliveredAnswers, retry: float) -> None:
+    def __init__(self, undelivered: UndeliveredAnswers, retry: float, own: Mapping[str, float] | None = None) -> None:
         self._undelivered = undelivered
         self._retry = retry
+        self._own = own or {}
         #: The queries whose sinks failed.
         self.failed: dict[str, QueryFailure] = {}
 
@@ -55,7 +57,7 @@ class SinkIsolation:
         self, query: str, batch: int, attempt: Callable[[], DeliveredAnswer], answer: Callable[[], pa.Table]
     ) -> DeliveredAnswer:
         """Return the result of `attempt`, tried again while there is time; where none succeeds, keep the `answer`."""
-        deadline = time.monotonic() + self._retry
+        deadline = time.monotonic() + self._own.get(query, self._retry)
         wait = _FIRST_WAIT
         while True:
             try:

@@ -189,15 +189,28 @@ def retained_packets(
     Args:
         batches: with the columns that the job reads of the source (`needed_columns`).
     """
+    progress = SourceProgress()
+
+    def passed() -> Iterator[Elements]:
+        nonlocal progress
+        for elements in batches:
+            progress = progress.merge(SourceProgress(int(elements.ts.min()), int(elements.ts.max())))
+            yield elements
+
+    yield from element_packets(job, tables, source, passed(), task)
+    yield from by_shard(job.shards, {source: progress})
+
+
+def element_packets(
+    job: Job, tables: dict[str, Elements], source: str, batches: Iterable[Elements], task: int
+) -> Iterator[Packet]:
+    """Yield the packets for the same without the progress of the source."""
     executor = IngestExecutor(job.plan, source, tables)
     router = ExchangeRouter(job.shards)
-    progress = SourceProgress()
     for elements in batches:
         router.post(executor.run(elements), task)
-        progress = progress.merge(SourceProgress(int(elements.ts.min()), int(elements.ts.max())))
     for shard, port, sent in router:
         yield from port_packets(shard, port, sent, task)
-    yield from by_shard(job.shards, {source: progress})
 
 
 def run_batches(

@@ -9,7 +9,7 @@ the state from storage.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -76,13 +76,13 @@ class ShardRound:
     """A round of one shard of stage `stage` of `job`, in the folder `root`.
 
     Args:
-        backfilled: the backfilled state of queries, where this is their first batch among the others.
+        backfilled: the backfilled states of queries, where this is their first batch among the others.
         spill_files: for answers; None where large answers stay in packets.
     """
 
     def __init__(
         self, root: str, job: Job, tables: dict[str, Elements], stage: int, state: ShardState,
-        backfilled: ShardState | None = None, spill_files: SpillFiles | None = None,
+        backfilled: Sequence[ShardState] = (), spill_files: SpillFiles | None = None,
     ) -> None:  # fmt: skip
         self._root = root
         self._job = job
@@ -178,10 +178,12 @@ class ShardRound:
         return executor, manifest.chunks
 
     def _join_backfilled(self, executor: StageExecutor) -> set[str]:
-        if self._backfilled is None:
-            return set()
-        manifest = self._backfilled.manifest()
-        return set() if manifest is None else restore(executor, manifest, self._backfilled, self._job)
+        restored: set[str] = set()
+        for state in self._backfilled:
+            manifest = state.manifest()
+            if manifest is not None:
+                restored |= restore(executor, manifest, state, self._job)
+        return restored
 
     def _save(self, shard: int, executor: StageExecutor, stored: set[str]) -> None:
         token = uuid.uuid4().hex

@@ -108,10 +108,14 @@ class Draft:
         else:
             self._create(command, text)
 
-    def fail(self, place: int, code: str, message: str) -> StoredObject | None:
-        """Note that the query with a place has failed; return it, None where there is no such query any more."""
+    def fail(self, place: int, code: str, message: str, track: int | None = None) -> StoredObject | None:
+        """Note that the query with a place has failed; return it, None where there is no such query any more.
+
+        track: of the computation that failed; another one may have taken its place. None: whichever is there.
+        """
         for one, query in self.stored.queries:
-            if query.place == place and query.status is not QueryStatus.FAILED:
+            is_there = query.place == place and query.status is not QueryStatus.FAILED
+            if is_there and track in (None, query.track):
                 self._set(one, replace(query, status=QueryStatus.FAILED, silent=False, code=code, message=message))
                 return one
         return None

@@ -1,0 +1,1 @@
+"""The soak of a server: queries that come and go, subscribers, kills, and every answer compared."""

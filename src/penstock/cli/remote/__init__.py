@@ -1,0 +1,1 @@
+"""Commands of which a running server executes the statements: `--connect URL`."""

@@ -1,0 +1,113 @@
+"""`--connect URL`: which server, with which token, and what is wrong where it cannot be used."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import typer
+
+from penstock.client import ServerClient, connect
+from penstock.errors import PenstockError
+
+#: The variable that may hold a token.
+TOKEN_VARIABLE = "PENSTOCK_TOKEN"
+#: Names of this machine: only to it the token of the first start is sent unasked.
+_HERE = frozenset({"localhost", "127.0.0.1", "::1"})
+#: Seconds for which a server that is not reached is tried again, which may be starting.
+_PATIENCE = 5.0
+#: Characters of a file that is looked at for a token.
+_LONGEST = 4_096
+
+
+@dataclass(frozen=True)
+class ServerPlace:
+    """A server, and how to reach it.
+
+    Args:
+        token_file: the file that holds a token; None: the environment, or on this machine what `penstock serve` made.
+        authorities: a PEM file of certificates to trust.
+    """
+
+    url: str
+    token_file: Path | None = None
+    authorities: Path | None = None
+
+
+@contextmanager
+def connected_to(place: ServerPlace) -> Iterator[ServerClient]:
+    """Return a client of a server that has answered. Raises PenstockError P0808, P0801, P0807, P0809."""
+    token, source = _token(place)
+    if place.authorities is not None and not place.authorities.is_file():
+        raise PenstockError("P0808", f"there is no file {place.authorities} of certificates", hint="--tls-ca FILE")
+    authorities = None if place.authorities is None else str(place.authorities)
+    with connect(place.url, token, patience=_PATIENCE, certificates=authorities, timeout=None) as client:
+        if token is not None and urlsplit(place.url).scheme == "http" and _host(place.url) not in _HERE:
+            typer.echo("WARNING: the token and all rows are sent unencrypted (http:)", err=True)
+        try:
+            client.catalog()
+        except PenstockError as error:
+            raise _explained(error, source) from None
+        yield client
+
+
+def _explained(error: PenstockError, source: str) -> PenstockError:
+    """Return an error of the first request, with what to do about it here."""
+    if error.code == "P0801" and not source:
+        hint = f"--token-file FILE, or the variable {TOKEN_VARIABLE}; `penstock token add NAME` makes a token"
+        return PenstockError("P0801", "the server requires a token, and none is given", hint=hint)
+    if error.code == "P0801":
+        hint = "`penstock token list` shows the valid ones, `penstock token add NAME` makes another"
+        return PenstockError("P0801", f"{error.message} ({source})", hint=hint)
+    return error
+
+
+def _token(place: ServerPlace) -> tuple[str | None, str]:
+    """Return the token, and where it comes from. Raises PenstockError P0807."""
+    if place.token_file is not None:
+        return _read(place.token_file), f"that of {place.token_file}"
+    given = os.environ.get(TOKEN_VARIABLE, "").strip()
+    if given:
+        return given, f"that of the variable {TOKEN_VARIABLE}"
+    first = _first_token()
+    if _host(place.url) in _HERE and first.is_file() and os.access(first, os.R_OK):
+        return _read(first), f"that of {first}"
+    return None, ""
+
+
+def _first_token() -> Path:
+    """Return where `penstock serve` puts the token of its first start."""
+    from penstock.server.tokens import default_token_file
+
+    return default_token_file().with_name("first-token")
+
+
+def _read(path: Path) -> str:
+    try:
+        with path.open(encoding="utf-8") as file:
+            text = file.read(_LONGEST).strip()
+            mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
+    except OSError as error:
+        raise PenstockError("P0807", f"the token file {path} cannot be read: {error.strerror}", cause=error) from None
+    except UnicodeDecodeError:
+        text, mode = "", 0
+    if text.startswith("{"):
+        hint = "`penstock token add NAME > FILE` makes a token for a client"
+        raise PenstockError("P0807", f"{path} is the file of a server, which holds no token", hint=hint)
+    if not text or len(text.split()) != 1:
+        raise PenstockError("P0807", f"{path} holds no token", hint="it holds one token and nothing else")
+    if mode & 0o077:
+        typer.echo(f"WARNING: other users of this machine can read {path} (chmod 600 {path})", err=True)
+    return text
+
+
+def _host(url: str) -> str:
+    try:
+        return urlsplit(url).hostname or ""
+    except ValueError:
+        return ""

@@ -1,0 +1,108 @@
+"""Pause queries of a server that does not run, because it does not come up with them.
+
+A repair accepts the command PAUSE into the log, as a running server would, and writes nothing else. The next start
+treats a query that is paused at the end of the log as paused from the beginning: it does not run while the commands
+before are carried out, which may be those that created it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from penstock.control.command_log import CommandLog, Transaction, digest
+from penstock.control.outcomes import CommandState
+from penstock.control.registry import quoted
+from penstock.control.sealed_files import SealedFiles
+from penstock.control.stored_catalog import CatalogChange, StoredCatalog, StoredObject, StoredQuery
+from penstock.errors import PenstockError, nearest
+from penstock.language.catalog import QueryStatus
+from penstock.storage import storage
+
+#: Who the log says has paused a query.
+_WHO = "penstock repair"
+#: States in which a start would run a query.
+_RUN = frozenset({QueryStatus.PENDING, QueryStatus.HYDRATING, QueryStatus.RUNNING})
+
+
+def pause_queries(checkpoint: Path, names: Sequence[str]) -> list[tuple[str, str]]:
+    """Pause queries of a server's checkpoint, all or none; return the name and the former state of each.
+
+    Raises:
+        PenstockError: P0608 for a folder that holds no queries of a server, P0609 while a server uses it, P0201 for an
+            unknown query, P0601 where it cannot be written, P0605 where it is damaged.
+    """
+    folder = checkpoint / "control"
+    files = SealedFiles(folder)
+    if not storage().exists(folder) or not files.names():
+        hint = "it is the folder that `penstock serve --checkpoint` was given; of `penstock run` change the script"
+        raise PenstockError("P0608", f"{checkpoint} holds no queries of a server", hint=hint)
+    lock = files.lock()
+    try:
+        log, stored = CommandLog.opened(files, retention=0.0)
+        stored = accepted(log, stored)
+        found = [_query(stored, name) for name in dict.fromkeys(name.lower() for name in names)]
+        running = [(one, query) for one, query in found if _runs(query)]
+        if running:
+            pause(log, stored, running)
+        return [(one.name, query.status.value) for one, query in found]
+    finally:
+        lock.release()
+
+
+def pause(log: CommandLog, stored: StoredCatalog, queries: Sequence[tuple[StoredObject, StoredQuery]]) -> Transaction:
+    """Accept into the log that queries are paused. stored: the declarations then. Raises PenstockError P0601."""
+    texts = [f"ALTER QUERY {quoted(one.name)} PAUSE" for one, _ in queries]
+    change = CatalogChange(
+        objects=tuple(_paused(one, query) for one, query in queries),
+        next_id=stored.next_id,
+        concerns={log.next_number + place: query.place for place, (_, query) in enumerate(queries)},
+    )
+    return log.accept(texts, _WHO, None, digest(";\n".join(texts), {}), {}, change)
+
+
+def _query(stored: StoredCatalog, name: str) -> tuple[StoredObject, StoredQuery]:
+    one = stored.named(name)
+    if one is None or one.query is None:
+        known = [each.name for each, _ in stored.queries]
+        raise PenstockError("P0201", f"unknown query {name}", hint=nearest(name, known))
+    return one, one.query
+
+
+def accepted(log: CommandLog, stored: StoredCatalog) -> StoredCatalog:
+    """Return the declarations after everything that has been accepted and has not failed. stored: the latest catalog of
+    the log."""
+    for transaction in log.since_catalog():
+        outcome = log.outcomes.get(transaction.last)
+        if outcome is None or outcome.state is not CommandState.FAILED:
+            stored = stored.changed(transaction.change)
+    return stored
+
+
+def paused_numbers(stored: StoredCatalog) -> frozenset[int]:
+    """Return the numbers of the queries that are paused and keep no state."""
+    return frozenset(one.id for one, query in stored.queries if not query.silent and query.status is QueryStatus.PAUSED)
+
+
+def with_paused(stored: StoredCatalog, numbers: Collection[int]) -> StoredCatalog:
+    """Return declarations in which these queries do not run."""
+    changed = tuple(_paused(one, query) for one, query in stored.queries if one.id in numbers and _runs(query))
+    return stored.changed(CatalogChange(objects=changed)) if changed else stored
+
+
+def change_with_paused(change: CatalogChange, numbers: Collection[int]) -> CatalogChange:
+    """Return what a transaction changes, where these queries do not run."""
+    objects = (
+        _paused(one, one.query) if one.id in numbers and one.query is not None and _runs(one.query) else one
+        for one in change.objects
+    )
+    return replace(change, objects=tuple(objects))
+
+
+def _runs(query: StoredQuery) -> bool:
+    return query.silent or query.status in _RUN
+
+
+def _paused(one: StoredObject, query: StoredQuery) -> StoredObject:
+    return replace(one, query=replace(query, status=QueryStatus.PAUSED, silent=False))

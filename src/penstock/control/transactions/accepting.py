@@ -1,0 +1,164 @@
+"""Accept transactions: bind each against everything accepted before it, check it, and write it to the log."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from penstock.control.command_log import CommandLog
+from penstock.control.engine import Engine
+from penstock.control.outcomes import Principal
+from penstock.control.posted_rows import PostedRows, key_used
+from penstock.control.registry import bind_one, check_supported, default_sink, settings_of
+from penstock.control.row_changes import check_changeable
+from penstock.control.stored_catalog import StoredCatalog
+from penstock.control.transactions.backlog import AcceptedItem, Backlog
+from penstock.control.transactions.draft import Draft
+from penstock.control.transactions.footprint import footprint_of
+from penstock.control.transactions.merging import BoundChange
+from penstock.control.transactions.request import PostedScript
+from penstock.control.versions import part_of_version
+from penstock.errors import PenstockError, ScriptErrors
+from penstock.language.commands import (
+    Cancel,
+    ChangeSetting,
+    Command,
+    DeleteRows,
+    Describe,
+    ExplainCommand,
+    SelectOnce,
+    ShowCommand,
+    Subscribe,
+    Unchanged,
+    UpdateRows,
+)
+
+#: Is called with a command and who posts it before it is accepted; raises PenstockError for what is not allowed.
+Policy = Callable[[Command, Principal], None]
+#: Commands that leave everything as it is; they have no number and do not enter the log.
+_READS = (Cancel, ChangeSetting, Describe, ExplainCommand, SelectOnce, ShowCommand, Subscribe, Unchanged)
+
+
+class Acceptor:
+    """Accepts transactions, by one thread.
+
+    Args:
+        backlog: receives what has been accepted, and has the declarations after it.
+        settings: of the whole system at the start, as written.
+        write_outcomes: writes the outcomes that could not be written before; raises PenstockError P0601.
+    """
+
+    def __init__(
+        self, engine: Engine, log: CommandLog, posted: PostedRows, backlog: Backlog, settings: Mapping[str, str],
+        policy: Policy | None, write_outcomes: Callable[[], None],
+    ) -> None:  # fmt: skip
+        self._engine = engine
+        self._log = log
+        self._posted = posted
+        self._backlog = backlog
+        self._settings = dict(settings)
+        self._policy = policy
+        self._write_outcomes = write_outcomes
+        #: Failures of queries that could not be written to the log yet.
+        self._unnoted: list[PostedScript] = []
+
+    def take(self, request: PostedScript) -> None:
+        """Accept a transaction or refuse it."""
+        unnoted, self._unnoted = self._unnoted, []
+        for one in [*unnoted, request]:
+            try:
+                with self._backlog.gate:
+                    self._accept(one)
+                one.accepted.set()
+            except (PenstockError, ScriptErrors) as error:
+                if one.failure is not None:
+                    # A failure has happened, whether or not it can be noted now.
+                    self._unnoted.append(one)
+                one.refuse(error)
+            except BaseException as failure:
+                one.refuse(failure)
+                raise
+
+    def _accept(self, request: PostedScript) -> None:
+        """Accept a transaction. Raises ScriptErrors and PenstockError, and then nothing has been written."""
+        if self._was_posted(request):
+            self._backlog.add(AcceptedItem(None, request=request))
+            return
+        before = self._backlog.ahead
+        draft = self._drafted(request)
+        commands = request.commands
+        texts = [text for text, command in zip(commands.texts, request.bound, strict=True) if changes(command)]
+        if texts or draft.touched:
+            self._check(draft)
+        if commands.rolled_back:
+            texts = []
+        elif request.failure is not None and draft.change.objects:
+            texts = [request.failure.text]
+        if not texts:
+            self._backlog.add(AcceptedItem(None, request=request))
+            return
+        self._write_outcomes()
+        change = draft.change
+        request.transaction = self._log.accept(
+            texts, request.who.name, request.key, request.digest, request.settings, change
+        )
+        self._backlog.ahead = draft.registry(before.errors)
+        footprint = footprint_of(before.stored, change, draft.bound)
+        self._backlog.add(
+            AcceptedItem(
+                request.transaction, BoundChange(change, draft.bound), footprint, frozenset(draft.touched), request
+            )
+        )
+
+    def _was_posted(self, request: PostedScript) -> bool:
+        """Return whether a transaction was accepted before with the same key. Raises PenstockError P0731."""
+        known = None if request.key is None else self._log.with_key(request.who.name, request.key)
+        if known is None:
+            return False
+        if known.digest != request.digest:
+            raise key_used(request.key or "")
+        request.transaction, request.repeated = known, True
+        return True
+
+    def _drafted(self, request: PostedScript) -> Draft:
+        """Bind a transaction against everything that has been accepted. Raises ScriptErrors and PenstockError."""
+        ahead = self._backlog.ahead
+        draft = Draft.on(ahead, self._settings_with(ahead.stored, request.settings), default_sink())
+        if request.failure is not None:
+            failure = request.failure
+            draft.fail(failure.place, failure.error.code, failure.error.message, failure.track)
+            return draft
+        commands, number = request.commands, self._log.next_number
+        for statement, text, query_text in zip(commands.statements, commands.texts, commands.query_texts, strict=True):
+            command, warnings = bind_one(
+                statement, draft.stored, draft.bound, settings_of(draft.settings), commands.source
+            )
+            check_supported(command)
+            if self._policy is not None:
+                self._policy(command, request.who)
+            if isinstance(command, ChangeSetting):
+                draft.settings = {**draft.settings, command.key.lower(): command.value}
+            elif isinstance(command, UpdateRows | DeleteRows):
+                check_changeable(draft.bound.sources[command.relation.lower()])
+            if changes(command):
+                draft.add(number, command, text, query_text)
+                number += 1
+            request.bound.append(command)
+            request.warnings.append(warnings)
+        return draft
+
+    def _settings_with(self, stored: StoredCatalog, session: Mapping[str, str]) -> dict[str, str]:
+        """Return the settings in force in a session, as written."""
+        return {**self._settings, **stored.settings, **session}
+
+    def _check(self, draft: Draft) -> None:
+        """Raise PenstockError for what the engine cannot do."""
+        settings = settings_of(self._settings_with(draft.stored, {}))
+        part = part_of_version(
+            draft.stored, draft.bound, self._log.next_number, settings, self._posted, draft.change, draft.touched
+        )
+        self._engine.check(part)
+
+
+def changes(command: Command) -> bool:
+    """Return whether a command changes something of the system."""
+    return not isinstance(command, _READS)

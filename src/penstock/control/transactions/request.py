@@ -1,0 +1,69 @@
+"""A script that was posted, from then until its transaction is applied."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+
+from penstock.control.command_log import Transaction
+from penstock.control.outcomes import Principal
+from penstock.control.script import ParsedCommands
+from penstock.errors import PenstockError, ScriptWarning
+from penstock.language.commands import Command
+
+
+@dataclass(frozen=True)
+class NotedFailure:
+    """A query that failed alone. place, track: those of its answers; track: None where it is not known."""
+
+    place: int
+    track: int | None
+    error: PenstockError
+
+    @property
+    def text(self) -> str:
+        """Return what the log says of it."""
+        return f"FAILED: {self.error.code} {self.error.message}"
+
+
+@dataclass
+class PostedScript:
+    """A script, which is one transaction.
+
+    Args:
+        settings: of the session, as written.
+        key: its idempotency key.
+        digest: of what was posted.
+        failure: of a query, noted by the system itself; there are no commands then.
+        transaction: as it stands in the log; None before, and where it changes nothing.
+        bound, warnings: of each command, once it is accepted.
+        error: for which it was refused.
+        repeated: it was posted before with the same key.
+        accepted: it is in the log, or refused.
+        finished: it has been applied, failed, or reads its past.
+    """
+
+    commands: ParsedCommands
+    settings: dict[str, str]
+    who: Principal
+    key: str | None
+    digest: str
+    failure: NotedFailure | None = None
+    transaction: Transaction | None = None
+    bound: list[Command] = field(default_factory=list)
+    warnings: list[tuple[ScriptWarning, ...]] = field(default_factory=list)
+    error: BaseException | None = None
+    repeated: bool = False
+    accepted: threading.Event = field(default_factory=threading.Event)
+    finished: threading.Event = field(default_factory=threading.Event)
+
+    def refuse(self, error: BaseException) -> None:
+        """Answer with an error, unless it has been answered."""
+        if not self.finished.is_set():
+            self.error = error
+            self.done()
+
+    def done(self) -> None:
+        """Answer."""
+        self.accepted.set()
+        self.finished.set()

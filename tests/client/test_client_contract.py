@@ -1,0 +1,183 @@
+"""The Python client offers what the server does, and says what is wrong where a server cannot be used."""
+
+from __future__ import annotations
+
+import datetime as dt
+import socket
+import threading
+import time
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pytest
+
+from penstock.client import ServerClient, connect
+from penstock.errors import PenstockError
+from penstock.server.roles import AccessRole
+from penstock.server.service import StatementReply
+from tests.server.conftest import fake, serve, server  # noqa: F401 - fixtures
+from tests.server.fake_service import FakeService, eventually
+from tests.server.running import Running
+
+
+@pytest.fixture
+def connected(server: Running) -> Iterator[ServerClient]:  # noqa: F811
+    with connect(server.url, server.texts[AccessRole.ADMIN], patience=10) as made:
+        yield made
+
+
+def test_what_there_is(connected: ServerClient, fake: FakeService) -> None:  # noqa: F811
+    connected.execute("CREATE VIEW v AS SELECT room, n AS `odd ``name` FROM readings")
+    catalog = connected.catalog()
+    assert [(one.name, one.kind, one.connector) for one in catalog.sources] == [("readings", "stream", "MEMORY")]
+    assert catalog.views[0].columns == (("room", "STRING"), ("odd `name", "BIGINT"))
+    assert [one.name for one in catalog.queries] == ["warm"] and catalog.functions == ()
+    assert "readings" in connected.plan("warm") and connected.plan("warm", "json").startswith("{")
+    assert connected.metrics().startswith("# TYPE penstock_batches_total")
+    assert connected.health().ready and connected.health().batch == 7
+    fake.problem = "no batch for 70 seconds"
+    assert (connected.health().ready, connected.health().problem) == (False, "no batch for 70 seconds")
+
+
+def test_commands_by_methods(connected: ServerClient, fake: FakeService, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
+    texts: list[str] = []
+
+    def execute(request: object) -> object:
+        texts.append(request.text)  # type: ignore[attr-defined]
+        from penstock.server.service import ScriptReply
+
+        error = PenstockError("P0703", "not kept") if "RESET" in texts[-1] else None
+        return ScriptReply((StatementReply("ALTER QUERY", "FAILED" if error else "RUNNING", 1, error=error),))
+
+    monkeypatch.setattr(fake, "execute", execute)
+    connected.pause("a `b")
+    connected.pause("q", with_state=True)
+    connected.resume("q", start="AT '2024-03-01 09:00:00'")
+    connected.rename("q", "r;DROP")
+    connected.drop("q", cascade=True)
+    with pytest.raises(PenstockError, match="P0703"):
+        connected.resume("q", reset=True)
+    assert texts == [
+        "ALTER QUERY `a ``b` PAUSE", "ALTER QUERY `q` PAUSE WITH STATE",
+        "ALTER QUERY `q` RESUME START AT '2024-03-01 09:00:00'", "ALTER QUERY `q` RENAME TO `r;DROP`",
+        "DROP QUERY `q` CASCADE", "ALTER QUERY `q` RESUME RESET",
+    ]  # fmt: skip
+
+
+def test_records_are_posted_as_they_are(connected: ServerClient) -> None:
+    body = b"at,room,celsius,n,cost,raw\n2024-03-01 09:00:00,hall,1,1,1,\nyesterday,attic,1,1,1,\n"
+    posted = connected.post("readings", body, "csv", key="k")
+    assert (posted.rows, posted.repeated, posted.malformed) == (1, False, 1)
+    ((line, record, reason),) = posted.rejected
+    assert line == 3 and "attic" in record and "bad timestamp" in reason
+    assert connected.post("readings", body, "csv", key="k").repeated
+    assert connected.post("readings", b'{"at": "2024-03-01 09:00:00"}\n', "ndjson").rows == 1
+    for form, code in (("xml", "P0803"), ("arrow", "P0803")):
+        with pytest.raises(PenstockError, match=code):
+            connected.post("readings", b"<rows/>", form)
+    with pytest.raises(PenstockError, match="P0203"):
+        connected.insert("readings", [{"at": 1}, {"at": "text"}])
+
+
+def test_warnings_and_columns_of_a_script(connected: ServerClient) -> None:
+    script = connected.execute("SELECT room, n FROM readings; CREATE QUERY u AS SELECT COUNT(*) AS n FROM readings")
+    assert script[0].columns == (("room", "STRING"), ("n", "BIGINT")) and script[0].rows == []
+    assert all(warning.position.line == 1 for warning in script.warnings)
+    with pytest.raises(PenstockError, match="P0104"):
+        connected.select("SELECT room FROM readings", settings={"no_such_setting": "1"})
+
+
+def test_events(connected: ServerClient, fake: FakeService) -> None:  # noqa: F811
+    got: list[object] = []
+
+    def read() -> None:
+        for event in connected.events():
+            got.append((event.kind, event.content["number"]))
+            if len(got) == 2:
+                return
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    eventually(lambda: fake.listeners)
+    fake.announce("batch", number=3)
+    fake.announce("command", number=4)
+    reader.join(20)
+    assert got == [("batch", 3), ("command", 4)]
+
+
+def test_a_subscription_is_closed_by_another_thread(connected: ServerClient, fake: FakeService) -> None:  # noqa: F811
+    fake.emit("warm", ("+", "hall", 1))
+    rows = connected.subscribe("warm", beginning=True)
+    got: list[pa.RecordBatch] = []
+    reader = threading.Thread(target=lambda: got.extend(rows))
+    reader.start()
+    eventually(lambda: got)
+    rows.close()
+    reader.join(20)
+    assert not reader.is_alive() and len(got) == 1 and list(rows) == []
+    eventually(lambda: fake.open[0].closed)
+
+
+def test_a_lost_server_is_told_while_it_is_tried_again(serve: object, fake: FakeService) -> None:  # noqa: F811
+    running: Running = serve()  # type: ignore[operator]
+    reasons: list[Exception] = []
+    with connect(running.url, running.texts[AccessRole.READ], patience=60) as client:
+        rows = client.subscribe("warm", until_now=False, patience=0.5, on_lost=reasons.append)
+        fake.emit("warm", ("+", "hall", 1))
+        running.server.close()
+        with pytest.raises(PenstockError, match="P0808"):
+            next(rows)
+    assert reasons
+
+
+def test_an_error_of_a_query_is_not_tried_again(connected: ServerClient, fake: FakeService) -> None:  # noqa: F811
+    calls: list[object] = []
+
+    def fails(request: object) -> object:
+        calls.append(request)
+        raise PenstockError("P0621", "the function failed")
+
+    fake.execute = fails  # type: ignore[method-assign,assignment]
+    with pytest.raises(PenstockError, match="P0621"):
+        connected.select("SELECT room FROM readings")
+    assert len(calls) == 1
+
+
+@pytest.fixture
+def mute() -> Iterator[socket.socket]:
+    """A server that accepts connections and never answers."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield listener
+
+
+def problem(url: str, token: str | None = None, **options: float) -> PenstockError:
+    with connect(url, token, **options) as client, pytest.raises(PenstockError) as caught:  # type: ignore[arg-type]
+        client.queries()
+    return caught.value
+
+
+def test_mistakes_are_told_apart(server: Running, mute: socket.socket) -> None:  # noqa: F811
+    begun = time.monotonic()
+    tls = problem(server.url.replace("http:", "https:"), "t", patience=60)
+    assert tls.code == "P0808" and "does not speak TLS" in tls.message and f"write {server.url}" in str(tls.hint)
+    assert time.monotonic() - begun < 30
+    down = problem("http://127.0.0.1:9", patience=0.1)
+    assert down.code == "P0808" and "penstock serve" in str(down.hint)
+    late = problem(f"http://127.0.0.1:{mute.getsockname()[1]}", patience=0.1, timeout=0.2)
+    assert late.code == "P0808" and "in time" in late.message
+    assert problem(server.url).code == problem(server.url, "pnst_unknown").code == "P0801"
+    soon = dt.datetime.now(dt.UTC) + dt.timedelta(seconds=1)
+    token = server.tokens.add("brief", AccessRole.READ, soon)
+    eventually(lambda: dt.datetime.now(dt.UTC) > soon + dt.timedelta(seconds=1))
+    assert "expired" in problem(server.url, token).message
+
+
+@pytest.mark.parametrize(
+    ("url", "token", "word"),
+    [("http://ada:secret@127.0.0.1", None, "a token is given by itself"), ("127.0.0.1:8265", None, "begins with http"),
+     ("http://127.0.0.1:8265", "two\nlines", "other characters"), ("http://127.0.0.1:x", None, "cannot be used")],
+)  # fmt: skip
+def test_addresses_and_tokens_that_cannot_be_used(url: str, token: str | None, word: str) -> None:
+    with pytest.raises(PenstockError, match=word) as caught:
+        connect(url, token)
+    assert caught.value.code == "P0808" and "secret" not in caught.value.message

@@ -1,0 +1,19 @@
+"""The soak of a server, as short as it can be: commands of all kinds, the driver and a worker are killed."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from benchmarks.live_soak.__main__ import shown
+from benchmarks.live_soak.course import Course, Settings
+
+
+def test_every_answer_is_right_whatever_is_killed(tmp_path: Path) -> None:
+    settings = Settings(30, rate=60, seed=time.time_ns() % 10**6, kills_every=6, most=6)
+    with Course(settings, tmp_path) as course:
+        report = course.go()
+    print("\n".join(shown(report)), settings)
+    assert report.wrong == []
+    assert report.kills["driver"] + report.kills["end"] and report.starts > 1
+    assert report.lives and report.changes
