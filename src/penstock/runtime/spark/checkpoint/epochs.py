@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from dataclasses import fields as dataclass_fields
@@ -215,7 +215,10 @@ def read_epoch(folder: Folder, number: int) -> Epoch:
         if full.full is not None:
             raise damaged(_path(folder, number), ValueError(f"epoch {full.number} does not have all records"))
     gone = fields.pop("gone", {})
-    kinds = {"queries": _query, "sources": _source, "statistics": dict, "paused": _paused}
+    kinds: dict[str, Callable[[dict[str, Any]], object]] = {
+        "queries": lambda one: QueryRecord(**one), "sources": lambda one: SourceRecord(**one),
+        "statistics": dict, "paused": _paused,
+    }  # fmt: skip
     for name, of_json in kinds.items():
         known = {} if full is None else getattr(full, name)
         kept = {n: record for n, record in known.items() if n not in gone.get(name, ())}
@@ -242,14 +245,6 @@ def _read_fields(folder: Folder, number: int) -> dict[str, Any]:
         raise other_version(folder, f"its epochs have format {version}, this version reads format {FORMAT}")
     assert isinstance(fields, dict), "its checksum is right"
     return fields
-
-
-def _query(fields: Mapping[str, Any]) -> QueryRecord:
-    return QueryRecord(**fields)
-
-
-def _source(fields: Mapping[str, Any]) -> SourceRecord:
-    return SourceRecord(**fields)
 
 
 def _paused(fields: Mapping[str, Any]) -> PausedRecord:

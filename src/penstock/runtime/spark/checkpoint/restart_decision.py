@@ -11,6 +11,7 @@ import enum
 import secrets
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from penstock.algebra.nodes.query import Query, Start, StartMode
@@ -239,9 +240,7 @@ def _parts(request: StartRequest, epoch: Epoch) -> list[PlannedPart]:
     for query in request.queries:
         by_birth.setdefault(epoch.queries[query.name].birth, []).append(query)
     parts = [
-        request.cache.part(
-            birth, queries, _choice(epoch, birth), lambda b=birth, q=queries: _generation(q, request, epoch, b)
-        )
+        request.cache.part(birth, queries, _choice(epoch, birth), partial(_generation, queries, request, epoch, birth))
         for birth, queries in sorted(by_birth.items())
     ]
     request.cache.keep_parts(by_birth)
