@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 from inline_run import InlineRun, cold, declared, write_files
+from test_change import calm, result, undisturbed
+from test_change import script as changed_script
 
 from penstock.algebra.nodes.query import Query
 from penstock.algebra.optimizer.optimizer import optimize
@@ -42,6 +44,8 @@ from penstock.runtime.spark.checkpoint.folder import Folder, Intake, Job
 from penstock.runtime.spark.checkpoint.job_files import forget_jobs, forget_parts, load_job, read_job, write_job
 from penstock.runtime.spark.checkpoint.planning_cache import PlanningCache, PlanningChoice
 from penstock.runtime.spark.checkpoint.query_failure import QueryFailure
+
+__all__ = ["calm", "undisturbed"]
 
 STANDING = 32
 #: Registrations, each dropped again.
@@ -166,6 +170,18 @@ def test_a_start_goes_on_with_an_epoch_that_refers_to_another(tmp_path: Path, cr
 
 
 # -- epochs -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_worker_that_outlives_a_start_continues_with_the_next(calm: Path) -> None:
+    """Steps have other numbers there, though the script is the same and so is the state."""
+    run = InlineRun(changed_script(calm, "pairs", "sums", "best"), calm / "checkpoint", live=True).go(2)
+    run.change(changed_script(calm, "sums", "best")).go(2).rounds.stop()
+    again = InlineRun(changed_script(calm, "sums", "best"), calm / "checkpoint", live=True)
+    assert again.decision.kind.value == "same"
+    assert {step.id for step in again.job.plan.steps} != {step.id for step in run.job.plan.steps}
+    again.run()
+    for name in ("sums", "best"):
+        assert result(calm, name) == result(calm, name, "calm")
 
 
 def test_versions_that_come_and_go_leave_nothing(tmp_path: Path) -> None:

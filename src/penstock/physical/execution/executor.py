@@ -202,6 +202,11 @@ class StageExecutor:
         self._whole = True
 
     @property
+    def plan(self) -> Plan:
+        """Return the version of the plan that it runs."""
+        return self._plan
+
+    @property
     def _keys(self) -> dict[int, str]:
         return step_keys(self._plan)
 

@@ -126,6 +126,7 @@ _PARTS: dict[str, dict[bytes, Plan]] = {}
 
 def _read_part(folder: Folder, digest: bytes) -> Plan:
     part: Plan = pickle.loads(_verified(folder.root / "plans" / _name(digest), digest))
+    object.__setattr__(part, "_digest", digest)
     return part
 
 
