@@ -4,7 +4,8 @@
 
 - from a command to the first answer of its query, among 100 and 1,000 standing queries;
 - 1,000 queries registered by one script without waiting, until all of them run;
-- one SELECT over a million rows that a query has answered and its results keep, and what is needed to post these;
+- one SELECT over a million elements that a stream retains, and over as many rows that a query has answered and its
+  results keep; and what is needed to post these;
 - memory of the driver over cycles of registering and dropping, and with slow subscribers.
 
 Every answer is checked.
@@ -34,7 +35,8 @@ from penstock.client.server import ServerClient
 
 STREAM = "CREATE STREAM s (k BIGINT, v BIGINT, ts BIGINT) FROM HTTP () TIMESTAMP BY ts UNIT SECOND{retain};"
 #: Goals of the issue, by figure: seconds at most.
-GOALS = {"first answer, 100": 1.0, "first answer, 1000": 2.0, "1000 registered": 60.0, "select": 0.5}
+GOALS = {"first answer, 100": 1.0, "first answer, 1000": 2.0, "1000 registered": 60.0, "select": 0.5,
+         "select, retained": 0.5}  # fmt: skip
 
 
 @contextmanager
@@ -110,16 +112,18 @@ def registration(count: int) -> dict[str, Any]:
     return {"figure": f"{count} registered", "seconds": round(seconds, 2), "accepted": round(accepted, 2)}
 
 
-def selection(count: int, repeats: int) -> dict[str, Any]:
-    """Seconds of one SELECT over rows that the results of a query keep."""
+def selection(count: int, repeats: int, retained: bool) -> dict[str, Any]:
+    """Seconds of one SELECT over elements that a stream retains, or over rows that the results of a query keep."""
     with server() as (client, _):
-        client.execute(STREAM.format(retain=""))
-        client.execute("CREATE QUERY everything AS SELECT k, v FROM s WHERE v >= 0")
+        client.execute(STREAM.format(retain=f" RETAIN {count} SECONDS" if retained else ""))
+        if not retained:
+            client.execute("CREATE QUERY everything AS SELECT k, v FROM s WHERE v >= 0")
+        read = "s" if retained else "everything"
         table = rows(0, count)
         began = time.perf_counter()
         client.insert("s", table)
         posted = time.perf_counter() - began
-        sql = f"SELECT k, COUNT(*) AS n, SUM(v) AS total FROM everything [RANGE {count} SECONDS] GROUP BY k ORDER BY k"
+        sql = f"SELECT k, COUNT(*) AS n, SUM(v) AS total FROM {read} [RANGE {count} SECONDS] GROUP BY k ORDER BY k"
         deadline = time.monotonic() + 300
         while sum(client.select(sql).to_arrow().column("n").to_pylist()) < count - 1:
             assert time.monotonic() < deadline, "the rows are not read"
@@ -129,12 +133,13 @@ def selection(count: int, repeats: int) -> dict[str, Any]:
             began = time.perf_counter()
             answer = client.select(sql).to_arrow()
             seconds.append(time.perf_counter() - began)
-        read = sum(answer.column("n").to_pylist())
-        inside = table.slice(0, read) if read == count else table.slice(0, count - 1)
+        found = sum(answer.column("n").to_pylist())
+        inside = table.slice(0, found) if found == count else table.slice(0, count - 1)
         expected = inside.group_by("k").aggregate([("v", "sum")]).sort_by("k").column("v_sum").to_pylist()
         assert answer.column("total").to_pylist() == expected, "wrong sums"
     return {
-        "figure": "select", "rows": count, "seconds": round(median(seconds), 3), "most": round(max(seconds), 3),
+        "figure": "select, retained" if retained else "select", "rows": count,
+        "seconds": round(median(seconds), 3), "most": round(max(seconds), 3),
         "posted": round(posted, 2),
     }  # fmt: skip
 
@@ -200,7 +205,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if given.register:
         show(registration(given.register))
     if given.rows:
-        show(selection(given.rows, 5))
+        show(selection(given.rows, 5, retained=True))
+        show(selection(given.rows, 5, retained=False))
     if given.cycles:
         show(cycles(given.cycles))
     if given.subscribers:

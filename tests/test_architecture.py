@@ -23,7 +23,7 @@ LAYERS = (
     ("events", "temporary"),
     ("errors",),
     ("storage",),
-    ("types", "settings", "deep", "tree", "explain", "modules"),
+    ("types", "settings", "deep", "tree", "explain", "modules", "served"),
     ("expressions",),
     ("algebra",),
     ("connectors",),
@@ -56,7 +56,7 @@ ONLY = {
         "algebra",
     },
     "runtime.java": {"errors"},
-    "client": {"client", "errors", "types"},
+    "client": {"client", "errors", "served", "types"},
 }
 
 #: Who may import only a part of a layer below: folder -> (the layer, what of it).

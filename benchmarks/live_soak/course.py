@@ -33,13 +33,15 @@ _REFUSED = frozenset({"P0703"})
 
 @dataclass(frozen=True)
 class Settings:
-    """seconds: of the commands; rate: rows per second; kills_every: seconds between two kills, about."""
+    """seconds: of the commands, which last longer until there were `kills` kills of each kind; rate: rows per second;
+    kills_every: seconds between two kills, about; most: queries that stand at most."""
 
     seconds: float
     rate: int
     seed: int
     kills_every: float
     most: int = _MOST
+    kills: int = 0
 
 
 @dataclass
@@ -67,7 +69,7 @@ class Course:
         self._settings = settings
         self._draw = random.Random(settings.seed)
         self._served = Served(folder, ("trigger=200 ms", "spark.driver.memory=768m", "shards=2"))
-        self._killer = Killer(self._served, settings.seed + 1, settings.kills_every, 0.6 * settings.seconds)
+        self._killer = Killer(self._served, settings.seed + 1, settings.kills_every, settings.seconds, settings.kills)
         self._lives: dict[str, Life] = {}
         self._subscribers: dict[int, Subscriber] = {}
         self._number = 0
@@ -92,7 +94,8 @@ class Course:
             self._feed = Feed(self._served.url, self._served.token, self._settings.seed, self._settings.rate)
             self._feed.start()
             self._killer.start()
-            while time.monotonic() - began < self._settings.seconds:
+            commanded = time.monotonic()
+            while time.monotonic() - commanded < self._settings.seconds or self._kills_are_due():
                 self._act(self._draw.choice(ACTIONS))
                 self._look()
                 time.sleep(self._draw.uniform(0, _PAUSE))
@@ -113,6 +116,9 @@ class Course:
         for who, one in (("the feed", self._feed.failure), ("the server", self._killer.failure)):
             if one is not None:
                 yield who, one
+
+    def _kills_are_due(self) -> bool:
+        return min(self._killer.kills.values()) < self._settings.kills
 
     # -- commands ----------------------------------------------------------------------------------------------
 

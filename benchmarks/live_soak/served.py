@@ -20,6 +20,8 @@ from penstock.errors import PenstockError
 ROOT = Path(__file__).resolve().parents[2]
 #: Seconds that a start may take, and an end by SIGTERM.
 _START, _END = 240.0, 120.0
+#: The part of a soak in which the driver is killed.
+_DRIVERS_UNTIL = 0.6
 
 
 class Failed(Exception):
@@ -189,7 +191,9 @@ class Killer(threading.Thread):
 
     Args:
         every: seconds between two, about.
-        drivers_until: seconds after which only workers are killed, so that one driver lives for long enough.
+        seconds: that the soak lasts. In the last part of them only workers are killed, so that one driver lives for
+            long enough to show whether it grows.
+        least: kills of each kind before that.
 
     Attributes:
         kills: by kind.
@@ -198,12 +202,13 @@ class Killer(threading.Thread):
 
     KINDS = ("driver", "worker", "driver", "worker", "end")
 
-    def __init__(self, served: Served, seed: int, every: float, drivers_until: float) -> None:
+    def __init__(self, served: Served, seed: int, every: float, seconds: float, least: int = 0) -> None:
         super().__init__(daemon=True, name="killer")
         self._served = served
         self._draw = random.Random(seed)
         self._every = every
-        self._drivers_until = drivers_until
+        self._drivers_until = _DRIVERS_UNTIL * seconds
+        self._least = least
         self._over = threading.Event()
         #: Held while the server is down.
         self.down = threading.Lock()
@@ -217,7 +222,7 @@ class Killer(threading.Thread):
             while not self._over.wait(self._draw.uniform(0.5, 1.5) * self._every):
                 deck = deck or self._draw.sample(self.KINDS, len(self.KINDS))
                 kind = deck.pop()
-                late = time.monotonic() - began > self._drivers_until
+                late = time.monotonic() - began > self._drivers_until and min(self.kills.values()) >= self._least
                 with self.down:
                     self._kill("worker" if late else kind)
         except BaseException as failure:

@@ -85,6 +85,7 @@ CODES: dict[str, str] = {
     "P0723": "a package that the shell needs is missing",
     "P0724": "a one-time query that needs more memory than it may have",
     "P0725": "a one-time query that takes longer than it may",
+    "P0726": "a statement that was cancelled",
     "P0731": "an idempotency key that was used for something else",
     "P0732": "commands that cannot happen together",
     "P0801": "a request without a valid token",

@@ -19,7 +19,12 @@ from penstock.cli.shell.start import run_shell
 from penstock.cli.shell.terminal import is_complete
 from penstock.connectors.sinks.output import OutputFormat
 from penstock.errors import PenstockError
+from penstock.server.addresses import Address, HostNames
+from penstock.server.http.door import HttpDoor
+from penstock.server.limits import DoorLimits
+from penstock.server.listening import HttpServer
 from penstock.settings import Settings
+from tests.server.fake_service import FakeService
 
 _STYLES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b[=>]|\r")
 _PATIENCE = 20.0
@@ -197,3 +202,36 @@ def test_without_the_package_of_the_prompt(monkeypatch: pytest.MonkeyPatch) -> N
     with pytest.raises(PenstockError) as caught:
         run_shell(None, Settings(), OutputFormat.TABLE, False, False)
     assert caught.value.code == "P0723" and "penstock[shell]" in str(caught.value.hint)
+
+
+def test_a_server_at_a_terminal(tmp_path: Path) -> None:
+    """The content of a relation is drawn again until Ctrl-C; names of the server are completed."""
+    service = FakeService()
+    service.session.execute(
+        "CREATE STREAM readings (at TIMESTAMP, room STRING) FROM MEMORY () TIMESTAMP BY at;"
+        "CREATE QUERY warm AS SELECT room, COUNT(*) AS n FROM readings [RANGE 1 HOUR] GROUP BY room;"
+    )
+    service.parts["warm"] = []
+    address = Address("127.0.0.1", 0)
+    server = HttpServer(HttpDoor(service, None, HostNames.of(address), DoorLimits.of(Settings())), address)
+    person = Person(tmp_path, "--connect", server.url)
+    try:
+        assert f"at {server.url}" in person.sees("penstock>")
+        service.emit("warm", ("+", "hall", 41))
+        person.types("SUBSCRIBE TO warm;\r")
+        person.sees("(1 row")
+        service.emit("warm", ("+", "attic", 42))
+        shown = person.sees("(2 rows")
+        assert "attic" in shown and "hall" in shown
+        person.types("\x03")
+        person.sees("penstock>")
+        person.types("SELECT nothing FROM readi\t")
+        person.sees("ngs")
+        person.types(";\r")
+        assert "Traceback" not in person.sees("error P0202")
+        person.sees("penstock>")
+        person.types("\x04")
+        assert person.leaves() == 0
+    finally:
+        person.gone()
+        server.close()

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import datetime as dt
+import io
+import json
 import socket
 import threading
 import time
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import ClassVar
 
 import pyarrow as pa
 import pytest
@@ -181,3 +185,44 @@ def test_addresses_and_tokens_that_cannot_be_used(url: str, token: str | None, w
     with pytest.raises(PenstockError, match=word) as caught:
         connect(url, token)
     assert caught.value.code == "P0808" and "secret" not in caught.value.message
+
+
+class Subscribed(BaseHTTPRequestHandler):
+    """Answers SUBSCRIBE with one row; the first connection breaks off after it."""
+
+    asked: ClassVar[list[tuple[object, str | None]]] = []
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.asked.append((body["sql"], self.headers["Last-Event-ID"]))
+        number = len(self.asked)
+        schema = pa.schema([("ts", pa.int64()), ("op", pa.string())])
+        sink = io.BytesIO()
+        with pa.ipc.new_stream(sink, schema) as writer:
+            batch = pa.RecordBatch.from_pylist([{"ts": number, "op": "+"}], schema)
+            writer.write_batch(batch, custom_metadata={"cursor": f"s.{number}"})
+            whole = sink.getvalue() if number == 1 else None
+        content = sink.getvalue() if whole is None else whole
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(content) + (number == 1)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, format: str, *given: object) -> None:  # noqa: A002 - the parameter's name
+        """Write nothing."""
+
+
+def test_a_subscribe_statement_is_continued_and_ends() -> None:
+    with HTTPServer(("127.0.0.1", 0), Subscribed) as answering:
+        threading.Thread(target=answering.serve_forever, daemon=True).start()
+        with connect(f"http://127.0.0.1:{answering.server_port}", patience=10) as client:
+            rows = client.follow("SUBSCRIBE TO q UP TO 9", settings={"seed": "1"})
+            assert [batch.column("ts").to_pylist() for batch in rows] == [[1], [2]] and rows.cursor == "s.2"
+        answering.shutdown()
+    assert Subscribed.asked == [("SUBSCRIBE TO q UP TO 9", None), ("SUBSCRIBE TO q UP TO 9", "s.1")]
+
+
+def test_a_subscribe_statement_that_is_refused(connected: ServerClient) -> None:
+    with pytest.raises(PenstockError) as caught:
+        next(connected.follow("SUBSCRIBE TO nothing"))
+    assert caught.value.code in ("P0201", "P0901", "P0702", "P0803")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,28 +10,9 @@ from typing import Any
 from penstock.control.control import Control
 from penstock.control.in_process import InProcessEngine
 from penstock.control.outcomes import CommandState, StatementOutcome
-from penstock.storage.local import LocalLock, LocalStorage, SystemCalls
 
 STREAM = "CREATE STREAM S (ts INT, v INT) FROM MEMORY () TIMESTAMP BY ts UNIT SECOND RETAIN 1000 SECONDS;"
 SUM = "CREATE QUERY q AS SELECT SUM(v) AS s FROM S [RANGE 5 SECONDS];"
-
-
-class MortalStorage(LocalStorage):
-    """A storage whose process may die: the kernel then releases its locks."""
-
-    def __init__(self, calls: SystemCalls) -> None:
-        super().__init__(calls)
-        self._locks: list[LocalLock] = []
-
-    def lock(self, path: Path, holder: str) -> LocalLock:
-        self._locks.append(super().lock(path, holder))
-        return self._locks[-1]
-
-    def die(self) -> None:
-        for lock in self._locks:
-            if lock.handle is not None:
-                os.close(lock.handle)
-                lock.handle = None
 
 
 class CommandFailed(Exception):

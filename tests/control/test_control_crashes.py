@@ -15,7 +15,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from control_kit import STREAM, SUM, CommandFailed, MortalStorage, Server
+from control_kit import STREAM, SUM, CommandFailed, Server
+from mortal_storage import MortalStorage
 
 from penstock.control import applying
 from penstock.control.engine import EngineVersion, NextVersion, Preparation

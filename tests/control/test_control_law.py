@@ -18,11 +18,11 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 import pytest
-from control_kit import MortalStorage
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import rule, run_state_machine_as_test
 from live_machine import System, random_life
+from mortal_storage import MortalStorage
 
 from penstock.algebra.nodes.query import Query, Start, StartMode
 from penstock.control import applying

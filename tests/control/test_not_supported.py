@@ -18,8 +18,6 @@ from penstock.errors import PenstockError
         "ALTER QUERY q SET (weight '0');",
         "ALTER QUERY q AS SELECT SUM(v) AS s FROM S [RANGE 3 SECONDS] START WARM WAIT;",
         "CREATE STREAM H (v INT, ts BIGINT) FROM HTTP (rate_limit '5') TIMESTAMP BY ts UNIT SECOND;",
-        "SUBSCRIBE TO q;",
-        "CANCEL 7;",
     ],
 )
 def test_a_clause_without_effect_is_refused(statement: str, tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from result_kit import ITEMS, Log, all_of, changes, relation, rows_in, stream
 from test_property import Arrivals, CaseRun, Inputs, explore
 
 from penstock.algebra.nodes.query import Query, SinkSpec
+from penstock.connectors.results.result_folder import RemovedRows, ResultFolder
 from penstock.errors import PenstockError
 from penstock.language import BoundScript
 from penstock.results import content
@@ -44,6 +45,45 @@ def test_a_snapshot_is_the_content_and_the_changes_follow(tmp_path: Path) -> Non
     log.write(2, {"r": changes(R, (6, "-", None, 2))}, END)
     assert rows_in(all_of(subscription)) == [(6, "-", None, 2), (6, "p", None, None)]
     assert sorted(rows_in(all_of(reader.read(snapshot=True)))) == [(6, "+", "a", 1), (6, "+", "early", 5)]
+
+
+def test_a_snapshot_as_of_an_earlier_instant(tmp_path: Path) -> None:
+    log = Log(tmp_path, R)
+    log.write(0, {"r": changes(R, (1, "+", "a", 1), (2, "+", "b", 2))}, 2)
+    log.write(1, {"r": changes(R, (3, "-", "a", 1), (4, "+", "c", 3))}, 4)
+    reader = ResultReader(tmp_path, "r-1")
+    subscription = reader.read(snapshot=True, progress=True, after=2)
+    assert rows_in(all_of(subscription)) == [
+        (2, "+", "a", 1), (2, "+", "b", 2), (2, "p", None, None), (3, "-", "a", 1), (4, "+", "c", 3),
+        (4, "p", None, None),
+    ]  # fmt: skip
+    log.write(2, {"r": changes(R, (6, "-", "b", 2))}, 7)
+    assert rows_in(all_of(subscription)) == [(6, "-", "b", 2), (7, "p", None, None)]
+    bounded = all_of(reader.read(snapshot=True, progress=True, after=2, up_to=3))
+    assert rows_in(bounded)[2:] == [(2, "p", None, None), (3, "-", "a", 1), (3, "p", None, None)]
+    ended = reader.read(snapshot=True, after=2, up_to=3)
+    all_of(ended)
+    assert ended.ended
+    with pytest.raises(PenstockError, match="complete up to") as caught:
+        reader.read(snapshot=True, after=8)
+    assert caught.value.code == "P0711"
+
+
+def test_rows_after_an_instant(tmp_path: Path) -> None:
+    log = Log(tmp_path, R)
+    log.write(0, {"r": changes(R, (1, "+", "a", 1), (2, "+", "b", 2))}, 2)
+    log.write(1, {"r": changes(R, (3, "-", "a", 1), (4, "+", "c", 3))}, 4)
+    reader = ResultReader(tmp_path, "r-1")
+    assert [row[0] for row in rows_in(all_of(reader.read(after=1)))] == [2, 3, 4]
+    assert [row[0] for row in rows_in(all_of(reader.read("r-1.1.1", after=1)))] == [4]
+    bounded = reader.read(after=1, up_to=3)
+    assert [row[0] for row in rows_in(all_of(bounded))] == [2, 3] and bounded.ended
+    folder = ResultFolder.at(tmp_path)
+    folder.remove_before({"r-1": RemovedRows(0, 2)})
+    assert [row[0] for row in rows_in(all_of(reader.read(after=3)))] == [4]
+    with pytest.raises(PenstockError, match="rows after 1 are gone") as caught:
+        reader.read(after=1)
+    assert caught.value.code == "P0712" and caught.value.hint
 
 
 def test_a_snapshot_in_parts_has_its_cursor_at_the_end(tmp_path: Path) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -16,11 +18,14 @@ from test_property import Arrivals, CaseRun, Inputs, explore
 from penstock.algebra.nodes.scans import Source
 from penstock.errors import PenstockError
 from penstock.language import BoundScript, Catalog, QueryNames, bind_script, bind_select
+from penstock.physical.elements import Elements
 from penstock.physical.execution.progress import NOTHING
+from penstock.results.cancellation import Cancellation
 from penstock.results.content import ResultContents
 from penstock.results.live_state import LiveState, state_of_results
 from penstock.results.select import LiveReader, gather
 from penstock.results.select_workers import SelectWorkers
+from penstock.results.source_rows import RowsInMemory, SourceRows, ordered_rows
 from penstock.runtime.local.one_time import sources_of
 from penstock.runtime.local.runtime import run_local
 from penstock.testing.one_time import as_of, assert_same_rows, rows_of
@@ -45,31 +50,26 @@ def catalog() -> Catalog:
 
 @dataclass
 class Kept:
-    """Elements of a stream, or updates of a relation that only gains rows, kept in memory."""
+    """Elements of a stream, kept in memory."""
 
     source: Source
     rows: pa.Table
     heartbeat: int
     dropped: int | None = None
 
-    @property
-    def last(self) -> int:
-        return int(self._ticks().max(initial=NOTHING))
-
     def _ticks(self) -> np.ndarray:
         assert self.source.timestamp is not None
         return self.rows.column(self.source.timestamp).cast(pa.int64()).to_numpy()
 
-    def elements(self, after: int | None, up_to: int) -> tuple[pa.Table, pa.Array]:
+    def elements(self, source: Source, columns: tuple[int, ...], after: int | None, up_to: int) -> SourceRows:
         ticks = self._ticks()
         kept = ticks <= up_to
         for bound in (after, self.dropped):
             kept &= ticks > (NOTHING if bound is None else bound)
-        chosen = pa.array(np.flatnonzero(kept))
-        return self.rows.take(chosen), pa.array(ticks).take(chosen)
-
-    def at(self, tick: int) -> pa.Table:
-        return self.elements(None, tick)[0]
+        chosen = np.flatnonzero(kept)
+        arrays = tuple(self.rows.column(i).combine_chunks() for i in columns)
+        part = Elements(arrays, ticks, np.full(len(ticks), END, np.int64)).take(chosen)
+        return RowsInMemory(ordered_rows(source, columns, [part]))
 
 
 def elements(catalog: Catalog, name: str, *rows: tuple[object, ...]) -> pa.Table:
@@ -81,8 +81,7 @@ def elements(catalog: Catalog, name: str, *rows: tuple[object, ...]) -> pa.Table
 
 def state(catalog: Catalog, batch: int = 0, **kept: tuple[pa.Table, int, int | None]) -> LiveState:
     past = {name: Kept(catalog.sources[name], rows, beat, dropped) for name, (rows, beat, dropped) in kept.items()}
-    statics = {"p": lambda: elements(catalog, "p", ("a", 1))}
-    return LiveState(batch, 100.0, past=past, statics=statics)
+    return LiveState(batch, 100.0, past=past, whole={"p": RowsInMemory(elements(catalog, "p", ("a", 1)))})
 
 
 def answered(catalog: Catalog, text: str, *states: LiveState) -> tuple[list[tuple[object, ...]], int | None]:
@@ -235,6 +234,31 @@ def test_a_query_that_takes_too_much_is_ended(catalog: Catalog) -> None:
         short.close()
 
 
+def test_a_query_that_is_cancelled_ends_at_once(catalog: Catalog, workers: SelectWorkers) -> None:
+    s = elements(catalog, "s", *((i, "a", i) for i in range(60_000)))
+    live = state(catalog, s=(s, 59_999, None))
+    large = bind_select("SELECT COUNT(*) AS n FROM S AS a, S AS b WHERE a.k = b.k AND a.x + b.x = 7", catalog).query
+    one = SelectWorkers(most=1, memory=2**34, timeout=120)
+    running, waiting = Cancellation(), Cancellation()
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(LiveReader(lambda: live, one).answer, large, running)
+        while one._free:
+            time.sleep(0.01)
+        second = pool.submit(LiveReader(lambda: live, one).answer, large, waiting)
+        for cancellation, future in ((waiting, second), (running, first)):
+            assert not future.done()
+            cancellation.set()
+            with pytest.raises(PenstockError) as caught:
+                future.result(timeout=20)
+            assert caught.value.code == "P0726"
+    assert one._free == 1 and not one._idle
+    with pytest.raises(PenstockError, match="P0726"):
+        LiveReader(lambda: live, workers).answer(large, running)
+    small = bind_select("SELECT COUNT(*) AS n FROM S [RANGE 5 SECONDS]", catalog).query
+    assert rows_of(LiveReader(lambda: live, workers).answer(small).answer.table) == [(5,)]
+    one.close()
+
+
 # -- against the oracle ------------------------------------------------------------------------------------------
 
 
@@ -270,8 +294,8 @@ def live_state(sources: Mapping[str, Source], inputs: Inputs, draw: random.Rando
         columns = list(zip(*(row for _, row in kept), strict=True)) or [()] * len(schema)
         arrays = [pa.array(list(c), f.type) for c, f in zip(columns, schema, strict=True)]
         past[name.lower()] = Kept(source, pa.table(arrays, schema=schema), beat)
-    statics = {name.lower(): (lambda name=name: inputs[name]) for name, source in sources.items() if source.is_static}
-    return LiveState(0, 0.0, {}, past, statics)
+    statics = {name.lower(): RowsInMemory(inputs[name]) for name, source in sources.items() if source.is_static}
+    return LiveState(0, 0.0, past=past, whole=statics)
 
 
 @pytest.mark.parametrize("flavour", FLAVOURS, ids=lambda f: f.name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from penstock.algebra.nodes.scans import Source
-from penstock.errors import PenstockError
 from penstock.runtime.spark.catching_up.ahead import Ahead
 from penstock.runtime.spark.checkpoint.folder import Folder, Seen
 from penstock.runtime.spark.checkpoint.query_failure import QueryFailure
@@ -25,7 +25,7 @@ from penstock.runtime.spark.output.batch_logs import commit_logs
 from penstock.runtime.spark.output.delivery import SinkIsolation, deliver_answers
 from penstock.runtime.spark.output.result_parts import ResultParts
 from penstock.runtime.spark.output.undelivered import UndeliveredAnswers
-from penstock.runtime.spark.output.withheld import shown_answers
+from penstock.runtime.spark.output.withheld import AnswerGate, ShownAnswers
 from penstock.runtime.spark.start import begin
 from penstock.runtime.spark.version import JobChange, OlderVersions
 from penstock.runtime.spark.work import Work
@@ -49,7 +49,19 @@ class InlineRun:
         self, script: str, checkpoint: Path, overwrite: bool = False, backfilled: bool = False, drain: bool = False,
         parallelism: int = 2, accept_missing: bool = False, **options: Any,
     ) -> None:  # fmt: skip
-        work = replace(_work(script, drain), backfill=backfilled, accept_missing=accept_missing, **options)
+        self._begin(
+            replace(_work(script, drain), backfill=backfilled, accept_missing=accept_missing, **options), checkpoint,
+            overwrite, parallelism, options,
+        )  # fmt: skip
+
+    @classmethod
+    def of(cls, work: Work, checkpoint: Path) -> InlineRun:
+        """The start of what a server gives a run to do."""
+        run = cls.__new__(cls)
+        run._begin(work, checkpoint, False, 2, {})
+        return run
+
+    def _begin(self, work: Work, checkpoint: Path, overwrite: bool, parallelism: int, options: dict[str, Any]) -> None:
         self.options = options
         self.folder = Folder(checkpoint / "penstock")
         self.checkpoint = checkpoint
@@ -69,6 +81,7 @@ class InlineRun:
         self.batch = self.folder.delivered().batch + 1
         self.heartbeats: Heartbeats | None = None
         self.parts = ResultParts(self.folder)
+        self.gate = AnswerGate(self.folder)
         self.accounts = RunTotals(self.folder)
         #: What was seen before the first round and in each round of this start; the folder keeps the last ones alone.
         before = [name for name in self.folder.rounds() if not name.isdigit()]
@@ -91,16 +104,21 @@ class InlineRun:
             options: further fields of `Work`; those of the run's start stay where they say nothing.
         """
         work = self.work_of(script, backfill=backfilled, **options)
+        self.adopt(lambda: begin_change(self.folder, self, work, overwrite, ahead), crash)
+        return self
+
+    def adopt(self, changing_work: Callable[[], JobChange | None], crash: bool = False) -> None:
+        """Change when the outstanding round is done. crash: die when the change is on disk."""
 
         def begin() -> RoundChange | None:
-            return self._adopted(begin_change(self.folder, self, work, overwrite, ahead), crash)
+            return self._adopted(changing_work(), crash)
 
         failures: list[BaseException] = []
 
         def changing() -> None:
             try:
                 self.rounds.change(begin)
-            except (PenstockError, Crash) as failure:
+            except BaseException as failure:
                 failures.append(failure)
 
         thread = threading.Thread(target=changing)
@@ -112,9 +130,8 @@ class InlineRun:
         thread.join()
         for failure in failures:
             self.rounds.stop() if isinstance(failure, Crash) else None
-            if isinstance(failure, PenstockError):
+            if not isinstance(failure, Crash):
                 raise failure
-        return self
 
     def _adopted(self, changed: JobChange | None, crash: bool = False) -> RoundChange | None:
         """Go on with another plan; crash: die when it is on disk."""
@@ -170,8 +187,9 @@ class InlineRun:
         )
         if crash == "sinks":
             raise Crash
-        rows, failed = self._deliver(outcome, crash == "between")
-        commit_logs(self.sinks, self.batch, {} if outcome.heartbeats is None else outcome.heartbeats.queries)
+        rows, failed, shown = self._deliver(outcome, crash == "between")
+        beats = {} if outcome.heartbeats is None else outcome.heartbeats.queries
+        commit_logs(self.sinks, self.batch, shown.heartbeats(beats, outcome.failed))
         self.parts.note(self.batch, rows, self.sinks)
         self.accounts.delivered(self.batch, rows, {})
         if crash == "delivered":
@@ -189,8 +207,8 @@ class InlineRun:
             self.rounds.change(lambda: self._adopted(leave_out(self.folder, self, failed), crash == "left out"))
         self.batch += 1
 
-    def _deliver(self, outcome: Outcome, crash: bool) -> tuple[dict[str, int], dict[str, QueryFailure]]:
-        """Write the answers of a round; return the rows of each, and the queries that failed.
+    def _deliver(self, outcome: Outcome, crash: bool) -> tuple[dict[str, int], dict[str, QueryFailure], ShownAnswers]:
+        """Write the answers of a round; return the rows of each, the queries that failed, and what sinks received.
 
         Args:
             crash: die behind the first sink.
@@ -203,15 +221,15 @@ class InlineRun:
         }
         valid = {name: chunks for name, chunks in answers.items() if name not in failed}
         beats = {} if outcome.heartbeats is None else outcome.heartbeats.queries
-        shown = shown_answers(self.folder, self.epoch, self.job, valid, beats, self.batch)
+        shown = self.gate.shown(self.epoch, self.job, valid, beats, self.batch)
         rows: dict[str, int] = {}
-        for name in (name for name in self.sinks if name not in failed and name not in self.epoch.silent):
-            rows[name] = deliver_answers(self.job, self.sinks, [name], shown, self.batch, isolation)[name].rows
+        for name in (name for name in self.sinks if name not in failed and name not in shown.withheld):
+            rows[name] = deliver_answers(self.job, self.sinks, [name], shown.answers, self.batch, isolation)[name].rows
             if crash:
                 raise Crash
         if isolation is not None:
             failed |= isolation.failed
-        return {name: count for name, count in rows.items() if name not in failed}, failed
+        return {name: count for name, count in rows.items() if name not in failed}, failed, shown
 
 
 def _work(script: str, drain: bool) -> Work:

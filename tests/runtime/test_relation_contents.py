@@ -14,9 +14,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from inline_run import CRASHES, InlineRun, cold, declared
+from inline_run import CRASHES, Crash, InlineRun, cold, declared
 
-from penstock.algebra.nodes.query import Start, StartMode
+from penstock.algebra.nodes.query import Query, Start, StartMode
 from penstock.algebra.nodes.scans import Source, over_sources
 from penstock.connectors.sinks.files import read_result
 from penstock.connectors.sources.posted_files import append
@@ -26,8 +26,11 @@ from penstock.physical.execution.progress import timed_sources
 from penstock.runtime.spark.catching_up.past_input import past_of_run
 from penstock.runtime.spark.catching_up.start_options import start_options, text_of
 from penstock.runtime.spark.checkpoint.epochs import read_epoch
-from penstock.runtime.spark.live_change import hydrate
+from penstock.runtime.spark.live_change import begin_change, hydrate
+from penstock.storage import replaced_storage
+from penstock.storage.local import LocalStorage
 from penstock.testing.compare import events_of
+from penstock.testing.faults import LOSSES, PowerCut, PowerLost
 from penstock.testing.live import Episode, heartbeat, run_live
 from penstock.testing.oracle import timely_rows
 from penstock.testing.values import event_order
@@ -123,18 +126,19 @@ def standing(tmp: Path, text: str, **options: Any) -> InlineRun:
 
 def check(tmp: Path, name: str, start: Start, begun: Mapping[str, int]) -> int:
     """Check the result of a query that began when so many rows had been read; return the number of its events."""
-    query = bind_script(script(tmp, name)).queries[0]
-    expected = run_live([Episode(query, start, begun)], inputs())
-    sources = bind_script(script(tmp, name)).catalog.sources.values()
-    timely = {source.name: timely_rows(source, inputs()[source.name]) for source in sources}
-    of_query = {source.name: source for source in sources if source.name in QUERIES[name].replace("S.", "S ")}
-    final = heartbeat(of_query, timely)
-    found = [event for event in events_of(query, read_result(str(tmp / "out" / name))) if event[0] <= final]
-    assert sorted(found, key=event_order) == [event for event in expected if event[0] <= final], name
+    return check_query(tmp, bind_script(script(tmp, name)).queries[0], start, begun, inputs())
+
+
+def check_query(tmp: Path, query: Query, start: Start, begun: Mapping[str, int], whole: Mapping[str, pa.Table]) -> int:
+    sources = timed_sources(query.root)
+    final = heartbeat(sources, {name: timely_rows(source, whole[name]) for name, source in sources.items()})
+    expected = [e for e in run_live([Episode(query, start, begun)], whole) if e[0] <= final]
+    found = [e for e in events_of(query, read_result(str(tmp / "out" / query.name))) if e[0] <= final]
+    assert sorted(found, key=event_order) == expected, query.name
     return len(expected)
 
 
-@pytest.mark.parametrize("rounds", [1, 7, 14])
+@pytest.mark.parametrize("rounds", [1, 11])
 def test_queries_that_begin_now_have_the_content_of_relations(place: Path, rounds: int) -> None:
     run = standing(place, script(place)).go(rounds)
     run.change(script(place, *QUERIES))
@@ -143,6 +147,33 @@ def test_queries_that_begin_now_have_the_content_of_relations(place: Path, round
     assert sum(begun.values()) >= rounds * ROWS
     counts = {name: check(place, name, NOW, begun) for name in QUERIES}
     assert sum(counts.values()) > 20, counts
+
+
+KINDS = {
+    "non retroactive": ("CREATE NON RETROACTIVE RELATION", ", PRIMARY KEY (k)", "OPERATION BY op", ("pairs",)),
+    "keyed": ("CREATE RELATION", ", PRIMARY KEY (k)", "OPERATION BY op", ("content", "pairs")),
+    "growing": ("CREATE RELATION", "", "", ("content", "window")),
+    "replacing": ("CREATE RELATION", ", PRIMARY KEY (k)", "", ("content", "pairs")),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_relation_begins_with_its_content(place: Path, kind: str) -> None:
+    head, key, operation, names = KINDS[kind]
+
+    def over(*chosen: str) -> str:
+        text = script(place, *chosen)
+        former = text[text.index("CREATE RELATION U") : text.index("CREATE RELATION K")]
+        files = f"FILES (path '{place / 'U'}', format 'parquet')"
+        columns = f"ts BIGINT, op STRING, k INT, v BIGINT{key}"
+        return text.replace(former, f"{head} U ({columns}) FROM {files} TIMESTAMP BY ts UNIT SECOND {operation};\n")
+
+    run = InlineRun(over(), place / "checkpoint", declared=declared(over()), standing=True).go(10)
+    run.change(over(*names))
+    begun = read(run)
+    run.run()
+    for query in bind_script(over(*names)).queries:
+        check_query(place, query, NOW, begun, inputs())
 
 
 @pytest.mark.parametrize("crash", ["change", CRASHES[0], CRASHES[-1]])
@@ -159,6 +190,53 @@ def test_a_crash_repeats_what_was_not_delivered(place: Path, crash: str) -> None
     again.run()
     for name in names:
         check(place, name, NOW, begun)
+
+
+def test_power_that_goes_while_a_query_begins(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At calls all over the change: a start with either script goes on, and the query begins where it should."""
+    checkpoint, whole, spare = place / "checkpoint", place / "whole", place / "spare"
+    text = script(place, "content", "pairs")
+    standing(place, script(place)).go(9).rounds.stop()
+    checkpoint.rename(whole)
+    begun: dict[str, int] = {}
+
+    def attempt(number: int) -> int:
+        """Let power go at call `number`, 0 for none; return the number of calls."""
+        for folder in (checkpoint, spare, place / "out"):
+            shutil.rmtree(folder, ignore_errors=True)
+        shutil.copytree(whole, checkpoint)
+        spare.mkdir()
+        cold()
+        calls = PowerCut(spare, number)
+
+        def cut(*arguments: Any) -> Any:
+            with replaced_storage(LocalStorage(calls)):
+                try:
+                    return begin_change(*arguments)
+                except PowerLost:
+                    # A process that is gone plans nothing more.
+                    run.rounds._pending_changes += 1
+                    raise Crash from None
+
+        run = standing(place, script(place))
+        monkeypatch.setattr("inline_run.begin_change", cut)
+        run.change(text)
+        if number:
+            calls.lose(LOSSES[number % len(LOSSES)], random.Random(number), [checkpoint, place / "out"])
+        run.rounds.stop()
+        if not number:
+            begun.update(read(run))
+        return calls.count
+
+    count = attempt(0)
+    assert count > 100
+    for number in range(9, count, count // 3):
+        attempt(number)
+        cold()
+        again = standing(place, text, overwrite=True).run()
+        for name in ("content", "pairs"):
+            check(place, name, NOW, begun)
+        assert again.job.base == 10, number
 
 
 def test_contents_are_read_beside_the_rounds(place: Path) -> None:
@@ -271,8 +349,14 @@ def test_a_relation_that_cannot_be_read_again_is_refused(place: Path) -> None:
     query = f"CREATE QUERY q INTO FILES (path '{place}/q', format 'parquet') AS SELECT k FROM U;"
     run = InlineRun(clocked, place / "checkpoint", declared=declared(clocked), standing=True, live=False).go(1)
     (bound,) = bind_script(clocked + query).queries
-    options = start_options(bound, past_of_run(run.folder, read_epoch(run.folder, run.job.epoch)))
-    assert text_of(options).splitlines()[0].startswith("NOW: no; the updates of U cannot be read again")
+
+    def first_option() -> str:
+        return text_of(start_options(bound, past_of_run(run.folder, read_epoch(run.folder, run.job.epoch))))[:50]
+
+    # What rounds read is recorded where it is a relation, also in a run that is not live.
+    assert first_option().startswith("NOW: yes; U: its content, from its updates")
+    shutil.rmtree(run.folder.root / "history")
+    assert first_option().startswith("NOW: no; the updates of U cannot be read again")
     with pytest.raises(PenstockError) as refused:
         run.change(clocked + query)
     assert refused.value.code == "P0703" and "the content of U" in refused.value.message and refused.value.hint
@@ -305,7 +389,7 @@ def behind(draw: random.Random) -> pa.Table:
     return pa.table({**columns, "y": pa.array([draw.randint(0, 9) for _ in ts], pa.int64())})
 
 
-@pytest.mark.parametrize(("start", "retained"), [(WARM, "S"), (WARM, "T"), (Start(StartMode.AT, 9), "")])
+@pytest.mark.parametrize(("start", "retained"), [(WARM, "T"), (Start(StartMode.AT, 9), "S")])
 def test_streams_of_different_lags_begin_warm(place: Path, start: Start, retained: str) -> None:
     """Each is read from where it matters, from what it retains or from its files."""
     whole = inputs() | {"T": behind(random.Random(4))}
@@ -334,13 +418,8 @@ def test_streams_of_different_lags_begin_warm(place: Path, start: Start, retaine
     begun = {name: offset.splits_done(name) * ROWS for name in whole}
     assert 0 < begun["T"] < FILES * ROWS
     run.run()
-    script_ = bind_script(text, live=True)
-    for query in script_.queries:
-        sources = timed_sources(query.root)
-        final = heartbeat(sources, {name: timely_rows(source, whole[name]) for name, source in sources.items()})
-        expected = [e for e in run_live([Episode(query, start, begun)], whole) if e[0] <= final]
-        found = [e for e in events_of(query, read_result(str(place / "out" / query.name))) if e[0] <= final]
-        assert len(expected) > 3 and sorted(found, key=event_order) == expected, query.name
+    for query in bind_script(text, live=True).queries:
+        assert check_query(place, query, start, begun, whole) > 3
 
 
 # -- relations whose rows are posted to a server ---------------------------------------------------------------------

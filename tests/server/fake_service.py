@@ -13,7 +13,7 @@ import pyarrow as pa
 from penstock.algebra.nodes.scans import Source
 from penstock.errors import PenstockError, nearest
 from penstock.language.parse import parse_script
-from penstock.language.statements import OneTimeSelect
+from penstock.language.statements import OneTimeSelect, SubscribeStatement
 from penstock.server.access import StatementAccess, kind_of, role_of
 from penstock.server.policy import ServerPolicy
 from penstock.server.roles import AccessRole, Caller
@@ -33,7 +33,9 @@ from penstock.server.service import (
     ServerEvent,
     SourceView,
     StatementReply,
+    StatementView,
 )
+from penstock.server.statements.running_statements import RunningStatements, RunningSubscription
 from penstock.session import Session
 from penstock.settings import Settings
 from penstock.types import TIMESTAMP, Schema, type_name
@@ -112,6 +114,7 @@ class FakeService:
         self.cancelled = threading.Event()
         self.closed = False
         self.lock = threading.RLock()
+        self.running = RunningStatements()
 
     # -- statements --------------------------------------------------------------------------------------------
 
@@ -121,6 +124,8 @@ class FakeService:
         kinds = [kind_of(parsed.source.slice(one.span)) for one in statements]
         if self.slow and any(isinstance(one, OneTimeSelect) for one in statements):
             self._wait(request)
+        if statements and isinstance(statements[0], SubscribeStatement) and not request.dry:
+            return self._subscribed(request, statements[0])
         with self.lock:
             for name, value in request.settings.items():
                 Settings().with_value(name, value)
@@ -153,9 +158,23 @@ class FakeService:
             return ScriptReply(tuple(replies), self.session.warnings, pending=not request.wait)
 
     def _wait(self, request: ScriptRequest) -> None:
-        if request.left.wait(self.slow):
-            self.cancelled.set()
-            raise PenstockError("P0601", "cancelled")
+        with self.running.running("SELECT", request.text, request.caller, request.left):
+            if request.left.wait(self.slow):
+                self.cancelled.set()
+                raise PenstockError("P0726", "cancelled")
+
+    def statements(self) -> Sequence[StatementView]:
+        return [StatementView(one.id, one.kind, "", one.caller.name, one.text) for one in self.running.all()]
+
+    def cancel(self, statement: str, caller: Caller) -> StatementView:
+        one = self.running.cancel(statement, caller)
+        return StatementView(one.id, one.kind, "", one.caller.name, one.text)
+
+    def _subscribed(self, request: ScriptRequest, statement: SubscribeStatement) -> ScriptReply:
+        assert statement.name is not None
+        wanted = ResultRequest(statement.name.text, request.cursor, snapshot=statement.snapshot is not None)
+        source = RunningSubscription(self.running, request.text, request.caller, self.results(wanted))
+        return ScriptReply((StatementReply("SUBSCRIBE", "RUNNING", results=source),))
 
     # -- what there is -----------------------------------------------------------------------------------------
 

@@ -34,7 +34,7 @@ ADMIN = Caller("ada", AccessRole.ADMIN)
         ("INSERT INTO s VALUES (1)", AccessRole.CONTROL, "INSERT"),
         ("DELETE FROM r", AccessRole.CONTROL, "DELETE"),
         ("UPDATE r SET a = 1", AccessRole.CONTROL, "UPDATE"),
-        ("CANCEL 'x'", AccessRole.CONTROL, "CANCEL"),
+        ("CANCEL 'x'", AccessRole.READ, "CANCEL"),
         ("ALTER SYSTEM SET trigger = '1 second'", AccessRole.ADMIN, "ALTER SYSTEM"),
         ("CREATE FUNCTION f (INT) RETURNS INT AS 'feeds:f'", AccessRole.ADMIN, "CREATE FUNCTION"),
         ("DROP FUNCTION f", AccessRole.ADMIN, "DROP FUNCTION"),

@@ -75,4 +75,4 @@ def test_every_operation(api_schema: schemathesis.BaseSchema, served: tuple[str,
 
         call()
     assert {"POST /v1/statements", "POST /v1/streams/{stream}/rows", "PATCH /v1/queries/{query}"} <= called
-    assert len(called) == 14
+    assert len(called) == 16

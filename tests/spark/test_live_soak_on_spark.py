@@ -10,10 +10,10 @@ from benchmarks.live_soak.course import Course, Settings
 
 
 def test_every_answer_is_right_whatever_is_killed(tmp_path: Path) -> None:
-    settings = Settings(30, rate=60, seed=time.time_ns() % 10**6, kills_every=6, most=6)
+    settings = Settings(20, rate=60, seed=time.time_ns() % 10**6, kills_every=5, most=6, kills=1)
     with Course(settings, tmp_path) as course:
         report = course.go()
     print("\n".join(shown(report)), settings)
     assert report.wrong == []
-    assert report.kills["driver"] + report.kills["end"] and report.starts > 1
+    assert min(report.kills.values()) >= 1 and report.starts > 2
     assert report.lives and report.changes

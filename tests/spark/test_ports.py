@@ -18,8 +18,8 @@ LOOPBACK = {"0100007F", "0000000000000000FFFF00000100007F", "0000000000000000000
 _LISTENING = "0A"
 
 
-def family() -> list[int]:
-    """This process and all that it has started."""
+def family(root: int) -> list[int]:
+    """A process and all that it has started."""
     parents: dict[int, list[int]] = {}
     for place in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -27,7 +27,7 @@ def family() -> list[int]:
         except OSError:
             continue
         parents.setdefault(parent, []).append(int(place.parent.name))
-    found = [os.getpid()]
+    found = [root]
     for process in found:
         found += parents.get(process, [])
     return found
@@ -61,7 +61,7 @@ def listening(inodes: set[str]) -> list[str]:
 
 def test_all_ports_are_this_machines_own_and_the_secret_is_nowhere_to_be_read(spark: Any) -> None:
     assert spark.range(0, 4, 1, 2).mapInArrow(wake, "id long").toArrow().num_rows == 4
-    processes = family()
+    processes = family(os.getpid())
     assert len(processes) > 2, "the JVM and the Python daemon"
     found = listening(set().union(*map(sockets, processes)))
     assert found

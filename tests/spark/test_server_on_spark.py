@@ -1,20 +1,27 @@
-"""`penstock serve` on Spark: registered, answered, subscribed, ended by SIGTERM, and continued by another process."""
+"""`penstock serve` on Spark: registered, answered, subscribed, ended by SIGTERM, and continued by another process over
+a copy of its checkpoint.
+"""
 
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+from test_ports import LOOPBACK, family, listening, sockets
 
 from penstock.client import ServerClient, connect
+from penstock.errors import PenstockError
 
 ROOMS = "CREATE STREAM readings (at TIMESTAMP, room STRING, celsius DOUBLE) FROM HTTP () TIMESTAMP BY at;"
 WARM = "CREATE QUERY warm AS SELECT room, MAX(celsius) AS celsius FROM readings [RANGE 1 HOUR] GROUP BY room"
@@ -55,6 +62,84 @@ def changes(client: ServerClient, count: int, cursor: str | None = None) -> tupl
     raise AssertionError("the subscription ended")
 
 
+LEVELS = """CREATE STREAM kept (at TIMESTAMP, room STRING, celsius DOUBLE) FROM HTTP () TIMESTAMP BY at RETAIN 2 HOURS;
+CREATE STREAM passed (at TIMESTAMP, room STRING) FROM HTTP () TIMESTAMP BY at;
+CREATE RELATION levels (at TIMESTAMP, room STRING, level INT, PRIMARY KEY (room)) FROM HTTP () TIMESTAMP BY at;
+CREATE QUERY warm AS SELECT room, MAX(celsius) AS celsius FROM kept [RANGE 1 HOUR] GROUP BY room;"""
+COUNTED = "SELECT room, COUNT(*) AS n FROM kept [RANGE 1 HOUR] GROUP BY room ORDER BY room"
+JOINED = "SELECT kept.room, celsius, level FROM kept [RANGE 1 HOUR], levels WHERE kept.room = levels.room"
+
+
+def at_least(client: ServerClient, sql: str, rows: int) -> list[dict[str, Any]]:
+    """The answer of a SELECT, when it has so many rows."""
+    end = time.monotonic() + 60
+    while len(found := client.select(sql).to_arrow().to_pylist()) < rows:
+        assert time.monotonic() < end, found
+        time.sleep(0.2)
+    return found
+
+
+@pytest.mark.spark
+def test_one_time_queries_over_what_a_server_keeps(tmp_path: Path) -> None:
+    """Streams that are retained, updates of relations and answers, before and after a restart; the run beside them
+    answers as ever."""
+    (tmp_path / "rooms.cql").write_text(LEVELS, encoding="utf-8")
+    with served(tmp_path) as (url, client, process):
+        assert client.select("SELECT COUNT(*) AS n FROM kept").to_arrow().to_pylist() == [{"n": 0}]
+        client.insert("levels", [{"at": "2024-03-01 08:00:00", "room": "hall", "level": 1},
+                                 {"at": "2024-03-01 09:40:00", "room": "attic", "level": 2},
+                                 {"at": "2024-03-01 12:00:00", "room": "cellar", "level": 0}])  # fmt: skip
+        answers: list[int] = []
+        for number in range(12):
+            client.insert("kept", [reading(f"09:{5 * number:02}", "hall" if number % 2 else "attic", 10.0 + number)])
+            answers += [row["n"] for row in client.select(COUNTED).to_arrow().to_pylist()]
+        at_least(client, "SELECT at FROM kept", 11)
+        rows = client.select(COUNTED)
+        assert rows.to_arrow().to_pylist() == [{"room": "attic", "n": 6}, {"room": "hall", "n": 5}]
+        assert rows.instant == "2024-03-01T09:54:59.999999Z" and max(answers, default=0) <= 6
+        joined = client.select(JOINED).to_arrow().to_pylist()
+        assert sorted((row["room"], row["level"]) for row in joined) == [("attic", 2)] * 6 + [("hall", 1)] * 5
+        both = client.select("SELECT warm.celsius, level FROM warm, levels WHERE warm.room = levels.room").to_arrow()
+        assert sorted(row["celsius"] for row in both.to_pylist()) == [19.0, 20.0]
+        for sql, hint in [("SELECT room FROM passed", "ALTER STREAM passed SET (retain"),
+                          ("SELECT room FROM kept [RANGE 1 HOUR] AS OF '2025-01-01'", "ask again later")]:  # fmt: skip
+            with pytest.raises(PenstockError, match="P0721") as caught:
+                client.select(sql)
+            assert hint in str(caught.value.hint)
+        client.execute("ALTER STREAM passed SET (retain '10 MINUTES')")
+        client.insert("passed", [{"at": f"2024-03-01 09:0{n}:00", "room": "hall"} for n in range(3)])
+        assert len(at_least(client, "SELECT at FROM passed", 2)) == 2
+        # One that would take for ever is cancelled, and ended with its caller.
+        token = (tmp_path / "penstock" / "first-token").read_text(encoding="utf-8").strip()
+        with ThreadPoolExecutor(1) as pool:
+            endless = pool.submit(client.select, ENDLESS)
+            with connect(url, token) as other:
+                (one,) = listed(other)
+                other.execute(f"CANCEL {one}")
+            with pytest.raises(PenstockError, match="P0726"):
+                endless.result(60)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0
+    with served(tmp_path) as (_, client, _process):
+        assert client.select(COUNTED).to_arrow().equals(rows.to_arrow())
+        subscription = client.subscribe("warm", beginning=True)
+        found = [(row["op"], row["room"], row["celsius"]) for row in next(subscription).to_pylist()]
+        assert found[:2] == [("+", "attic", 10.0), ("+", "hall", 11.0)]
+
+
+#: A join that would have 11 ^ 9 rows.
+ENDLESS = "SELECT COUNT(*) AS n FROM " + ", ".join(f"kept AS k{i}" for i in range(9))
+
+
+def listed(client: ServerClient) -> list[str]:
+    """The ids of the statements that run, when there are some."""
+    end = time.monotonic() + 30
+    while not (text := client.execute("SHOW STATEMENTS")[0].text):
+        assert time.monotonic() < end
+        time.sleep(0.1)
+    return [line.split()[0] for line in text.splitlines()]
+
+
 @pytest.mark.spark
 def test_a_server_is_ended_and_goes_on(tmp_path: Path) -> None:
     (tmp_path / "rooms.cql").write_text(ROOMS, encoding="utf-8")
@@ -64,8 +149,14 @@ def test_a_server_is_ended_and_goes_on(tmp_path: Path) -> None:
         rows, cursor = changes(client, 1)
         assert rows[0] == ("+", "hall", 19.5)
         assert httpx.get(f"{url}/readyz").status_code == 200
+        found = listening(set().union(*map(sockets, family(process.pid))))
+        assert found and set(found) <= LOOPBACK
+        # A copy that is made while it runs, at rest, serves as well as the checkpoint itself.
+        shutil.copytree(tmp_path / "state", tmp_path / "copy")
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 0
+    shutil.rmtree(tmp_path / "state")
+    (tmp_path / "copy").rename(tmp_path / "state")
     with served(tmp_path) as (_, client, _process):
         assert [query.state for query in client.queries()] == ["RUNNING"]
         client.insert("readings", [reading("10:10", "hall", 20.0)])

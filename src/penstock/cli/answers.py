@@ -51,11 +51,18 @@ class Remark:
 
 @dataclass(frozen=True)
 class FollowAnswer:
-    """The results of a continuous query, from now on. snapshot, progress: whether their rows are asked for."""
+    """The results of a continuous query, from now on.
+
+    Args:
+        query: its name; of a SUBSCRIBE with more clauses, a name for what it asks for.
+        snapshot, progress: whether their rows are asked for.
+        sql: the statement, where it says more than the name.
+    """
 
     query: str
     snapshot: bool
     progress: bool
+    sql: str | None = None
 
 
 Answer = RowsAnswer | TextAnswer | Remark | FollowAnswer

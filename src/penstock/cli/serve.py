@@ -20,6 +20,7 @@ from penstock.settings import Settings
 
 if TYPE_CHECKING:
     from penstock.control.engine import Engine
+    from penstock.results.select_workers import SelectWorkers
     from penstock.server.listening import Certificate
     from penstock.server.live_service import EngineSide
     from penstock.server.policy import ServerPolicy
@@ -120,7 +121,7 @@ def start_in_process(options: ServeOptions, policy: ServerPolicy) -> Service:
     from penstock.server.in_process_side import InProcessSide, WakingEngine
 
     engine = WakingEngine(options.checkpoint / "engine")
-    return _live(options, policy, engine, lambda: InProcessSide(engine, options.checkpoint))
+    return _live(options, policy, engine, lambda: InProcessSide(engine, options.checkpoint, _workers(options.settings)))
 
 
 def start_on_spark(options: ServeOptions, policy: ServerPolicy) -> Service:
@@ -132,10 +133,20 @@ def start_on_spark(options: ServeOptions, policy: ServerPolicy) -> Service:
 
     start_session_ahead(options.master, options.settings.spark)
     session = Session(settings=options.settings, master=options.master)
-    memory = options.settings.get_int("snapshot_memory")
     contents = guarded_contents(options.checkpoint)
     engine = SparkEngine(options.checkpoint, lambda: session.spark)
-    return _live(options, policy, engine, lambda: SparkSide(engine, options.checkpoint, memory, contents))
+    workers = _workers(options.settings)
+    service = _live(options, policy, engine, lambda: SparkSide(engine, options.checkpoint, workers, contents))
+    workers.warm()
+    return service
+
+
+def _workers(settings: Settings) -> SelectWorkers:
+    """Return what computes one-time queries."""
+    from penstock.results.select_workers import SelectWorkers
+
+    timeout = float(settings["statement_timeout"])
+    return SelectWorkers(memory=settings.get_int("snapshot_memory"), timeout=timeout)
 
 
 def _live(options: ServeOptions, policy: ServerPolicy, engine: Engine, side_of: Callable[[], EngineSide]) -> Service:

@@ -14,34 +14,30 @@ Errors of the server are the same `PenstockError`s, with their codes, places and
 from __future__ import annotations
 
 from penstock.client.answers import (
-    RemoteCatalog,
-    RemoteCommand,
     RemoteEvent,
     RemoteHealth,
     RemotePosted,
-    RemoteQuery,
     RemoteRows,
     RemoteScript,
-    RemoteSource,
     RemoteStatement,
-    RemoteView,
 )
 from penstock.client.server import ServerClient, connect
 from penstock.client.subscription import RowSubscription
+from penstock.served import CatalogView, CommandView, DeclaredView, QueryView, SourceView
 
 __all__ = [
-    "RemoteCatalog",
-    "RemoteCommand",
+    "CatalogView",
+    "CommandView",
+    "DeclaredView",
+    "QueryView",
     "RemoteEvent",
     "RemoteHealth",
     "RemotePosted",
-    "RemoteQuery",
     "RemoteRows",
     "RemoteScript",
-    "RemoteSource",
     "RemoteStatement",
-    "RemoteView",
     "RowSubscription",
     "ServerClient",
+    "SourceView",
     "connect",
 ]

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
 from penstock.errors import CODES, PenstockError, Position, ScriptErrors, ScriptWarning
+from penstock.served import CatalogView, CommandView, DeclaredView, QueryView, SourceView
 
 
 @dataclass(frozen=True)
@@ -67,68 +68,6 @@ class RemoteScript(tuple[RemoteStatement, ...]):
     """What the statements of a script led to, in their order. warnings: probable mistakes in it."""
 
     warnings: tuple[ScriptWarning, ...] = ()
-
-
-@dataclass(frozen=True)
-class RemoteQuery:
-    """A continuous query. columns: (name, type); instant: up to which it has answered."""
-
-    name: str
-    id: str
-    state: str
-    sql: str
-    kind: str
-    columns: tuple[tuple[str, str], ...]
-    sink: str = ""
-    instant: str | None = None
-    rows: int | None = None
-    attributes: Mapping[str, str] = field(default_factory=dict)
-    error: PenstockError | None = None
-
-
-@dataclass(frozen=True)
-class RemoteCommand:
-    """A command of the server's log."""
-
-    number: int
-    at: str
-    who: str
-    sql: str
-    state: str
-    version: int | None = None
-    error: PenstockError | None = None
-
-
-@dataclass(frozen=True)
-class RemoteSource:
-    """A declared stream or relation. kind: `stream` or `relation`; columns: (name, type)."""
-
-    name: str
-    kind: str
-    connector: str
-    columns: tuple[tuple[str, str], ...]
-    sql: str
-    heartbeat: str | None = None
-
-
-@dataclass(frozen=True)
-class RemoteView:
-    """A declared view. columns: (name, type)."""
-
-    name: str
-    sql: str
-    columns: tuple[tuple[str, str], ...] = ()
-
-
-@dataclass(frozen=True)
-class RemoteCatalog:
-    """All that is declared. functions: their names; sql: declares it again."""
-
-    sources: tuple[RemoteSource, ...]
-    views: tuple[RemoteView, ...]
-    queries: tuple[RemoteQuery, ...]
-    functions: tuple[str, ...]
-    sql: str
 
 
 @dataclass(frozen=True)
@@ -216,29 +155,36 @@ def _columns(columns: Sequence[Mapping[str, str]]) -> tuple[tuple[str, str], ...
     return tuple((column["name"], column["type"]) for column in columns)
 
 
-def query_of(document: Mapping[str, Any]) -> RemoteQuery:
-    return RemoteQuery(
-        document["name"], document["id"], document["state"], document["sql"], document["kind"],
+def query_of(document: Mapping[str, Any]) -> QueryView:
+    return QueryView(
+        document["name"], document["id"], document["state"], document["sql"], document["kind"] == "stream",
         _columns(document["columns"]), document["sink"],
         document["instant"], document["rows"], document["attributes"], optional_error(document["error"]),
     )  # fmt: skip
 
 
-def command_of(document: Mapping[str, Any]) -> RemoteCommand:
-    return RemoteCommand(
+def command_of(document: Mapping[str, Any]) -> CommandView:
+    return CommandView(
         document["number"], document["at"], document["who"], document["sql"], document["state"], document["version"],
         optional_error(document["error"]),
     )  # fmt: skip
 
 
-def catalog_of(document: Mapping[str, Any]) -> RemoteCatalog:
+def catalog_of(document: Mapping[str, Any]) -> CatalogView:
     sources = tuple(
-        RemoteSource(one["name"], one["kind"], one["connector"], _columns(one["columns"]), one["sql"], one["heartbeat"])
+        SourceView(
+            one["name"],
+            one["kind"] == "stream",
+            one["connector"],
+            _columns(one["columns"]),
+            one["sql"],
+            one["heartbeat"],
+        )
         for one in document["sources"]
     )
-    views = tuple(RemoteView(one["name"], one["sql"], _columns(one.get("columns", ()))) for one in document["views"])
+    views = tuple(DeclaredView(one["name"], one["sql"], _columns(one.get("columns", ()))) for one in document["views"])
     queries = tuple(query_of(one) for one in document["queries"])
-    return RemoteCatalog(sources, views, queries, tuple(document["functions"]), document["sql"])
+    return CatalogView(sources, views, queries, tuple(document["functions"]), document["sql"])
 
 
 def posted_of(document: Mapping[str, Any]) -> RemotePosted:

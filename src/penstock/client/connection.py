@@ -10,7 +10,7 @@ import json
 import socket
 import ssl
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -111,12 +111,12 @@ class Connection:
         raise AssertionError("pauses have no end")
 
     @contextmanager
-    def stream(self, path: str, params: Mapping[str, str], accept: str) -> Iterator[httpx.Response]:
+    def stream(self, method: str, path: str, accept: str, **request: Any) -> Iterator[httpx.Response]:
         """Open an answer that is read as it comes. Raises PenstockError for an error of the server, LOST for a
         connection that cannot be opened."""
         waits = httpx.Timeout(None, connect=_CONNECT_SECONDS)
-        headers = {"Accept": accept}
-        with self._http.stream("GET", path, params=dict(params), headers=headers, timeout=waits) as answer:
+        headers = {"Accept": accept, **request.pop("headers", {})}
+        with self._http.stream(method, path, headers=headers, timeout=waits, **request) as answer:
             if answer.is_error:
                 answer.read()
                 raise _failed(answer)
@@ -126,7 +126,7 @@ class Connection:
     def lines(self, path: str) -> Iterator[str]:
         """Yield the lines of an answer that has no end. Raises PenstockError, P0808 where the connection is lost."""
         try:
-            with self.stream(path, {}, "text/event-stream") as answer:
+            with self.stream("GET", path, "text/event-stream") as answer:
                 yield from answer.iter_lines()
         except LOST as error:
             raise self._final(error) from None

@@ -12,12 +12,9 @@ from urllib.parse import quote
 import pyarrow as pa
 
 from penstock.client.answers import (
-    RemoteCatalog,
-    RemoteCommand,
     RemoteEvent,
     RemoteHealth,
     RemotePosted,
-    RemoteQuery,
     RemoteRows,
     RemoteScript,
     RemoteStatement,
@@ -29,8 +26,9 @@ from penstock.client.answers import (
 )
 from penstock.client.connection import Connection
 from penstock.client.rows import arrow_table, parts, stream_bytes
-from penstock.client.subscription import RowSubscription
+from penstock.client.subscription import QueryResults, RowSubscription, SubscribeText
 from penstock.errors import PenstockError
+from penstock.served import CatalogView, CommandView, QueryView
 
 _ARROW = "application/vnd.apache.arrow.stream"
 #: Formats of records that `post` takes.
@@ -145,11 +143,11 @@ class ServerClient:
 
     # -- what there is -----------------------------------------------------------------------------------------
 
-    def queries(self) -> list[RemoteQuery]:
+    def queries(self) -> list[QueryView]:
         """Return the continuous queries."""
         return [query_of(one) for one in self._connection.json("GET", "/v1/queries")["queries"]]
 
-    def query(self, name: str) -> RemoteQuery:
+    def query(self, name: str) -> QueryView:
         """Return a continuous query. Raises PenstockError P0201."""
         return query_of(self._connection.json("GET", f"/v1/queries/{_segment(name)}"))
 
@@ -157,7 +155,7 @@ class ServerClient:
         """Return the plan of a query. form: `text`, `json` or `mermaid`. Raises PenstockError P0201."""
         return self._connection.send("GET", f"/v1/queries/{_segment(query)}/plan", params={"format": form}).text
 
-    def catalog(self) -> RemoteCatalog:
+    def catalog(self) -> CatalogView:
         """Return all that is declared."""
         return catalog_of(self._connection.json("GET", "/v1/catalog"))
 
@@ -188,7 +186,7 @@ class ServerClient:
                 yield RemoteEvent(kind, json.loads(data))
                 kind, data = "", ""
 
-    def commands(self, after: int = 0) -> Iterator[RemoteCommand]:
+    def commands(self, after: int = 0) -> Iterator[CommandView]:
         """Yield the commands with numbers beyond `after`, in their order."""
         while True:
             document = self._connection.json("GET", "/v1/commands", params={"after": after, "limit": 1_000})
@@ -198,7 +196,7 @@ class ServerClient:
                 after = one["number"]
                 yield command_of(one)
 
-    def command(self, number: int) -> RemoteCommand:
+    def command(self, number: int) -> CommandView:
         """Return a command. Raises PenstockError P0201."""
         return command_of(self._connection.json("GET", f"/v1/commands/{number}"))
 
@@ -230,7 +228,19 @@ class ServerClient:
         if beginning:
             params["from"] = "beginning"
         path = f"/v1/queries/{_segment(query)}/results"
-        return RowSubscription(self._connection, path, params, cursor, patience, on_lost)
+        return RowSubscription(self._connection, QueryResults(path, params), cursor, patience, on_lost)
+
+    def follow(
+        self, sql: str, *, cursor: str | None = None, settings: Mapping[str, str] | None = None,
+        patience: float | None = None, on_lost: Callable[[Exception], None] | None = None,
+    ) -> RowSubscription:  # fmt: skip
+        """Return the results that a SUBSCRIBE statement asks for, as `subscribe` does.
+
+        Raises:
+            ScriptErrors: at the first batch, as for `execute`.
+        """
+        request = SubscribeText(sql, dict(settings or {}))
+        return RowSubscription(self._connection, request, cursor, patience, on_lost)
 
     def insert(self, stream: str, rows: Any, *, key: str | None = None) -> int:
         """Add rows to a stream or relation FROM HTTP or MEMORY; return their number. They are durable then, and added

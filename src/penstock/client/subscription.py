@@ -7,10 +7,12 @@ row comes once. Rows that the server no longer keeps by then are an error (P0712
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from threading import Event
 from types import TracebackType
+from typing import Any, Protocol
 
 import pyarrow as pa
 
@@ -21,21 +23,74 @@ _ARROW = "application/vnd.apache.arrow.stream"
 _CURSOR = "penstock-cursor"
 
 
+class ResultsRequest(Protocol):
+    """What is asked of a server for the results of a query."""
+
+    @property
+    def ends(self) -> bool:
+        """Whether an answer that has ended is the end of the results; otherwise the next one says why it did."""
+
+    @property
+    def has_snapshot(self) -> bool: ...
+
+    def arguments(self, cursor: str | None) -> dict[str, Any]:
+        """Return the arguments of the request that continues behind a cursor."""
+
+
+@dataclass(frozen=True)
+class QueryResults:
+    """`GET` of the results of a query. params: of the request, beside the cursor."""
+
+    path: str
+    params: Mapping[str, str]
+
+    @property
+    def ends(self) -> bool:
+        return "until" in self.params
+
+    @property
+    def has_snapshot(self) -> bool:
+        return "snapshot" in self.params
+
+    def arguments(self, cursor: str | None) -> dict[str, Any]:
+        params = dict(self.params)
+        if cursor is not None:
+            params["from"] = cursor
+            params.pop("snapshot", None)
+        return {"method": "GET", "path": self.path, "params": params}
+
+
+@dataclass(frozen=True)
+class SubscribeText:
+    """A SUBSCRIBE statement. settings: of the session."""
+
+    sql: str
+    settings: Mapping[str, str]
+    ends: bool = True
+    #: The server says where a subscription begins, unless it begins with a snapshot.
+    has_snapshot: bool = False
+
+    def arguments(self, cursor: str | None) -> dict[str, Any]:
+        headers = {} if cursor is None else {"Last-Event-ID": cursor}
+        body = {"sql": self.sql, "settings": dict(self.settings)}
+        return {"method": "POST", "path": "/v1/statements", "json": body, "headers": headers}
+
+
 class RowSubscription(Iterator[pa.RecordBatch]):
     """Rows of a query as they come: `ts`, `op`, and its columns.
 
     Args:
+        request: what is asked of the server.
         patience: seconds for which a lost server is tried again; None: that of the connection.
         on_lost: is called with the reason each time before the server is tried again.
     """
 
     def __init__(
-        self, connection: Connection, path: str, params: dict[str, str], cursor: str | None,
+        self, connection: Connection, request: ResultsRequest, cursor: str | None,
         patience: float | None = None, on_lost: Callable[[Exception], None] | None = None,
     ) -> None:  # fmt: skip
         self._connection = connection
-        self._path = path
-        self._params = params
+        self._request = request
         self._patience = connection.patience if patience is None else patience
         self._on_lost = on_lost
         #: Continues behind the last batch; None before the server has said where the subscription begins.
@@ -67,14 +122,13 @@ class RowSubscription(Iterator[pa.RecordBatch]):
         self.close()
 
     def _read(self) -> Generator[pa.RecordBatch, None, None]:
-        bounded = "until" in self._params
         attempts, end = pauses(), time.monotonic() + self._patience
         while not self._closed.is_set():
             try:
                 for batch in self._one():
                     attempts, end = pauses(), time.monotonic() + self._patience
                     yield batch
-                if bounded:
+                if self._request.ends:
                     return
                 # The server has ended it, of which the next answer says why.
                 time.sleep(next(attempts))
@@ -90,15 +144,11 @@ class RowSubscription(Iterator[pa.RecordBatch]):
 
     def _one(self) -> Iterator[pa.RecordBatch]:
         """Yield the batches of one connection."""
-        params = dict(self._params)
-        if self.cursor is not None:
-            params["from"] = self.cursor
-            params.pop("snapshot", None)
-        with self._connection.stream(self._path, params, _ARROW) as answer:
+        with self._connection.stream(accept=_ARROW, **self._request.arguments(self.cursor)) as answer:
             self._hang_up = hanging_up(answer)
             if self._closed.is_set():
                 return
-            if self.cursor is None and "snapshot" not in params:
+            if self.cursor is None and not self._request.has_snapshot:
                 self.cursor = answer.headers.get(_CURSOR)
             reader = pa.ipc.open_stream(pa.PythonFile(_Pieces(answer.iter_bytes()), mode="r"))
             while True:

@@ -14,7 +14,6 @@ from penstock.language.catalog import Catalog, RegisteredQuery
 from penstock.language.commands import (
     AlterQuery,
     AlterSource,
-    Cancel,
     Command,
     CreateFunctionCommand,
     CreateQueryCommand,
@@ -25,7 +24,6 @@ from penstock.language.commands import (
     ReplaceQuery,
     Resume,
     SetAttributes,
-    Subscribe,
     Unchanged,
 )
 from penstock.language.parse import parse_statements
@@ -201,10 +199,6 @@ def check_supported(command: Command) -> None:
             _check_rate({name for name, _ in source.options})
         case AlterSource(values=values):
             _check_rate(values)
-        case Subscribe():
-            raise _not_yet("SUBSCRIBE as a statement", "GET /v1/queries/{query}/results streams the results")
-        case Cancel():
-            raise _not_yet("CANCEL", "a one-time query ends with its request")
 
 
 def _check_attributes(names: Collection[str]) -> None:

@@ -1,8 +1,8 @@
 """The engine of a server: one run on Spark whose sources and queries change while it runs.
 
 A query has the name `q<place>` there, so that its files go by a number that is never used again. What this engine
-cannot do is refused before a command is accepted: state that is kept up to date in a pause, SWAP, and a relation whose
-result goes on after a pause or with another query.
+cannot do is refused before a command is accepted: a start whose past is not kept, and a relation whose result would go
+on although its content is not known any more.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.algebra.nodes.query import Query, Start, StartMode
-from penstock.algebra.nodes.scans import declared_sources
 from penstock.control.engine import Activity, EngineVersion, NextVersion, OnFailed, Preparation, StandingQuery
 from penstock.errors import PenstockError
-from penstock.physical.execution.progress import NOTHING
+from penstock.physical.execution.progress import NOTHING, timed_sources
+from penstock.results.emitted import EmittedContents
 from penstock.runtime.spark.catching_up.start_options import heartbeat_at
 from penstock.runtime.spark.input.offset import Offset
 from penstock.runtime.spark.job import SparkRun
@@ -53,15 +53,17 @@ class SparkEngine:
         self._standing: dict[int, tuple[int, Activity]] = {}
         self._sources: frozenset[str] = frozenset()
         self._on_failed: OnFailed = _no_one
+        self._contents: EmittedContents | None = None
 
     def check(self, version: NextVersion) -> None:
+        moved = self._moved(version)
         for place, query in version.queries.items():
-            if query.query is None:
-                continue
-            self._check_supported(place, query)
             former = self._standing.get(place)
-            begins = former is None or former[0] != query.track
-            if begins and query.activity is Activity.RUNNING:
+            if query.query is None or query.activity is not Activity.RUNNING or (former and former[0] == query.track):
+                continue
+            if not query.query.root.is_stream and former is not None and not query.reset:
+                self._check_content(place, query.query)
+            if _name(place) not in moved:
                 self._check_start(query.query, query.start)
 
     def prepare(self, version: NextVersion) -> Preparation | None:
@@ -69,6 +71,7 @@ class SparkEngine:
 
     def change(self, version: NextVersion, prepared: Preparation | None = None) -> EngineVersion:
         with self._lock:
+            self._contents = self._contents or EmittedContents(self._checkpoint)
             work = self._work(version)
             try:
                 if self._run is None:
@@ -98,6 +101,9 @@ class SparkEngine:
         if self._run is not None:
             self._run.stop()
             self._run = None
+        if self._contents is not None:
+            self._contents.close()
+            self._contents = None
 
     @property
     def run(self) -> SparkRun | None:
@@ -112,15 +118,17 @@ class SparkEngine:
     # -- from a version to the work of a run -------------------------------------------------------------------
 
     def _work(self, version: NextVersion) -> Work:
-        running = [query for query in version.queries.values() if query.activity is Activity.RUNNING]
-        queries = [replace(one.query, name=_name(one.place)) for one in running if one.query is not None]
-        paused = frozenset(_name(place) for place, one in version.queries.items() if one not in running)
+        standing = [one for one in version.queries.values() if one.activity is not Activity.PAUSED]
+        queries = [replace(one.query, name=_name(one.place)) for one in standing if one.query is not None]
+        paused = frozenset(_name(place) for place, one in version.queries.items() if one.activity is Activity.PAUSED)
+        silent = frozenset(_name(place) for place, one in version.queries.items() if one.activity is Activity.SILENT)
         return Work(
             tuple(queries), {}, {}, version.settings, False, self._spark, live=True, standing=True,
             declared={one.source.name: one.source for one in version.sources.values()},
-            starts=self._starts(version), paused=paused, pause_failed=True, command=version.command,
-            reset=frozenset(_name(one.place) for one in running if one.reset),
-            sink_retries={_name(one.place): one.sink_retry for one in running if one.sink_retry is not None},
+            starts=self._starts(version), paused=paused, silent=silent, moved=self._moved(version), pause_failed=True,
+            command=version.command, reset=frozenset(_name(one.place) for one in standing if one.reset),
+            contents=None if self._contents is None else self._contents.read,
+            sink_retries={_name(one.place): one.sink_retry for one in standing if one.sink_retry is not None},
         )  # fmt: skip
 
     def _starts(self, version: NextVersion) -> Mapping[str, Start]:
@@ -128,32 +136,34 @@ class SparkEngine:
         if self._run is None:
             # What stands goes on from its checkpoint.
             return {}
+        moved = self._moved(version)
         return {
             _name(place): query.start
             for place, query in version.queries.items()
-            if self._standing.get(place, (None, None))[0] != query.track
+            if self._standing.get(place, (None, None))[0] != query.track and _name(place) not in moved
         }
 
-    def _check_supported(self, place: int, query: StandingQuery) -> None:
-        """Raise PenstockError P0701 or P0703 for what a run on Spark cannot do."""
-        former = self._standing.get(place)
-        assert query.query is not None, "it is bound"
-        name = query.query.name
-        if query.activity is Activity.SILENT:
-            raise PenstockError("P0701", f"query {name}: PAUSE WITH STATE is not supported on Spark", hint="PAUSE it")
-        if any(track == query.track for other, (track, _) in self._standing.items() if other != place):
-            raise PenstockError("P0701", f"query {name}: SWAP is not supported on Spark", hint="ALTER QUERY ... AS")
-        begins = former is not None and former[0] != query.track
-        if begins and query.activity is Activity.RUNNING and not query.query.root.is_stream and not query.reset:
-            raise PenstockError(
-                "P0703", f"query {name} cannot continue its result: it is the content of a relation, which is not kept",
-                hint="RESET begins the result again",
-            )  # fmt: skip
+    def _moved(self, version: NextVersion) -> Mapping[str, str]:
+        """Return the queries that answer with the track of another place."""
+        places = {track: place for place, (track, _) in self._standing.items()}
+        found = {place: places.get(query.track, place) for place, query in version.queries.items()}
+        return {_name(place): _name(former) for place, former in found.items() if former != place}
+
+    def _check_content(self, place: int, query: Query) -> None:
+        """Raise PenstockError P0703 where the content of a relation is not known whose result is to continue."""
+        result = None if self._run is None else self._run.version().results.get(_name(place))
+        if self._contents is None or result is None:
+            return
+        try:
+            self._contents.read(result)
+        except PenstockError as error:
+            message = f"query {query.name} cannot continue its result: {error.message}"
+            raise PenstockError("P0703", message, hint="RESET begins the result again") from error
 
     def _check_start(self, query: Query, start: Start) -> None:
         """Raise PenstockError P0703 where the past that a query begins with is not kept. A source that nothing has read
         yet begins with the query."""
-        if self._run is None or not declared_sources(query.root).keys() <= self._sources:
+        if self._run is None or not timed_sources(query.root).keys() <= self._sources:
             return
         option = option_of_start(self._run, query, start)
         if option.obstacles:

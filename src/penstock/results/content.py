@@ -48,6 +48,7 @@ class ContentState:
         settled: the content at `tick`.
         early: changes of later instants.
         given_up: why there is no content any more; empty while there is one.
+        known: up to which tick the changes are complete, where that is later than `tick`.
     """
 
     record: ResultRecord
@@ -56,6 +57,12 @@ class ContentState:
     settled: Content
     early: list[Elements] = field(default_factory=list)
     given_up: str = ""
+    known: int | None = None
+
+    @property
+    def reached(self) -> int | None:
+        """Return the tick up to which content and changes are complete, None while there is no content."""
+        return self.tick if self.known is None else self.known
 
     @property
     def types(self) -> list[pa.DataType]:
@@ -150,12 +157,16 @@ class ResultContents:
 
     def latest(self, id_: str) -> ContentState:
         """Return the content of a relation at the last batch, which is the caller's. Raises PenstockError P0711."""
+        state = self.state(id_)
+        if state.given_up:
+            raise _no_content(state.record, state.given_up)
+        return state
+
+    def state(self, id_: str) -> ContentState:
+        """Return the same, also of a content that was given up. Raises PenstockError P0711 for a stream."""
         self._folder.refresh()
         with self._lock:
-            state = self._advanced(id_)
-            if state.given_up:
-                raise _no_content(state.record, state.given_up)
-            return state.copy()
+            return self._advanced(id_).copy()
 
     def at(self, id_: str, tick: int) -> pa.Table:
         """Return the content of a relation at an instant up to its heartbeat, as a table of its items. Raises
@@ -163,10 +174,27 @@ class ResultContents:
         state = self.latest(id_)
         if state.tick is None or tick >= state.tick:
             return state.rows()
+        return self._undone(state, tick).rows()
+
+    def as_of(self, id_: str, tick: int) -> ContentState:
+        """Return the content of a relation at an instant that it has reached, and the changes after that. Raises
+        PenstockError P0711."""
+        state = self.latest(id_)
+        if state.tick is None or tick > state.tick:
+            show = state.record.domain.show
+            reached = "at no instant yet" if state.tick is None else f"up to {show(state.tick)}"
+            message = f"the content of {state.record.name} at {show(tick)}: it is complete {reached}"
+            raise PenstockError("P0711", message, hint="leave out AS OF, or ask again later")
+        return state if tick == state.tick else self._undone(state, tick)
+
+    def _undone(self, state: ContentState, tick: int) -> ContentState:
+        """Go back to an earlier instant. Raises PenstockError P0711 where that is not known any more."""
         undone = self._since(state, tick)
         if undone is not None:
             state.settled.add(Elements(undone.columns, undone.ts, undone.exp, -undone.signs))
-        return state.rows()
+            state.early = [undone, *state.early]
+        state.tick, state.known = tick, state.tick
+        return state
 
     def _since(self, state: ContentState, tick: int) -> Elements | None:
         """Return the settled changes after `tick`. Raises PenstockError P0711 where some are gone."""

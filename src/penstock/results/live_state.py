@@ -8,8 +8,8 @@ ended, `NOTHING` of one without an element.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping
+from bisect import bisect_right
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -18,9 +18,11 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.algebra.nodes.query import Query
+from penstock.algebra.nodes.scans import Source
 from penstock.connectors.results.result_folder import ResultFolder
 from penstock.physical.execution.progress import NOTHING
 from penstock.results.content import ResultContents
+from penstock.results.source_rows import RowsInMemory, SourceRows, stamped_rows
 from penstock.types import END
 
 
@@ -51,9 +53,29 @@ class LivePast(Protocol):
     def dropped(self) -> int | None:
         """Return the tick up to which elements have been dropped, None where all are kept."""
 
-    def elements(self, after: int | None, up_to: int) -> tuple[pa.Table, pa.Array]:
-        """Return the elements with ticks in (after, up_to], with all declared columns, and their ticks, in the order
-        in which they arrived. after: None for all that are kept."""
+    def elements(self, source: Source, columns: tuple[int, ...], after: int | None, up_to: int) -> SourceRows:
+        """Return the elements with ticks in (after, up_to], as rows of `read_source(source)`. Those after `dropped` are
+        all there.
+
+        Args:
+            source: the declaration in the query.
+            columns: positions of the declared columns that the query reads.
+            after: None for all that are kept.
+
+        Raises:
+            PenstockError: P0721 for a column that is not kept.
+        """
+
+
+class LiveUpdates(Protocol):
+    """All updates of a relation."""
+
+    @property
+    def heartbeat(self) -> int:
+        """Return the tick up to which they are complete."""
+
+    def updates(self, source: Source, up_to: int) -> SourceRows:
+        """Return those with ticks up to `up_to`, as rows of `read_source(source)`."""
 
 
 @dataclass(frozen=True)
@@ -62,17 +84,19 @@ class LiveState:
 
     Args:
         batch: its number.
-        delivered: when it was delivered, in seconds since 1970.
-        contents: relations with updates, and relation queries.
+        delivered: when it was delivered, in seconds since 1970; None where that is not known.
+        contents: relation queries, and relations of which the present content is kept.
         past: streams that are retained, and stream queries.
-        statics: static relations, with all declared columns.
+        updates: relations of which all updates are kept.
+        whole: static relations, and other inputs that end, with all declared columns.
     """
 
     batch: int
-    delivered: float
+    delivered: float | None
     contents: Mapping[str, LiveContent] = field(default_factory=dict)
     past: Mapping[str, LivePast] = field(default_factory=dict)
-    statics: Mapping[str, Callable[[], pa.Table]] = field(default_factory=dict)
+    updates: Mapping[str, LiveUpdates] = field(default_factory=dict)
+    whole: Mapping[str, SourceRows] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -119,7 +143,7 @@ class ResultElements(_DeliveredState):
                 return int(ticks[0].as_py()) - 1
         return self.heartbeat
 
-    def elements(self, after: int | None, up_to: int) -> tuple[pa.Table, pa.Array]:
+    def elements(self, source: Source, columns: tuple[int, ...], after: int | None, up_to: int) -> SourceRows:
         schema = self.folder.record(self.id).schema
         parts = [schema.empty_table()]
         for batch in self.folder.batches(max(0, self.folder.removed(self.id).batch + 1)):
@@ -127,25 +151,31 @@ class ResultElements(_DeliveredState):
             if file is not None and self.id in file.sections:
                 parts.append(file.rows(self.id))
         rows = pa.concat_tables(parts).combine_chunks()
-        ticks = rows.column(0).cast(pa.int64()).combine_chunks()
-        kept = ticks.to_numpy() <= up_to
+        ticks = rows.column(0).cast(pa.int64()).combine_chunks().to_numpy()
+        kept = ticks <= up_to
         if after is not None:
-            kept &= ticks.to_numpy() > after
-        chosen = pa.array(np.flatnonzero(kept))
-        return rows.remove_column(0).take(chosen), ticks.take(chosen)
+            kept &= ticks > after
+        chosen = np.flatnonzero(kept)
+        chosen = pa.array(chosen[np.argsort(ticks[chosen], kind="stable")])
+        return RowsInMemory(stamped_rows(source, rows.remove_column(0).take(chosen), pa.array(ticks).take(chosen)))
 
 
-def state_of_results(folder: Path, ids: Mapping[str, tuple[Query, str]], contents: ResultContents) -> LiveState:
-    """Return what can be read of the answers of queries at the last batch.
+def state_of_results(
+    folder: Path, ids: Mapping[str, tuple[Query, str]], contents: ResultContents, batch: int | None = None
+) -> LiveState:
+    """Return what can be read of the answers of queries.
 
     Args:
         ids: by name in lower case, a query and the id of its result.
+        batch: the batch as of which they are read; None for the last one.
     """
     results = ResultFolder.at(folder)
     results.refresh()
-    batch = results.last
+    # A batch in which nothing advanced has no file.
+    known = results.batches()
+    batch = known[bisect_right(known, results.last if batch is None else batch) - 1] if known else -1
     file = results.file(batch) if batch >= 0 else None
-    delivered = file.delivered / 1_000_000 if file is not None else time.time()
+    delivered = file.delivered / 1_000_000 if file is not None else None
     relations = {n: ResultContent(results, i, batch, contents) for n, (q, i) in ids.items() if not q.root.is_stream}
     streams = {n: ResultElements(results, i, batch) for n, (q, i) in ids.items() if q.root.is_stream}
     return LiveState(batch, delivered, relations, streams)

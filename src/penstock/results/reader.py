@@ -82,7 +82,7 @@ class ResultReader:
 
     def read(
         self, cursor: Cursor | str | None = None, *, snapshot: bool = False, progress: bool = False,
-        up_to: int | None = None, until_now: bool = False, rows: int = ROWS,
+        up_to: int | None = None, until_now: bool = False, rows: int = ROWS, after: int | None = None,
     ) -> Subscription:  # fmt: skip
         """Begin to read.
 
@@ -93,9 +93,12 @@ class ResultReader:
             up_to: end with the rows up to this tick, when they are complete.
             until_now: end with what has been delivered now.
             rows: maximum number of rows of a delivery, beside rows of progress.
+            after: read rows after this tick only, by default from the first one that is left; a snapshot is the content
+                at the tick.
 
         Raises:
-            PenstockError: P0711 where the content is not known, P0712 for a cursor that does not fit.
+            PenstockError: P0711 where the content is not known, P0712 for a cursor that does not fit, and where rows
+                after `after` are gone.
         """
         if snapshot and cursor is not None:
             raise PenstockError(
@@ -103,18 +106,43 @@ class ResultReader:
                 hint="leave out the cursor, or leave out the snapshot to continue from it",
             )  # fmt: skip
         if snapshot:
-            state = self.content()
+            state = self.content(after)
             if up_to is not None and state.tick is not None and state.tick > up_to:
                 at, end = self.record.domain.show(state.tick), self.record.domain.show(up_to)
                 raise PenstockError("P0711", f"the snapshot is of {at}, and nothing after {end} is to be read")
-            return Subscription(self, self._after(state.batch), state, progress, up_to, until_now, rows)
-        start = self.end if cursor is None else self.checked(cursor)
-        return Subscription(self, start, None, progress, up_to, until_now, rows)
+            return Subscription(self, self._after(state.batch), state, progress, up_to, until_now, rows, after)
+        if cursor is None and after is not None:
+            start = self._before_rows_after(after)
+        else:
+            start = self.end if cursor is None else self.checked(cursor)
+        return Subscription(self, start, None, progress, up_to, until_now, rows, after)
 
-    def content(self) -> ContentState:
-        """Return the content of the relation at the last batch. Raises PenstockError P0711."""
+    def content(self, tick: int | None = None) -> ContentState:
+        """Return the content of the relation at a tick, by default at the last batch. Raises PenstockError P0711."""
         contents = self._contents or ResultContents(self._folder.path)
-        return contents.latest(self.id)
+        return contents.latest(self.id) if tick is None else contents.as_of(self.id, tick)
+
+    def _before_rows_after(self, tick: int) -> Cursor:
+        """Return the first cursor that is left. Raises PenstockError P0712 where rows after the tick are gone."""
+        removed = self._folder.removed(self.id)
+        if removed.batch >= 0 and self._first_tick() > tick:
+            raise PenstockError(
+                "P0712", f"rows after {self.record.domain.show(tick)} are gone; the first cursor that is left is "
+                f"{self.first}", hint="read from a later instant, or begin with a snapshot",
+            )  # fmt: skip
+        return self.first
+
+    def _first_tick(self) -> int:
+        """Return the tick of the first row that is left; END without one."""
+        removed = self._folder.removed(self.id)
+        for batch in self._folder.batches(max(0, removed.batch)):
+            file = self._folder.file(batch)
+            if file is None or self.id not in file.sections:
+                continue
+            rows = file.rows(self.id).slice(removed.row if batch == removed.batch else 0, 1)
+            if rows.num_rows:
+                return int(rows.column(0).cast(pa.int64())[0].as_py())
+        return END
 
     def checked(self, cursor: Cursor | str) -> Cursor:
         """Return a cursor of this result. Raises PenstockError P0712 for any other, and where rows behind it are
@@ -153,7 +181,7 @@ class Subscription:
 
     def __init__(
         self, reader: ResultReader, cursor: Cursor, snapshot: ContentState | None, progress: bool, up_to: int | None,
-        until_now: bool, rows: int,
+        until_now: bool, rows: int, after: int | None = None,
     ) -> None:  # fmt: skip
         self._reader = reader
         self._folder = reader._folder
@@ -161,7 +189,8 @@ class Subscription:
         self.cursor = cursor
         self._snapshot = None if snapshot is None else self._of_snapshot(snapshot, progress, up_to, rows)
         self._progress = progress
-        self._told = snapshot.tick if snapshot is not None and snapshot.tick is not None else NOTHING
+        self._told = snapshot.reached if snapshot is not None and snapshot.reached is not None else NOTHING
+        self._behind = after
         #: The largest tick of the rows that have been read.
         self._high = int(snapshot.early_changes().ts.max(initial=NOTHING)) if snapshot is not None else NOTHING
         self._up_to = up_to
@@ -270,6 +299,8 @@ class Subscription:
         return pa.table(rows.columns, schema=self._reader.schema)
 
     def _limited(self, rows: pa.Table) -> pa.Table:
+        if self._behind is not None:
+            rows = rows.filter(pc.greater(rows.column(0).cast(pa.int64()), self._behind))
         if self._up_to is None:
             return rows
         return rows.filter(pc.less_equal(rows.column(0).cast(pa.int64()), self._up_to))
@@ -291,6 +322,8 @@ class Subscription:
         stamps = pa.array(later.ts).cast(schema.field(0).type)
         ops = pc.if_else(pa.array(later.signs > 0), "+", "-")
         parts.append(pa.table([stamps, ops, *later.columns], schema=schema))
+        if progress and state.reached is not None and state.reached != tick:
+            parts.append(self._progress_row(state.reached if up_to is None else min(state.reached, up_to)))
         table = pa.concat_tables(parts)
         if up_to is not None:
             table = table.filter(pc.less_equal(table.column(0).cast(pa.int64()), up_to))

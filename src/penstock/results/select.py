@@ -12,23 +12,32 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-import numpy as np
 import pyarrow as pa
 
-from penstock.algebra import Algebra
+from penstock.algebra.nodes.base.algebra import operators
 from penstock.algebra.nodes.one_time import OneTimeQuery
-from penstock.algebra.nodes.scans import Source, declared_sources, over_sources
+from penstock.algebra.nodes.scans import Scan, Source, over_sources
+from penstock.algebra.optimizer.rules.prune_columns import prune_columns
 from penstock.algebra.properties.need import Need
 from penstock.deep import deep
 from penstock.errors import PenstockError
 from penstock.physical.execution.progress import NOTHING
 from penstock.physical.planning.strategies import Strategy
-from penstock.results.live_state import LiveState, latest_tick
+from penstock.results.cancellation import Cancellation
+from penstock.results.live_state import LiveContent, LivePast, LiveState, LiveUpdates, latest_tick
+from penstock.results.source_rows import (
+    RowsInMemory,
+    SourceRows,
+    content_source,
+    declared_schema,
+    read_source,
+    stamped_rows,
+)
 from penstock.runtime.local.one_time import OneTimeAnswer, answer_over, sources_of
-from penstock.types import END, Field, Schema
+from penstock.types import END
 
 #: Computes the answer of a query over inputs: in this thread, or in another process (`select_workers.py`).
-Compute = Callable[[OneTimeQuery, Mapping[str, pa.Table]], OneTimeAnswer]
+Compute = Callable[[OneTimeQuery, Mapping[str, SourceRows], Cancellation], OneTimeAnswer]
 
 
 @dataclass(frozen=True)
@@ -38,14 +47,14 @@ class LiveAnswer:
     Args:
         answer: its rows, and the instant τ.
         batch: the delivered batch at which everything was read.
-        staleness: seconds since that was delivered.
+        staleness: seconds since that was delivered, None where that is not known.
         since: of streams that are not retained for ever and were read whole, the tick after which their elements are
             in the answer.
     """
 
     answer: OneTimeAnswer
     batch: int
-    staleness: float
+    staleness: float | None
     since: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -69,82 +78,71 @@ class LiveReader:
         self._clock = clock
         self._seen: LiveState | None = None
 
-    def answer(self, query: OneTimeQuery) -> LiveAnswer:
+    def answer(self, query: OneTimeQuery, cancellation: Cancellation | None = None) -> LiveAnswer:
         """Return the answer of a query.
 
         Raises:
-            PenstockError: P0711 and P0721 for what is not kept, P0724 for more than `snapshot_memory`, and any error
-                of functions.
+            PenstockError: P0711 and P0721 for what is not kept, P0724 for more than `snapshot_memory`, P0725 for one
+                that takes too long, P0726 for one that is cancelled, and any error of functions.
         """
         state = self._states()
         if self._seen is not None and self._seen.batch > state.batch:
             state = self._seen
         self._seen = state
         inputs = gather(query, state, self._memory)
-        answer = self._compute(inputs.query, inputs.tables)
-        shown = replace(answer, query=query, tick=inputs.tick)
-        return LiveAnswer(shown, state.batch, max(0.0, self._clock() - state.delivered), inputs.since)
+        answer = self._compute(inputs.query, inputs.rows, cancellation or Cancellation())
+        staleness = None if state.delivered is None else max(0.0, self._clock() - state.delivered)
+        return LiveAnswer(replace(answer, query=query), state.batch, staleness, inputs.since)
 
 
-def _here(query: OneTimeQuery, inputs: Mapping[str, pa.Table]) -> OneTimeAnswer:
-    return answer_over(query, inputs, Strategy.PATTERN)
+def _here(query: OneTimeQuery, inputs: Mapping[str, SourceRows], cancellation: Cancellation) -> OneTimeAnswer:
+    return answer_over(query, {name: rows.table() for name, rows in inputs.items()}, Strategy.PATTERN)
 
 
 @dataclass(frozen=True)
 class LiveInputs:
-    """A query over tables that hold what it reads. tick: the instant τ; since: as in `LiveAnswer`."""
+    """A query over the rows that it reads. Its `as_of` is the instant τ, None where the rows tell it; since: as in
+    `LiveAnswer`."""
 
     query: OneTimeQuery
-    tables: Mapping[str, pa.Table]
-    tick: int | None
+    rows: Mapping[str, SourceRows]
     since: Mapping[str, int]
 
 
 @deep
 def gather(query: OneTimeQuery, state: LiveState, memory: int | None = None) -> LiveInputs:
     """Return what a query reads of a live system. Raises PenstockError P0711, P0721, P0724."""
+    # What is not read need not be kept, and costs nothing.
+    query = replace(query, root=prune_columns(query.root))
     sources = sources_of(query)
-    timed = {name: source for name, source in sources.items() if not source.is_static}
-    known = {name: _heartbeat(source, state) for name, source in timed.items()}
-    tick = _instant(query, latest_tick(known))
-    tables: dict[str, pa.Table] = {}
-    since: dict[str, int] = {}
-    needs = query.root.needs
-    for name, source in timed.items():
-        need = needs.get(name, Need())
-        if source.is_stream:
-            tables[name] = _elements(source, state, need, tick, since)
-        else:
-            tables[name] = _content(query, source, state, need, tick)
-        _check_memory(tables, memory)
-    for name, source in sources.items():
-        if source.is_static:
-            rows = state.statics[name.lower()]() if name.lower() in state.statics else None
-            tables[name] = rows if rows is not None else _content(query, source, state, Need(), tick)
-    _check_memory(tables, memory)
-    if tick >= END:
-        tick = max((_last(tables[name]) for name in timed), default=NOTHING)
-    if timed and tick == NOTHING:
-        return LiveInputs(replace(query, root=_over(query, timed), as_of=None), tables, None, since)
-    shown = tick if timed else query.as_of
-    return LiveInputs(replace(query, root=_over(query, timed), as_of=shown), tables, shown, since)
+    complete = {name: _heartbeat(source, state) for name, source in sources.items()}
+    timed = {name: tick for name, tick in complete.items() if not sources[name].is_static}
+    tick = _instant(query, latest_tick(timed))
+    reading = _Reading(query, state, tick)
+    rows = {name: reading.rows(source) for name, source in sources.items()}
+    in_memory = [one.rows.nbytes for one in rows.values() if isinstance(one, RowsInMemory)]
+    if memory is not None and sum(in_memory) > memory:
+        raise too_much_read(sum(in_memory), memory)
+    # Where nothing more comes, and where nothing has come, the rows tell the instant.
+    known = query.as_of if tick >= END or tick == NOTHING else tick
+    return LiveInputs(replace(query, root=over_sources(query.root, reading.read), as_of=known), rows, reading.since)
 
 
 def _heartbeat(source: Source, state: LiveState) -> int:
-    kept = state.past if source.is_stream else state.contents
-    found = kept.get(source.name.lower())
-    if found is None:
-        raise _not_kept(source)
-    return found.heartbeat
-
-
-def _not_kept(source: Source) -> PenstockError:
+    """Return up to which tick a source is complete. Raises PenstockError P0721 for one that is not kept."""
+    key = source.name.lower()
+    found: LivePast | LiveUpdates | LiveContent | None = state.past.get(key) or state.updates.get(key)
+    found = found or state.contents.get(key)
+    if found is not None:
+        return found.heartbeat
+    if key in state.whole:
+        return END
     if source.is_stream:
         message = f"no elements of {source.name} are kept for one-time queries"
         hint = f"ALTER STREAM {source.name} SET (retain '10 MINUTES') keeps them from now on"
     else:
         message, hint = f"the content of {source.name} is not kept", "a query over it keeps its content"
-    return PenstockError("P0721", message, hint=hint)
+    raise PenstockError("P0721", message, hint=hint)
 
 
 def _instant(query: OneTimeQuery, known: int) -> int:
@@ -160,81 +158,84 @@ def _instant(query: OneTimeQuery, known: int) -> int:
     return query.as_of
 
 
-def _elements(source: Source, state: LiveState, need: Need, tick: int, since: dict[str, int]) -> pa.Table:
-    """Return the elements of a stream that the query needs at `tick`."""
-    past = state.past[source.name.lower()]
-    after = None if need.ticks is None or need.rows or tick >= END else tick - need.ticks
-    dropped = past.dropped
-    if dropped is not None and after is not None and after < dropped:
-        assert source.domain is not None and need.ticks is not None, "a stream has a time domain"
-        length = source.domain.show_length(need.ticks)
-        raise PenstockError(
-            "P0721", f"elements of {source.name} are kept since {source.domain.show(dropped)}, {length} are needed",
-            hint=f"ALTER STREAM {source.name} SET (retain ...) with a longer time, or a shorter window",
-        )  # fmt: skip
-    if dropped is not None and after is None:
-        since[source.name] = dropped
-    rows, ticks = past.elements(after, tick)
-    order = pa.array(np.argsort(ticks.to_numpy(zero_copy_only=False), kind="stable"))
-    return _stamped(source, rows.take(order), ticks.take(order))
+class _Reading:
+    """What a query reads of its sources at an instant.
+
+    read: the declarations of sources whose rows are not as they are declared; since: as in `LiveAnswer`.
+    """
+
+    def __init__(self, query: OneTimeQuery, state: LiveState, tick: int) -> None:
+        self._query, self._state, self._tick = query, state, tick
+        self._needs = query.root.needs
+        self._columns: dict[str, set[int]] = {}
+        for node in operators(query.root):
+            if isinstance(node, Scan):
+                self._columns.setdefault(node.source.name, set()).update(node.columns)
+        self.read: dict[str, Source] = {}
+        self.since: dict[str, int] = {}
+
+    def rows(self, source: Source) -> SourceRows:
+        """Return the rows of a source. Raises PenstockError P0711, P0721."""
+        key, state = source.name.lower(), self._state
+        need = self._needs.get(source.name, Need())
+        if key in state.past:
+            self.read[source.name] = read_source(source)
+            return self._elements(source, state.past[key], need)
+        if key in state.updates:
+            self.read[source.name] = read_source(source)
+            return state.updates[key].updates(source, self._tick)
+        if key in state.contents:
+            return RowsInMemory(self._content(source, state.contents[key], need))
+        if self._tick == NOTHING and not source.is_static:
+            return RowsInMemory(declared_schema(source).empty_table())
+        return state.whole[key]
+
+    def _elements(self, source: Source, past: LivePast, need: Need) -> SourceRows:
+        """Return the elements of a stream that the query needs."""
+        tick, dropped = self._tick, past.dropped
+        after = None if need.ticks is None or need.rows or tick >= END else tick - need.ticks
+        if dropped is not None:
+            if tick <= dropped or (after is not None and after < dropped):
+                raise _dropped(source, dropped, tick, need)
+            if after is None:
+                self.since[source.name] = dropped
+                after = dropped
+        return past.elements(source, tuple(sorted(self._columns[source.name])), after, tick)
+
+    def _content(self, source: Source, content: LiveContent, need: Need) -> pa.Table:
+        """Return the rows of a relation."""
+        if need != Need() or source.non_retroactive:
+            raise PenstockError(
+                "P0721", f"{self._query.name} needs the past of {source.name}, and only its present content is kept",
+                hint="run it as a continuous query",
+            )  # fmt: skip
+        rows = content.at(self._tick)
+        if source.is_static:
+            return pa.table(rows.columns, schema=declared_schema(source))
+        self.read[source.name] = content_source(source)
+        # Rows that are there at the instant: they have been there before.
+        stamp = self._tick if self._tick < END else content.last
+        return stamped_rows(source, rows, pa.repeat(pa.scalar(stamp, pa.int64()), rows.num_rows))
 
 
-def _content(query: OneTimeQuery, source: Source, state: LiveState, need: Need, tick: int) -> pa.Table:
-    """Return the rows of a relation at `tick`."""
-    found = state.contents.get(source.name.lower())
-    if found is None:
-        raise _not_kept(source)
-    if need != Need() or source.non_retroactive:
-        raise PenstockError(
-            "P0721", f"{query.name} needs the past of {source.name}, and only its present content is kept",
-            hint="run it as a continuous query",
-        )  # fmt: skip
-    rows = found.at(tick)
-    if source.is_static:
-        return pa.table(rows.columns, schema=_declared(source))
-    # Rows that are there at the instant: they have been there before.
-    stamp = tick if tick < END else found.last
-    return _stamped(source, rows, pa.repeat(pa.scalar(stamp, pa.int64()), rows.num_rows))
-
-
-def _declared(source: Source) -> pa.Schema:
-    return pa.schema([pa.field(f.name, f.type) for f in source.columns])
-
-
-def _stamped(source: Source, rows: pa.Table, ticks: pa.Array) -> pa.Table:
-    assert source.domain is not None, "the source has time"
-    read = _read_source(source)
-    columns = [*rows.columns, ticks.cast(source.domain.type())]
-    return pa.table(columns, schema=_declared(read))
-
-
-def _last(table: pa.Table) -> int:
-    ticks = table.column(table.num_columns - 1).cast(pa.int64())
-    return int(ticks.to_numpy().max(initial=NOTHING))
-
-
-def _over(query: OneTimeQuery, timed: Mapping[str, Source]) -> Algebra:
-    """Return the plan of a query over the sources as they are read here."""
-
-    read = {name: _read_source(source) for name, source in declared_sources(query.root).items() if name in timed}
-    return over_sources(query.root, read)
-
-
-def _read_source(source: Source) -> Source:
-    """Return a source whose last column is the tick of its rows, which come in order."""
-    assert source.domain is not None, "the source has time"
-    own = source.columns.fields[:-1] if source.connector == "RESULTS" else source.columns.fields
-    columns = Schema((*own, Field("tick of the element", source.domain.type())))
-    return replace(
-        source, columns=columns, connector="MEMORY", options=(), timestamp=len(columns) - 1, slack=0, operation=None,
-        primary_key=(), system_time=False, idle=None, upserts=False, ahead=None,
+def _dropped(source: Source, dropped: int, tick: int, need: Need) -> PenstockError:
+    """Return the error for elements that are needed and are not kept any more."""
+    assert source.domain is not None, "a stream has a time domain"
+    show = source.domain.show
+    if tick <= dropped:
+        needed = f"{show(tick)} is before that"
+    else:
+        assert need.ticks is not None, "all that is kept was not enough"
+        needed = f"{source.domain.show_length(need.ticks)} before {show(tick)} are needed"
+    return PenstockError(
+        "P0721", f"elements of {source.name} are kept since {show(dropped)}, {needed}",
+        hint=f"ALTER STREAM {source.name} SET (retain ...) with a longer time, or a shorter window",
     )  # fmt: skip
 
 
-def _check_memory(tables: Mapping[str, pa.Table], memory: int | None) -> None:
-    size = sum(table.nbytes for table in tables.values())
-    if memory is not None and size > memory:
-        raise PenstockError(
-            "P0724", f"the rows that are read take {size:,} bytes, snapshot_memory is {memory:,}",
-            hint="read a shorter window, fewer sources, or raise snapshot_memory",
-        )  # fmt: skip
+def too_much_read(size: int, memory: int) -> PenstockError:
+    """Return the error for rows of so many bytes."""
+    return PenstockError(
+        "P0724", f"the rows that are read take {size:,} bytes, snapshot_memory is {memory:,}",
+        hint="read a shorter window, fewer sources, or raise snapshot_memory",
+    )  # fmt: skip

@@ -22,7 +22,6 @@ from penstock.language import SelectOnce, bind_script
 from penstock.results.select_workers import (
     SelectRequest,
     read_message,
-    read_rows,
     too_large,
     write_message,
     write_rows,
@@ -59,8 +58,9 @@ def answered(request: SelectRequest) -> OneTimeAnswer | PenstockError:
     """Return the answer of a request, its rows in a file, or the error that it ends with."""
     try:
         with limited(request.memory):
-            tables = {name: read_rows(Path(path)) for name, path in request.inputs.items()}
-            answer = answer_over(pickle.loads(request.query), tables, request.strategy)
+            query, inputs = pickle.loads(request.work)
+            tables = {name: rows.table() for name, rows in inputs.items()}
+            answer = answer_over(query, tables, request.strategy)
             write_rows(answer.table, Path(request.output))
     except MemoryError:
         return too_large(request.memory)

@@ -1,8 +1,9 @@
 """Processes that compute one-time queries, beside the process of the run.
 
 A query is computed in another process, so that it takes no time of the thread that delivers batches, can be
-ended, and has a limit of memory that holds whatever it does. The rows that it reads and its answer pass through files;
-they are mapped, not copied. A process stays for the next query; one whose query took too long is ended.
+ended, and has a limit of memory that holds whatever it does. What the run keeps in files is read there; other rows and
+the answer pass through files, which are mapped, not copied. A process stays for the next query; one whose query took
+too long or was cancelled is ended.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ import pyarrow as pa
 from penstock.algebra.nodes.one_time import OneTimeQuery
 from penstock.errors import PenstockError
 from penstock.physical.planning.strategies import Strategy
+from penstock.results.cancellation import Cancellation
+from penstock.results.source_rows import RowsInFile, RowsInMemory, SourceRows
 from penstock.runtime.local.one_time import OneTimeAnswer
 from penstock.runtime.spark.pickling import pickled
 from penstock.temporary import removed_after
@@ -36,11 +39,15 @@ _LONGEST = 1e6
 
 @dataclass(frozen=True)
 class SelectRequest:
-    """What a process computes. query: pickled; inputs: by source name, the file of its rows; memory: bytes beyond those
-    that the process takes already; output: the file of the answer's rows."""
+    """What a process computes.
 
-    query: bytes
-    inputs: Mapping[str, str]
+    Args:
+        work: pickled, the query and by source name its rows (`SourceRows`).
+        memory: bytes beyond those that the process takes already.
+        output: the file of the answer's rows.
+    """
+
+    work: bytes
     strategy: Strategy
     memory: int
     output: str
@@ -71,6 +78,10 @@ class _Process:
         answer: OneTimeAnswer | PenstockError = pickle.loads(read_message(self._popen.stdout))
         return answer
 
+    def kill(self) -> None:
+        """End what the process computes, from any thread: a call of it raises EOFError."""
+        self._popen.kill()
+
     def end(self) -> None:
         """End the process."""
         self._popen.kill()
@@ -90,64 +101,87 @@ class SelectWorkers:
     """
 
     def __init__(self, most: int = 2, memory: int = 256 * 2**20, timeout: float = 60.0) -> None:
-        self._free = threading.Semaphore(most)
-        self._memory, self._timeout = memory, timeout or _LONGEST
+        self._free = most
+        self.memory, self._timeout = memory, timeout or _LONGEST
         self._idle: list[_Process] = []
-        self._lock = threading.Lock()
+        #: Signals that a query has ended, or is to end.
+        self._changed = threading.Condition()
         self._closed = False
 
     def warm(self) -> None:
         """Start a process, so that the first query need not wait for that."""
-        with self._lock:
+        with self._changed:
             if not self._idle:
                 self._idle.append(_Process())
 
-    def __call__(self, query: OneTimeQuery, inputs: Mapping[str, pa.Table]) -> OneTimeAnswer:
-        """Return the answer of a query over `inputs`. Raises PenstockError P0724, P0725, and those of the query."""
+    def __call__(
+        self, query: OneTimeQuery, inputs: Mapping[str, SourceRows], cancellation: Cancellation
+    ) -> OneTimeAnswer:
+        """Return the answer of a query over `inputs`. Raises PenstockError P0724, P0725, P0726, and those of the
+        query."""
         deadline = time.monotonic() + self._timeout
-        if not self._free.acquire(timeout=self._timeout):
-            raise self._too_long()
-        try:
-            with removed_after() as folder, self._process() as process:
-                files = {name: _written(table, folder / f"{n}.arrow") for n, (name, table) in enumerate(inputs.items())}
-                output = folder / "answer.arrow"
-                request = SelectRequest(pickled(query), files, Strategy.PATTERN, self._memory, str(output))
-                answer = process.call(request, max(0.0, deadline - time.monotonic()))
-                if isinstance(answer, PenstockError):
-                    raise answer
-                return replace(answer, query=query, table=read_rows(output))
-        finally:
-            self._free.release()
+        with self._place(deadline, cancellation), removed_after() as folder, self._process(cancellation) as process:
+            files = {name: _in_file(rows, folder / f"{n}.arrow") for n, (name, rows) in enumerate(inputs.items())}
+            output = folder / "answer.arrow"
+            request = SelectRequest(pickled((query, files)), Strategy.PATTERN, self.memory, str(output))
+            answer = process.call(request, max(0.0, deadline - time.monotonic()))
+            if isinstance(answer, PenstockError):
+                raise answer
+            return replace(answer, query=query, table=RowsInFile(str(output)).table())
 
     @contextmanager
-    def _process(self) -> Iterator[_Process]:
-        """Lend a process, which is ended where it fails."""
-        with self._lock:
+    def _place(self, deadline: float, cancellation: Cancellation) -> Iterator[None]:
+        """Wait until fewer queries than allowed are computed, and count one more while the context lasts."""
+        with cancellation.ending(self._wake), self._changed:
+            while not self._free:
+                cancellation.check()
+                if not self._changed.wait(deadline - time.monotonic()) and time.monotonic() >= deadline:
+                    raise self._too_long()
+            cancellation.check()
+            self._free -= 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._free += 1
+                self._changed.notify()
+
+    def _wake(self) -> None:
+        with self._changed:
+            self._changed.notify_all()
+
+    @contextmanager
+    def _process(self, cancellation: Cancellation) -> Iterator[_Process]:
+        """Lend a process, which is ended where it fails, and when its query is cancelled."""
+        with self._changed:
             process = self._idle.pop() if self._idle else None
         if process is not None and not process.alive:
             process.end()
             process = None
         process = process or _Process()
         try:
-            yield process
+            with cancellation.ending(process.kill):
+                yield process
         except PenstockError:
-            self._give_back(process)
+            self._give_back(process, cancellation)
             raise
         except TimeoutError:
             process.end()
             raise self._too_long() from None
         except EOFError:
             process.end()
-            raise too_large(self._memory) from None
+            cancellation.check()
+            raise too_large(self.memory) from None
         except BaseException:
             process.end()
             raise
         else:
-            self._give_back(process)
+            self._give_back(process, cancellation)
 
-    def _give_back(self, process: _Process) -> None:
-        with self._lock:
-            if not self._closed:
+    def _give_back(self, process: _Process, cancellation: Cancellation) -> None:
+        with self._changed:
+            # One that is cancelled as it ends is being killed.
+            if not self._closed and not cancellation.is_set():
                 self._idle.append(process)
                 return
         process.end()
@@ -160,7 +194,7 @@ class SelectWorkers:
 
     def close(self) -> None:
         """End the processes without a query; the others end with theirs."""
-        with self._lock:
+        with self._changed:
             self._closed = True
             idle, self._idle = self._idle, []
         for process in idle:
@@ -175,21 +209,18 @@ def too_large(memory: int) -> PenstockError:
     )  # fmt: skip
 
 
-def _written(table: pa.Table, path: Path) -> str:
-    write_rows(table, path)
-    return str(path)
+def _in_file(rows: SourceRows, path: Path) -> SourceRows:
+    """Return rows as another process reads them: those in memory are written to `path`."""
+    if not isinstance(rows, RowsInMemory):
+        return rows
+    write_rows(rows.rows, path)
+    return RowsInFile(str(path))
 
 
 def write_rows(table: pa.Table, path: Path) -> None:
     """Write a file of rows for another process."""
     with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
         writer.write_table(table)
-
-
-def read_rows(path: Path) -> pa.Table:
-    """Return the rows of a file, which is mapped: it may be removed."""
-    with pa.memory_map(str(path)) as file:
-        return pa.ipc.open_file(file).read_all()
 
 
 def write_message(pipe: IO[bytes], content: bytes) -> None:

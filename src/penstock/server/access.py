@@ -21,6 +21,7 @@ from penstock.language.commands import (
 from penstock.language.parse import parse_script
 from penstock.language.statements import (
     AlterSystemStatement,
+    CancelStatement,
     CreateFunction,
     DescribeStatement,
     DropStatement,
@@ -35,9 +36,9 @@ from penstock.language.statements import (
 from penstock.server.policy import ServerPolicy
 from penstock.server.roles import AccessRole, Caller
 
-#: Statements that change nothing but the session.
-_READS = (ExplainStatement, OneTimeSelect, SetSetting, ShowStatement, DescribeStatement, SubscribeStatement,
-          TransactionStatement)  # fmt: skip
+#: Statements that change nothing but the session. CANCEL of a statement of another token needs more.
+_READS = (CancelStatement, ExplainStatement, OneTimeSelect, SetSetting, ShowStatement, DescribeStatement,
+          SubscribeStatement, TransactionStatement)  # fmt: skip
 #: What runs code, or changes the whole system.
 _ADMIN = (CreateFunction, AlterSystemStatement)
 _CODE = ("FUNCTION", "AGGREGATE")

@@ -12,15 +12,17 @@ from pathlib import Path
 import pyarrow as pa
 
 from penstock.algebra.nodes.query import Query, Start, StartMode
-from penstock.algebra.nodes.scans import Source
 from penstock.control.engine import EngineVersion, NextVersion, Preparation
 from penstock.control.in_process import InProcessEngine
-from penstock.control.posted_rows import PostedRows
 from penstock.errors import PenstockError
 from penstock.language.commands import SelectOnce
+from penstock.results.cancellation import Cancellation
+from penstock.results.live_state import LiveState
+from penstock.results.select import LiveReader
+from penstock.results.select_workers import SelectWorkers
 from penstock.runtime.local.explain import explain
-from penstock.server.selecting import RETENTION, select_over
 from penstock.server.service import EndOfResults, ResultPart, ResultRequest
+from penstock.server.statements.selecting import SelectedRows, SelectScope, check_readable, whole_inputs
 from penstock.storage.documents import Document
 
 _METRICS = """# HELP penstock_batches_total Rounds that have been processed.
@@ -49,11 +51,12 @@ class WakingEngine(InProcessEngine):
 
 
 class InProcessSide:
-    """See the contract `EngineSide`. folder: of the checkpoint."""
+    """See the contract `EngineSide`. folder: of the checkpoint; workers: compute one-time queries, end with this."""
 
-    def __init__(self, engine: WakingEngine, folder: Path) -> None:
+    def __init__(self, engine: WakingEngine, folder: Path, workers: SelectWorkers | None = None) -> None:
         self._engine = engine
-        self._posted = PostedRows(folder / "control" / "kept", RETENTION)
+        self._posted = folder / "control" / "kept"
+        self._workers = workers or SelectWorkers()
         self._changed = threading.Condition()
         self._batch = 0
         self._at: float | None = None
@@ -84,19 +87,18 @@ class InProcessSide:
     # -- reading -----------------------------------------------------------------------------------------------
 
     def results(self, place: int, query: Query, request: ResultRequest) -> InProcessResults:
-        if request.snapshot or request.progress:
-            what = "snapshots" if request.snapshot else "progress"
+        if request.snapshot or request.progress or request.after is not None or request.up_to is not None:
+            what = "snapshots" if request.snapshot else "progress" if request.progress else "instants of answers"
             raise PenstockError("P0711", f"a server without Spark keeps no {what}", hint="read from the beginning")
         return InProcessResults(self._engine, self._changed, place, query, request)
 
     def select(
-        self,
-        command: SelectOnce,
-        sources: Mapping[str, tuple[int, Source]],
-        queries: Mapping[str, tuple[int, Query]],
-        left: Callable[[], bool],
-    ) -> tuple[pa.Table, int | None]:
-        return select_over(command, sources, self._posted)
+        self, command: SelectOnce, scope: SelectScope, statement: str, cancellation: Cancellation
+    ) -> SelectedRows:
+        inputs = whole_inputs(command, scope, self._posted)
+        check_readable(command, inputs)
+        state = LiveState(0, None, whole=inputs)
+        return SelectedRows.of(LiveReader(lambda: state, self._workers).answer(command.query, cancellation))
 
     def explain(self, query: Query, form: str) -> str:
         return explain(query, form)
@@ -136,6 +138,7 @@ class InProcessSide:
         self._ending.set()
         self._engine.woken.set()
         self._thread.join()
+        self._workers.close()
         self._engine.close()
 
 

@@ -6,7 +6,6 @@ before it is accepted (`access.py`).
 
 from __future__ import annotations
 
-import queue
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -18,14 +17,28 @@ from penstock.algebra.nodes.query import Query
 from penstock.algebra.nodes.scans import Source
 from penstock.control.control import Control
 from penstock.control.outcomes import CommandOutcome, Principal, StatementOutcome
+from penstock.control.registry import quoted
 from penstock.control.stored_catalog import StoredObject, StoredQuery
 from penstock.errors import PenstockError, Position, ScriptErrors, nearest
-from penstock.language.commands import Describe, ExplainCommand, ExplainKind, SelectOnce, ShowCommand, Unchanged
-from penstock.language.statements import TransactionStatement
+from penstock.language.commands import (
+    Cancel,
+    Describe,
+    ExplainCommand,
+    ExplainKind,
+    SelectOnce,
+    ShowCommand,
+    Subscribe,
+    Unchanged,
+)
+from penstock.language.parse import parse_script
+from penstock.language.statements import CancelStatement, SubscribeStatement, TransactionStatement
 from penstock.redaction import redacted_text
+from penstock.results.cancellation import Cancellation
+from penstock.runtime.local.one_time import sources_of
 from penstock.server.access import StatementAccess, kind_of
+from penstock.server.live_events import EventListeners, LiveEvents
 from penstock.server.query_check import query_check, query_of_command
-from penstock.server.roles import Caller
+from penstock.server.roles import AccessRole, Caller
 from penstock.server.service import (
     CatalogView,
     CommandView,
@@ -37,15 +50,21 @@ from penstock.server.service import (
     RowsPosted,
     ScriptReply,
     ScriptRequest,
-    ServerEvent,
     SourceView,
     StatementReply,
+    StatementView,
 )
+from penstock.server.statements.running_statements import (
+    SUBSCRIBE,
+    RunningStatement,
+    RunningStatements,
+    RunningSubscription,
+)
+from penstock.server.statements.selecting import SelectedRows, SelectScope
+from penstock.server.statements.temporary_queries import TemporaryQueries, TemporaryResults
 from penstock.storage.documents import Document
 from penstock.types import type_name
 
-#: Events that wait for a reader at most; later ones are dropped.
-_MOST_EVENTS = 10_000
 #: Connectors whose rows are posted.
 _POSTED = ("MEMORY", "HTTP")
 
@@ -57,18 +76,17 @@ class EngineSide(Protocol):
         """Return a subscription to the results at a place. Raises PenstockError P0711, P0712."""
 
     def select(
-        self,
-        command: SelectOnce,
-        sources: Mapping[str, tuple[int, Source]],
-        queries: Mapping[str, tuple[int, Query]],
-        left: Callable[[], bool],
-    ) -> tuple[pa.Table, int | None]:
-        """Return the rows of a one-time query, and their instant.
+        self, command: SelectOnce, scope: SelectScope, statement: str, cancellation: Cancellation
+    ) -> SelectedRows:
+        """Return the answer of a one-time query.
 
         Args:
-            sources: by name in lower case, number and declaration of each.
-            queries: by name in lower case, place and definition of each.
-            left: whether the caller has left.
+            scope: what it may read.
+            statement: its id, which no other statement that runs has.
+            cancellation: ends it.
+
+        Raises:
+            PenstockError: P0622, P0711 and P0721 for what is not kept, P0724 to P0726, and those of the query.
         """
 
     def explain(self, query: Query, form: str) -> str:
@@ -96,27 +114,6 @@ class EngineSide(Protocol):
         """End after the round in hand."""
 
 
-class LiveEvents:
-    """The events that one caller has not read yet."""
-
-    def __init__(self, ended: Callable[[LiveEvents], None]) -> None:
-        self._waiting: queue.Queue[ServerEvent] = queue.Queue(_MOST_EVENTS)
-        self._ended = ended
-
-    def put(self, event: ServerEvent) -> None:
-        if not self._waiting.full():
-            self._waiting.put(event)
-
-    def next(self, seconds: float) -> ServerEvent | None:
-        try:
-            return self._waiting.get(timeout=seconds) if seconds else self._waiting.get_nowait()
-        except queue.Empty:
-            return None
-
-    def close(self) -> None:
-        self._ended(self)
-
-
 class LiveService:
     """See the contract `Service`.
 
@@ -133,8 +130,11 @@ class LiveService:
         self._access = access
         self._seconds = seconds
         self._stalled = stalled
-        self._listeners: tuple[LiveEvents, ...] = ()
-        side.listen(lambda content: self._announce("batch", content))
+        self._listeners = EventListeners()
+        self._running = RunningStatements()
+        self._temporary = TemporaryQueries(control)
+        self._temporary.drop_left()
+        side.listen(lambda content: self._listeners.announce("batch", content))
 
     # -- statements --------------------------------------------------------------------------------------------
 
@@ -144,6 +144,12 @@ class LiveService:
             self._access.policy.check_setting(name)
         if request.dry:
             return self._checked(request, any(isinstance(one, TransactionStatement) for one in statements))
+        if len(statements) > 1 and any(isinstance(one, SubscribeStatement) for one in statements):
+            message = "SUBSCRIBE is answered with rows as they come, so it is a script of its own"
+            raise PenstockError("P0732", message, hint="send the other statements before it")
+        if statements and all(isinstance(one, CancelStatement) for one in statements):
+            # Nothing has to be bound, so nothing waits for commands in hand.
+            return self._cancelled([one for one in statements if isinstance(one, CancelStatement)], request)
         outcomes = self._control.submit(
             request.text, request.settings, _principal(request.caller), request.key, request.wait, self._seconds or None
         )
@@ -151,7 +157,7 @@ class LiveService:
         for reply in replies:
             if reply.number is not None:
                 content = {"number": reply.number, "kind": reply.kind, "state": reply.state}
-                self._announce("command", content)
+                self._listeners.announce("command", content)
         warnings = tuple(warning for one in outcomes for warning in one.warnings)
         return ScriptReply(replies, warnings, any(reply.state == "PENDING" for reply in replies))
 
@@ -183,12 +189,14 @@ class LiveService:
                 kind, outcome.state.value, outcome.number, outcome.version, self._instant(outcome), error=outcome.error
             )
         if isinstance(command, SelectOnce):
-            table, tick = self._side.select(command, self._sources(), self._places(), request.left.is_set)
-            instant = None if tick is None else command.query.domain.show(tick)
-            return StatementReply(kind, "DONE", instant=instant, table=table)
+            return self._selected(kind, one.text, command, request)
+        if isinstance(command, Subscribe):
+            return StatementReply(kind, "RUNNING", results=self._subscribed(command, one.text, request))
         text: str | None = None
-        if isinstance(command, ShowCommand):
-            text = "\n".join(redacted_text(declared or name) for name, declared in command.entries)
+        if isinstance(command, Cancel):
+            self._running.cancel(command.id, request.caller)
+        elif isinstance(command, ShowCommand):
+            text = self._shown(command)
         elif isinstance(command, Describe):
             lines = [f"{name} {type_}" for name, type_ in command.columns]
             text = "\n".join([f"{command.kind} {command.name}", *lines, redacted_text(command.text)])
@@ -203,14 +211,81 @@ class LiveService:
             text = command.reason
         return StatementReply(kind, "DONE", text=text)
 
-    def _sources(self) -> dict[str, tuple[int, Source]]:
-        numbers = {one.name.lower(): one.id for one in self._control.stored.values()}
-        return {key: (numbers[key], source) for key, source in self._control.catalog.sources.items() if key in numbers}
+    def _selected(self, kind: str, text: str, command: SelectOnce, request: ScriptRequest) -> StatementReply:
+        sources = {name: source.domain for name, source in sources_of(command.query).items()}
+        with self._running.running(kind, text, request.caller, request.left) as statement:
+            found = self._side.select(command, self._scope(), statement.id, request.left)
+        instant = None if found.tick is None else command.query.domain.show(found.tick)
+        since = {name: domain.show(found.since[name]) for name, domain in sources.items()
+                 if domain is not None and name in found.since}  # fmt: skip
+        return StatementReply(kind, "DONE", instant=instant, table=found.table, staleness=found.staleness, since=since)
 
-    def _places(self) -> dict[str, tuple[int, Query]]:
-        bound = self._control.catalog.queries
-        kept = [(one.name.lower(), one.query) for one in self._control.stored.values() if one.query is not None]
-        return {key: (query.place, bound[key]) for key, query in kept if key in bound}
+    def _scope(self) -> SelectScope:
+        """Return what one-time queries may read."""
+        stored, bound = list(self._control.stored.values()), self._control.catalog
+        numbers = {one.name.lower(): one.id for one in stored}
+        places = {one.name.lower(): one.query.place for one in stored if one.query is not None}
+        return SelectScope(
+            {key: (numbers[key], source) for key, source in bound.sources.items() if key in numbers},
+            {key: (places[key], query) for key, query in bound.queries.items() if key in places},
+        )
+
+    def _shown(self, command: ShowCommand) -> str:
+        """Return what SHOW lists, an entry a line."""
+        if command.kind in ("STATEMENTS", "SUBSCRIPTIONS"):
+            running = [one for one in self.statements() if command.kind == "STATEMENTS" or one.kind == SUBSCRIBE]
+            return "\n".join(f"{one.id} {one.began} {one.who} {_on_one_line(one.text)}" for one in running)
+        if command.kind == "COMMANDS":
+            return "\n".join(f"{one.number} {one.state} {one.who} {_on_one_line(one.sql)}" for one in self._commands())
+        if command.kind == "VERSIONS":
+            version = self._control.version()
+            return f"{version.number}, with the commands up to {version.command}"
+        return "\n".join(redacted_text(declared or name) for name, declared in command.entries)
+
+    # -- statements that run -----------------------------------------------------------------------------------
+
+    def statements(self) -> Sequence[StatementView]:
+        return [_statement_view(one) for one in self._running.all()]
+
+    def cancel(self, statement: str, caller: Caller) -> StatementView:
+        return _statement_view(self._running.cancel(statement, caller))
+
+    def _cancelled(self, statements: Sequence[CancelStatement], request: ScriptRequest) -> ScriptReply:
+        for one in statements:
+            self._running.cancel(one.id, request.caller)
+        return ScriptReply(tuple(StatementReply("CANCEL", "DONE") for _ in statements))
+
+    def _subscribed(self, command: Subscribe, text: str, request: ScriptRequest) -> RunningSubscription:
+        """Return the rows of a SUBSCRIBE as they come."""
+        wanted = ResultRequest(
+            "", request.cursor, snapshot=command.snapshot, progress=command.progress, after=command.as_of,
+            up_to=command.up_to, caller=request.caller,
+        )  # fmt: skip
+        if isinstance(command.query, str):
+            source = self._source_of(replace(wanted, query=command.query))
+        else:
+            source = self._of_temporary(wanted, request)
+        subscription = RunningSubscription(self._running, text, request.caller, source)
+        request.left.when_set(subscription.close)
+        return subscription
+
+    def _of_temporary(self, wanted: ResultRequest, request: ScriptRequest) -> ResultSource:
+        """Register the query of a SUBSCRIBE; return its results from the first on."""
+        request.caller.need(AccessRole.CONTROL, "to subscribe to a query that is not registered")
+        if request.cursor is not None:
+            hint = "register it with CREATE QUERY to continue after a lost connection"
+            raise PenstockError("P0712", "a query that ends with its subscription has no cursors", hint=hint)
+        parsed = parse_script(request.text)
+        (statement,) = (one for one in parsed.statements if isinstance(one, SubscribeStatement))
+        assert statement.query is not None, "it has no name"
+        text = parsed.source.slice(statement.query.span)
+        name = self._temporary.begin(text, request.settings, _principal(request.caller), self._seconds or None)
+        try:
+            source = self._source_of(replace(wanted, query=name, beginning=not wanted.snapshot))
+        except BaseException:
+            self._temporary.end(name)
+            raise
+        return TemporaryResults(self._temporary, name, source)
 
     def _instant(self, outcome: CommandOutcome) -> str | None:
         return None if outcome.tick is None else str(outcome.tick)
@@ -228,6 +303,10 @@ class LiveService:
         return self._side.explain(self._bound(name), form)
 
     def results(self, request: ResultRequest) -> ResultSource:
+        text = f"SUBSCRIBE TO {quoted(request.query)}"
+        return RunningSubscription(self._running, text, request.caller, self._source_of(request))
+
+    def _source_of(self, request: ResultRequest) -> ResultSource:
         _, kept = self._known(request.query)
         return self._side.results(kept.place, self._bound(request.query), request)
 
@@ -334,16 +413,7 @@ class LiveService:
     # -- events ------------------------------------------------------------------------------------------------
 
     def events(self) -> LiveEvents:
-        events = LiveEvents(self._end_events)
-        self._listeners = (*self._listeners, events)
-        return events
-
-    def _end_events(self, events: LiveEvents) -> None:
-        self._listeners = tuple(one for one in self._listeners if one is not events)
-
-    def _announce(self, kind: str, content: Mapping[str, object]) -> None:
-        for events in self._listeners:
-            events.put(ServerEvent(kind, content))
+        return self._listeners.begin()
 
     def close(self) -> None:
         self._control.close()
@@ -356,6 +426,15 @@ def _principal(caller: Caller) -> Principal:
 
 def _moment(microseconds: int) -> str:
     return datetime.fromtimestamp(microseconds / 1e6, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _statement_view(one: RunningStatement) -> StatementView:
+    began = _moment(int(one.began * 1e6))
+    return StatementView(one.id, one.kind, began, one.caller.name, redacted_text(one.text))
+
+
+def _on_one_line(text: str) -> str:
+    return " ".join(text.split())
 
 
 def _above(position: Position) -> Position:

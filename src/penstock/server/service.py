@@ -6,7 +6,6 @@ method returns is data that does not change any more.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -15,7 +14,13 @@ import pyarrow as pa
 
 from penstock.algebra.nodes.scans import Source
 from penstock.errors import PenstockError, ScriptWarning
-from penstock.server.roles import Caller
+from penstock.results.cancellation import Cancellation
+from penstock.served import CatalogView as CatalogView
+from penstock.served import CommandView as CommandView
+from penstock.served import DeclaredView as DeclaredView
+from penstock.served import QueryView as QueryView
+from penstock.served import SourceView as SourceView
+from penstock.server.roles import ANYONE, Caller
 from penstock.storage.documents import Document
 
 
@@ -31,6 +36,9 @@ class StatementReply:
         instant: of a SELECT, the instant of its answer; of a query, the one after which it answers.
         text: the answer of SHOW, DESCRIBE and EXPLAIN.
         table: the rows of a SELECT.
+        staleness: of a SELECT that reads a run, seconds since the batch as of which the answer is.
+        since: of a SELECT that reads all that is kept of streams, by stream the instant after which that begins.
+        results: of a SUBSCRIBE, which stands alone, the rows as they come; who gets the reply closes it.
         check: of a query that was not registered, its plan, its cost, and how it could begin (`query_check.py`).
     """
 
@@ -42,6 +50,9 @@ class StatementReply:
     text: str | None = None
     table: pa.Table | None = None
     error: PenstockError | None = None
+    staleness: float | None = None
+    since: Mapping[str, str] = field(default_factory=dict)
+    results: ResultSource | None = None
     check: Document | None = None
 
 
@@ -65,6 +76,7 @@ class ScriptRequest:
         dry: check only, execute nothing.
         settings: of the session, as SET writes them.
         left: is set when the caller has left; one-time queries end then, commands do not.
+        cursor: where a SUBSCRIBE continues; None: from now on.
     """
 
     text: str
@@ -73,69 +85,19 @@ class ScriptRequest:
     wait: bool = True
     dry: bool = False
     settings: Mapping[str, str] = field(default_factory=dict)
-    left: threading.Event = field(default_factory=threading.Event)
+    left: Cancellation = field(default_factory=Cancellation)
+    cursor: str | None = None
 
 
 @dataclass(frozen=True)
-class QueryView:
-    """A continuous query as it stands. columns: (name, type) of its results; instant: up to which it has answered."""
+class StatementView:
+    """A one-time query or a subscription that runs. began: ISO-8601."""
 
-    name: str
     id: str
-    state: str
-    text: str
-    is_stream: bool
-    columns: tuple[tuple[str, str], ...] = ()
-    sink: str = ""
-    instant: str | None = None
-    rows: int | None = None
-    attributes: Mapping[str, str] = field(default_factory=dict)
-    error: PenstockError | None = None
-
-
-@dataclass(frozen=True)
-class SourceView:
-    """A declared stream or relation. heartbeat: as text; None where it is not known."""
-
-    name: str
-    is_stream: bool
-    connector: str
-    columns: tuple[tuple[str, str], ...] = ()
-    text: str = ""
-    heartbeat: str | None = None
-
-
-@dataclass(frozen=True)
-class DeclaredView:
-    """A declared view. columns: (name, type); none where it cannot be bound."""
-
-    name: str
-    text: str
-    columns: tuple[tuple[str, str], ...] = ()
-
-
-@dataclass(frozen=True)
-class CommandView:
-    """A command of the log. at: when it was accepted, ISO-8601."""
-
-    number: int
-    at: str
+    kind: str
+    began: str
     who: str
     text: str
-    state: str
-    version: int | None = None
-    error: PenstockError | None = None
-
-
-@dataclass(frozen=True)
-class CatalogView:
-    """All that is declared; `text` declares it again."""
-
-    sources: tuple[SourceView, ...] = ()
-    views: tuple[DeclaredView, ...] = ()
-    queries: tuple[QueryView, ...] = ()
-    functions: tuple[str, ...] = ()
-    text: str = ""
 
 
 @dataclass(frozen=True)
@@ -216,6 +178,9 @@ class ResultRequest:
         snapshot: whether the content comes first, as rows with op `+`.
         progress: whether rows with op `p` report up to which instant the answer is final.
         until_now: whether to end with what there is at the moment.
+        after: the instant, in ticks, after which the rows are; with a snapshot that of the content.
+        up_to: the instant, in ticks, with which it ends.
+        caller: who reads.
     """
 
     query: str
@@ -224,6 +189,9 @@ class ResultRequest:
     snapshot: bool = False
     progress: bool = False
     until_now: bool = False
+    after: int | None = None
+    up_to: int | None = None
+    caller: Caller = ANYONE
 
 
 class Service(Protocol):
@@ -232,6 +200,12 @@ class Service(Protocol):
     def execute(self, request: ScriptRequest) -> ScriptReply:
         """Execute a script. Raises ScriptErrors where it has errors, and then nothing is executed; P0802 for a
         statement that the caller's role does not allow."""
+
+    def statements(self) -> Sequence[StatementView]:
+        """Return the one-time queries and subscriptions that run."""
+
+    def cancel(self, statement: str, caller: Caller) -> StatementView:
+        """End a statement that runs. Raises PenstockError P0201, P0802."""
 
     def queries(self) -> Sequence[QueryView]: ...
 

@@ -6,31 +6,30 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
 
 from penstock.algebra.nodes.query import Query, Start
-from penstock.algebra.nodes.scans import Source
-from penstock.control.posted_rows import POSTED, PostedRows
 from penstock.control.spark import SparkEngine
 from penstock.errors import PenstockError
 from penstock.language.commands import SelectOnce
+from penstock.results.cancellation import Cancellation
 from penstock.results.content import ResultContents
-from penstock.results.live_state import LiveState, state_of_results
+from penstock.results.live_state import LiveState
 from penstock.results.reader import ResultReader, Subscription
+from penstock.results.run_input import pinned_input, state_of_run
 from penstock.results.select import LiveReader
+from penstock.results.select_workers import SelectWorkers
 from penstock.runtime.local.explain import explain
 from penstock.runtime.local.one_time import sources_of
-from penstock.runtime.local.statics import read_relation
 from penstock.runtime.spark.catching_up.start_options import WAYS, StartOption, text_of
 from penstock.runtime.spark.checkpoint.folder import Folder
 from penstock.runtime.spark.job import SparkRun
 from penstock.runtime.spark.live_change import options_of_start
 from penstock.runtime.watching.prometheus import metrics_text
-from penstock.server.selecting import ANSWERS, RETENTION, select_over
 from penstock.server.service import EndOfResults, ResultPart, ResultRequest
+from penstock.server.statements.selecting import SelectedRows, SelectScope, check_readable, whole_inputs
 from penstock.storage.documents import Document
 
 #: Seconds between two looks at whether a batch has ended.
@@ -38,15 +37,15 @@ _LOOK = 0.2
 
 
 class SparkSide:
-    """See the contract `EngineSide`. folder: of the checkpoint; memory: bytes of the rows of one SELECT at most."""
+    """See the contract `EngineSide`. folder: of the checkpoint; workers: compute one-time queries, end with this."""
 
     def __init__(
-        self, engine: SparkEngine, folder: Path, memory: int | None = None, contents: ResultContents | None = None
+        self, engine: SparkEngine, folder: Path, workers: SelectWorkers, contents: ResultContents | None = None
     ) -> None:
         self._engine = engine
-        self._memory = memory
+        self._workers = workers
         self._contents = contents or guarded_contents(folder)
-        self._posted = PostedRows(folder / "control" / "kept", RETENTION)
+        self._posted = folder / "control" / "kept"
         self._listeners: list[Callable[[Mapping[str, object]], None]] = []
         #: Number of batches, and when the last one ended or there was nothing to read.
         self._batches, self._at = 0, time.monotonic()
@@ -82,8 +81,9 @@ class SparkSide:
         reader = ResultReader(sink.own_place.folder, sink.own_place.id, self._contents)
         cursor = reader.first if request.beginning else request.cursor
         subscription = reader.read(
-            cursor, snapshot=request.snapshot, progress=request.progress, until_now=request.until_now
-        )
+            cursor, snapshot=request.snapshot, progress=request.progress, up_to=request.up_to,
+            until_now=request.until_now, after=request.after,
+        )  # fmt: skip
         return SparkResults(reader, subscription, request.snapshot)
 
     def _running(self) -> SparkRun:
@@ -93,36 +93,26 @@ class SparkSide:
         return run
 
     def select(
-        self,
-        command: SelectOnce,
-        sources: Mapping[str, tuple[int, Source]],
-        queries: Mapping[str, tuple[int, Query]],
-        left: Callable[[], bool],
-    ) -> tuple[pa.Table, int | None]:
-        read = sources_of(command.query).values()
-        if not any(source.connector == ANSWERS for source in read):
-            return select_over(command, sources, self._posted)
-        found = LiveReader(lambda: self._state(queries, sources), memory=self._memory).answer(command.query)
-        return found.answer.table, found.answer.tick
+        self, command: SelectOnce, scope: SelectScope, statement: str, cancellation: Cancellation
+    ) -> SelectedRows:
+        run, read = self._engine.run, sources_of(command.query)
+        whole = whole_inputs(command, scope, self._posted)
+        if run is None:
+            check_readable(command, whole)
+            state = LiveState(-1, None, whole=whole)
+            return SelectedRows.of(self._reader(state).answer(command.query, cancellation))
+        with pinned_input(run, f"select-{statement}", {name.lower() for name in read}) as known:
+            answers = {key: (f"q{place}", query) for key, (place, query) in scope.queries.items()}
+            state = state_of_run(run, known, answers, self._contents)
+            # What the run has read is as of its last batch, whatever else there is.
+            whole = {name: rows for name, rows in whole.items() if name not in {**state.past, **state.updates}}
+            state = replace(state, whole=whole)
+            answer = self._reader(state).answer(command.query, cancellation)
+        is_live = any(name.lower() not in whole for name in read)
+        return SelectedRows.of(answer if is_live else replace(answer, staleness=None))
 
-    def _state(self, queries: Mapping[str, tuple[int, Query]], sources: Mapping[str, tuple[int, Source]]) -> LiveState:
-        """Return the answers of all queries at the last batch, and the static relations."""
-        sinks = self._running().sinks
-        kept = {key: (query, sinks[f"q{place}"].own_place) for key, (place, query) in queries.items()
-                if f"q{place}" in sinks}  # fmt: skip
-        places = {key: (query, place) for key, (query, place) in kept.items() if place is not None}
-        if not places:
-            raise PenstockError("P0711", "no query keeps its answers here")
-        folder = next(place.folder for _, place in places.values())
-        state = state_of_results(folder, {key: (q, place.id) for key, (q, place) in places.items()}, self._contents)
-        statics = {key: partial(self._static, number, source) for key, (number, source) in sources.items()
-                   if source.is_static}  # fmt: skip
-        return replace(state, statics=statics)
-
-    def _static(self, number: int, source: Source) -> pa.Table:
-        if source.connector in POSTED:
-            return self._posted.table(source, number)
-        return read_relation(source)[0]
+    def _reader(self, state: LiveState) -> LiveReader:
+        return LiveReader(lambda: state, self._workers, self._workers.memory)
 
     def explain(self, query: Query, form: str) -> str:
         return explain(query, form)
@@ -156,6 +146,7 @@ class SparkSide:
     def close(self) -> None:
         self._ending.set()
         self._thread.join()
+        self._workers.close()
         self._engine.close()
         self._contents.close()
 

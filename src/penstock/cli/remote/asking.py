@@ -101,13 +101,15 @@ def _follow(side: ServerSide, answer: FollowAnswer, form: OutputFormat) -> None:
     def lost(reason: Exception) -> None:
         typer.echo(shown(f"the server is lost, and tried again: {reason}"), err=True)
 
-    rows = side.follow(answer.query, answer.snapshot, answer.progress, False, lost)
+    rows = side.follow(answer, False, lost)
     console = None
     try:
         for batch in rows:
             query = NamedRows(answer.query, batch.schema)
             console = console or output(form, [query])
             _put(console, query, pa.Table.from_batches([batch]))
+        if console is not None:
+            write_or_stop(console, console.close)
             sys.stdout.flush()
     finally:
         rows.close()

@@ -13,7 +13,7 @@ import pyarrow as pa
 from penstock.cli.answers import Answer, FollowAnswer, Remark, RowsAnswer, TextAnswer
 from penstock.cli.shell.declared import Declared, DeclaredObject, declared_by_name
 from penstock.cli.shell.sides import FollowedRows
-from penstock.client import RemoteCatalog, RemoteStatement, ServerClient
+from penstock.client import CatalogView, RemoteStatement, ServerClient
 from penstock.errors import PenstockError, Position, ScriptErrors
 from penstock.language.parse import parse_script
 from penstock.language.statements import (
@@ -28,6 +28,8 @@ from penstock.language.statements import (
 _KNOWN_SECONDS = 2.0
 #: Seconds for which a lost server is tried again where no person waits.
 _PATIENCE = 60.0
+#: States of commands that have been accepted and have no effect yet, which is told to programs too.
+_WAITING = frozenset({"PENDING", "HYDRATING"})
 
 
 class ServerSide:
@@ -64,6 +66,8 @@ class ServerSide:
         match statement:
             case SubscribeStatement(name=query, as_of=None, up_to=None) if query is not None:
                 yield FollowAnswer(query.text, statement.snapshot is not None, statement.progress is not None)
+            case SubscribeStatement():
+                yield FollowAnswer("subscription", False, False, "\n" * lines + text)
             case OneTimeSelect():
                 rows = self._client.select(text, settings=self._settings)
                 yield RowsAnswer(rows.to_arrow(), text.strip(), rows.instant)
@@ -92,11 +96,13 @@ class ServerSide:
     def is_relation(self, query: str) -> bool:
         return self._client.query(query).kind == "relation"
 
-    def follow(
-        self, query: str, snapshot: bool, progress: bool, patient: bool, on_lost: Callable[[Exception], None]
-    ) -> FollowedRows:
+    def follow(self, answer: FollowAnswer, patient: bool, on_lost: Callable[[Exception], None]) -> FollowedRows:
         patience = math.inf if patient else _PATIENCE
-        return self._client.subscribe(query, snapshot=snapshot, progress=progress, patience=patience, on_lost=on_lost)
+        if answer.sql is not None:
+            return self._client.follow(answer.sql, settings=self._settings, patience=patience, on_lost=on_lost)
+        return self._client.subscribe(
+            answer.query, snapshot=answer.snapshot, progress=answer.progress, patience=patience, on_lost=on_lost
+        )
 
     # -- declarations ------------------------------------------------------------------------------------------
 
@@ -116,7 +122,7 @@ class ServerSide:
         self._looked = time.monotonic()
 
 
-def _declared_of(catalog: RemoteCatalog) -> Declared:
+def _declared_of(catalog: CatalogView) -> Declared:
     objects = [DeclaredObject(one.name, one.kind, one.connector, one.columns, one.sql) for one in catalog.sources]
     objects += [DeclaredObject(one.name, "view", "", one.columns, one.sql) for one in catalog.views]
     for query in catalog.queries:
@@ -154,7 +160,7 @@ def _answers(statement: RemoteStatement) -> Iterator[Answer]:
     elif statement.text is not None:
         yield TextAnswer(statement.text)
     elif statement.number is not None:
-        waits = statement.state == "PENDING"
+        waits = statement.state in _WAITING
         yield Remark(f"{statement.kind}: {statement.state} (command {statement.number})", confirms=not waits)
 
 

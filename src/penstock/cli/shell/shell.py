@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 import traceback
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import TextIO
 
@@ -159,7 +160,8 @@ class Shell:
 
     def _follow(self, answer: FollowAnswer) -> None:
         """Show the results of a query until Ctrl-C: a relation as a table that changes, where a person sees it."""
-        is_live = self._out.isatty() and self._form is OutputFormat.TABLE and self.side.is_relation(answer.query)
+        is_seen = self._out.isatty() and self._form is OutputFormat.TABLE and answer.sql is None
+        is_live = is_seen and self.side.is_relation(answer.query)
         try:
             self._show(answer, LiveTable(self._out) if is_live else None)
         except PenstockError as error:
@@ -170,10 +172,8 @@ class Shell:
 
     def _show(self, answer: FollowAnswer, live: LiveTable | None) -> None:
         display: ResultDisplay = live or AppendedRows(self._form, self._appended, self._tell)
-        is_live = live is not None
-        rows = self.side.follow(
-            answer.query, answer.snapshot or is_live, answer.progress or is_live, self._confirms, display.lost
-        )
+        wanted = answer if live is None else replace(answer, snapshot=True, progress=True)
+        rows = self.side.follow(wanted, self._confirms, display.lost)
         try:
             follow(rows, display)
         except KeyboardInterrupt:

@@ -7,7 +7,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from penstock.cli.answers import Answer, Remark, TextAnswer, rows_answer
+from penstock.cli.answers import Answer, FollowAnswer, Remark, TextAnswer, rows_answer
 from penstock.cli.shell.declared import Declared, declared_of
 from penstock.session import Session
 
@@ -39,14 +39,10 @@ class ShellSide(Protocol):
     def is_relation(self, query: str) -> bool:
         """Return whether the results of a query are changes of a relation. Raises PenstockError P0201."""
 
-    def follow(
-        self, query: str, snapshot: bool, progress: bool, patient: bool, on_lost: Callable[[Exception], None]
-    ) -> FollowedRows:
+    def follow(self, answer: FollowAnswer, patient: bool, on_lost: Callable[[Exception], None]) -> FollowedRows:
         """Return the results of a query.
 
         Args:
-            snapshot: begin with the present content, as rows with op `+`.
-            progress: rows with op `p` report up to which instant the answer is final.
             patient: whether a lost server is tried again without end.
             on_lost: is called with the reason each time before.
         """
@@ -81,9 +77,7 @@ class SessionSide:
     def is_relation(self, query: str) -> bool:
         raise AssertionError("a session has nothing to follow")
 
-    def follow(
-        self, query: str, snapshot: bool, progress: bool, patient: bool, on_lost: Callable[[Exception], None]
-    ) -> FollowedRows:
+    def follow(self, answer: FollowAnswer, patient: bool, on_lost: Callable[[Exception], None]) -> FollowedRows:
         raise AssertionError("a session has nothing to follow")
 
     def interruption(self) -> str:

@@ -273,9 +273,9 @@ class Draft:
         assert query is not None, "it is a query"
         self._touch(query.place)
         place = query.place if sink == query.sink else self._id()
-        if place == query.place and former is not None and former.output_schema != bound.output_schema:
+        if place == query.place and former is not None and not _alike(former, bound):
             raise PenstockError(
-                "P0305", f"the result of {one.name} has other columns",
+                "P0305", f"the result of {one.name} has other columns or another unit of time",
                 hint="write it INTO another place, or DROP the query and create it again",
             )  # fmt: skip
         if place != query.place:
@@ -299,8 +299,10 @@ class Draft:
         first, second = (self._in_state(each, "exchanged", _RUNNING) for each in (one, other))
         plans = [self.bound.queries[each.name.lower()] for each in (one, other)]
         reads = [self.bound.reads.get(each.name.lower(), frozenset()) for each in (one, other)]
-        if plans[0].output_schema != plans[1].output_schema:
-            raise PenstockError("P0305", f"the results of {one.name} and {other.name} have other columns")
+        if not _alike(*plans):
+            raise PenstockError(
+                "P0305", f"the results of {one.name} and {other.name} have other columns or units of time"
+            )
         self._touch(first.place)
         self._touch(second.place)
         self.concerns[number] = first.place
@@ -357,6 +359,11 @@ class Draft:
     def _put(self, one: StoredObject) -> None:
         self._objects[one.id] = one
         self.stored = self.stored.changed(CatalogChange(objects=(one,)))
+
+
+def _alike(one: Query, other: Query) -> bool:
+    """Return whether one result can hold the answers of both: of the same columns, in the same unit of time."""
+    return one.output_schema == other.output_schema and one.domain == other.domain
 
 
 _ACTIONS: dict[type, Callable[[Draft, int, StoredObject, Any], None]] = {

@@ -45,7 +45,7 @@ BEGINNINGS = (
 )  # fmt: skip
 _SHOWN = (
     "STREAMS", "RELATIONS", "VIEWS", "QUERIES", "FUNCTIONS", "AGGREGATES", "COMMANDS", "SETTINGS", "SUBSCRIPTIONS",
-    "VERSIONS",
+    "STATEMENTS", "VERSIONS",
 )  # fmt: skip
 _DROPPED = ("STREAM", "RELATION", "VIEW", "QUERY", "FUNCTION", "AGGREGATE")
 _ALTERED = ("QUERY", "STREAM", "RELATION", "SYSTEM")
@@ -220,7 +220,7 @@ class CqlParser(DeclarationGrammar):
 
     def _cancel(self, start: TextSpan) -> CancelStatement:
         if not self._is_name() and self._curr.token_type not in (TokenType.STRING, TokenType.NUMBER):
-            self._fail("the id of a statement, as SHOW COMMANDS lists it")
+            self._fail("the id of a statement, as SHOW STATEMENTS lists it")
         self._advance()
         return CancelStatement(self._prev.text, self._since(start))
 

@@ -53,9 +53,3 @@ def with_standing(plan: Plan, sources: Iterable[Source]) -> Plan:
     unread = {source.name: source for source in sources if source.name not in plan.sources}
     nothing = {name: Literal(pa.bool_(), False) for name, source in unread.items() if may_skip(source)}
     return replace(plan, sources=plan.sources | unread, source_predicates=plan.source_predicates | nothing)
-
-
-def standing_of(plan: Plan) -> tuple[Source, ...]:
-    """Return the sources of a plan that no part of it reads."""
-    read = {name for part in plan.pieces for name in part.sources}
-    return tuple(source for name, source in plan.sources.items() if name not in read)

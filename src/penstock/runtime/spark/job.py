@@ -47,7 +47,7 @@ from penstock.runtime.spark.output.failures import translate
 from penstock.runtime.spark.output.rejections import write_rejections
 from penstock.runtime.spark.output.result_parts import ResultParts
 from penstock.runtime.spark.output.undelivered import UndeliveredAnswers
-from penstock.runtime.spark.output.withheld import shown_answers
+from penstock.runtime.spark.output.withheld import AnswerGate
 from penstock.runtime.spark.start import PreparedStart
 from penstock.runtime.spark.startup.jvm import spark_log
 from penstock.runtime.spark.startup.session import stop_at_end
@@ -105,6 +105,7 @@ class SparkRun:
         self._older = OlderVersions(self._folder, checkpoint, job.epoch > 0)
         self._totals = RunTotals(self._folder)
         self._result_parts = ResultParts(self._folder)
+        self._gate = AnswerGate(self._folder)
         self._rounds: RoundLog | None = None
         self._pipeline: Pipeline | None = None
         self._final_batch: int | None = None
@@ -155,12 +156,9 @@ class SparkRun:
             mend_log(self._folder, self._log, self._job.log_base)
             check_log(self._folder, self._log, self._job.log_base)
         job = self._job
-        # A changed script may add queries that begin with the content of a relation.
-        relations = any(not source.is_stream for source in job.intake.sources)
         self._rounds = RoundLog(
-            self._folder, job.intake, epoch=job.epoch, carried=self.epoch.offset, log=job.log,
-            history=self._is_live or relations,
-        )  # fmt: skip
+            self._folder, job.intake, epoch=job.epoch, carried=self.epoch.offset, log=job.log, history=self._is_live
+        )
         if self._is_live:
             self._pipeline = Pipeline(self._folder, self._job, digest)
             frame = round_files(spark, job.shards, self._rounds.place)
@@ -268,19 +266,19 @@ class SparkRun:
         # An interrupted start may have written the first batch of an epoch with other rows, or to other sinks too.
         beats = {} if output.heartbeats is None else output.heartbeats.queries
         valid = {name: chunks for name, chunks in output.answers.items() if name not in output.failed}
-        answers = shown_answers(self._folder, self.epoch, self._job, valid, beats, batch)
-        due = self._job.plan.queries if batch == self._job.base and batch else answers
-        names = [name for name in due if name not in output.failed and name not in self.epoch.silent]
+        shown = self._gate.shown(self.epoch, self._job, valid, beats, batch)
+        due = self._job.plan.queries if batch == self._job.base and batch else shown.answers
+        names = [name for name in due if name not in output.failed and name not in shown.withheld]
         isolation = None
         if self._job.isolated:
             retry, own = self.work.settings["sink_retry"], self.work.sink_retries
             isolation = SinkIsolation(UndeliveredAnswers(self._folder), retry, own)
-        delivered_answers = deliver_answers(self._job, self._sinks, names, answers, batch, isolation)
+        delivered_answers = deliver_answers(self._job, self._sinks, names, shown.answers, batch, isolation)
         failed = {name: replace(failure, batch=batch) for name, failure in output.failed.items()}
         if isolation is not None:
             failed |= isolation.failed
             delivered_answers = {n: answer for n, answer in delivered_answers.items() if n not in isolation.failed}
-        commit_logs(self._sinks, batch, {} if output.heartbeats is None else output.heartbeats.queries)
+        commit_logs(self._sinks, batch, shown.heartbeats(beats, output.failed))
         rows = {name: answer.rows for name, answer in delivered_answers.items()}
         self._writes_beside.begin(partial(self._result_parts.note, batch, rows, self._sinks))
         self._totals.delivered(batch, rows, counts)
@@ -304,9 +302,8 @@ class SparkRun:
         return self._is_live and self._rounds is not None
 
     @property
-    def busy(self) -> bool:
-        """Return whether a round is running."""
-        return self._rounds is not None and self._rounds.outstanding
+    def rounds(self) -> RoundLog | None:
+        return self._rounds
 
     def change(self, begin: Callable[[], JobChange | None]) -> None:
         """Change the queries of the run between two of its rounds.

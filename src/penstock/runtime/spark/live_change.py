@@ -15,7 +15,6 @@ from typing import Protocol
 from penstock.algebra.nodes.query import Query, Start, StartMode
 from penstock.algebra.nodes.scans import over_sources
 from penstock.connectors.contract import Sink
-from penstock.connectors.sinks import open_sink
 from penstock.runtime.spark.catching_up.ahead import Ahead, Share
 from penstock.runtime.spark.catching_up.catch_up import check_past
 from penstock.runtime.spark.catching_up.past_input import KnownPast, past_of_run
@@ -24,9 +23,10 @@ from penstock.runtime.spark.catching_up.start_options import StartOption, start_
 from penstock.runtime.spark.checkpoint.backfill import backfill
 from penstock.runtime.spark.checkpoint.epochs import Epoch, remove_epoch_on_failure, write_epoch
 from penstock.runtime.spark.checkpoint.folder import Folder, Job
-from penstock.runtime.spark.checkpoint.job_files import job_kept_on_failure
-from penstock.runtime.spark.checkpoint.restart_decision import StartKind, decide_change
+from penstock.runtime.spark.checkpoint.restart_decision import StartKind, StartRequest, decide_change
 from penstock.runtime.spark.job import SparkRun
+from penstock.runtime.spark.job_files import job_kept_on_failure
+from penstock.runtime.spark.output.recorded_sink import opened_sinks
 from penstock.runtime.spark.output.result_parts import ResultParts
 from penstock.runtime.spark.output.undelivered import UndeliveredAnswers
 from penstock.runtime.spark.output.withheld import WithheldAnswers
@@ -41,6 +41,7 @@ from penstock.runtime.spark.start import (
     start_request,
     state_of_parts,
     warn_of_unbounded,
+    write_seeds,
     write_spool,
 )
 from penstock.runtime.spark.version import JobChange
@@ -83,7 +84,8 @@ def change(run: SparkRun, work: Work, overwrite: bool) -> None:
         try:
             if ahead is not None:
                 run.hydration.begin(ahead)
-                ahead.read(Share(float(work.settings["hydrate_share"]), lambda: run.busy))
+                share = float(work.settings["hydrate_share"])
+                ahead.read(Share(share, lambda: run.rounds is not None and run.rounds.outstanding))
             run.change(lambda: begin_change(folder, run, work, overwrite, ahead))
         except BaseException:
             if ahead is not None:
@@ -133,7 +135,17 @@ def _may_read_past(before: Work, after: Work) -> bool:
 
 def leave_out(folder: Folder, run: RunningJob, failed: Collection[str]) -> JobChange | None:
     """Continue a live run without the queries `failed`, whose results stay; None where it does so already."""
-    return begin_change(folder, run, run.work.without(failed), False)
+    return begin_change(folder, run, replace(run.work.without(failed), moved={}), False)
+
+
+def _retains_otherwise(job: Job, request: StartRequest) -> bool:
+    """Return whether a change makes a stream retain something else, which is no part of what the stream is."""
+    sources = {source.name: source for source in (*request.sources.values(), *request.standing)}
+    retained = {(name, one.retain, one.retain_columns) for name, one in sources.items() if one.is_stream}
+    return any(
+        one.is_stream and one.name in sources and (one.name, one.retain, one.retain_columns) not in retained
+        for one in job.intake.sources
+    )
 
 
 def begin_change(
@@ -149,7 +161,7 @@ def begin_change(
     work = replace(admitted(work, folder, current), cache=run.work.cache)
     work.cache.keep_only(work.queries)
     request = start_request(work, folder)
-    decision = decide_change(request, folder, current)
+    decision = decide_change(request, folder, current, _retains_otherwise(run.job, request))
     if decision.kind is StartKind.SAME:
         if decision.epoch == current:
             return None
@@ -159,11 +171,13 @@ def begin_change(
     assert offset is not None, "an epoch that follows another one begins with an offset"
     check_past(folder, decision.epoch, decision.plan)
     kept_sinks = {name: run.sinks[name] for name in decision.kept_sinks - decision.resumed}
-    new_sinks = {query.name: open_sink(query) for query in work.queries if query.name not in kept_sinks}
+    new_queries = [query for query in work.queries if query.name not in kept_sinks]
+    new_sinks = opened_sinks(new_queries, folder, work.standing)
     sinks = {query.name: (kept_sinks | new_sinks)[query.name] for query in work.queries}
     number = decision.epoch.number
     with closed_on_failure(new_sinks), job_kept_on_failure(folder), remove_epoch_on_failure(folder, number):
         open_results(folder, new_sinks, decision, overwrite, work)
+        write_seeds(folder, decision)
         births = {decision.epoch.queries[name].birth for name in decision.fresh}
         warn_of_unbounded(state_of_parts(request.cache.parts_of(births)), decision.fresh)
         job, digest = prepare(work, request, decision, folder, run.job.intake.parallelism)

@@ -22,9 +22,9 @@ from penstock.algebra.optimizer.statistics import known_statistics
 from penstock.connectors.contract import ResultPlace, Sink
 from penstock.connectors.deadletters import DeadLetters
 from penstock.connectors.results.result_log import ResultLog
-from penstock.connectors.sinks import open_sink
 from penstock.connectors.sources import open_source
 from penstock.connectors.sources.memory import spool
+from penstock.errors import PenstockError
 from penstock.events import log_event
 from penstock.physical.execution.progress import timed_sources
 from penstock.physical.execution.wall_clock import peers_of
@@ -42,7 +42,6 @@ from penstock.runtime.spark.checkpoint.folder import (
     round_name,
     unwritable,
 )
-from penstock.runtime.spark.checkpoint.job_files import forget_jobs, write_job
 from penstock.runtime.spark.checkpoint.planning_cache import PlannedPart
 from penstock.runtime.spark.checkpoint.restart_decision import (
     Decision,
@@ -54,6 +53,8 @@ from penstock.runtime.spark.checkpoint.state_files import check_state
 from penstock.runtime.spark.checkpoint.totals import forget_totals
 from penstock.runtime.spark.input.dataframes import write_frame
 from penstock.runtime.spark.input.rate_control import RateControl
+from penstock.runtime.spark.job_files import forget_jobs, write_job
+from penstock.runtime.spark.output.recorded_sink import opened_sinks
 from penstock.runtime.spark.output.rejections import keep_refused
 from penstock.runtime.spark.output.result_parts import ResultParts, check_results
 from penstock.runtime.spark.output.undelivered import UndeliveredAnswers
@@ -92,10 +93,12 @@ def begin(work: Work, folder: Folder, overwrite: bool, parallelism: Callable[[],
     # Sinks recognize by its name what the run has written already, so it is recorded before anything is written.
     folder.begin_run()
     ResultLog.start(folder.results)
-    sinks = {query.name: open_sink(query) for query in work.queries}
+    ResultLog.start(folder.emitted)
+    sinks = opened_sinks(work.queries, folder, work.standing)
     with closed_on_failure(sinks):
         check_results(ResultParts(folder), sinks, decision.kept_sinks, work.accept_missing)
         open_results(folder, sinks, decision, overwrite, work)
+        write_seeds(folder, decision)
         tasks = parallelism()
         decision = settled(work, request, decision, folder, tasks)
         job, digest = prepare(work, request, decision, folder, tasks)
@@ -106,6 +109,12 @@ def begin(work: Work, folder: Folder, overwrite: bool, parallelism: Callable[[],
     return PreparedStart(work, decision, sinks, job, digest)
 
 
+def write_seeds(folder: Folder, decision: Decision) -> None:
+    """Write what is withheld of results that continue. It counts from the epoch's file on."""
+    for name, seed in decision.seeds.items():
+        WithheldAnswers(folder).seed(name, decision.epoch.base, seed)
+
+
 def admitted(work: Work, folder: Folder, before: Epoch | None) -> Work:
     """Return `work` without the queries that have failed in the round delivered last, or earlier, unless a start is
     given for them. before: the latest epoch.
@@ -113,6 +122,10 @@ def admitted(work: Work, folder: Folder, before: Epoch | None) -> Work:
     failed = set(pending_failures(folder, before))
     if before is not None and work.pause_failed:
         failed |= {name for name, record in before.paused.items() if record.failure is not None}
+    lost = sorted(failed & work.moved.keys())
+    if lost:
+        message = f"query {lost[0]} has failed, and cannot be exchanged"
+        raise PenstockError("P0701", message, hint="RESUME it first")
     out = [query.name for query in work.queries if query.name in failed and query.name not in work.starts]
     return work.without(out) if out else work
 
@@ -137,9 +150,9 @@ def open_results(folder: Folder, sinks: Mapping[str, Sink], decision: Decision, 
 
 def keep_results(folder: Folder, epoch: Epoch) -> None:
     """Let the records of results go that belong to no query of `epoch`, once their rows are gone."""
-    ResultLog.keep(
-        folder.results, [record.id for records in (epoch.queries, epoch.paused) for record in records.values()]
-    )
+    ids = [record.id for records in (epoch.queries, epoch.paused) for record in records.values()]
+    for place in (folder.results, folder.emitted):
+        ResultLog.keep(place, ids)
 
 
 @contextmanager
@@ -217,7 +230,7 @@ def start_request(work: Work, folder: Folder) -> StartRequest:
         known_statistics(work.sources, work.rows, work.frames, work.settings["statistics"]), work.strategy, work.drain,
         str(work.settings["state_store"]), frozenset(work.streaming), work.settings.get_int("shards"), work.all_starts,
         tuple(spooled_sources.get(name, s) for name, s in work.sources.items() if name in work.declared), work.command,
-        work.outcomes, work.paused, work.reset, work.silent, work.cache,
+        work.outcomes, work.paused, work.reset, work.silent, work.moved, work.contents, work.cache,
     )  # fmt: skip
 
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from penstock.connectors.contract import Sink
 from penstock.runtime.spark.checkpoint.epochs import Epoch, forget_epochs, forget_older, latest_epoch
 from penstock.runtime.spark.checkpoint.folder import Folder, Job
-from penstock.runtime.spark.checkpoint.job_files import forget_parts
 from penstock.runtime.spark.checkpoint.query_failure import QueryFailure
 from penstock.runtime.spark.input.offset import Offset
+from penstock.runtime.spark.job_files import forget_parts
 from penstock.runtime.spark.work import Work
 from penstock.storage.documents import Document
 
@@ -28,6 +28,7 @@ class VersionInfo:
         failed: the queries that were left out since they failed.
         queries, sources: their heartbeats, in ticks, after the last batch of this process.
         offset: up to which the sources had been read when the version began; None where it is the first.
+        results: by query, the id of its result, also of those that are left out.
     """
 
     number: int
@@ -38,6 +39,7 @@ class VersionInfo:
     queries: Mapping[str, int]
     sources: Mapping[str, int]
     offset: Offset | None = None
+    results: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -66,9 +68,12 @@ def version_of(
 ) -> VersionInfo:
     """Return the version that an epoch records. queries, sources: heartbeats."""
     failed = {name: record.failure for name, record in epoch.paused.items() if record.failure is not None}
+    results = {name: record.id for name, record in epoch.paused.items()}
+    results |= {name: record.id for name, record in epoch.queries.items()}
     return VersionInfo(
-        epoch.number, epoch.command, epoch.outcomes, epoch.base, failed, queries or {}, sources or {}, epoch.offset
-    )
+        epoch.number, epoch.command, epoch.outcomes, epoch.base, failed, queries or {}, sources or {}, epoch.offset,
+        results,
+    )  # fmt: skip
 
 
 def stored_version(checkpoint: Path) -> VersionInfo | None:

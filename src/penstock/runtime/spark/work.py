@@ -13,6 +13,7 @@ from penstock.algebra.nodes.query import Query, Start, StartMode
 from penstock.algebra.nodes.scans import Source, declared_sources
 from penstock.physical.planning.strategies import Strategy
 from penstock.runtime.spark.checkpoint.planning_cache import PlanningCache
+from penstock.runtime.spark.output.emitted_content import ContentReader
 from penstock.settings import Settings
 from penstock.storage.documents import Document
 
@@ -34,6 +35,8 @@ class Work:
         paused: queries that are left out and whose results stay. One that was left out since it failed stays out until
             a start is given for it.
         silent: queries that run and whose sinks receive nothing; their state stays as if they were shown.
+        moved: queries that take over the computation of another one that stands, by name; two of them are exchanged.
+        contents: reads what the sinks of relations have received, so that their results can continue.
         reset: queries whose results, if they were paused, begin again empty.
         pause_failed: leave a query out that fails, while the others go on; otherwise it ends the run.
         sink_retries: by query, seconds for which a batch is tried again where its sink fails; the setting for others.
@@ -57,6 +60,8 @@ class Work:
     paused: frozenset[str] = frozenset()
     reset: frozenset[str] = frozenset()
     silent: frozenset[str] = frozenset()
+    moved: Mapping[str, str] = field(default_factory=dict)
+    contents: ContentReader | None = field(default=None, compare=False, repr=False)
     pause_failed: bool = False
     sink_retries: Mapping[str, float] = field(default_factory=dict)
     cache: PlanningCache = field(default_factory=PlanningCache, compare=False, repr=False)

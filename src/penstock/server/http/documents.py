@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from penstock.server.http.problems import error_document
-from penstock.server.service import CatalogView, CommandView, HealthView, QueryView, SourceView
+from penstock.server.service import CatalogView, CommandView, HealthView, QueryView, SourceView, StatementView
 
 Text = Annotated[str, Field(max_length=10_000_000)]
 
@@ -112,6 +112,8 @@ class StatementDocument(BaseModel):
     number: int | None = None
     version: int | None = None
     instant: str | None = None
+    staleness: float | None = None
+    since: dict[str, str] | None = None
     text: str | None = None
     columns: list[ColumnDocument] | None = None
     rows: list[dict[str, Any]] | None = None
@@ -128,6 +130,20 @@ class WarningDocument(BaseModel):
 class ScriptDocument(BaseModel):
     statements: list[StatementDocument]
     warnings: list[WarningDocument]
+
+
+class RunningDocument(BaseModel):
+    """A one-time query or a subscription that runs."""
+
+    id: str
+    kind: str
+    began: str
+    who: str
+    sql: str
+
+
+class RunningListDocument(BaseModel):
+    statements: list[RunningDocument]
 
 
 class QueryDocument(BaseModel):
@@ -219,30 +235,34 @@ def _error(error: Any) -> ErrorDocument | None:
 
 def query_document(view: QueryView) -> QueryDocument:
     return QueryDocument(
-        name=view.name, id=view.id, state=view.state, kind="stream" if view.is_stream else "relation", sql=view.text,
+        name=view.name, id=view.id, state=view.state, kind="stream" if view.is_stream else "relation", sql=view.sql,
         columns=_columns(view.columns), sink=view.sink, instant=view.instant, rows=view.rows,
         attributes=dict(view.attributes), error=_error(view.error),
     )  # fmt: skip
 
 
+def running_document(view: StatementView) -> RunningDocument:
+    return RunningDocument(id=view.id, kind=view.kind, began=view.began, who=view.who, sql=view.text)
+
+
 def source_document(view: SourceView) -> SourceDocument:
     return SourceDocument(
         name=view.name, kind="stream" if view.is_stream else "relation", connector=view.connector,
-        columns=_columns(view.columns), sql=view.text, heartbeat=view.heartbeat,
+        columns=_columns(view.columns), sql=view.sql, heartbeat=view.heartbeat,
     )  # fmt: skip
 
 
 def catalog_document(view: CatalogView) -> CatalogDocument:
     return CatalogDocument(
         sources=[source_document(one) for one in view.sources],
-        views=[ViewDocument(name=one.name, sql=one.text, columns=_columns(one.columns)) for one in view.views],
-        queries=[query_document(one) for one in view.queries], functions=list(view.functions), sql=view.text,
+        views=[ViewDocument(name=one.name, sql=one.sql, columns=_columns(one.columns)) for one in view.views],
+        queries=[query_document(one) for one in view.queries], functions=list(view.functions), sql=view.sql,
     )  # fmt: skip
 
 
 def command_document(view: CommandView) -> CommandDocument:
     return CommandDocument(
-        number=view.number, at=view.at, who=view.who, sql=view.text, state=view.state, version=view.version,
+        number=view.number, at=view.at, who=view.who, sql=view.sql, state=view.state, version=view.version,
         error=_error(view.error),
     )  # fmt: skip
 

@@ -49,19 +49,18 @@ class HttpDoor:
         self._streaming = anyio.CapacityLimiter(self.limits.subscriptions)
 
     @contextmanager
-    def request(self, streams: bool) -> Iterator[None]:
+    def request(self, streams: bool) -> Iterator[CountedRequest]:
         """Count a request while it is processed. streams: it may be open for long and is counted by `stream` instead.
         Raises Busy beyond the limit."""
-        if streams:
-            yield
-            return
-        if self.requests >= self.limits.connections:
-            raise _busy(f"the server processes {self.requests:,} requests already, its max_connections")
-        self.requests += 1
+        counted = CountedRequest(self)
+        if not streams:
+            if self.requests >= self.limits.connections:
+                raise _busy(f"the server processes {self.requests:,} requests already, its max_connections")
+            counted.begin()
         try:
-            yield
+            yield counted
         finally:
-            self.requests -= 1
+            counted.end()
 
     def open_stream(self) -> None:
         """Count one more subscription until `close_stream`. Raises Busy beyond the limit."""
@@ -87,6 +86,23 @@ class HttpDoor:
     async def streaming(self, call: Callable[[], T]) -> T:
         """Return what a call of a subscription returns."""
         return await anyio.to_thread.run_sync(call, limiter=self._streaming, abandon_on_cancel=True)
+
+
+class CountedRequest:
+    """A request among those that a door processes, until it ends or turns out to be a subscription."""
+
+    def __init__(self, door: HttpDoor) -> None:
+        self._door = door
+        self._is_counted = False
+
+    def begin(self) -> None:
+        self._door.requests += 1
+        self._is_counted = True
+
+    def end(self) -> None:
+        if self._is_counted:
+            self._door.requests -= 1
+            self._is_counted = False
 
 
 def _busy(message: str) -> Busy:

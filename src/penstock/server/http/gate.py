@@ -59,9 +59,10 @@ class Gate:
             await send(message)
 
         try:
-            with self._door.request(streams=scope["path"].endswith(("/results", "/events"))):
+            with self._door.request(streams=scope["path"].endswith(("/results", "/events"))) as counted:
                 caller = await self._admitted(scope)
                 scope.setdefault("state", {})["caller"] = caller
+                scope["state"]["counted"] = counted
                 _check_type(scope)
                 await self._app(scope, self._limited(scope, receive), marked)
         except Interrupted:

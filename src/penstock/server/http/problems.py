@@ -22,7 +22,7 @@ MEDIA = "application/problem+json"
 #: Status by code; 400 for all others of the user's text, 503 for those of the run.
 _STATUS = {
     "P0201": 404, "P0206": 409, "P0222": 409, "P0501": 409, "P0609": 409, "P0701": 409, "P0703": 409, "P0711": 409,
-    "P0712": 410, "P0731": 422,
+    "P0712": 410, "P0721": 409, "P0724": 413, "P0725": 408, "P0726": 409, "P0731": 422,
     "P0732": 409, "P0801": 401, "P0802": 403, "P0803": 400, "P0804": 413, "P0805": 403, "P0901": 422,
 }  # fmt: skip
 #: Errors of the machine or the run, not of what the caller sent.

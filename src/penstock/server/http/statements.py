@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 from typing import Annotated, Any
+from urllib.parse import quote
 
 import anyio
-from fastapi import APIRouter, Header, Request, Response
+from fastapi import APIRouter, Header, Path, Request, Response
 
 from penstock.errors import PenstockError
-from penstock.server.http.documents import Problem, ScriptDocument, StatementBody
-from penstock.server.http.door import HttpDoor, caller_of, door_of
+from penstock.server.http.documents import (
+    Problem,
+    RunningDocument,
+    RunningListDocument,
+    ScriptDocument,
+    StatementBody,
+    running_document,
+)
+from penstock.server.http.door import HttpDoor, at_end, caller_of, door_of
 from penstock.server.http.formats import BodyFormat, chosen, columns_document, dumped, json_array, media_of, whole
 from penstock.server.http.problems import Refused, error_document, problem, warning_document
+from penstock.server.http.streams import STREAMED, opened, stream_response
 from penstock.server.roles import AccessRole
-from penstock.server.service import ScriptReply, ScriptRequest, StatementReply
+from penstock.server.service import ResultSource, ScriptReply, ScriptRequest, StatementReply
 
 router = APIRouter(responses={"4XX": {"model": Problem}, "5XX": {"model": Problem}})
 
-_OFFERED = (BodyFormat.JSON, BodyFormat.NDJSON, BodyFormat.CSV, BodyFormat.ARROW)
+#: SSE is the format of a SUBSCRIBE alone.
+_OFFERED = (BodyFormat.JSON, BodyFormat.NDJSON, BodyFormat.CSV, BodyFormat.ARROW, BodyFormat.SSE)
 #: Seconds that a call may take longer than its limit before its thread is abandoned.
 _GRACE = 2.0
 _LONGEST_KEY = 255
@@ -32,10 +42,15 @@ Key = Annotated[str | None, Header(alias="Idempotency-Key", description="Execute
     tags=["statements"],
     responses={200: {"content": media_of(_OFFERED[1:])}, 202: {"model": ScriptDocument}},
 )
-async def execute(request: Request, body: StatementBody, idempotency_key: Key = None) -> Response:
+async def execute(
+    request: Request,
+    body: StatementBody,
+    idempotency_key: Key = None,
+    last_event_id: Annotated[str | None, Header(alias="Last-Event-ID", max_length=1_000)] = None,
+) -> Response:
     """Execute a script. It is bound as a whole: with an error nothing of it is executed. The rows of a single SELECT
-    are also had as NDJSON, CSV or an Arrow stream, by the header Accept. 202: commands were accepted and have not taken
-    effect yet."""
+    are also had as NDJSON, CSV or an Arrow stream, by the header Accept; those of a SUBSCRIBE come as the results of a
+    query do. 202: commands were accepted and have not taken effect yet."""
     door = door_of(request)
     form = chosen(request.headers.get("accept"), _OFFERED)
     caller = caller_of(request, AccessRole.READ, "to execute statements")
@@ -43,13 +58,40 @@ async def execute(request: Request, body: StatementBody, idempotency_key: Key = 
         message = f"the script is larger than {door.limits.statement_bytes:,} bytes, the server's max_statement_bytes"
         raise Refused(413, "P0804", message)
     script = ScriptRequest(
-        body.sql, caller, checked_key(idempotency_key), body.wait, body.dry, dict(body.settings)
-    )  # fmt: skip
+        body.sql, caller, checked_key(idempotency_key), body.wait, body.dry, dict(body.settings), cursor=last_event_id
+    )
     try:
         reply = await executed(request, door, script)
+        for statement in reply.statements:
+            if statement.results is not None:
+                return await _subscribed(request, door, statement.results)
         return script_response(reply, form, door.limits.rows)
     except PenstockError as error:
         return problem(error, in_script=True)
+
+
+async def _subscribed(request: Request, door: HttpDoor, source: ResultSource) -> Response:
+    """Return the answer to a SUBSCRIBE: rows as they come. Raises Refused and PenstockError."""
+    at_end(request, source.close)
+    form = chosen(request.headers.get("accept"), STREAMED)
+    opened(request, door)
+    return await stream_response(door, source, form)
+
+
+@router.get("/v1/statements", response_model=RunningListDocument, tags=["statements"])
+async def running(request: Request) -> RunningListDocument:
+    """Return the one-time queries and subscriptions that run."""
+    door = door_of(request)
+    caller_of(request, AccessRole.READ, "to list statements")
+    return RunningListDocument(statements=[running_document(one) for one in door.service.statements()])
+
+
+@router.delete("/v1/statements/{statement}", response_model=RunningDocument, tags=["statements"])
+async def cancel(request: Request, statement: Annotated[str, Path(min_length=1, max_length=100)]) -> RunningDocument:
+    """End a one-time query or a subscription. One of another token needs the role control."""
+    door = door_of(request)
+    caller = caller_of(request, AccessRole.READ, "to cancel a statement")
+    return running_document(await door.quick(lambda: door.service.cancel(statement, caller)))
 
 
 def checked_key(key: str | None) -> str | None:
@@ -80,7 +122,9 @@ async def executed(request: Request, door: HttpDoor, script: ScriptRequest) -> S
                 # Raised inside, the group would wrap it.
                 failure = error
             group.cancel_scope.cancel()
-    script.left.set()
+    if reply is None:
+        # What a thread that is abandoned has opened is closed.
+        script.left.set()
     if failure is not None:
         raise failure
     if reply is None:
@@ -102,9 +146,19 @@ def script_response(reply: ScriptReply, form: BodyFormat, limit: int) -> Respons
     if len(tables) != 1 or len(reply.statements) != 1:
         offered = "one SELECT alone is answered so; a script is answered as application/json"
         raise Refused(406, "P0803", f"a script has no answer of the type {form.media}", hint=offered)
-    instant = tables[0].instant
-    headers = {} if instant is None else {"Penstock-Instant": instant}
-    return Response(whole(tables[0].table, form), status, headers, form.media)
+    return Response(whole(tables[0].table, form), status, _headers(tables[0]), form.media)
+
+
+def _headers(reply: StatementReply) -> dict[str, str]:
+    """Return what the rows of a SELECT are as of, as headers."""
+    headers: dict[str, str] = {}
+    if reply.instant is not None:
+        headers["Penstock-Instant"] = reply.instant
+    if reply.staleness is not None:
+        headers["Penstock-Staleness"] = f"{reply.staleness:.3f}"
+    if reply.since:
+        headers["Penstock-Since"] = ", ".join(f"{quote(name)}={instant}" for name, instant in reply.since.items())
+    return headers
 
 
 def _document(reply: ScriptReply) -> bytes:
@@ -119,6 +173,10 @@ def _statement(reply: StatementReply) -> bytes:
     for name in ("number", "version", "instant", "text", "check"):
         if (value := getattr(reply, name)) is not None:
             head[name] = value
+    if reply.staleness is not None:
+        head["staleness"] = round(reply.staleness, 3)
+    if reply.since:
+        head["since"] = dict(reply.since)
     if reply.error is not None:
         head["error"] = error_document(reply.error)
     if reply.table is None:

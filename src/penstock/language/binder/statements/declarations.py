@@ -90,7 +90,7 @@ _OF_A_SERVER: Mapping[type[Statement], str] = {
     TransactionStatement: "a transaction",
 }
 #: What SHOW lists of a server.
-_KEPT_BY_A_SERVER = ("COMMANDS", "SUBSCRIPTIONS", "VERSIONS")
+_KEPT_BY_A_SERVER = ("COMMANDS", "STATEMENTS", "SUBSCRIPTIONS", "VERSIONS")
 #: Attributes of queries that mean something without a server.
 _OF_A_SCRIPT = ("comment",)
 

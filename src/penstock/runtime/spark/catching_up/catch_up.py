@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from itertools import chain
@@ -50,6 +50,7 @@ from penstock.runtime.spark.input.round_history import ReadRound, RoundHistory
 from penstock.runtime.spark.output.batch_logs import commit_logs
 from penstock.runtime.spark.output.rejections import write_rejections
 from penstock.runtime.spark.output.result_parts import ResultParts
+from penstock.runtime.spark.output.withheld import WithheldAnswers
 from penstock.runtime.spark.retained.retained_log import Pins, RetainedFile, RetainedLog
 from penstock.runtime.spark.worker.ingest import retained_packets
 from penstock.runtime.spark.worker.inline import Outcome, run_round
@@ -245,19 +246,25 @@ class CatchUp:
 
     # -- the change --------------------------------------------------------------------------------------------
 
-    def finish(self, offset: Offset, base: int, sinks: Mapping[str, Sink]) -> None:
+    def finish(self, offset: Offset, base: int, sinks: Mapping[str, Sink], continued: Collection[str] = ()) -> None:
         """Read up to `offset`, at which the queries join the others, and write what they answer of the past to their
-        sinks, as batches before `base`."""
+        sinks, as batches before `base`.
+
+        Args:
+            continued: those whose results continue: their first answer is withheld until its instant is reached.
+        """
         self.read_up_to(offset)
         self._advance_to(offset)
         for outcome in self._contents.finish(offset):
             self._take_answers(outcome)
         for name, answers in self._answers.items():
             start = self.starts[name]
-            if start.at is not None and start.at > answers.reached:
+            if name not in continued and start.at is not None and start.at > answers.reached:
                 raise not_reached(name)
-        tables = {name: answers.tables(base) for name, answers in self._answers.items()}
-        batches = min(base, max(map(len, tables.values())))
+        for name in self._answers.keys() & continued:
+            WithheldAnswers(self._folder).add_past(name, base, self._answers[name].withheld())
+        tables = {name: answers.tables(base) for name, answers in self._answers.items() if name not in continued}
+        batches = min(base, max(map(len, tables.values()), default=0))
         parts = ResultParts(self._folder)
         for batch in range(batches):
             written = {name: some[batch] for name, some in tables.items() if batch < len(some)}

@@ -14,12 +14,13 @@ from pathlib import Path
 import pyarrow as pa
 
 from penstock.algebra.nodes.query import Query, Start, StartMode
-from penstock.physical.elements import Elements, decode, encode
+from penstock.physical.elements import Elements, concat, decode, encode
 from penstock.physical.execution.answers import answer_table
 from penstock.physical.execution.progress import NOTHING
 from penstock.runtime.live.content import Content, difference
 from penstock.runtime.live.results import Track
 from penstock.runtime.spark.checkpoint.folder import write_whole
+from penstock.runtime.spark.output.withheld import Withheld
 from penstock.storage import storage
 
 
@@ -68,6 +69,13 @@ class PastAnswers:
         size = max(1, -(-len(parts) // max(1, most)))
         joined = [list(chain.from_iterable(parts[i : i + size])) for i in range(0, len(parts), size)]
         return [answer_table(self._query, some) for some in joined or [[]]]
+
+    def withheld(self) -> Withheld:
+        """Return the answer of a relation whose result continues: its content, and what comes after it."""
+        begin = self.reached if self._start.at is None else self._start.at
+        content = difference(Content(self._query.root.schema.types), self._track.content, begin)
+        parts = [content, *(self._read(number) for number in range(self._files)), *self._track.early]
+        return Withheld(concat(parts), begin)
 
     def _fold(self, elements: Elements) -> None:
         if not self._query.root.is_stream and len(elements):

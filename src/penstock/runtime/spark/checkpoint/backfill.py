@@ -27,7 +27,8 @@ def backfill(folder: Folder, job: Job, epoch: Epoch, sinks: Mapping[str, Sink], 
     assert epoch.offset is not None, "an epoch that follows another one begins with an offset"
     reading = ahead or CatchUp(folder, job, epoch.started, folder.read_tables(job.plan.statics))
     try:
-        reading.finish(delivered_part(folder, epoch.offset), epoch.base, sinks)
+        continued = {name for name, since in epoch.shown.items() if since == epoch.base}
+        reading.finish(delivered_part(folder, epoch.offset), epoch.base, sinks, continued)
     except BaseException:
         reading.discard()
         raise

@@ -116,7 +116,9 @@ class Epoch:
         outcomes: of the commands since the epoch before, by their numbers.
         paused: the queries that it leaves out and whose results stay.
         silent: the queries that run and whose sinks receive nothing, with the first batch of that.
-        shown: those that were silent before it, which its first batch shows again, with the same.
+        shown: those of which something is withheld until they are shown, with the batch since which it is.
+        routes: of streams that were exchanged, the sinks that still receive their instants up to a tick, as pairs of
+            that tick and the query whose sink it is, in order of time.
         full: the epoch whose records its file refers to; None where it has all of them.
     """
 
@@ -141,6 +143,7 @@ class Epoch:
     paused: dict[str, PausedRecord] = field(default_factory=dict)
     silent: dict[str, int] = field(default_factory=dict)
     shown: dict[str, int] = field(default_factory=dict)
+    routes: dict[str, list[list[Any]]] = field(default_factory=dict)
     starts: dict[str, list[Any]] = field(default_factory=dict)
     full: Epoch | None = field(default=None, compare=False, repr=False)
 

@@ -1,8 +1,8 @@
 """Files that the driver and the workers of a job share, under the checkpoint.
 
     epochs/             the epochs of the run: script and plan as data (`epochs.py`)
-    job.pickle          the job, from the driver to the workers of this start, without the parts of its plan. Spark
-                        passes its digest to its readers; a job of another start is never read (`job_files.py`)
+    job.pickle          the job, from the driver to the workers of this start, without the parts of its plan; a job of another
+                        start is never read (`runtime/spark/job_files.py`)
     plans/              the parts of its plan, written when their queries begin
     tables/             static relations, computed before the start, as Arrow files
     splits/             per source the splits known so far, in arrival order; the first ones go where they are removed
@@ -14,8 +14,10 @@
     retained/           the accepted elements of streams that RETAIN them, a folder each (`retained/retained_log.py`)
     pins/               what a reader of retained elements holds back from being removed
     seen/               per round, source and task what an ingest task saw; the next round starts from it
+    emitted/            what relation queries have emitted into sinks that a run cannot read (`recorded_sink.py`)
     undelivered/        answers that a sink did not take, of queries that were left out (`undelivered.py`)
-    withheld/           what silent queries would emit when they are shown again (`withheld.py`)
+    withheld/           what sinks have not received yet: of silent queries, and of relations whose results continue
+                        (`withheld.py`)
     dead-letters/       rejected records
     run.json            the run's name. Every seal contains it, with the path below this folder, so that no file is
                         accepted for another, nor for one of another run
@@ -219,6 +221,11 @@ class Folder:
     def results(self) -> Path:
         """Return the folder of the results that the run itself keeps, beside this one."""
         return self.root.parent / "results"
+
+    @property
+    def emitted(self) -> Path:
+        """Return the folder of what relation queries have emitted into other sinks than the results of the run."""
+        return self.root / "emitted"
 
     # -- sealed files ------------------------------------------------------------------------------------------
 

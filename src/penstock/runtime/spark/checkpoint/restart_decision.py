@@ -24,6 +24,7 @@ from penstock.physical.plan.plan import Plan
 from penstock.physical.planning.plan_parts import joined, with_standing
 from penstock.physical.planning.planner import Generation, grains_of, plan_generations
 from penstock.physical.planning.strategies import Strategy
+from penstock.runtime.spark.catching_up.past_input import delivered_part
 from penstock.runtime.spark.checkpoint.epochs import (
     Epoch,
     PausedRecord,
@@ -41,15 +42,17 @@ from penstock.runtime.spark.checkpoint.epochs import (
 )
 from penstock.runtime.spark.checkpoint.folder import Folder, round_name
 from penstock.runtime.spark.checkpoint.planning_cache import PlannedPart, PlanningCache, PlanningChoice, QueryTexts
-from penstock.runtime.spark.checkpoint.query_failure import QueryFailure
 from penstock.runtime.spark.checkpoint.start_provider import (
     PastProvider,
     new_births,
     notices_of_change,
-    past_provider,
+    past_providers,
 )
 from penstock.runtime.spark.input.input_planner import highs_after
 from penstock.runtime.spark.input.offset import Offset
+from penstock.runtime.spark.output.continuation import continuations, paused_records, with_silences
+from penstock.runtime.spark.output.emitted_content import ContentReader
+from penstock.runtime.spark.output.withheld import Withheld
 from penstock.storage.documents import Document
 from penstock.storage.names import file_name
 from penstock.storage.seals import damaged
@@ -83,6 +86,8 @@ class StartRequest:
         paused: queries that are left out and whose results stay.
         reset: queries whose paused results begin again.
         silent: queries that run and whose sinks receive nothing.
+        moved: queries that take over the computation of another one.
+        contents: reads the contents of results, None where they are not kept.
         cache: of planning, which a start needs several times.
     """
 
@@ -102,6 +107,8 @@ class StartRequest:
     paused: frozenset[str] = frozenset()
     reset: frozenset[str] = frozenset()
     silent: frozenset[str] = frozenset()
+    moved: Mapping[str, str] = field(default_factory=dict)
+    contents: ContentReader | None = None
     cache: PlanningCache = field(default_factory=PlanningCache, compare=False, repr=False)
 
     def optimized(self, query: Query, planning: Planning) -> Query:
@@ -124,6 +131,7 @@ class Decision:
         gone: queries that ended.
         kept_sinks: queries whose result continues.
         resumed: those of them that begin again, after they were paused.
+        seeds: by query, what is withheld when its result continues.
         notices: messages for the user.
     """
 
@@ -136,6 +144,7 @@ class Decision:
     kept_sinks: frozenset[str]
     notices: tuple[str, ...]
     resumed: frozenset[str] = frozenset()
+    seeds: Mapping[str, Withheld] = field(default_factory=dict)
 
 
 def decide(request: StartRequest, folder: Folder) -> Decision:
@@ -171,7 +180,8 @@ def _is_same_script(request: StartRequest, epoch: Epoch) -> bool:
     """Return whether the script is equal to that with which `epoch` began."""
     records = epoch.queries
     return (
-        {q.name for q in request.queries} == set(records)
+        not request.moved
+        and {q.name for q in request.queries} == set(records)
         and request.paused & (records.keys() | epoch.paused.keys()) == epoch.paused.keys()
         and request.silent & records.keys() == epoch.silent.keys()
         and (sources := source_records(request, epoch, epoch.number + 1)) == epoch.sources
@@ -181,8 +191,9 @@ def _is_same_script(request: StartRequest, epoch: Epoch) -> bool:
 
 
 def _is_kept(query: Query, request: StartRequest, before: Epoch, sources: Mapping[str, SourceRecord]) -> bool:
-    """Return whether `query` is one of `before` and computes the same. sources: the records of the sources after it."""
-    record = before.queries.get(query.name)
+    """Return whether `query` is one of `before` and computes the same, or takes over the computation of one. sources:
+    the records of the sources after it."""
+    record = before.queries.get(request.moved.get(query.name, query.name))
     if record is None or request.strategy.value != before.strategy:
         return False
     if any(sources[name].birth > before.number for name in _sources_of(query)):
@@ -248,24 +259,41 @@ def _parts(request: StartRequest, epoch: Epoch) -> list[PlannedPart]:
 
 
 def _joined(request: StartRequest, parts: Sequence[PlannedPart]) -> Plan:
-    return with_standing(joined([part.plan for part in parts]), request.standing)
+    plan = with_standing(joined([part.plan for part in parts]), request.standing)
+    return _retained_as_declared(plan, request)
+
+
+def _retained_as_declared(plan: Plan, request: StartRequest) -> Plan:
+    """Return a plan whose streams retain what their present declarations say: queries that stand may have been planned
+    with earlier ones."""
+    declared = {**request.sources, **{source.name: source for source in request.standing}}
+    sources = {
+        name: replace(source, retain=declared[name].retain, retain_columns=declared[name].retain_columns)
+        if name in declared else source
+        for name, source in plan.sources.items()
+    }  # fmt: skip
+    return replace(plan, sources=sources)
 
 
 def _first_start(request: StartRequest) -> Decision:
     epoch, plan = _epoch(request, None, 0, 0, request.shards, dict.fromkeys((q.name for q in request.queries), 0))
     names = tuple(q.name for q in request.queries)
-    for query in request.queries:
-        past_provider(query, request.starts.get(query.name, Start()), ())
+    past_providers(request.queries, request.starts, ())
     epoch = _with_results(epoch, None, frozenset(), names)
     epoch = replace(epoch, silent=dict.fromkeys(sorted(request.silent & set(names)), 0))
     return Decision(StartKind.FIRST, None, epoch, plan, names, (), frozenset(), ())
 
 
-def decide_change(request: StartRequest, folder: Folder, before: Epoch) -> Decision:
-    """Return what `request` changes in a run that goes on with `before`, between two of its rounds. Raises
-    PenstockError P0602, P0605, P0606, P0607.
+def decide_change(request: StartRequest, folder: Folder, before: Epoch, renewed: bool = False) -> Decision:
+    """Return what `request` changes in a run that goes on with `before`, between two of its rounds.
+
+    Args:
+        renewed: whether workers need the sources anew though queries and sources are the same.
+
+    Raises:
+        PenstockError: P0602, P0605, P0606, P0607.
     """
-    if _is_same_script(request, before):
+    if not renewed and _is_same_script(request, before):
         _check_settings(request, before)
         epoch, names = _with_commands(before, request), frozenset(before.queries)
         return Decision(StartKind.SAME, before, epoch, plan_of(request, before), (), (), names, ())
@@ -283,79 +311,53 @@ def _changed_start(request: StartRequest, folder: Folder, before: Epoch, number:
     kept_queries = {q.name for q in request.queries if q.name not in failed and _is_kept(q, request, before, sources)}
     new_queries = tuple(q.name for q in request.queries if q.name not in kept_queries)
     read = {name for name, source in sources.items() if source.birth <= before.number}
-    providers = {
-        q.name: past_provider(q, request.starts.get(q.name, Start()), read)
-        for q in request.queries
-        if q.name not in kept_queries
-    }
+    providers = past_providers([q for q in request.queries if q.name not in kept_queries], request.starts, read)
     new = new_births(request.queries, providers, number)
-    births = {name: before.queries[name].birth for name in kept_queries} | new
+    former = {name: request.moved.get(name, name) for name in kept_queries}
+    births = {name: before.queries[former[name]].birth for name in kept_queries} | new
     number = max([number, *new.values()])
     ended_queries = tuple(name for name in before.queries if name not in births and name not in request.paused)
     base = folder.delivered().batch + 1
     epoch, plan = _epoch(request, before, number, base, before.shards, births)
     backfill = [name for name in new_queries if providers[name] is not PastProvider.NONE]
     past = [name for name in backfill if providers[name] is PastProvider.SOURCES]
-    starts = {name: request.starts.get(name, Start()) for name in backfill}
-    beginning = {n: [s.mode.value, s.at] for n, s in starts.items() if s.mode is not StartMode.BEGINNING}
-    epoch = replace(epoch, offset=offset_at_start(folder, before, epoch, plan), backfill=backfill, starts=beginning)
-    paused = _paused(request, before, failed)
+    paused = paused_records(request, before, failed)
     epoch = _with_commands(replace(epoch, command=before.command, outcomes=before.outcomes, paused=paused), request)
-    sinks = {q.name: request.texts(q).sink for q in request.queries}
-    kept_sinks = frozenset(name for name in kept_queries if before.queries[name].sink == sinks[name])
-    paused_sinks = {name: record.sink for name, record in before.paused.items()}
-    # One that begins at the beginning answers every instant again, so its result begins again too.
-    continued = {name for name, start in request.starts.items() if start.mode is not StartMode.BEGINNING}
-    replaced = continued & before.queries.keys()
-    paused_sinks |= {name: before.queries[name].sink for name in failed.keys() | replaced}
-    candidates = set(new_queries) - request.reset
-    resumed = frozenset(name for name in candidates if paused_sinks.get(name) == sinks[name])
-    epoch = _with_silences(epoch, request, folder, before, kept_sinks)
-    for query in (q for q in request.queries if q.name in resumed):
-        _check_can_resume(query, past)
+    kept_sinks, resumed = _kept_results(request, before, kept_queries, new_queries, failed)
+    offset = offset_at_start(folder, before, epoch, plan)
+    how = continuations(request, folder, before, resumed, past, delivered_part(folder, offset))
+    starts = {name: how.starts.get(name, request.starts.get(name, Start())) for name in backfill}
+    beginning = {n: [s.mode.value, s.at] for n, s in starts.items() if s.mode is not StartMode.BEGINNING}
+    epoch = replace(epoch, offset=offset, backfill=backfill, starts=beginning)
+    epoch = with_silences(epoch, request, folder, before, kept_sinks, how)
     epoch = _with_results(epoch, before, kept_sinks | resumed, new_queries).after(before)
     notices = notices_of_change(before, new_queries, ended_queries, past, request.starts.keys())
     return Decision(
-        StartKind.CHANGED, before, epoch, plan, new_queries, ended_queries, kept_sinks | resumed, notices, resumed
-    )
+        StartKind.CHANGED, before, epoch, plan, new_queries, ended_queries, kept_sinks | resumed, notices, resumed,
+        how.seeds,
+    )  # fmt: skip
 
 
-def _paused(request: StartRequest, before: Epoch, failed: Mapping[str, QueryFailure]) -> dict[str, PausedRecord]:
-    """Return the records of the queries that the epoch after `before` leaves out and whose results stay. failed: those
-    that failed in the last round of `before`.
+def _kept_results(
+    request: StartRequest, before: Epoch, kept: Collection[str], new: Collection[str], failed: Collection[str]
+) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the queries whose results go on with the same answer, and those whose results another answer continues.
+
+    Args:
+        kept: queries that compute the same; new: the others.
+        failed: queries of `before` that failed in its last round.
     """
-    names = {query.name for query in request.queries}
-    left = [name for name in before.queries if name in request.paused and name not in names]
-    records = {n: record for n, record in before.paused.items() if n in request.paused and n not in names}
-    for name in left:
-        record = before.queries[name]
-        records[name] = PausedRecord(record.sink, failed.get(name), record.id, record.whole)
-    return records
-
-
-def _with_silences(
-    epoch: Epoch, request: StartRequest, folder: Folder, before: Epoch, kept_sinks: Collection[str]
-) -> Epoch:
-    """Return `epoch`, which follows `before`, with its silent queries and those that it shows again."""
-    known = before.silent if is_committed(folder, before) else before.shown | before.silent
-    silent = {name: known.get(name, epoch.base) for name in epoch.queries if name in request.silent}
-    shown = {name: first for name, first in known.items() if name in kept_sinks and name not in silent}
-    return replace(epoch, silent=silent, shown=shown)
-
-
-def _check_can_resume(query: Query, backfilled: Collection[str]) -> None:
-    """Check that `query`, which was paused or replaces another, can continue its result. backfilled: queries that read
-    their past. Raises PenstockError P0703.
-    """
-    reason = ""
-    if query.name in backfilled:
-        reason = "its result has instants that it would answer again"
-    elif not query.root.is_stream:
-        reason = "its result is the content of a relation, which is not kept"
-    if reason:
-        raise PenstockError(
-            "P0703", f"query {query.name} cannot continue its result: {reason}", hint="RESET begins the result again"
-        )
+    sinks = {q.name: request.texts(q).sink for q in request.queries}
+    kept_sinks = frozenset(name for name in kept if before.queries[name].sink == sinks[name])
+    paused_sinks = {name: record.sink for name, record in before.paused.items()}
+    # One that begins at the beginning answers every instant again, so its result begins again too, unless the content
+    # of a relation is known.
+    relations = {q.name for q in request.queries if not q.root.is_stream and request.contents is not None}
+    begun = {n for n, start in request.starts.items() if start.mode is not StartMode.BEGINNING or n in relations}
+    replaced = begun & before.queries.keys()
+    paused_sinks |= {name: before.queries[name].sink for name in (*failed, *replaced) if name in before.queries}
+    candidates = set(new) - request.reset
+    return kept_sinks, frozenset(name for name in candidates if paused_sinks.get(name) == sinks[name])
 
 
 def _with_commands(epoch: Epoch, request: StartRequest) -> Epoch:

@@ -40,6 +40,13 @@ def past_provider(query: Query, start: Start, read: Collection[str]) -> PastProv
     return PastProvider.SOURCES if known else PastProvider.NONE
 
 
+def past_providers(
+    queries: Iterable[Query], starts: Mapping[str, Start], read: Collection[str]
+) -> dict[str, PastProvider]:
+    """Return the same of several queries, by name. starts: those that are not NOW."""
+    return {query.name: past_provider(query, starts.get(query.name, Start()), read) for query in queries}
+
+
 def group_key(query: Query) -> tuple[str, ...]:
     """Return what queries have in common that begin NOW at one instant: their timed sources, which determine τ0."""
     return tuple(sorted(timed_sources(query.root)))

@@ -55,8 +55,8 @@ class PenstockReader(DataSourceStreamReader):
     def planner(self) -> InputPlanner:
         if self._planner is None:
             from penstock.runtime.spark.checkpoint.folder import Folder
-            from penstock.runtime.spark.checkpoint.job_files import read_job
             from penstock.runtime.spark.input.input_planner import InputPlanner
+            from penstock.runtime.spark.job_files import read_job
 
             folder = Folder(self._root)
             self._planner = InputPlanner(folder, read_job(folder, self._digest).intake)
@@ -81,7 +81,7 @@ class PenstockReader(DataSourceStreamReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         from penstock.runtime.spark.checkpoint.folder import Folder
-        from penstock.runtime.spark.checkpoint.job_files import load_job
+        from penstock.runtime.spark.job_files import load_job
         from penstock.runtime.spark.worker.ingest import run_read_task
         from penstock.runtime.spark.worker.packets import as_batches
 

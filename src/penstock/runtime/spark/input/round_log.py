@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import TypeVar
 
 from penstock.errors import PenstockError
 from penstock.runtime.spark.checkpoint.epochs import offset_mark, read_offset, rounds_folder
@@ -30,6 +31,8 @@ from penstock.runtime.spark.input.round_history import RoundHistory
 from penstock.runtime.spark.retained.retention import Retention
 from penstock.storage import storage
 from penstock.storage.seals import damaged, sealed, unsealed
+
+T = TypeVar("T")
 
 #: Maximum and minimum seconds until an idle run looks for input again.
 _LOOK_EVERY, _LEAST_WAIT = 0.05, 0.005
@@ -58,7 +61,8 @@ class RoundLog:
         epoch: the epoch whose plan the next round runs.
         carried: the offset at which that epoch begins, None for the beginning of all sources.
         log: the epoch that began this log; None for `epoch`.
-        history: whether what the rounds read is recorded, for queries that begin later.
+        history: whether what the rounds read is recorded, for queries that begin later; it is where relations are read,
+            with whose content queries of a changed script begin.
     """
 
     def __init__(
@@ -72,7 +76,8 @@ class RoundLog:
         self._planner = InputPlanner(folder, intake)
         self._rate_control = intake.pace
         self._births = intake.births
-        self._history = RoundHistory(folder) if history else None
+        relations = any(not source.is_stream for source in intake.sources)
+        self._history = RoundHistory(folder) if history or relations else None
         self._clock = clock
         self._publish_times: dict[int, float] = {}
         self._earliest_start = clock()
@@ -99,6 +104,8 @@ class RoundLog:
             raise unwritable(self.place, error) from error
         self._offset = read_offset(folder, log, epoch) or carried or self._planner.start()
         self._delivered_round = folder.delivered().round
+        #: When that was delivered, in seconds since 1970; None where another process did it.
+        self.delivered_at: float | None = None
         #: Whether all sources had ended with the round delivered last.
         self._all_ended = bool(folder.delivered().ended)
         if not 0 <= self._offset.round - self._delivered_round <= 1:
@@ -138,6 +145,7 @@ class RoundLog:
                 batch = number - 1 if batch is None else batch
                 self._folder.write_delivered(Delivery(number, batch, seen, answers, ended or None, failed or None))
                 self._delivered_round, self._all_ended, self._change_required = number, ended, bool(failed)
+                self.delivered_at = time.time()
                 self._round_seconds, self._answer_bytes = seconds, answers
                 self._retention.delivered(number, self._offset, highs_after(self._offset, seen))
                 self._state_changed.notify_all()
@@ -184,6 +192,15 @@ class RoundLog:
         if self._offset.round > self._delivered_round:
             return dict(self._offset.high)
         return highs_after(self._offset, self._folder.seen_in(round_name(self._offset.round)))
+
+    def delivered_state(self, begin: Callable[[Offset, int], T]) -> T:
+        """Return what `begin` returns of the offset at which the round delivered last ended, its largest timestamps
+        included, and of the batch of its answers. Meanwhile no round is delivered, and nothing that is retained is
+        removed."""
+        with self._lock:
+            offset = self._before_outstanding() if self.outstanding else self._offset
+            delivered = replace(offset.planned(), high=self._highs_delivered(), again=True)
+            return begin(delivered, self._folder.delivered().batch)
 
     @property
     def _is_over(self) -> bool:

@@ -21,6 +21,7 @@ from penstock.physical.execution.answers import answer_tables, content_bytes
 from penstock.runtime.spark.checkpoint.folder import Job
 from penstock.runtime.spark.checkpoint.query_failure import QueryFailure
 from penstock.runtime.spark.output.answer_writer import PendingAnswer
+from penstock.runtime.spark.output.recorded_sink import RecordedSink
 from penstock.runtime.spark.output.undelivered import UndeliveredAnswers, sink_error
 
 #: Seconds before the second attempt; they double with each further one.
@@ -96,7 +97,12 @@ def deliver_answers(
     def write(name: str) -> DeliveredAnswer:
         if isolation is None:
             return attempt(name)
-        return isolation.write(name, batch, lambda: attempt(name), lambda: pa.concat_tables(tables(name)))
+        delivered = isolation.write(name, batch, lambda: attempt(name), lambda: pa.concat_tables(tables(name)))
+        sink = sinks[name]
+        if name in isolation.failed and isinstance(sink, RecordedSink):
+            # Its sink receives the answer before anything else when the query resumes.
+            sink.record(batch, pa.concat_tables(tables(name)))
+        return delivered
 
     queries = list(names)
     parallel = [name for name in queries if sinks[name].beside]

@@ -18,6 +18,7 @@ from penstock.errors import PenstockError
 from penstock.physical.elements import decode, encode
 from penstock.runtime.spark.checkpoint.folder import Folder, write_whole
 from penstock.runtime.spark.output.batch_logs import commit_logs
+from penstock.runtime.spark.output.recorded_sink import RecordedSink
 from penstock.runtime.spark.output.result_parts import ResultParts
 from penstock.storage import storage
 from penstock.storage.names import file_name
@@ -55,12 +56,16 @@ class UndeliveredAnswers:
         """Write the kept answers of `queries` to their sinks. Raises PenstockError P0502."""
         parts = ResultParts(self._folder)
         for query in sorted(queries):
+            sink = sinks[query]
+            if isinstance(sink, RecordedSink):
+                # They were recorded when the batch was delivered.
+                sink = sink.inner
             for batch, table in self.of(query).items():
                 try:
-                    sinks[query].write(batch, table)
+                    sink.write(batch, table)
                 except Exception as error:
                     raise sink_error(query, error) from error
-                commit_logs({query: sinks[query]}, batch, {})
+                commit_logs({query: sink}, batch, {})
                 parts.note(batch, {query: table.num_rows}, sinks)
 
     def keep_only(self, queries: Collection[str]) -> None:

@@ -1,21 +1,30 @@
-"""Answers of silent queries: these run, so that their state stays, and their sinks receive nothing.
+"""Changes that sinks have not received yet: of silent queries, and of relations whose results continue.
 
-When a query is shown again, a stream emits its instants after the heartbeat of that moment, and a relation the net
-difference of its content to what was emitted before, at that heartbeat, and then its later changes. What that takes is
-kept after every batch in `withheld/<query>/<batch>.arrow`; a batch that is repeated starts from the file before it.
+A silent query runs, so that its state stays, and its sink receives nothing. When it is shown again, a stream emits its
+instants after the heartbeat of that moment, and a relation the net difference of its content to what was emitted
+before, at that heartbeat, and then its later changes.
+
+A relation whose result goes on after a pause, or with another query, begins with the net difference too. That of all
+its content so far to the content of the sink is withheld when it begins (`seed`). It is emitted at an instant that the
+sink has not been answered before, when the query's heartbeat has reached that.
+
+What is withheld is thus always the difference between what is true and what the sink has. It is kept after every batch
+in `withheld/<query>/<batch>.arrow`; a batch that is repeated starts from the file before it.
 """
 
 from __future__ import annotations
 
+import json
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
 from penstock.algebra.nodes.query import Query
-from penstock.physical.elements import Elements, concat, decode, encode
+from penstock.physical.elements import Elements, concat, decode, empty, encode
 from penstock.physical.execution.progress import NOTHING
 from penstock.runtime.live.content import net
 from penstock.runtime.spark.checkpoint.epochs import Epoch
@@ -31,80 +40,189 @@ Answers = Mapping[str, Sequence[tuple[int, Sequence[PendingAnswer]]]]
 _KEPT = 2
 
 
-def shown_answers(
-    folder: Folder, epoch: Epoch, job: Job, answers: Answers, heartbeats: Mapping[str, int], batch: int
-) -> Answers:
-    """Withhold the answers of silent queries; return the others, in the first batch of an epoch after what was withheld
-    of the queries that it shows again.
+@dataclass(frozen=True)
+class ShownAnswers:
+    """The answers of a batch that sinks receive. withheld: the queries whose sinks receive nothing."""
+
+    answers: Answers
+    withheld: frozenset[str]
+
+    def heartbeats(self, of_queries: Mapping[str, int], failed: Collection[str] = ()) -> dict[str, int]:
+        """Return the heartbeats up to which sinks have been answered. failed: queries without an answer."""
+        return {n: tick for n, tick in of_queries.items() if n not in self.withheld and n not in failed}
+
+
+class AnswerGate:
+    """Decides which answers of a run sinks receive."""
+
+    def __init__(self, folder: Folder) -> None:
+        self._kept = WithheldAnswers(folder)
+        #: By epoch, queries of which nothing is withheld any more.
+        self._through: set[tuple[int, str]] = set()
+
+    def shown(
+        self, epoch: Epoch, job: Job, answers: Answers, heartbeats: Mapping[str, int], batch: int
+    ) -> ShownAnswers:
+        """Withhold the answers of queries that are silent or have not reached their first instant; return the others,
+        with what was withheld of those that are shown in this batch.
+
+        Args:
+            heartbeats: of the queries after the batch.
+        """
+        shown = dict(routed(epoch, job, answers))
+        withheld = set(epoch.silent)
+        for name, since in (epoch.shown | epoch.silent).items():
+            if (epoch.number, name) in self._through:
+                continue
+            before, silent = self._kept.read(name, since, batch), name in epoch.silent
+            if not silent and (before is None or before.done):
+                self._through.add((epoch.number, name))
+                continue
+            query, tick = job.plan.queries[name], heartbeats.get(name, NOTHING)
+            parts = [chunk.take() for _, by_shard in shown.pop(name, ()) for chunk in by_shard]
+            if before is None and not parts:
+                continue
+            after = (before or Withheld.nothing(query)).plus(query, parts)
+            if silent or tick < after.first:
+                withheld.add(name)
+                self._kept.write(name, batch, after.netted(query, tick))
+                continue
+            emitted = after.emitted(query)
+            self._kept.write(name, batch, Withheld(emitted.slice(0, 0), after.first, done=True))
+            if len(emitted):
+                shown[name] = [(job.keys[0], [PendingAnswer.of(emitted)])]
+        return ShownAnswers(shown, frozenset(withheld))
+
+
+def routed(epoch: Epoch, job: Job, answers: Answers) -> Answers:
+    """Return the answers by the sinks that receive them: of a stream that was exchanged, instants up to that of the
+    exchange go to the sink that it had before."""
+    if not epoch.routes:
+        return answers
+    routes = {name: route for name, route in epoch.routes.items() if name in answers}
+    found = {name: list(chunks) for name, chunks in answers.items() if name not in routes}
+    for name, route in routes.items():
+        for shard, chunks in answers[name]:
+            for chunk in chunks:
+                for sink, part in _parts(chunk, [*route, [None, name]]):
+                    if sink in job.plan.queries:
+                        found.setdefault(sink, []).append((shard, [part]))
+    return found
+
+
+def _parts(chunk: PendingAnswer, route: Sequence[Sequence[object]]) -> list[tuple[str, PendingAnswer]]:
+    """Return the parts of a chunk by sink. route: pairs of the last tick of a sink and the sink, in order of time."""
+    after = [(tick, str(sink)) for tick, sink in route if not isinstance(tick, int) or chunk.low <= tick]
+    if len(after) == 1:
+        return [(after[0][1], chunk)]
+    rest, parts = chunk.take(), []
+    for tick, sink in after:
+        due = rest if not isinstance(tick, int) else rest.filter(rest.ts <= tick)
+        if isinstance(tick, int):
+            rest = rest.filter(rest.ts > tick)
+        if len(due):
+            parts.append((sink, PendingAnswer.of(due)))
+    return parts
+
+
+@dataclass(frozen=True)
+class Withheld:
+    """What is withheld of a query.
 
     Args:
-        heartbeats: of the queries after the batch.
+        changes: those that its sink has not received; instants up to the heartbeat are netted.
+        first: the first instant that the sink receives; earlier changes are netted there.
+        done: it has been emitted.
     """
-    withheld = WithheldAnswers(folder)
-    shown = dict(answers)
-    for name, first in epoch.silent.items():
-        chunks = [chunk for _, by_shard in shown.pop(name, ()) for chunk in by_shard]
-        tick = heartbeats.get(name, NOTHING)
-        withheld.add(job.plan.queries[name], first, batch, [chunk.take() for chunk in chunks], tick)
-    for name, first in epoch.shown.items() if batch == epoch.base else ():
-        before = withheld.read(name, first, batch)
-        if before is not None and len(before):
-            shown[name] = [(job.keys[0], [PendingAnswer.of(before)]), *shown.get(name, ())]
-    return shown
+
+    changes: Elements
+    first: int = NOTHING
+    done: bool = False
+
+    @staticmethod
+    def nothing(query: Query) -> Withheld:
+        return Withheld(empty(query.root.schema.types))
+
+    def plus(self, query: Query, parts: Sequence[Elements]) -> Withheld:
+        """Return it with further changes."""
+        return Withheld(concat([self.changes, *(typed(query, part) for part in parts)]), self.first)
+
+    def netted(self, query: Query, heartbeat: int) -> Withheld:
+        """Return what is still to be emitted if the query is shown later: of a stream nothing up to `heartbeat`."""
+        if query.root.is_stream:
+            return replace(self, changes=self.changes.filter(self.changes.ts > heartbeat))
+        changes = _netted_at(self.changes, heartbeat)
+        return Withheld(changes, max(self.first, heartbeat))
+
+    def emitted(self, query: Query) -> Elements:
+        """Return what the sink receives."""
+        return self.changes if query.root.is_stream else _netted_at(self.changes, self.first)
+
+
+def _netted_at(changes: Elements, tick: int) -> Elements:
+    """Return changes with those up to `tick` as their net difference at `tick`."""
+    due = net([changes.filter(changes.ts <= tick)])
+    at = np.full(len(due), tick, np.int64)
+    return concat([Elements(due.columns, at, due.exp, due.signs), changes.filter(changes.ts > tick)])
+
+
+def typed(query: Query, part: Elements) -> Elements:
+    """Return elements with the column types of a query's answer."""
+    types = query.root.schema.types
+    return part.with_columns([c if c.type == t else c.cast(t) for c, t in zip(part.columns, types, strict=True)])
 
 
 class WithheldAnswers:
-    """The answers that one checkpoint withholds."""
+    """What one checkpoint withholds.
+
+    `<batch>.arrow`: what was withheld after a batch; `seed-<batch>.arrow` and `past-<batch>.arrow`: what was withheld
+    when the query began with that batch, the second of them what it has read of its past. A `.json` beside each holds
+    the checksum and the rest.
+    """
 
     def __init__(self, folder: Folder) -> None:
         self._folder = folder
 
-    def add(self, query: Query, first: int, batch: int, parts: Sequence[Elements], heartbeat: int) -> None:
-        """Add the answer of a batch to what is withheld of `query` since the batch `first`.
+    def write(self, query: str, batch: int, withheld: Withheld) -> None:
+        """Write what is withheld after a batch. Raises PenstockError P0601."""
+        place = self._place(query)
+        self._write(place / f"{batch:09d}.arrow", withheld)
+        for number in self._batches(place)[:-_KEPT]:
+            self._remove(place / f"{number:09d}.arrow")
+
+    def seed(self, query: str, base: int, withheld: Withheld) -> None:
+        """Write what is withheld of a query when it begins with the batch `base`, before it has read its past."""
+        self._remove(self._place(query) / f"past-{base:09d}.arrow")
+        self._write(self._place(query) / f"seed-{base:09d}.arrow", withheld)
+
+    def add_past(self, query: str, base: int, withheld: Withheld) -> None:
+        """Write what a query that begins with the batch `base` has read of its past. What was written before is
+        replaced."""
+        self._write(self._place(query) / f"past-{base:09d}.arrow", withheld)
+
+    def read(self, query: str, since: int, batch: int) -> Withheld | None:
+        """Return what is withheld of a query before `batch`, None for nothing.
 
         Args:
-            heartbeat: of the query after the batch.
-        """
-        before = self.read(query.name, first, batch)
-        types = query.root.schema.types
-        every = [] if before is None else [before]
-        for part in parts:
-            columns = [c if c.type == t else c.cast(t) for c, t in zip(part.columns, types, strict=True)]
-            every.append(part.with_columns(columns))
-        if not every:
-            return
-        whole = concat(every)
-        later = whole.filter(whole.ts > heartbeat)
-        if not query.root.is_stream:
-            changes = net([whole.filter(whole.ts <= heartbeat)])
-            at = np.full(len(changes), heartbeat, np.int64)
-            later = concat([Elements(changes.columns, at, changes.exp, changes.signs), later])
-        place = self._place(query.name)
-        data = encode([later.to_batch()])
-        path = place / f"{batch:09d}.arrow"
-        self._folder.write_sealed(path.with_suffix(".crc"), str(zlib.crc32(data)))
-        write_whole(path, data)
-        for number in self._batches(place)[:-_KEPT]:
-            storage().remove(place / f"{number:09d}.arrow")
-            storage().remove(place / f"{number:09d}.crc")
+            since: the batch with which it began to be withheld.
 
-    def read(self, query: str, first: int, batch: int) -> Elements | None:
-        """Return what is withheld of a query between the batches `first` and `batch`, None for nothing. Raises
-        PenstockError P0605 for a damaged file.
+        Raises:
+            PenstockError: P0605 for a damaged file.
         """
         place = self._place(query)
-        numbers = [number for number in self._batches(place) if first <= number < batch]
-        if not numbers:
+        numbers = [number for number in self._batches(place) if since <= number < batch]
+        if numbers:
+            return self._read(place / f"{numbers[-1]:09d}.arrow")
+        paths = [place / f"{kind}-{since:09d}.arrow" for kind in ("seed", "past")]
+        found = [self._read(path) for path in paths if storage().exists(path)]
+        if not found:
             return None
-        path = place / f"{numbers[-1]:09d}.arrow"
-        try:
-            data = storage().map(path)
-            if zlib.crc32(data) != int(self._folder.read_sealed(path.with_suffix(".crc"))):
-                raise ValueError("its content does not match its checksum")
-            (content,) = decode(data)
-        except (OSError, ValueError, pa.ArrowInvalid) as error:
-            raise damaged(path, error) from error
-        return Elements.from_batch(content)
+        return Withheld(concat([one.changes for one in found]), max(one.first for one in found))
+
+    def is_pending(self, query: str, since: int, batch: int) -> bool:
+        """Return whether something of a query is still to be emitted before `batch`."""
+        withheld = self.read(query, since, batch)
+        return withheld is not None and not withheld.done
 
     def keep_only(self, epoch: Epoch) -> None:
         """Remove what is withheld of other queries than those that `epoch` needs."""
@@ -113,6 +231,30 @@ class WithheldAnswers:
         for name in storage().list(root):
             if name not in kept:
                 storage().remove_tree(root / name)
+
+    # -- files -------------------------------------------------------------------------------------------------
+
+    def _write(self, path: Path, withheld: Withheld) -> None:
+        data = encode([withheld.changes.to_batch()])
+        head = {"checksum": zlib.crc32(data), "first": withheld.first, "done": withheld.done}
+        self._folder.write_sealed(path.with_suffix(".json"), json.dumps(head))
+        write_whole(path, data)
+
+    def _read(self, path: Path) -> Withheld:
+        try:
+            data = storage().map(path)
+            head = json.loads(self._folder.read_sealed(path.with_suffix(".json")))
+            if zlib.crc32(data) != head["checksum"]:
+                raise ValueError("its content does not match its checksum")
+            (content,) = decode(data)
+            return Withheld(Elements.from_batch(content), head["first"], head["done"])
+        except (OSError, ValueError, KeyError, TypeError, pa.ArrowInvalid) as error:
+            raise damaged(path, error) from error
+
+    @staticmethod
+    def _remove(path: Path) -> None:
+        storage().remove(path)
+        storage().remove(path.with_suffix(".json"))
 
     def _place(self, query: str) -> Path:
         return self._folder.root / "withheld" / file_name(query)

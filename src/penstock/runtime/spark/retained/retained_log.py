@@ -197,6 +197,10 @@ class Pins:
                 until = min(until, pin["after"])
         return until
 
+    def keeps_all(self, file: str) -> bool:
+        """Return whether a reader needs all elements of the source."""
+        return self.least(file, 0) is None
+
     def forget_all(self) -> None:
         """Remove the pins of readers of an earlier process."""
         storage().remove_tree(self._place)

@@ -15,6 +15,12 @@ from penstock.storage import storage
 _EVERY = 16
 
 
+def source_progress(name: str, offset: Offset, high: int | None) -> SourceProgress:
+    """Return the progress of a source that has been read up to `offset`. high: its largest timestamp up to there."""
+    wall = offset.wall.beats if offset.wall is not None else {}
+    return SourceProgress(None, high, beat=max(wall.get(name, NOTHING), offset.reported.get(name, NOTHING)))
+
+
 class Retention:
     """The logs of all sources of a run.
 
@@ -44,17 +50,16 @@ class Retention:
                 self._logs[source.name] = log, source.retain, source.slack
         kept = {log.place.name for log, _, _ in self._logs.values()}
         for file in storage().list(self._folder.root / "retained"):
-            if file not in kept:
+            # What a reader still needs goes with a later change.
+            if file not in kept and not self._pins.keeps_all(file):
                 storage().remove_tree(self._folder.root / "retained" / file)
 
     def delivered(self, round_: int, offset: Offset, highs: Mapping[str, int | None]) -> None:
         """Remove what is too old now and then, when the round of `offset` is delivered."""
         if round_ % _EVERY:
             return
-        wall = offset.wall.beats if offset.wall is not None else {}
         for name, (log, retain, slack) in self._logs.items():
-            beat = max(wall.get(name, NOTHING), offset.reported.get(name, NOTHING))
-            heartbeat = SourceProgress(None, highs.get(name), beat=beat).heartbeat(slack)
+            heartbeat = source_progress(name, offset, highs.get(name)).heartbeat(slack)
             if heartbeat == NOTHING:
                 continue
             until = self._pins.least(log.place.name, heartbeat - retain)

@@ -38,12 +38,12 @@ class _Outline:
     Args:
         job: with an empty plan.
         parts: the digests of the parts, in their order; None where the plan has none and is in `job`.
-        standing: the sources that no part reads.
+        sources: of the whole plan, also those that no part reads. Their declarations may be later ones.
     """
 
     job: Job
     parts: tuple[bytes, ...] | None
-    standing: tuple[Source, ...]
+    sources: dict[str, Source]
 
 
 def write_job(folder: Folder, job: Job) -> str:
@@ -51,13 +51,12 @@ def write_job(folder: Folder, job: Job) -> str:
     they verify it. Raises PenstockError P0601.
     """
     from penstock.physical.plan.plan import Plan
-    from penstock.physical.planning.plan_parts import standing_of
 
-    outline = _Outline(job, None, ())
+    outline = _Outline(job, None, {})
     if job.plan.parts is not None:
         there = set(storage().list(folder.root / "plans"))
         digests = tuple(_written(folder, part, there) for part in job.plan.parts)
-        outline = _Outline(replace(job, plan=Plan((), {}, {})), digests, standing_of(job.plan))
+        outline = _Outline(replace(job, plan=Plan((), {}, {})), digests, job.plan.sources)
     data = pickled(outline)
     write_whole(folder.root / _JOB, data, durable=False)
     return hashlib.sha256(data).hexdigest()
@@ -117,7 +116,8 @@ def read_job(folder: Folder, digest: str) -> Job:
     known = _PARTS.get(str(folder.root), {})
     parts = {name: known[name] if name in known else _read_part(folder, name) for name in outline.parts}
     _PARTS[str(folder.root)] = parts
-    return replace(outline.job, plan=with_standing(joined(list(parts.values())), outline.standing))
+    plan = with_standing(joined(list(parts.values())), outline.sources.values())
+    return replace(outline.job, plan=replace(plan, sources=outline.sources))
 
 
 #: By the folder of a job, the parts of the plan that this process has read last, by their digests.

@@ -1,0 +1,210 @@
+"""What one-time queries read of the input of a run: retained elements of streams, and updates of relations, as of the
+round that was delivered last.
+
+Contract: files that are read are pinned from the moment at which the state is fixed, under the lock of the rounds,
+until the query has ended; a start of the run removes all pins. A round that is delivered meanwhile, or that is under
+way, adds files of later rounds, which are not read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Protocol
+
+from penstock.algebra.nodes.query import Query
+from penstock.algebra.nodes.scans import Source
+from penstock.connectors.contract import LogConnector, Sink
+from penstock.connectors.sources import is_rereadable, open_source
+from penstock.errors import PenstockError
+from penstock.results.content import ResultContents
+from penstock.results.live_state import LivePast, LiveState, LiveUpdates, state_of_results
+from penstock.results.source_rows import AcceptedUpdates, RetainedRows, SourceRows
+from penstock.runtime.spark.catching_up.past_input import KnownPast
+from penstock.runtime.spark.checkpoint.epochs import source_file
+from penstock.runtime.spark.checkpoint.folder import Folder, Intake, Job
+from penstock.runtime.spark.input.input_planner import ReadTask
+from penstock.runtime.spark.input.offset import Offset
+from penstock.runtime.spark.input.round_log import RoundLog
+from penstock.runtime.spark.retained.retained_log import Pins, RetainedLog, retained_columns
+from penstock.runtime.spark.retained.retention import source_progress
+from penstock.types import END
+
+
+@dataclass(frozen=True)
+class RetainedPast:
+    """The retained elements of one stream, up to a round.
+
+    Args:
+        read_as: the declaration with which the run reads it.
+        log: the name of its log in the folder of the run.
+        heartbeat: the tick up to which they are complete.
+        round: the last round that is read.
+    """
+
+    read_as: Source
+    root: Path
+    log: str
+    heartbeat: int
+    round: int
+
+    @property
+    def dropped(self) -> int | None:
+        return RetainedLog(Folder(self.root), self.log).after
+
+    def elements(self, source: Source, columns: tuple[int, ...], after: int | None, up_to: int) -> SourceRows:
+        missing = [source.columns[i].name for i in columns if i not in retained_columns(self.read_as)]
+        if missing:
+            raise PenstockError(
+                "P0721", f"the column {missing[0]} of {source.name} is not retained",
+                hint=f"declare {source.name} with RETAIN for all columns, or leave {missing[0]} out",
+            )  # fmt: skip
+        known = RetainedLog(Folder(self.root), self.log).files(0, self.round)
+        files = tuple(file for file in known if file.low <= up_to and (after is None or file.high > after))
+        return RetainedRows(source, self.root, self.log, files, columns, after, up_to)
+
+
+@dataclass(frozen=True)
+class RelationUpdates:
+    """The updates of one relation, up to a round. tasks: that read them, None where they cannot be read again."""
+
+    read_as: Source
+    heartbeat: int
+    tasks: tuple[ReadTask, ...] | None
+
+    def updates(self, source: Source, up_to: int) -> SourceRows:
+        if self.tasks is None:
+            raise PenstockError(
+                "P0721", f"the updates of {source.name} cannot be read again, and its content is not kept",
+                hint=f"CREATE QUERY q AS SELECT * FROM {source.name}, and read q",
+            )  # fmt: skip
+        return AcceptedUpdates(source, self.read_as, self.tasks, up_to)
+
+
+class ReadRun(Protocol):
+    """A run as far as its input is read."""
+
+    @property
+    def checkpoint(self) -> Path: ...
+
+    @property
+    def job(self) -> Job:
+        """Return the job; it changes under the lock of the rounds."""
+
+    @property
+    def rounds(self) -> RoundLog | None:
+        """Return its rounds, None where Spark plans them."""
+
+    @property
+    def sinks(self) -> Mapping[str, Sink]: ...
+
+
+@dataclass(frozen=True)
+class RunInput:
+    """What the sources of a run had given when a round was delivered. All names are in lower case.
+
+    Args:
+        batch: of the answers of that round, -1 before the first.
+        delivered: when it was delivered, in seconds since 1970; None where that is not known.
+    """
+
+    batch: int
+    delivered: float | None = None
+    past: Mapping[str, LivePast] = field(default_factory=dict)
+    updates: Mapping[str, LiveUpdates] = field(default_factory=dict)
+
+
+@contextmanager
+def pinned_input(run: ReadRun, reader: str, names: Collection[str]) -> Iterator[RunInput]:
+    """Give what a one-time query reads of a run, and keep it from being removed while the context lasts.
+
+    Args:
+        reader: the id of the query, which no other has while this one runs.
+        names: of the sources, in lower case.
+
+    Raises:
+        PenstockError: P0605, a file of the run is damaged.
+    """
+    rounds = run.rounds
+    if rounds is None:
+        yield RunInput(-1)
+        return
+    folder = Folder(run.checkpoint / "penstock")
+    with ExitStack() as pins:
+
+        def begin(offset: Offset, batch: int) -> RunInput:
+            past, updates = _kept_input(folder, run.job.intake, offset, reader, names, pins)
+            return RunInput(batch, rounds.delivered_at, past, updates)
+
+        yield rounds.delivered_state(begin)
+
+
+def state_of_run(
+    run: ReadRun, known: RunInput, queries: Mapping[str, tuple[str, Query]], contents: ResultContents
+) -> LiveState:
+    """Return what can be read of a run: its input, and the answers that it keeps, as of the batch of `known`.
+
+    Args:
+        queries: by name in lower case, the name in the run and the definition of each.
+        contents: the contents of the relations in the folder of the results.
+    """
+    sinks = {name: sink.own_place for name, sink in run.sinks.items()}
+    places = {key: (query, place) for key, (name, query) in queries.items() if (place := sinks.get(name)) is not None}
+    state = LiveState(known.batch, known.delivered)
+    if places:
+        folder = next(place.folder for _, place in places.values())
+        ids = {key: (query, place.id) for key, (query, place) in places.items()}
+        state = state_of_results(folder, ids, contents, known.batch)
+    delivered = max((at for at in (state.delivered, known.delivered) if at is not None), default=None)
+    # A query and a source never have the same name.
+    return replace(
+        state, batch=known.batch, delivered=delivered, past={**state.past, **known.past}, updates=known.updates
+    )
+
+
+def _kept_input(
+    folder: Folder, intake: Intake, offset: Offset, reader: str, names: Collection[str], pins: ExitStack
+) -> tuple[dict[str, LivePast], dict[str, LiveUpdates]]:
+    """Return what is kept of the sources `names` as of `offset`: elements of streams, and updates of relations."""
+    past: dict[str, LivePast] = {}
+    updates: dict[str, LiveUpdates] = {}
+    for source in intake.sources:
+        key = source.name.lower()
+        if key not in names:
+            continue
+        heartbeat = _heartbeat(source, offset)
+        if not source.is_stream:
+            updates[key] = RelationUpdates(source, heartbeat, _tasks(folder, intake, source, offset))
+        elif source.retain is not None:
+            log = source_file(source.name, intake.births)
+            pins.enter_context(Pins(folder).pinned(reader, log, None))
+            past[key] = RetainedPast(source, folder.root, log, heartbeat, offset.round)
+    return past, updates
+
+
+def _heartbeat(source: Source, offset: Offset) -> int:
+    if source.name in offset.ended:
+        return END
+    return source_progress(source.name, offset, offset.high.get(source.name)).heartbeat(source.slack)
+
+
+def _tasks(folder: Folder, intake: Intake, source: Source, offset: Offset) -> tuple[ReadTask, ...] | None:
+    """Return tasks that read what a run has accepted of a relation; None where that is not possible."""
+    if not offset.splits_done(source.name) and offset.high.get(source.name) is None:
+        return ()
+    is_log = isinstance(open_source(source), LogConnector)
+    if not is_log and not is_rereadable(source) and source.connector != "POSTED":
+        return None
+    if not (is_log or source.system_time or source.idle is not None):
+        # What is late follows from the order of arrival alone.
+        splits = folder.read_splits(source_file(source.name, intake.births))[: offset.splits_done(source.name)]
+        return (ReadTask("", 0, source.name, tuple(splits)),)
+    tasks = KnownPast(folder, intake.births, offset).tasks(source.name)
+    whole = tasks and tasks[0].high is None and (is_log or _splits(tasks) == offset.splits_done(source.name))
+    return tuple(tasks) if whole else None
+
+
+def _splits(tasks: Collection[ReadTask]) -> int:
+    return sum(len(task.splits) for task in tasks)

@@ -1,0 +1,192 @@
+"""The rows of one source that a one-time query reads, described so that another process can read them.
+
+What a run keeps in files is read in the process that computes the query: the process of the run reads nothing of it,
+and memory and time are those of the query. Everything here can be pickled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.algebra.nodes.scans import Source
+from penstock.connectors.sources import open_source
+from penstock.physical.elements import Elements, Int64s
+from penstock.physical.execution.ingest import stamp
+from penstock.physical.execution.progress import NOTHING, SourceProgress
+from penstock.runtime.local.statics import read_relation
+from penstock.runtime.skipped_records import as_read
+from penstock.runtime.spark.checkpoint.folder import Folder
+from penstock.runtime.spark.input.input_planner import ReadTask
+from penstock.runtime.spark.retained.retained_log import RetainedFile, RetainedLog
+from penstock.types import Field, Schema
+
+
+class SourceRows(Protocol):
+    """The rows of one source, with all columns that the query's scan of it declares."""
+
+    def table(self) -> pa.Table:
+        """Read the rows, in the order in which the query takes them."""
+
+
+@dataclass(frozen=True)
+class RowsInMemory:
+    """Rows that have been read."""
+
+    rows: pa.Table
+
+    def table(self) -> pa.Table:
+        return self.rows
+
+
+@dataclass(frozen=True)
+class RowsInFile:
+    """Rows in a file that only the query reads, which is mapped: it may be removed afterwards."""
+
+    path: str
+
+    def table(self) -> pa.Table:
+        with pa.memory_map(self.path) as file:
+            return pa.ipc.open_file(file).read_all()
+
+
+@dataclass(frozen=True)
+class DeclaredRows:
+    """All rows of an input that ends."""
+
+    source: Source
+
+    def table(self) -> pa.Table:
+        return read_relation(self.source)[0]
+
+
+@dataclass(frozen=True)
+class RetainedRows:
+    """Retained elements of a stream.
+
+    Args:
+        source: as the query declares it.
+        root: the folder of the run.
+        log: the name of the stream's log there.
+        files: those that hold the elements.
+        columns: positions of the declared columns that the query reads; others are NULL.
+        after, up_to: the elements with timestamps in (after, up_to] are read; after: None for all.
+    """
+
+    source: Source
+    root: Path
+    log: str
+    files: tuple[RetainedFile, ...]
+    columns: tuple[int, ...]
+    after: int | None
+    up_to: int
+
+    def table(self) -> pa.Table:
+        log = RetainedLog(Folder(self.root), self.log, self.source.timestamp)
+        parts = (part for file in self.files for part in log.read(file, self.columns))
+        return ordered_rows(self.source, self.columns, _between(parts, self.after, self.up_to))
+
+
+@dataclass(frozen=True)
+class AcceptedUpdates:
+    """The updates of a relation that a run has accepted, those of the tick `up_to` and before.
+
+    Args:
+        source: as the query declares it.
+        read_as: as the run reads it.
+        tasks: that read it, in order.
+    """
+
+    source: Source
+    read_as: Source
+    tasks: tuple[ReadTask, ...]
+    up_to: int
+
+    def table(self) -> pa.Table:
+        columns = tuple(range(len(self.source.columns)))
+        parts = (part for task in self.tasks for part in _accepted(self.read_as, task, columns))
+        return ordered_rows(self.source, columns, _between(parts, None, self.up_to))
+
+
+def _accepted(source: Source, task: ReadTask, columns: tuple[int, ...]) -> Iterator[Elements]:
+    """Yield the elements that one read task accepts, as the ingest does."""
+    connector = open_source(source)
+    progress = SourceProgress(None, task.high, beat=NOTHING if task.beat is None else task.beat)
+    for split in task.splits:
+        for parsed in connector.read(split, columns):
+            for records in as_read(parsed, columns):
+                stamped = stamp(source, records.batch, columns, columns, progress, task.now)
+                progress = progress.merge(stamped.progress)
+                yield stamped.elements
+
+
+def _between(parts: Iterable[Elements], after: int | None, up_to: int) -> Iterator[Elements]:
+    for part in parts:
+        chosen = part.ts <= up_to
+        if after is not None:
+            chosen &= part.ts > after
+        if chosen.all():
+            yield part
+        elif chosen.any():
+            yield part.filter(chosen)
+
+
+def read_source(source: Source) -> Source:
+    """Return the declaration of a timed source as a query reads what has been accepted of it: its last column is the
+    tick of each row, and rows come in order. Rows of a relation are those that are there, or, with its operations and
+    primary key, its updates."""
+    assert source.domain is not None, "the source has time"
+    own = source.columns.fields[:-1] if source.connector == "RESULTS" else source.columns.fields
+    columns = Schema((*own, Field("tick of the element", source.domain.type())))
+    return replace(
+        source, columns=columns, connector="MEMORY", options=(), timestamp=len(columns) - 1, slack=0,
+        system_time=False, idle=None, ahead=None, retain=None, retain_columns=(),
+    )  # fmt: skip
+
+
+def content_source(source: Source) -> Source:
+    """Return the declaration for the rows of a relation that are there at the instant."""
+    return replace(read_source(source), operation=None, primary_key=(), upserts=False)
+
+
+def ordered_rows(source: Source, columns: Sequence[int], parts: Iterable[Elements]) -> pa.Table:
+    """Return elements as rows of `read_source(source)`, in the order of their ticks, those of one tick in the order of
+    arrival.
+
+    Args:
+        columns: positions of the declared columns that the elements have; the others are NULL.
+    """
+    schema = declared_schema(read_source(source))
+    batches = [_row_batch(schema, columns, part) for part in parts]
+    rows = pa.Table.from_batches(batches, schema)
+    ticks = rows.column(rows.num_columns - 1).cast(pa.int64())
+    order = np.concatenate([chunk.to_numpy(zero_copy_only=False) for chunk in ticks.chunks] or [np.empty(0, np.int64)])
+    if (order[1:] >= order[:-1]).all():
+        return rows
+    return rows.combine_chunks().take(pa.array(np.argsort(order, kind="stable")))
+
+
+def _row_batch(schema: pa.Schema, columns: Sequence[int], part: Elements) -> pa.RecordBatch:
+    known = dict(zip(columns, part.columns, strict=True))
+    arrays = [known[i] if i in known else pa.nulls(len(part), field.type) for i, field in enumerate(list(schema)[:-1])]
+    return pa.RecordBatch.from_arrays([*arrays, _ticks(part.ts).cast(schema.types[-1])], schema=schema)
+
+
+def _ticks(ts: Int64s) -> pa.Array:
+    return pa.array(ts, pa.int64())
+
+
+def stamped_rows(source: Source, rows: pa.Table, ticks: pa.Array) -> pa.Table:
+    """Return rows with their ticks as rows of `read_source(source)`."""
+    schema = declared_schema(read_source(source))
+    return pa.table([*rows.columns, ticks.cast(schema.types[-1])], schema=schema)
+
+
+def declared_schema(source: Source) -> pa.Schema:
+    """Return the declared columns."""
+    return pa.schema([pa.field(field.name, field.type) for field in source.columns])

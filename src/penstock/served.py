@@ -1,0 +1,93 @@
+"""What a server says of its declarations and commands: the same values at its doors and in its client."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from penstock.errors import PenstockError
+
+
+@dataclass(frozen=True)
+class QueryView:
+    """A continuous query as it stands.
+
+    Args:
+        columns: (name, type) of its results.
+        sink: the connector into which it writes.
+        instant: up to which it has answered.
+        rows: that it has emitted, None where they are not counted.
+        error: that it failed with.
+    """
+
+    name: str
+    id: str
+    state: str
+    sql: str
+    is_stream: bool
+    columns: tuple[tuple[str, str], ...] = ()
+    sink: str = ""
+    instant: str | None = None
+    rows: int | None = None
+    attributes: Mapping[str, str] = field(default_factory=dict)
+    error: PenstockError | None = None
+
+    @property
+    def kind(self) -> str:
+        """Return `stream` or `relation`."""
+        return kind_of_rows(self.is_stream)
+
+
+@dataclass(frozen=True)
+class SourceView:
+    """A declared stream or relation. columns: (name, type); heartbeat: as text; None where it is not known."""
+
+    name: str
+    is_stream: bool
+    connector: str
+    columns: tuple[tuple[str, str], ...] = ()
+    sql: str = ""
+    heartbeat: str | None = None
+
+    @property
+    def kind(self) -> str:
+        """Return `stream` or `relation`."""
+        return kind_of_rows(self.is_stream)
+
+
+@dataclass(frozen=True)
+class DeclaredView:
+    """A declared view. columns: (name, type)."""
+
+    name: str
+    sql: str
+    columns: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class CommandView:
+    """A command of the log. at: when it was accepted, ISO-8601; version: of the plan, from which on it has effect."""
+
+    number: int
+    at: str
+    who: str
+    sql: str
+    state: str
+    version: int | None = None
+    error: PenstockError | None = None
+
+
+@dataclass(frozen=True)
+class CatalogView:
+    """All that is declared. functions: their names; sql: declares it again."""
+
+    sources: tuple[SourceView, ...] = ()
+    views: tuple[DeclaredView, ...] = ()
+    queries: tuple[QueryView, ...] = ()
+    functions: tuple[str, ...] = ()
+    sql: str = ""
+
+
+def kind_of_rows(is_stream: bool) -> str:
+    """Return `stream` or `relation`."""
+    return "stream" if is_stream else "relation"

@@ -1,0 +1,123 @@
+"""Rows as they come, in the format that the caller prefers.
+
+A subscription reads on only when its caller has taken what was sent, so a slow one holds nothing in memory. A stream
+that cannot continue ends with the error: SSE by an event `error`, NDJSON by a line `{"error": ...}`; CSV and Arrow
+break off, and the next request with the last cursor is answered with the error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator
+
+from fastapi import Request, Response
+from sse_starlette.event import ServerSentEvent
+from sse_starlette.sse import EventSourceResponse
+from starlette.responses import StreamingResponse
+
+from penstock.errors import PenstockError
+from penstock.server.http.door import CountedRequest, HttpDoor, Interrupted, at_end
+from penstock.server.http.formats import ArrowWriter, BodyFormat, csv_lines, dumped, json_array, json_lines
+from penstock.server.http.problems import problem_document, status_of
+from penstock.server.service import EndOfResults, ResultPart, ResultSource
+
+#: The formats of rows that come.
+STREAMED = (BodyFormat.SSE, BodyFormat.NDJSON, BodyFormat.ARROW, BodyFormat.CSV)
+#: Seconds that a thread waits for rows before it looks whether the server ends.
+WAIT = 1.0
+#: Seconds between comments of a quiet stream of events.
+PING = 15
+
+
+async def stream_response(door: HttpDoor, source: ResultSource, form: BodyFormat, cursors: bool = False) -> Response:
+    """Return a response with the rows of a subscription as they come.
+
+    Args:
+        cursors: NDJSON: whether lines with cursors come between.
+
+    Raises:
+        PenstockError: that of the first rows, where there are some already.
+    """
+    stream = _Stream(door, source)
+    await stream.open()
+    headers = {} if source.cursor is None else {"Penstock-Cursor": source.cursor}
+    if form is BodyFormat.SSE:
+        return EventSourceResponse(_sse(stream), headers=headers, ping=PING)
+    body = _ndjson(stream, cursors) if form is BodyFormat.NDJSON else _binary(stream, form)
+    return StreamingResponse(body, headers=headers, media_type=form.media)
+
+
+class _Stream:
+    """The parts of a subscription."""
+
+    def __init__(self, door: HttpDoor, source: ResultSource) -> None:
+        self._door = door
+        self._source = source
+        self._first: ResultPart | None = None
+        self._ended = False
+        self.schema = source.schema
+
+    async def open(self) -> None:
+        """Read the first part if there is one already, so that an error of it still has a status of its own."""
+        try:
+            self._first = await self._door.streaming(lambda: self._source.next(0))
+        except EndOfResults:
+            self._ended = True
+
+    async def parts(self) -> AsyncGenerator[ResultPart, None]:
+        """Yield the parts until the subscription ends. Raises Interrupted when the server ends before."""
+        if self._first is not None:
+            part, self._first = self._first, None
+            yield part
+        while not self._ended:
+            if self._door.closing.is_set():
+                raise Interrupted
+            try:
+                found = await self._door.streaming(lambda: self._source.next(WAIT))
+            except EndOfResults:
+                return
+            if found is not None:
+                yield found
+
+
+async def _sse(stream: _Stream) -> AsyncIterator[ServerSentEvent]:
+    try:
+        async for part in stream.parts():
+            rows = json_array(part.rows).decode("utf-8", "backslashreplace")
+            yield ServerSentEvent(rows, event="rows", id=part.cursor or None)
+    except PenstockError as error:
+        yield ServerSentEvent(_problem_line(error).decode(), event="error")
+
+
+async def _ndjson(stream: _Stream, cursors: bool) -> AsyncIterator[bytes]:
+    try:
+        async for part in stream.parts():
+            yield json_lines(part.rows)
+            if cursors and part.cursor:
+                yield dumped({"cursor": part.cursor}) + b"\n"
+    except PenstockError as error:
+        yield b'{"error":' + _problem_line(error) + b"}\n"
+
+
+async def _binary(stream: _Stream, form: BodyFormat) -> AsyncIterator[bytes]:
+    if form is BodyFormat.CSV:
+        yield csv_lines(stream.schema.empty_table(), head=True)
+        async for part in stream.parts():
+            yield csv_lines(part.rows, head=False)
+        return
+    writer = ArrowWriter(stream.schema)
+    yield writer.head()
+    async for part in stream.parts():
+        yield writer.batch(part.rows, part.cursor)
+    yield writer.end()
+
+
+def _problem_line(error: PenstockError) -> bytes:
+    return dumped(problem_document(error, status_of(error)))
+
+
+def opened(request: Request, door: HttpDoor) -> None:
+    """Count a request as a subscription until it ends. Raises Busy beyond the limit."""
+    door.open_stream()
+    at_end(request, door.close_stream)
+    counted: CountedRequest = request.scope["state"]["counted"]
+    counted.end()

@@ -1,0 +1,1 @@
+"""Statements that answer with rows: one-time queries and subscriptions."""

@@ -1,0 +1,95 @@
+"""Queries that stand as long as somebody subscribes to them: SUBSCRIBE TO (query).
+
+Each is a query of the catalog with a name that nobody else would choose, and a comment that says what it is, so that
+the next start drops those that a crash has left.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import uuid
+from collections.abc import Mapping
+
+import pyarrow as pa
+
+from penstock.control.control import Control
+from penstock.control.outcomes import SYSTEM, CommandState, Principal
+from penstock.control.registry import quoted
+from penstock.errors import PenstockError, ScriptErrors
+from penstock.events import log_event, logger_of
+from penstock.server.service import ResultPart, ResultSource
+
+LOG = logger_of("server")
+_PREFIX = "subscription "
+_COMMENT = "ends with its subscription"
+
+
+class TemporaryQueries:
+    """The queries of subscriptions at one control."""
+
+    def __init__(self, control: Control) -> None:
+        self._control = control
+
+    def begin(self, text: str, settings: Mapping[str, str], who: Principal, timeout: float | None) -> str:
+        """Register a query; return its name.
+
+        Raises:
+            ScriptErrors, PenstockError: it cannot be registered; P0725 where that takes longer than `timeout` seconds.
+        """
+        name = f"{_PREFIX}{uuid.uuid4().hex}"
+        command = f"CREATE QUERY {quoted(name)} WITH (comment '{_COMMENT}') AS {text}"
+        (outcome,) = self._control.submit(command, settings, who, timeout=timeout)
+        found = outcome.outcome
+        if found is None or found.state is not CommandState.RUNNING:
+            self.end(name)
+            error = None if found is None else found.error
+            message = f"the query has not begun within {timeout or 0:g} seconds"
+            raise error or PenstockError("P0725", message, hint="try again later, or raise statement_timeout")
+        return name
+
+    def end(self, name: str) -> None:
+        """Drop a query, in a thread of its own: a command may take as long as a batch."""
+        threading.Thread(target=self._drop, args=[name], name="penstock-subscription-end", daemon=True).start()
+
+    def drop_left(self) -> None:
+        """Drop the queries of subscriptions that ended with an earlier process."""
+        for one in self._control.stored.values():
+            if one.name.startswith(_PREFIX) and one.query is not None and one.attributes.get("comment") == _COMMENT:
+                self._drop(one.name)
+
+    def _drop(self, name: str) -> None:
+        try:
+            self._control.submit(f"DROP QUERY IF EXISTS {quoted(name)}", who=SYSTEM, wait=False)
+        except (PenstockError, ScriptErrors) as error:
+            # A control that has ended drops it at its next start.
+            log_event(LOG, logging.INFO, "subscription", f"the query of a subscription stays for now: {error.message}")
+
+
+class TemporaryResults:
+    """The results of a query that ends with them. See the contract `ResultSource`."""
+
+    def __init__(self, queries: TemporaryQueries, name: str, source: ResultSource) -> None:
+        self._queries, self._name, self._source = queries, name, source
+        self._lock = threading.Lock()
+        self._ended = False
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self._source.schema
+
+    @property
+    def cursor(self) -> str | None:
+        # It cannot be continued: the query is gone then.
+        return None
+
+    def next(self, seconds: float) -> ResultPart | None:
+        part = self._source.next(seconds)
+        return part if part is None else ResultPart(part.rows, "")
+
+    def close(self) -> None:
+        self._source.close()
+        with self._lock:
+            ended, self._ended = self._ended, True
+        if not ended:
+            self._queries.end(self._name)

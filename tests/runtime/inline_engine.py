@@ -1,0 +1,136 @@
+"""The engine of a server on Spark, without Spark: rounds run in this process, and when a test says so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from inline_run import InlineRun, cold
+
+from penstock.connectors.results.result_folder import ResultFolder
+from penstock.control import spark
+from penstock.control.control import Control
+from penstock.control.spark import SparkEngine
+from penstock.errors import PenstockError
+from penstock.runtime.spark.catching_up.hydration import Hydration
+from penstock.runtime.spark.checkpoint.folder import Job
+from penstock.runtime.spark.input import look_schedule
+from penstock.runtime.spark.input.round_log import RoundLog
+from penstock.runtime.spark.job import FailureListener
+from penstock.runtime.spark.version import JobChange, VersionInfo, version_of
+from penstock.runtime.spark.work import Work
+
+
+@pytest.fixture
+def without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rounds are planned and run by the test alone."""
+    monkeypatch.setattr("os.fsync", lambda handle: None)
+    monkeypatch.setattr(look_schedule.Looks, "wait", property(lambda looks: looks._last_look == float("inf")))
+    monkeypatch.setattr(look_schedule.Gathering, "holds", lambda *arguments: False)
+    monkeypatch.setattr(RoundLog, "_poll", lambda log: None)
+    monkeypatch.setattr(spark, "launch", SteppedRun)
+
+
+class SteppedRun:
+    """What a control asks of a `SparkRun`, with rounds that run one by one."""
+
+    is_live, busy = True, False
+
+    def __init__(self, work: Work, checkpoint: str, overwrite: bool, on_failed: FailureListener) -> None:
+        self.inline = InlineRun.of(work, Path(checkpoint))
+        self.checkpoint = Path(checkpoint)
+        self.hydration = Hydration()
+        self._on_failed = on_failed
+
+    @property
+    def job(self) -> Job:
+        return self.inline.job
+
+    @property
+    def sinks(self) -> Any:
+        return self.inline.sinks
+
+    @property
+    def work(self) -> Work:
+        return self.inline.work
+
+    def version(self) -> VersionInfo:
+        beats = self.inline.heartbeats
+        return version_of(self.inline.epoch, {} if beats is None else beats.queries)
+
+    def change(self, begin: Callable[[], JobChange | None]) -> None:
+        self.inline.adopt(begin)
+
+    def round(self, crash: str | None = None) -> None:
+        """Read what has been posted, and answer; crash: where the last round dies."""
+        run = self.inline
+        run.rounds._advance()
+        known = set(run.failed)
+        while run.pending():
+            run.step(crash)
+            run.rounds._advance()
+        for name in sorted(run.failed.keys() - known):
+            self._on_failed(name, run.failed[name].error)
+
+    def stop(self) -> None:
+        self.inline.rounds.stop()
+        for sink in self.inline.sinks.values():
+            sink.close()
+
+
+class InlineServer:
+    """A control over the engine on Spark, without Spark."""
+
+    def __init__(self, folder: Path, **options: Any) -> None:
+        self.folder = folder
+        self._options = options
+        self.open()
+
+    def open(self) -> None:
+        cold()
+        self.engine = SparkEngine(self.folder, lambda: pytest.fail("Spark is not needed"))
+        self.control = Control(self.folder, self.engine, {"shards": "2"}, **self._options)
+
+    def close(self) -> None:
+        self.control.close()
+        self.engine.close()
+
+    def restart(self) -> None:
+        self.close()
+        self.open()
+
+    @property
+    def run(self) -> SteppedRun:
+        run: Any = self.engine.run
+        assert isinstance(run, SteppedRun)
+        return run
+
+    def post(self, statement: str, **options: Any) -> list[str]:
+        """Execute a script; return the states of its commands. Raises the error of one that failed."""
+        outcomes = [one.outcome for one in self.control.submit(statement, **options) if one.outcome is not None]
+        for one in outcomes:
+            if one.code:
+                raise PenstockError(one.code, one.message or "")
+        return [one.state.value for one in outcomes]
+
+    def insert(self, stream: str, rows: Collection[tuple[int, int]], key: str | None = None) -> None:
+        """Post rows (ts, v), and answer."""
+        ticks, values = zip(*rows, strict=True)
+        table = pa.table({"ts": pa.array(ticks, pa.int32()), "v": pa.array(values, pa.int32())})
+        self.control.insert(stream, table, key)
+        self.run.round()
+
+    def emitted(self, name: str) -> list[tuple[Any, ...]]:
+        """Return what a query has emitted INTO RESULTS, in the order of batches."""
+        place = self.control.query(name)[1].place
+        results = self.run.version().results[f"q{place}"]
+        folder = ResultFolder(self.folder / "results")
+        files = [folder.file(batch) for batch in folder.batches()]
+        tables = [file.rows(results) for file in files if file is not None and results in file.sections]
+        return [tuple(row.values()) for table in tables for row in table.to_pylist()]
+
+    def heartbeat(self, name: str) -> int | None:
+        return self.control.version().heartbeats.get(self.control.query(name)[1].place)
