@@ -1,8 +1,8 @@
 """Files that the driver and the workers of a job share, under the checkpoint.
 
     epochs/             the epochs of the run: script and plan as data (`epochs.py`)
-    job.pickle          the job, from the driver to the workers of this start, without the parts of its plan; a job of another
-                        start is never read (`runtime/spark/job_files.py`)
+    job.pickle          the job, from the driver to the workers of this start, without the parts of its plan; that of
+                        another start is never read (`runtime/spark/job_files.py`)
     plans/              the parts of its plan, written when their queries begin
     tables/             static relations, computed before the start, as Arrow files
     splits/             per source the splits known so far, in arrival order; the first ones go where they are removed
