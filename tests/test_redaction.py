@@ -19,7 +19,8 @@ from penstock.language import Catalog, bind_script
 from penstock.physical.plan.plan import Plan
 from penstock.redaction import BLOT, is_secret, redacted, redacted_line, redacted_text
 from penstock.runtime.spark.checkpoint.folder import Folder, Intake, Job
-from penstock.runtime.spark.checkpoint.restart_decision import sink_identity
+from penstock.runtime.spark.checkpoint.planning_cache import sink_identity
+from penstock.runtime.spark.job_files import write_job
 
 SECRET = "hunter2!x"
 
@@ -160,7 +161,7 @@ def test_a_checkpoint_knows_a_script_without_its_secrets() -> None:
 
 def test_pickled_plans_are_their_owners_alone(tmp_path: Path) -> None:
     folder = Folder(tmp_path)
-    folder.write_job(Job(Plan((), {}, {}), 1, (0,), False, Intake((), frozenset(), 1)))
+    write_job(folder, Job(Plan((), {}, {}), 1, (0,), False, Intake((), frozenset(), 1)))
     assert (tmp_path / "job.pickle").stat().st_mode & 0o777 == 0o600
 
 

@@ -14,7 +14,6 @@ import pyarrow.parquet as pq
 
 from penstock.algebra.nodes.scans import Source
 from penstock.runtime.spark.catching_up.ahead import Ahead
-from penstock.runtime.spark.checkpoint.epochs import forget_older
 from penstock.runtime.spark.checkpoint.folder import Folder, Seen
 from penstock.runtime.spark.checkpoint.query_failure import QueryFailure
 from penstock.runtime.spark.checkpoint.state_files import sweep
@@ -28,7 +27,7 @@ from penstock.runtime.spark.output.result_parts import ResultParts
 from penstock.runtime.spark.output.undelivered import UndeliveredAnswers
 from penstock.runtime.spark.output.withheld import AnswerGate, ShownAnswers
 from penstock.runtime.spark.start import begin
-from penstock.runtime.spark.version import JobChange
+from penstock.runtime.spark.version import JobChange, OlderVersions
 from penstock.runtime.spark.work import Work
 from penstock.runtime.spark.worker import stage
 from penstock.runtime.spark.worker.inline import Outcome, run_round
@@ -71,6 +70,7 @@ class InlineRun:
         self.epoch = self.decision.epoch
         #: The queries that were left out since they failed, with their errors.
         self.failed: dict[str, QueryFailure] = {}
+        self.older = OlderVersions(self.folder, checkpoint, self.job.epoch > 0)
         sweep(self.folder.root)
         self.tables = self.folder.read_tables(self.job.plan.statics)
         self.rounds = RoundLog(
@@ -145,6 +145,7 @@ class InlineRun:
         if changed.offset is None:
             return None
         self.job, self.sinks, self.notices = changed.job, dict(changed.sinks), changed.notices
+        self.older.add()
         self.tables = self.folder.read_tables(self.job.plan.statics)
         self.accounts, self.parts = self.accounts.reread(self.job.plan), ResultParts(self.folder)
         return RoundChange(self.job.intake, self.job.epoch, changed.offset)
@@ -196,15 +197,14 @@ class InlineRun:
         self.heartbeats = outcome.heartbeats
         self.seen[files[0].parent.name] = self.folder.read_seen(files[0].parent.name)
         self.accounts.close_batch()
+        statics = {name for plan in self.job.plan.statics.values() for name in plan.sources}
+        self.older.delivered(self.job, self.batch, {*self.job.plan.sources, *statics})
         self.rounds.delivered(int(files[0].parent.name), batch=self.batch, failed=failed)
         if crash == "marked":
             raise Crash
         if failed and not self.ended:
             self.failed |= failed
             self.rounds.change(lambda: self._adopted(leave_out(self.folder, self, failed), crash == "left out"))
-        if self.job.epoch and self.batch > self.job.base:
-            statics = {name for plan in self.job.plan.statics.values() for name in plan.sources}
-            forget_older(self.folder, self.checkpoint, self.job, {*self.job.plan.sources, *statics})
         self.batch += 1
 
     def _deliver(self, outcome: Outcome, crash: bool) -> tuple[dict[str, int], dict[str, QueryFailure], ShownAnswers]:

@@ -211,8 +211,19 @@ class RelationScan(Scan):
 
 def declared_sources(*roots: Algebra) -> dict[str, Source]:
     """Return the declared streams and relations that the plans read, by name, in the order of their first scans."""
-    scans = (operator for root in roots for operator in operators(root) if isinstance(operator, Scan))
-    return {scan.source.name: scan.source for scan in scans}
+    if len(roots) == 1:
+        return dict(_declared(roots[0]))
+    return {name: source for root in roots for name, source in _declared(root).items()}
+
+
+def _declared(root: Algebra) -> dict[str, Source]:
+    """Return the sources that one plan reads: a server asks that of every query at each change of one."""
+    known: dict[str, Source] | None = root.__dict__.get("_declared_sources")
+    if known is None:
+        scans = (operator for operator in operators(root) if isinstance(operator, Scan))
+        known = {scan.source.name: scan.source for scan in scans}
+        object.__setattr__(root, "_declared_sources", known)
+    return known
 
 
 def scanned_columns(root: Algebra) -> dict[str, tuple[int, ...]]:

@@ -57,7 +57,7 @@ class ExchangeRouter:
     def take(self, plan: Plan, stage: int, shard: int) -> dict[Port, list[Elements]]:
         """Remove and return the batches for a shard of a stage of `plan`; those for later stages remain."""
         inbox = self._inboxes[shard]
-        return {port: inbox.pop(port) for port in list(inbox) if plan.steps[port[0]].stage == stage}
+        return {port: inbox.pop(port) for port in list(inbox) if plan.step(port[0]).stage == stage}
 
     def __iter__(self) -> Iterator[tuple[int, Port, list[Elements]]]:
         """Yield (shard, port, batches)."""

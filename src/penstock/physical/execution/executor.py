@@ -12,7 +12,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 
 from penstock.errors import PenstockError
 from penstock.physical.elements import Elements
@@ -28,54 +28,15 @@ from penstock.physical.execution.progress import (
     timed_sources,
 )
 from penstock.physical.execution.step_failures import StepFailures, step_error
+from penstock.physical.execution.step_graph import StepGraph
 from penstock.physical.operators import Moment, Operator, Tables, make_operator
 from penstock.physical.plan.identity import step_keys
-from penstock.physical.plan.plan import Edge, Plan, Step, scanned_sources, scans_of
+from penstock.physical.plan.plan import Plan, Step, scanned_sources, scans_of
 from penstock.physical.synopses.contract import Chunks, Synopsis
 from penstock.storage.documents import Document, Json, as_array, as_document, as_integer
 
 #: Receives rows of a query's answer as they are produced.
 Taker = Callable[[str, Elements], None]
-
-
-class _Graph:
-    """The steps of a stage and the edges out of each, computed once."""
-
-    def __init__(self, plan: Plan, steps: Sequence[Step]) -> None:
-        self.steps = list(steps)
-        self.by_id = {step.id: step for step in self.steps}
-        chosen = self.by_id.keys()
-        self.edges: dict[int, list[tuple[Port, Edge, bool]]] = {step.id: [] for step in self.steps}
-        for consumer in plan.steps:
-            for port, edge in enumerate(consumer.inputs):
-                if edge.step in chosen:
-                    self.edges[edge.step].append(((consumer.id, port), edge, consumer.id in chosen))
-        self.direct = {step.id: self._at_once(step) for step in self.steps}
-        through = {consumer for direct in self.direct.values() for consumer in direct}
-        #: The steps that run once in every round; the others process rows as soon as these are produced.
-        self.turns = [step for step in self.steps if step.id not in through]
-
-    def _at_once(self, step: Step) -> dict[int, Step]:
-        """Return the consumers of `step` in this stage that have no state and no other input: rows pass through them as
-        soon as these are produced."""
-        found = (self.by_id[port[0]] for port, edge, inside in self.edges[step.id] if inside and edge.exchange is None)
-        return {s.id: s for s in found if len(s.inputs) == 1 and s.spec.streams_batches}
-
-    def send(
-        self, step: Step, made: list[Elements], inbox: dict[Port, list[Elements]], result: StageResult,
-        but: Container[int] = (),
-    ) -> None:  # fmt: skip
-        """Route the output of `step` to its consumers, except those in `but`; answers are not handled here."""
-        if not made:
-            return
-        for port, edge, inside in self.edges[step.id]:
-            if port[0] in but:
-                continue
-            if inside and edge.exchange is None:
-                inbox.setdefault(port, []).extend(made)
-            elif edge.exchange is not None:
-                result.onward.setdefault(port, []).extend(made)
-                result.edges[port] = edge.exchange
 
 
 def _operators(steps: Sequence[Step], tables: Tables, shards: int, meter: Meter | None) -> dict[int, Operator]:
@@ -106,11 +67,7 @@ class IngestExecutor:
         self, plan: Plan, source: str, tables: Tables, meter: Meter | None = None, failures: StepFailures | None = None
     ) -> None:
         self._failures = failures
-        reached = {scan.id for scan in scans_of(plan.steps, source) if scan.stage == 0}
-        for step in plan.steps:
-            if step.stage == 0 and any(i.step in reached for i in step.inputs):
-                reached.add(step.id)
-        self._graph = _Graph(plan, [s for s in plan.steps if s.id in reached])
+        self._graph = StepGraph.of_source(plan, source)
         self._operators = _operators(self._graph.steps, tables, 1, meter)
         self.columns = needed_columns(plan, source)
 
@@ -139,7 +96,8 @@ class IngestExecutor:
 
 def needed_columns(plan: Plan, source: str) -> tuple[int, ...]:
     """Return the declared columns of `source` that some query of the plan reads."""
-    return tuple(sorted({c for scan in scans_of(plan.steps, source) for c in scan.spec.scanned_columns}))
+    scans = (scan for piece in plan.pieces_reading(source) for scan in scans_of(piece.steps, source))
+    return tuple(sorted({c for scan in scans for c in scan.spec.scanned_columns}))
 
 
 def _fail(step: Step, error: Exception, failures: StepFailures | None) -> None:
@@ -156,8 +114,8 @@ class _Flow:
     """The flow of one round's rows through a stage. spent: seconds used by each step, without its consumers."""
 
     def __init__(
-        self, graph: _Graph, operators: Mapping[int, Operator], inbox: dict[Port, list[Elements]], result: StageResult,
-        answer: Taker, failures: StepFailures | None = None,
+        self, graph: StepGraph, operators: Mapping[int, Operator], inbox: dict[Port, list[Elements]],
+        result: StageResult, answer: Taker, failures: StepFailures | None = None,
     ) -> None:  # fmt: skip
         self._failures = failures
         self._graph = graph
@@ -232,16 +190,23 @@ class StageExecutor:
         self._shards = shards
         self._drain = drain
         self._meter = meter
-        self._graph = _Graph(plan, [s for s in plan.steps if s.stage == stage])
+        self._graph = StepGraph.of_stage(plan, stage)
         self._operators = _operators(self._graph.steps, tables, shards, meter)
         self._query_sources = {name: timed_sources(query.root) for name, query in plan.queries.items()}
         self.progress: dict[str, SourceProgress] = {}
         #: For each source, its first instant for the queries of an epoch.
-        self._firsts: dict[int, dict[str, SourceProgress]] = {step.birth: {} for step in plan.steps}
+        self._firsts: dict[int, dict[str, SourceProgress]] = {birth: {} for birth in plan.births}
         self.spent: dict[int, float] = {}
         self._gauge = StateGauge()
+        #: Whether it still has all the steps of its stage.
+        self._whole = True
 
-    @cached_property
+    @property
+    def plan(self) -> Plan:
+        """Return the version of the plan that it runs."""
+        return self._plan
+
+    @property
     def _keys(self) -> Mapping[int, str]:
         return step_keys(self._plan)
 
@@ -250,7 +215,7 @@ class StageExecutor:
 
         A step whose key (`step_keys`) is in both versions keeps its operator, and so its state; its number may change.
         The operators of new steps begin empty, those of the other steps are dropped. The result is the executor that a
-        new one becomes when it restores this one's state.
+        new one becomes when it restores this one's state. Parts that both versions have are not looked into.
 
         Args:
             plan: the new version, of as many shards.
@@ -258,23 +223,29 @@ class StageExecutor:
             unchanged: the sources whose progress continues; that of the others is forgotten.
         """
         assert self._meter is None, "the measurements of a meter belong to one version of a plan"
-        keys = step_keys(plan)
-        graph = _Graph(plan, [s for s in plan.steps if s.stage == self.stage])
-        kept = {self._keys[i]: operator for i, operator in self._operators.items()}
+        # Before the parts that stay: an executor without some of its steps has them in no part.
+        before = {id(piece): piece for piece in self._plan.pieces} if self._whole else {}
+        new = [step for piece in plan.pieces if before.pop(id(piece), None) is None for step in piece.steps]
+        new_steps = [step for step in new if step.stage == self.stage]
+        ended = before.values() if self._whole else [self._plan]
+        operators = dict(self._operators)
+        known, keys = self._keys, step_keys(plan) if new_steps else {}
+        kept = {known[s.id]: operators.pop(s.id) for piece in ended for s in piece.steps if s.id in operators}
         made = {
             step.id: kept[keys[step.id]]
             if keys[step.id] in kept
             else make_operator(step.spec, tables, self._shards, NestedPlan)
-            for step in graph.steps
+            for step in new_steps
         }
         # Nothing has changed so far: an operator that cannot be made leaves the executor as it was.
         for operator in made.values():
             operator.release_readers()
-        _attach(graph.steps, made)
-        self._plan, self._graph, self._operators, self._keys = plan, graph, made, keys
+        _attach(new_steps, made)
+        self._plan, self._graph, self._operators = plan, StepGraph.of_stage(plan, self.stage), operators | made
+        self._whole = True
         self._query_sources = {name: timed_sources(query.root) for name, query in plan.queries.items()}
         self.progress = {name: seen for name, seen in self.progress.items() if name in unchanged}
-        self._firsts = {step.birth: self._firsts.get(step.birth, {}) for step in plan.steps}
+        self._firsts = {birth: self._firsts.get(birth, {}) for birth in plan.births}
         self.spent = {}
 
     def run(
@@ -322,7 +293,8 @@ class StageExecutor:
 
     def _drop(self, failures: StepFailures) -> None:
         """Drop the steps of queries that have failed; the others keep their operators."""
-        self._graph = _Graph(self._plan, [step for step in self._graph.steps if not failures.stopped(step)])
+        self._graph = StepGraph.of(self._plan, [step for step in self._graph.steps if not failures.stopped(step)])
+        self._whole = False
         self._operators = {step.id: self._operators[step.id] for step in self._graph.steps}
         for operator in self._operators.values():
             operator.release_readers()
@@ -360,8 +332,9 @@ class StageExecutor:
 
     def synopses(self) -> dict[str, Synopsis]:
         """Return all synopses of the stage, by names that stay the same in a changed plan for unchanged steps."""
+        keys = self._keys
         return {
-            f"{self._keys[step.id]}.{name}": synopsis
+            f"{keys[step.id]}.{name}": synopsis
             for step in self._graph.steps
             for name, synopsis in self._operators[step.id].synopses().items()
         }
@@ -369,7 +342,8 @@ class StageExecutor:
     def marks(self) -> StageMarks:
         """Return the small state: operators' marks by key, and the progress seen."""
         firsts = {birth: {n: p.first for n, p in found.items()} for birth, found in self._firsts.items()}
-        marks = {self._keys[step.id]: m for step in self._graph.steps if (m := self._operators[step.id].marks())}
+        keys = self._keys
+        marks = {keys[step.id]: m for step in self._graph.steps if (m := self._operators[step.id].marks())}
         return StageMarks(dict(self.progress), firsts, marks)
 
     def restore_marks(self, marks: StageMarks, sources: Container[str] | None = None) -> None:
@@ -383,9 +357,10 @@ class StageExecutor:
         for birth, firsts in marks.firsts.items():
             if birth in self._firsts:
                 self._firsts[birth] |= {n: SourceProgress(first) for n, first in firsts.items()}
+        keys = self._keys
         for step in self._graph.steps:
-            if self._keys[step.id] in marks.operators:
-                self._operators[step.id].restore_marks(marks.operators[self._keys[step.id]])
+            if keys[step.id] in marks.operators:
+                self._operators[step.id].restore_marks(marks.operators[keys[step.id]])
 
     def snapshot(self) -> ExecutorSnapshot:
         """Return the whole state."""

@@ -34,9 +34,14 @@ _PLAIN = frozenset({str, int, bool, float, type(None)})
 def step_keys(plan: Plan, births: bool = True) -> Mapping[int, str]:
     """Return the key of every step, by step number; they are computed once for a plan, since every shard of every stage
     wants them. births: steps of queries of different births are different."""
-    known = plan.step_keys.get(births)
+    if not births:
+        return _step_keys(plan, births)
+    known: dict[int, str] | None = plan.__dict__.get("_step_keys")
     if known is None:
-        known = plan.step_keys[births] = _step_keys(plan, births)
+        # Queries of different births are in different parts, so no key occurs in two of them.
+        parts = plan.parts
+        known = _step_keys(plan, births) if parts is None else {i: k for p in parts for i, k in step_keys(p).items()}
+        object.__setattr__(plan, "_step_keys", known)
     return known
 
 
@@ -58,7 +63,7 @@ def _step_keys(plan: Plan, births: bool) -> dict[int, str]:
 def query_fingerprint(plan: Plan, query: str) -> str:
     """Return the fingerprint of a query, without its name and its birth; it is the same whatever else the plan
     computes."""
-    keys = step_keys(plan, births=False)
+    keys = step_keys(plan.piece_of(query), births=False)
     inputs = plan.output(query).inputs
     return _digest(",".join(f"{keys[i.step].partition('-')[0]}>{_token(i.exchange)}" for i in inputs))
 

@@ -9,7 +9,9 @@ rows over shards on the way in. A step is described by its spec, one small class
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from functools import cached_property
+from typing import Any
 
 import pyarrow as pa
 
@@ -62,8 +64,9 @@ class Plan:
     """Steps of a whole job, inputs before consumers. statics: the static relations to compute first, as plans of their
     own (name -> plan); sources: the timed ones by name; queries by name; periods: how often each is evaluated;
     source_predicates: by source the condition of the rows that some query reads, over the declared columns
-    (`planning/source_predicate.py`); of a source without one all rows are read; step_keys: what
-    `identity.step_keys` has computed for the plan."""
+    (`planning/source_predicate.py`); of a source without one all rows are read; parts: plans that share no steps, of
+    which it is put together (`planning/plan_parts.py`), None for a plan in one piece. What stays from one version of a
+    plan to the next are the same objects among its parts."""
 
     steps: tuple[Step, ...]
     queries: dict[str, Query]
@@ -71,20 +74,58 @@ class Plan:
     statics: dict[str, Plan] = field(default_factory=dict)
     periods: dict[str, tuple[Period, ...]] = field(default_factory=dict)
     source_predicates: dict[str, Expression] = field(default_factory=dict)
-    step_keys: dict[bool, dict[int, str]] = field(default_factory=dict, init=False, compare=False, repr=False)
+    parts: tuple[Plan, ...] | None = field(default=None, compare=False, repr=False)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # What has been derived from the fields is not pickled.
+        return {one.name: getattr(self, one.name) for one in fields(self)}
+
+    @property
+    def pieces(self) -> tuple[Plan, ...]:
+        """Return the parts of the plan; a plan in one piece is its own."""
+        return (self,) if self.parts is None else self.parts
+
+    def pieces_reading(self, source: str) -> tuple[Plan, ...]:
+        """Return the parts of the plan that read a source."""
+        return self.pieces if self.parts is None else tuple(part for part in self.parts if source in part.sources)
+
+    @cached_property
+    def _by_id(self) -> dict[int, Step]:
+        return {step.id: step for step in self.steps}
+
+    def step(self, number: int) -> Step:
+        """Return the step with this number. Steps are not numbered by their places: those of other parts may go."""
+        return self._by_id[number]
+
+    @cached_property
+    def births(self) -> frozenset[int]:
+        """Return the epochs in which the queries of its steps began."""
+        if self.parts is not None:
+            return frozenset().union(*(part.births for part in self.parts))
+        return frozenset(step.birth for step in self.steps)
 
     def waits(self, query: str) -> bool:
         """Return whether some step of `query` emits results of an instant only when all elements of it have arrived;
         else each result is emitted with its latest element."""
-        return any(step.spec.waits for step in self.steps if query in step.queries)
+        return any(step.spec.waits for step in self.piece_of(query).steps if query in step.queries)
+
+    @cached_property
+    def _piece_by_query(self) -> dict[str, Plan]:
+        return {query: piece for piece in self.pieces for query in piece.queries}
+
+    def piece_of(self, query: str) -> Plan:
+        """Return the part that answers `query`."""
+        return self._piece_by_query[query]
 
     def output(self, query: str) -> Step:
         """Return the step whose rows are the answer of `query`."""
-        return next(step for step in self.steps if step.spec.answered == query)
+        return next(step for step in self.piece_of(query).steps if step.spec.answered == query)
 
-    @property
+    @cached_property
     def stages(self) -> int:
         """Return the number of keyed stages (at least 1: answers are put in order there)."""
+        if self.parts is not None:
+            return max([1, *(part.stages for part in self.parts)])
         return max([1, *(s.stage for s in self.steps)])
 
 

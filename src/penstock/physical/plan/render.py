@@ -41,7 +41,7 @@ def _render(drawn: _Drawn, step: Step, edge: Edge | None) -> RenderNode:
 
 def _node(drawn: _Drawn, step: Step) -> RenderNode:
     plan = drawn.plan
-    children = [_render(drawn, plan.steps[i.step], i) for i in step.inputs]
+    children = [_render(drawn, plan.step(i.step), i) for i in step.inputs]
     children += [_static(drawn, table) for table in step.spec.static_tables if table in drawn.statics]
     measured = () if drawn.meter is None else drawn.meter.of(step.id).pairs()
     name = f"{drawn.prefix}{step.id}"
@@ -54,7 +54,7 @@ def _static(drawn: _Drawn, table: str) -> RenderNode:
         drawn, plan=drawn.plan.statics[table], meter=drawn.statics[table], statics={}, prefix=f"{table[:8]}.", nodes={}
     )
     (edge,) = inner.plan.output("").inputs
-    return _render(inner, inner.plan.steps[edge.step], edge)
+    return _render(inner, inner.plan.step(edge.step), edge)
 
 
 def _parameters(plan: Plan, step: Step) -> tuple[tuple[str, str], ...]:
@@ -66,7 +66,7 @@ def _parameters(plan: Plan, step: Step) -> tuple[tuple[str, str], ...]:
     if query is not None:
         found["evaluated at"] = "; ".join(map(str, plan.periods.get(query, ())))
         found["emitted"] = "" if plan.waits(query) else "on arrival"
-    found |= spec.expressions_text([plan.steps[edge.step].names for edge in step.inputs], step.names)
+    found |= spec.expressions_text([plan.step(edge.step).names for edge in step.inputs], step.names)
     return tuple((key, text) for key, text in found.items() if text)
 
 
@@ -85,7 +85,7 @@ def _domain(plan: Plan, step: Step) -> TimeDomain | None:
             return source.domain
         fresh = {edge.step for edge in below.inputs} - seen
         seen |= fresh
-        todo += [plan.steps[number] for number in fresh]
+        todo += [plan.step(number) for number in fresh]
     return None
 
 

@@ -7,25 +7,23 @@ step.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-
-import pyarrow as pa
 
 from penstock.algebra import Algebra
 from penstock.algebra.nodes.query import Query, SinkSpec
-from penstock.algebra.nodes.scans import Source, declared_sources
+from penstock.algebra.nodes.scans import declared_sources
 from penstock.algebra.optimizer.statistics import Statistics
 from penstock.algebra.properties.periods import periods
 from penstock.deep import deep
-from penstock.expressions.nodes import Literal
 from penstock.physical.execution.progress import timed_sources
 from penstock.physical.plan.inputs import OutputSpec
 from penstock.physical.plan.plan import Edge, Plan
 from penstock.physical.planning.lowering import Builder, lower_answer, lower_changes
 from penstock.physical.planning.lowering.builder import with_queries
 from penstock.physical.planning.lowering.panes import shared_grains
-from penstock.physical.planning.source_predicate import may_skip, source_predicates
+from penstock.physical.planning.plan_parts import joined
+from penstock.physical.planning.source_predicate import source_predicates
 from penstock.physical.planning.strategies import Strategy
 
 
@@ -60,35 +58,43 @@ def planned(
     queries: Sequence[Query], statistics: Statistics | None = None, strategy: Strategy = Strategy.PATTERN
 ) -> tuple[Plan, list[Algebra]]:
     """Return the plan, and for every step the relation or stream that it computes."""
-    return _generations([Generation(0, queries, statistics or Statistics())], strategy)
+    return plan_part(Generation(0, queries, statistics or Statistics()), strategy)
 
 
 def plan_generations(generations: Sequence[Generation], strategy: Strategy = Strategy.PATTERN) -> Plan:
     """Return the plan of a job whose queries began at different times; only those of one generation share steps."""
-    return _generations(generations, strategy)[0]
-
-
-def _generations(generations: Sequence[Generation], strategy: Strategy) -> tuple[Plan, list[Algebra]]:
-    builder = Builder(plan_static, strategy=strategy)
-    prepared: list[Query] = []
+    parts: list[Plan] = []
     for generation in generations:
-        queries = [strategy.prepared(query) for query in generation.queries]
-        grains = generation.grains
-        if grains is None:
-            grains = grains_of(generation.queries, generation.statistics, strategy)
-        builder.begin(generation.birth, generation.statistics, grains)
-        for query in queries:
-            _lower_query(builder, query)
-            prepared.append(query)
+        parts.append(plan_part(generation, strategy, sum(len(part.steps) for part in parts))[0])
+    return joined(parts)
+
+
+def plan_part(
+    generation: Generation, strategy: Strategy, first: int = 0, static: Callable[[Algebra], Plan] | None = None
+) -> tuple[Plan, list[Algebra]]:
+    """Return the plan of one generation, and for each of its steps the relation or stream that it computes.
+
+    Args:
+        first: number of its first step.
+        static: returns the plan of a static relation; None for `plan_static`.
+    """
+    queries = [strategy.prepared(query) for query in generation.queries]
+    grains = generation.grains
+    if grains is None:
+        grains = grains_of(generation.queries, generation.statistics, strategy)
+    builder = Builder(
+        static or plan_static, statistics=generation.statistics, strategy=strategy, grains=grains,
+        birth=generation.birth, first=first,
+    )  # fmt: skip
+    for query in queries:
+        _lower_query(builder, query)
     steps = with_queries(builder.steps)
-    sources = {n: s for q in prepared for n, s in timed_sources(q.root).items()}
-    frequencies = {q.name: periods(q.root) for q in prepared}
     plan = Plan(
         steps,
-        {q.name: q for q in prepared},
-        sources,
+        {query.name: query for query in queries},
+        {name: source for query in queries for name, source in timed_sources(query.root).items()},
         builder.statics,
-        periods=frequencies,
+        periods={query.name: periods(query.root) for query in queries},
         source_predicates=source_predicates(steps),
     )
     return plan, builder.nodes
@@ -112,29 +118,10 @@ def _lower_query(builder: Builder, query: Query) -> None:
     builder.add(OutputSpec(query.name), [Edge(answer.step)], answer.stage, root)
 
 
-def with_standing(plan: Plan, sources: Iterable[Source]) -> Plan:
-    """Return `plan` with `sources` among its inputs, also those that no query reads: of these a reader skips all rows,
-    and the plan knows their progress.
-    """
-    unread = {source.name: source for source in sources if source.name not in plan.sources}
-    nothing = {name: Literal(pa.bool_(), False) for name, source in unread.items() if may_skip(source)}
-    return replace(plan, sources=plan.sources | unread, source_predicates=plan.source_predicates | nothing)
-
-
-def with_retained(plan: Plan, declared: Iterable[Source]) -> Plan:
-    """Return `plan` with streams that retain what their declarations say, the last one of each name: queries that stand
-    may have been planned with earlier ones."""
-    retains = {source.name: (source.retain, source.retain_columns) for source in declared}
-    sources = dict(plan.sources)
-    for name in retains.keys() & sources.keys():
-        retain, columns = retains[name]
-        sources[name] = replace(sources[name], retain=retain, retain_columns=columns)
-    return replace(plan, sources=sources)
-
-
 def part_of(plan: Plan, queries: Collection[str]) -> Plan:
     """Return the steps that some queries of a plan need, as a plan of their own; its steps have the same keys."""
-    chosen = [step for step in plan.steps if step.queries & set(queries)]
+    pieces = [piece for piece in plan.pieces if not piece.queries.keys().isdisjoint(queries)]
+    chosen = [step for piece in pieces for step in piece.steps if step.queries & set(queries)]
     numbers = {step.id: number for number, step in enumerate(chosen)}
     steps = tuple(
         replace(

@@ -9,12 +9,16 @@ decide row by row, and a plan with another condition has other state.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
 import pyarrow as pa
 
 from penstock.algebra.nodes.scans import Source
 from penstock.expressions.nodes import Call, Expression, remap
 from penstock.physical.plan.plan import Plan, Step, scanned_sources, scans_of
+
+#: Number of conditions whose OR is kept for the next plan.
+_BLOCK = 64
 
 
 def source_predicates(steps: Sequence[Step]) -> dict[str, Expression]:
@@ -28,7 +32,7 @@ def source_predicates(steps: Sequence[Step]) -> dict[str, Expression]:
 def source_predicate_of(plans: Iterable[Plan], source: str) -> Expression | None:
     """Return the condition of the rows of `source` that some of several plans reads; None for all rows."""
     conditions = [plan.source_predicates.get(source) for plan in plans if source in plan.sources]
-    return None if None in conditions else _either([c for c in conditions if c is not None])
+    return None if None in conditions else either([c for c in conditions if c is not None])
 
 
 def may_skip(source: Source) -> bool:
@@ -50,13 +54,23 @@ def _of_source(steps: Sequence[Step], source: Source) -> Expression | None:
             if condition is None or edge.exchange is not None:
                 return None
             conditions.append(remap(condition, scan.scanned_columns.__getitem__))
-    return _either(conditions)
+    return either(conditions)
 
 
-def _either(conditions: Sequence[Expression]) -> Expression | None:
-    """Return the OR of all different `conditions`; None for none."""
+def either(conditions: Iterable[Expression]) -> Expression | None:
+    """Return the OR of all different `conditions`; None for none. Where one is added to many, most of it is the same
+    objects as before.
+    """
     different = list({condition.fingerprint: condition for condition in conditions}.values())
-    return _balanced(different) if different else None
+    if not different:
+        return None
+    blocks = [tuple(different[start : start + _BLOCK]) for start in range(0, len(different), _BLOCK)]
+    return _balanced([_whole_block(block) if len(block) == _BLOCK else _balanced(block) for block in blocks])
+
+
+@lru_cache(maxsize=64)
+def _whole_block(conditions: tuple[Expression, ...]) -> Expression:
+    return _balanced(conditions)
 
 
 def _balanced(parts: Sequence[Expression]) -> Expression:

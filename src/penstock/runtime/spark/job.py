@@ -27,7 +27,6 @@ from penstock.runtime.spark.catching_up.hydration import Hydration
 from penstock.runtime.spark.checkpoint.checkpoint_lock import CheckpointLock
 from penstock.runtime.spark.checkpoint.epochs import (
     check_log,
-    forget_older,
     mend_log,
     remove_epoch_on_failure,
     spark_log_folder,
@@ -53,7 +52,7 @@ from penstock.runtime.spark.start import PreparedStart
 from penstock.runtime.spark.startup.jvm import spark_log
 from penstock.runtime.spark.startup.session import stop_at_end
 from penstock.runtime.spark.streaming import RoundsQuery
-from penstock.runtime.spark.version import JobChange, VersionInfo, version_of
+from penstock.runtime.spark.version import JobChange, OlderVersions, VersionInfo, version_of
 from penstock.runtime.spark.worker.spill_files import forget, forget_all
 from penstock.runtime.watching.metrics import RunMetrics
 from penstock.runtime.watching.progress import RunProgress
@@ -66,6 +65,7 @@ from penstock.temporary import release
 _SHORTEN_EVERY = 100
 #: Seconds for which closing a run waits for a delivery in progress.
 _LAST_DELIVERY = 10.0
+
 #: Receives the name and the error of a query that is left out since it failed.
 FailureListener = Callable[[str, PenstockError], None]
 #: Begins the change of a run that leaves out some queries; None where they are left out already.
@@ -94,14 +94,15 @@ class SparkRun:
         self._on_failed = on_failed
         self._folder = Folder(checkpoint / "penstock")
         self._checkpoint = checkpoint
-        self._epoch = begun.decision.epoch
+        #: The version of its plan, as the checkpoint has it.
+        self.epoch = begun.decision.epoch
         self._job = job
         self._sinks = dict(sinks)
         self._is_live = self.work.live and self._in_files
         self._lock = lock
         #: Messages for the user about a script that differs from the checkpoint's.
         self.notices = begun.decision.notices
-        self._has_older_epochs = job.epoch > 0
+        self._older = OlderVersions(self._folder, checkpoint, job.epoch > 0)
         self._totals = RunTotals(self._folder)
         self._result_parts = ResultParts(self._folder)
         self._gate = AnswerGate(self._folder)
@@ -156,7 +157,7 @@ class SparkRun:
             check_log(self._folder, self._log, self._job.log_base)
         job = self._job
         self._rounds = RoundLog(
-            self._folder, job.intake, epoch=job.epoch, carried=self._epoch.offset, log=job.log, history=self._is_live
+            self._folder, job.intake, epoch=job.epoch, carried=self.epoch.offset, log=job.log, history=self._is_live
         )
         if self._is_live:
             self._pipeline = Pipeline(self._folder, self._job, digest)
@@ -221,9 +222,7 @@ class SparkRun:
             self._last_finished_at = finished_at
             seconds, parallelism = finished_at - started_at, job.intake.parallelism
             self._reporter.batch(batch, seconds, finished_at - computed_at, parallelism, self._current_totals())
-            if batch > job.base and self._has_older_epochs:
-                self._has_older_epochs = False
-                forget_older(self._folder, self._checkpoint, job, job.all_sources)
+            self._older.delivered(job, batch, job.all_sources)
             # From here on the queries may change: what follows concerns the log only.
             self._writes_beside.finish()
             self._log_begun = True
@@ -267,7 +266,7 @@ class SparkRun:
         # An interrupted start may have written the first batch of an epoch with other rows, or to other sinks too.
         beats = {} if output.heartbeats is None else output.heartbeats.queries
         valid = {name: chunks for name, chunks in output.answers.items() if name not in output.failed}
-        shown = self._gate.shown(self._epoch, self._job, valid, beats, batch)
+        shown = self._gate.shown(self.epoch, self._job, valid, beats, batch)
         due = self._job.plan.queries if batch == self._job.base and batch else shown.answers
         names = [name for name in due if name not in output.failed and name not in shown.withheld]
         isolation = None
@@ -295,7 +294,7 @@ class SparkRun:
     def version(self) -> VersionInfo:
         """Return the version of the plan, with the heartbeats after the last batch."""
         with self._change_lock:
-            return version_of(self._epoch, *self._totals.heartbeats)
+            return version_of(self.epoch, *self._totals.heartbeats)
 
     @property
     def is_live(self) -> bool:
@@ -326,7 +325,7 @@ class SparkRun:
             if job_change is None:
                 return None
             if job_change.offset is None:
-                self.work, self._epoch = job_change.work, job_change.epoch
+                self.work, self.epoch = job_change.work, job_change.epoch
                 return None
             return self._adopt(job_change, job_change.offset)
 
@@ -339,13 +338,13 @@ class SparkRun:
             pipeline = Pipeline(self._folder, job_change.job, job_change.digest)
             totals = self._totals.reread(job_change.job.plan)
         with self._change_lock:
-            self.work, self._epoch = job_change.work, job_change.epoch
+            self.work, self.epoch = job_change.work, job_change.epoch
             self._job, self._sinks = job_change.job, dict(job_change.sinks)
             self._pipeline, self._totals = pipeline, totals
             self._result_parts = ResultParts(self._folder)
             self._reporter.recorder.changed(job_change.job.plan, job_change.job.all_sources)
             self.notices = job_change.notices
-            self._has_older_epochs = True
+            self._older.add()
         for sink in dropped_sinks:
             sink.close()
         return RoundChange(job_change.job.intake, job_change.job.epoch, offset)

@@ -31,6 +31,7 @@ from penstock.runtime.spark.start import (
     closed_on_failure,
     prepare,
     remove_interrupted_start,
+    settled,
     start_request,
 )
 from penstock.runtime.spark.work import Work
@@ -125,6 +126,8 @@ def answer_frame(work: Work, path: Path) -> DataFrame:
     check_sources(work)
     remove_interrupted_start(folder, decision, None)
     folder.begin_run()
-    job, digest = prepare(work, request, decision, folder, spark.sparkContext.defaultParallelism)
+    parallelism = spark.sparkContext.defaultParallelism
+    decision = settled(work, request, decision, folder, parallelism)
+    job, digest = prepare(work, request, decision, folder, parallelism)
     packets = assemble(spark, folder, job, digest, work.streaming)
     return answers_only(packets, folder, digest, query.name, spark_schema(query.output_schema))

@@ -21,10 +21,11 @@ from penstock.runtime.spark.catching_up.past_input import KnownPast, past_of_run
 from penstock.runtime.spark.catching_up.relation_contents import relations_of
 from penstock.runtime.spark.catching_up.start_options import StartOption, is_posted, start_option, start_options
 from penstock.runtime.spark.checkpoint.backfill import backfill
-from penstock.runtime.spark.checkpoint.epochs import read_epoch, remove_epoch_on_failure, write_epoch
+from penstock.runtime.spark.checkpoint.epochs import Epoch, remove_epoch_on_failure, write_epoch
 from penstock.runtime.spark.checkpoint.folder import Folder, Job
 from penstock.runtime.spark.checkpoint.restart_decision import StartKind, StartRequest, decide_change
 from penstock.runtime.spark.job import SparkRun
+from penstock.runtime.spark.job_files import job_kept_on_failure
 from penstock.runtime.spark.output.recorded_sink import opened_sinks
 from penstock.runtime.spark.output.result_parts import ResultParts
 from penstock.runtime.spark.output.undelivered import UndeliveredAnswers
@@ -38,6 +39,8 @@ from penstock.runtime.spark.start import (
     prepare,
     sources_to_spool,
     start_request,
+    state_of_parts,
+    warn_of_unbounded,
     write_seeds,
     write_spool,
 )
@@ -51,6 +54,10 @@ class RunningJob(Protocol):
     @property
     def job(self) -> Job:
         """Return the job as it is now."""
+
+    @property
+    def epoch(self) -> Epoch:
+        """Return the epoch in which it is, as its file has it."""
 
     @property
     def sinks(self) -> Mapping[str, Sink]:
@@ -105,8 +112,7 @@ def _as_read(run: SparkRun, query: Query) -> Query:
 
 
 def _past(run: SparkRun) -> KnownPast:
-    folder = Folder(run.checkpoint / "penstock")
-    return past_of_run(folder, read_epoch(folder, run.job.epoch))
+    return past_of_run(Folder(run.checkpoint / "penstock"), run.epoch)
 
 
 def hydrate(folder: Folder, run: RunningJob, work: Work) -> Ahead | None:
@@ -117,8 +123,8 @@ def hydrate(folder: Folder, run: RunningJob, work: Work) -> Ahead | None:
         return None
     for _, source in sources_to_spool(work):
         write_spool(work, source, folder)
-    request = start_request(admitted(work, folder, read_epoch(folder, run.job.epoch)), folder)
-    ahead = Ahead(folder, run.job.epoch, request, work.settings, run.job.intake.parallelism)
+    request = start_request(replace(admitted(work, folder, run.epoch), cache=run.work.cache), folder)
+    ahead = Ahead(folder, run.epoch, request, work.settings, run.job.intake.parallelism)
     return ahead if ahead.catching_up is not None else None
 
 
@@ -155,7 +161,7 @@ def begin_change(
     Args:
         ahead: what new queries have read before.
     """
-    current = read_epoch(folder, run.job.epoch)
+    current = run.epoch
     work = replace(admitted(work, folder, current), cache=run.work.cache)
     work.cache.keep_only(work.queries)
     request = start_request(work, folder)
@@ -173,9 +179,11 @@ def begin_change(
     new_sinks = opened_sinks(new_queries, folder, work.standing)
     sinks = {query.name: (kept_sinks | new_sinks)[query.name] for query in work.queries}
     number = decision.epoch.number
-    with closed_on_failure(new_sinks), folder.job_kept_on_failure(), remove_epoch_on_failure(folder, number):
+    with closed_on_failure(new_sinks), job_kept_on_failure(folder), remove_epoch_on_failure(folder, number):
         open_results(folder, new_sinks, decision, overwrite, work)
         write_seeds(folder, decision)
+        births = {decision.epoch.queries[name].birth for name in decision.fresh}
+        warn_of_unbounded(state_of_parts(request.cache.parts_of(births)), decision.fresh)
         job, digest = prepare(work, request, decision, folder, run.job.intake.parallelism)
         # Done after everything that can fail, so that a failed change keeps the records of queries that would end.
         ResultParts(folder).keep_only(decision.kept_sinks | decision.epoch.paused.keys())

@@ -8,7 +8,7 @@ an earlier start, does not prevent the next start.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,7 +16,8 @@ from pathlib import Path
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from penstock.algebra.nodes.scans import Source, over_sources
+from penstock.algebra.nodes.query import Query
+from penstock.algebra.nodes.scans import Source, declared_sources, over_sources
 from penstock.algebra.optimizer.statistics import known_statistics
 from penstock.connectors.contract import ResultPlace, Sink
 from penstock.connectors.deadletters import DeadLetters
@@ -27,8 +28,7 @@ from penstock.errors import PenstockError
 from penstock.events import log_event
 from penstock.physical.execution.progress import timed_sources
 from penstock.physical.execution.wall_clock import peers_of
-from penstock.physical.planning.planner import planned
-from penstock.physical.planning.state_size.summary import JobState, job_state
+from penstock.physical.planning.state_size.summary import JobState
 from penstock.runtime.local.statics import read_statics
 from penstock.runtime.spark.catching_up.catch_up import check_past
 from penstock.runtime.spark.checkpoint.backfill import backfill
@@ -42,6 +42,7 @@ from penstock.runtime.spark.checkpoint.folder import (
     round_name,
     unwritable,
 )
+from penstock.runtime.spark.checkpoint.planning_cache import PlannedPart
 from penstock.runtime.spark.checkpoint.restart_decision import (
     Decision,
     StartKind,
@@ -52,6 +53,7 @@ from penstock.runtime.spark.checkpoint.state_files import check_state
 from penstock.runtime.spark.checkpoint.totals import forget_totals
 from penstock.runtime.spark.input.dataframes import write_frame
 from penstock.runtime.spark.input.rate_control import RateControl
+from penstock.runtime.spark.job_files import forget_jobs, write_job
 from penstock.runtime.spark.output.recorded_sink import opened_sinks
 from penstock.runtime.spark.output.rejections import keep_refused
 from penstock.runtime.spark.output.result_parts import ResultParts, check_results
@@ -97,7 +99,9 @@ def begin(work: Work, folder: Folder, overwrite: bool, parallelism: Callable[[],
         check_results(ResultParts(folder), sinks, decision.kept_sinks, work.accept_missing)
         open_results(folder, sinks, decision, overwrite, work)
         write_seeds(folder, decision)
-        job, digest = prepare(work, request, decision, folder, parallelism())
+        tasks = parallelism()
+        decision = settled(work, request, decision, folder, tasks)
+        job, digest = prepare(work, request, decision, folder, tasks)
         backfill(folder, job, decision.epoch, sinks)
         UndeliveredAnswers(folder).keep_only(decision.epoch.paused)
         WithheldAnswers(folder).keep_only(decision.epoch)
@@ -177,13 +181,39 @@ def remove_interrupted_start(folder: Folder, decision: Decision, checkpoint: Pat
         forget_all(folder, checkpoint)
 
 
-def _report_state_bounds(folder: Folder, state: JobState) -> None:
-    """Warn of every query with unbounded state, and record how long the others take to fill."""
+def settled(work: Work, request: StartRequest, decision: Decision, folder: Folder, parallelism: int) -> Decision:
+    """Return `decision` with the number of shards that it leaves open, and report which state the queries will keep.
+
+    Args:
+        parallelism: number of tasks that may run in parallel.
+    """
+    forget_jobs(folder)
+    epoch = decision.epoch
+    if decision.kind is not StartKind.SAME or work.live:
+        state = state_of_parts(request.cache.parts_of({record.birth for record in epoch.queries.values()}))
+        # How long operators take to fill, by the numbers that they have in this process.
+        folder.write_mark("horizons", dict(state.horizons))
+        warn_of_unbounded(state, epoch.queries if decision.kind is not StartKind.SAME else ())
+    if decision.kind is not StartKind.FIRST:
+        return decision
+    return replace(decision, epoch=replace(epoch, shards=request.shards or parallelism))
+
+
+def state_of_parts(parts: Iterable[PlannedPart]) -> JobState:
+    """Return the state that some parts of a plan will keep."""
+    states = [part.state for part in parts]
+    horizons = {name: seconds for state in states for name, seconds in state.horizons.items()}
+    return JobState(horizons, {query: bound for state in states for query, bound in state.unbounded.items()})
+
+
+def warn_of_unbounded(state: JobState, queries: Collection[str]) -> None:
+    """Warn of every query among `queries` with unbounded state."""
     for query, bound in state.unbounded.items():
+        if query not in queries:
+            continue
         hint = f"; {bound.hint}" if bound.hint else ""
         message = f"the state of {query} is unbounded: it keeps {bound.by}{hint}"
         log_event(LOG, logging.WARNING, "unbounded", message, query=query, by=bound.by)
-    folder.write_mark("horizons", dict(state.horizons))
 
 
 def start_request(work: Work, folder: Folder) -> StartRequest:
@@ -194,7 +224,7 @@ def start_request(work: Work, folder: Folder) -> StartRequest:
     spooled_sources = {
         name: replace(source, options=(("spool", path),)) for name, (source, path) in spool_paths.items()
     }
-    queries = tuple(replace(q, root=over_sources(q.root, spooled_sources)) for q in work.queries)
+    queries = tuple(_over_spooled(query, spooled_sources) for query in work.queries)
     return StartRequest(
         queries, work.sources, work.digests,
         known_statistics(work.sources, work.rows, work.frames, work.settings["statistics"]), work.strategy, work.drain,
@@ -202,6 +232,13 @@ def start_request(work: Work, folder: Folder) -> StartRequest:
         tuple(spooled_sources.get(name, s) for name, s in work.sources.items() if name in work.declared), work.command,
         work.outcomes, work.paused, work.reset, work.silent, work.moved, work.contents, work.cache,
     )  # fmt: skip
+
+
+def _over_spooled(query: Query, spooled_sources: Mapping[str, Source]) -> Query:
+    """Return `query` over the sources whose rows lie beside the checkpoint; itself where it reads none of them."""
+    if declared_sources(query.root).keys().isdisjoint(spooled_sources):
+        return query
+    return replace(query, root=over_sources(query.root, spooled_sources))
 
 
 def prepare(work: Work, request: StartRequest, decision: Decision, folder: Folder, parallelism: int) -> tuple[Job, str]:
@@ -212,14 +249,6 @@ def prepare(work: Work, request: StartRequest, decision: Decision, folder: Folde
         parallelism: number of tasks that may run in parallel.
     """
     epoch, plan = decision.epoch, decision.plan
-    if decision.kind is StartKind.FIRST:
-        epoch = replace(epoch, shards=request.shards or parallelism)
-    if decision.kind is not StartKind.SAME:
-        planning = request.strategy.planning(request.statistics)
-        optimized = [request.optimized(query, planning) for query in request.queries]
-        _report_state_bounds(
-            folder, job_state(*planned(optimized, request.statistics, request.strategy), request.statistics)
-        )
     for _, source in sources_to_spool(work):
         write_spool(work, source, folder)
     missing_statics = {name: static for name, static in plan.statics.items() if name not in folder.tables()}
@@ -245,7 +274,7 @@ def prepare(work: Work, request: StartRequest, decision: Decision, folder: Folde
         epoch.log_base, work.standing, work.pause_failed and work.live and epoch.state_store == "files",
     )  # fmt: skip
     # Written before the epoch, from which on the change has happened.
-    digest = folder.write_job(job)
+    digest = write_job(folder, job)
     if decision.kind is StartKind.CHANGED:
         forget_counts(folder, decision)
     if decision.kind is not StartKind.SAME or epoch != decision.before:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from penstock.connectors.contract import Sink
-from penstock.runtime.spark.checkpoint.epochs import Epoch, latest_epoch
+from penstock.runtime.spark.checkpoint.epochs import Epoch, forget_epochs, forget_older, latest_epoch
 from penstock.runtime.spark.checkpoint.folder import Folder, Job
 from penstock.runtime.spark.checkpoint.query_failure import QueryFailure
 from penstock.runtime.spark.input.offset import Offset
+from penstock.runtime.spark.job_files import forget_parts
 from penstock.runtime.spark.work import Work
 from penstock.storage.documents import Document
 
@@ -81,3 +82,39 @@ def stored_version(checkpoint: Path) -> VersionInfo | None:
     """
     epoch = latest_epoch(Folder(checkpoint / "penstock"))
     return None if epoch is None else version_of(epoch)
+
+
+class OlderVersions:
+    """The files of the versions that a run has left, which are removed when no start needs them.
+
+    Args:
+        checkpoint: the folder with Spark's logs of the run.
+        present: whether there may be some.
+    """
+
+    def __init__(self, folder: Folder, checkpoint: Path, present: bool) -> None:
+        self._folder = folder
+        self._checkpoint = checkpoint
+        self._present = present
+        self._last: int | None = None
+
+    def add(self) -> None:
+        """Note that the run has left a version."""
+        self._present = True
+
+    def delivered(self, job: Job, batch: int, sources: Collection[str]) -> None:
+        """Remove what is not needed once `batch` of `job` is delivered: Spark has committed the one before.
+
+        Args:
+            sources: of the job, static ones included.
+        """
+        if self._present:
+            # No worker reads another job again.
+            forget_parts(self._folder, job)
+            if batch > job.base:
+                self._present = False
+                forget_older(self._folder, self._checkpoint, job, sources)
+            elif self._last is not None:
+                # Versions may change with every batch.
+                forget_epochs(self._folder, job.log, self._last)
+        self._last = job.epoch

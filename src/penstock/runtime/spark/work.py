@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -72,7 +73,7 @@ class Work:
         queries = tuple(query for query in self.queries if query.name not in names)
         return replace(self, queries=queries, paused=self.paused | set(names))
 
-    @property
+    @cached_property
     def sources(self) -> dict[str, Source]:
         """Return the sources that queries read, and those that are declared."""
         read = declared_sources(*(q.root for q in self.queries))

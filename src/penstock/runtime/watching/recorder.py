@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from penstock.algebra.nodes.scans import Source
@@ -86,12 +86,16 @@ class Recorder:
     def metrics(self, totals: Totals) -> RunMetrics:
         """Return the present metrics; lags are computed now."""
         operators = self._operators()
+        by_query: dict[str, list[OperatorMetrics]] = {name: [] for name in self._plan.queries}
+        for operator in operators:
+            for name in operator.queries:
+                by_query[name].append(operator)
         now = self._clock()
         return replace(
             self._run, batches=totals.batches, batch_bytes=totals.batch_bytes, operators=operators,
             state_rows=sum(o.state_rows for o in operators), state_bytes=sum(o.state_bytes for o in operators),
             sources={name: self._source(name, source, totals, now) for name, source in self._sources.items()},
-            queries={name: self._query(name, totals, operators, now) for name in self._plan.queries},
+            queries={name: self._query(name, totals, by_query[name], now) for name in by_query},
         )  # fmt: skip
 
     def resumed(self, totals: Totals) -> None:
@@ -132,14 +136,13 @@ class Recorder:
         passed = (totals.passed or {}).get(name, 0)
         return SourceMetrics(rows, rate, late, malformed, heartbeat, lag, splits, nbytes, waiting, passed)
 
-    def _query(self, name: str, totals: Totals, operators: tuple[OperatorMetrics, ...], now: float) -> QueryMetrics:
-        query_operators = [o for o in operators if name in o.queries]
+    def _query(self, name: str, totals: Totals, operators: Sequence[OperatorMetrics], now: float) -> QueryMetrics:
         heartbeat, lag = _heartbeat_and_lag(
             (totals.query_heartbeats or {}).get(name), self._plan.queries[name].domain, now
         )
         return QueryMetrics(
             (totals.queries or {}).get(name, 0), self._rates[1].get(name, 0.0), heartbeat, lag,
-            sum(o.state_rows for o in query_operators), sum(o.state_bytes for o in query_operators),
+            sum(o.state_rows for o in operators), sum(o.state_bytes for o in operators),
         )  # fmt: skip
 
 

@@ -51,7 +51,8 @@ class Builder:
     are inputs of this plan (it computes one); statistics: those of the inputs; notes: by fingerprint of a node, why it
     is in the plan; strategy: how operators store state; grains: by `pane_key` of an aggregate, the panes that it shares
     (`panes.py`); nodes: by step, the relation or stream that it computes; birth: the epoch in which these queries
-    began; applied: fingerprints of relations whose updates another plan has applied: sources by these names."""
+    began; applied: fingerprints of relations whose updates another plan has applied: sources by these names; first: the
+    number of its first step."""
 
     plan_static: Callable[[Algebra], Plan]
     inputs_static: bool = False
@@ -65,11 +66,7 @@ class Builder:
     nodes: list[Algebra] = field(default_factory=list)
     birth: int = 0
     applied: frozenset[str] = frozenset()
-
-    def begin(self, birth: int, statistics: Statistics, grains: Mapping[str, int]) -> None:
-        """Continue with the queries of another epoch: a query with a past shares no state with one that has none."""
-        self.birth, self.statistics, self.grains = birth, statistics, grains
-        self.known, self.notes = {}, {}
+    first: int = 0
 
     def lower(self, node: Algebra) -> Lowered:
         lowered = self.known.get(node.fingerprint)
@@ -86,7 +83,7 @@ class Builder:
         types: Sequence[pa.DataType] | None = None, names: Sequence[str] | None = None,
     ) -> int:  # fmt: skip
         step = Step(
-            len(self.steps), self.strategy.spec(spec), tuple(inputs), stage,
+            self.first + len(self.steps), self.strategy.spec(spec), tuple(inputs), stage,
             tuple(node.schema.types if types is None else types),
             frozenset(timed_sources(node)),
             node.pattern.short,

@@ -8,7 +8,7 @@ the statistics have these values; unbounded state is shown as it is after an hou
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from penstock.algebra.nodes.base import Algebra, TimeModelWindow, operators
@@ -20,8 +20,11 @@ from penstock.physical.plan.plan import Plan, Step
 from penstock.physical.plan.state import TIMES, StateInput, StatePart, width
 from penstock.physical.planning.state_size.parts import StepState
 
+#: What each step of a plan computes, by its number.
+StepNodes = Mapping[int, Algebra] | Sequence[Algebra]
 
-def state_of(plan: Plan, nodes: Sequence[Algebra], statistics: Statistics) -> tuple[StepState, ...]:
+
+def state_of(plan: Plan, nodes: StepNodes, statistics: Statistics) -> tuple[StepState, ...]:
     """Return the steps of `plan` that store state; nodes: what each computes (`planner.planned`)."""
     computed: dict[int, StateInput] = {}
     steps = []

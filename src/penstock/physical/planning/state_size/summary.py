@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from penstock.algebra.nodes.base import Algebra
@@ -16,7 +16,7 @@ from penstock.deep import deep
 from penstock.errors import counted
 from penstock.physical.plan.plan import Plan
 from penstock.physical.planning.planner import planned
-from penstock.physical.planning.state_size.estimate import state_of
+from penstock.physical.planning.state_size.estimate import StepNodes, state_of
 from penstock.physical.planning.state_size.parts import StepState
 from penstock.physical.planning.strategies import Strategy
 from penstock.storage.documents import Document
@@ -132,8 +132,8 @@ class JobState:
     unbounded: Mapping[str, Boundedness]
 
 
-def job_state(plan: Plan, nodes: Sequence[Algebra], statistics: Statistics) -> JobState:
-    """Return the state of a plan from its steps (`planner.planned`): no query is planned again."""
+def job_state(plan: Plan, nodes: StepNodes, statistics: Statistics) -> JobState:
+    """Return the state of a plan from its steps (`planner.plan_part`): no query is planned again."""
     horizons: dict[str, float] = {}
     unbounded: dict[str, list[Boundedness]] = {}
     for step in state_of(plan, nodes, statistics):

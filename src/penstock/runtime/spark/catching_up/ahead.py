@@ -15,7 +15,7 @@ from penstock.physical.plan.identity import step_keys
 from penstock.runtime.local.statics import read_statics
 from penstock.runtime.spark.catching_up.catch_up import CatchUp, Pause, check_past
 from penstock.runtime.spark.catching_up.past_input import delivered_part
-from penstock.runtime.spark.checkpoint.epochs import read_epoch
+from penstock.runtime.spark.checkpoint.epochs import Epoch
 from penstock.runtime.spark.checkpoint.folder import Folder, Intake, Job
 from penstock.runtime.spark.checkpoint.restart_decision import StartKind, StartRequest, decide_change, offset_at_start
 from penstock.runtime.spark.checkpoint.state_files import backfill_root
@@ -33,7 +33,7 @@ class Ahead:
     """What new queries of a run have read before the change with which they begin.
 
     Args:
-        epoch: the one in which the run is.
+        before: the epoch in which the run is.
         request: the change.
         parallelism: maximum number of tasks that may read in parallel.
 
@@ -41,10 +41,12 @@ class Ahead:
         PenstockError: as the change, where it cannot be made.
     """
 
-    def __init__(self, folder: Folder, epoch: int, request: StartRequest, settings: Settings, parallelism: int) -> None:
+    def __init__(
+        self, folder: Folder, before: Epoch, request: StartRequest, settings: Settings, parallelism: int
+    ) -> None:
         self._folder = folder
-        self._before = read_epoch(folder, epoch)
-        decision = decide_change(request, folder, self._before)
+        self._before = before
+        decision = decide_change(request, folder, before)
         self._epoch, self._plan = decision.epoch, decision.plan
         self.catching_up: CatchUp | None = None
         self._tables: dict[str, Elements] = {}

@@ -8,15 +8,19 @@ the text of each, the fingerprint of what it computes, the epoch in which it beg
 state, and the same of the sources. It is data, sealed with a checksum, written whole before any batch of the epoch
 runs; from then on the epoch exists. The files of an earlier epoch stay until the second batch of the new one is
 delivered, since only then is the first one committed.
+
+Most epochs differ from the one before in a query or two. So the file of an epoch may name an earlier one that has all
+its records (`Epoch.full`), and have those alone that differ from it. The file of that one stays as long as it is named.
 """
 
 from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, replace
+from dataclasses import fields as dataclass_fields
 from pathlib import Path
 from typing import Any
 
@@ -32,8 +36,13 @@ from penstock.storage.names import file_name
 from penstock.storage.seals import damaged
 
 #: The layout of these files, and of everything in a checkpoint but the state. Format 2 derives no file name from a
-#: user's text unchanged, and seals each file for its run and place.
-FORMAT = 2
+#: user's text unchanged, and seals each file for its run and place. Format 3 has epochs that refer to others; a
+#: checkpoint of format 2 is taken over, and its next epoch has format 3.
+FORMAT, _BEFORE = 3, 2
+#: The fields of an epoch that have a record by name.
+_BY_NAME = ("queries", "sources", "statistics", "paused")
+#: The file of an epoch has all its records where more than one of so many differs.
+_CHANGED_PART = 8
 
 
 @dataclass(frozen=True)
@@ -110,6 +119,7 @@ class Epoch:
         shown: those of which something is withheld until they are shown, with the batch since which it is.
         routes: of streams that were exchanged, the sinks that still receive their instants up to a tick, as pairs of
             that tick and the query whose sink it is, in order of time.
+        full: the epoch whose records its file refers to; None where it has all of them.
     """
 
     number: int
@@ -135,6 +145,14 @@ class Epoch:
     shown: dict[str, int] = field(default_factory=dict)
     routes: dict[str, list[list[Any]]] = field(default_factory=dict)
     starts: dict[str, list[Any]] = field(default_factory=dict)
+    full: Epoch | None = field(default=None, compare=False, repr=False)
+
+    def after(self, before: Epoch) -> Epoch:
+        """Return this epoch, which follows `before`, so that its file has few records that an earlier one has."""
+        full = before.full or before
+        changes = sum(len(changed) + len(gone) for changed, gone in _changes(self, full).values())
+        records = sum(len(getattr(self, name)) for name in _BY_NAME)
+        return replace(self, full=full if changes * _CHANGED_PART <= records else None)
 
     @property
     def started(self) -> dict[str, Start]:
@@ -169,33 +187,72 @@ def statistics_as_json(statistics: Statistics, grains: Mapping[str, int]) -> dic
     return {"sources": sources, "shards": statistics.shards, "grains": dict(grains)}
 
 
+def _changes(epoch: Epoch, full: Epoch) -> dict[str, tuple[dict[str, Any], list[str]]]:
+    """Return, by field, the records of `epoch` that `full` does not have, and the names that `epoch` does not have."""
+    changes: dict[str, tuple[dict[str, Any], list[str]]] = {}
+    for name in _BY_NAME:
+        records, known = getattr(epoch, name), getattr(full, name)
+        # Records that stay are the same objects, so that few are compared.
+        changed = {n: r for n, r in records.items() if (k := known.get(n)) is not r and k != r}
+        changes[name] = changed, [n for n in known if n not in records]
+    return changes
+
+
 def write_epoch(folder: Folder, epoch: Epoch) -> None:
-    offsets = {"offset": epoch.offset, "left": epoch.left}
-    fields = asdict(epoch) | {name: None if offset is None else offset.as_json() for name, offset in offsets.items()}
-    checksum = _checksum(fields, folder.place(_path(folder, epoch.number)))
-    text = json.dumps({"format": FORMAT, "checksum": checksum, "epoch": fields}, indent=1)
-    write_whole(_path(folder, epoch.number), text.encode() + b"\n")
+    """Write the file of an epoch. Raises PenstockError P0601."""
+    fields = {one.name: getattr(epoch, one.name) for one in dataclass_fields(epoch) if one.name != "full"}
+    offsets = {name: fields[name] for name in ("offset", "left")}
+    fields |= {name: None if offset is None else offset.as_json() for name, offset in offsets.items()}
+    if epoch.full is not None:
+        changes = _changes(epoch, epoch.full)
+        fields |= {name: changed for name, (changed, _) in changes.items()}
+        fields |= {"full": epoch.full.number, "gone": {name: gone for name, (_, gone) in changes.items() if gone}}
+    # The checksum is that of one line, so that the rest of the file is as any JSON.
+    text = json.dumps(fields, default=vars)
+    checksum = _checksum(text, folder.place(_path(folder, epoch.number)))
+    header = f'{{"format": {FORMAT}, "checksum": "{checksum}", "epoch":'
+    write_whole(_path(folder, epoch.number), f"{header}\n{text}\n}}\n".encode())
 
 
 def read_epoch(folder: Folder, number: int) -> Epoch:
     """Return epoch `number`. Raises PenstockError P0605 for one that is damaged or of another format."""
-    path = _path(folder, number)
-    try:
-        content = json.loads(storage().read(path))
-        if content["format"] == FORMAT and content["checksum"] != _checksum(content["epoch"], folder.place(path)):
-            raise ValueError("its content does not match its checksum")
-        version, fields = content["format"], content["epoch"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise damaged(path, error) from error
-    if version != FORMAT:
-        raise other_version(folder, f"its epochs have format {version}, this version reads format {FORMAT}")
-    queries = {n: QueryRecord(**q) for n, q in fields.pop("queries").items()}
-    sources = {n: SourceRecord(**s) for n, s in fields.pop("sources").items()}
-    paused = {n: _paused(p) for n, p in fields.pop("paused", {}).items()}
+    fields = _read_fields(folder, number)
+    full = None
+    if "full" in fields:
+        full = read_epoch(folder, fields.pop("full"))
+        if full.full is not None:
+            raise damaged(_path(folder, number), ValueError(f"epoch {full.number} does not have all records"))
+    gone = fields.pop("gone", {})
+    kinds: dict[str, Callable[[dict[str, Any]], object]] = {
+        "queries": lambda one: QueryRecord(**one), "sources": lambda one: SourceRecord(**one),
+        "statistics": dict, "paused": _paused,
+    }  # fmt: skip
+    for name, of_json in kinds.items():
+        known = {} if full is None else getattr(full, name)
+        kept = {n: record for n, record in known.items() if n not in gone.get(name, ())}
+        fields[name] = kept | {n: of_json(record) for n, record in fields.get(name, {}).items()}
     offset, left = (_offset(fields.pop(name, None)) for name in ("offset", "left"))
     # Epochs written before the plan of a run could change each have a log of their own.
     own_log = {"log": number, "log_base": fields["base"]}
-    return Epoch(queries=queries, sources=sources, offset=offset, left=left, paused=paused, **(own_log | fields))
+    return Epoch(offset=offset, left=left, full=full, **(own_log | fields))
+
+
+def _read_fields(folder: Folder, number: int) -> dict[str, Any]:
+    """Return what the file of an epoch contains. Raises PenstockError as `read_epoch`."""
+    path = _path(folder, number)
+    try:
+        text = storage().read(path).decode()
+        content = json.loads(text)
+        version, fields = content["format"], content["epoch"]
+        checked = {FORMAT: text.partition("\n")[2].removesuffix("\n}\n"), _BEFORE: fields}.get(version)
+        if checked is not None and content["checksum"] != _checksum(checked, folder.place(path)):
+            raise ValueError("its content does not match its checksum")
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise damaged(path, error) from error
+    if checked is None:
+        raise other_version(folder, f"its epochs have format {version}, this version reads format {FORMAT}")
+    assert isinstance(fields, dict), "its checksum is right"
+    return fields
 
 
 def _paused(fields: Mapping[str, Any]) -> PausedRecord:
@@ -352,16 +409,30 @@ def source_file(name: str, births: Mapping[str, int]) -> str:
     return f"{file_name(name)}@{birth}" if birth else file_name(name)
 
 
+def forget_epochs(folder: Folder, first: int, committed: int) -> None:
+    """Remove the files of the epochs from `first` on that came before `committed`, of which a batch is committed. Those
+    stay to which an epoch from it on refers.
+    """
+    numbers = epoch_numbers(folder)
+    old = [number for number in numbers if first <= number < committed]
+    if not old:
+        return
+    referred = {_read_fields(folder, number).get("full") for number in numbers if number >= committed}
+    for number in (n for n in old if n not in referred):
+        storage().remove(_path(folder, number))
+
+
 def forget_older(folder: Folder, checkpoint: Path, job: Job, sources: Collection[str]) -> None:
     """Remove the files of epochs before that of `job`, once its first batch is committed."""
     disk = storage()
-    for number in (n for n in epoch_numbers(folder) if n < job.epoch):
-        log = read_epoch(folder, number).log
+    # An epoch that came after the beginning of a log uses that one or a later one.
+    for number in (n for n in epoch_numbers(folder) if n < job.log):
+        log = _read_fields(folder, number).get("log", number)
         if log < job.log:
             disk.remove_tree(spark_log_folder(checkpoint, log))
             disk.remove_tree(rounds_folder(folder, log))
             disk.remove(folder.root / f"{offset_mark(log)}.json")
-        disk.remove(_path(folder, number))
+    forget_epochs(folder, 0, job.epoch)
     for name in disk.list(folder.root / "backfill"):
         # Queries of a later epoch may be reading their past.
         if int(name) <= job.epoch:
@@ -401,4 +472,6 @@ def _path(folder: Folder, number: int) -> Path:
 
 
 def _checksum(data: object, place: str) -> str:
-    return f"{zlib.crc32(json.dumps([place, data], sort_keys=True).encode()):08x}"
+    """Return the checksum of what an epoch's file contains: of its text, or of its content in format 2."""
+    text = f"{place}\n{data}" if isinstance(data, str) else json.dumps([place, data], sort_keys=True)
+    return f"{zlib.crc32(text.encode()):08x}"

@@ -1,9 +1,9 @@
 """Files that the driver and the workers of a job share, under the checkpoint.
 
     epochs/             the epochs of the run: script and plan as data (`epochs.py`)
-    job.pickle          the job: plan and shards, from the driver to the workers of this start. Spark passes its digest
-        to
-                        its readers; a job of another start is never read
+    job.pickle          the job, from the driver to the workers of this start, without the parts of its plan; that of
+                        another start is never read (`runtime/spark/job_files.py`)
+    plans/              the parts of its plan, written when their queries begin
     tables/             static relations, computed before the start, as Arrow files
     splits/             per source the splits known so far, in arrival order; the first ones go where they are removed
     rounds/             what each round reads, one file a task (`round_log.py`)
@@ -28,21 +28,16 @@ All of it is private to the user who started the run. No file name is a user's t
 from __future__ import annotations
 
 import errno
-import hashlib
 import json
 import os
-import pickle
 import uuid
 import zlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
-from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import pyarrow as pa
-from pyspark import cloudpickle
 
 from penstock.algebra.nodes.scans import Source
 from penstock.connectors.contract import Split
@@ -265,37 +260,7 @@ class Folder:
         """Return what was written to `path`, and to no other place. Raises OSError and ValueError."""
         return unsealed(storage().read(path), self.place(path))
 
-    # -- the job -----------------------------------------------------------------------------------------------
-
-    def write_job(self, job: Job) -> str:
-        """Write `job` for the workers of this start; return the digest by which they verify it."""
-        # User code that cannot be imported is pickled by value.
-        data = cloudpickle.dumps(job)
-        write_whole(self.root / "job.pickle", data)
-        return hashlib.sha256(data).hexdigest()
-
-    @contextmanager
-    def job_kept_on_failure(self) -> Iterator[None]:
-        """Restore the job that workers read if what would replace it fails."""
-        path = self.root / "job.pickle"
-        before = storage().read(path)
-        try:
-            yield
-        except BaseException:
-            write_whole(path, before)
-            raise
-
-    def read_job(self, digest: str) -> Job:
-        data = storage().read(self.root / "job.pickle")
-        if hashlib.sha256(data).hexdigest() != digest:
-            raise PenstockError(
-                "P0605",
-                f"{self.root / 'job.pickle'} is not what this run wrote",
-                hint="start again; only one run at a time can use a checkpoint",
-            )
-        job = pickle.loads(data)
-        assert isinstance(job, Job)
-        return job
+    # -- static relations --------------------------------------------------------------------------------------
 
     def write_tables(self, tables: Mapping[str, Elements]) -> None:
         """Write static relations, each with its checksum in a file beside it."""
@@ -431,14 +396,6 @@ def _is_file(name: str, ending: str) -> bool:
 
 def round_name(number: int) -> str:
     return f"{number:09d}"
-
-
-@lru_cache(maxsize=8)
-def load_job(root: str, digest: str) -> tuple[Job, dict[str, Elements]]:
-    """Return the job and its tables, loaded once per worker process. digest: of the job, passed by the driver."""
-    folder = Folder(root)
-    job = folder.read_job(digest)
-    return job, folder.read_tables(job.plan.statics)
 
 
 def write_whole(path: Path, data: bytes | memoryview, durable: bool = True) -> None:

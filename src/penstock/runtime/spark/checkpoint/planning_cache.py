@@ -1,62 +1,186 @@
 """What planning has found out about the queries of a run, kept for its next changes.
 
-Both results are functions of their keys alone, so that a change needs only to plan the queries that it adds.
+All of it follows from its keys alone, so that a change plans only the queries that it adds: the others keep the parts
+of the plan in which they are (`plan_parts.py`), as the same objects. Several threads may use it.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Collection
+import hashlib
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
+from threading import RLock
 from typing import Any
 
 from penstock.algebra.nodes.base import Algebra
 from penstock.algebra.nodes.query import Query
 from penstock.algebra.optimizer.optimizer import Planning, optimize
+from penstock.connectors.sinks import sink_options
+from penstock.physical.plan.identity import step_keys
+from penstock.physical.plan.plan import Plan
+from penstock.physical.planning.planner import Generation, plan_part, plan_static
+from penstock.physical.planning.state_size.summary import JobState, job_state
+from penstock.physical.planning.strategies import Strategy
+from penstock.redaction import redacted, redacted_text
 
 
 @dataclass(frozen=True)
 class PlanningChoice:
-    """How a query was planned when it began. text: of the statistics and the shared panes; strategy: of the state."""
+    """How a query was planned when it began. statistics: as an epoch records them, with the shared panes; strategy: of
+    the state.
+    """
 
-    text: str
+    statistics: dict[str, Any]
     strategy: str
+
+    def is_like(self, other: PlanningChoice) -> bool:
+        """Return whether both are the same. The statistics of a standing query stay one object."""
+        same = self.statistics is other.statistics or self.statistics == other.statistics
+        return same and self.strategy == other.strategy
+
+
+@dataclass(frozen=True)
+class QueryTexts:
+    """What a record says of a query beside its plan. sink: a fingerprint of its sink and its columns; text: without
+    secrets.
+    """
+
+    sink: str
+    text: str
+
+
+@dataclass(frozen=True)
+class PlannedPart:
+    """The plan of the queries that began in one epoch.
+
+    Args:
+        queries: as in the script, before optimization.
+        nodes: by step, the relation or stream that it computes.
+    """
+
+    queries: tuple[Query, ...]
+    choice: PlanningChoice
+    plan: Plan
+    nodes: dict[int, Algebra]
+    generation: Generation
+
+    @cached_property
+    def state(self) -> JobState:
+        """Return the state that it will keep."""
+        return job_state(self.plan, self.nodes, self.generation.statistics)
+
+    @cached_property
+    def operators(self) -> dict[str, list[dict[str, Any]]]:
+        """Return, by query, its steps as the record of an epoch has them."""
+        keys = step_keys(self.plan)
+        operators: dict[str, list[dict[str, Any]]] = {name: [] for name in self.plan.queries}
+        for step in self.plan.steps:
+            operator = {
+                "key": keys[step.id],
+                "stage": step.stage,
+                "operator": step.spec.title,
+                "inputs": [i.step for i in step.inputs],
+            }
+            for name in sorted(step.queries):
+                operators[name].append({"step": step.id, **operator})
+        return operators
 
 
 class PlanningCache:
-    """Optimized queries, and the fingerprints of what queries compute, by the fingerprints of their roots."""
+    """Optimized queries and fingerprints of what queries compute, by the fingerprints of their roots; the parts of the
+    plan by the epochs in which their queries began.
+    """
 
     def __init__(self) -> None:
+        self._lock = RLock()
         self._optimized: dict[str, list[tuple[Planning, Algebra]]] = {}
-        self._fingerprints: dict[str, dict[PlanningChoice, str]] = {}
-        #: By the identity of a record of statistics, the record and its text: queries that began together share it.
-        self._texts: dict[int, tuple[dict[str, Any], str]] = {}
+        self._fingerprints: dict[str, list[tuple[PlanningChoice, str]]] = {}
+        self._texts: dict[str, tuple[Query, QueryTexts]] = {}
+        self._parts: dict[int, PlannedPart] = {}
+        self._statics: dict[str, Plan] = {}
+        #: Number of the next step: those of a part that stays never change, and no number is used twice.
+        self._next_step = 0
 
     def optimized(self, query: Query, planning: Planning) -> Query:
         """Return `query` optimized."""
-        results = self._optimized.setdefault(query.root.fingerprint, [])
-        root = next((root for cached, root in results if cached == planning), None)
-        if root is None:
-            root = optimize(query.root, planning=planning)
-            results.append((planning, root))
-        return replace(query, root=root)
-
-    def choice(self, statistics: dict[str, Any], strategy: str) -> PlanningChoice:
-        """Return the choice of the queries that began with `statistics`, as an epoch records them."""
-        if id(statistics) not in self._texts:
-            self._texts[id(statistics)] = statistics, json.dumps(statistics, sort_keys=True)
-        return PlanningChoice(self._texts[id(statistics)][1], strategy)
+        with self._lock:
+            results = self._optimized.setdefault(query.root.fingerprint, [])
+            root = next((root for cached, root in results if cached == planning), None)
+            if root is None:
+                root = optimize(query.root, planning=planning)
+                results.append((planning, root))
+            return replace(query, root=root)
 
     def fingerprint(self, query: Query, choice: PlanningChoice, compute: Callable[[], str]) -> str:
         """Return the fingerprint of what `query` computes if it is planned as in `choice`. compute: finds it out."""
-        known = self._fingerprints.setdefault(query.root.fingerprint, {})
-        if choice not in known:
-            known[choice] = compute()
-        return known[choice]
+        with self._lock:
+            known = self._fingerprints.setdefault(query.root.fingerprint, [])
+            found = next((fingerprint for one, fingerprint in known if one.is_like(choice)), None)
+            if found is None:
+                found = compute()
+                known.append((choice, found))
+            return found
+
+    def texts(self, query: Query) -> QueryTexts:
+        """Return what a record says of a query."""
+        with self._lock:
+            known = self._texts.get(query.name)
+            if known is None or (known[0] is not query and known[0] != query):
+                texts = QueryTexts(sink_identity(query), redacted_text(query.text))
+                self._texts[query.name] = known = query, texts
+            return known[1]
+
+    def part(
+        self, birth: int, queries: Sequence[Query], choice: PlanningChoice, generation: Callable[[], Generation]
+    ) -> PlannedPart:
+        """Return the plan of `queries`, which began in epoch `birth`; the same object while they are the same.
+
+        Args:
+            generation: returns the queries as they are to be planned.
+        """
+        with self._lock:
+            known = self._parts.get(birth)
+            if known is not None and known.queries == tuple(queries) and known.choice.is_like(choice):
+                return known
+            wanted, first = generation(), self._next_step
+            plan, nodes = plan_part(wanted, Strategy(choice.strategy), first, self._static)
+            self._next_step += len(plan.steps)
+            by_step = {first + number: node for number, node in enumerate(nodes)}
+            self._parts[birth] = part = PlannedPart(tuple(queries), choice, plan, by_step, wanted)
+            return part
+
+    def parts_of(self, births: Iterable[int]) -> list[PlannedPart]:
+        """Return the plans of the queries that began in these epochs."""
+        with self._lock:
+            return [self._parts[birth] for birth in sorted(births) if birth in self._parts]
+
+    def _static(self, node: Algebra) -> Plan:
+        """Return the plan of a static relation, which many queries may read."""
+        if node.fingerprint not in self._statics:
+            self._statics[node.fingerprint] = plan_static(node)
+        return self._statics[node.fingerprint]
+
+    def keep_parts(self, births: Iterable[int]) -> None:
+        """Forget the parts of other epochs."""
+        with self._lock:
+            self._parts = {birth: self._parts[birth] for birth in births}
+            used = {name for part in self._parts.values() for name in part.plan.statics}
+            self._statics = {name: plan for name, plan in self._statics.items() if name in used}
 
     def keep_only(self, queries: Collection[Query]) -> None:
         """Forget other queries."""
-        self._texts = {}
-        roots = {query.root.fingerprint for query in queries}
-        self._optimized = {root: results for root, results in self._optimized.items() if root in roots}
-        self._fingerprints = {root: known for root, known in self._fingerprints.items() if root in roots}
+        with self._lock:
+            roots, names = {query.root.fingerprint for query in queries}, {query.name for query in queries}
+            self._optimized = {root: results for root, results in self._optimized.items() if root in roots}
+            self._fingerprints = {root: known for root, known in self._fingerprints.items() if root in roots}
+            self._texts = {name: known for name, known in self._texts.items() if name in names}
+
+
+def sink_identity(query: Query) -> str:
+    """Return a digest of where the answer is written and of its columns; it reveals neither."""
+    columns = [*query.output_names, *map(str, query.root.schema.types), str(query.domain)]
+    bounds = {option.name for option in sink_options(query.sink.connector) or () if option.is_bound}
+    options = tuple(pair for pair in query.sink.options if pair[0] not in bounds)
+    sink = replace(query.sink, options=redacted(options))
+    return hashlib.sha256(repr((sink, columns)).encode()).hexdigest()[:24]

@@ -8,23 +8,22 @@ nothing; `start.py` carries a decision out.
 from __future__ import annotations
 
 import enum
-import hashlib
 import secrets
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from penstock.algebra.nodes.query import Query, Start, StartMode
 from penstock.algebra.nodes.scans import Source, declared_sources
 from penstock.algebra.optimizer.optimizer import Planning
 from penstock.algebra.optimizer.statistics import Statistics
-from penstock.connectors.sinks import sink_options
 from penstock.errors import PenstockError
-from penstock.physical.plan.identity import query_fingerprint, source_fingerprint, step_keys
+from penstock.physical.plan.identity import query_fingerprint, source_fingerprint
 from penstock.physical.plan.plan import Plan
-from penstock.physical.planning.planner import Generation, grains_of, plan_generations, with_retained, with_standing
+from penstock.physical.planning.plan_parts import joined, with_standing
+from penstock.physical.planning.planner import Generation, grains_of, plan_generations
 from penstock.physical.planning.strategies import Strategy
-from penstock.redaction import redacted, redacted_text
 from penstock.runtime.spark.catching_up.past_input import delivered_part
 from penstock.runtime.spark.checkpoint.epochs import (
     Epoch,
@@ -42,8 +41,13 @@ from penstock.runtime.spark.checkpoint.epochs import (
     statistics_as_json,
 )
 from penstock.runtime.spark.checkpoint.folder import Folder, round_name
-from penstock.runtime.spark.checkpoint.planning_cache import PlanningCache
-from penstock.runtime.spark.checkpoint.start_provider import PastProvider, new_births, past_providers, start_notices
+from penstock.runtime.spark.checkpoint.planning_cache import PlannedPart, PlanningCache, PlanningChoice, QueryTexts
+from penstock.runtime.spark.checkpoint.start_provider import (
+    PastProvider,
+    new_births,
+    notices_of_change,
+    past_providers,
+)
 from penstock.runtime.spark.input.input_planner import highs_after
 from penstock.runtime.spark.input.offset import Offset
 from penstock.runtime.spark.output.continuation import continuations, paused_records, with_silences
@@ -111,6 +115,10 @@ class StartRequest:
         """Return `query`, one of these, optimized."""
         return self.cache.optimized(query, planning)
 
+    def texts(self, query: Query) -> QueryTexts:
+        """Return what a record says of `query`, one of these."""
+        return self.cache.texts(query)
+
 
 @dataclass(frozen=True)
 class Decision:
@@ -177,7 +185,7 @@ def _is_same_script(request: StartRequest, epoch: Epoch) -> bool:
         and request.silent & records.keys() == epoch.silent.keys()
         and (sources := source_records(request, epoch, epoch.number + 1)) == epoch.sources
         and all(_is_kept(q, request, epoch, sources) for q in request.queries)
-        and all(records[q.name].sink == sink_identity(q) for q in request.queries)
+        and all(records[q.name].sink == request.texts(q).sink for q in request.queries)
     )
 
 
@@ -204,8 +212,12 @@ def fingerprint(query: Query, request: StartRequest, epoch: Epoch, birth: int) -
         generation = _generation([query], request, epoch, birth)
         return query_fingerprint(plan_generations([generation], request.strategy), query.name)
 
-    choice = request.cache.choice(epoch.statistics[str(birth)], epoch.strategy)
-    return request.cache.fingerprint(query, choice, planned)
+    return request.cache.fingerprint(query, _choice(epoch, birth), planned)
+
+
+def _choice(epoch: Epoch, birth: int) -> PlanningChoice:
+    """Return how the queries of `birth` are planned."""
+    return PlanningChoice(epoch.statistics[str(birth)], epoch.strategy)
 
 
 def _generation(queries: Sequence[Query], request: StartRequest, epoch: Epoch, birth: int) -> Generation:
@@ -213,15 +225,6 @@ def _generation(queries: Sequence[Query], request: StartRequest, epoch: Epoch, b
     planning = Strategy(epoch.strategy).planning(statistics)
     optimized = [request.optimized(query, planning) for query in queries]
     return Generation(birth, optimized, statistics, epoch.grains_of(birth))
-
-
-def sink_identity(query: Query) -> str:
-    """Return a digest of where the answer is written and of its columns; it reveals neither."""
-    columns = [*query.output_names, *map(str, query.root.schema.types), str(query.domain)]
-    bounds = {option.name for option in sink_options(query.sink.connector) or () if option.is_bound}
-    options = tuple(pair for pair in query.sink.options if pair[0] not in bounds)
-    sink = replace(query.sink, options=redacted(options))
-    return hashlib.sha256(repr((sink, columns)).encode()).hexdigest()[:24]
 
 
 def source_records(request: StartRequest, before: Epoch | None, number: int) -> dict[str, SourceRecord]:
@@ -237,12 +240,37 @@ def source_records(request: StartRequest, before: Epoch | None, number: int) -> 
 
 def plan_of(request: StartRequest, epoch: Epoch) -> Plan:
     """Return the plan of an epoch: every query as it was planned when it began."""
+    return _joined(request, _parts(request, epoch))
+
+
+def _parts(request: StartRequest, epoch: Epoch) -> list[PlannedPart]:
+    """Return the parts of the plan of an epoch, by the births of its queries."""
     by_birth: dict[int, list[Query]] = {}
     for query in request.queries:
         by_birth.setdefault(epoch.queries[query.name].birth, []).append(query)
-    generations = [_generation(by_birth[birth], request, epoch, birth) for birth in sorted(by_birth)]
-    plan = with_standing(plan_generations(generations, request.strategy), request.standing)
-    return with_retained(plan, (*request.sources.values(), *request.standing))
+    parts = [
+        request.cache.part(birth, queries, _choice(epoch, birth), partial(_generation, queries, request, epoch, birth))
+        for birth, queries in sorted(by_birth.items())
+    ]
+    request.cache.keep_parts(by_birth)
+    return parts
+
+
+def _joined(request: StartRequest, parts: Sequence[PlannedPart]) -> Plan:
+    plan = with_standing(joined([part.plan for part in parts]), request.standing)
+    return _retained_as_declared(plan, request)
+
+
+def _retained_as_declared(plan: Plan, request: StartRequest) -> Plan:
+    """Return a plan whose streams retain what their present declarations say: queries that stand may have been planned
+    with earlier ones."""
+    declared = {**request.sources, **{source.name: source for source in request.standing}}
+    sources = {
+        name: replace(source, retain=declared[name].retain, retain_columns=declared[name].retain_columns)
+        if name in declared else source
+        for name, source in plan.sources.items()
+    }  # fmt: skip
+    return replace(plan, sources=sources)
 
 
 def _first_start(request: StartRequest) -> Decision:
@@ -295,8 +323,8 @@ def _changed_start(request: StartRequest, folder: Folder, before: Epoch, number:
     beginning = {n: [s.mode.value, s.at] for n, s in starts.items() if s.mode is not StartMode.BEGINNING}
     epoch = replace(epoch, offset=offset, backfill=backfill, starts=beginning)
     epoch = with_silences(epoch, request, folder, before, kept_sinks, how)
-    epoch = _with_results(epoch, before, kept_sinks | resumed, new_queries)
-    notices = start_notices(before.queries, new_queries, ended_queries, past, request.starts.keys())
+    epoch = _with_results(epoch, before, kept_sinks | resumed, new_queries).after(before)
+    notices = notices_of_change(before, new_queries, ended_queries, past, request.starts.keys())
     return Decision(
         StartKind.CHANGED, before, epoch, plan, new_queries, ended_queries, kept_sinks | resumed, notices, resumed,
         how.seeds,
@@ -312,7 +340,7 @@ def _kept_results(
         kept: queries that compute the same; new: the others.
         failed: queries of `before` that failed in its last round.
     """
-    sinks = {q.name: sink_identity(q) for q in request.queries}
+    sinks = {q.name: request.texts(q).sink for q in request.queries}
     kept_sinks = frozenset(name for name in kept if before.queries[name].sink == sinks[name])
     paused_sinks = {name: record.sink for name, record in before.paused.items()}
     # One that begins at the beginning answers every instant again, so its result begins again too, unless the content
@@ -336,8 +364,8 @@ def _epoch(
     request: StartRequest, before: Epoch | None, number: int, base: int, shards: int, births: Mapping[str, int]
 ) -> tuple[Epoch, Plan]:
     """Return the epoch `number`, its offset left open, and its plan."""
-    known = before.statistics if before is not None else {}
-    statistics = {str(birth): known[str(birth)] for birth in set(births.values()) if str(birth) in known}
+    former = before.statistics if before is not None else {}
+    statistics = {str(birth): former[str(birth)] for birth in set(births.values()) if str(birth) in former}
     planning = request.strategy.planning(request.statistics)
     for birth in sorted({number, *births.values()} - set(map(int, statistics))):
         new_queries = [request.optimized(q, planning) for q in request.queries if births[q.name] == birth]
@@ -345,9 +373,9 @@ def _epoch(
             request.statistics, grains_of(new_queries, request.statistics, request.strategy)
         )
     records = {
-        q.name: QueryRecord(
-            "", births[q.name], sink_identity(q), redacted_text(q.text), [], q.domain.unit.name, q.domain.calendar
-        )
+        q.name: before.queries[q.name]
+        if before is not None and births[q.name] <= before.number
+        else _record(request, q, births[q.name])
         for q in request.queries
     }
     epoch = Epoch(
@@ -355,49 +383,48 @@ def _epoch(
         request.drain, request.state_store, statistics, frames=sorted(request.frames), log=number, log_base=base,
         command=request.command, outcomes=request.outcomes,
     )  # fmt: skip
-    plan = plan_of(request, epoch)
-    operators = _operators(plan)
+    parts = _parts(request, epoch)
+    operators = {name: of_query for part in parts for name, of_query in part.operators.items()}
     queries = {
-        q.name: replace(
-            records[q.name],
-            fingerprint=fingerprint(q, request, epoch, births[q.name]),
-            operators=operators[q.name],
-        )
-        for q in request.queries
-    }
+        q.name: _completed(request, epoch, q, records[q.name], operators[q.name]) for q in request.queries
+    }  # fmt: skip
+    plan = _joined(request, parts)
     return replace(epoch, queries=queries, stages=plan.stages), plan
+
+
+def _record(request: StartRequest, query: Query, birth: int) -> QueryRecord:
+    """Return the record of a query that begins, without its plan."""
+    texts, domain = request.texts(query), query.domain
+    return QueryRecord("", birth, texts.sink, texts.text, [], domain.unit.name, domain.calendar)
+
+
+def _completed(
+    request: StartRequest, epoch: Epoch, query: Query, record: QueryRecord, operators: list[dict[str, Any]]
+) -> QueryRecord:
+    """Return the record of a query as the epoch has it: `record` itself where nothing of it has changed."""
+    texts = request.texts(query)
+    if record.fingerprint and record.operators == operators and (record.sink, record.text) == (texts.sink, texts.text):
+        return record
+    planned = fingerprint(query, request, epoch, record.birth)
+    return replace(record, fingerprint=planned, operators=operators, sink=texts.sink, text=texts.text)
 
 
 def _with_results(epoch: Epoch, before: Epoch | None, kept: Collection[str], new: Collection[str]) -> Epoch:
     """Return the epoch with the ids of its results. kept: queries whose results continue; new: those that begin."""
     former: dict[str, QueryRecord | PausedRecord] = {} if before is None else before.queries | before.paused
-    queries = {
-        name: replace(record, id=former[name].id, whole=former[name].whole)
-        if name in kept
-        else replace(record, id=_new_id(name), whole=name in new)
-        for name, record in epoch.queries.items()
-    }
+    queries: dict[str, QueryRecord] = {}
+    for name, record in epoch.queries.items():
+        if name not in kept:
+            record = replace(record, id=_new_id(name), whole=name in new)
+        elif (record.id, record.whole) != (former[name].id, former[name].whole):
+            record = replace(record, id=former[name].id, whole=former[name].whole)
+        queries[name] = record
     return replace(epoch, queries=queries)
 
 
 def _new_id(name: str) -> str:
     """Return the id of a new result, which begins with the name of its query for readers of the folder."""
     return f"{file_name(name)[:_LONGEST_NAME]}-{secrets.token_hex(6)}"
-
-
-def _operators(plan: Plan) -> dict[str, list[dict[str, Any]]]:
-    keys = step_keys(plan)
-    operators: dict[str, list[dict[str, Any]]] = {name: [] for name in plan.queries}
-    for step in plan.steps:
-        operator = {
-            "key": keys[step.id],
-            "stage": step.stage,
-            "operator": step.spec.title,
-            "inputs": [i.step for i in step.inputs],
-        }
-        for name in sorted(step.queries):
-            operators[name].append({"step": step.id, **operator})
-    return operators
 
 
 def _check_settings(request: StartRequest, before: Epoch) -> None:

@@ -1,5 +1,5 @@
-"""Decide from where queries that begin in a running job get the past of their sources, and which of them share
-steps.
+"""Decide from where queries that begin in a running job get the past of their sources, which of them share steps, and
+what is said of it.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from penstock.algebra.nodes.query import Query, Start, StartMode
 from penstock.physical.execution.progress import timed_sources
 from penstock.runtime.live.unsupported_start import check_start
+from penstock.runtime.spark.checkpoint.epochs import Epoch
 
 
 class PastProvider(enum.Enum):
@@ -67,23 +68,17 @@ def new_births(queries: Iterable[Query], providers: Mapping[str, PastProvider], 
     return births
 
 
-def start_notices(
-    before: Collection[str],
+def notices_of_change(
+    before: Epoch,
     new_queries: Sequence[str],
     ended_queries: Sequence[str],
     backfill: Sequence[str],
     requested: Collection[str],
 ) -> tuple[str, ...]:
-    """Return the messages about how queries begin and end with a change.
-
-    Args:
-        before: the queries before it.
-        backfill: those that read their past.
-        requested: those whose start the user has chosen.
-    """
+    """Return the messages about a change. requested: queries whose start the user has chosen."""
     notices = []
     for name in new_queries:
-        change = f"query {name} has changed" if name in before else f"query {name} is new"
+        change = f"query {name} has changed" if name in before.queries else f"query {name} is new"
         if name in backfill:
             notices.append(f"{change}: it reads its past first, then goes on with the others")
         elif name in requested:

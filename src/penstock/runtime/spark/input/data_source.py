@@ -56,9 +56,10 @@ class PenstockReader(DataSourceStreamReader):
         if self._planner is None:
             from penstock.runtime.spark.checkpoint.folder import Folder
             from penstock.runtime.spark.input.input_planner import InputPlanner
+            from penstock.runtime.spark.job_files import read_job
 
             folder = Folder(self._root)
-            self._planner = InputPlanner(folder, folder.read_job(self._digest).intake)
+            self._planner = InputPlanner(folder, read_job(folder, self._digest).intake)
         return self._planner
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
@@ -79,7 +80,8 @@ class PenstockReader(DataSourceStreamReader):
         return [_Partition(task) for task in tasks]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        from penstock.runtime.spark.checkpoint.folder import Folder, load_job
+        from penstock.runtime.spark.checkpoint.folder import Folder
+        from penstock.runtime.spark.job_files import load_job
         from penstock.runtime.spark.worker.ingest import run_read_task
         from penstock.runtime.spark.worker.packets import as_batches
 

@@ -105,7 +105,7 @@ class ShardRound:
             if kind is Signal.PROGRESS:
                 for name, source_progress in read_progress(packet.blob).items():
                     progress[name] = progress.get(name, SourceProgress()).merge(source_progress)
-            elif isinstance(kind, PortInput) and job.plan.steps[kind.port[0]].stage == self._stage:
+            elif isinstance(kind, PortInput) and job.plan.step(kind.port[0]).stage == self._stage:
                 by_port.setdefault(kind.port, []).append((kind, packet))
             else:
                 forwarded.append(packet)
@@ -157,8 +157,10 @@ class ShardRound:
         # Removed from the cache: an attempt that fails half way must not be continued.
         warm = _WARM.pop((self._root, self._stage, shard), None)
         if warm is not None and manifest is not None and warm.token == manifest.token:
-            if warm.epoch < job.epoch:
+            if warm.executor.plan is not job.plan:
+                # Also in the same epoch: the steps of another start have other numbers.
                 warm.executor.graft(job.plan, self._tables, _unchanged(job, warm.epoch))
+            if warm.epoch < job.epoch:
                 self._join_backfilled(warm.executor)
             return warm.executor, warm.stored
         executor = StageExecutor(job.plan, self._stage, shard, job.shards, self._tables, job.drain)

@@ -70,8 +70,9 @@ def ingest_read_tasks(root: str, digest: str) -> Task:
     """
 
     def ingest(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from penstock.runtime.spark.checkpoint.folder import Folder, load_job
+        from penstock.runtime.spark.checkpoint.folder import Folder
         from penstock.runtime.spark.input.round_log import load_read_task
+        from penstock.runtime.spark.job_files import load_job
         from penstock.runtime.spark.worker.ingest import run_read_task
         from penstock.runtime.spark.worker.packets import as_batches
         from penstock.runtime.spark.worker.spill_files import SpillFiles
@@ -92,7 +93,8 @@ def ingest_frame(root: str, digest: str, name: str) -> Task:
     """Return a task that takes the rows of the DataFrame source `name` and yields packets."""
 
     def ingest(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from penstock.runtime.spark.checkpoint.folder import Folder, load_job
+        from penstock.runtime.spark.checkpoint.folder import Folder
+        from penstock.runtime.spark.job_files import load_job
         from penstock.runtime.spark.worker.ingest import run_batches
         from penstock.runtime.spark.worker.packets import as_batches
 
@@ -109,8 +111,8 @@ def keyed_stage(root: str, digest: str, stage: int) -> Task:
     """
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from penstock.runtime.spark.checkpoint.folder import load_job
         from penstock.runtime.spark.checkpoint.state_files import open_state
+        from penstock.runtime.spark.job_files import load_job
         from penstock.runtime.spark.worker.packets import Packet, as_batches, read_kind
         from penstock.runtime.spark.worker.spill_files import SpillFiles
         from penstock.runtime.spark.worker.stage import ShardRound

@@ -1,0 +1,149 @@
+"""The job as it travels from the driver to the workers of a start: `job.pickle`, and the parts of its plan beside it.
+
+Each part of the plan (`plan_parts.py`) is a file `plans/<digest>.pickle`, written once; `job.pickle` names those of its
+job. So a change writes the parts of the queries that it adds, and a worker reads these alone: it keeps the others, as
+the same objects. Spark passes the digest of `job.pickle` to the workers, which accept no file of other content. All of
+this is written again at each start, so none of it needs to survive a loss of power.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import pickle
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from penstock.algebra.nodes.scans import Source
+from penstock.errors import PenstockError
+from penstock.runtime.spark.checkpoint.folder import Folder, Job, write_whole
+from penstock.runtime.spark.pickling import pickled
+from penstock.storage import storage
+
+if TYPE_CHECKING:
+    # Only processes that compute load the compiled operators: importing them takes most of a second.
+    from penstock.physical.elements import Elements
+    from penstock.physical.plan.plan import Plan
+
+_JOB = "job.pickle"
+
+
+@dataclass(frozen=True)
+class _Outline:
+    """A job without the parts of its plan.
+
+    Args:
+        job: with an empty plan.
+        parts: the digests of the parts, in their order; None where the plan has none and is in `job`.
+        sources: of the whole plan, also those that no part reads. Their declarations may be later ones.
+    """
+
+    job: Job
+    parts: tuple[bytes, ...] | None
+    sources: dict[str, Source]
+
+
+def write_job(folder: Folder, job: Job) -> str:
+    """Write `job` for the workers of this start, with those parts of its plan that are new; return the digest by which
+    they verify it. Raises PenstockError P0601.
+    """
+    from penstock.physical.plan.plan import Plan
+
+    outline = _Outline(job, None, {})
+    if job.plan.parts is not None:
+        there = set(storage().list(folder.root / "plans"))
+        digests = tuple(_written(folder, part, there) for part in job.plan.parts)
+        outline = _Outline(replace(job, plan=Plan((), {}, {})), digests, job.plan.sources)
+    data = pickled(outline)
+    write_whole(folder.root / _JOB, data, durable=False)
+    return hashlib.sha256(data).hexdigest()
+
+
+def _written(folder: Folder, part: Plan, there: set[str]) -> bytes:
+    """Return the digest of a part of a plan, and write it unless it is there. The digest stays with the part: its
+    pickle would be made again otherwise.
+    """
+    known: bytes | None = part.__dict__.get("_digest")
+    if known is not None and _name(known) in there:
+        return known
+    data = pickled(part)
+    digest = hashlib.sha256(data).digest()
+    object.__setattr__(part, "_digest", digest)
+    write_whole(folder.root / "plans" / _name(digest), data, durable=False)
+    return digest
+
+
+def _name(digest: bytes) -> str:
+    return f"{digest.hex()}.pickle"
+
+
+def forget_parts(folder: Folder, job: Job) -> None:
+    """Remove the parts of plans that `job`, which this process has written, does not have."""
+    kept = {_name(part.__dict__["_digest"]) for part in job.plan.pieces if "_digest" in part.__dict__}
+    for name in storage().list(folder.root / "plans"):
+        if name not in kept:
+            storage().remove(folder.root / "plans" / name)
+
+
+def forget_jobs(folder: Folder) -> None:
+    """Remove what an earlier start wrote: it may not be whole."""
+    storage().remove_tree(folder.root / "plans")
+
+
+@contextmanager
+def job_kept_on_failure(folder: Folder) -> Iterator[None]:
+    """Restore the job that workers read if what would replace it fails. Its parts are still there."""
+    path = folder.root / _JOB
+    before = storage().read(path)
+    try:
+        yield
+    except BaseException:
+        write_whole(path, before, durable=False)
+        raise
+
+
+def read_job(folder: Folder, digest: str) -> Job:
+    """Return the job with this digest. Raises PenstockError P0605 where it is not there."""
+    outline = pickle.loads(_verified(folder.root / _JOB, bytes.fromhex(digest)))
+    assert isinstance(outline, _Outline), "the digest is that of a job"
+    if outline.parts is None:
+        return outline.job
+    from penstock.physical.planning.plan_parts import joined, with_standing
+
+    known = _PARTS.get(str(folder.root), {})
+    parts = {name: known[name] if name in known else _read_part(folder, name) for name in outline.parts}
+    _PARTS[str(folder.root)] = parts
+    plan = with_standing(joined(list(parts.values())), outline.sources.values())
+    return replace(outline.job, plan=replace(plan, sources=outline.sources))
+
+
+#: By the folder of a job, the parts of the plan that this process has read last, by their digests.
+_PARTS: dict[str, dict[bytes, Plan]] = {}
+
+
+def _read_part(folder: Folder, digest: bytes) -> Plan:
+    part: Plan = pickle.loads(_verified(folder.root / "plans" / _name(digest), digest))
+    object.__setattr__(part, "_digest", digest)
+    return part
+
+
+def _verified(path: Path, digest: bytes) -> bytes:
+    data = storage().read(path)
+    if hashlib.sha256(data).digest() != digest:
+        raise PenstockError(
+            "P0605",
+            f"{path} is not what this run wrote",
+            hint="start again; only one run at a time can use a checkpoint",
+        )
+    return data
+
+
+@lru_cache(maxsize=8)
+def load_job(root: str, digest: str) -> tuple[Job, dict[str, Elements]]:
+    """Return the job and its tables, loaded once per worker process. digest: of the job, passed by the driver."""
+    folder = Folder(root)
+    job = read_job(folder, digest)
+    return job, folder.read_tables(job.plan.statics)
