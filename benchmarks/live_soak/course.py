@@ -11,7 +11,7 @@ from pathlib import Path
 
 from benchmarks.live_soak.feed import BETWEEN, DECLARED, STEP, Feed
 from benchmarks.live_soak.lives import NOTHING, Episode, Life, wrong
-from benchmarks.live_soak.served import Failed, Killer, Served, Subscriber
+from benchmarks.live_soak.served import Failed, Killer, Served, Subscriber, finished
 from benchmarks.live_soak.shapes import Levelled, Shape, Span, Totals, drawn
 from benchmarks.processes import tree
 from benchmarks.soak import watch
@@ -151,7 +151,7 @@ class Course:
     def _executed(self, sql: str) -> tuple[RemoteStatement, ...] | None:
         """Execute a script; return None where it was refused. Raises Failed for what must not be refused."""
         try:
-            done = self._client.execute(sql)
+            done = finished(self._client, sql, f"command {self._next()}")
         except PenstockError as error:
             if error.code not in _REFUSED:
                 raise

@@ -14,7 +14,8 @@ from pathlib import Path
 
 from benchmarks.live_soak.lives import Life
 from benchmarks.soak import watch
-from penstock.client import connect
+from penstock.client import ServerClient, connect
+from penstock.client.answers import RemoteStatement
 from penstock.errors import PenstockError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -127,6 +128,15 @@ class Served:
 
     def tail(self) -> str:
         return self.log.read_text(errors="replace")[-3000:] if self.log.exists() else ""
+
+
+def finished(client: ServerClient, sql: str, key: str) -> tuple[RemoteStatement, ...]:
+    """Execute a script once and wait until its commands have taken effect, also where queries read their past first."""
+    while True:
+        replies = client.execute(sql, key=key)
+        if not any(one.state in ("PENDING", "HYDRATING") for one in replies):
+            return replies
+        time.sleep(0.2)
 
 
 class Subscriber(threading.Thread):

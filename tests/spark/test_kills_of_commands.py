@@ -15,7 +15,7 @@ import pytest
 
 from benchmarks.live_soak.feed import DECLARED, STEP, stream
 from benchmarks.live_soak.lives import Episode, Life, wrong
-from benchmarks.live_soak.served import Served, Subscriber
+from benchmarks.live_soak.served import Served, Subscriber, finished
 from benchmarks.live_soak.shapes import Passed, Shape, Sums, Totals
 from penstock.client import ServerClient, connect
 from penstock.errors import PenstockError
@@ -66,7 +66,7 @@ class Rows:
 
 def begun(client: ServerClient, shape: Shape, script: str, key: str) -> Episode:
     """Execute a script that begins with the query; return its episode."""
-    replies = client.execute(script, key=key)
+    replies = finished(client, script, key)
     assert {one.state for one in replies} <= {"RUNNING", "COMPLETED"}, replies
     assert replies[0].instant is not None
     tick = int(replies[0].instant)
