@@ -178,8 +178,7 @@ class BrokenSink(FilesSink):
 
 @pytest.fixture
 def broken_sink(monkeypatch: pytest.MonkeyPatch) -> type[BrokenSink]:
-    for module in ("start", "live_change"):
-        monkeypatch.setattr(f"penstock.runtime.spark.{module}.open_sink", BrokenSink)
+    monkeypatch.setattr("penstock.runtime.spark.output.recorded_sink.open_sink", BrokenSink)
     monkeypatch.setattr(BrokenSink, "broken", True)
     return BrokenSink
 

@@ -52,7 +52,7 @@ def open_bounded_sink(query: Query) -> Sink:
 
 @pytest.fixture(autouse=True)
 def bounded_sinks(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("spark.start", "inprocess"):
+    for module in ("spark.output.recorded_sink", "inprocess"):
         monkeypatch.setattr(f"penstock.runtime.{module}.open_sink", open_bounded_sink)
     cold()
 

@@ -88,7 +88,8 @@ def test_other_commands_pass_a_query_that_reads_its_past(
     until(lambda: len(result(out / "warm")) == 2, control)
     assert [one[-1] for one in result(out / "warm")] == [9, 12]
     until(lambda: len(result(out / "first")) == 5, control)
-    assert [one[-1] for one in result(out / "other")] == [4, 9, 12]
+    # It began when the first four rows had been read.
+    until(lambda: [one[-1] for one in result(out / "other")] == [5], control)
     control.close()
     engine.close()
 
