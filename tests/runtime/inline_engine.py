@@ -18,6 +18,7 @@ from penstock.control.outcomes import CommandState
 from penstock.control.spark import SparkEngine
 from penstock.errors import PenstockError
 from penstock.runtime.spark.catching_up.hydration import Hydration
+from penstock.runtime.spark.checkpoint.epochs import Epoch
 from penstock.runtime.spark.checkpoint.folder import Job
 from penstock.runtime.spark.input import look_schedule
 from penstock.runtime.spark.input.round_log import RoundLog
@@ -53,6 +54,10 @@ class SteppedRun:
     @property
     def job(self) -> Job:
         return self.inline.job
+
+    @property
+    def epoch(self) -> Epoch:
+        return self.inline.epoch
 
     @property
     def sinks(self) -> Any:
