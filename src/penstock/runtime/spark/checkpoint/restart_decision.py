@@ -374,7 +374,7 @@ def _epoch(
         )
     records = {
         q.name: before.queries[q.name]
-        if before is not None and births[q.name] <= before.number
+        if before is not None and births[q.name] <= before.number and q.name not in request.moved
         else _record(request, q, births[q.name])
         for q in request.queries
     }
