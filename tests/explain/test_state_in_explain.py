@@ -12,7 +12,7 @@ from penstock.errors import PenstockError
 from penstock.physical.planning.state_size.summary import size_text
 from penstock.runtime.spark.checkpoint.folder import Folder
 from penstock.runtime.spark.checkpoint.restart_decision import decide
-from penstock.runtime.spark.start import prepare, start_request
+from penstock.runtime.spark.start import prepare, settled, start_request
 from penstock.session import Session
 
 SCRIPT = """CREATE STREAM S (ts BIGINT, k INT) FROM MEMORY () TIMESTAMP BY ts;
@@ -56,7 +56,7 @@ def test_a_start_warns_of_what_has_no_bound(session: Session, caplog: pytest.Log
         work = session._work(queries, False)
         for _ in range(2):
             brought = start_request(work, folder)
-            prepare(work, brought, decide(brought, folder), folder, 2)
+            prepare(work, brought, settled(work, brought, decide(brought, folder), folder, 2), folder, 2)
         horizons = folder.read_mark("horizons")
         assert 10.0 in [length for name, length in horizons.items() if "Aggregate" in name]
         assert not any("Join" in name for name in horizons)
