@@ -73,6 +73,14 @@ def told(live: Running) -> Iterator[Connected]:
         yield made
 
 
+@pytest.fixture(autouse=True)
+def keyboard() -> Iterator[None]:
+    """Have Ctrl-C raise KeyboardInterrupt, also where the tests run in the background, in which a shell ignores it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 def interrupted_when(condition: Callable[[], bool]) -> None:
     """Have Ctrl-C pressed when a condition holds."""
 

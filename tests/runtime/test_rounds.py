@@ -15,7 +15,7 @@ from penstock.errors import PenstockError
 from penstock.language import bind_script
 from penstock.runtime.spark.checkpoint.epochs import source_file
 from penstock.runtime.spark.checkpoint.folder import Folder, Intake
-from penstock.runtime.spark.input.input_planner import InputPlanner
+from penstock.runtime.spark.input.offset import Offset
 from penstock.runtime.spark.input.rate_control import RateControl
 from penstock.runtime.spark.input.round_log import RoundLog, load_read_task
 from penstock.tree import walk
@@ -121,13 +121,13 @@ def test_a_look_that_fails_during_a_round_ends_the_run_after_it(
 ) -> None:
     write(tmp_path / "data", 0)
     rounds = opened(tmp_path, watch=True)
-    looks: list[Path] = []
+    looks: list[Offset] = []
 
-    def refused(path: Path, *_: object) -> None:
-        looks.append(path)
-        raise PenstockError("P0301", f"{path} cannot be listed")
+    def refused(start: Offset) -> None:
+        looks.append(start)
+        raise PenstockError("P0301", "the folder cannot be listed")
 
-    monkeypatch.setattr(InputPlanner, "discover", refused)
+    monkeypatch.setattr(rounds._planner, "discover", refused)
     assert eventually(lambda: bool(looks))
     assert rounds.failure is None
     with pytest.raises(PenstockError, match="cannot be listed"):
