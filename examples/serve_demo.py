@@ -111,6 +111,19 @@ class Curl:
         print(_shortened(done.stdout) + "\n")
         return done.stdout
 
+    def finished(self, number: int, seconds: float = 60) -> None:
+        """Wait until a command has taken effect, whose query reads its past first. Raises PenstockError."""
+        end = time.monotonic() + seconds
+        command = self._command(f"/v1/commands/{number}")
+        while True:
+            found = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+            if json.loads(found).get("state") not in ("PENDING", "HYDRATING"):
+                print(_shortened(found) + "\n")
+                return
+            if time.monotonic() > end:
+                raise PenstockError("P0806", f"the command has not taken effect: {found}")
+            time.sleep(0.2)
+
     def lines(self, path: str, count: int, seconds: float) -> list[dict[str, object]]:
         """Return at most `count` lines of a stream of JSON, those that come within so many seconds."""
         process = subprocess.Popen(self._command(path), stdout=subprocess.PIPE, text=True)
@@ -181,7 +194,9 @@ def run(speed: float, seconds: float) -> None:
             time.sleep(seconds)
             print("A query over six hours that has its whole window at once:")
             curl.statement("EXPLAIN START QUERY hours")
-            curl.statement(WARM)
+            (reply,) = json.loads(curl.statement(WARM))["statements"]
+            print("Its past is read beside the others (HYDRATING), until it is up to date:")
+            curl.finished(reply["number"])
             print("Subscribed to it: its content, then what changes")
             before = curl.lines("/v1/queries/busiest/results?snapshot=true&cursors=true&format=ndjson", 40, 20)
             print("One SELECT over what it answers at the moment:")
