@@ -71,6 +71,10 @@ class SteppedRun:
     def rounds(self) -> RoundLog:
         return self.inline.rounds
 
+    @property
+    def busy(self) -> bool:
+        return self.rounds.outstanding
+
     def version(self) -> VersionInfo:
         beats = self.inline.heartbeats
         return version_of(self.inline.epoch, {} if beats is None else beats.queries)

@@ -116,11 +116,7 @@ class SparkEngine:
                 raise _named(error, queries) from error
 
         share = float(version.settings["hydrate_share"])
-
-        def busy() -> bool:
-            return run.rounds is not None and run.rounds.outstanding
-
-        return SparkPreparation(ReadingBeside(begin, share, busy, self._turn), self._readings)
+        return SparkPreparation(ReadingBeside(begin, share, lambda: run.busy, self._turn), self._readings)
 
     def change(self, version: NextVersion, prepared: Preparation | None = None) -> EngineVersion:
         own = prepared.reading if isinstance(prepared, SparkPreparation) else None

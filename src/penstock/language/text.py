@@ -46,6 +46,11 @@ class SourceText:
         end = self._lines[line] - 1 if line < len(self._lines) else len(self.text)
         return Position(line, offset - start + 1, self.text[start:end], max(1, span.end - span.start), self.file)
 
+    def blank_before(self, span: TextSpan) -> str:
+        """Return line breaks and spaces that have a text behind them begin in the line and column of `span`."""
+        place = self.position(span)
+        return "\n" * (place.line - 1) + " " * (place.column - 1)
+
     def slice(self, span: TextSpan) -> str:
         return self.text[span.start : span.end]
 

@@ -60,7 +60,10 @@ class StartScript:
     def __init__(self, control: Control, folder: Path) -> None:
         self._control = control
         self._files = SealedFiles(folder / "control")
+        #: What was executed last: by the file, and by the log where that is later.
         self._done: dict[str, _Executed] = {}
+        #: The number of commands of starts, also of those that failed.
+        self._attempts: Counter[str] = Counter()
         if _DONE in self._files.names():
             for what, entry in self._files.read(_DONE).items():
                 digest, number = array({what: entry}, what)
@@ -73,6 +76,7 @@ class StartScript:
         Raises:
             ScriptErrors, PenstockError: of the first statement that fails; those before it have been executed.
         """
+        self._read_log()
         parsed = parse_script(script, name)
         if any(isinstance(one, TransactionStatement) for one in parsed.statements):
             return self._once("once script", script, script, {})
@@ -81,8 +85,8 @@ class StartScript:
         outcomes: list[StatementOutcome] = []
         for statement in parsed.statements:
             text = parsed.source.slice(statement.span)
-            # Blanks keep the position of the statement in its script.
-            before = "".join(c if c == "\n" else " " for c in parsed.source.text[: statement.span.start])
+            # Positions in messages are those in the script.
+            before = parsed.source.blank_before(statement.span)
             if isinstance(statement, _DECLARES):
                 name = f"{'function' if isinstance(statement, CreateFunction) else 'object'} {statement.name.key}"
                 found = self._declared(f"{name} {seen[name]}", statement, text, before, settings)
@@ -101,7 +105,7 @@ class StartScript:
         self, what: str, statement: CreateFunction | CreateQuery | CreateSource | CreateView, text: str, before: str,
         settings: Mapping[str, str],
     ) -> list[StatementOutcome]:  # fmt: skip
-        known = self._known(what)
+        known = self._done.get(what)
         exists = self._id_of(statement.name.key, isinstance(statement, CreateFunction)) is not None
         if known is not None and known.digest == _digest(text, settings) and exists:
             return []
@@ -110,15 +114,14 @@ class StartScript:
         return self._submit(what, text, before + chosen, settings)
 
     def _once(self, what: str, text: str, posted: str, settings: Mapping[str, str]) -> list[StatementOutcome]:
-        known = self._known(what)
+        known = self._done.get(what)
         if known is not None and known.digest == _digest(text, settings):
             return []
         return self._submit(what, text, posted, settings)
 
     def _submit(self, what: str, text: str, posted: str, settings: Mapping[str, str]) -> list[StatementOutcome]:
         digest = _digest(text, settings)
-        attempts = sum(name == what for name, _, _ in self._starts())
-        outcomes = self._control.submit(posted, settings, key=f"{_KEY}{digest} {attempts} {what}")
+        outcomes = self._control.submit(posted, settings, key=f"{_KEY}{digest} {self._attempts[what]} {what}")
         commands = [one.outcome for one in outcomes if one.outcome is not None]
         for outcome in commands:
             if outcome.error is not None:
@@ -130,14 +133,14 @@ class StartScript:
 
     # -- what is known -----------------------------------------------------------------------------------------
 
-    def _known(self, what: str) -> _Executed | None:
-        """Return what was executed last, by the file or by the log, where that is later."""
-        known = self._done.get(what)
-        for name, digest, outcome in self._starts():
-            is_later = known is None or outcome.number > known.number
-            if name == what and outcome.state is not CommandState.FAILED and is_later:
-                known = _Executed(digest, outcome.number)
-        return known
+    def _read_log(self) -> None:
+        """Take over what the log has: a start may have ended before it wrote its file."""
+        self._attempts.clear()
+        for what, digest, outcome in self._starts():
+            self._attempts[what] += 1
+            known = self._done.get(what)
+            if outcome.state is not CommandState.FAILED and (known is None or outcome.number > known.number):
+                self._done[what] = _Executed(digest, outcome.number)
 
     def _starts(self) -> Iterator[tuple[str, str, CommandOutcome]]:
         """Yield the commands of starts that the log has: what they were, the digest, and the outcome."""

@@ -16,6 +16,7 @@ from penstock.cli.remote.server_side import ServerSide
 from penstock.connectors.sinks.output import Output, OutputFormat, output
 from penstock.connectors.sinks.tabular import encodable, shown
 from penstock.language.quotes import is_blank, statement_end
+from penstock.language.text import SourceText, TextSpan
 
 
 @dataclass(frozen=True)
@@ -68,12 +69,11 @@ def _answers(side: ServerSide, texts: Sequence[tuple[str, str | None]]) -> Itera
 
 def _statements(text: str) -> Iterator[str]:
     """Yield the statements of a text, each with as many lines and columns before it as it has there."""
-    start = 0
+    source, start = SourceText(text), 0
     while start < len(text):
         end = statement_end(text, start) or len(text)
         if not is_blank(text[start:end]):
-            column = start - (text.rfind("\n", 0, start) + 1)
-            yield "\n" * text.count("\n", 0, start) + " " * column + text[start:end]
+            yield source.blank_before(TextSpan(start, end)) + text[start:end]
         start = end
 
 

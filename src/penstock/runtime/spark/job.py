@@ -303,7 +303,13 @@ class SparkRun:
 
     @property
     def rounds(self) -> RoundLog | None:
+        """Return the rounds, None for a run that had finished before."""
         return self._rounds
+
+    @property
+    def busy(self) -> bool:
+        """Return whether a round is running."""
+        return self._rounds is not None and self._rounds.outstanding
 
     def change(self, begin: Callable[[], JobChange | None]) -> None:
         """Change the queries of the run between two of its rounds.

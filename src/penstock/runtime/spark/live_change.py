@@ -88,7 +88,7 @@ def change(run: SparkRun, work: Work, overwrite: bool, prepared: Ahead | None = 
             if ahead is not None and ahead is not prepared:
                 run.hydration.begin(ahead)
                 share = float(work.settings["hydrate_share"])
-                ahead.read(Share(share, lambda: run.rounds is not None and run.rounds.outstanding))
+                ahead.read(Share(share, lambda: run.busy))
             run.change(lambda: begin_change(folder, run, work, overwrite, ahead))
         except BaseException:
             if ahead is not None:
@@ -144,11 +144,11 @@ def leave_out(folder: Folder, run: RunningJob, failed: Collection[str]) -> JobCh
 
 def _retains_otherwise(job: Job, request: StartRequest) -> bool:
     """Return whether a change makes a stream retain something else, which is no part of what the stream is."""
-    sources = {source.name: source for source in (*request.sources.values(), *request.standing)}
-    retained = {(name, one.retain, one.retain_columns) for name, one in sources.items() if one.is_stream}
+    declared = request.declared
     return any(
-        one.is_stream and one.name in sources and (one.name, one.retain, one.retain_columns) not in retained
+        (one.retain, one.retain_columns) != (declared[one.name].retain, declared[one.name].retain_columns)
         for one in job.intake.sources
+        if one.is_stream and one.name in declared
     )
 
 

@@ -111,6 +111,11 @@ class StartRequest:
     contents: ContentReader | None = None
     cache: PlanningCache = field(default_factory=PlanningCache, compare=False, repr=False)
 
+    @property
+    def declared(self) -> dict[str, Source]:
+        """Return the sources by name, as they are declared at present."""
+        return {**self.sources, **{source.name: source for source in self.standing}}
+
     def optimized(self, query: Query, planning: Planning) -> Query:
         """Return `query`, one of these, optimized."""
         return self.cache.optimized(query, planning)
@@ -258,13 +263,12 @@ def _parts(request: StartRequest, epoch: Epoch) -> list[PlannedPart]:
 
 def _joined(request: StartRequest, parts: Sequence[PlannedPart]) -> Plan:
     plan = with_standing(joined([part.plan for part in parts]), request.standing)
-    return _retained_as_declared(plan, request)
+    return _retained_as_declared(plan, request.declared)
 
 
-def _retained_as_declared(plan: Plan, request: StartRequest) -> Plan:
+def _retained_as_declared(plan: Plan, declared: Mapping[str, Source]) -> Plan:
     """Return a plan whose streams retain what their present declarations say: queries that stand may have been planned
     with earlier ones."""
-    declared = {**request.sources, **{source.name: source for source in request.standing}}
     sources = {
         name: replace(source, retain=declared[name].retain, retain_columns=declared[name].retain_columns)
         if name in declared else source

@@ -29,5 +29,5 @@ class EmittedContent:
         return max(self.tick, int(self.early.ts.max())) if len(self.early) else self.tick
 
 
-#: Returns the content of the result with an id. Raises PenstockError P0703 where it is not kept.
+#: Returns the content of the result with an id. Raises PenstockError P0711 where it is not kept.
 ContentReader = Callable[[str], EmittedContent]
