@@ -9,38 +9,23 @@ must be what is computed anew from the rows, without loss or repetition, and mem
 
 from __future__ import annotations
 
-import argparse
-import random
-import shutil
-import signal
-import sys
 import tempfile
 from pathlib import Path
 
 from benchmarks.live_soak.course import Course, Report, Settings
+from benchmarks.soak_options import SoakOptions, end_with_what_was_started
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--minutes", type=float, default=60)
-    parser.add_argument("--rate", type=int, default=100, help="rows a second; 100")
-    parser.add_argument("--seed", type=int, default=None, help="of commands and kills; another one every time")
-    parser.add_argument("--kills-every", type=float, default=60, help="seconds between two kills, about; 60")
-    parser.add_argument("--keep", action="store_true", help="leave the folder of the soak, and say where it is")
-    given = parser.parse_args()
-    seed = random.SystemRandom().randrange(10**6) if given.seed is None else given.seed
-    settings = Settings(60 * given.minutes, given.rate, seed, given.kills_every)
-    print(f"soak of a server: {given.minutes:g} minutes, {given.rate} rows a second, seed {seed}", flush=True)
-    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # what it has started ends with it
+    given = SoakOptions.given(__doc__, minutes=60, rate=100, rows="rows", kills_every=60)
+    settings = Settings(60 * given.minutes, given.rate, given.seed, given.kills_every)
+    print(f"soak of a server: {given.minutes:g} minutes, {given.rate} rows a second, seed {given.seed}", flush=True)
+    end_with_what_was_started()
     folder = Path(tempfile.mkdtemp(prefix="live-soak-"))
     with Course(settings, folder) as course:
         report = course.go()
     print("\n".join(shown(report)))
-    if given.keep or report.wrong:
-        print(f"everything of it is in {folder}")
-    else:
-        shutil.rmtree(folder)
-    sys.exit(1 if report.wrong else 0)
+    given.leave(folder, bool(report.wrong))
 
 
 def shown(report: Report) -> list[str]:

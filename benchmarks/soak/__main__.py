@@ -9,10 +9,6 @@ dead letters, exactly once, and memory and state must be flat. Exits 1 where any
 
 from __future__ import annotations
 
-import argparse
-import random
-import shutil
-import signal
 import statistics
 import sys
 import tempfile
@@ -22,18 +18,12 @@ from typing import Any
 
 from benchmarks.soak import records, watch
 from benchmarks.soak.course import KINDS, ROOT, Course, Report, Settings, schedule
+from benchmarks.soak_options import SoakOptions, end_with_what_was_started
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--minutes", type=float, default=30)
-    parser.add_argument("--rate", type=int, default=500, help="records a second; 500")
-    parser.add_argument("--seed", type=int, default=None, help="of records and kills; another one every time")
-    parser.add_argument("--kills-every", type=float, default=75, help="seconds between two kills, about; 75")
-    parser.add_argument("--keep", action="store_true", help="leave the folder of the soak, and say where it is")
-    given = parser.parse_args()
-    seed = random.SystemRandom().randrange(10**6) if given.seed is None else given.seed
-    seconds = 60 * given.minutes
+    given = SoakOptions.given(__doc__, minutes=30, rate=500, rows="records", kills_every=75)
+    seconds, seed = 60 * given.minutes, given.seed
     settings = Settings(seconds, given.rate, seed, schedule(seconds, given.kills_every, seed))
     planned = Counter(kill.kind for kill in settings.kills)
     print(
@@ -41,16 +31,12 @@ def main() -> None:
         + ", ".join(f"{planned[kind]} of a {kind}" for kind in KINDS),
         flush=True,
     )
-    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # what it has started ends with it
+    end_with_what_was_started()
     folder = Path(tempfile.mkdtemp(prefix="soak-"))
     with _broker() as broker, Course(settings, folder, broker) as course:
         report = course.go()
     print("\n".join(shown(report)))
-    if given.keep or report.wrong:
-        print(f"everything of it is in {folder}")
-    else:
-        shutil.rmtree(folder)
-    sys.exit(1 if report.wrong else 0)
+    given.leave(folder, bool(report.wrong))
 
 
 def _broker() -> Any:

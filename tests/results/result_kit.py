@@ -21,6 +21,16 @@ SECONDS = TimeDomain(Unit.SECOND, False)
 LIMIT = 2**30
 
 
+class Clock:
+    """A clock that is set."""
+
+    def __init__(self) -> None:
+        self.now = 1_700_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
 def stream(name: str, items: pa.Schema, **options: str) -> Query:
     """A query whose answer is a stream of `items`."""
     source = Source("s", True, _columns(items), "MEMORY", (), 0, SECONDS)

@@ -6,7 +6,7 @@ import random
 from pathlib import Path
 
 import pytest
-from result_kit import ITEMS, LIMIT, Log, changes, relation, stream
+from result_kit import ITEMS, LIMIT, Clock, Log, changes, relation, stream
 
 from penstock.connectors.contract import ResultPlace
 from penstock.connectors.results.result_folder import ResultFolder
@@ -20,23 +20,6 @@ from penstock.storage.local import LocalStorage
 from penstock.testing.faults import LOSSES, PowerCut, PowerLost
 
 STANDING, R = stream("s", ITEMS, retain="4 seconds"), relation("r", ITEMS, retain="4 seconds")
-
-
-class Clock:
-    """A clock that is set."""
-
-    def __init__(self) -> None:
-        self.now = 1_700_000_000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    clock = Clock()
-    monkeypatch.setattr(ResultLog.__init__, "__defaults__", (clock,))
-    return clock
 
 
 def files(folder: Path) -> list[str]:

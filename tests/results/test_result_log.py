@@ -8,12 +8,11 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from result_kit import ITEMS, Log, all_of, changes, relation, rows_in, stream
+from result_kit import ITEMS, Clock, Log, all_of, changes, relation, rows_in, stream
 
 from penstock.algebra.nodes.query import Query, SinkSpec
 from penstock.connectors.results.batch_file import batch_name
 from penstock.connectors.results.result_folder import ResultFolder
-from penstock.connectors.results.result_log import ResultLog
 from penstock.connectors.sinks import open_sink
 from penstock.errors import PenstockError
 from penstock.results.reader import ResultReader
@@ -102,23 +101,6 @@ def test_options_that_do_not_fit(option: str, value: str) -> None:
 
 
 # -- bounds ------------------------------------------------------------------------------------------------------
-
-
-class Clock:
-    """A clock that is set."""
-
-    def __init__(self) -> None:
-        self.now = 1_000_000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    clock = Clock()
-    monkeypatch.setattr(ResultLog.__init__, "__defaults__", (clock,))
-    return clock
 
 
 def test_rows_go_when_they_are_too_old(tmp_path: Path, clock: Clock) -> None:

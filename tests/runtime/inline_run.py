@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from penstock.algebra.nodes.scans import Source
 from penstock.runtime.spark.catching_up.ahead import Ahead
-from penstock.runtime.spark.checkpoint.folder import Folder, Seen
+from penstock.runtime.spark.checkpoint.folder import Folder, Job, Seen
 from penstock.runtime.spark.checkpoint.query_failure import QueryFailure
 from penstock.runtime.spark.checkpoint.state_files import sweep
 from penstock.runtime.spark.checkpoint.totals import RunTotals
@@ -260,3 +260,19 @@ def write_files(folder: Path, numbers: range, rows: int = 20, groups: int = 3) -
              "x": pa.array([t * 13 % 17 for t in ts], pa.int64())}
         )  # fmt: skip
         pq.write_table(table, folder / f"part-{i:04d}.parquet")
+
+
+def read_beside(run: InlineRun, ahead: Ahead | None, batch: int) -> Job:
+    """Read the past of new queries while the run goes on up to a batch; return the job that they are to join. What the
+    run reads meanwhile is read too."""
+    assert ahead is not None and ahead.catching_up is not None
+    reading, shares = ahead.catching_up, list[float]()
+
+    def go_on(seconds: float) -> None:
+        shares.append(reading.share)
+        if run.batch < batch:
+            run.go(1)
+
+    ahead.read(go_on)
+    assert reading.reached >= batch - 1 and shares[0] < 1.0 and shares[-1] == 1.0
+    return reading.job

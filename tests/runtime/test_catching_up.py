@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from inline_run import CRASHES, InlineRun, cold
+from inline_run import CRASHES, InlineRun, cold, read_beside
 
 from penstock.algebra.nodes.query import Query, Start, StartMode
 from penstock.connectors.contract import ParsedRecords, Split
@@ -225,18 +225,7 @@ def test_queries_catch_up_beside_the_rounds(place: Path, start: Start) -> None:
     names = ["sums", "best", "new", "by_boundary"]
     run = InlineRun(script(place, "last"), place / "checkpoint").go(3)
     ahead = hydrate(run.folder, run, run.work_of(script(place, "last", *names), starts=dict.fromkeys(names, start)))
-    assert ahead is not None and ahead.catching_up is not None
-    shares: list[float] = []
-
-    def go_on(seconds: float) -> None:
-        assert ahead.catching_up is not None
-        shares.append(ahead.catching_up.share)
-        if run.batch < 6:
-            run.go(1)
-
-    ahead.read(go_on)
-    assert ahead.catching_up.reached >= 5 and shares[0] < 1.0 and shares[-1] == 1.0
-    read = ahead.catching_up.job
+    read = read_beside(run, ahead, 6)
     run.change(script(place, "last", *names), starts=dict.fromkeys(names, start), ahead=ahead)
     assert read.epoch == run.job.epoch
     begun = _read(run)

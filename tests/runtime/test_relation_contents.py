@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from inline_run import CRASHES, Crash, InlineRun, cold, declared
+from inline_run import CRASHES, Crash, InlineRun, cold, declared, read_beside
 
 from penstock.algebra.nodes.query import Query, Start, StartMode
 from penstock.connectors.sinks.files import read_result
@@ -240,18 +240,7 @@ def test_contents_are_read_beside_the_rounds(place: Path) -> None:
     names = ["content", "window", "both"]
     run = standing(place, script(place)).go(5)
     ahead = hydrate(run.folder, run, run.work_of(script(place, *names)))
-    assert ahead is not None and ahead.catching_up is not None
-    shares: list[float] = []
-
-    def go_on(seconds: float) -> None:
-        assert ahead.catching_up is not None
-        shares.append(ahead.catching_up.share)
-        if run.batch < 9:
-            run.go(1)
-
-    ahead.read(go_on)
-    assert ahead.catching_up.reached >= 8 and shares[0] < 1.0 and shares[-1] == 1.0
-    read_ahead = ahead.catching_up.job
+    read_ahead = read_beside(run, ahead, 9)
     run.change(script(place, *names), ahead=ahead)
     assert read_ahead.epoch == run.job.epoch
     begun = read(run)

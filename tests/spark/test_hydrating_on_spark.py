@@ -7,29 +7,12 @@ import time
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
+from control_on_spark_kit import opened, result, rows, until
 
-from penstock.connectors.sinks.files import read_result
 from penstock.control.control import Control
-from penstock.control.spark import SparkEngine
 from penstock.runtime.spark.catching_up.ahead import Ahead
 from penstock.runtime.spark.catching_up.catch_up import Pause
-
-
-def rows(*ticks: int) -> pa.Table:
-    return pa.table({"ts": pa.array(ticks, pa.int32()), "v": pa.array(ticks, pa.int32())})
-
-
-def result(path: Path) -> list[tuple[Any, ...]]:
-    return [tuple(row.values()) for row in read_result(str(path)).to_pylist()] if path.exists() else []
-
-
-def until(condition: Any, control: Control) -> None:
-    end = time.monotonic() + 200
-    while not condition():
-        assert time.monotonic() < end and control.failure is None
-        time.sleep(0.1)
 
 
 def state(control: Control, number: int) -> str:
@@ -53,15 +36,11 @@ def test_other_commands_pass_a_query_that_reads_its_past(
 
     monkeypatch.setattr(Ahead, "read", slow)
 
-    def opened() -> tuple[SparkEngine, Control]:
-        engine = SparkEngine(checkpoint, lambda: spark)
-        return engine, Control(checkpoint, engine, {"shards": "2"})
-
     def query(name: str, start: str = "") -> str:
         into = f"INTO FILES (path '{out / name}', format 'json')"
         return f"CREATE QUERY {name} {into} {start} AS SELECT ISTREAM(SUM(v) AS s) FROM S [RANGE 3 SECONDS];"
 
-    engine, control = opened()
+    engine, control = opened(checkpoint, spark)
     control.submit(
         "CREATE STREAM S (ts INT, v INT) FROM HTTP () TIMESTAMP BY ts UNIT SECOND RETAIN 100 SECONDS;" + query("first")
     )
@@ -78,7 +57,7 @@ def test_other_commands_pass_a_query_that_reads_its_past(
     control.close()
     engine.close()
 
-    engine, control = opened()
+    engine, control = opened(checkpoint, spark)
     assert begun.acquire(timeout=100), "and after a restart"
     assert state(control, number) == "HYDRATING"
     assert "warm" not in control.catalog.queries and "other" in control.catalog.queries
@@ -93,7 +72,7 @@ def test_other_commands_pass_a_query_that_reads_its_past(
     control.close()
     engine.close()
 
-    engine, control = opened()
+    engine, control = opened(checkpoint, spark)
     assert control.version().waiting == frozenset() and state(control, number) == "RUNNING"
     control.close()
     engine.close()

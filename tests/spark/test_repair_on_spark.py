@@ -2,63 +2,43 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
+from control_on_spark_kit import opened, result, rows, until
 
-from penstock.connectors.sinks.files import read_result
-from penstock.control.control import Control
 from penstock.control.repair import pause_queries
-from penstock.control.spark import SparkEngine
-
-
-def until(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + 200
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.1)
 
 
 @pytest.mark.spark
 def test_the_next_start_leaves_a_paused_query_out(spark: Any, tmp_path: Path) -> None:
     checkpoint, out = tmp_path / "checkpoint", tmp_path / "out"
 
-    def opened() -> tuple[SparkEngine, Control]:
-        engine = SparkEngine(checkpoint, lambda: spark)
-        return engine, Control(checkpoint, engine, {"shards": "2"})
-
     def answers(name: str) -> list[int]:
-        path = out / name
-        return [row["v"] for row in read_result(str(path)).to_pylist()] if path.exists() else []
+        return [row[-1] for row in result(out / name)]
 
-    def insert(*ticks: int) -> None:
-        control.insert("S", pa.table({"ts": pa.array(ticks, pa.int32()), "v": pa.array(ticks, pa.int32())}))
-
-    engine, control = opened()
+    engine, control = opened(checkpoint, spark)
     control.submit(
         "CREATE STREAM S (ts INT, v INT) FROM HTTP () TIMESTAMP BY ts UNIT SECOND;"
         f"CREATE QUERY bad INTO FILES (path '{out / 'bad'}', format 'json') AS SELECT v FROM S;"
         f"CREATE QUERY good INTO FILES (path '{out / 'good'}', format 'json') AS SELECT v FROM S WHERE v > 0;"
     )
-    insert(1, 2, 3)
-    until(lambda: len(answers("bad")) >= 2 and len(answers("good")) >= 2)
+    control.insert("S", rows(1, 2, 3))
+    until(lambda: len(answers("bad")) >= 2 and len(answers("good")) >= 2, control)
     control.close()
     engine.close()
     assert pause_queries(checkpoint, ["bad"]) == [("bad", "RUNNING")]
     before = answers("bad")
 
-    engine, control = opened()
+    engine, control = opened(checkpoint, spark)
     assert [one.name for one in engine.run.work.queries] == [f"q{control.query('good')[1].place}"]  # type: ignore[union-attr]
-    insert(4, 5)
-    until(lambda: 4 in answers("good"))
+    control.insert("S", rows(4, 5))
+    until(lambda: 4 in answers("good"), control)
     assert answers("bad") == before and control.query("bad")[1].status.value == "PAUSED"
     control.submit("ALTER QUERY bad RESUME START NOW;")
-    insert(6, 7, 8)
-    until(lambda: 7 in answers("bad") and 7 in answers("good"))
+    control.insert("S", rows(6, 7, 8))
+    until(lambda: 7 in answers("bad") and 7 in answers("good"), control)
     assert 4 not in answers("bad") and answers("good") == [*range(1, len(answers("good")) + 1)]
     control.close()
     engine.close()
