@@ -8,7 +8,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,9 +17,10 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from inline_run import InlineRun, cold
+from inline_run import Crash, InlineRun, cold
 
 from penstock.algebra.nodes.scans import Source
+from penstock.connectors.results.result_folder import ResultFolder
 from penstock.connectors.sinks.files import read_result
 from penstock.control.posted_rows import PostedRows
 from penstock.errors import PenstockError
@@ -172,6 +173,20 @@ def test_what_is_delivered_meanwhile_is_not_in_the_answer(place: Path) -> None:
     assert storage().list(run.folder.root / "pins") == []
     run.go(3)
     assert not {file.name for file in held} & {file.name for file in RetainedLog(run.folder, "S").files()}
+    run.rounds.stop()
+
+
+def test_an_answer_is_not_before_what_a_subscriber_has_seen(place: Path) -> None:
+    """The answers of a round are visible before the round counts as delivered."""
+    run = InlineRun(script(place), place / "checkpoint").go(6)
+    with pytest.raises(Crash):
+        run.step("delivered")
+    assert ResultFolder.at(run.folder.results).last == run.batch
+    with ThreadPoolExecutor(1) as others:
+        answer = others.submit(Selecting(run).answer, "SELECT k, top FROM kept")
+        assert not wait([answer], 0.3).done
+        run.step()
+        assert answer.result(60).batch == run.batch - 1
     run.rounds.stop()
 
 

@@ -17,6 +17,7 @@ from typing import Protocol
 from penstock.algebra.nodes.query import Query
 from penstock.algebra.nodes.scans import Source
 from penstock.connectors.contract import LogConnector, Sink
+from penstock.connectors.results.result_folder import ResultFolder
 from penstock.connectors.sources import is_rereadable, open_source
 from penstock.errors import PenstockError
 from penstock.results.content import ResultContents
@@ -138,7 +139,13 @@ def pinned_input(run: ReadRun, reader: str, names: Collection[str]) -> Iterator[
             past, updates = _kept_input(folder, run.job.intake, offset, reader, names, pins)
             return RunInput(batch, rounds.delivered_at, past, updates)
 
-        yield rounds.delivered_state(begin)
+        yield rounds.delivered_state(begin, _last_shown(run))
+
+
+def _last_shown(run: ReadRun) -> int:
+    """Return the last batch whose answers readers may have seen, -1 without one."""
+    places = [sink.own_place for sink in run.sinks.values() if sink.own_place is not None]
+    return ResultFolder.at(places[0].folder).last if places else -1
 
 
 def state_of_run(

@@ -193,11 +193,18 @@ class RoundLog:
             return dict(self._offset.high)
         return highs_after(self._offset, self._folder.seen_in(round_name(self._offset.round)))
 
-    def delivered_state(self, begin: Callable[[Offset, int], T]) -> T:
+    def delivered_state(self, begin: Callable[[Offset, int], T], shown: int = -1) -> T:
         """Return what `begin` returns of the offset at which the round delivered last ended, its largest timestamps
         included, and of the batch of its answers. Meanwhile no round is delivered, and nothing that is retained is
-        removed."""
-        with self._lock:
+        removed.
+
+        Args:
+            shown: the last batch of which readers have seen answers. They become visible a moment before the batch
+                counts as delivered; that moment is waited for, so that nobody is shown an earlier state afterwards.
+        """
+        with self._state_changed:
+            while self.outstanding and self._folder.delivered().batch < shown and not self._stopped.is_set():
+                self._state_changed.wait(_LOOK_EVERY)
             offset = self._before_outstanding() if self.outstanding else self._offset
             delivered = replace(offset.planned(), high=self._highs_delivered(), again=True)
             return begin(delivered, self._folder.delivered().batch)
