@@ -276,6 +276,8 @@ class Sink(ABC):
     beside: bool = False
     #: Whether every batch with rows leaves a part of its own, whose presence `missing` checks.
     leaves_parts: bool = False
+    #: Whether an answer without rows has to be written too.
+    writes_empty: bool = True
     #: Where the run keeps results that belong to it; the run sets it before `open`.
     own_place: ResultPlace | None = None
     #: What an open sink writes to together with others; its batches count when that is committed.

@@ -26,6 +26,7 @@ _MAX_BYTES = Option(
 
 class ResultsSink(Sink):
     OPTIONS = OptionTable((_RETAIN, _MAX_BYTES))
+    writes_empty = False
 
     def __init__(self, query: Query) -> None:
         super().__init__(query)

@@ -53,7 +53,12 @@ def _attach(steps: Sequence[Step], operators: Mapping[int, Operator]) -> None:
     """Attach the operators that read the state of their inputs in place."""
     for step in steps:
         if step.spec.reads:
-            operators[step.id].attach([operators[edge.step] for edge in step.inputs])
+            operators[step.id].attach([operators[number] for number in _read_in_place(step)])
+
+
+def _read_in_place(step: Step) -> list[int]:
+    """Return the steps whose state `step` reads in place."""
+    return [edge.step for edge in step.inputs]
 
 
 class IngestExecutor:
@@ -124,6 +129,10 @@ class _Flow:
         self._result = result
         self._answer = answer
         self.spent: dict[int, float] = dict.fromkeys(operators, 0.0)
+
+    def has_input(self, step: Step) -> bool:
+        """Return whether rows wait for `step`."""
+        return any((step.id, port) in self._inbox for port in range(len(step.inputs)))
 
     def turn(self, step: Step, moment: Moment) -> None:
         """Run `step` on all its input, and advance its heartbeat; its output is passed on batch by batch."""
@@ -197,6 +206,11 @@ class StageExecutor:
         #: For each source, its first instant for the queries of an epoch.
         self._firsts: dict[int, dict[str, SourceProgress]] = {birth: {} for birth in plan.births}
         self.spent: dict[int, float] = {}
+        #: By step, the moment to which it advanced last. A step that gets no input and stays at its moment would do
+        #: nothing, so it is left out; of 1,000 queries, a round usually concerns few.
+        self._moments: dict[int, Moment] = {}
+        #: The steps that ran in the last round.
+        self._ran: set[int] = set()
         self._gauge = StateGauge()
         #: Whether it still has all the steps of its stage.
         self._whole = True
@@ -243,6 +257,9 @@ class StageExecutor:
         _attach(new_steps, made)
         self._plan, self._graph, self._operators = plan, StepGraph.of_stage(plan, self.stage), operators | made
         self._whole = True
+        attached = {number for step in self._graph.steps if step.spec.reads for number in _read_in_place(step)}
+        ahead = operators.keys() - attached
+        self._moments = {number: moment for number, moment in self._moments.items() if number in ahead}
         self._query_sources = {name: timed_sources(query.root) for name, query in plan.queries.items()}
         self.progress = {name: seen for name, seen in self.progress.items() if name in unchanged}
         self._firsts = {birth: self._firsts.get(birth, {}) for birth in plan.births}
@@ -279,10 +296,18 @@ class StageExecutor:
 
         inbox: dict[Port, list[Elements]] = {port: list(batches) for port, batches in inputs.items()}
         flow = _Flow(self._graph, self._operators, inbox, result, answer, failures)
+        self._ran = set()
         for step in self._graph.turns:
             heartbeat = max(heartbeats[query] for query in step.queries)
             frontier = max(frontiers[query] for query in step.queries)
             moment = Moment(heartbeat, self._start(step), self._shard, frontier > heartbeat)
+            if not flow.has_input(step) and self._moments.get(step.id) == moment and not self._reads_change(step):
+                continue
+            self._moments[step.id] = moment
+            self._ran.add(step.id)
+            if step.spec.reads:
+                # It may remove from what it reads in place.
+                self._ran.update(_read_in_place(step))
             flow.turn(step, moment)
             if failures is None or not failures.stopped(step):
                 result.rejected += self._operators[step.id].rejections()
@@ -291,11 +316,16 @@ class StageExecutor:
             self._drop(failures)
         return result
 
+    def _reads_change(self, step: Step) -> bool:
+        """Return whether `step` reads in place what has changed in this round."""
+        return step.spec.reads and any(number in self._ran for number in _read_in_place(step))
+
     def _drop(self, failures: StepFailures) -> None:
         """Drop the steps of queries that have failed; the others keep their operators."""
         self._graph = StepGraph.of(self._plan, [step for step in self._graph.steps if not failures.stopped(step)])
         self._whole = False
         self._operators = {step.id: self._operators[step.id] for step in self._graph.steps}
+        self._moments = {}
         for operator in self._operators.values():
             operator.release_readers()
         _attach(self._graph.steps, self._operators)
@@ -329,6 +359,12 @@ class StageExecutor:
     def state_sizes(self) -> dict[int, tuple[int, int]] | None:
         """Return (rows, bytes) of every step with state; None if it was measured a moment ago."""
         return self._gauge.look(self._operators)
+
+    def steps(self) -> Iterator[tuple[str, Operator, bool]]:
+        """Yield the key and the operator of every step, and whether its synopses may have changed in the last round."""
+        keys = self._keys
+        for step in self._graph.steps:
+            yield keys[step.id], self._operators[step.id], step.id in self._ran
 
     def synopses(self) -> dict[str, Synopsis]:
         """Return all synopses of the stage, by names that stay the same in a changed plan for unchanged steps."""

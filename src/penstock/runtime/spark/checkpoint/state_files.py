@@ -16,7 +16,9 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Mapping
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
@@ -24,12 +26,12 @@ import pyarrow as pa
 from penstock.errors import PenstockError
 from penstock.physical.elements import decode, encode
 from penstock.runtime.spark.checkpoint.epochs import Epoch
-from penstock.runtime.spark.checkpoint.folder import Folder, Job, unwritable
+from penstock.runtime.spark.checkpoint.folder import Folder, Job, unwritable, write_whole
 from penstock.runtime.spark.checkpoint.shard_manifest import ChunkPlace, FileManifest, ShardManifest
 from penstock.storage import NewFile, storage
 from penstock.storage.documents import Document
 from penstock.storage.local import TEMPORARY
-from penstock.storage.seals import damaged, unsealed, unsealed_before
+from penstock.storage.seals import damaged, sealed, unsealed, unsealed_before
 
 #: The layout of manifests and data files. A state with another number is rejected. 1 named chunks by the number of
 #: their step, 2 named them by its key (`physical/plan/identity.py`) and sealed manifests, 3 has the tick up to which a
@@ -48,6 +50,45 @@ _LEAST_ALIVE = 0.25
 _MOST_FILES = 48
 
 
+@dataclass(frozen=True)
+class _Previous:
+    """What the next batch needs of a manifest.
+
+    Args:
+        token: of the stage's manifest.
+        files, dead: as in `FileManifest`.
+    """
+
+    token: str
+    files: Mapping[str, Mapping[str, ChunkPlace]]
+    dead: Sequence[str]
+
+    @staticmethod
+    def of(manifest: FileManifest) -> _Previous:
+        return _Previous(manifest.stage.token, {f: dict(chunks) for f, chunks in manifest.files.items()}, manifest.dead)
+
+
+@dataclass(frozen=True)
+class _Written:
+    """A manifest that this process wrote: its bytes, and what is in them."""
+
+    data: bytes
+    content: _Previous
+
+
+#: By shard folder, the manifest that this process wrote there last. Of a thousand queries it takes long to decode; a
+#: file with the same bytes needs no decoding.
+_WRITTEN: OrderedDict[Path, _Written] = OrderedDict()
+_MOST_WRITTEN = 64
+
+
+def _keep_written(folder: Path, written: _Written) -> None:
+    _WRITTEN[folder] = written
+    _WRITTEN.move_to_end(folder)
+    while len(_WRITTEN) > _MOST_WRITTEN:
+        _WRITTEN.popitem(last=False)
+
+
 class StateFiles:
     """The state of one shard of one stage, as it is before and after batch `batch`."""
 
@@ -56,10 +97,15 @@ class StateFiles:
         self._folder = self._job_folder.root / "state" / str(stage) / str(shard)
         self._batch = batch
         self._mapped_files: dict[str, pa.Buffer] = {}
-        self._previous = self._newest_before(batch)
+        self._manifest_before, self._previous = self._newest_before(batch)
         self._files: dict[str, dict[str, ChunkPlace]] = {}
         if self._previous is not None:
             self._files = {f: dict(chunks) for f, chunks in self._previous.files.items()}
+
+    @property
+    def token(self) -> str | None:
+        """Return the token of the stage's manifest of the batch before; None at the beginning."""
+        return None if self._previous is None else self._previous.token
 
     @property
     def previous(self) -> int | None:
@@ -68,7 +114,9 @@ class StateFiles:
 
     def manifest(self) -> ShardManifest | None:
         """Return the stage's manifest of the batch before; None at the beginning. Raises PenstockError P0605."""
-        return None if self._previous is None else self._previous.stage
+        if self._manifest_before is None:
+            return None
+        return read_manifest(self._job_folder, self._manifest_before).stage
 
     def chunk(self, name: str) -> pa.RecordBatch:
         """Return a live chunk by name. Raises PenstockError P0605 when its file is damaged."""
@@ -111,9 +159,12 @@ class StateFiles:
             self._write_data(f"{self._batch:09d}-{manifest.token[:12]}.arrow", blobs)
         files_before = set(self._previous.files) if self._previous else set()
         self._files = {f: chunks for f, chunks in self._files.items() if chunks}
-        content = FileManifest(manifest, self._files, sorted(files_before - self._files.keys())).as_json(FORMAT)
+        content = FileManifest(manifest, self._files, sorted(files_before - self._files.keys()))
+        path = self._manifest_path(self._batch)
+        data = sealed(json.dumps(content.as_json(FORMAT)), self._job_folder.place(path))
         # The sync of its folder also makes the names of the data files durable.
-        self._job_folder.write_sealed(self._manifest_path(self._batch), json.dumps(content))
+        write_whole(path, data)
+        _keep_written(self._folder, _Written(data, _Previous.of(content)))
         self._remove_old()
 
     @property
@@ -123,11 +174,18 @@ class StateFiles:
 
     # -- reading -----------------------------------------------------------------------------------------------
 
-    def _newest_before(self, batch: int) -> FileManifest | None:
+    def _newest_before(self, batch: int) -> tuple[Path | None, _Previous | None]:
         numbers = [n for n in _numbers(self._folder) if n < batch]
         if not numbers:
-            return None
-        return read_manifest(self._job_folder, self._manifest_path(max(numbers)))
+            return None, None
+        path = self._manifest_path(max(numbers))
+        written = _WRITTEN.get(self._folder)
+        try:
+            if written is not None and storage().read(path) == written.data:
+                return path, written.content
+        except OSError as error:
+            raise damaged(path, error) from error
+        return path, _Previous.of(read_manifest(self._job_folder, path))
 
     def _bytes(self, file: str, name: str) -> pa.Buffer:
         if file not in self._mapped_files:

@@ -91,6 +91,8 @@ def deliver_answers(
 
     def attempt(name: str) -> DeliveredAnswer:
         delivered = DeliveredAnswer()
+        if not answers.get(name) and not sinks[name].writes_empty:
+            return delivered
         sinks[name].write_pieces(batch, _counted(tables(name), delivered))
         return delivered
 

@@ -58,7 +58,7 @@ class RecordedSink(Sink):
     def __init__(self, sink: Sink, folder: Folder) -> None:
         super().__init__(sink.query)
         self.inner = sink
-        self.beside, self.leaves_parts = sink.beside, sink.leaves_parts
+        self.beside, self.leaves_parts, self.writes_empty = sink.beside, sink.leaves_parts, sink.writes_empty
         self._folder = folder
         self._id = ""
 

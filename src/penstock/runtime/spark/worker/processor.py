@@ -58,6 +58,11 @@ class _StoreState:
         self._manifest = manifest
         self._chunks = chunks
 
+    @property
+    def token(self) -> str | None:
+        manifest = self.manifest()
+        return None if manifest is None else manifest.token
+
     def manifest(self) -> ShardManifest | None:
         from penstock.runtime.spark.checkpoint.shard_manifest import ShardManifest
 

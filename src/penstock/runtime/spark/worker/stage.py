@@ -11,6 +11,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Protocol
 
 import pyarrow as pa
@@ -21,6 +22,7 @@ from penstock.physical.execution.exchange import ExchangeRouter, Port, StageResu
 from penstock.physical.execution.executor import StageExecutor
 from penstock.physical.execution.progress import SourceProgress
 from penstock.physical.execution.step_failures import StepFailures
+from penstock.physical.operators import Operator
 from penstock.runtime.spark.checkpoint.folder import Job
 from penstock.runtime.spark.checkpoint.shard_manifest import ShardManifest, StoredSynopsis
 from penstock.runtime.spark.output.answer_writer import AnswerWriter
@@ -42,17 +44,39 @@ from penstock.runtime.watching.reports import ShardReport
 from penstock.runtime.watching.stopwatch import Stopwatch
 
 
+@dataclass(frozen=True)
+class _StoredStep:
+    """What was written of one step.
+
+    Args:
+        synopses: by name in the stage.
+        chunks: bytes of each live chunk.
+    """
+
+    synopses: Mapping[str, StoredSynopsis]
+    chunks: Mapping[str, int]
+
+
 @dataclass
 class _Warm:
-    """An executor kept between batches. token: of the state it wrote; stored: the chunks of that state; bytes: their
-    size; epoch: of the job whose plan it runs.
+    """An executor kept between batches. token: of the state it wrote; steps: what that is, by key; epoch: of the job
+    whose plan it runs.
     """
 
     token: str
     executor: StageExecutor
-    stored: set[str]
-    bytes: int
+    steps: dict[str, _StoredStep]
     epoch: int
+
+    @cached_property
+    def bytes(self) -> int:
+        """The size of its state."""
+        return sum(sum(step.chunks.values()) for step in self.steps.values())
+
+    @property
+    def stored(self) -> set[str]:
+        """The chunks of its state."""
+        return {name for step in self.steps.values() for name in step.chunks}
 
 
 #: Executors of shards this process ran, by (job folder, stage, shard), least recently used first.
@@ -61,6 +85,10 @@ _WARM: dict[tuple[str, int, int], _Warm] = {}
 
 class ShardState(Protocol):
     """Storage of a shard's state between batches."""
+
+    @property
+    def token(self) -> str | None:
+        """Return the token of the manifest that `save` wrote in the batch before, None for none."""
 
     def manifest(self) -> ShardManifest | None:
         """Return the manifest that `save` wrote in the batch before, None for none."""
@@ -116,11 +144,11 @@ class ShardRound:
                 for port, port_packets_sent in by_port.items()
             }
         with self._watch.phase("state"):
-            executor, stored = self._executor(shard)
+            executor, stored, steps = self._executor(shard)
         with self._watch.phase("operators"):
             result = executor.run(inputs, progress, self._answers.take, self._failures)
         with self._watch.phase("state"):
-            self._save(shard, executor, stored)
+            self._save(shard, executor, stored, steps)
             sizes = executor.state_sizes()
         yield from self._watch.through("exchange", self._packets(job, executor, shard, result, forwarded))
         if self._stage < job.plan.stages:
@@ -150,23 +178,24 @@ class ShardRound:
 
     # -- state -------------------------------------------------------------------------------------------------
 
-    def _executor(self, shard: int) -> tuple[StageExecutor, set[str]]:
-        """Return the executor as the batch before left it, and the names of the chunks that hold its state."""
+    def _executor(self, shard: int) -> tuple[StageExecutor, set[str], Mapping[str, _StoredStep]]:
+        """Return the executor as the batch before left it, the names of the chunks that hold its state, and what this
+        process has written of each step."""
         job = self._job
-        manifest = self._state.manifest()
         # Removed from the cache: an attempt that fails half way must not be continued.
         warm = _WARM.pop((self._root, self._stage, shard), None)
-        if warm is not None and manifest is not None and warm.token == manifest.token:
+        if warm is not None and warm.token == self._state.token:
             if warm.executor.plan is not job.plan:
                 # Also in the same epoch: the steps of another start have other numbers.
                 warm.executor.graft(job.plan, self._tables, _unchanged(job, warm.epoch))
             if warm.epoch < job.epoch:
                 self._join_backfilled(warm.executor)
-            return warm.executor, warm.stored
+            return warm.executor, warm.stored, warm.steps
+        manifest = self._state.manifest()
         executor = StageExecutor(job.plan, self._stage, shard, job.shards, self._tables, job.drain)
         if manifest is None:
             self._join_backfilled(executor)
-            return executor, set()
+            return executor, set(), {}
         restored = restore(executor, manifest, self._state, job)
         if manifest.epoch < job.epoch:
             restored |= self._join_backfilled(executor)
@@ -177,7 +206,7 @@ class ShardRound:
                 f"stage {self._stage}, shard {shard}: the checkpoint holds no state of {min(missing)}",
                 hint="restore the checkpoint from a copy, or start afresh with a new --checkpoint",
             )
-        return executor, manifest.chunks
+        return executor, manifest.chunks, {}
 
     def _join_backfilled(self, executor: StageExecutor) -> set[str]:
         restored: set[str] = set()
@@ -187,29 +216,43 @@ class ShardRound:
                 restored |= restore(executor, manifest, state, self._job)
         return restored
 
-    def _save(self, shard: int, executor: StageExecutor, stored: set[str]) -> None:
-        token = uuid.uuid4().hex
-        synopses: dict[str, StoredSynopsis] = {}
-        marks = executor.marks()
-        live: set[str] = set()
+    def _save(self, shard: int, executor: StageExecutor, stored: set[str], before: Mapping[str, _StoredStep]) -> None:
+        """Write the state. Of a step that did not run in this round, what was written before holds still.
+
+        Args:
+            stored: the chunks of the state before.
+            before: what this process has written of each step, by key.
+        """
+        steps: dict[str, _StoredStep] = {}
         new: dict[str, pa.RecordBatch] = {}
-        nbytes = 0
-        for name, synopsis in executor.synopses().items():
-            manifest, chunks = synopsis.snapshot()
-            kind = type(synopsis).__name__
-            synopses[name] = StoredSynopsis(manifest, list(chunks), kind, synopsis.FORMAT, synopsis.rows)
-            for i, batch in chunks.items():
-                chunk = f"{name}.{i}"
-                live.add(chunk)
-                nbytes += batch.nbytes
-                if chunk not in stored:
-                    new[chunk] = batch
-        self._state.save(ShardManifest(token, self._job.epoch, marks, synopses), new, stored - live)
-        keep_warm(
-            (self._root, self._stage, shard),
-            _Warm(token, executor, live, nbytes, self._job.epoch),
-            self._job.cache_bytes,
-        )
+        for key, operator, ran in executor.steps():
+            known = before.get(key)
+            steps[key] = known if known is not None and not ran else _stored_step(key, operator, stored, known, new)
+        warm = _Warm(uuid.uuid4().hex, executor, steps, self._job.epoch)
+        synopses = {name: synopsis for step in steps.values() for name, synopsis in step.synopses.items()}
+        manifest = ShardManifest(warm.token, warm.epoch, executor.marks(), synopses)
+        self._state.save(manifest, new, stored - warm.stored)
+        keep_warm((self._root, self._stage, shard), warm, self._job.cache_bytes)
+
+
+def _stored_step(
+    key: str, operator: Operator, stored: set[str], before: _StoredStep | None, new: dict[str, pa.RecordBatch]
+) -> _StoredStep:
+    """Return what is to be written of a step; add the chunks that are not `stored` to `new`."""
+    synopses: dict[str, StoredSynopsis] = {}
+    sizes: dict[str, int] = {}
+    known = {} if before is None else before.chunks
+    for part, synopsis in operator.synopses().items():
+        name = f"{key}.{part}"
+        manifest, chunks = synopsis.snapshot()
+        synopses[name] = StoredSynopsis(manifest, list(chunks), type(synopsis).__name__, synopsis.FORMAT, synopsis.rows)
+        for number, batch in chunks.items():
+            chunk = f"{name}.{number}"
+            size = known.get(chunk)
+            sizes[chunk] = batch.nbytes if size is None else size
+            if chunk not in stored:
+                new[chunk] = batch
+    return _StoredStep(synopses, sizes)
 
 
 def _unchanged(job: Job, epoch: int) -> set[str]:
