@@ -100,6 +100,7 @@ def test_a_reply_names_the_instant_at_which_its_query_begins(live: Running) -> N
         again, other = (client.execute(WARM.replace("warm", "later"), key="k")[0] for _ in range(2))
         assert again.instant == other.instant == "2024-03-01T10:09:59.999999Z"
         assert client.query("warm").instant == again.instant
+        assert client.catalog().sources[0].heartbeat == again.instant
 
 
 def test_the_same_key_is_the_same_command(live: Running) -> None:

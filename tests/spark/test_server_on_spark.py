@@ -123,6 +123,8 @@ def test_a_server_is_ended_and_goes_on(tmp_path: Path) -> None:
         client.insert("readings", [reading("09:00", "hall", 19.5), reading("09:20", "attic", 23.0)])
         rows, cursor = changes(client, 1)
         assert rows[0] == ("+", "hall", 19.5)
+        (source,) = (one for one in client.catalog().sources if one.name == "readings")
+        assert source.heartbeat == "2024-03-01T09:19:59.999999Z"
         assert httpx.get(f"{url}/readyz").status_code == 200
         found = listening(set().union(*map(sockets, family(process.pid))))
         assert found and set(found) <= LOOPBACK
@@ -140,5 +142,6 @@ def test_a_server_is_ended_and_goes_on(tmp_path: Path) -> None:
         selected = client.select("SELECT room, celsius FROM warm ORDER BY room")
         assert selected.to_arrow().to_pylist() == [{"room": "attic", "celsius": 23.0}]
         assert selected.instant == "2024-03-01T10:09:59.999999Z"
+        assert client.query("warm").rows == len(rows) + len(more)
         snapshot = next(client.subscribe("warm", snapshot=True))
         assert [row["room"] for row in snapshot.to_pylist()] == ["attic"]

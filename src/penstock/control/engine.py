@@ -85,6 +85,8 @@ class EngineVersion:
         heartbeats: by place, up to which tick the answer is final, where its time has begun.
         waiting: numbers of commands before `command` that it does not contain yet.
         begun: by place, of the queries that begin with the version: τ0, where their time had begun by then.
+        sources: by name in lower case, up to which tick the elements of a source are complete, where time has begun.
+        rows: by place, the rows that have been answered, where the engine counts them.
     """
 
     number: int
@@ -92,6 +94,8 @@ class EngineVersion:
     heartbeats: Mapping[int, int] = field(default_factory=dict)
     waiting: frozenset[int] = frozenset()
     begun: Mapping[int, int] = field(default_factory=dict)
+    sources: Mapping[str, int] = field(default_factory=dict)
+    rows: Mapping[int, int] = field(default_factory=dict)
 
 
 #: Is called with the place of a query that failed.

@@ -120,7 +120,8 @@ class InProcessEngine:
             places = [place for place, (_, activity) in self._state.standing.items() if activity is not Activity.PAUSED]
             beats = {place: self._live.heartbeat(str(place)) for place in places}
             known = {place: tick for place, tick in beats.items() if tick is not None}
-            return EngineVersion(self._state.number, self._state.command, known, self._state.waiting)
+            sources = {name.lower(): tick for name, tick in self._live.source_heartbeats().items()}
+            return EngineVersion(self._state.number, self._state.command, known, self._state.waiting, sources=sources)
 
     def listen(self, on_failed: OnFailed) -> None:
         """Queries of this engine do not fail alone."""

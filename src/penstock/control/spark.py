@@ -29,6 +29,7 @@ from penstock.runtime.spark.launch import launch
 from penstock.runtime.spark.live_change import change, hydrate, option_of_start
 from penstock.runtime.spark.version import VersionInfo, stored_version
 from penstock.runtime.spark.work import Work
+from penstock.types import END
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -269,7 +270,9 @@ def _place(name: str) -> int:
 def _engine_version(found: VersionInfo) -> EngineVersion:
     beats = {_place(name): tick for name, tick in found.queries.items()}
     waiting = frozenset(int(number) for number, state in found.outcomes.items() if state == WAITING)
-    return EngineVersion(found.number, found.command, beats, waiting=waiting)
+    sources = {name.lower(): tick for name, tick in found.sources.items() if NOTHING < tick < END}
+    rows = {_place(name): count for name, count in found.rows.items()}
+    return EngineVersion(found.number, found.command, beats, waiting=waiting, sources=sources, rows=rows)
 
 
 def _begun(version: NextVersion, places: Iterable[int], offset: Offset | None) -> dict[int, int]:

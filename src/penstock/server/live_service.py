@@ -16,6 +16,7 @@ import pyarrow as pa
 from penstock.algebra.nodes.query import Query
 from penstock.algebra.nodes.scans import Source
 from penstock.control.control import Control
+from penstock.control.engine import EngineVersion
 from penstock.control.outcomes import CommandOutcome, CommandState, Principal, StatementOutcome
 from penstock.control.registry import quoted
 from penstock.control.stored_catalog import StoredObject, StoredQuery
@@ -63,7 +64,7 @@ from penstock.server.statements.running_statements import (
 from penstock.server.statements.selecting import SelectedRows, SelectScope
 from penstock.server.statements.temporary_queries import TemporaryQueries, TemporaryResults
 from penstock.storage.documents import Document
-from penstock.types import type_name
+from penstock.types import TimeDomain, type_name
 
 #: States of commands that have not taken effect yet.
 _UNFINISHED = (CommandState.PENDING.value, CommandState.HYDRATING.value)
@@ -301,10 +302,12 @@ class LiveService:
     # -- what there is -----------------------------------------------------------------------------------------
 
     def queries(self) -> Sequence[QueryView]:
-        return [self._view(one, one.query) for one in self._control.stored.values() if one.query is not None]
+        version = self._control.version()
+        stored = self._control.stored.values()
+        return [self._view(one, one.query, version) for one in stored if one.query is not None]
 
     def query(self, name: str) -> QueryView:
-        return self._view(*self._known(name))
+        return self._view(*self._known(name), self._control.version())
 
     def plan(self, name: str, form: str) -> str:
         self._known(name)
@@ -335,16 +338,16 @@ class LiveService:
             raise PenstockError("P0601", message, hint="GET /v1/queries has its error")
         return found
 
-    def _view(self, one: StoredObject, kept: StoredQuery) -> QueryView:
+    def _view(self, one: StoredObject, kept: StoredQuery, version: EngineVersion) -> QueryView:
         bound = self._control.catalog.queries.get(one.name.lower())
-        tick = self._control.version().heartbeats.get(kept.place)
+        tick = version.heartbeats.get(kept.place)
         schema = () if bound is None else tuple((f.name, type_name(f.type)) for f in bound.output_schema)
         error = PenstockError(kept.code, kept.message) if kept.code else None
         return QueryView(
             one.name, str(one.id), kept.status.value, redacted_text(one.text),
             bound is not None and bound.root.is_stream,
-            schema, kept.sink.connector, None if bound is None or tick is None else bound.domain.show(tick), None,
-            one.attributes, error,
+            schema, kept.sink.connector, None if bound is None or tick is None else bound.domain.show(tick),
+            version.rows.get(kept.place), one.attributes, error,
         )  # fmt: skip
 
     def declaration(self, name: str) -> Source:
@@ -381,10 +384,11 @@ class LiveService:
 
     def catalog(self) -> CatalogView:
         bound, stored = self._control.catalog, list(self._control.stored.values())
+        beats = self._control.version().sources
         sources = tuple(
             SourceView(
                 one.name, one.is_stream, one.connector, tuple((c.name, type_name(c.type)) for c in one.columns),
-                redacted_text(bound.texts.get(key, "")),
+                redacted_text(bound.texts.get(key, "")), _shown_tick(one.domain, beats.get(key)),
             )
             for key, one in bound.sources.items()
         )  # fmt: skip
@@ -434,6 +438,10 @@ def _principal(caller: Caller) -> Principal:
 
 def _moment(microseconds: int) -> str:
     return datetime.fromtimestamp(microseconds / 1e6, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _shown_tick(domain: TimeDomain | None, tick: int | None) -> str | None:
+    return None if domain is None or tick is None else domain.show(tick)
 
 
 def _statement_view(one: RunningStatement) -> StatementView:

@@ -38,7 +38,7 @@ from penstock.runtime.live.history import History
 from penstock.runtime.live.results import LiveResult, Track
 from penstock.runtime.live.unsupported_start import check_start
 from penstock.runtime.local.runtime import LocalJob, compute_statics
-from penstock.types import BEGIN
+from penstock.types import BEGIN, END
 
 
 @dataclass(frozen=True)
@@ -193,6 +193,11 @@ class LiveEngine:
         it is paused."""
         track = self._results[name].track
         return None if track is None or track.reached == NOTHING else track.reached
+
+    def source_heartbeats(self) -> dict[str, int]:
+        """Return by source up to which tick its elements are complete, where its time has begun."""
+        beats = {name: self._progress[name].heartbeat(h.source.slack) for name, h in self._histories.items()}
+        return {name: tick for name, tick in beats.items() if NOTHING < tick < END}
 
     # -- rounds ------------------------------------------------------------------------------------------------
 

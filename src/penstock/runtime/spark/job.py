@@ -294,7 +294,7 @@ class SparkRun:
     def version(self) -> VersionInfo:
         """Return the version of the plan, with the heartbeats after the last batch."""
         with self._change_lock:
-            return version_of(self.epoch, *self._totals.heartbeats)
+            return version_of(self.epoch, *self._totals.heartbeats, self._totals.rows)
 
     @property
     def is_live(self) -> bool:

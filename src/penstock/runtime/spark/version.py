@@ -29,6 +29,7 @@ class VersionInfo:
         queries, sources: their heartbeats, in ticks, after the last batch of this process.
         offset: up to which the sources had been read when the version began; None where it is the first.
         results: by query, the id of its result, also of those that are left out.
+        rows: by query, the rows that its sink has received.
     """
 
     number: int
@@ -40,6 +41,7 @@ class VersionInfo:
     sources: Mapping[str, int]
     offset: Offset | None = None
     results: Mapping[str, str] = field(default_factory=dict)
+    rows: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -64,15 +66,16 @@ class JobChange:
 
 
 def version_of(
-    epoch: Epoch, queries: Mapping[str, int] | None = None, sources: Mapping[str, int] | None = None
-) -> VersionInfo:
-    """Return the version that an epoch records. queries, sources: heartbeats."""
+    epoch: Epoch, queries: Mapping[str, int] | None = None, sources: Mapping[str, int] | None = None,
+    rows: Mapping[str, int] | None = None,
+) -> VersionInfo:  # fmt: skip
+    """Return the version that an epoch records. queries, sources: heartbeats; rows: answered by each query."""
     failed = {name: record.failure for name, record in epoch.paused.items() if record.failure is not None}
     results = {name: record.id for name, record in epoch.paused.items()}
     results |= {name: record.id for name, record in epoch.queries.items()}
     return VersionInfo(
         epoch.number, epoch.command, epoch.outcomes, epoch.base, failed, queries or {}, sources or {}, epoch.offset,
-        results,
+        results, rows or {},
     )  # fmt: skip
 
 

@@ -127,6 +127,12 @@ class RunTotals:
         with self._lock:
             return dict(self._heartbeats), dict(self._source_heartbeats)
 
+    @property
+    def rows(self) -> dict[str, int]:
+        """Return by query the rows that its sink has received."""
+        with self._lock:
+            return {name: self._totals.queries.get(name, 0) for name in self._heartbeats}
+
     def set_heartbeats(self, queries: dict[str, int], sources: dict[str, int]) -> None:
         """Set the present heartbeats, in ticks."""
         with self._lock:
