@@ -80,7 +80,7 @@ def first_answers(count: int, commands: int) -> dict[str, Any]:
         for number in range(commands):
             client.insert("s", rows(at, 1))
             at += 1
-            time.sleep(3)  # the round in hand is over
+            at_rest(client, at - 2)
             name = f"new{number}"
             began = time.perf_counter()
             client.execute(f"CREATE QUERY {name} AS SELECT k, v FROM s WHERE v >= 0")
@@ -96,6 +96,15 @@ def first_answers(count: int, commands: int) -> dict[str, Any]:
         "figure": f"first answer, {count}", "seconds": round(median(answers), 3), "most": round(max(answers), 3),
         "reply": round(median(replies), 3), "registered": round(registered, 2),
     }  # fmt: skip
+
+
+def at_rest(client: ServerClient, tick: int) -> None:
+    """Wait until all queries have answered up to a tick, and no round is in hand."""
+    began = time.perf_counter()
+    while client.query("q0").instant != str(tick):
+        assert time.perf_counter() - began < 120, f"it stays at {client.query('q0').heartbeat}"
+        time.sleep(0.1)
+    time.sleep(1)
 
 
 def registration(count: int) -> dict[str, Any]:
