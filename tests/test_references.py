@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import runpy
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,6 +23,7 @@ CITING = [
 _KEY = re.compile(r"^\| `(\w+)` \|", re.MULTILINE)
 _NUMBERS = r"(?:def\. )?\d+(?:\.\d+)*[a-z]?"
 _CITATION = re.compile(rf"\[([a-z]+) ({_NUMBERS}(?:(?:,| and| or| to) [^\]\n]{{1,40}})?)\]")
+_MODULE = re.compile(r"`([a-z_][a-z_/]*\.py)`")
 _FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\[[^\]\n]*\]\(([^)\s]+)\)")
 _HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
@@ -41,6 +43,13 @@ def anchors(page: Path) -> set[str]:
 def citations(text: str) -> Iterator[tuple[str, str]]:
     """Yield (key, sections) of each citation `[key 1.2]`."""
     yield from _CITATION.findall(text)
+
+
+def modules() -> set[str]:
+    """Return the names of the repository's Python files, with any number of the folders above them."""
+    files = [p for place in ("src", "tests", "benchmarks", "examples", "scripts") for p in (ROOT / place).rglob("*.py")]
+    parts = [path.relative_to(ROOT).parts for path in files]
+    return {"/".join(names[first:]) for names in parts for first in range(len(names))}
 
 
 def problems(page: Path) -> list[str]:
@@ -108,3 +117,17 @@ def test_what_these_tests_would_find(tmp_path: Path) -> None:
     page.write_text("# One heading\n[good](#one-heading) [bad](#another) [gone](gone.md)\n", encoding="utf-8")
     assert problems(page) == ["#another: no such heading", "gone.md: no such file"]
     assert list(citations("as `[nobody 3.1]` has it")) == [("nobody", "3.1")]
+
+
+def test_modules_that_are_named_exist() -> None:
+    """A file that has moved or got another name leaves none of the old name behind, in docs and docstrings."""
+    known = modules()
+    unknown = [
+        f"{path.relative_to(ROOT)}: {name}"
+        for path in CITING
+        if "tests" not in path.relative_to(ROOT).parts
+        for name in _MODULE.findall(path.read_text(encoding="utf-8"))
+        # `queue.py` of a user that hides Python's own is an example.
+        if name not in known and name.removesuffix(".py") not in sys.stdlib_module_names
+    ]
+    assert not unknown
