@@ -189,6 +189,29 @@ def test_a_folder_is_listed_once_under_its_own_name(tmp_path: Path) -> None:
     assert names(tmp_path) == ["c/far.csv", "y.csv", "z/a.csv"]
 
 
+def test_a_known_file_costs_no_call_of_the_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Watched folders are listed often, and most of their files are known."""
+    put(tmp_path, *(f"{folder}/{number}.csv" for folder in "ab" for number in range(50)))
+    looked_at: list[str] = []
+    stat = os.stat
+    monkeypatch.setattr(os, "stat", lambda path, **options: (looked_at.append(str(path)), stat(path, **options))[1])
+    known = tuple(f"{folder}/{number}.csv" for folder in "ab" for number in range(50) if (folder, number) != ("b", 7))
+    for pattern in ("", "*/*.csv", "**/*.csv"):
+        looked_at.clear()
+        assert names(tmp_path, pattern, known) == ["b/7.csv"]
+        assert sum(path.endswith(".csv") for path in looked_at) <= 3
+
+
+def test_names_of_every_kind_are_known_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(tmp_path, "a b.csv", "ä/ö.csv", "d.csv/e.csv", "x\ny.csv", "[1].csv")
+    every = names(tmp_path)
+    assert len(every) == 5 and names(tmp_path, known=tuple(every)) == []
+    monkeypatch.chdir(tmp_path)
+    relative = open_source(declare(Path(), "n INT", format="csv"))
+    found = relative.discover(frozenset())
+    assert len(found) == 5 and relative.discover(frozenset(found)) == []
+
+
 def test_a_dangling_link_is_passed_over_with_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     put(tmp_path, "a.csv")
     (tmp_path / "b.csv").symlink_to(tmp_path / "later.csv")

@@ -17,6 +17,7 @@ from penstock.runtime.spark.checkpoint.epochs import source_file
 from penstock.runtime.spark.checkpoint.folder import Folder, Intake
 from penstock.runtime.spark.input.input_planner import InputPlanner
 from penstock.runtime.spark.input.known_splits import KnownSplits
+from penstock.runtime.spark.input.split_files import SplitFiles
 from penstock.types import CALENDAR, Field, Schema
 
 SCHEMA = Schema((Field("ts", pa.timestamp("us", "UTC")), Field("v", pa.int32())))
@@ -82,14 +83,14 @@ def test_what_was_read_of_a_stream_is_dropped(tmp_path: Path) -> None:
     for count in (30, 90):
         read, folder, kept = rounds_of(tmp_path / str(count), STREAM, count)
         assert read == [f"{number:012d}.arrow" for number in range(1, count + 1)]
-        known = folder.read_splits(source_file("S", {}))
+        known = SplitFiles(folder, source_file("S", {})).read()
         assert len(known) == count and known.dropped > count - 10
-        sizes.append((folder.root / "splits" / f"{source_file('S', {})}.json").stat().st_size)
+        sizes.append(sum(path.stat().st_size for path in SplitFiles(folder, source_file("S", {})).place.iterdir()))
         assert len(list(kept.glob("*.arrow"))) < 10
     assert sizes[1] < 1.1 * sizes[0]
 
 
 def test_what_was_read_of_a_relation_stays(tmp_path: Path) -> None:
     read, folder, kept = rounds_of(tmp_path, RELATION, 20)
-    assert len(read) == 20 and folder.read_splits(source_file("R", {})).dropped == 0
+    assert len(read) == 20 and SplitFiles(folder, source_file("R", {})).read().dropped == 0
     assert len(list(kept.glob("*.arrow"))) == 20

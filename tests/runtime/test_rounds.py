@@ -18,6 +18,7 @@ from penstock.runtime.spark.checkpoint.folder import Folder, Intake
 from penstock.runtime.spark.input.offset import Offset
 from penstock.runtime.spark.input.rate_control import RateControl
 from penstock.runtime.spark.input.round_log import RoundLog, load_read_task
+from penstock.runtime.spark.input.split_files import SplitFiles
 from penstock.tree import walk
 
 
@@ -108,7 +109,7 @@ def test_what_appears_during_a_round_is_recorded_before_its_end(tmp_path: Path) 
     rounds = opened(tmp_path, watch=True)
     assert paths(rounds, 1) == ["000.parquet"]
     write(tmp_path / "data", 1)
-    assert eventually(lambda: len(Folder(tmp_path / "job").read_splits(source_file("S", {}))) == 2)
+    assert eventually(lambda: len(SplitFiles(Folder(tmp_path / "job"), source_file("S", {})).read()) == 2)
     # The next round reads it, whatever it finds then, and not before the first is delivered.
     assert not (rounds.place / "000000002").exists()
     rounds.delivered(1)

@@ -4,7 +4,7 @@ told, and what goes wrong with them ends the run."""
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -57,7 +57,7 @@ class Polled(SourceConnector):
     def check(self) -> None:
         """Nothing to look at."""
 
-    def discover(self, known: frozenset[str]) -> list[str]:
+    def discover(self, known: Set[str]) -> list[str]:
         if len(known) >= self.last and Polled.failure is not None:
             raise Polled.failure
         self.known = min(self.last, len(known) + 1)
@@ -128,7 +128,7 @@ class Log(LogConnector):
     def check(self) -> None:
         """Nothing to look at."""
 
-    def discover(self, known: frozenset[str]) -> list[str]:
+    def discover(self, known: Set[str]) -> list[str]:
         return []
 
     splits = Polled.splits

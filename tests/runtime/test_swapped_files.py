@@ -187,7 +187,7 @@ def test_a_file_of_another_run(calm: Path) -> None:
     """Same script, same data, same place: its state was made in other batches."""
     whole = paused(calm, 3)
     other = paused(calm, 2, "other")
-    for path in ("state/1/0/000000002.json", "delivered.json", "epochs/0000.json", "splits/a.json"):
+    for path in ("state/1/0/000000002.json", "delivered.json", "epochs/0000.json", "splits/a/000000000000.json"):
         code = outcome(calm, whole, lambda root, p=path: shutil.copyfile(other / "penstock" / p, root / p))  # type: ignore[misc]
         assert code == "P0605", path
 

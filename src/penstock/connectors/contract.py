@@ -8,7 +8,7 @@ the finished batches of one query; writing the same batch twice leaves one copy.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -160,7 +160,7 @@ class SourceConnector(ABC):
         """Return the tick up to which nothing follows the paths discovered so far; None where that is not known."""
         return None
 
-    def ignored(self, known: frozenset[str]) -> str | None:
+    def ignored(self, known: Set[str]) -> str | None:
         """Return a warning about data of a bounded source besides the paths `known` that will not be read; None if
         there is none.
         """
@@ -175,7 +175,7 @@ class SourceConnector(ABC):
         """
 
     @abstractmethod
-    def discover(self, known: frozenset[str]) -> list[str]:
+    def discover(self, known: Set[str]) -> list[str]:
         """Return the paths not in `known`, in arrival order."""
 
     @abstractmethod

@@ -29,6 +29,7 @@ from penstock.runtime.spark.checkpoint.folder import Folder, Intake, Job
 from penstock.runtime.spark.input.input_planner import ReadTask
 from penstock.runtime.spark.input.offset import Offset
 from penstock.runtime.spark.input.round_log import RoundLog
+from penstock.runtime.spark.input.split_files import SplitFiles
 from penstock.runtime.spark.retained.retained_log import Pins, RetainedLog, retained_columns
 from penstock.runtime.spark.retained.retention import source_progress
 from penstock.types import END
@@ -206,7 +207,7 @@ def _tasks(folder: Folder, intake: Intake, source: Source, offset: Offset) -> tu
         return None
     if not (is_log or source.system_time or source.idle is not None):
         # What is late follows from the order of arrival alone.
-        splits = folder.read_splits(source_file(source.name, intake.births))[: offset.splits_done(source.name)]
+        splits = SplitFiles(folder, source_file(source.name, intake.births)).read()[: offset.splits_done(source.name)]
         return (ReadTask("", 0, source.name, tuple(splits)),)
     tasks = KnownPast(folder, intake.births, offset).tasks(source.name)
     whole = tasks and tasks[0].high is None and (is_log or _splits(tasks) == offset.splits_done(source.name))

@@ -14,7 +14,7 @@ import datetime as dt
 import json
 import os
 import urllib.parse
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -149,7 +149,7 @@ class DeltaSource(SourceConnector):
 
     # -- what there is -----------------------------------------------------------------------------------------
 
-    def discover(self, known: frozenset[str]) -> list[str]:
+    def discover(self, known: Set[str]) -> list[str]:
         if self.source.is_static:
             return [] if known else [self._token(self._open(self._requested_version).version())]
         if known and self._table_found:

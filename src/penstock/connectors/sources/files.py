@@ -11,7 +11,7 @@ import fnmatch
 import glob
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -107,10 +107,10 @@ class FilesSource(SourceConnector):
                     reason = f"not a readable {format_.name} file: {one_line(error)}"
                     raise as_error(rejection(path, None, "", reason), self.source.name) from None
 
-    def discover(self, known: frozenset[str]) -> list[str]:
+    def discover(self, known: Set[str]) -> list[str]:
         return self._listing(known)
 
-    def ignored(self, known: frozenset[str]) -> str | None:
+    def ignored(self, known: Set[str]) -> str | None:
         later_files = [] if self._watch else self.discover(known)
         if not later_files:
             return None
@@ -159,12 +159,12 @@ class FilesSource(SourceConnector):
     def _is_glob(self) -> bool:
         return glob.has_magic(self._path) and not Path(self._path).exists()
 
-    def _listing(self, known: frozenset[str] = frozenset()) -> list[str]:
+    def _listing(self, known: Set[str] = frozenset()) -> list[str]:
         """Return all current data files that are not `known`, in arrival order. Known files are not sorted: a watched
         folder is listed often.
         """
         listing = Listing(partial(_denied, self.source.name), self._report_dangling)
-        paths = [path for path in listing.files(self._path, self._is_glob) if str(path) not in known]
+        paths = listing.files(self._path, self._is_glob, known)
         if self._by_time:
             return [str(p) for p in sorted(paths, key=lambda p: (p.stat().st_mtime_ns, p.parts))]
         return [str(p) for p in sorted(paths, key=lambda p: p.parts)]

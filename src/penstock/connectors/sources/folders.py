@@ -10,7 +10,7 @@ from __future__ import annotations
 import fnmatch
 import glob
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,26 +27,34 @@ class Listing:
 
     denied: Callable[[str], Exception]
     dangling: Callable[[str], None]
+    #: The folder listed last, with its entries: for its files and for the folders in it.
+    _listed: tuple[Path | None, list[os.DirEntry[str]]] = (None, [])
 
-    def files(self, path: str, pattern: bool) -> set[Path]:
+    def files(self, path: str, pattern: bool, known: Set[str] = frozenset()) -> set[Path]:
         """Return the data files of `path`: the file itself, those below it, or those that the pattern matches,
-        recursively.
+        recursively; without those that are `known`.
         """
         files: set[Path] = set()
         for start in self._matches(Path(path)) if pattern else [Path(path)]:
-            files.update(self._below(start))
+            files.update(self._below(start, known))
         return files
 
-    def _below(self, start: Path) -> Iterator[Path]:
+    def _below(self, start: Path, known: Set[str]) -> Iterator[Path]:
+        if str(start) in known:
+            return
         if not start.is_dir():
             # A file whose full name is written is read, whatever its name.
             if not start.name.endswith(_UNFINISHED) and self._exists(start):
                 yield start
             return
         for folder in self._folders(start):
+            above = _before_names(folder)
             for entry in self._entries(folder):
-                path = Path(entry.path)
-                if not entry.name.endswith(_UNFINISHED) and not path.is_dir() and self._exists(path):
+                # A watched folder is listed often, and most of its files are known: these cost no call of the system.
+                if entry.name.endswith(_UNFINISHED) or above + entry.name in known:
+                    continue
+                path = folder / entry.name
+                if not entry.is_dir() and self._exists(path):
                     yield path
 
     def _folders(self, start: Path) -> Iterator[Path]:
@@ -61,9 +69,9 @@ class Listing:
                 continue
             seen.add(identity)
             yield folder
-            subfolders = [entry for entry in self._entries(folder) if entry.is_dir()]
-            pending += [Path(entry.path) for entry in subfolders if not entry.is_symlink()]
-            links += sorted(Path(entry.path) for entry in subfolders if entry.is_symlink())
+            subfolders = sorted(Path(entry.path) for entry in self._entries(folder) if entry.is_dir())
+            pending += [path for path in subfolders if not path.is_symlink()]
+            links += [path for path in subfolders if path.is_symlink()]
 
     def _matches(self, path: Path) -> list[Path]:
         """Return what a pattern matches: `*`, `?` and `[..]` within a name, `**` for any folders."""
@@ -80,7 +88,7 @@ class Listing:
             for folder in self._folders(base):
                 yield from self._expanded(folder, parts[1:])
         elif glob.has_magic(parts[0]):
-            for entry in self._entries(base):
+            for entry in sorted(self._entries(base), key=lambda entry: entry.name):
                 if fnmatch.fnmatchcase(entry.name, parts[0]):
                     yield from self._expanded(Path(entry.path), parts[1:])
         elif os.path.lexists(base / parts[0]) and not parts[0].startswith(_HIDDEN):
@@ -88,12 +96,14 @@ class Listing:
 
     def _entries(self, folder: Path) -> list[os.DirEntry[str]]:
         """Return the entries of a folder, hidden names left out."""
-        try:
-            with os.scandir(folder) as entries:
-                visible = [entry for entry in entries if not entry.name.startswith(_HIDDEN)]
-        except OSError as error:
-            raise self.denied(error.filename or str(folder)) from error
-        return sorted(visible, key=lambda entry: entry.name)
+        if folder != self._listed[0]:
+            try:
+                with os.scandir(folder) as entries:
+                    visible = [entry for entry in entries if not entry.name.startswith(_HIDDEN)]
+            except OSError as error:
+                raise self.denied(error.filename or str(folder)) from error
+            self._listed = folder, visible
+        return self._listed[1]
 
     def _exists(self, path: Path) -> bool:
         if path.exists():
@@ -101,6 +111,11 @@ class Listing:
         if path.is_symlink():
             self.dangling(str(path))
         return False
+
+
+def _before_names(folder: Path) -> str:
+    """Return the part of the paths in a folder that comes before their names."""
+    return str(folder / "_")[:-1]
 
 
 def _identity(folder: Path) -> _Identity:

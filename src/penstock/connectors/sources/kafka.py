@@ -11,7 +11,7 @@ from __future__ import annotations
 import base64
 import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from functools import cached_property
 from typing import Any
 
@@ -103,7 +103,7 @@ class KafkaSource(LogConnector):
         except Unanswered as unanswered:
             raise self._topic.unanswered(unanswered) from None
 
-    def discover(self, known: frozenset[str]) -> list[str]:
+    def discover(self, known: Set[str]) -> list[str]:
         return [] if self._topic_name in known else [self._topic_name]
 
     def splits(self, path: str) -> list[Split]:

@@ -6,7 +6,7 @@ rows. `spool` writes such a file with the declared types.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from functools import cached_property
 from pathlib import Path
 
@@ -49,7 +49,7 @@ class SpooledSource(SourceConnector):
                 message = f"source {self.source.name}: {path} cannot be read: {one_line(error)}"
                 raise PenstockError("P0401", message) from None
 
-    def discover(self, known: frozenset[str]) -> list[str]:
+    def discover(self, known: Set[str]) -> list[str]:
         path = Path(self._spool)
         if not self._spool:
             return []

@@ -10,7 +10,7 @@ goes to the others (`posted_keys.py`). Numbers are never used again: the largest
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from functools import cached_property
 from pathlib import Path
 
@@ -54,7 +54,7 @@ class PostedFilesSource(SourceConnector):
     def check(self) -> None:
         """Any rows that are there were written by the server."""
 
-    def discover(self, known: frozenset[str]) -> list[str]:
+    def discover(self, known: Set[str]) -> list[str]:
         return [path for path in map(str, rows_files(self._folder)) if path not in known]
 
     def splits(self, path: str) -> list[Split]:

@@ -16,7 +16,7 @@ import json
 import re
 import time
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -124,7 +124,7 @@ class PostgresSource(SourceConnector):
 
     # -- polls -------------------------------------------------------------------------------------------------
 
-    def discover(self, known: frozenset[str]) -> list[str]:
+    def discover(self, known: Set[str]) -> list[str]:
         polls = self._polls()
         last_known_poll = max((int(m[1]) for m in map(_DATA_FILE.search, known) if m), default=0)
         if last_known_poll > max(polls, default=0):

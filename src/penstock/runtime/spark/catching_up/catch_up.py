@@ -47,6 +47,7 @@ from penstock.runtime.spark.input.known_splits import KnownSplits
 from penstock.runtime.spark.input.offset import Offset
 from penstock.runtime.spark.input.rate_control import RateControl
 from penstock.runtime.spark.input.round_history import ReadRound, RoundHistory
+from penstock.runtime.spark.input.split_files import SplitFiles
 from penstock.runtime.spark.output.batch_logs import commit_logs
 from penstock.runtime.spark.output.rejections import write_rejections
 from penstock.runtime.spark.output.result_parts import ResultParts
@@ -176,7 +177,8 @@ class CatchUp:
     def _read_splits(self, pause: Pause | None) -> None:
         """Read what came before the rounds were recorded."""
         for name, start in self._starting.items():
-            self._past.write_splits(source_file(name, self._births), KnownSplits(0, start.splits))
+            splits = KnownSplits(0, start.splits)
+            SplitFiles(self._past, source_file(name, self._births)).write(splits, len(splits))
         planner = SplitPlanner(self._past, self.job.intake)
         offset = planner.start()
         offset = replace(offset, high={name: start.high for name, start in self._starting.items()})

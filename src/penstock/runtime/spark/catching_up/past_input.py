@@ -27,6 +27,7 @@ from penstock.runtime.spark.checkpoint.folder import Folder, Seen, round_name
 from penstock.runtime.spark.input.input_planner import InputPlanner, ReadTask, highs_after
 from penstock.runtime.spark.input.offset import Offset
 from penstock.runtime.spark.input.round_history import ReadRound, RoundHistory
+from penstock.runtime.spark.input.split_files import SplitFiles
 from penstock.runtime.spark.retained.retained_log import RetainedFile, RetainedLog, retained_columns
 from penstock.storage import storage
 
@@ -99,7 +100,7 @@ class KnownPast:
     def paths(self, source: str) -> dict[str, tuple[Split, ...] | None]:
         """Return the files that have been read of a source, in the order of arrival, as far as they are there; with the
         splits that have been read of one that has not been read whole, None for the others."""
-        splits = self._folder.read_splits(source_file(source, self._births))
+        splits = SplitFiles(self._folder, source_file(source, self._births)).read()
         done = self.offset.splits_done(source)
         unfinished = {split.path for split in splits[done:]}
         read: dict[str, tuple[Split, ...] | None] = {}
@@ -150,7 +151,7 @@ class KnownPast:
         return self.offset.splits_done(source) == 0 and self.offset.high.get(source) is None
 
     def _splits_before(self, source: str, tasks: Sequence[ReadTask]) -> tuple[Split, ...]:
-        splits = self._folder.read_splits(source_file(source, self._births))
+        splits = SplitFiles(self._folder, source_file(source, self._births)).read()
         recorded = sum(len(task.splits) for task in tasks)
         return tuple(splits[: max(0, self.offset.splits_done(source) - recorded)])
 

@@ -5,7 +5,7 @@
                         another start is never read (`runtime/spark/job_files.py`)
     plans/              the parts of its plan, written when their queries begin
     tables/             static relations, computed before the start, as Arrow files
-    splits/             per source the splits known so far, in arrival order; the first ones go where they are removed
+    splits/             per source the splits known so far, in files (`input/split_files.py`)
     rounds/             what each round reads, one file a task (`round_log.py`)
     state/              per stage and shard the state in files (`state_files.py`)
     history/            what the rounds of a live run have read, a block of rounds in a file (`round_history.py`)
@@ -40,10 +40,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 import pyarrow as pa
 
 from penstock.algebra.nodes.scans import Source
-from penstock.connectors.contract import Split
 from penstock.errors import PenstockError
 from penstock.runtime.spark.checkpoint.query_failure import QueryFailure
-from penstock.runtime.spark.input.known_splits import KnownSplits
 from penstock.runtime.spark.input.rate_control import RateControl
 from penstock.storage import storage
 from penstock.storage.documents import Json
@@ -61,8 +59,6 @@ T = TypeVar("T")
 
 #: The round under which the static relations, read before the start, are counted.
 STATICS = "statics"
-#: The field of the line that says how many splits of a source are not known any more.
-_DROPPED = "dropped"
 RUN = "run.json"
 
 
@@ -296,32 +292,6 @@ class Folder:
     @property
     def dead_letters(self) -> str:
         return str(self.root / "dead-letters")
-
-    # -- splits ------------------------------------------------------------------------------------------------
-
-    def _splits(self, source: str) -> Path:
-        return self.root / "splits" / f"{source}.json"
-
-    def read_splits(self, source: str) -> KnownSplits:
-        """Return the splits of a source. source: as `epochs.source_file` names it."""
-        path = self._splits(source)
-        if not storage().exists(path):
-            return KnownSplits()
-        try:
-            lines = [json.loads(line) for line in self.read_sealed(path).splitlines()]
-            dropped = int(lines.pop(0)[_DROPPED]) if lines and _DROPPED in lines[0] else 0
-            return KnownSplits(dropped, [Split(**line) for line in lines])
-        except (OSError, ValueError, TypeError) as error:
-            raise damaged(path, error) from error
-
-    def has_splits(self, source: str) -> bool:
-        """Return whether splits of the source have been written."""
-        return storage().exists(self._splits(source))
-
-    def write_splits(self, source: str, splits: KnownSplits) -> None:
-        head = [{_DROPPED: splits.dropped}] if splits.dropped else []
-        lines = [*head, *map(asdict, splits)]
-        self.write_sealed(self._splits(source), "".join(json.dumps(line) + "\n" for line in lines))
 
     # -- what was seen -----------------------------------------------------------------------------------------
 

@@ -29,6 +29,7 @@ from penstock.runtime.spark.checkpoint.folder import Folder, Intake, Seen, chunk
 from penstock.runtime.spark.input.known_splits import KnownSplits
 from penstock.runtime.spark.input.look_schedule import SELDOM, Gathering, Looks
 from penstock.runtime.spark.input.offset import LogOffset, Offset
+from penstock.runtime.spark.input.split_files import SplitFiles
 from penstock.storage.seals import damaged
 from penstock.types import BEGIN, MOST_TICKS
 
@@ -80,11 +81,22 @@ class _SourceState:
     source: Source
     connector: SourceConnector
     splits: KnownSplits = field(default_factory=KnownSplits)
+    #: The paths of the splits, and whether each of them has statistics: kept, since there may be very many.
+    paths: set[str] = field(default_factory=set)
+    all_have_statistics: bool = True
+
+    def know(self, splits: KnownSplits, new: Sequence[Split] | None = None) -> None:
+        """Take `splits` for those that are known. new: those at their end that were not known; None for all."""
+        if new is None:
+            self.paths, self.all_have_statistics, new = set(), True, splits.kept
+        self.splits = splits
+        self.paths.update(split.path for split in new)
+        self.all_have_statistics = self.all_have_statistics and all(s.high is not None or s.rows == 0 for s in new)
 
     @property
-    def statistics(self) -> bool:
+    def reads_in_parallel(self) -> bool:
         """Return whether every split has timestamp statistics, so that tasks can read splits in parallel."""
-        return not self.source.loses_rows and all(s.high is not None or s.rows == 0 for s in self.splits)
+        return self.all_have_statistics and not self.source.loses_rows
 
     @property
     def log(self) -> LogConnector | None:
@@ -119,7 +131,7 @@ class InputPlanner:
         staying = set() if before is None else self._take_over(before)
         for name, state in self._sources.items():
             if name not in staying:
-                state.splits = folder.read_splits(self._file(name))
+                state.know(self._split_files(name).read())
                 state.connector.keep_in(folder.root / "kept" / self._file(name))
 
     def _take_over(self, before: InputPlanner) -> set[str]:
@@ -143,12 +155,15 @@ class InputPlanner:
     def _file(self, name: str) -> str:
         return source_file(name, self._intake.births)
 
+    def _split_files(self, name: str) -> SplitFiles:
+        return SplitFiles(self._folder, self._file(name))
+
     def check(self, offset: Offset) -> None:
         """Check that the splits that `offset` counts are known. Raises PenstockError P0605."""
         for name, state in self._sources.items():
             if state.log is None and len(state.splits) < offset.splits_done(name):
-                path = self._folder.root / "splits" / f"{self._file(name)}.json"
-                raise damaged(path, ValueError("it does not tell all that has been read"))
+                missing = ValueError("it does not tell all that has been read")
+                raise damaged(self._split_files(name).place, missing)
 
     def start(self) -> Offset:
         """Return the offset before the first round."""
@@ -266,7 +281,7 @@ class InputPlanner:
                 split = end.logs[name].split if end.done[name] > first else None
                 unread = [] if split is None else [split]
             high = end.high[name]
-            parallel = state.statistics and _in_range(unread) and _keep_up(unread, high, state.source.ahead)
+            parallel = state.reads_in_parallel and _in_range(unread) and _keep_up(unread, high, state.source.ahead)
             for task_splits in chunks_of(unread, self._intake.parallelism if parallel else 1) if unread else ():
                 now = wall.now if state.source.system_time else None
                 # A heartbeat reported before applies to the rows of this round; one reported now follows them.
@@ -335,7 +350,7 @@ class InputPlanner:
         for name, state in self._sources.items():
             if state.log is not None or self._looks[name].wait:
                 continue
-            if state.connector.bounded and self._folder.has_splits(self._file(name)):
+            if state.connector.bounded and self._split_files(name).exists:
                 self._warn_of_ignored(name, state)
                 self._looks[name].over()
                 continue
@@ -350,19 +365,19 @@ class InputPlanner:
         if (waiting := len(state.splits) - start.splits_done(name)) >= MOST_WAITING:
             return
         with self._looks[name].look():
-            paths = state.connector.discover(frozenset(s.path for s in state.splits))
+            paths = state.connector.discover(state.paths)
         new_splits = self._splits(state, paths, waiting)
         if new_splits or state.connector.bounded:
             self._looks[name].found()
             known = state.splits.and_more(new_splits)
-            self._folder.write_splits(self._file(name), known)
-            state.splits = known
+            self._split_files(name).write(known, len(new_splits))
+            state.know(known, new_splits)
 
     def _warn_of_ignored(self, name: str, state: _SourceState) -> None:
         """Warn, once and when a run resumes, of input of a source that is not read."""
         if name not in self._looked_at:
             self._looked_at.add(name)
-            ignored = state.connector.ignored(frozenset(s.path for s in state.splits))
+            ignored = state.connector.ignored(state.paths)
             if ignored is not None:
                 log_event(LOG, logging.WARNING, "ignored", ignored, source=name)
 
@@ -388,7 +403,7 @@ class InputPlanner:
                 state.connector.forget(sorted(read_paths - {s.path for s in state.splits[done:]}))
                 self._forgotten_splits[name] = done
                 if state.connector.removes_read:
-                    state.splits = state.splits.without(done)
+                    state.know(state.splits.without(done))
 
     def _choose(
         self, start: Offset, high: Mapping[str, int | None], limit: int, stretches: Mapping[str, Stretch]
