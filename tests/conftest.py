@@ -1,8 +1,12 @@
-"""Options that all tests share: how many random cases, and which."""
+"""What all tests share: how many random cases, and which; no waits for disks; which files need not be read at all."""
 
 from __future__ import annotations
 
+import gc
 import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -13,10 +17,44 @@ settings.register_profile(
 settings.load_profile("penstock")
 os.environ.setdefault("TZ", "UTC")
 
+#: A folder whose tests all have this mark, whatever its files say.
+SPARK = Path(__file__).resolve().parent / "spark"
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--cases", type=int, default=None, help="how many random cases every property test tries")
     parser.addoption("--case-seed", type=int, default=None, help="another sequence of random cases than the usual one")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Skip files that cannot have a test of the mark that `-m` begins with: reading all takes 20 s in every process."""
+    expression: str = config.getoption("markexpr")
+    if re.match(r"not spark\b", expression):
+        return True if collection_path == SPARK else None
+    wanted = re.fullmatch(r"(spark|slow)( and .*)?", expression)
+    if wanted is None or collection_path.suffix != ".py" or (wanted[1] == "spark" and SPARK in collection_path.parents):
+        return None
+    return None if f"mark.{wanted[1]}" in collection_path.read_text() else True
+
+
+def pytest_collection_finish() -> None:
+    """Take what has been collected out of the sight of the garbage collector: it stays until the end."""
+    gc.collect()
+    gc.freeze()
+
+
+def pytest_unconfigure() -> None:
+    """Extension modules look for what was never freed."""
+    gc.unfreeze()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_waiting_for_disks() -> Iterator[None]:
+    """A loss of power is played by `PowerCut`, which keeps its own account of what was synced, and a process that is
+    killed leaves what it wrote to the system: only `test_storage.py` needs syncs. Handles must be open here, too."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(os, "fsync", os.fstat)
+        yield
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import posix
 import stat
 import unicodedata
 from collections.abc import Iterator
@@ -18,6 +19,12 @@ from penstock.storage.names import file_name
 from penstock.testing.faults import FailingCalls
 
 DISK = LocalStorage()
+
+
+@pytest.fixture(autouse=True)
+def disks_that_sync(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Elsewhere no test waits for disks."""
+    monkeypatch.setattr(os, "fsync", posix.fsync)
 
 
 @pytest.fixture(params=[0o000, 0o022, 0o077])

@@ -15,8 +15,10 @@ from penstock.algebra.nodes.rowwise import Project, Select
 from penstock.algebra.optimizer import optimizer
 from penstock.algebra.optimizer.optimizer import optimize
 from penstock.algebra.optimizer.rules import RULES, Rule, RuleKind
+from penstock.errors import ScriptErrors
 from penstock.expressions.nodes import MAX_SIZE, Expression, conjuncts
-from penstock.language import bind_script
+from penstock.language import bind_script, limits
+from penstock.language.binder.statements import functions
 from penstock.runtime.local.runtime import run_local
 from penstock.session import Session
 from penstock.testing.compare import assert_same
@@ -182,3 +184,56 @@ def _conditions() -> list[Node]:
     (query,) = bind_script(f"{STREAMS}CREATE QUERY q AS SELECT a FROM s [NOW] WHERE a > 1 AND a < 5;").queries
     (found,) = [node for node in operators(query.root) if isinstance(node, Select)]
     return list(conjuncts(found.predicate))
+
+
+def upon_each_other(form: str, count: int) -> str:
+    """Return `count` views upon views, each of which groups the one below it."""
+    views = [f"CREATE VIEW v0 AS {form}", *(f"CREATE VIEW v{i} AS SELECT a, COUNT(*) AS n FROM v{i - 1} GROUP BY a"
+             for i in range(1, count))]  # fmt: skip
+    return STREAMS + ";\n".join(views) + ";"
+
+
+BELOW = {
+    "stream": "SELECT a FROM s [RANGE 1 MINUTE]",
+    "join": "SELECT s.a FROM s [RANGE 1 MINUTE], t [RANGE 1 MINUTE] WHERE s.a = t.a",
+    "itself": "SELECT x.a FROM (SELECT a FROM s [ROWS 3]) x UNION ALL (SELECT a FROM s [ROWS 3])",
+}
+
+
+@pytest.mark.parametrize("form", BELOW.values(), ids=BELOW)
+def test_what_a_view_has_been_checked_for_is_not_checked_again(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither its size nor that nothing in it draws: each view costs what it adds."""
+    calls = {"sizes": 0, "draws": 0}
+
+    def counted(name: str, function: Callable[..., object]) -> Callable[..., object]:
+        def call(*arguments: object) -> object:
+            calls[name] += 1
+            return function(*arguments)
+
+        return call
+
+    monkeypatch.setattr(limits, "_size", counted("sizes", limits._size))
+    monkeypatch.setattr(functions, "_draws", counted("draws", functions._draws))
+    used = []
+    for count in (20, 40):
+        calls.update(sizes=0, draws=0)
+        bind_script(upon_each_other(form, count))
+        used.append(dict(calls))
+    for name in calls:
+        assert 0 < used[1][name] <= 2.2 * used[0][name], used
+
+
+def test_the_size_of_a_query_is_the_same_where_its_views_have_been_checked() -> None:
+    for form in BELOW.values():
+        views = bind_script(upon_each_other(form, 5)).catalog.views
+        for view in views.values():
+            assert limits._whole_size(view.root) == limits._measured(view.root)
+
+
+def test_a_draw_upon_a_view_is_refused_each_time() -> None:
+    function = "CREATE FUNCTION draw RETURNS DOUBLE VOLATILE AS 'penstock.testing.samples:draw';"
+    catalog = bind_script(upon_each_other(BELOW["join"], 3) + function).catalog
+    for _ in range(2):
+        with pytest.raises(ScriptErrors) as caught:
+            bind_script("CREATE VIEW w AS SELECT draw(n) AS r FROM v2;", catalog)
+        assert caught.value.code == "P0321"

@@ -108,19 +108,7 @@ def check_size(root: Algebra) -> None:
     Equal subplans are planned and computed once, so what they read counts once; as often as they occur where joins may
     be merged into one join of all their inputs (`_MERGED`), each input of which is planned by itself.
     """
-    sizes: dict[str, _Size] = {}
-    counted: set[str] = set()
-    stack = [root]
-    while stack:
-        node = stack[-1]
-        waiting = [child for child in node.inputs if child.fingerprint not in sizes]
-        if waiting:
-            stack.extend(reversed(waiting))
-            continue
-        stack.pop()
-        if node.fingerprint not in sizes:
-            sizes[node.fingerprint] = _size(node, sizes, counted)
-    size = sizes[root.fingerprint]
+    size = _whole_size(root)
     hint = "divide it into several queries, of which one reads the result of another"
     for count, limit in ((size.reads, MAX_SOURCES), (size.members, MAX_MEMBERS), (size.repeated, MAX_REPEATED)):
         if count > limit:
@@ -144,6 +132,39 @@ class _Size:
     again: tuple[int, int]
     repeated: int
     depth: int
+
+
+def _whole_size(root: Algebra) -> _Size:
+    """Return the size of `root` as a whole query, recorded in it: operators upon a view add to what the view has."""
+    upon: list[Algebra] = []
+    node = root
+    while "_query_size" not in node.__dict__ and len(node.inputs) == 1:
+        upon.append(node)
+        (node,) = node.inputs
+    known: _Size | None = node.__dict__.get("_query_size")
+    size = known or _measured(node)
+    object.__setattr__(node, "_query_size", size)
+    for above in reversed(upon):
+        size = _size(above, {above.inputs[0].fingerprint: size}, set())
+        object.__setattr__(above, "_query_size", size)
+    return size
+
+
+def _measured(root: Algebra) -> _Size:
+    """Return the size of `root` as a whole query, by visiting everything below it."""
+    sizes: dict[str, _Size] = {}
+    counted: set[str] = set()
+    stack = [root]
+    while stack:
+        node = stack[-1]
+        waiting = [child for child in node.inputs if child.fingerprint not in sizes]
+        if waiting:
+            stack.extend(reversed(waiting))
+            continue
+        stack.pop()
+        if node.fingerprint not in sizes:
+            sizes[node.fingerprint] = _size(node, sizes, counted)
+    return sizes[root.fingerprint]
 
 
 #: Operators that may become part of one join of many inputs, so that these are there as often as they are read.

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.physical.elements import Bools, Int64s
+from penstock.physical.kernels.compiling import compiled
 from penstock.physical.kernels.fingerprints import float_bits
 
 _LAST = np.int64(2**63 - 1)
@@ -65,7 +66,7 @@ def extreme_by_code(least: bool, codes: Int64s, count: int, column: pa.Array) ->
     return column.take(pa.array(best, mask=best < 0))
 
 
-@nb.njit(cache=True)
+@compiled(reads="slots times order pairs weights")
 def comings(slots, times, order, pairs, weights, lanes, steps):  # type: ignore[no-untyped-def]
     """Find when values of a bag appear and disappear.
 

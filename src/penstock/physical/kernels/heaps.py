@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import numba as nb
 
+from penstock.physical.kernels.compiling import compiled
 from penstock.physical.kernels.key_order import bytes_less
 from penstock.physical.kernels.trees import KEY
 
@@ -89,7 +90,7 @@ def clear(nodes, tops, groups, wide, spans, data):  # type: ignore[no-untyped-de
                 tops[group, side] = _pop(nodes, tops[group, side], side, wide, spans, data)
 
 
-@nb.njit(cache=True)
+@compiled(reads="slots times order pairs weights")
 def follow(  # type: ignore[no-untyped-def]
     slots, times, order, pairs, weights, live, nodes, tops, sides, wide, spans, data, found,
 ):  # fmt: skip

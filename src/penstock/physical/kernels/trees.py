@@ -14,6 +14,7 @@ import numba as nb
 import numpy as np
 
 from penstock.expressions.aggregates.contract import Question
+from penstock.physical.kernels.compiling import compiled
 from penstock.physical.kernels.key_order import bytes_less
 
 LEFT, RIGHT, PARENT, TOTAL, BEST, WEIGHT, KEY, PRIORITY = range(8)
@@ -221,7 +222,7 @@ def ask(nodes, roots, groups, asked, parameters, found, between):  # type: ignor
     return members[:size], counts[:size]
 
 
-@nb.njit(cache=True)
+@compiled(reads="slots times order pairs weights")
 def follow(  # type: ignore[no-untyped-def]
     slots, times, order, pairs, weights, live, distinct, nodes, roots, wide, spans, data, asked, parameters, found,
     between,

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from penstock.algebra import Algebra, Pattern
-from penstock.algebra.nodes.base import operators
 from penstock.expressions.functions import known_functions
 from penstock.expressions.nodes import Expression
-from penstock.expressions.user import UserAggregate, UserDefined, UserFunction, load, make, volatile_calls
+from penstock.expressions.user import UserAggregate, UserDefined, UserFunction, load, make, volatile, volatile_calls
 from penstock.language.binder.context import Context
 from penstock.language.statements import CreateFunction
 from penstock.language.text import TextSpan
+from penstock.tree import reached
 from penstock.types import parse_type
 
 
@@ -39,10 +39,23 @@ def check_volatile(root: Algebra, span: TextSpan, context: Context) -> None:
     """Reject a volatile function over rows that negative tuples retract: a second draw for the retraction would give
     another row.
     """
-    for node in operators(root):
-        if any(i.pattern is Pattern.STRICT for i in node.inputs):
-            drawn = [f for c in node.children if isinstance(c, Expression) for f in volatile_calls(c)]
-            if drawn:
-                message = f"{drawn[0]} is VOLATILE and is applied to rows that may be retracted"
-                hint = "call it on the rows of a stream or of a time window, below joins and groups"
-                context.fail("P0321", message, span, hint)
+    for node in reached(root, lambda one: () if _is_checked(one) else one.inputs):
+        drawn = [] if _is_checked(node) else _draws(node)
+        if drawn:
+            message = f"{drawn[0]} is VOLATILE and is applied to rows that may be retracted"
+            hint = "call it on the rows of a stream or of a time window, below joins and groups"
+            context.fail("P0321", message, span, hint)
+    # Recorded in the plan: what stands upon a view is checked alone.
+    object.__setattr__(root, "_no_draws", True)
+
+
+def _is_checked(node: Algebra) -> bool:
+    """Return whether neither `node` nor what is below draws over rows that may be retracted."""
+    return "_no_draws" in node.__dict__
+
+
+def _draws(node: Algebra) -> list[str]:
+    """Return the volatile functions that `node` itself applies to rows that may be retracted."""
+    if not any(i.pattern is Pattern.STRICT for i in node.inputs):
+        return []
+    return [f for c in node.children if isinstance(c, Expression) and volatile(c) for f in volatile_calls(c)]

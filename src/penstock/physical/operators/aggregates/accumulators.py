@@ -26,6 +26,7 @@ from penstock.expressions.aggregates.contract import ArgumentState, NullRule
 from penstock.expressions.evaluate import evaluate_all, mask
 from penstock.physical.elements import Elements, Int64s, int64s
 from penstock.physical.kernels.compiled import pane_codes, sum_by_code
+from penstock.physical.kernels.compiling import compiled
 from penstock.physical.kernels.extremes import extreme_by_code
 from penstock.physical.kernels.fingerprints import fingerprints
 from penstock.physical.planning.aggregate_layout import AggregateLayout, Argument
@@ -119,7 +120,7 @@ def sum_doubles(codes: Int64s, lanes: Sequence[Float64s], count: int) -> Sequenc
     return summed
 
 
-@nb.njit(cache=True)
+@compiled(reads="codes high low")
 def _sum_pairs(codes, high, low, count):  # type: ignore[no-untyped-def]
     sums = np.zeros(count)
     low_parts = np.zeros(count)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numba as nb
 import numpy as np
 import pyarrow as pa
 
 from penstock.expressions.aggregates.accumulators.contract import Float64s
 from penstock.expressions.aggregates.accumulators.expansions import add_row, clear_empty
 from penstock.physical.elements import Int64s
+from penstock.physical.kernels.compiling import compiled
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ def join(parts: list[GroupEvents]) -> GroupEvents:
     )
 
 
-@nb.njit(cache=True)
+@compiled(reads="slots times rows factors factor_of order integers floats sums")
 def sweep(  # type: ignore[no-untyped-def]
     slots, times, rows, factors, factor_of, order, integers, floats, state_integers, state_floats, sums, out_integers,
     out_floats, out_event,

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numba as nb
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -20,6 +19,7 @@ from penstock.expressions.aggregates.accumulators.double_pairs import add_pair
 from penstock.expressions.aggregates.accumulators.expansions import add_term
 from penstock.physical.elements import Int64s, int64s
 from penstock.physical.kernels.compiled import argsort_time, in_time
+from penstock.physical.kernels.compiling import compiled
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ def _beside(columns: list[list[npt.NDArray[Any]]], size: int, kind: type) -> npt
     return laid
 
 
-@nb.njit(cache=True)
+@compiled(reads="additions removals ts exp slots ones lanes integers floats low_parts lookups instants groups sums")
 def follow(  # type: ignore[no-untyped-def]
     additions, removals, removal_count, old, ts, exp, slots, ones, lanes, integers, floats, low_parts, progress,
     lookups, instants, groups, state_integers, state_floats, sums, out_integers, out_floats,

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import numba as nb
 import numpy as np
 import pyarrow as pa
 
 from penstock.physical.elements import Elements, Int64s, int64s, unnamed
 from penstock.physical.kernels.compiled import argsort_code_time, group_codes
+from penstock.physical.kernels.compiling import compiled
 from penstock.physical.kernels.extremes import transitions
 from penstock.physical.kernels.fingerprints import fingerprints
 from penstock.physical.operators.contract import Moment, Operator
@@ -28,7 +28,7 @@ from penstock.physical.synopses.queues.expiration_queue import ListQueue
 from penstock.physical.synopses.tables.keyed_table import KeyedTable
 
 
-@nb.njit(cache=True)
+@compiled(reads="slots ts exp order")
 def _extend(slots, ts, exp, order, emitted_until, latest, out_slot, out_ts, out_exp):  # type: ignore[no-untyped-def]
     """Apply elements, sorted by (slot, ts), to δ*; return the number of intervals emitted. emitted_until: by slot, the
     end of the validity emitted so far."""

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import numba as nb
 import numpy as np
 
 from penstock.physical.elements import Elements, Int64s, concat
 from penstock.physical.kernels.compiled import argsort_code_time
+from penstock.physical.kernels.compiling import compiled
 from penstock.physical.operators.contract import Moment
 from penstock.physical.operators.reorder_buffer import ReorderBuffer, ReorderingOperator
 from penstock.physical.operators.streams.changes import from_start, wanted
@@ -25,7 +25,7 @@ from penstock.physical.synopses.tables.keyed_table import KeyedTable
 from penstock.types import END
 
 
-@nb.njit(cache=True)
+@compiled(reads="slots ts exp order")
 def _follow(slots, ts, exp, order, alive, until, out_slot, out_ts, out_sign):  # type: ignore[no-untyped-def]
     """Apply elements, sorted by (slot, ts); return the number of changes. If a copy begins at the end of
     another, the tuple stays live."""

@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from penstock.physical.elements import Elements, Int64s, concat
 from penstock.physical.kernels.compiled import argsort_code_time, group_codes
+from penstock.physical.kernels.compiling import compiled
 from penstock.physical.kernels.fingerprints import UInt64s, fingerprints
 from penstock.physical.synopses.contract import Chunks, StoredTimes, Synopsis
 from penstock.storage.documents import Document, integer, integers
@@ -97,7 +98,7 @@ def _first_above(values, start, stop, limit):  # type: ignore[no-untyped-def]
     return start
 
 
-@nb.njit(cache=True)
+@compiled(reads="first second ts exp run_first run_second bounds table run_ts run_exp")
 def _ranges(  # type: ignore[no-untyped-def]
     first, second, ts, exp, run_first, run_second, bounds, table, run_ts, run_exp, ordered, starts, stops
 ):
@@ -127,7 +128,7 @@ def _ranges(  # type: ignore[no-untyped-def]
     return total
 
 
-@nb.njit(cache=True)
+@compiled(reads="starts stops ts run_exp")
 def _pairs(starts, stops, ts, run_exp, low, high, probe, found):  # type: ignore[no-untyped-def]
     k = 0
     for i in range(low, high):

@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from penstock.physical.elements import Int64s, int64s, unnamed
 from penstock.physical.kernels.compiled import distinct_slots
+from penstock.physical.kernels.compiling import compiled
 from penstock.physical.kernels.fingerprints import UInt64s, fingerprints
 from penstock.physical.synopses.contract import Chunks, Synopsis
 from penstock.physical.synopses.tables.appendable_columns import AppendableColumns
@@ -30,7 +31,7 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _FEWEST_SLOTS = 64
 
 
-@nb.njit(cache=True)
+@compiled(reads="new_first new_second")
 def find_slots(table, first, second, count, new_first, new_second, start, slots, heads):  # type: ignore[no-untyped-def]
     """Find the slots of keys from row `start` on; a new key gets the next free slot, and heads[slot - old count] its
     row. Stop where there is no room for another key. Return (count, the row where it stopped)."""
@@ -58,7 +59,7 @@ def find_slots(table, first, second, count, new_first, new_second, start, slots,
     return count, new_first.shape[0]
 
 
-@nb.njit(cache=True)
+@compiled(reads="table first second wanted_first wanted_second")
 def _look(table, first, second, wanted_first, wanted_second, slots):  # type: ignore[no-untyped-def]
     mask = np.uint64(table.shape[0] - 1)
     for i in range(wanted_first.shape[0]):

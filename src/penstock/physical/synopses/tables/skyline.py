@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.physical.elements import Bools, Int64s, int64s
+from penstock.physical.kernels.compiling import compiled
 from penstock.physical.synopses.contract import Chunks, StoredTimes, Synopsis
 from penstock.physical.synopses.tables.keyed_table import KeyedTable
 from penstock.storage.documents import Document, integer, integers
@@ -75,7 +76,7 @@ def _put(nodes, tips, group, key, end, first, second, free, room):  # type: igno
     return n, room
 
 
-@nb.njit(cache=True)
+@compiled(reads="slots times rows signs ends order keys valid group_first group_second")
 def _follow(  # type: ignore[no-untyped-def]
     slots, times, rows, signs, ends, order, keys, valid, group_first, group_second, nodes, tips, free, room, fresh,
     news, found, there,
