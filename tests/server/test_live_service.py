@@ -134,6 +134,21 @@ def test_select_and_what_describes_the_system(live: Running) -> None:
         assert http.get("/readyz").status_code == 200
 
 
+def test_isolation_window_is_what_a_select_has_and_latest_is_refused(live: Running) -> None:
+    select = "SELECT COUNT(*) AS n FROM rooms"
+    with connect(live.url, live.texts[AccessRole.ADMIN]) as client:
+        _, answer = client.execute(f"SET isolation = 'window'; {select}")
+        assert answer.rows == [{"n": 2}], answer
+    with live.client(AccessRole.ADMIN) as http:
+        refused = statement(http, f"SET\n isolation = 'latest';\n{select}")
+        assert refused.status_code == 422 and refused.json()["code"] == "P0901"
+        assert refused.json()["position"]["line"] == 2 and "'window'" in refused.json()["hint"]
+        for wrong in (statement(http, select, settings={"isolation": "latest"}),
+                      statement(http, select, settings={"isolation": "latest"}, dry=True),
+                      statement(http, "ALTER SYSTEM SET isolation = 'latest'")):  # fmt: skip
+            assert (wrong.status_code, wrong.json()["code"]) == (422, "P0901"), wrong.text
+
+
 def test_a_dry_run_keeps_positions_and_changes_nothing(live: Running) -> None:
     with live.client(AccessRole.CONTROL) as http:
         (checked,) = statement(http, WARM, dry=True).json()["statements"]
