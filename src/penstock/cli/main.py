@@ -36,6 +36,7 @@ from penstock.cli.options import (
 )
 from penstock.cli.scripts import read_script
 from penstock.cli.tokens import tokens
+from penstock.errors import PenstockError
 from penstock.modules import look_beside
 from penstock.runtime.spark.checkpoint.place import check_place
 from penstock.settings import Settings
@@ -354,6 +355,9 @@ def explain(
         text, name = read_script(script)
         session = Session(settings=read_settings(set_))
         created = session.execute(text, file=name).queries
+        if format_ is Format.DRAWN and query is None and len(created) > 1:
+            message = f"a picture is of one query, {name} has {len(created)}"
+            raise PenstockError("P0104", message, hint=f"--query NAME, such as --query {created[0]}")
         plans = [
             session.explain(query_name, format_.value, analyze)
             for query_name in ([query] if query is not None else created)

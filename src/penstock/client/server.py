@@ -155,7 +155,8 @@ class ServerClient:
         return query_of(self._connection.json("GET", f"/v1/queries/{_segment(name)}"))
 
     def plan(self, query: str, form: str = "text") -> str:
-        """Return the plan of a query. form: `text`, `json` or `mermaid`. Raises PenstockError P0201."""
+        """Return the plan of a query. form: `text`, `json`, `mermaid` or `drawn` (SVG). Raises PenstockError
+        P0201."""
         return self._connection.send("GET", f"/v1/queries/{_segment(query)}/plan", params={"format": form}).text
 
     def statements(self) -> list[RemoteRunning]:

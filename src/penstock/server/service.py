@@ -213,7 +213,7 @@ class Service(Protocol):
         """Raises PenstockError P0201."""
 
     def plan(self, name: str, form: str) -> str:
-        """Return the plan of a query. form: `json`, `text` or `mermaid`. Raises PenstockError P0201."""
+        """Return the plan of a query. form: `json`, `text`, `mermaid` or `drawn` (SVG). Raises PenstockError P0201."""
 
     def results(self, request: ResultRequest) -> ResultSource:
         """Raises PenstockError P0201 for an unknown query, P0711 and P0712 for results that are not kept."""
