@@ -338,6 +338,26 @@ def check(context: typer.Context, script: Script, set_: Set = None) -> None:
 
 
 @app.command()
+def apply(
+    context: typer.Context,
+    script: Script,
+    server: Annotated[str, typer.Option("--server", "--connect", metavar="URL", help="The server.")],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would change.")] = False,
+    set_: Set = None,
+    token_file: ClientToken = None,
+    tls_ca: Authorities = None,
+) -> None:
+    """Bring what a server declares to what a script says, all of it or nothing; show the statements that differ."""
+    place = place_of(context, server, token_file, tls_ca)
+    with errors_shown(context):
+        from penstock.cli.remote.applying import apply_at_server
+
+        assert place is not None, "the server is required"
+        text, name = read_script(script)
+        apply_at_server(place, text, name, written(set_), dry_run)
+
+
+@app.command()
 def explain(
     context: typer.Context,
     script: Script,
