@@ -18,7 +18,6 @@ from pathlib import Path
 import pyarrow as pa
 
 from penstock.control.applying import Applier
-from penstock.control.catalog_text import catalog_text
 from penstock.control.command_log import CommandLog, Transaction, digest
 from penstock.control.engine import Engine, EngineVersion
 from penstock.control.outcomes import SYSTEM, CommandOutcome, CommandState, Principal, StatementOutcome
@@ -28,6 +27,7 @@ from penstock.control.script import parse_commands
 from penstock.control.sealed_files import SealedFiles
 from penstock.control.stored_catalog import StoredObject, StoredQuery
 from penstock.control.transactions.accepting import Acceptor, Policy, changes
+from penstock.control.transactions.catalog_text import catalog_text
 from penstock.control.transactions.past_reading import PastReading
 from penstock.control.transactions.request import NotedFailure, PostedScript
 from penstock.errors import PenstockError
