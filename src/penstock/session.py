@@ -254,8 +254,9 @@ class Session:
     # -- explaining --------------------------------------------------------------------------------------------
 
     def explain(self, query: str, format: str = "text", analyze: bool = False) -> str:  # noqa: A002 - the door's word
-        """Return the plans of a declared query by name. format: text, json or mermaid. analyze: run it in this process
-        over its inputs, which must be bounded, and show the measurements of every operator of the physical plan."""
+        """Return the plans of a declared query by name. format: text, json, mermaid or drawn (SVG). analyze: run it
+        in this process over its inputs, which must be bounded, and show the measurements of every operator of the
+        physical plan."""
         declared = self._query_named(query)
         statistics = self.statistics(declared, self.catalog, self.settings)
         analysis = self._analyze(declared, self.catalog.memory, self.settings, statistics) if analyze else None
@@ -409,7 +410,7 @@ class QueryHandle(Rows):
         return self.collect()
 
     def explain(self, format: str = "text") -> str:  # noqa: A002 - the door's word
-        """Return the logical and the physical plan. format: text, json or mermaid."""
+        """Return the logical and the physical plan. format: text, json, mermaid or drawn (SVG)."""
         session = self._session
         statistics = session.statistics(self._query, session.catalog, session.settings)
         return explain(self._query, format, statistics, None, Strategy.of(session.settings))

@@ -58,10 +58,17 @@ def _one_of(*words: str) -> Callable[[str], str]:
     def parse(text: str) -> str:
         folded = text.strip().lower()
         if folded not in words:
-            raise ValueError(f"one of {', '.join(words)}")
+            raise ValueError(f"one of {', '.join(words)}" if len(words) > 1 else words[0])
         return folded
 
     return parse
+
+
+def _isolation(text: str) -> str:
+    if text.strip().lower() == "latest":
+        hint = "'window', the default, answers as of the batch that was delivered last"
+        raise PenstockError("P0901", "isolation 'latest' is not supported yet", hint=hint)
+    return _one_of("window")(text)
 
 
 def _bytes(text: str) -> int:
@@ -256,6 +263,13 @@ TABLE: tuple[Setting, ...] = (
         _bytes,
         "bytes that a one-time query at a server may take, for the rows that it reads and for its computation",
     ),
+    Setting(
+        "isolation",
+        "window",
+        _isolation,
+        "of a one-time query: `window` answers as of one state, at a server that of the batch delivered last, however "
+        "long it reads; `latest`, the state at its end, is refused (`P0901`)",
+    ),
     Setting("statement_timeout", 60.0, _length, "how long a one-time query at a server may take; 0: no limit"),
     Setting("state_limit", 0, _no_bytes_or, "bytes of state that a run may hold, such as '1 GB'; 0: no limit"),
     Setting(
@@ -324,7 +338,7 @@ class Settings:
         return ((s.name, self[s.name]) for s in TABLE)
 
     def with_value(self, name: str, text: str) -> Settings:
-        """Return these settings with `name` set from `text`. Raises PenstockError P0104."""
+        """Return these settings with `name` set from `text`. Raises PenstockError P0104, P0901."""
         setting = _BY_NAME.get(name.lower())
         if setting is None and name.startswith(_SPARK):
             return Settings({**self._values, name: text})

@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
@@ -260,6 +261,14 @@ def test_explain_as_mermaid(script: Path) -> None:
     chart = call("explain", script, "--query", "counts", "--format", "mermaid")[1]
     assert chart.startswith("flowchart BT") and chart.count("flowchart") == 1
     assert chart.count("subgraph") == 2 and chart.count("  end") == 2
+
+
+def test_explain_drawn(script: Path) -> None:
+    drawn = call("explain", script, "--query", "counts", "--format", "drawn")[1]
+    assert len(ET.fromstring(drawn).findall(".//*[@data-plan]")) == 2
+    code, out, err = call("explain", script, "--format", "drawn")
+    assert (code, out) == (2, "")
+    assert err.startswith("error P0104: a picture is of one query") and "--query dear" in err
 
 
 def test_explain_an_unknown_query(script: Path) -> None:

@@ -19,6 +19,7 @@ import pytest
 from typer.testing import CliRunner
 
 from penstock.cli.main import app
+from penstock.client import connect
 from penstock.server.addresses import Address, HostNames
 from penstock.server.http.door import HttpDoor
 from penstock.server.limits import DoorLimits
@@ -239,3 +240,24 @@ def test_certificates(server: Running, fake: FakeService, home: Path) -> None:  
         assert "does not speak TLS" in tls and server.url in tls
     finally:
         secure.close()
+
+
+def test_a_script_is_applied(live: Running, tmp_path: Path) -> None:
+    token = token_file(tmp_path, live)
+    path = tmp_path / "all.cql"
+    ready = ("apply", path, "--server", live.url, "--token-file", token)
+    with connect(live.url, live.texts[AccessRole.ADMIN]) as client:
+        base = client.catalog().sql
+    path.write_text(base)
+    assert called(*ready) == (0, "", f"{path}: nothing changed\n")
+    path.write_text(f"{base}CREATE VIEW extra AS\n  SELECT room FROM readings;\n")
+    shown = "CREATE VIEW extra AS\n  SELECT room FROM readings;\n"
+    assert called(*ready, "--dry-run") == (0, shown, f"{path}: 1 to change\n")
+    assert called(*ready) == (0, shown, f"{path}: 1 changed\n")
+    assert called(*ready, "--dry-run") == (0, "", f"{path}: nothing to change\n")
+    path.write_text(f"{base}CREATE VIEW extra AS\n  SELECT roam FROM readings;\n")
+    code, out, err = called(*ready)
+    assert (code, out) == (2, "") and err.startswith(f"{path}:{base.count(chr(10)) + 2}:10: error P0202"), err
+    path.write_text(base)
+    assert called(*ready)[:2] == (0, "DROP VIEW `extra`;\n")
+    assert called("apply", path)[0] == 2, "a server is needed"

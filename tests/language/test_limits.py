@@ -37,7 +37,7 @@ def joined(count: int) -> Session:
     return session
 
 
-@pytest.mark.parametrize("format_", ["text", "json", "mermaid"])
+@pytest.mark.parametrize("format_", ["text", "json", "mermaid", "drawn"])
 def test_a_shared_plan_is_drawn_once(format_: str) -> None:
     six, twelve = (len(joined(n).explain("q", format_)) for n in (6, 12))
     assert twelve < 5 * six

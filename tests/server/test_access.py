@@ -9,10 +9,11 @@ import pytest
 from penstock.errors import PenstockError
 from penstock.language.binder.statements.declarations import bind_command
 from penstock.language.catalog import Catalog
+from penstock.language.commands import DropCommand, Dropped
 from penstock.language.parse import parse_script
 from penstock.server.access import StatementAccess, kind_of, role_of
 from penstock.server.policy import ServerPolicy
-from penstock.server.roles import AccessRole, Caller
+from penstock.server.roles import ANYONE, AccessRole, Caller
 from penstock.settings import Settings
 
 ADMIN = Caller("ada", AccessRole.ADMIN)
@@ -77,7 +78,17 @@ def test_commands_that_reach_out_are_refused(text: str) -> None:
         command, _ = bind_command(parsed.statements[0], catalog, Settings(), parsed.source)
         if one is text:
             with pytest.raises(PenstockError, match="P0805"):
-                StatementAccess(ServerPolicy()).check_command(command)
+                StatementAccess(ServerPolicy()).check_command(command, ANYONE)
         else:
-            StatementAccess(ServerPolicy()).check_command(command)
+            StatementAccess(ServerPolicy()).check_command(command, ANYONE)
             catalog = catalog.with_source(command.source)  # type: ignore[union-attr]
+
+
+def test_a_difference_drops_functions_for_admins_alone() -> None:
+    """The text of a script that is the whole catalog does not have what it drops."""
+    command = DropCommand("AGGREGATE", "f", drops=(Dropped("AGGREGATE", "f"),))
+    access = StatementAccess(ServerPolicy())
+    access.check_command(command, Caller("ada", AccessRole.ADMIN))
+    with pytest.raises(PenstockError, match="P0802"):
+        access.check_command(command, Caller("ada", AccessRole.CONTROL))
+    access.check_command(DropCommand("VIEW", "v", drops=(Dropped("VIEW", "v"),)), Caller("ada", AccessRole.CONTROL))

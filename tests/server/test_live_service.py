@@ -134,6 +134,21 @@ def test_select_and_what_describes_the_system(live: Running) -> None:
         assert http.get("/readyz").status_code == 200
 
 
+def test_isolation_window_is_what_a_select_has_and_latest_is_refused(live: Running) -> None:
+    select = "SELECT COUNT(*) AS n FROM rooms"
+    with connect(live.url, live.texts[AccessRole.ADMIN]) as client:
+        _, answer = client.execute(f"SET isolation = 'window'; {select}")
+        assert answer.rows == [{"n": 2}], answer
+    with live.client(AccessRole.ADMIN) as http:
+        refused = statement(http, f"SET\n isolation = 'latest';\n{select}")
+        assert refused.status_code == 422 and refused.json()["code"] == "P0901"
+        assert refused.json()["position"]["line"] == 2 and "'window'" in refused.json()["hint"]
+        for wrong in (statement(http, select, settings={"isolation": "latest"}),
+                      statement(http, select, settings={"isolation": "latest"}, dry=True),
+                      statement(http, "ALTER SYSTEM SET isolation = 'latest'")):  # fmt: skip
+            assert (wrong.status_code, wrong.json()["code"]) == (422, "P0901"), wrong.text
+
+
 def test_a_dry_run_keeps_positions_and_changes_nothing(live: Running) -> None:
     with live.client(AccessRole.CONTROL) as http:
         (checked,) = statement(http, WARM, dry=True).json()["statements"]
@@ -223,3 +238,65 @@ def test_events_of_commands_and_batches(live: Running) -> None:
         while not {"event: command", "event: batch"} <= kinds:
             assert time.monotonic() < deadline
             kinds.add(next(lines))
+
+
+def test_the_catalog_is_brought_to_a_document(live: Running) -> None:
+    with live.client(AccessRole.CONTROL) as http:
+        statement(http, WARM + "; CREATE QUERY `odd name``;` WITH (comment 'it''s') AS SELECT room FROM readings [NOW]")
+        document = http.get("/v1/catalog").json()
+        assert http.put("/v1/catalog", json=document).json() == {"statements": [], "warnings": []}
+        script = document["sql"].replace("MAX(celsius)", "MIN(celsius)").replace("it''s", "that''s")
+        shown = http.put("/v1/catalog", params={"dry": True}, json={"sql": script}).json()["statements"]
+        assert [(one["kind"], one["state"]) for one in shown] == [
+            ("CREATE QUERY", "CHECKED"),
+            ("ALTER QUERY", "CHECKED"),
+        ]
+        assert shown[1]["sql"] == "ALTER QUERY `odd name``;` SET (`comment` 'that''s')"
+        assert shown[0]["check"]["query"] == "warm"
+        number = len(http.get("/v1/commands").json()["commands"])
+        headers = {"Idempotency-Key": "catalog 1"}
+        done = http.put("/v1/catalog", json={"sql": script}, headers=headers).json()["statements"]
+        assert [one["sql"] for one in done] == [one["sql"] for one in shown]
+        assert [one["state"] for one in done] == ["RUNNING", "COMPLETED"]
+        commands = http.get("/v1/commands").json()["commands"][number:]
+        assert [(one["sql"], one["who"]) for one in commands] == [(one["sql"], "control") for one in done]
+        again = http.put("/v1/catalog", json={"sql": script}, headers=headers).json()["statements"]
+        assert [one["number"] for one in again] == [one["number"] for one in done]
+        other = http.put("/v1/catalog", json={"sql": ""}, headers=headers)
+        assert (other.status_code, other.json()["code"]) == (422, "P0731")
+        assert http.put("/v1/catalog", json={"sql": script}).json()["statements"] == []
+        wrong = http.put("/v1/catalog", json={"sql": script + "CREATE VIEW v AS SELECT roam FROM readings"})
+        assert wrong.status_code == 400 and wrong.headers["content-type"] == "application/problem+json"
+        assert wrong.json()["code"] == "P0202" and wrong.json()["position"]["column"] == 25
+    with live.client(AccessRole.READ) as http:
+        assert http.put("/v1/catalog", json={"sql": ""}).status_code == 403
+        assert http.put("/v1/catalog", params={"dry": True}, json={"sql": ""}).status_code == 403
+
+
+def test_what_the_policy_refuses_is_refused_in_a_document(live: Running) -> None:
+    with live.client(AccessRole.CONTROL) as http:
+        base = http.get("/v1/catalog").json()["sql"]
+        for text, code, status in (
+            ("CREATE QUERY q INTO FILES (path '/var/x') AS SELECT room FROM readings", "P0805", 403),
+            ("CREATE FUNCTION f (INT) RETURNS INT AS 'm:f'", "P0802", 403),
+            ("SET max_connections = '5'", "P0805", 403),
+            ("CREATE QUERY q WITH (weight '2') AS SELECT room FROM readings [NOW]", "P0901", 422),
+        ):
+            answer = http.put("/v1/catalog", json={"sql": base + text})
+            assert (answer.status_code, answer.json()["code"]) == (status, code), answer.text
+        assert http.get("/v1/catalog").json()["sql"] == base
+
+
+def test_a_document_outlives_the_server(tmp_path: Path) -> None:
+    running = started(tmp_path)
+    script = SCRIPT.replace("INSERT INTO rooms VALUES ('hall', 0), ('attic', 2);\n", "") + WARM
+    with connect(running.url, running.texts[AccessRole.CONTROL]) as client:
+        (created,) = client.apply(script)
+        assert created.sql == WARM and client.apply(script, dry=True) == ()
+    ended(running)
+    running = started(tmp_path)
+    with connect(running.url, running.texts[AccessRole.CONTROL]) as client:
+        assert client.apply(script) == ()
+        assert [one.sql for one in client.apply(script[: -len(WARM)])] == ["DROP QUERY `warm`"]
+        assert client.queries() == []
+    ended(running)

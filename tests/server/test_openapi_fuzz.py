@@ -74,5 +74,10 @@ def test_every_operation(api_schema: schemathesis.BaseSchema, served: tuple[str,
                 assert answer.json()["code"].startswith("P0")
 
         call()
-    assert {"POST /v1/statements", "POST /v1/streams/{stream}/rows", "PATCH /v1/queries/{query}"} <= called
-    assert len(called) == 16
+    assert {
+        "POST /v1/statements",
+        "POST /v1/streams/{stream}/rows",
+        "PATCH /v1/queries/{query}",
+        "PUT /v1/catalog",
+    } <= called
+    assert len(called) == 17

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import xml.etree.ElementTree as ET
 
 import httpx
 import pytest
@@ -23,6 +24,11 @@ def test_queries_and_their_plans(client: httpx.Client) -> None:
     assert "readings" in client.get("/v1/queries/warm/plan").text
     assert client.get("/v1/queries/warm/plan", params={"format": "json"}).json()
     assert client.get("/v1/queries/warm/plan", params={"format": "mermaid"}).text.startswith("flowchart")
+    drawn = client.get("/v1/queries/warm/plan", params={"format": "drawn"})
+    assert drawn.headers["content-type"] == "image/svg+xml" and "readings" in "".join(
+        ET.fromstring(drawn.text).itertext()
+    )
+    assert client.get("/v1/queries/worm/plan", params={"format": "drawn"}).status_code == 404
     assert client.get("/v1/queries/warm/plan", params={"format": "png"}).status_code == 400
     missing = client.get("/v1/queries/worm")
     assert missing.status_code == 404 and "warm" in missing.json()["hint"]

@@ -36,6 +36,7 @@ from penstock.cli.options import (
 )
 from penstock.cli.scripts import read_script
 from penstock.cli.tokens import tokens
+from penstock.errors import PenstockError
 from penstock.modules import look_beside
 from penstock.runtime.spark.checkpoint.place import check_place
 from penstock.settings import Settings
@@ -337,6 +338,26 @@ def check(context: typer.Context, script: Script, set_: Set = None) -> None:
 
 
 @app.command()
+def apply(
+    context: typer.Context,
+    script: Script,
+    server: Annotated[str, typer.Option("--server", "--connect", metavar="URL", help="The server.")],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would change.")] = False,
+    set_: Set = None,
+    token_file: ClientToken = None,
+    tls_ca: Authorities = None,
+) -> None:
+    """Bring what a server declares to what a script says, all of it or nothing; show the statements that differ."""
+    place = place_of(context, server, token_file, tls_ca)
+    with errors_shown(context):
+        from penstock.cli.remote.applying import apply_at_server
+
+        assert place is not None, "the server is required"
+        text, name = read_script(script)
+        apply_at_server(place, text, name, written(set_), dry_run)
+
+
+@app.command()
 def explain(
     context: typer.Context,
     script: Script,
@@ -354,6 +375,9 @@ def explain(
         text, name = read_script(script)
         session = Session(settings=read_settings(set_))
         created = session.execute(text, file=name).queries
+        if format_ is Format.DRAWN and query is None and len(created) > 1:
+            message = f"a picture is of one query, {name} has {len(created)}"
+            raise PenstockError("P0104", message, hint=f"--query NAME, such as --query {created[0]}")
         plans = [
             session.explain(query_name, format_.value, analyze)
             for query_name in ([query] if query is not None else created)

@@ -19,6 +19,7 @@ class Format(enum.StrEnum):
     TEXT = "text"
     JSON = "json"
     MERMAID = "mermaid"
+    DRAWN = "drawn"
 
 
 class StateFormat(enum.StrEnum):

@@ -21,10 +21,12 @@ from penstock.settings import Settings
 
 if TYPE_CHECKING:
     from penstock.control.engine import Engine
+    from penstock.control.outcomes import Principal
     from penstock.results.select_workers import SelectWorkers
     from penstock.server.listening import Certificate
     from penstock.server.live_service import EngineSide
     from penstock.server.policy import ServerPolicy
+    from penstock.server.roles import Caller
     from penstock.server.service import Service
 
 #: Seconds between two looks whether a query that failed is to stop the server.
@@ -159,7 +161,9 @@ def _live(options: ServeOptions, policy: ServerPolicy, engine: Engine, side_of: 
 
     access = StatementAccess(policy)
     written = {name.strip(): value.strip() for name, _, value in (pair.partition("=") for pair in options.pairs)}
-    control = Control(options.checkpoint, engine, written, policy=lambda command, who: access.check_command(command))
+    control = Control(
+        options.checkpoint, engine, written, policy=lambda command, who: access.check_command(command, _caller(who))
+    )
     side = side_of()
     try:
         if options.script[0]:
@@ -170,6 +174,12 @@ def _live(options: ServeOptions, policy: ServerPolicy, engine: Engine, side_of: 
         raise
     settings = options.settings
     return LiveService(control, side, access, float(settings["statement_timeout"]), float(settings["stall_timeout"]))
+
+
+def _caller(who: Principal) -> Caller:
+    from penstock.server.roles import AccessRole, Caller
+
+    return Caller(who.name, AccessRole[who.role.upper()])
 
 
 def _certificate(options: ServeOptions) -> Certificate | None:

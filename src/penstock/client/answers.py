@@ -62,6 +62,7 @@ class RemoteStatement:
         rows: those of a SELECT, as JSON values; `select` returns typed ones.
         check: of a CREATE QUERY that was only checked, JSON values: its `plan`, the `state` that it will keep, its
             `rows_per_second`, and `starts`, how it could begin.
+        sql: of a change that `apply` made or found, the statement itself.
     """
 
     kind: str
@@ -74,6 +75,7 @@ class RemoteStatement:
     rows: Sequence[Mapping[str, Any]] | None = None
     error: PenstockError | None = None
     check: Mapping[str, Any] | None = None
+    sql: str | None = None
 
 
 class RemoteScript(tuple[RemoteStatement, ...]):
@@ -171,6 +173,7 @@ def _statement(document: Mapping[str, Any]) -> RemoteStatement:
         document["kind"], document["state"], document.get("number"), document.get("version"), document.get("instant"),
         document.get("text"), None if columns is None else _columns(columns), document.get("rows"),
         optional_error(document.get("error")), document.get("check"),
+        document.get("sql"),
     )  # fmt: skip
 
 

@@ -100,6 +100,26 @@ class ServerClient:
         document = self._connection.json("POST", "/v1/statements", json=body, headers=headers)
         return script_of(document)
 
+    def apply(
+        self, script: str, *, dry: bool = False, wait: bool = True, key: str | None = None,
+        settings: Mapping[str, str] | None = None,
+    ) -> RemoteScript:  # fmt: skip
+        """Bring what is declared to what a script says, all of it or nothing; return the statements of the difference,
+        each with its text as `sql`. What the script does not have is dropped.
+
+        Args:
+            dry: only find the difference.
+            wait, key, settings: as for `execute`.
+
+        Raises:
+            ScriptErrors: for a script with errors; nothing of it happens.
+        """
+        body = {"sql": script, "wait": wait, "settings": dict(settings or {})}
+        headers = {"Idempotency-Key": key or _new_key(), "Accept": "application/json"}
+        params = {"dry": "true"} if dry else {}
+        document = self._connection.json("PUT", "/v1/catalog", json=body, headers=headers, params=params)
+        return script_of(document)
+
     def select(self, sql: str, *, settings: Mapping[str, str] | None = None) -> RemoteRows:
         """Return the rows of one SELECT. settings: of the session, as SET has them. Raises ScriptErrors."""
         body = {"sql": sql, "settings": dict(settings or {})}
@@ -155,7 +175,8 @@ class ServerClient:
         return query_of(self._connection.json("GET", f"/v1/queries/{_segment(name)}"))
 
     def plan(self, query: str, form: str = "text") -> str:
-        """Return the plan of a query. form: `text`, `json` or `mermaid`. Raises PenstockError P0201."""
+        """Return the plan of a query. form: `text`, `json`, `mermaid` or `drawn` (SVG). Raises PenstockError
+        P0201."""
         return self._connection.send("GET", f"/v1/queries/{_segment(query)}/plan", params={"format": form}).text
 
     def statements(self) -> list[RemoteRunning]:

@@ -12,6 +12,7 @@ import logging
 import queue
 import threading
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -26,11 +27,14 @@ from penstock.control.script import parse_commands
 from penstock.control.sealed_files import SealedFiles
 from penstock.control.stored_catalog import StoredObject, StoredQuery
 from penstock.control.transactions.accepting import Acceptor, Policy, changes
+from penstock.control.transactions.catalog_text import catalog_text
 from penstock.control.transactions.past_reading import PastReading
 from penstock.control.transactions.request import NotedFailure, PostedScript
 from penstock.errors import PenstockError
 from penstock.events import log_event, logger_of
 from penstock.language.catalog import Catalog, QueryStatus
+from penstock.language.parse import parse_script
+from penstock.language.statements import TransactionStatement
 from penstock.storage import Locked
 
 LOG = logger_of("control")
@@ -106,8 +110,36 @@ class Control:
         """
         given = {name.lower(): value for name, value in (settings or {}).items()}
         settings_of(given)
+        request = PostedScript(parse_commands(script), given, who, key, digest(script, given))
+        return self._outcome_of(request, wait, timeout)
+
+    def apply(
+        self, script: str, settings: Mapping[str, str] | None = None, who: Principal = SYSTEM, key: str | None = None,
+        wait: bool = True, timeout: float | None = None, dry: bool = False,
+    ) -> list[StatementOutcome]:  # fmt: skip
+        """Bring the declarations to those of a script, as one transaction; return the outcome of each statement of the
+        difference.
+
+        Args:
+            dry: only find the difference.
+            settings, key, wait, timeout: as for `submit`.
+
+        Raises:
+            ScriptErrors, PenstockError: nothing has been changed.
+        """
+        given = {name.lower(): value for name, value in (settings or {}).items()}
+        settings_of(given)
         commands = parse_commands(script)
-        request = PostedScript(commands, given, who, key, digest(script, given))
+        if any(isinstance(one, TransactionStatement) for one in parse_script(script).statements):
+            hint = "leave out BEGIN and COMMIT: all of it happens together"
+            raise PenstockError("P0732", "a whole catalog is one transaction", hint=hint)
+        commands = replace(commands, rolled_back=dry)
+        # The same script may be posted to be executed, too.
+        request = PostedScript(commands, given, who, None if dry else key, digest(f"catalog\n{script}", given), True)
+        return self._outcome_of(request, wait, timeout)
+
+    def _outcome_of(self, request: PostedScript, wait: bool, timeout: float | None) -> list[StatementOutcome]:
+        """Hand over a script; return the outcome of each of its statements. Raises ScriptErrors and PenstockError."""
         self._send(request)
         event = request.finished if wait else request.accepted
         in_time = event.wait(timeout)
@@ -150,6 +182,11 @@ class Control:
     def stored(self) -> dict[int, StoredObject]:
         """Return the declarations that the engine runs, as data, by number."""
         return dict(self._applier.current.stored.objects)
+
+    def catalog_text(self) -> str:
+        """Return the declarations that the engine runs as a script, which `apply` finds no difference to."""
+        stored = self._applier.current.stored
+        return catalog_text(stored.objects.values(), {**self._settings, **stored.settings})
 
     def query(self, name: str) -> tuple[StoredObject, StoredQuery]:
         """Return a query by its name. Raises PenstockError P0201."""
@@ -245,7 +282,7 @@ class Control:
         self._failed[place] = error
         tracks = [query.track for _, query in self._applier.current.stored.queries if query.place == place]
         failure = NotedFailure(place, tracks[0] if tracks else None, error)
-        self._requests.put(PostedScript(parse_commands(""), {}, SYSTEM, None, "", failure))
+        self._requests.put(PostedScript(parse_commands(""), {}, SYSTEM, None, "", failure=failure))
 
     # -- outcomes ----------------------------------------------------------------------------------------------
 

@@ -32,7 +32,7 @@ from penstock.language.text import SourceText
 from penstock.settings import Settings
 
 #: What is bound first: a declaration reads those of kinds before its own, and of its own kind those before it.
-_ORDER = {"FUNCTION": 0, "AGGREGATE": 0, "STREAM": 1, "RELATION": 1, "VIEW": 2, "QUERY": 3}
+DECLARATION_ORDER = {"FUNCTION": 0, "AGGREGATE": 0, "STREAM": 1, "RELATION": 1, "VIEW": 2, "QUERY": 3}
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ def restored(stored: StoredCatalog) -> Registry:
     """Bind a stored catalog; what cannot be bound is left out, with the reason."""
     catalog = Catalog()
     errors: dict[int, PenstockError] = {}
-    for one in sorted(stored.objects.values(), key=lambda one: _ORDER[one.kind]):
+    for one in sorted(stored.objects.values(), key=lambda one: DECLARATION_ORDER[one.kind]):
         try:
             catalog = declared(one, catalog)
         except ScriptErrors as found:

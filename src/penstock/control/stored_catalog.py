@@ -30,6 +30,8 @@ from penstock.storage.documents import (
 #: What no two declarations share: FUNCTION or an empty text, and the name in lower case. Functions have names of their
 #: own.
 ObjectKey = tuple[str, str]
+#: What queries that end with a subscription are called, and the comment that they have.
+TEMPORARY_PREFIX, TEMPORARY_COMMENT = "subscription ", "ends with its subscription"
 
 
 @dataclass(frozen=True)
@@ -104,6 +106,12 @@ class StoredObject:
     settings: Mapping[str, str] = field(default_factory=dict)
     attributes: Mapping[str, str] = field(default_factory=dict)
     query: StoredQuery | None = None
+
+    @property
+    def is_temporary(self) -> bool:
+        """Return whether it is a query that ends with its subscription."""
+        is_named = self.name.startswith(TEMPORARY_PREFIX)
+        return self.query is not None and is_named and self.attributes.get("comment") == TEMPORARY_COMMENT
 
     @property
     def key(self) -> ObjectKey:

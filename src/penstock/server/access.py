@@ -16,6 +16,7 @@ from penstock.language.commands import (
     Command,
     CreateQueryCommand,
     CreateSourceCommand,
+    DropCommand,
     MoveInto,
 )
 from penstock.language.parse import parse_script
@@ -87,9 +88,12 @@ class StatementAccess:
                 self.policy.check_setting(statement.name.text)
         return parsed.statements
 
-    def check_command(self, command: Command) -> None:
-        """Raises PenstockError P0805 for a command that reaches what the server does not allow."""
-        if isinstance(command, CreateSourceCommand | AlterSource):
+    def check_command(self, command: Command, caller: Caller) -> None:
+        """Raises PenstockError P0805 for a command that reaches what the server does not allow, P0802 for one that the
+        caller's role does not."""
+        if isinstance(command, DropCommand) and command.kind in _CODE:
+            caller.need(AccessRole.ADMIN, f"for DROP {command.kind}")
+        elif isinstance(command, CreateSourceCommand | AlterSource):
             self.policy.check_source(command.source)
         elif isinstance(command, CreateQueryCommand):
             self.policy.check_sink(command.query.name, command.query.sink)

@@ -145,6 +145,8 @@ class LiveService:
         statements = self._access.check_script(request.text, request.caller)
         for name in request.settings:
             self._access.policy.check_setting(name)
+        if request.is_whole:
+            return self._applied(request)
         if request.dry:
             return self._checked(request, any(isinstance(one, TransactionStatement) for one in statements))
         if len(statements) > 1 and any(isinstance(one, SubscribeStatement) for one in statements):
@@ -156,13 +158,27 @@ class LiveService:
         outcomes = self._control.submit(
             request.text, request.settings, _principal(request.caller), request.key, request.wait, self._seconds or None
         )
-        replies = tuple(self._reply(one, request) for one in outcomes)
+        return self._announced([self._reply(one, request) for one in outcomes], outcomes)
+
+    def _applied(self, request: ScriptRequest) -> ScriptReply:
+        """Bring the declarations to those of the script; reply to each statement of the difference."""
+        request.caller.need(AccessRole.CONTROL, "to change the catalog")
+        outcomes = self._control.apply(
+            request.text, request.settings, _principal(request.caller), request.key, request.wait,
+            self._seconds or None, request.dry,
+        )  # fmt: skip
+        replies = [self._check_reply(one) if request.dry else self._reply(one, request) for one in outcomes]
+        told = zip(replies, outcomes, strict=True)
+        return self._announced([replace(reply, sql=redacted_text(one.text)) for reply, one in told], outcomes)
+
+    def _announced(self, replies: Sequence[StatementReply], outcomes: Sequence[StatementOutcome]) -> ScriptReply:
+        """Announce commands to those who follow events; return the reply to all of a script."""
         for reply in replies:
             if reply.number is not None:
                 content = {"number": reply.number, "kind": reply.kind, "state": reply.state}
                 self._listeners.announce("command", content)
         warnings = tuple(warning for one in outcomes for warning in one.warnings)
-        return ScriptReply(replies, warnings, any(reply.state in _UNFINISHED for reply in replies))
+        return ScriptReply(tuple(replies), warnings, any(reply.state in _UNFINISHED for reply in replies))
 
     def _checked(self, request: ScriptRequest, is_transaction: bool) -> ScriptReply:
         """Bind a script as a transaction that is rolled back."""
@@ -400,11 +416,7 @@ class LiveService:
             for view in bound.views.values()
         )  # fmt: skip
         functions = tuple(one.name for one in stored if one.kind in ("FUNCTION", "AGGREGATE"))
-        texts = [
-            f"CREATE QUERY {one.name} AS {one.text}" if one.query is not None else one.text.rstrip().rstrip(";")
-            for one in stored
-        ]
-        text = redacted_text("".join(f"{one};\n" for one in texts))
+        text = redacted_text(self._control.catalog_text())
         return CatalogView(sources, views, tuple(self.queries()), functions, text)
 
     def health(self) -> HealthView:

@@ -39,6 +39,7 @@ class StatementReply:
         staleness: of a SELECT that reads a run, seconds since the batch as of which the answer is.
         since: of a SELECT that reads all that is kept of streams, by stream the instant after which that begins.
         results: of a SUBSCRIBE, which stands alone, the rows as they come; who gets the reply closes it.
+        sql: of a statement of a difference, its text.
         check: of a query that was not registered, its plan, its cost, and how it could begin (`query_check.py`).
     """
 
@@ -54,6 +55,7 @@ class StatementReply:
     since: Mapping[str, str] = field(default_factory=dict)
     results: ResultSource | None = None
     check: Document | None = None
+    sql: str | None = None
 
 
 @dataclass(frozen=True)
@@ -77,6 +79,7 @@ class ScriptRequest:
         settings: of the session, as SET writes them.
         left: is set when the caller has left; one-time queries end then, commands do not.
         cursor: where a SUBSCRIBE continues; None: from now on.
+        is_whole: the script says all that is to be declared; the replies are to the statements of the difference.
     """
 
     text: str
@@ -87,6 +90,7 @@ class ScriptRequest:
     settings: Mapping[str, str] = field(default_factory=dict)
     left: Cancellation = field(default_factory=Cancellation)
     cursor: str | None = None
+    is_whole: bool = False
 
 
 @dataclass(frozen=True)
@@ -213,7 +217,7 @@ class Service(Protocol):
         """Raises PenstockError P0201."""
 
     def plan(self, name: str, form: str) -> str:
-        """Return the plan of a query. form: `json`, `text` or `mermaid`. Raises PenstockError P0201."""
+        """Return the plan of a query. form: `json`, `text`, `mermaid` or `drawn` (SVG). Raises PenstockError P0201."""
 
     def results(self, request: ResultRequest) -> ResultSource:
         """Raises PenstockError P0201 for an unknown query, P0711 and P0712 for results that are not kept."""

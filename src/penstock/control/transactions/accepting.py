@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from penstock.control.command_log import CommandLog
 from penstock.control.engine import Engine
@@ -16,12 +17,14 @@ from penstock.control.transactions.draft import Draft
 from penstock.control.transactions.footprint import footprint_of
 from penstock.control.transactions.merging import BoundChange
 from penstock.control.transactions.request import PostedScript
+from penstock.control.transactions.whole_catalog import catalog_steps, placed
 from penstock.control.versions import part_of_version
 from penstock.errors import PenstockError, ScriptErrors
 from penstock.language.commands import (
     Cancel,
     ChangeSetting,
     Command,
+    CreateQueryCommand,
     DeleteRows,
     Describe,
     ExplainCommand,
@@ -127,6 +130,9 @@ class Acceptor:
             failure = request.failure
             draft.fail(failure.place, failure.error.code, failure.error.message, failure.track)
             return draft
+        if request.is_whole:
+            self._draft_difference(draft, request)
+            return draft
         commands, number = request.commands, self._log.next_number
         for statement, text, query_text in zip(commands.statements, commands.texts, commands.query_texts, strict=True):
             command, warnings = bind_one(
@@ -145,6 +151,30 @@ class Acceptor:
             request.bound.append(command)
             request.warnings.append(warnings)
         return draft
+
+    def _draft_difference(self, draft: Draft, request: PostedScript) -> None:
+        """Add what brings the declarations to those of a script. Raises ScriptErrors."""
+        script, settings = request.commands, draft.settings
+        steps = catalog_steps(script, self._backlog.ahead, settings)
+        errors: list[PenstockError] = []
+        for number, step in enumerate(steps, self._log.next_number):
+            draft.settings = step.settings or settings
+            try:
+                if self._policy is not None:
+                    self._policy(step.command, request.who)
+                if step.rewords:
+                    assert isinstance(step.command, CreateQueryCommand), "only queries are"
+                    draft.reword(step.command, step.query_text)
+                else:
+                    draft.add(number, step.command, step.text, step.query_text)
+            except PenstockError as error:
+                errors.append(placed(error, script.source, step))
+        if errors:
+            raise ScriptErrors(errors)
+        texts = tuple(step.text for step in steps)
+        request.commands = replace(script, statements=(), texts=texts, query_texts=())
+        request.bound = [step.command for step in steps]
+        request.warnings = [step.warnings for step in steps]
 
     def _settings_with(self, stored: StoredCatalog, session: Mapping[str, str]) -> dict[str, str]:
         """Return the settings in force in a session, as written."""

@@ -180,6 +180,14 @@ class Draft:
         self.concerns[number] = place
         self._put(one)
 
+    def reword(self, command: CreateQueryCommand, text: str) -> None:
+        """Keep other words and attributes of a query whose answer is the same; it goes on. text: the query."""
+        one = self._named(command.query.name)
+        changed = replace(one, text=text, settings=self.settings, attributes={**command.attributes})
+        self._put(changed)
+        self._register(changed, replace(command.query, name=one.name))
+        self.bound = self.bound.with_reads(one.name, command.reads)
+
     def _replaceable(self, former: StoredObject, replaces: bool) -> None:
         """Raise PenstockError P0206 where a name is taken, by something that cannot be bound."""
         if not replaces:

@@ -34,6 +34,7 @@ class PostedScript:
         settings: of the session, as written.
         key: its idempotency key.
         digest: of what was posted.
+        is_whole: the script says all that is to be declared: its commands are the difference, known once it is bound.
         failure: of a query, noted by the system itself; there are no commands then.
         transaction: as it stands in the log; None before, and where it changes nothing.
         bound, warnings: of each command, once it is accepted.
@@ -48,6 +49,7 @@ class PostedScript:
     who: Principal
     key: str | None
     digest: str
+    is_whole: bool = False
     failure: NotedFailure | None = None
     transaction: Transaction | None = None
     bound: list[Command] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""EXPLAIN: the plans of a query as text, JSON or Mermaid, and the measurements of a run of it (`analyze.py`)."""
+"""EXPLAIN: the plans of a query as text, JSON, Mermaid or SVG, and the measurements of a run of it (`analyze.py`)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from penstock.algebra.optimizer.statistics import Statistics
 from penstock.algebra.render import render
 from penstock.deep import deep
 from penstock.errors import PenstockError, nearest
-from penstock.explain import to_json, to_mermaid, to_text
+from penstock.explain import to_json, to_mermaid, to_svg, to_text
 from penstock.physical.plan.render import render_plan
 from penstock.physical.planning.planner import plan_queries
 from penstock.physical.planning.state_size.summary import query_state
@@ -21,7 +21,9 @@ from penstock.physical.planning.strategies import Strategy
 if TYPE_CHECKING:
     from penstock.runtime.local.analyze import Analysis
 
-FORMATS = ("text", "json", "mermaid")
+FORMATS = ("text", "json", "mermaid", "drawn")
+#: Formats that are one picture of both plans.
+_CHARTS = {"mermaid": to_mermaid, "drawn": to_svg}
 
 
 @deep
@@ -30,7 +32,7 @@ def explain(
     ran: Analysis | None = None, strategy: Strategy = Strategy.PATTERN,
 ) -> str:  # fmt: skip
     """Return the optimized logical plan and the physical plan of a query, ordered by the statistics of its sources.
-    ran: a run of it, whose measurements are shown."""
+    ran: a run of it, whose measurements are shown. Raises PenstockError P0104 for an unknown format."""
     if format not in FORMATS:
         raise PenstockError("P0104", f"explain has no format {format}", hint=nearest(format, FORMATS))
     trace: list[TraceStep] = []
@@ -48,8 +50,8 @@ def explain(
             f'"physical": {to_json(physical)},\n"state": {json.dumps(state.as_json(), indent=2)}}}\n'
         )
     parts = [("logical plan", logical), ("physical plan" if ran is None else _ran(ran), physical)]
-    if format == "mermaid":
-        return to_mermaid([(f"{query.name}: {title}", tree) for title, tree in parts])
+    if format in ("mermaid", "drawn"):
+        return _CHARTS[format]([(f"{query.name}: {title}", tree) for title, tree in parts])
     texts = [(title, to_text(tree)) for title, tree in parts]
     # The same choice may have been tried again once columns were pruned.
     choice_lines = dict.fromkeys(_choice_text(step, costs) for step in trace if (costs := step.costs))

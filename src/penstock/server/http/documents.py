@@ -27,6 +27,15 @@ class StatementBody(Document):
     dry: bool = Field(False, description="Only check the script.")
 
 
+class CatalogBody(BaseModel):
+    """All that is to be declared: the document of GET, of which `sql` says it all; its other members follow from it and
+    are not read."""
+
+    sql: Text = Field(description="CREATE statements, with SET, and ALTER of streams and relations, between them.")
+    settings: dict[str, str] = Field(default_factory=dict, description="Settings of the session, as SET has them.")
+    wait: bool = Field(True, description="Whether to wait until the changes have taken effect.")
+
+
 class QueryPatch(Document):
     """Changes of a query, which take effect together."""
 
@@ -115,6 +124,7 @@ class StatementDocument(BaseModel):
     staleness: float | None = None
     since: dict[str, str] | None = None
     text: str | None = None
+    sql: str | None = Field(None, description="Of a change of the catalog: the statement itself.")
     columns: list[ColumnDocument] | None = None
     rows: list[dict[str, Any]] | None = None
     error: ErrorDocument | None = None

@@ -25,6 +25,8 @@ from penstock.server.tokens import TokenFile, digest, looks_like_token
 OPEN_PATHS = frozenset({"/healthz", "/readyz"})
 _TOKEN_NAMES = frozenset({"token", "access_token", "auth_token", "authorization", "api_key", "apikey", "bearer"})
 _LOG = logger_of("server")
+#: Requests that bring a script.
+_SCRIPTS = (("POST", "/v1/statements"), ("PUT", "/v1/catalog"))
 #: Headers of every answer: nothing of it is cached, framed or executed by a browser.
 _HEADERS = ((b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff"),
             (b"content-security-policy", b"default-src 'self'; frame-ancestors 'none'"),
@@ -64,7 +66,7 @@ class Gate:
                 scope.setdefault("state", {})["caller"] = caller
                 scope["state"]["counted"] = counted
                 _check_type(scope)
-                if (scope["method"], scope["path"]) == ("POST", "/v1/statements"):
+                if (scope["method"], scope["path"]) in _SCRIPTS:
                     self._door.scripts.count(caller.name)
                 await self._app(scope, self._limited(scope, receive), marked)
         except Interrupted:

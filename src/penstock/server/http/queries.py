@@ -25,6 +25,10 @@ from penstock.server.service import ScriptRequest
 router = APIRouter(prefix="/v1/queries", responses={"4XX": {"model": Problem}, "5XX": {"model": Problem}},
                    tags=["queries"])  # fmt: skip
 
+_TEXT = "text/plain; charset=utf-8"
+#: Media types of plans that are no plain text.
+_MEDIA = {"json": BodyFormat.JSON.media, "drawn": "image/svg+xml"}
+
 Name = Annotated[str, Path(min_length=1, max_length=1_000, description="The name of the query.")]
 
 
@@ -39,19 +43,26 @@ async def listed(request: Request) -> QueriesDocument:
 @router.get(
     "/{query:path}/plan",
     response_class=Response,
-    responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}, "application/json": {}}}},
+    responses={
+        200: {
+            "content": {
+                "text/plain": {"schema": {"type": "string"}},
+                "application/json": {},
+                "image/svg+xml": {"schema": {"type": "string"}},
+            }
+        }
+    },
 )
 async def plan(
     request: Request,
     query: Name,
-    format: Annotated[Literal["json", "text", "mermaid"], Query()] = "text",  # noqa: A002 - the parameter's name
+    format: Annotated[Literal["json", "text", "mermaid", "drawn"], Query()] = "text",  # noqa: A002 - the parameter's name
 ) -> Response:
-    """Return the plan of a query."""
+    """Return the plan of a query: as text, JSON, a Mermaid flowchart, or drawn as an SVG picture."""
     door = door_of(request)
     caller_of(request, AccessRole.READ, "to read a plan")
     text = await door.slow(lambda: door.service.plan(query, format))
-    media = BodyFormat.JSON.media if format == "json" else "text/plain; charset=utf-8"
-    return Response(text.encode("utf-8", "backslashreplace"), media_type=media)
+    return Response(text.encode("utf-8", "backslashreplace"), media_type=_MEDIA.get(format, _TEXT))
 
 
 @router.get("/{query:path}", response_model=QueryDocument)

@@ -54,9 +54,7 @@ async def execute(
     door = door_of(request)
     form = chosen(request.headers.get("accept"), _OFFERED)
     caller = caller_of(request, AccessRole.READ, "to execute statements")
-    if len(body.sql.encode("utf-8", "surrogatepass")) > door.limits.statement_bytes:
-        message = f"the script is larger than {door.limits.statement_bytes:,} bytes, the server's max_statement_bytes"
-        raise Refused(413, "P0804", message)
+    check_size(door, body.sql)
     script = ScriptRequest(
         body.sql, caller, checked_key(idempotency_key), body.wait, body.dry, dict(body.settings), cursor=last_event_id
     )
@@ -92,6 +90,13 @@ async def cancel(request: Request, statement: Annotated[str, Path(min_length=1, 
     door = door_of(request)
     caller = caller_of(request, AccessRole.READ, "to cancel a statement")
     return running_document(await door.quick(lambda: door.service.cancel(statement, caller)))
+
+
+def check_size(door: HttpDoor, script: str) -> None:
+    """Raise Refused P0804 for a script that is too long."""
+    if len(script.encode("utf-8", "surrogatepass")) > door.limits.statement_bytes:
+        message = f"the script is larger than {door.limits.statement_bytes:,} bytes, the server's max_statement_bytes"
+        raise Refused(413, "P0804", message)
 
 
 def checked_key(key: str | None) -> str | None:
@@ -170,7 +175,7 @@ def _document(reply: ScriptReply) -> bytes:
 
 def _statement(reply: StatementReply) -> bytes:
     head: dict[str, Any] = {"kind": reply.kind, "state": reply.state}
-    for name in ("number", "version", "instant", "text", "check"):
+    for name in ("number", "version", "instant", "text", "sql", "check"):
         if (value := getattr(reply, name)) is not None:
             head[name] = value
     if reply.staleness is not None:

@@ -6,18 +6,25 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Request, Response
 
+from penstock.errors import PenstockError
 from penstock.server.http.documents import (
+    CatalogBody,
     CatalogDocument,
     CommandDocument,
     CommandsDocument,
     HealthDocument,
     Problem,
+    ScriptDocument,
     catalog_document,
     command_document,
     health_document,
 )
 from penstock.server.http.door import caller_of, door_of
+from penstock.server.http.formats import BodyFormat
+from penstock.server.http.problems import problem
+from penstock.server.http.statements import Key, check_size, checked_key, executed, script_response
 from penstock.server.roles import AccessRole
+from penstock.server.service import ScriptRequest
 
 router = APIRouter(responses={"4XX": {"model": Problem}, "5XX": {"model": Problem}}, tags=["server"])
 
@@ -53,6 +60,27 @@ async def catalog(request: Request) -> CatalogDocument:
     door = door_of(request)
     caller_of(request, AccessRole.READ, "to read the catalog")
     return catalog_document(await door.slow(door.service.catalog))
+
+
+@router.put("/v1/catalog", response_model=ScriptDocument, responses={202: {"model": ScriptDocument}})
+async def apply(
+    request: Request,
+    body: CatalogBody,
+    dry: Annotated[bool, Query(description="Only find the difference.")] = False,
+    idempotency_key: Key = None,
+) -> Response:
+    """Bring what is declared to what the body says, all of it or nothing. The answer has the statements that differ, in
+    their order: what is not in the body is dropped, what is the same goes on."""
+    door = door_of(request)
+    caller = caller_of(request, AccessRole.CONTROL, "to change the catalog")
+    check_size(door, body.sql)
+    script = ScriptRequest(
+        body.sql, caller, checked_key(idempotency_key), body.wait, dry, dict(body.settings), is_whole=True
+    )
+    try:
+        return script_response(await executed(request, door, script), BodyFormat.JSON, door.limits.rows)
+    except PenstockError as error:
+        return problem(error, in_script=True)
 
 
 @router.get("/metrics", response_class=Response, responses={200: {"content": _TEXT}})

@@ -16,13 +16,12 @@ import pyarrow as pa
 from penstock.control.control import Control
 from penstock.control.outcomes import SYSTEM, CommandState, Principal
 from penstock.control.registry import quoted
+from penstock.control.stored_catalog import TEMPORARY_COMMENT, TEMPORARY_PREFIX
 from penstock.errors import PenstockError, ScriptErrors
 from penstock.events import log_event, logger_of
 from penstock.server.service import ResultPart, ResultSource
 
 LOG = logger_of("server")
-_PREFIX = "subscription "
-_COMMENT = "ends with its subscription"
 
 
 class TemporaryQueries:
@@ -37,8 +36,8 @@ class TemporaryQueries:
         Raises:
             ScriptErrors, PenstockError: it cannot be registered; P0725 where that takes longer than `timeout` seconds.
         """
-        name = f"{_PREFIX}{uuid.uuid4().hex}"
-        command = f"CREATE QUERY {quoted(name)} WITH (comment '{_COMMENT}') AS {text}"
+        name = f"{TEMPORARY_PREFIX}{uuid.uuid4().hex}"
+        command = f"CREATE QUERY {quoted(name)} WITH (comment '{TEMPORARY_COMMENT}') AS {text}"
         (outcome,) = self._control.submit(command, settings, who, timeout=timeout)
         found = outcome.outcome
         if found is None or found.state is not CommandState.RUNNING:
@@ -55,7 +54,7 @@ class TemporaryQueries:
     def drop_left(self) -> None:
         """Drop the queries of subscriptions that ended with an earlier process."""
         for one in self._control.stored.values():
-            if one.name.startswith(_PREFIX) and one.query is not None and one.attributes.get("comment") == _COMMENT:
+            if one.is_temporary:
                 self._drop(one.name)
 
     def _drop(self, name: str) -> None:

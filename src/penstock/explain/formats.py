@@ -1,9 +1,5 @@
-"""Plans for people and programs: a neutral render tree, drawn as text, JSON and Mermaid.
-
-Contract: the owner of a plan (the algebra, the physical planner) turns it into `RenderNode`s, which are independent of
-plans; the three functions here draw any such tree. Nodes with the same `id` are one node: JSON and Mermaid contain it
-once, text labels it and refers back to it.
-"""
+"""A render tree as text, JSON and Mermaid: JSON and Mermaid contain a shared node once, text labels it and refers back
+to it."""
 
 from __future__ import annotations
 
@@ -11,7 +7,9 @@ import json
 import textwrap
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+
+from penstock.explain.nodes import RenderNode, once, reached
 
 #: Text is laid out for this many columns.
 WIDTH = 120
@@ -19,31 +17,11 @@ WIDTH = 120
 #: A non-breaking space holds a parameter's name and its first word together when a line is wrapped.
 _JOINED = "\u00a0"
 
-Pairs = tuple[tuple[str, str], ...]
-Figures = tuple[tuple[str, int | float], ...]
-
-
-@dataclass(frozen=True)
-class RenderNode:
-    """A node of a plan, drawn with its inputs below it.
-
-    label: its kind; parameters: name -> text, its work; edge: name -> text, properties of its output to its parent
-    (pattern, key, stage, ...); children: its inputs; id: equal for nodes that are one node; measured: name -> figure,
-    measurements of its run.
-    """
-
-    label: str
-    parameters: Pairs
-    edge: Pairs
-    children: tuple[RenderNode, ...]
-    id: str
-    measured: Figures = ()
-
 
 def to_text(tree: RenderNode) -> str:
     """Return a box-drawing tree; the edges' properties are in columns at the right, `-` for none. Ends with a
     newline."""
-    headings = list(dict.fromkeys(name for node in _once(tree) for name, _ in node.edge))
+    headings = list(dict.fromkeys(name for node in once(tree) for name, _ in node.edge))
     rows = list(_rows(tree, "", "", _marks(tree), set()))
     cells = [[dict(node.edge).get(name, "-") for name in headings] for node, _, _ in rows]
     widths = [max([len(name), *(len(row[i]) for row in cells)]) for i, name in enumerate(headings)]
@@ -79,7 +57,7 @@ def to_json(tree: RenderNode) -> str:
             "inputs": [{"node": child.id, "edge": dict(child.edge)} for child in node.children],
             **({"measured": {k.replace(" ", "_"): v for k, v in node.measured}} if node.measured else {}),
         }
-        for node in _once(tree)
+        for node in once(tree)
     }
     plan = {"format": 1, "root": tree.id, "edge": dict(tree.edge), "nodes": list(nodes.values())}
     return json.dumps(plan, indent=2, ensure_ascii=False) + "\n"
@@ -96,7 +74,7 @@ def to_mermaid(plans: Sequence[tuple[str, RenderNode]]) -> str:
 
 
 def _chart(tree: RenderNode, prefix: str) -> list[str]:
-    nodes = list(_once(tree))
+    nodes = list(once(tree))
     names = {node.id: f"{prefix}n{i}" for i, node in enumerate(nodes)}
     lines: list[str] = []
     for node in nodes:
@@ -111,23 +89,9 @@ def _chart(tree: RenderNode, prefix: str) -> list[str]:
     return lines
 
 
-def _reached(tree: RenderNode, seen: set[str]) -> Iterator[RenderNode]:
-    """Yield every node as often as it is drawn in text: the inputs of a node that was drawn before are left out."""
-    yield tree
-    if tree.id not in seen:
-        seen.add(tree.id)
-        for child in tree.children:
-            yield from _reached(child, seen)
-
-
-def _once(tree: RenderNode) -> Iterator[RenderNode]:
-    """Yield every node once, parents first."""
-    yield from {node.id: node for node in _reached(tree, set())}.values()
-
-
 def _marks(tree: RenderNode) -> dict[str, str]:
     """Return id -> label of the nodes that several parents share."""
-    counts = Counter(node.id for node in _reached(tree, set()))
+    counts = Counter(node.id for node in reached(tree, set()))
     return {id_: f"#{number}" for number, id_ in enumerate((i for i, n in counts.items() if n > 1), 1)}
 
 

@@ -1,0 +1,47 @@
+"""`penstock apply`: a script as all that a server is to declare."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import typer
+
+from penstock.cli.remote.connecting import ServerPlace, connected_to
+from penstock.connectors.sinks.tabular import shown
+from penstock.errors import PenstockError, ScriptErrors
+
+
+def apply_at_server(place: ServerPlace, script: str, name: str, settings: dict[str, str], dry: bool) -> None:
+    """Bring what a server declares to what a script says; write the statements of the difference to standard output.
+
+    Args:
+        name: of the script's file, for messages.
+        settings: of the session, as written.
+        dry: only find the difference.
+
+    Raises:
+        PenstockError: nothing has been changed, or a change that was accepted has failed.
+    """
+    with connected_to(place) as client:
+        try:
+            changes = client.apply(script, dry=dry, settings=settings)
+        except PenstockError as error:
+            raise _in_file(error, name) from None
+    for warning in changes.warnings:
+        typer.echo(replace(warning, position=replace(warning.position, file=name)).render(), err=True)
+    for one in changes:
+        typer.echo(shown(f"{one.sql};"))
+    done = "to change" if dry else "changed"
+    typer.echo(f"{name}: nothing {done}" if not changes else f"{name}: {len(changes)} {done}", err=True)
+    for one in changes:
+        if one.error is not None:
+            raise one.error
+
+
+def _in_file(error: PenstockError, name: str) -> PenstockError:
+    """Return an error of the script with the name of its file."""
+    if isinstance(error, ScriptErrors):
+        return ScriptErrors([_in_file(one, name) for one in error.errors])
+    if error.position is None:
+        return error
+    return PenstockError(error.code, error.message, replace(error.position, file=name), error.hint, error.cause)

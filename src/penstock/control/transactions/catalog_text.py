@@ -1,0 +1,53 @@
+"""The declarations of a system as a script: one that declares them again, and that is no difference to them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from penstock.control.registry import DECLARATION_ORDER, quoted, settings_of
+from penstock.control.stored_catalog import StoredObject
+from penstock.control.transactions.whole_catalog import literal, pairs_text
+from penstock.settings import Settings
+
+#: Settings that bear on what a declaration means.
+_MEANING = ("integer_division", "seed")
+
+
+def catalog_text(objects: Iterable[StoredObject], settings: Mapping[str, str]) -> str:
+    """Return the script, a statement a line or more. Queries that end with their subscription are left out, and so is
+    whether a query is paused, and where it began.
+
+    Args:
+        settings: those of the whole system, as written.
+    """
+    lines: list[str] = []
+    now = dict(settings)
+    for one in sorted(objects, key=lambda one: DECLARATION_ORDER[one.kind]):
+        if not one.is_temporary:
+            lines += _settings(one, now)
+            lines += _statements(one)
+    return "".join(f"{line};\n" for line in lines)
+
+
+def _settings(one: StoredObject, now: dict[str, str]) -> Iterator[str]:
+    """Yield what sets the settings of a declaration where those in force are others."""
+    wanted, known = settings_of(one.settings), settings_of(now)
+    for name in _MEANING:
+        if wanted[name] != known[name]:
+            now[name] = one.settings.get(name, str(Settings()[name]).lower())
+            yield f"SET {name} = {literal(now[name])}"
+
+
+def _statements(one: StoredObject) -> Iterator[str]:
+    name = quoted(one.name)
+    if one.query is None:
+        yield one.text.rstrip().rstrip(";")
+        if one.attributes:
+            yield f"ALTER {one.kind} {name} SET ({pairs_text(one.attributes)})"
+        return
+    parts = [f"CREATE QUERY {name}"]
+    if one.query.into:
+        parts.append(f"INTO {one.query.sink.connector} ({pairs_text(dict(one.query.sink.options))})")
+    if one.attributes:
+        parts.append(f"WITH ({pairs_text(one.attributes)})")
+    yield " ".join([*parts, "AS", one.text])
