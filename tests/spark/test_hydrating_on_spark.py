@@ -54,6 +54,7 @@ def test_other_commands_pass_a_query_that_reads_its_past(
     assert other.outcome is not None and other.outcome.state.value == "RUNNING"
     assert begun.acquire(timeout=100), "it reads again behind the other change"
     assert state(control, number) == "HYDRATING"
+    assert [(one.stored.name, one.status.value) for one in control.queries()][-1] == ("warm", "HYDRATING")
     control.close()
     engine.close()
 
