@@ -41,6 +41,7 @@ from penstock.runtime.spark.catching_up.relation_contents import RelationContent
 from penstock.runtime.spark.catching_up.start_options import earliest, heartbeat_at, not_kept, not_reached
 from penstock.runtime.spark.checkpoint.epochs import Epoch, source_file
 from penstock.runtime.spark.checkpoint.folder import Folder, Intake, Job, round_name
+from penstock.runtime.spark.checkpoint.held_folders import hold, let_go
 from penstock.runtime.spark.checkpoint.state_files import backfill_root
 from penstock.runtime.spark.checkpoint.totals import RunTotals
 from penstock.runtime.spark.input.known_splits import KnownSplits
@@ -73,7 +74,8 @@ class CatchUp:
 
     def __init__(self, folder: Folder, job: Job, starts: Mapping[str, Start], tables: Mapping[str, Elements]) -> None:
         self._folder = folder
-        self._past = Folder(backfill_root(str(folder.root), job.epoch))
+        self._past = Folder(backfill_root(str(folder.root), job.past))
+        hold(str(self._past.root))
         storage().remove_tree(self._past.root)
         self._past.begin_run()
         self._contents = RelationContents(folder, self._past, job, starts, tables)
@@ -165,7 +167,7 @@ class CatchUp:
 
     def _hold(self, source: str, log: RetainedLog) -> None:
         """Keep what is read of a retained stream from being removed meanwhile."""
-        self._pins.enter_context(Pins(self._folder).pinned(str(self.job.epoch), log.place.name, self._bound))
+        self._pins.enter_context(Pins(self._folder).pinned(str(self.job.past), log.place.name, self._bound))
         if not log.has(self._bound):
             raise not_kept(self._reading, self.job.plan, {source: self.job.plan.sources[source]})
         older = self._bound is not None and any(file.high <= self._bound for file in log.files())
@@ -256,11 +258,14 @@ class CatchUp:
 
     # -- the change --------------------------------------------------------------------------------------------
 
-    def finish(self, offset: Offset, base: int, sinks: Mapping[str, Sink], continued: Collection[str] = ()) -> None:
+    def finish(
+        self, offset: Offset, base: int, sinks: Mapping[str, Sink], epoch: int, continued: Collection[str] = ()
+    ) -> None:
         """Read up to `offset`, at which the queries join the others, and write what they answer of the past to their
         sinks, as batches before `base`.
 
         Args:
+            epoch: with which they begin.
             continued: those whose results continue: their first answer is withheld until its instant is reached.
         """
         self.read_up_to(offset)
@@ -283,9 +288,10 @@ class CatchUp:
             commit_logs({name: sinks[name] for name in written}, batch, {})
             parts.note(batch, {name: table.num_rows for name, table in written.items()}, sinks)
         rows = {name: sum(table.num_rows for table in some) for name, some in tables.items()}
-        RunTotals(self._folder).backfilled(self.job.epoch, rows, self._malformed, batches)
+        RunTotals(self._folder).backfilled(epoch, rows, self._malformed, batches)
         self._pins.close()
         forget_warm(str(self._past.root))
+        let_go(str(self._past.root))
 
     def _advance_to(self, offset: Offset) -> None:
         """Advance time to what the clock and the sources reported up to `offset`."""
@@ -308,6 +314,7 @@ class CatchUp:
         self._contents.discard()
         forget_warm(str(self._past.root))
         storage().remove_tree(self._past.root)
+        let_go(str(self._past.root))
 
 
 def past_starts(known: KnownPast, plan: Plan, starts: Mapping[str, Start], bound: int | None) -> dict[str, PastStart]:

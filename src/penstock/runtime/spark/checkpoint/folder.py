@@ -105,6 +105,7 @@ class Job:
         log_base: the first batch of that log.
         standing: whether it goes on when all its sources have ended.
         isolated: whether a query whose step or sink fails is left out while the others go on.
+        past: the number of the folder in which new queries of this epoch have read their past; 0 where none has.
     """
 
     plan: Plan
@@ -120,6 +121,7 @@ class Job:
     log_base: int = 0
     standing: bool = False
     isolated: bool = False
+    past: int = 0
 
     @property
     def all_sources(self) -> dict[str, Source]:

@@ -286,21 +286,54 @@ def _first_start(request: StartRequest) -> Decision:
     return Decision(StartKind.FIRST, None, epoch, plan, names, (), frozenset(), ())
 
 
-def decide_change(request: StartRequest, folder: Folder, before: Epoch, renewed: bool = False) -> Decision:
-    """Return what `request` changes in a run that goes on with `before`, between two of its rounds. renewed: the same
-    sources are declared otherwise. Raises PenstockError P0602, P0605, P0606, P0607.
+@dataclass(frozen=True)
+class ReadAhead:
+    """With what queries have read their past that begin with a later change.
+
+    Args:
+        number: of the folder in which they did.
+        births: of the queries.
+        statistics: by birth, as an epoch records them.
+    """
+
+    number: int
+    births: Mapping[str, int]
+    statistics: Mapping[str, Any]
+
+    def fits(self, births: Mapping[str, int]) -> bool:
+        """Return whether other births would separate the same queries from each other."""
+        least, own = min(births.values(), default=0), min(self.births.values(), default=0)
+        return {n: b - least for n, b in births.items()} == {n: b - own for n, b in self.births.items()}
+
+
+def decide_change(
+    request: StartRequest, folder: Folder, before: Epoch, renewed: bool = False, ahead: ReadAhead | None = None
+) -> Decision:
+    """Return what `request` changes in a run that goes on with `before`, between two of its rounds.
+
+    Args:
+        renewed: the same sources are declared otherwise.
+        ahead: with what its new queries have read their past; used where they are the same.
+
+    Raises:
+        PenstockError: P0602, P0605, P0606, P0607.
     """
     if not renewed and _is_same_script(request, before):
         _check_settings(request, before)
         epoch, names = _with_commands(before, request), frozenset(before.queries)
         return Decision(StartKind.SAME, before, epoch, plan_of(request, before), (), (), names, ())
-    decision = _changed_start(request, folder, before, 1 + epoch_numbers(folder)[-1])
+    last = epoch_numbers(folder)[-1]
+    # Numbers under which others read their past belong to these.
+    number = ahead.number if ahead is not None and ahead.number > last else 1 + max(last, request.cache.reserved)
+    decision = _changed_start(request, folder, before, number, ahead)
     left = last_offset(folder, before)
     epoch = replace(decision.epoch, log=before.log, log_base=before.log_base, left=left)
     return replace(decision, epoch=epoch)
 
 
-def _changed_start(request: StartRequest, folder: Folder, before: Epoch, number: int) -> Decision:
+def _changed_start(
+    request: StartRequest, folder: Folder, before: Epoch, number: int, ahead: ReadAhead | None = None
+) -> Decision:
     _check_can_change(request, folder, before)
     _check_settings(request, before)
     failed = pending_failures(folder, before)
@@ -310,12 +343,18 @@ def _changed_start(request: StartRequest, folder: Folder, before: Epoch, number:
     read = {name for name, source in sources.items() if source.birth <= before.number}
     providers = past_providers([q for q in request.queries if q.name not in kept_queries], request.starts, read)
     new = new_births(request.queries, providers, number)
+    former_statistics, past_number = before.statistics, 0
+    if ahead is not None and ahead.fits(new):
+        new, past_number = dict(ahead.births), ahead.number
+        former_statistics = {**former_statistics, **ahead.statistics}
     former = {name: request.moved.get(name, name) for name in kept_queries}
     births = {name: before.queries[former[name]].birth for name in kept_queries} | new
     number = max([number, *new.values()])
     ended_queries = tuple(name for name in before.queries if name not in births and name not in request.paused)
     base = folder.delivered().batch + 1
-    epoch, plan = _epoch(request, before, number, base, before.shards, births)
+    epoch, plan = _epoch(
+        request, replace(before, statistics=former_statistics), number, base, before.shards, births, kept_queries
+    )
     backfill = [name for name in new_queries if providers[name] is not PastProvider.NONE]
     past = [name for name in backfill if providers[name] is PastProvider.SOURCES]
     paused = paused_records(request, before, failed)
@@ -325,7 +364,7 @@ def _changed_start(request: StartRequest, folder: Folder, before: Epoch, number:
     how = continuations(request, folder, before, kept_queries, resumed, past, delivered_part(folder, offset))
     starts = {name: how.starts.get(name, request.starts.get(name, Start())) for name in backfill}
     beginning = {n: [s.mode.value, s.at] for n, s in starts.items() if s.mode is not StartMode.BEGINNING}
-    epoch = replace(epoch, offset=offset, backfill=backfill, starts=beginning)
+    epoch = replace(epoch, offset=offset, backfill=backfill, starts=beginning, past=past_number)
     epoch = with_silences(epoch, request, folder, before, kept_sinks, how)
     epoch = _with_results(epoch, before, kept_sinks | resumed, new_queries).after(before)
     notices = notices_of_change(before, new_queries, ended_queries, past, request.starts.keys())
@@ -365,9 +404,10 @@ def _with_commands(epoch: Epoch, request: StartRequest) -> Epoch:
 
 
 def _epoch(
-    request: StartRequest, before: Epoch | None, number: int, base: int, shards: int, births: Mapping[str, int]
-) -> tuple[Epoch, Plan]:
-    """Return the epoch `number`, its offset left open, and its plan."""
+    request: StartRequest, before: Epoch | None, number: int, base: int, shards: int, births: Mapping[str, int],
+    kept: Collection[str] = (),
+) -> tuple[Epoch, Plan]:  # fmt: skip
+    """Return the epoch `number`, its offset left open, and its plan. kept: queries that go on."""
     former = before.statistics if before is not None else {}
     statistics = {str(birth): former[str(birth)] for birth in set(births.values()) if str(birth) in former}
     planning = request.strategy.planning(request.statistics)
@@ -378,7 +418,7 @@ def _epoch(
         )
     records = {
         q.name: before.queries[q.name]
-        if before is not None and births[q.name] <= before.number and q.name not in request.moved
+        if before is not None and q.name in kept and q.name not in request.moved
         else _record(request, q, births[q.name])
         for q in request.queries
     }
