@@ -139,3 +139,33 @@ def test_what_a_crash_leaves_of_a_reading_is_nobody_s_past(server: InlineServer,
         assert [row[-1] for row in other.emitted("x")] == [100]
     finally:
         other.close()
+
+
+def test_a_query_that_begins_ahead_waits_and_survives_a_restart(server: InlineServer, parts: Parts) -> None:
+    """Of a relation and of a stream; one that is dropped while it waits, and one that is paused, leave nothing."""
+    parts.allowed.release(1000)
+    server.post(query("w", "AT 8") + query("gone", "AT 8") + query("later", "AT 8"))
+    server.post("CREATE QUERY n START AT 8 AS SELECT ISTREAM(v) FROM S [NOW] WHERE v > 0;")
+    ahead = server.control.version().ahead
+    assert {one.stored.name for one in server.control.queries() if one.query.place in ahead} == {
+        "w", "gone", "later", "n",
+    }  # fmt: skip
+    server.insert("S", [(6, 6), (7, 7)])
+    server.restart()
+    assert len(server.control.version().ahead) == 4
+    server.post("DROP QUERY gone; ALTER QUERY later PAUSE;")
+    server.insert("S", [(8, 8), (9, 9)])
+    assert server.emitted("w") == [(8, "+", 36)] and server.emitted("n") == []
+    assert list(server.control.version().ahead) == [server.control.query("n")[1].place]
+    server.insert("S", [(10, 10), (11, 0)])
+    assert server.emitted("n") == [(9, 9), (10, 10)] and server.emitted("later") == []
+    assert server.control.version().ahead == frozenset()
+    assert server.emitted("w")[-1] == (10, "+", 55)
+
+
+def test_a_query_that_begins_with_its_source_begins_where_it_says(server: InlineServer) -> None:
+    server.post(STREAM.replace(" S ", " T ") + query("own", "AT 3").replace("FROM S", "FROM T"))
+    server.insert("T", [(1, 1), (2, 2)])
+    assert server.emitted("own") == [] and len(server.control.version().ahead) == 1
+    server.insert("T", [(3, 3), (4, 4), (5, 5)])
+    assert server.emitted("own") == [(3, "+", 6), (4, "-", 6), (4, "+", 10)]

@@ -87,6 +87,7 @@ class EngineVersion:
         begun: by place, of the queries that begin with the version: τ0, where their time had begun by then.
         sources: by name in lower case, up to which tick the elements of a source are complete, where time has begun.
         rows: by place, the rows that have been answered, where the engine counts them.
+        ahead: places whose first instant has not been reached.
     """
 
     number: int
@@ -96,6 +97,7 @@ class EngineVersion:
     begun: Mapping[int, int] = field(default_factory=dict)
     sources: Mapping[str, int] = field(default_factory=dict)
     rows: Mapping[int, int] = field(default_factory=dict)
+    ahead: frozenset[int] = frozenset()
 
 
 #: Is called with the place of a query that failed.

@@ -121,7 +121,10 @@ class InProcessEngine:
             beats = {place: self._live.heartbeat(str(place)) for place in places}
             known = {place: tick for place, tick in beats.items() if tick is not None}
             sources = {name.lower(): tick for name, tick in self._live.source_heartbeats().items()}
-            return EngineVersion(self._state.number, self._state.command, known, self._state.waiting, sources=sources)
+            ahead = frozenset(place for place in places if self._live.is_ahead(str(place)))
+            return EngineVersion(
+                self._state.number, self._state.command, known, self._state.waiting, sources=sources, ahead=ahead
+            )
 
     def listen(self, on_failed: OnFailed) -> None:
         """Queries of this engine do not fail alone."""

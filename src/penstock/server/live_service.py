@@ -70,6 +70,8 @@ from penstock.types import TimeDomain, type_name
 
 #: States of commands that have not taken effect yet.
 _UNFINISHED = (CommandState.PENDING.value, CommandState.HYDRATING.value)
+#: States of queries that do not answer yet.
+_TO_BEGIN = tuple(one.value for one in (QueryStatus.PENDING, QueryStatus.HYDRATING, QueryStatus.WAITING))
 #: Connectors whose rows are posted.
 _POSTED = ("MEMORY", "HTTP")
 
@@ -250,7 +252,10 @@ class LiveService:
             return f"{version.number}, with the commands up to {version.command}"
         texts = [redacted_text(declared or name) for name, declared in command.entries]
         if command.kind == "QUERIES":
-            begins = {one.stored.name: f" -- {_shown_state(one)}" for one in self._control.queries() if _begins(one)}
+            version = self._control.version()
+            states = {one.stored.name: (_state(one, version), one.share) for one in self._control.queries()}
+            shares = {name: "" if share is None else f" {share:.0%}" for name, (_, share) in states.items()}
+            begins = {name: f" -- {state}{shares[name]}" for name, (state, _) in states.items() if state in _TO_BEGIN}
             names = [name for name, _ in command.entries]
             texts = [text + begins.get(name, "") for name, text in zip(names, texts, strict=True)]
         return "\n".join(texts)
@@ -434,13 +439,10 @@ class LiveService:
         self._side.close()
 
 
-def _begins(one: ListedQuery) -> bool:
-    return one.status in (QueryStatus.PENDING, QueryStatus.HYDRATING)
-
-
-def _shown_state(one: ListedQuery) -> str:
-    """Return the state of a query, with the part of its past that it has read."""
-    return one.status.value if one.share is None else f"{one.status.value} {one.share:.0%}"
+def _state(one: ListedQuery, version: EngineVersion) -> str:
+    """Return the state of a query; WAITING for one that begins at an instant which its sources have not reached."""
+    is_ahead = one.status is QueryStatus.RUNNING and one.query.start.at is not None
+    return QueryStatus.WAITING.value if is_ahead and one.query.place in version.ahead else one.status.value
 
 
 def _bound(one: ListedQuery) -> Query:
@@ -457,7 +459,7 @@ def _query_view(one: ListedQuery, version: EngineVersion) -> QueryView:
     schema = () if bound is None else tuple((f.name, type_name(f.type)) for f in bound.output_schema)
     error = PenstockError(kept.code, kept.message) if kept.code else None
     return QueryView(
-        stored.name, str(stored.id), one.status.value, redacted_text(stored.text),
+        stored.name, str(stored.id), _state(one, version), redacted_text(stored.text),
         bound is not None and bound.root.is_stream,
         schema, kept.sink.connector, None if bound is None or tick is None else bound.domain.show(tick),
         version.rows.get(kept.place), stored.attributes, error, one.share,

@@ -15,16 +15,15 @@ from penstock.physical.plan.identity import step_keys
 from penstock.physical.planning.planner import part_of
 from penstock.runtime.local.statics import read_statics
 from penstock.runtime.spark.catching_up.catch_up import CatchUp, Pause, check_past
-from penstock.runtime.spark.catching_up.past_input import delivered_part
+from penstock.runtime.spark.catching_up.past_input import delivered_part, offset_at_start
 from penstock.runtime.spark.checkpoint.epochs import Epoch
 from penstock.runtime.spark.checkpoint.folder import Folder, Intake, Job
 from penstock.runtime.spark.checkpoint.restart_decision import (
-    ReadAhead,
     StartKind,
     StartRequest,
     decide_change,
-    offset_at_start,
 )
+from penstock.runtime.spark.checkpoint.start_provider import ReadAhead
 from penstock.runtime.spark.checkpoint.state_files import backfill_root
 from penstock.runtime.spark.input.rate_control import RateControl
 from penstock.settings import Settings

@@ -38,10 +38,9 @@ from penstock.runtime.spark.catching_up.past_input import (
     tasks_of,
 )
 from penstock.runtime.spark.catching_up.relation_contents import RelationContents, check_contents
-from penstock.runtime.spark.catching_up.start_options import earliest, heartbeat_at, not_kept, not_reached
+from penstock.runtime.spark.catching_up.start_options import earliest, not_kept
 from penstock.runtime.spark.checkpoint.epochs import Epoch, source_file
-from penstock.runtime.spark.checkpoint.folder import Folder, Intake, Job, round_name
-from penstock.runtime.spark.checkpoint.held_folders import hold, let_go
+from penstock.runtime.spark.checkpoint.folder import Folder, Intake, Job, hold, let_go, round_name
 from penstock.runtime.spark.checkpoint.state_files import backfill_root
 from penstock.runtime.spark.checkpoint.totals import RunTotals
 from penstock.runtime.spark.input.known_splits import KnownSplits
@@ -266,16 +265,12 @@ class CatchUp:
 
         Args:
             epoch: with which they begin.
-            continued: those whose results continue: their first answer is withheld until its instant is reached.
+            continued: those whose first answer is withheld until its instant is reached.
         """
         self.read_up_to(offset)
         self._advance_to(offset)
         for outcome in self._contents.finish(offset):
             self._take_answers(outcome)
-        for name, answers in self._answers.items():
-            start = self.starts[name]
-            if name not in continued and start.at is not None and start.at > answers.reached:
-                raise not_reached(name)
         for name in self._answers.keys() & continued:
             WithheldAnswers(self._folder).add_past(name, base, self._answers[name].withheld())
         tables = {name: answers.tables(base) for name, answers in self._answers.items() if name not in continued}
@@ -342,9 +337,4 @@ def check_past(folder: Folder, epoch: Epoch, plan: Plan) -> None:
         starts = {name: start for name, start in started.items() if start.mode is not StartMode.NOW}
         part = part_of(plan, starts)
         past_starts(known, part, starts, earliest(part, starts, offset))
-        for name, start in starts.items():
-            # A result that continues waits for its instant.
-            ahead = start.at is not None and heartbeat_at(plan.queries[name], offset) < start.at
-            if ahead and name not in epoch.continued:
-                raise not_reached(name)
         check_contents(known, [plan.queries[name] for name in started.keys() - starts.keys()])

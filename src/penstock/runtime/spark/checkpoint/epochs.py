@@ -27,8 +27,7 @@ from typing import Any
 from penstock.algebra.nodes.query import Start, StartMode
 from penstock.algebra.optimizer.statistics import SourceStatistics, Statistics
 from penstock.errors import PenstockError
-from penstock.runtime.spark.checkpoint.folder import RUN, Delivery, Folder, Job, unwritable, write_whole
-from penstock.runtime.spark.checkpoint.held_folders import is_held
+from penstock.runtime.spark.checkpoint.folder import RUN, Delivery, Folder, Job, is_held, unwritable, write_whole
 from penstock.runtime.spark.checkpoint.query_failure import QueryFailure
 from penstock.runtime.spark.input.offset import Offset
 from penstock.storage import storage

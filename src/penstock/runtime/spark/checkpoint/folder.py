@@ -64,6 +64,8 @@ STATICS = "statics"
 #: The field of the line that says how many splits of a source are not known any more.
 _DROPPED = "dropped"
 RUN = "run.json"
+#: Folders that this process is using.
+_HELD: set[str] = set()
 
 
 @dataclass(frozen=True)
@@ -436,3 +438,18 @@ def chunks_of(items: Sequence[T], parts: int) -> Iterator[Sequence[T]]:
     size = -(-len(items) // max(1, parts))
     for start in range(0, len(items), max(1, size)):
         yield items[start : start + size]
+
+
+def hold(folder: str) -> None:
+    """Note that this process is using a folder, which is not removed with the files of older epochs."""
+    _HELD.add(folder)
+
+
+def let_go(folder: str) -> None:
+    """Note that a folder is no longer in use."""
+    _HELD.discard(folder)
+
+
+def is_held(folder: str) -> bool:
+    """Return whether this process is using a folder."""
+    return folder in _HELD

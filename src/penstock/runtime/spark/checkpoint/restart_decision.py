@@ -24,7 +24,7 @@ from penstock.physical.plan.plan import Plan
 from penstock.physical.planning.plan_parts import joined, with_standing
 from penstock.physical.planning.planner import Generation, grains_of, plan_generations
 from penstock.physical.planning.strategies import Strategy
-from penstock.runtime.spark.catching_up.past_input import delivered_part
+from penstock.runtime.spark.catching_up.past_input import delivered_part, offset_at_start
 from penstock.runtime.spark.checkpoint.epochs import (
     Epoch,
     PausedRecord,
@@ -34,22 +34,20 @@ from penstock.runtime.spark.checkpoint.epochs import (
     is_committed,
     last_offset,
     latest_epoch,
-    offset_mark,
     pending_failures,
     read_epoch,
     read_offset,
     statistics_as_json,
 )
-from penstock.runtime.spark.checkpoint.folder import Folder, round_name
+from penstock.runtime.spark.checkpoint.folder import Folder
 from penstock.runtime.spark.checkpoint.planning_cache import PlannedPart, PlanningCache, PlanningChoice, QueryTexts
 from penstock.runtime.spark.checkpoint.start_provider import (
     PastProvider,
+    ReadAhead,
     new_births,
     notices_of_change,
     past_providers,
 )
-from penstock.runtime.spark.input.input_planner import highs_after
-from penstock.runtime.spark.input.offset import Offset
 from penstock.runtime.spark.output.continuation import continuations, paused_records, with_silences
 from penstock.runtime.spark.output.emitted_content import ContentReader
 from penstock.runtime.spark.output.withheld import Withheld
@@ -286,26 +284,6 @@ def _first_start(request: StartRequest) -> Decision:
     return Decision(StartKind.FIRST, None, epoch, plan, names, (), frozenset(), ())
 
 
-@dataclass(frozen=True)
-class ReadAhead:
-    """With what queries have read their past that begin with a later change.
-
-    Args:
-        number: of the folder in which they did.
-        births: of the queries.
-        statistics: by birth, as an epoch records them.
-    """
-
-    number: int
-    births: Mapping[str, int]
-    statistics: Mapping[str, Any]
-
-    def fits(self, births: Mapping[str, int]) -> bool:
-        """Return whether other births would separate the same queries from each other."""
-        least, own = min(births.values(), default=0), min(self.births.values(), default=0)
-        return {n: b - least for n, b in births.items()} == {n: b - own for n, b in self.births.items()}
-
-
 def decide_change(
     request: StartRequest, folder: Folder, before: Epoch, renewed: bool = False, ahead: ReadAhead | None = None
 ) -> Decision:
@@ -512,24 +490,3 @@ def other_script(folder: Folder, reason: str) -> PenstockError:
         f"the checkpoint {folder.root.parent} belongs to another script or version of it: {reason}",
         hint="give a new --checkpoint, or run the script that it was made with",
     )
-
-
-def offset_at_start(folder: Folder, before: Epoch, epoch: Epoch, plan: Plan) -> Offset:
-    """Return the offset at which `epoch` begins: that of `before` for the sources that it keeps, and the beginning for
-    new ones. A round whose answers have not reached all sinks is repeated as it was planned.
-    """
-    offset = last_offset(folder, before)
-    if offset is None and not folder.delivered().round:
-        offset = Offset(0, {}, {})
-    if offset is None:
-        raise damaged(folder.root / f"{offset_mark(before.log)}.json", FileNotFoundError("it is gone"))
-    kept_sources = {name for name in plan.sources if epoch.sources[name].birth <= before.number}
-    idle = {name for name, source in plan.sources.items() if source.idle is not None}
-
-    def restricted(offset: Offset) -> Offset:
-        return offset.only(kept_sources, plan.sources.keys(), idle)
-
-    if offset.round > folder.delivered().round and offset.before is not None:
-        return replace(restricted(offset), before=restricted(offset.before))
-    highs = highs_after(offset, folder.seen_in(round_name(offset.round)))
-    return replace(restricted(replace(offset, high=highs)), again=True)
