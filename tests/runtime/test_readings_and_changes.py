@@ -147,6 +147,7 @@ def test_a_query_that_begins_ahead_waits_and_survives_a_restart(server: InlineSe
     server.post(query("w", "AT 8") + query("gone", "AT 8") + query("later", "AT 8"))
     server.post("CREATE QUERY n START AT 8 AS SELECT ISTREAM(v) FROM S [NOW] WHERE v > 0;")
     ahead = server.control.version().ahead
+    assert {one.tick for _, text, one in server.control.commands() if " AT 8 " in text} == {8}
     assert {one.stored.name for one in server.control.queries() if one.query.place in ahead} == {
         "w", "gone", "later", "n",
     }  # fmt: skip

@@ -174,10 +174,13 @@ def test_one_that_answers_while_another_is_to_take_its_place_is_running(live: Ru
 
 def test_one_that_begins_at_an_instant_ahead_is_waiting(live: Running) -> None:
     with connect(live.url, live.texts[AccessRole.CONTROL]) as client:
-        client.execute(WARM.replace("START WARM", "START AT 7"))
+        (created,) = client.execute(WARM.replace("START WARM", "START AT 7"))
         ENGINES[-1].readings[-1].over.set()
         client.execute("ALTER QUERY w SET (comment 'now')")
         assert client.query("w").state == "WAITING"
+        assert (
+            next(one for _, _, one in live.door.service._control.commands() if one.number == created.number).tick == 7
+        )
         (shown,) = client.execute("SHOW QUERIES")
         assert (shown.text or "").splitlines()[1].endswith(" -- WAITING")
         client.insert("S", [{"ts": n, "v": n} for n in (6, 7, 8)])

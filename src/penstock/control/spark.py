@@ -15,7 +15,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.algebra.nodes.query import Query, Start, StartMode
-from penstock.control.engine import Activity, EngineVersion, NextVersion, OnFailed, Preparation, StandingQuery
+from penstock.control.engine import (
+    Activity,
+    EngineVersion,
+    NextVersion,
+    OnFailed,
+    Preparation,
+    StandingQuery,
+    with_instants,
+)
 from penstock.errors import PenstockError
 from penstock.physical.execution.progress import NOTHING, timed_sources
 from penstock.results.emitted import EmittedContents
@@ -139,7 +147,7 @@ class SparkEngine:
                 own.release()
         self._tell_left_out(work, self._run)
         found = self._run.version()
-        return replace(_engine_version(found), begun=_begun(version, begins, found.offset))
+        return replace(_engine_version(found), begun=with_instants(_begun(version, begins, found.offset), version))
 
     def version(self) -> EngineVersion:
         found = stored_version(self._checkpoint) if self._run is None else self._run.version()
