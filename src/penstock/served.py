@@ -18,6 +18,7 @@ class QueryView:
         instant: up to which it has answered.
         rows: that it has emitted, None where they are not counted.
         error: that it failed with.
+        share: of one that is HYDRATING, which part of its past has been read, where that is known.
     """
 
     name: str
@@ -31,6 +32,7 @@ class QueryView:
     rows: int | None = None
     attributes: Mapping[str, str] = field(default_factory=dict)
     error: PenstockError | None = None
+    share: float | None = None
 
     @property
     def kind(self) -> str:

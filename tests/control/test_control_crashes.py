@@ -7,6 +7,7 @@ contain without a fault.
 from __future__ import annotations
 
 import random
+import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
@@ -17,6 +18,7 @@ import pyarrow as pa
 import pytest
 from control_kit import STREAM, SUM, CommandFailed, Server
 from mortal_storage import MortalStorage
+from stepped_reading import SteppedReading
 
 from penstock.control import applying
 from penstock.control.engine import EngineVersion, NextVersion, Preparation
@@ -91,7 +93,9 @@ def texts_of_log(system: Server) -> list[str]:
     return texts
 
 
-def cut_life(folder: Path, number: int, how: str) -> tuple[Server, bool]:
+def cut_life(
+    folder: Path, number: int, how: str, life: tuple[Step, ...] = LIFE, opened: Callable[[Path], Server] = Server
+) -> tuple[Server, bool]:
     """Live through LIFE with a loss of power at one call; return the system, and whether power went."""
     checkpoint, spare = folder / "checkpoint", folder / "spare"
     checkpoint.mkdir(parents=True)
@@ -101,14 +105,14 @@ def cut_life(folder: Path, number: int, how: str) -> tuple[Server, bool]:
     done = 0
     disk = MortalStorage(calls)
     with replaced_storage(disk), suppress(PowerLost):
-        system = Server(checkpoint)
-        for done, step in enumerate(LIFE):  # noqa: B007 - what was not finished is done again
+        system = opened(checkpoint)
+        for done, step in enumerate(life):  # noqa: B007 - what was not finished is done again
             step(system)
         return system, False
     disk.die()
     calls.lose(how, random.Random(number), [checkpoint])
-    system = Server(checkpoint)
-    for step in LIFE[done:]:
+    system = opened(checkpoint)
+    for step in life[done:]:
         step(system)
     return system, True
 
@@ -137,6 +141,70 @@ def test_power_that_goes(tmp_path: Path, expected: dict[str, list[dict[str, Any]
 @pytest.mark.timeout(3600)
 def test_power_that_goes_at_every_call(tmp_path: Path, expected: dict[str, list[dict[str, Any]]]) -> None:
     assert check_cuts(tmp_path, expected, 1, 1) > 100
+
+
+class ReadingEngine(InProcessEngine):
+    """An engine whose queries read their past until a test says that it has been read."""
+
+    def __init__(self, folder: Path | None = None) -> None:
+        super().__init__(folder)
+        self.readings: list[SteppedReading] = []
+
+    def prepare(self, version: NextVersion) -> Preparation | None:
+        self.readings.append(SteppedReading(version))
+        return self.readings[-1]
+
+
+def caught_up(system: Server) -> None:
+    """Let the past be read, and wait until the query answers."""
+    assert isinstance(system.engine, ReadingEngine)
+    end = time.monotonic() + 20
+    while system.control.commands()[-1][2].state.value != "RUNNING":
+        for reading in system.engine.readings:
+            reading.over.set()
+        if system.control.failure is not None:
+            raise system.control.failure
+        assert time.monotonic() < end
+        time.sleep(0.001)
+
+
+HYDRATING = "CREATE QUERY w START WARM AS SELECT SUM(v) AS s FROM S [RANGE 5 SECONDS];"
+HYDRATING_LIFE: tuple[Step, ...] = (
+    command(STREAM),
+    rows(1, 1, 2, 3),
+    answer,
+    lambda system: system.run(HYDRATING, key="w"),
+    command("CREATE QUERY t AS SELECT v FROM S;"),
+    command("DROP QUERY w;"),
+    lambda system: system.run(HYDRATING, key="again"),
+    caught_up,
+    rows(2, 4, 5),
+    answer,
+)
+
+
+def test_a_query_that_reads_its_past_is_dropped_once(tmp_path: Path) -> None:
+    expected: dict[str, list[dict[str, Any]]] = {}
+    number, cuts, was_cut = 10_000, 0, True
+    while was_cut or not cuts:
+        folder = tmp_path / str(number)
+        how = LOSSES[number % len(LOSSES)]
+        system, was_cut = cut_life(
+            folder, number, how, HYDRATING_LIFE, lambda path: Server(path, ReadingEngine(path / "engine"))
+        )
+        found = contents(system)
+        texts = sorted(text for _, text, one in system.control.commands() if one.state.value != "FAILED")
+        listed = [(one.stored.name, one.status.value) for one in system.control.queries()]
+        with suppress(PowerLost):
+            system.control.close()
+        expected = expected or found
+        assert found == expected and found["w"] and found["t"], f"power went at call {number}"
+        assert listed == [("t", "RUNNING"), ("w", "RUNNING")]
+        assert [text.split(" ")[0] for text in texts] == ["CREATE"] * 4 + ["DROP"]
+        # The first life is not cut.
+        number, cuts = (3 if number == 10_000 else number + 7), cuts + was_cut
+        was_cut = was_cut or number == 3
+    assert cuts > 8
 
 
 def failing_life(folder: Path, kind: str, number: int) -> tuple[Server, FailingCalls]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from control_kit import STREAM, Server
+from stepped_reading import SteppedReading
 
 from penstock.control.engine import EngineVersion, NextVersion, Preparation
 from penstock.control.in_process import InProcessEngine
@@ -16,32 +16,6 @@ from penstock.control.outcomes import CommandOutcome
 from penstock.errors import PenstockError, ScriptErrors
 
 WARM = "CREATE QUERY w START WARM AS SELECT SUM(v) AS s FROM S [RANGE 5 SECONDS];"
-
-
-class SteppedReading:
-    """A reading of the past that goes on until it is told to be over."""
-
-    def __init__(self, version: NextVersion) -> None:
-        self.version = version
-        self.share = 0.0
-        self.over = threading.Event()
-        self.error: Exception | None = None
-        self.ended = self.discarded = False
-
-    def read(self) -> None:
-        assert self.over.wait(60)
-        if self.error is not None:
-            raise self.error
-
-    def shares(self) -> Mapping[int, float]:
-        return dict.fromkeys(self.version.queries, self.share)
-
-    def end(self) -> None:
-        self.ended = True
-        self.over.set()
-
-    def discard(self) -> None:
-        self.discarded = True
 
 
 class ReadingEngine(InProcessEngine):

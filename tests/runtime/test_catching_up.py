@@ -21,7 +21,7 @@ from penstock.language import bind_script
 from penstock.physical.planning.state_size.summary import size_text
 from penstock.runtime.spark.catching_up.ahead import Share
 from penstock.runtime.spark.catching_up.past_input import past_of_run
-from penstock.runtime.spark.catching_up.start_options import start_option, start_options, text_of
+from penstock.runtime.spark.catching_up.start_options import heartbeat_at, start_option, start_options, text_of
 from penstock.runtime.spark.checkpoint.epochs import read_epoch, source_file
 from penstock.runtime.spark.live_change import hydrate
 from penstock.runtime.spark.retained import retention
@@ -186,21 +186,30 @@ def test_a_past_whose_times_are_not_recorded_is_refused(place: Path) -> None:
     run.rounds.stop()
 
 
-def test_a_time_that_is_not_reached_is_refused(place: Path) -> None:
-    """Before anything is read or opened, and by what tells which starts can be had."""
+@pytest.mark.parametrize("ahead", [1, 9, 1000])
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_query_begins_at_a_time_that_lies_ahead(place: Path, ahead: int, restarted: bool) -> None:
+    """As the law says, also where that is never reached, and over a restart while it waits."""
+    names = list(QUERIES)
     run = InlineRun(script(place, "sums"), place / "checkpoint").go(2)
-    (query,) = bind_script(script(place, "best")).queries
-    for tick, possible in ((1000, False), (3, True)):
-        option = start_option(query, at(tick), past_of_run(run.folder, read_epoch(run.folder, run.job.epoch)))
-        assert (not option.obstacles) is possible, option
-    later = run.work_of(script(place, "sums", "best"), starts={"best": at(1000)})
-    with pytest.raises(PenstockError) as refused:
-        hydrate(run.folder, run, later)
-    assert refused.value.code == "P0703" and "have not reached" in refused.value.message
-    with pytest.raises(PenstockError, match="have not reached"):
-        run.change(script(place, "sums", "best"), starts={"best": at(1000)})
-    assert not (place / "out" / "best").exists()
+    begun, (query,) = _read(run), bind_script(script(place, "best")).queries
+    known = past_of_run(run.folder, read_epoch(run.folder, run.job.epoch))
+    start = at(heartbeat_at(query, known.offset) + ahead)
+    assert not start_option(query, start, known).obstacles
+    others = [name for name in names if name != "sums"]
+    run.change(script(place, *names), starts=dict.fromkeys(others, start))
+    begun = _read(run)
+    if restarted:
+        run.go(1)
+        run.rounds.stop()
+        cold()
+        run = InlineRun(script(place, *names), place / "checkpoint")
     run.run()
+    for name in others:
+        if ahead < 1000:
+            check(place, name, start, begun)
+        else:
+            assert not read_result(str(place / "out" / name)).num_rows, name
     check(place, "sums", BEGINNING, 0)
 
 

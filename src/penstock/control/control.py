@@ -28,6 +28,7 @@ from penstock.control.sealed_files import SealedFiles
 from penstock.control.stored_catalog import StoredObject, StoredQuery
 from penstock.control.transactions.accepting import Acceptor, Policy, changes
 from penstock.control.transactions.catalog_text import catalog_text
+from penstock.control.transactions.listing import ListedQuery, listed_queries
 from penstock.control.transactions.past_reading import PastReading
 from penstock.control.transactions.request import NotedFailure, PostedScript
 from penstock.errors import PenstockError
@@ -194,6 +195,12 @@ class Control:
         if one is None or one.query is None:
             raise PenstockError("P0201", f"unknown query {name}")
         return one, one.query
+
+    def queries(self) -> list[ListedQuery]:
+        """Return the queries that the engine runs or has paused, and those that have been accepted and begin later."""
+        # In this order: what is applied meanwhile is in the declarations that the engine runs.
+        items, ahead = self._backlog.items, self._backlog.ahead
+        return listed_queries(items, ahead, self._applier.current)
 
     def place_of(self, command: int) -> int | None:
         """Return the place whose answers a command is about; None for others, and where it is forgotten."""

@@ -84,9 +84,11 @@ class EngineVersion:
         command: the number of the last command that it contains, 0 for none.
         heartbeats: by place, up to which tick the answer is final, where its time has begun.
         waiting: numbers of commands before `command` that it does not contain yet.
-        begun: by place, of the queries that begin with the version: τ0, where their time had begun by then.
+        begun: by place, of the queries that begin with the version: τ0, where their time had begun by then; the instant
+            of START AT.
         sources: by name in lower case, up to which tick the elements of a source are complete, where time has begun.
         rows: by place, the rows that have been answered, where the engine counts them.
+        ahead: places whose first instant has not been reached.
     """
 
     number: int
@@ -96,6 +98,13 @@ class EngineVersion:
     begun: Mapping[int, int] = field(default_factory=dict)
     sources: Mapping[str, int] = field(default_factory=dict)
     rows: Mapping[int, int] = field(default_factory=dict)
+    ahead: frozenset[int] = frozenset()
+
+
+def with_instants(begun: Mapping[int, int], version: NextVersion) -> dict[int, int]:
+    """Return where queries begin, by place. begun: what their sources had reached."""
+    chosen = {place: version.queries[place].start.at for place in begun if place in version.queries}
+    return {place: tick if (at := chosen.get(place)) is None else at for place, tick in begun.items()}
 
 
 #: Is called with the place of a query that failed.

@@ -18,7 +18,15 @@ import pyarrow as pa
 from penstock.algebra.nodes.query import Query, Start, StartMode
 from penstock.algebra.nodes.scans import Source, declared_sources
 from penstock.connectors.sources import open_source
-from penstock.control.engine import Activity, EngineVersion, NextVersion, OnFailed, Preparation, StandingQuery
+from penstock.control.engine import (
+    Activity,
+    EngineVersion,
+    NextVersion,
+    OnFailed,
+    Preparation,
+    StandingQuery,
+    with_instants,
+)
 from penstock.control.sealed_files import not_written
 from penstock.errors import PenstockError
 from penstock.physical.execution.progress import timed_sources
@@ -113,7 +121,7 @@ class InProcessEngine:
                 self._state, self._live = before[0], LiveEngine.restored(before[1])
                 raise
             found = self.version()
-            return replace(found, begun=found.heartbeats)
+            return replace(found, begun=with_instants(found.heartbeats, version))
 
     def version(self) -> EngineVersion:
         with self._lock:
@@ -121,7 +129,10 @@ class InProcessEngine:
             beats = {place: self._live.heartbeat(str(place)) for place in places}
             known = {place: tick for place, tick in beats.items() if tick is not None}
             sources = {name.lower(): tick for name, tick in self._live.source_heartbeats().items()}
-            return EngineVersion(self._state.number, self._state.command, known, self._state.waiting, sources=sources)
+            ahead = frozenset(place for place in places if self._live.is_ahead(str(place)))
+            return EngineVersion(
+                self._state.number, self._state.command, known, self._state.waiting, sources=sources, ahead=ahead
+            )
 
     def listen(self, on_failed: OnFailed) -> None:
         """Queries of this engine do not fail alone."""

@@ -15,7 +15,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.algebra.nodes.query import Query, Start, StartMode
-from penstock.control.engine import Activity, EngineVersion, NextVersion, OnFailed, Preparation, StandingQuery
+from penstock.control.engine import (
+    Activity,
+    EngineVersion,
+    NextVersion,
+    OnFailed,
+    Preparation,
+    StandingQuery,
+    with_instants,
+)
 from penstock.errors import PenstockError
 from penstock.physical.execution.progress import NOTHING, timed_sources
 from penstock.results.emitted import EmittedContents
@@ -27,6 +35,7 @@ from penstock.runtime.spark.input.offset import Offset
 from penstock.runtime.spark.job import SparkRun
 from penstock.runtime.spark.launch import launch
 from penstock.runtime.spark.live_change import change, hydrate, option_of_start
+from penstock.runtime.spark.output.withheld import WithheldAnswers
 from penstock.runtime.spark.version import VersionInfo, stored_version
 from penstock.runtime.spark.work import Work
 from penstock.types import END
@@ -138,11 +147,17 @@ class SparkEngine:
                 own.release()
         self._tell_left_out(work, self._run)
         found = self._run.version()
-        return replace(_engine_version(found), begun=_begun(version, begins, found.offset))
+        return replace(_engine_version(found), begun=with_instants(_begun(version, begins, found.offset), version))
 
     def version(self) -> EngineVersion:
         found = stored_version(self._checkpoint) if self._run is None else self._run.version()
-        return EngineVersion(0, 0) if found is None else _engine_version(found)
+        if found is None:
+            return EngineVersion(0, 0)
+        folder, shown = Folder(self._checkpoint / "penstock"), {} if self._run is None else dict(self._run.epoch.shown)
+        batch = folder.delivered().batch + 1 if shown else 0
+        kept = WithheldAnswers(folder)
+        ahead = frozenset(_place(name) for name, since in shown.items() if kept.is_pending(name, since, batch))
+        return replace(_engine_version(found), ahead=ahead)
 
     def listen(self, on_failed: OnFailed) -> None:
         self._on_failed = on_failed

@@ -33,6 +33,7 @@ class QueryStatus(enum.Enum):
 
     PENDING = "PENDING"
     HYDRATING = "HYDRATING"
+    WAITING = "WAITING"
     RUNNING = "RUNNING"
     PAUSED = "PAUSED"
     FAILED = "FAILED"

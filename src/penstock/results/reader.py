@@ -42,6 +42,14 @@ class ResultRows:
     cursor: Cursor | None
 
 
+def reader_schema(own: pa.Schema, is_stream: bool) -> pa.Schema:
+    """Return the columns that a reader of a result gets. own: the columns of its rows in the log."""
+    items = list(own)[1 if is_stream else 2 :]
+    names = distinct_names(("ts", "op"), [item.name for item in items])
+    types = [own.field(0).type, pa.string(), *(item.type for item in items)]
+    return pa.schema(list(zip(names, types, strict=True)))
+
+
 class ResultReader:
     """Reads the result of one query.
 
@@ -55,12 +63,8 @@ class ResultReader:
         self.record = self._folder.record(id_)
         self.id = id_
         self._contents = contents
-        own = self.record.schema
-        items = list(own)[1 if self.record.is_stream else 2 :]
-        names = distinct_names(("ts", "op"), [item.name for item in items])
-        types = [own.field(0).type, pa.string(), *(item.type for item in items)]
         #: The columns of what it reads.
-        self.schema = pa.schema(list(zip(names, types, strict=True)))
+        self.schema = reader_schema(self.record.schema, self.record.is_stream)
 
     @property
     def first(self) -> Cursor:

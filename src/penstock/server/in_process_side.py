@@ -92,6 +92,9 @@ class InProcessSide:
             raise PenstockError("P0711", f"a server without Spark keeps no {what}", hint="read from the beginning")
         return InProcessResults(self._engine, self._changed, place, query, request)
 
+    def result_schema(self, query: Query) -> pa.Schema:
+        return result_schema(query)
+
     def select(
         self, command: SelectOnce, scope: SelectScope, statement: str, cancellation: Cancellation
     ) -> SelectedRows:
@@ -142,6 +145,12 @@ class InProcessSide:
         self._engine.close()
 
 
+def result_schema(query: Query) -> pa.Schema:
+    """Return the columns of the rows that a subscription returns."""
+    schema = pa.schema([pa.field(field.name, field.type) for field in query.output_schema])
+    return schema.insert(1, pa.field("op", pa.string())) if query.root.is_stream else schema
+
+
 class InProcessResults:
     """A subscription to what an engine in this process has answered. A cursor is `<place>.<answers read>`."""
 
@@ -152,9 +161,8 @@ class InProcessResults:
         self._changed = changed
         self._place = place
         self._closed = False
-        schema = pa.schema([pa.field(field.name, field.type) for field in query.output_schema])
         self._stream = query.root.is_stream
-        self._schema = schema.insert(1, pa.field("op", pa.string())) if self._stream else schema
+        self._schema = result_schema(query)
         known = len(engine.answers(place))
         self._until = known if request.until_now else None
         self._read = 0 if request.beginning else known

@@ -19,8 +19,9 @@ from penstock.control.control import Control
 from penstock.control.engine import EngineVersion
 from penstock.control.outcomes import CommandOutcome, CommandState, Principal, StatementOutcome
 from penstock.control.registry import quoted
-from penstock.control.stored_catalog import StoredObject, StoredQuery
+from penstock.control.transactions.listing import ListedQuery
 from penstock.errors import PenstockError, Position, ScriptErrors, nearest
+from penstock.language.catalog import QueryStatus
 from penstock.language.commands import (
     Cancel,
     Describe,
@@ -55,6 +56,7 @@ from penstock.server.service import (
     StatementReply,
     StatementView,
 )
+from penstock.server.statements.results_to_come import ResultsToCome
 from penstock.server.statements.running_statements import (
     SUBSCRIBE,
     RunningStatement,
@@ -68,6 +70,8 @@ from penstock.types import TimeDomain, type_name
 
 #: States of commands that have not taken effect yet.
 _UNFINISHED = (CommandState.PENDING.value, CommandState.HYDRATING.value)
+#: States of queries that do not answer yet.
+_TO_BEGIN = tuple(one.value for one in (QueryStatus.PENDING, QueryStatus.HYDRATING, QueryStatus.WAITING))
 #: Connectors whose rows are posted.
 _POSTED = ("MEMORY", "HTTP")
 
@@ -77,6 +81,9 @@ class EngineSide(Protocol):
 
     def results(self, place: int, query: Query, request: ResultRequest) -> ResultSource:
         """Return a subscription to the results at a place. Raises PenstockError P0711, P0712."""
+
+    def result_schema(self, query: Query) -> pa.Schema:
+        """Return the columns of what `results` returns."""
 
     def select(
         self, command: SelectOnce, scope: SelectScope, statement: str, cancellation: Cancellation
@@ -259,7 +266,15 @@ class LiveService:
         if command.kind == "VERSIONS":
             version = self._control.version()
             return f"{version.number}, with the commands up to {version.command}"
-        return "\n".join(redacted_text(declared or name) for name, declared in command.entries)
+        texts = [redacted_text(declared or name) for name, declared in command.entries]
+        if command.kind == "QUERIES":
+            version = self._control.version()
+            states = {one.stored.name: (_state(one, version), one.share) for one in self._control.queries()}
+            shares = {name: "" if share is None else f" {share:.0%}" for name, (_, share) in states.items()}
+            begins = {name: f" -- {state}{shares[name]}" for name, (state, _) in states.items() if state in _TO_BEGIN}
+            names = [name for name, _ in command.entries]
+            texts = [text + begins.get(name, "") for name, text in zip(names, texts, strict=True)]
+        return "\n".join(texts)
 
     # -- statements that run -----------------------------------------------------------------------------------
 
@@ -318,53 +333,45 @@ class LiveService:
     # -- what there is -----------------------------------------------------------------------------------------
 
     def queries(self) -> Sequence[QueryView]:
-        version = self._control.version()
-        stored = self._control.stored.values()
-        return [self._view(one, one.query, version) for one in stored if one.query is not None]
+        listed, version = self._control.queries(), self._control.version()
+        return [_query_view(one, version) for one in listed]
 
     def query(self, name: str) -> QueryView:
-        return self._view(*self._known(name), self._control.version())
+        return _query_view(self._known(name), self._control.version())
 
     def plan(self, name: str, form: str) -> str:
-        self._known(name)
-        return self._side.explain(self._bound(name), form)
+        return self._side.explain(_bound(self._known(name)), form)
 
     def results(self, request: ResultRequest) -> ResultSource:
         text = f"SUBSCRIBE TO {quoted(request.query)}"
         return RunningSubscription(self._running, text, request.caller, self._source_of(request))
 
     def _source_of(self, request: ResultRequest) -> ResultSource:
-        _, kept = self._known(request.query)
-        return self._side.results(kept.place, self._bound(request.query), request)
+        one = self._known(request.query)
+        query = _bound(one)
+        if one.has_result:
+            return self._side.results(one.query.place, query, request)
+        return ResultsToCome(lambda: self._begun(one, request), self._side.result_schema(query), request.until_now)
 
-    def _known(self, name: str) -> tuple[StoredObject, StoredQuery]:
-        try:
-            return self._control.query(name)
-        except PenstockError as error:
-            raise PenstockError(error.code, error.message, hint=nearest(name, self._names())) from None
-
-    def _names(self) -> list[str]:
-        return [one.name for one in self._control.stored.values() if one.query is not None]
-
-    def _bound(self, name: str) -> Query:
-        """Return a query. Raises PenstockError P0601 for one that needs attention."""
-        found = self._control.catalog.queries.get(name.lower())
+    def _begun(self, one: ListedQuery, request: ResultRequest) -> ResultSource | None:
+        """Return the results of a query that was still to begin, from the first on unless something else was asked for;
+        None as long as it has not begun. Raises PenstockError P0201 where it never will."""
+        found = next((each for each in self._control.queries() if each.stored.id == one.stored.id), None)
         if found is None:
-            message = f"query {name} cannot be bound by this version"
-            raise PenstockError("P0601", message, hint="GET /v1/queries has its error")
-        return found
+            message = f"query {one.stored.name} has not begun: it was dropped, or its command failed"
+            raise PenstockError("P0201", message, hint="GET /v1/commands has the error of a command")
+        if not found.has_result:
+            return None
+        beginning = request.beginning or (request.cursor is None and not request.snapshot)
+        return self._side.results(found.query.place, _bound(found), replace(request, beginning=beginning))
 
-    def _view(self, one: StoredObject, kept: StoredQuery, version: EngineVersion) -> QueryView:
-        bound = self._control.catalog.queries.get(one.name.lower())
-        tick = version.heartbeats.get(kept.place)
-        schema = () if bound is None else tuple((f.name, type_name(f.type)) for f in bound.output_schema)
-        error = PenstockError(kept.code, kept.message) if kept.code else None
-        return QueryView(
-            one.name, str(one.id), kept.status.value, redacted_text(one.text),
-            bound is not None and bound.root.is_stream,
-            schema, kept.sink.connector, None if bound is None or tick is None else bound.domain.show(tick),
-            version.rows.get(kept.place), one.attributes, error,
-        )  # fmt: skip
+    def _known(self, name: str) -> ListedQuery:
+        listed = self._control.queries()
+        for one in listed:
+            if one.stored.name.lower() == name.lower():
+                return one
+        hint = nearest(name, [one.stored.name for one in listed])
+        raise PenstockError("P0201", f"unknown query {name}", hint=hint)
 
     def declaration(self, name: str) -> Source:
         sources = self._control.catalog.sources
@@ -442,6 +449,33 @@ class LiveService:
     def close(self) -> None:
         self._control.close()
         self._side.close()
+
+
+def _state(one: ListedQuery, version: EngineVersion) -> str:
+    """Return the state of a query; WAITING for one that begins at an instant which its sources have not reached."""
+    is_ahead = one.status is QueryStatus.RUNNING and one.query.start.at is not None
+    return QueryStatus.WAITING.value if is_ahead and one.query.place in version.ahead else one.status.value
+
+
+def _bound(one: ListedQuery) -> Query:
+    """Return a query. Raises PenstockError P0601 for one that needs attention."""
+    if one.bound is None:
+        message = f"query {one.stored.name} cannot be bound by this version"
+        raise PenstockError("P0601", message, hint="GET /v1/queries has its error")
+    return one.bound
+
+
+def _query_view(one: ListedQuery, version: EngineVersion) -> QueryView:
+    stored, kept, bound = one.stored, one.query, one.bound
+    tick = version.heartbeats.get(kept.place)
+    schema = () if bound is None else tuple((f.name, type_name(f.type)) for f in bound.output_schema)
+    error = PenstockError(kept.code, kept.message) if kept.code else None
+    return QueryView(
+        stored.name, str(stored.id), _state(one, version), redacted_text(stored.text),
+        bound is not None and bound.root.is_stream,
+        schema, kept.sink.connector, None if bound is None or tick is None else bound.domain.show(tick),
+        version.rows.get(kept.place), stored.attributes, error, one.share,
+    )  # fmt: skip
 
 
 def _principal(caller: Caller) -> Principal:

@@ -17,7 +17,7 @@ from penstock.language.commands import SelectOnce
 from penstock.results.cancellation import Cancellation
 from penstock.results.content import ResultContents
 from penstock.results.live_state import LiveState
-from penstock.results.reader import ResultReader, Subscription
+from penstock.results.reader import ResultReader, Subscription, reader_schema
 from penstock.results.run_input import pinned_input, state_of_run
 from penstock.results.select import LiveReader
 from penstock.results.select_workers import SelectWorkers
@@ -46,6 +46,7 @@ class SparkSide:
         self._workers = workers
         self._contents = contents or guarded_contents(folder)
         self._posted = folder / "control" / "kept"
+        self._results = Folder(folder / "penstock").results
         self._listeners: list[Callable[[Mapping[str, object]], None]] = []
         #: Number of batches, and when the last one ended or there was nothing to read.
         self._batches, self._at = 0, time.monotonic()
@@ -74,17 +75,25 @@ class SparkSide:
     # -- reading -----------------------------------------------------------------------------------------------
 
     def results(self, place: int, query: Query, request: ResultRequest) -> SparkResults:
-        sink = self._running().sinks.get(f"q{place}")
-        if sink is None or sink.own_place is None:
+        run, name = self._running(), f"q{place}"
+        sink, id_ = run.sinks.get(name), run.version().results.get(name)
+        if sink is not None and sink.own_place is not None:
+            reader = ResultReader(sink.own_place.folder, sink.own_place.id, self._contents)
+        elif sink is None and id_ is not None and query.sink.connector == "RESULTS":
+            # It is paused, and its result stays.
+            reader = ResultReader(self._results, id_, self._contents)
+        else:
             message = f"the results of {query.name} are not kept here"
-            raise PenstockError("P0711", message, hint="RESUME it if it is paused; INTO names where its results are")
-        reader = ResultReader(sink.own_place.folder, sink.own_place.id, self._contents)
+            raise PenstockError("P0711", message, hint="INTO names where its results are")
         cursor = reader.first if request.beginning else request.cursor
         subscription = reader.read(
             cursor, snapshot=request.snapshot, progress=request.progress, up_to=request.up_to,
             until_now=request.until_now, after=request.after,
         )  # fmt: skip
         return SparkResults(reader, subscription, request.snapshot)
+
+    def result_schema(self, query: Query) -> pa.Schema:
+        return reader_schema(query.output_schema, query.root.is_stream)
 
     def _running(self) -> SparkRun:
         run = self._engine.run

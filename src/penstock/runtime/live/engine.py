@@ -194,6 +194,11 @@ class LiveEngine:
         track = self._results[name].track
         return None if track is None or track.reached == NOTHING else track.reached
 
+    def is_ahead(self, name: str) -> bool:
+        """Return whether the first instant that a running query answers has not been reached."""
+        result = self._results[name]
+        return result.track is not None and result.waits and result.first > result.track.reached
+
     def source_heartbeats(self) -> dict[str, int]:
         """Return by source up to which tick its elements are complete, where its time has begun."""
         beats = {name: self._progress[name].heartbeat(h.source.slack) for name, h in self._histories.items()}

@@ -124,7 +124,7 @@ def hydrate(folder: Folder, run: RunningJob, work: Work) -> Ahead | None:
     for _, source in sources_to_spool(work):
         write_spool(work, source, folder)
     request = start_request(replace(admitted(work, folder, run.epoch), cache=run.work.cache), folder)
-    ahead = Ahead(folder, run.epoch, request, work.settings, run.job.intake.parallelism)
+    ahead = Ahead(folder, lambda: run.epoch, request, work.settings, run.job.intake.parallelism)
     return ahead if ahead.catching_up is not None else None
 
 
@@ -165,7 +165,8 @@ def begin_change(
     work = replace(admitted(work, folder, current), cache=run.work.cache)
     work.cache.keep_only(work.queries)
     request = start_request(work, folder)
-    decision = decide_change(request, folder, current, _retains_otherwise(run.job, request))
+    read_ahead = None if ahead is None else ahead.read_ahead
+    decision = decide_change(request, folder, current, _retains_otherwise(run.job, request), read_ahead)
     if decision.kind is StartKind.SAME:
         if decision.epoch == current:
             return None

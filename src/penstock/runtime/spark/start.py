@@ -272,6 +272,7 @@ def prepare(work: Work, request: StartRequest, decision: Decision, folder: Folde
     job = Job(
         plan, epoch.shards, keys, work.drain, intake, epoch.state_store, cache, epoch.number, epoch.base, epoch.log,
         epoch.log_base, work.standing, work.pause_failed and work.live and epoch.state_store == "files",
+        (epoch.past or epoch.number) if epoch.backfill else 0,
     )  # fmt: skip
     # Written before the epoch, from which on the change has happened.
     digest = write_job(folder, job)

@@ -168,6 +168,7 @@ class QueryDocument(BaseModel):
     rows: int | None
     attributes: dict[str, str]
     error: ErrorDocument | None
+    share: float | None = None
 
 
 class QueriesDocument(BaseModel):
@@ -248,7 +249,7 @@ def query_document(view: QueryView) -> QueryDocument:
     return QueryDocument(
         name=view.name, id=view.id, state=view.state, kind="stream" if view.is_stream else "relation", sql=view.sql,
         columns=_columns(view.columns), sink=view.sink, instant=view.instant, rows=view.rows,
-        attributes=dict(view.attributes), error=_error(view.error),
+        attributes=dict(view.attributes), error=_error(view.error), share=view.share,
     )  # fmt: skip
 
 

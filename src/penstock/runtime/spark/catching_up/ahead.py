@@ -12,12 +12,18 @@ from dataclasses import replace
 
 from penstock.physical.elements import Elements, encode
 from penstock.physical.plan.identity import step_keys
+from penstock.physical.planning.planner import part_of
 from penstock.runtime.local.statics import read_statics
 from penstock.runtime.spark.catching_up.catch_up import CatchUp, Pause, check_past
-from penstock.runtime.spark.catching_up.past_input import delivered_part
+from penstock.runtime.spark.catching_up.past_input import delivered_part, offset_at_start
 from penstock.runtime.spark.checkpoint.epochs import Epoch
 from penstock.runtime.spark.checkpoint.folder import Folder, Intake, Job
-from penstock.runtime.spark.checkpoint.restart_decision import StartKind, StartRequest, decide_change, offset_at_start
+from penstock.runtime.spark.checkpoint.restart_decision import (
+    StartKind,
+    StartRequest,
+    decide_change,
+)
+from penstock.runtime.spark.checkpoint.start_provider import ReadAhead
 from penstock.runtime.spark.checkpoint.state_files import backfill_root
 from penstock.runtime.spark.input.rate_control import RateControl
 from penstock.settings import Settings
@@ -33,7 +39,7 @@ class Ahead:
     """What new queries of a run have read before the change with which they begin.
 
     Args:
-        before: the epoch in which the run is.
+        before: returns the epoch in which the run is.
         request: the change.
         parallelism: maximum number of tasks that may read in parallel.
 
@@ -42,17 +48,21 @@ class Ahead:
     """
 
     def __init__(
-        self, folder: Folder, before: Epoch, request: StartRequest, settings: Settings, parallelism: int
+        self, folder: Folder, before: Callable[[], Epoch], request: StartRequest, settings: Settings, parallelism: int
     ) -> None:
         self._folder = folder
         self._before = before
-        decision = decide_change(request, folder, before)
+        decision = decide_change(request, folder, before())
         self._epoch, self._plan = decision.epoch, decision.plan
+        births = {name: self._epoch.queries[name].birth for name in decision.fresh}
+        statistics = {str(birth): self._epoch.statistics[str(birth)] for birth in births.values()}
+        self.read_ahead = ReadAhead(self._epoch.number, births, statistics)
         self.catching_up: CatchUp | None = None
         self._tables: dict[str, Elements] = {}
         if decision.kind is StartKind.SAME or not self._epoch.backfill:
             return
         check_past(folder, self._epoch, self._plan)
+        request.cache.reserve(self._epoch.number)
         self._tables = self._read_tables()
         intake = Intake(
             tuple(self._plan.sources.values()), frozenset(), parallelism, births=self._epoch.births,
@@ -60,7 +70,7 @@ class Ahead:
         )  # fmt: skip
         job = Job(
             self._plan, self._epoch.shards, tuple(range(self._epoch.shards)), False, intake, self._epoch.state_store,
-            settings.get_int("state_cache_bytes"), self._epoch.number,
+            settings.get_int("state_cache_bytes"), self._epoch.number, past=self._epoch.number,
         )  # fmt: skip
         self.catching_up = CatchUp(folder, job, self._epoch.started, self._tables)
 
@@ -69,7 +79,7 @@ class Ahead:
         reading = self.catching_up
         left: int | None = None
         while reading is not None:
-            offset = offset_at_start(self._folder, self._before, self._epoch, self._plan)
+            offset = offset_at_start(self._folder, self._before(), self._epoch, self._plan)
             reading.read_up_to(delivered_part(self._folder, offset), pause)
             now = self._folder.delivered().round - reading.reached
             if now <= _LEFT:
@@ -80,9 +90,10 @@ class Ahead:
 
     def fits(self, job: Job, tables: Mapping[str, Elements]) -> bool:
         """Return whether the change turned out as it was expected. tables: the static relations of `job`."""
-        keys = [set(step_keys(plan).values()) for plan in (self._plan, job.plan)]
-        contents = [{name: _digest(table) for name, table in known.items()} for known in (tables, self._tables)]
-        return self._epoch.number == job.epoch and keys[0] == keys[1] and contents[0] == contents[1]
+        own = part_of(self._plan, self.read_ahead.births)
+        if job.past != self._epoch.number or not set(step_keys(own).values()) <= set(step_keys(job.plan).values()):
+            return False
+        return all(name in tables and _digest(tables[name]) == _digest(self._tables[name]) for name in own.statics)
 
     def discard(self) -> None:
         """Remove what has been read."""

@@ -1,8 +1,7 @@
 """Reading the past of a change's new queries for longer, while other changes of the run come.
 
-What is read belongs to the epoch that the change would begin now, so another change takes that away: the reading stops
-for it and begins again behind it. After some interruptions it leaves the past to the change itself, which then reads it
-while others wait. One reading at a time is under way in a run.
+Another change interrupts the reading, which goes on behind it: what is read lies under a number of its own, and so do
+the births of the queries, whichever epoch they begin with. One reading at a time is under way in a run.
 """
 
 from __future__ import annotations
@@ -13,8 +12,6 @@ from contextlib import suppress
 
 from penstock.runtime.spark.catching_up.ahead import Ahead, Share
 
-#: Changes that may interrupt a reading.
-_INTERRUPTIONS = 3
 #: Seconds between two looks at whether the reading before has been used.
 _LOOK_EVERY = 0.05
 
@@ -39,7 +36,6 @@ class ReadingBeside:
         self._has_turn = False
         self._changed = threading.Condition()
         self._is_reading = self._is_suspended = self._has_ended = False
-        self._interruptions = 0
         self._ahead: Ahead | None = None
 
     def read(self) -> None:
@@ -48,28 +44,29 @@ class ReadingBeside:
             if self._has_ended:
                 return
         self._has_turn = True
-        while self._may_read():
-            with suppress(_Interrupted):
-                try:
-                    self._ahead = self._begin()
-                    if self._ahead is not None:
-                        self._ahead.read(_InterruptibleShare(self._share, self._busy, lambda: self._is_interrupted))
-                    return
-                finally:
-                    with self._changed:
-                        self._is_reading = False
-                        self._changed.notify_all()
+        with suppress(_Ended):
+            try:
+                self._go_on()
+                self._ahead = self._begin()
+                if self._ahead is not None:
+                    self._ahead.read(_InterruptibleShare(self._share, self._busy, self._go_on, self._is_interrupted))
+            finally:
+                with self._changed:
+                    self._is_reading = False
+                    self._changed.notify_all()
 
-    @property
     def _is_interrupted(self) -> bool:
         return self._is_suspended or self._has_ended
 
-    def _may_read(self) -> bool:
-        """Wait for the end of an interruption; return whether to read."""
+    def _go_on(self) -> None:
+        """Wait for the end of an interruption. Raises _Ended where nobody needs the past any more."""
         with self._changed:
+            self._is_reading = False
+            self._changed.notify_all()
             self._changed.wait_for(lambda: self._has_ended or not self._is_suspended)
-            self._is_reading = not self._has_ended and self._interruptions < _INTERRUPTIONS
-            return self._is_reading
+            if self._has_ended:
+                raise _Ended
+            self._is_reading = True
 
     def shares(self) -> Mapping[str, float]:
         """Return, by query, which part of the past has been read."""
@@ -78,13 +75,10 @@ class ReadingBeside:
         return {} if reading is None else dict.fromkeys(reading.starts, reading.share)
 
     def suspend(self) -> None:
-        """Stop for another change, and remove what has been read."""
+        """Stop for another change; what has been read stays."""
         with self._changed:
             self._is_suspended = True
             self._changed.wait_for(lambda: not self._is_reading)
-            if self._has_turn:
-                self._interruptions += 1
-            self._drop()
 
     def resume(self) -> None:
         """Go on after another change."""
@@ -93,7 +87,7 @@ class ReadingBeside:
             self._changed.notify_all()
 
     def take(self) -> Ahead | None:
-        """Return what has been read, once; None where another change has come since."""
+        """Return what has been read, once; None where there was no past."""
         ahead, self._ahead = self._ahead, None
         return ahead
 
@@ -117,16 +111,17 @@ class ReadingBeside:
             ahead.discard()
 
 
-class _Interrupted(Exception):
-    """Another change comes, or nobody needs the past any more."""
+class _Ended(Exception):
+    """Nobody needs the past any more."""
 
 
 class _InterruptibleShare(Share):
-    def __init__(self, share: float, busy: Callable[[], bool], interrupted: Callable[[], bool]) -> None:
+    def __init__(
+        self, share: float, busy: Callable[[], bool], go_on: Callable[[], None], interrupted: Callable[[], bool]
+    ) -> None:
         super().__init__(share, lambda: busy() and not interrupted())
-        self._interrupted = interrupted
+        self._go_on = go_on
 
     def __call__(self, seconds: float) -> None:
         super().__call__(seconds)
-        if self._interrupted():
-            raise _Interrupted
+        self._go_on()

@@ -38,9 +38,9 @@ from penstock.runtime.spark.catching_up.past_input import (
     tasks_of,
 )
 from penstock.runtime.spark.catching_up.relation_contents import RelationContents, check_contents
-from penstock.runtime.spark.catching_up.start_options import earliest, heartbeat_at, not_kept, not_reached
+from penstock.runtime.spark.catching_up.start_options import earliest, not_kept
 from penstock.runtime.spark.checkpoint.epochs import Epoch, source_file
-from penstock.runtime.spark.checkpoint.folder import Folder, Intake, Job, round_name
+from penstock.runtime.spark.checkpoint.folder import Folder, Intake, Job, hold, let_go, round_name
 from penstock.runtime.spark.checkpoint.state_files import backfill_root
 from penstock.runtime.spark.checkpoint.totals import RunTotals
 from penstock.runtime.spark.input.known_splits import KnownSplits
@@ -74,7 +74,8 @@ class CatchUp:
 
     def __init__(self, folder: Folder, job: Job, starts: Mapping[str, Start], tables: Mapping[str, Elements]) -> None:
         self._folder = folder
-        self._past = Folder(backfill_root(str(folder.root), job.epoch))
+        self._past = Folder(backfill_root(str(folder.root), job.past))
+        hold(str(self._past.root))
         storage().remove_tree(self._past.root)
         self._past.begin_run()
         self._contents = RelationContents(folder, self._past, job, starts, tables)
@@ -166,7 +167,7 @@ class CatchUp:
 
     def _hold(self, source: str, log: RetainedLog) -> None:
         """Keep what is read of a retained stream from being removed meanwhile."""
-        self._pins.enter_context(Pins(self._folder).pinned(str(self.job.epoch), log.place.name, self._bound))
+        self._pins.enter_context(Pins(self._folder).pinned(str(self.job.past), log.place.name, self._bound))
         if not log.has(self._bound):
             raise not_kept(self._reading, self.job.plan, {source: self.job.plan.sources[source]})
         older = self._bound is not None and any(file.high <= self._bound for file in log.files())
@@ -258,21 +259,20 @@ class CatchUp:
 
     # -- the change --------------------------------------------------------------------------------------------
 
-    def finish(self, offset: Offset, base: int, sinks: Mapping[str, Sink], continued: Collection[str] = ()) -> None:
+    def finish(
+        self, offset: Offset, base: int, sinks: Mapping[str, Sink], epoch: int, continued: Collection[str] = ()
+    ) -> None:
         """Read up to `offset`, at which the queries join the others, and write what they answer of the past to their
         sinks, as batches before `base`.
 
         Args:
-            continued: those whose results continue: their first answer is withheld until its instant is reached.
+            epoch: with which they begin.
+            continued: those whose first answer is withheld until its instant is reached.
         """
         self.read_up_to(offset)
         self._advance_to(offset)
         for outcome in self._contents.finish(offset):
             self._take_answers(outcome)
-        for name, answers in self._answers.items():
-            start = self.starts[name]
-            if name not in continued and start.at is not None and start.at > answers.reached:
-                raise not_reached(name)
         for name in self._answers.keys() & continued:
             WithheldAnswers(self._folder).add_past(name, base, self._answers[name].withheld())
         tables = {name: answers.tables(base) for name, answers in self._answers.items() if name not in continued}
@@ -285,9 +285,10 @@ class CatchUp:
             commit_logs({name: sinks[name] for name in written}, batch, {})
             parts.note(batch, {name: table.num_rows for name, table in written.items()}, sinks)
         rows = {name: sum(table.num_rows for table in some) for name, some in tables.items()}
-        RunTotals(self._folder).backfilled(self.job.epoch, rows, self._malformed, batches)
+        RunTotals(self._folder).backfilled(epoch, rows, self._malformed, batches)
         self._pins.close()
         forget_warm(str(self._past.root))
+        let_go(str(self._past.root))
 
     def _advance_to(self, offset: Offset) -> None:
         """Advance time to what the clock and the sources reported up to `offset`."""
@@ -310,6 +311,7 @@ class CatchUp:
         self._contents.discard()
         forget_warm(str(self._past.root))
         storage().remove_tree(self._past.root)
+        let_go(str(self._past.root))
 
 
 def past_starts(known: KnownPast, plan: Plan, starts: Mapping[str, Start], bound: int | None) -> dict[str, PastStart]:
@@ -337,9 +339,4 @@ def check_past(folder: Folder, epoch: Epoch, plan: Plan) -> None:
         starts = {name: start for name, start in started.items() if start.mode is not StartMode.NOW}
         part = part_of(plan, starts)
         past_starts(known, part, starts, earliest(part, starts, offset))
-        for name, start in starts.items():
-            # A result that continues waits for its instant.
-            ahead = start.at is not None and heartbeat_at(plan.queries[name], offset) < start.at
-            if ahead and name not in epoch.continued:
-                raise not_reached(name)
         check_contents(known, [plan.queries[name] for name in started.keys() - starts.keys()])

@@ -71,7 +71,7 @@ class PastAnswers:
         return [answer_table(self._query, some) for some in joined or [[]]]
 
     def withheld(self) -> Withheld:
-        """Return the answer of a relation whose result continues: its content, and what comes after it."""
+        """Return the answer of a query that is withheld: of a relation its content, and what comes after it."""
         begin = self.reached if self._start.at is None else self._start.at
         content = difference(Content(self._query.root.schema.types), self._track.content, begin)
         parts = [content, *(self._read(number) for number in range(self._files)), *self._track.early]

@@ -22,7 +22,8 @@ from pathlib import Path
 from penstock.algebra.nodes.scans import Source
 from penstock.connectors.contract import LogConnector, Split, Stretch
 from penstock.connectors.sources import is_rereadable, open_source
-from penstock.runtime.spark.checkpoint.epochs import Epoch, last_offset, source_file
+from penstock.physical.plan.plan import Plan
+from penstock.runtime.spark.checkpoint.epochs import Epoch, last_offset, offset_mark, source_file
 from penstock.runtime.spark.checkpoint.folder import Folder, Seen, round_name
 from penstock.runtime.spark.input.input_planner import InputPlanner, ReadTask, highs_after
 from penstock.runtime.spark.input.offset import Offset
@@ -30,6 +31,7 @@ from penstock.runtime.spark.input.round_history import ReadRound, RoundHistory
 from penstock.runtime.spark.input.split_files import SplitFiles
 from penstock.runtime.spark.retained.retained_log import RetainedFile, RetainedLog, retained_columns
 from penstock.storage import storage
+from penstock.storage.seals import damaged
 
 
 class SplitPlanner(InputPlanner):
@@ -234,3 +236,24 @@ def merged(parts: Iterable[PastRound], limit: int) -> Iterator[PastRound]:
         some.add(part)
     if not some.is_empty:
         yield some
+
+
+def offset_at_start(folder: Folder, before: Epoch, epoch: Epoch, plan: Plan) -> Offset:
+    """Return the offset at which `epoch` begins: that of `before` for the sources that it keeps, and the beginning for
+    new ones. A round whose answers have not reached all sinks is repeated as it was planned.
+    """
+    offset = last_offset(folder, before)
+    if offset is None and not folder.delivered().round:
+        offset = Offset(0, {}, {})
+    if offset is None:
+        raise damaged(folder.root / f"{offset_mark(before.log)}.json", FileNotFoundError("it is gone"))
+    kept_sources = {name for name in plan.sources if epoch.sources[name].birth <= before.number}
+    idle = {name for name, source in plan.sources.items() if source.idle is not None}
+
+    def restricted(offset: Offset) -> Offset:
+        return offset.only(kept_sources, plan.sources.keys(), idle)
+
+    if offset.round > folder.delivered().round and offset.before is not None:
+        return replace(restricted(offset), before=restricted(offset.before))
+    highs = highs_after(offset, folder.seen_in(round_name(offset.round)))
+    return replace(restricted(replace(offset, high=highs)), again=True)

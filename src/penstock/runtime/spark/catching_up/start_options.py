@@ -21,7 +21,7 @@ from penstock.runtime.spark.input.offset import Offset
 from penstock.storage import storage
 from penstock.storage.documents import Document, Json
 
-#: What `start_options` looks at; AT is possible where WARM is, at times that have been reached.
+#: What `start_options` looks at; AT is possible where WARM is, also at times that lie ahead.
 WAYS = (StartMode.NOW, StartMode.WARM, StartMode.BEGINNING)
 
 
@@ -108,14 +108,6 @@ def content_not_kept(query: str, relations: Iterable[str]) -> PenstockError:
     )  # fmt: skip
 
 
-def not_reached(query: str) -> PenstockError:
-    """Return the error for a query that begins AT an instant that lies ahead."""
-    return PenstockError(
-        "P0703", f"query {query}: START AT a time that its sources have not reached",
-        hint="START WARM begins at the time that they have reached",
-    )  # fmt: skip
-
-
 def what_helps(query: Query, source: Source) -> str:
     """Return what would have kept the past of `source` that `query` needs."""
     back = reach(query.root.needs)
@@ -190,8 +182,6 @@ def start_option(query: Query, start: Start, known: KnownPast) -> StartOption:
     if start.mode is StartMode.NOW:
         return _option_now(query, known)
     obstacles: list[str] = []
-    if start.at is not None and heartbeat_at(query, known.offset) < start.at:
-        obstacles.append("its sources have not reached that time")
     plan = plan_queries([query])
     bound = bound_of(query, start, known.offset)
     reads: dict[str, PastRead] = {}

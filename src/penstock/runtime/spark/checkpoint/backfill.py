@@ -27,7 +27,7 @@ def backfill(folder: Folder, job: Job, epoch: Epoch, sinks: Mapping[str, Sink], 
     assert epoch.offset is not None, "an epoch that follows another one begins with an offset"
     reading = ahead or CatchUp(folder, job, epoch.started, folder.read_tables(job.plan.statics))
     try:
-        reading.finish(delivered_part(folder, epoch.offset), epoch.base, sinks, epoch.continued)
+        reading.finish(delivered_part(folder, epoch.offset), epoch.base, sinks, epoch.number, epoch.continued)
     except BaseException:
         reading.discard()
         raise

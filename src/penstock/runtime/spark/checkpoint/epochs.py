@@ -27,7 +27,7 @@ from typing import Any
 from penstock.algebra.nodes.query import Start, StartMode
 from penstock.algebra.optimizer.statistics import SourceStatistics, Statistics
 from penstock.errors import PenstockError
-from penstock.runtime.spark.checkpoint.folder import RUN, Delivery, Folder, Job, unwritable, write_whole
+from penstock.runtime.spark.checkpoint.folder import RUN, Delivery, Folder, Job, is_held, unwritable, write_whole
 from penstock.runtime.spark.checkpoint.query_failure import QueryFailure
 from penstock.runtime.spark.input.offset import Offset
 from penstock.storage import storage
@@ -119,6 +119,7 @@ class Epoch:
         shown: those of which something is withheld until they are shown, with the batch since which it is.
         routes: of streams that were exchanged, the sinks that still receive their instants up to a tick, as pairs of
             that tick and the query whose sink it is, in order of time.
+        past: the number under which its new queries have read their past ahead of it (`Job.past`); 0: its own.
         full: the epoch whose records its file refers to; None where it has all of them.
     """
 
@@ -145,6 +146,7 @@ class Epoch:
     shown: dict[str, int] = field(default_factory=dict)
     routes: dict[str, list[list[Any]]] = field(default_factory=dict)
     starts: dict[str, list[Any]] = field(default_factory=dict)
+    past: int = 0
     full: Epoch | None = field(default=None, compare=False, repr=False)
 
     def after(self, before: Epoch) -> Epoch:
@@ -434,8 +436,8 @@ def forget_older(folder: Folder, checkpoint: Path, job: Job, sources: Collection
             disk.remove(folder.root / f"{offset_mark(log)}.json")
     forget_epochs(folder, 0, job.epoch)
     for name in disk.list(folder.root / "backfill"):
-        # Queries of a later epoch may be reading their past.
-        if int(name) <= job.epoch:
+        # Queries that begin later may be reading their past.
+        if int(name) <= job.epoch and not is_held(str(folder.root / "backfill" / name)):
             disk.remove_tree(folder.root / "backfill" / name)
     kept_names = {f"{source_file(name, job.intake.births)}.json" for name in sources}
     for name in disk.list(folder.root / "splits"):

@@ -60,6 +60,8 @@ T = TypeVar("T")
 #: The round under which the static relations, read before the start, are counted.
 STATICS = "statics"
 RUN = "run.json"
+#: Folders that this process is using.
+_HELD: set[str] = set()
 
 
 @dataclass(frozen=True)
@@ -101,6 +103,7 @@ class Job:
         log_base: the first batch of that log.
         standing: whether it goes on when all its sources have ended.
         isolated: whether a query whose step or sink fails is left out while the others go on.
+        past: the number of the folder in which new queries of this epoch have read their past; 0 where none has.
     """
 
     plan: Plan
@@ -116,6 +119,7 @@ class Job:
     log_base: int = 0
     standing: bool = False
     isolated: bool = False
+    past: int = 0
 
     @property
     def all_sources(self) -> dict[str, Source]:
@@ -404,3 +408,18 @@ def chunks_of(items: Sequence[T], parts: int) -> Iterator[Sequence[T]]:
     size = -(-len(items) // max(1, parts))
     for start in range(0, len(items), max(1, size)):
         yield items[start : start + size]
+
+
+def hold(folder: str) -> None:
+    """Note that this process is using a folder, which is not removed with the files of older epochs."""
+    _HELD.add(folder)
+
+
+def let_go(folder: str) -> None:
+    """Note that a folder is no longer in use."""
+    _HELD.discard(folder)
+
+
+def is_held(folder: str) -> bool:
+    """Return whether this process is using a folder."""
+    return folder in _HELD

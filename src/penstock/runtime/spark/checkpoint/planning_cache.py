@@ -101,6 +101,13 @@ class PlanningCache:
         self._statics: dict[str, Plan] = {}
         #: Number of the next step: those of a part that stays never change, and no number is used twice.
         self._next_step = 0
+        #: The largest number of an epoch that is not to be used, since queries read their past under it.
+        self.reserved = 0
+
+    def reserve(self, number: int) -> None:
+        """Let no epoch have a number, nor one before it, that does not have it yet."""
+        with self._lock:
+            self.reserved = max(self.reserved, number)
 
     def optimized(self, query: Query, planning: Planning) -> Query:
         """Return `query` optimized."""

@@ -24,7 +24,7 @@ from penstock.physical.plan.plan import Plan
 from penstock.physical.planning.plan_parts import joined, with_standing
 from penstock.physical.planning.planner import Generation, grains_of, plan_generations
 from penstock.physical.planning.strategies import Strategy
-from penstock.runtime.spark.catching_up.past_input import delivered_part
+from penstock.runtime.spark.catching_up.past_input import delivered_part, offset_at_start
 from penstock.runtime.spark.checkpoint.epochs import (
     Epoch,
     PausedRecord,
@@ -34,22 +34,20 @@ from penstock.runtime.spark.checkpoint.epochs import (
     is_committed,
     last_offset,
     latest_epoch,
-    offset_mark,
     pending_failures,
     read_epoch,
     read_offset,
     statistics_as_json,
 )
-from penstock.runtime.spark.checkpoint.folder import Folder, round_name
+from penstock.runtime.spark.checkpoint.folder import Folder
 from penstock.runtime.spark.checkpoint.planning_cache import PlannedPart, PlanningCache, PlanningChoice, QueryTexts
 from penstock.runtime.spark.checkpoint.start_provider import (
     PastProvider,
+    ReadAhead,
     new_births,
     notices_of_change,
     past_providers,
 )
-from penstock.runtime.spark.input.input_planner import highs_after
-from penstock.runtime.spark.input.offset import Offset
 from penstock.runtime.spark.output.continuation import continuations, paused_records, with_silences
 from penstock.runtime.spark.output.emitted_content import ContentReader
 from penstock.runtime.spark.output.withheld import Withheld
@@ -286,21 +284,34 @@ def _first_start(request: StartRequest) -> Decision:
     return Decision(StartKind.FIRST, None, epoch, plan, names, (), frozenset(), ())
 
 
-def decide_change(request: StartRequest, folder: Folder, before: Epoch, renewed: bool = False) -> Decision:
-    """Return what `request` changes in a run that goes on with `before`, between two of its rounds. renewed: the same
-    sources are declared otherwise. Raises PenstockError P0602, P0605, P0606, P0607.
+def decide_change(
+    request: StartRequest, folder: Folder, before: Epoch, renewed: bool = False, ahead: ReadAhead | None = None
+) -> Decision:
+    """Return what `request` changes in a run that goes on with `before`, between two of its rounds.
+
+    Args:
+        renewed: the same sources are declared otherwise.
+        ahead: with what its new queries have read their past; used where they are the same.
+
+    Raises:
+        PenstockError: P0602, P0605, P0606, P0607.
     """
     if not renewed and _is_same_script(request, before):
         _check_settings(request, before)
         epoch, names = _with_commands(before, request), frozenset(before.queries)
         return Decision(StartKind.SAME, before, epoch, plan_of(request, before), (), (), names, ())
-    decision = _changed_start(request, folder, before, 1 + epoch_numbers(folder)[-1])
+    last = epoch_numbers(folder)[-1]
+    # Numbers under which others read their past belong to these.
+    number = ahead.number if ahead is not None and ahead.number > last else 1 + max(last, request.cache.reserved)
+    decision = _changed_start(request, folder, before, number, ahead)
     left = last_offset(folder, before)
     epoch = replace(decision.epoch, log=before.log, log_base=before.log_base, left=left)
     return replace(decision, epoch=epoch)
 
 
-def _changed_start(request: StartRequest, folder: Folder, before: Epoch, number: int) -> Decision:
+def _changed_start(
+    request: StartRequest, folder: Folder, before: Epoch, number: int, ahead: ReadAhead | None = None
+) -> Decision:
     _check_can_change(request, folder, before)
     _check_settings(request, before)
     failed = pending_failures(folder, before)
@@ -310,12 +321,18 @@ def _changed_start(request: StartRequest, folder: Folder, before: Epoch, number:
     read = {name for name, source in sources.items() if source.birth <= before.number}
     providers = past_providers([q for q in request.queries if q.name not in kept_queries], request.starts, read)
     new = new_births(request.queries, providers, number)
+    former_statistics, past_number = before.statistics, 0
+    if ahead is not None and ahead.fits(new):
+        new, past_number = dict(ahead.births), ahead.number
+        former_statistics = {**former_statistics, **ahead.statistics}
     former = {name: request.moved.get(name, name) for name in kept_queries}
     births = {name: before.queries[former[name]].birth for name in kept_queries} | new
     number = max([number, *new.values()])
     ended_queries = tuple(name for name in before.queries if name not in births and name not in request.paused)
     base = folder.delivered().batch + 1
-    epoch, plan = _epoch(request, before, number, base, before.shards, births)
+    epoch, plan = _epoch(
+        request, replace(before, statistics=former_statistics), number, base, before.shards, births, kept_queries
+    )
     backfill = [name for name in new_queries if providers[name] is not PastProvider.NONE]
     past = [name for name in backfill if providers[name] is PastProvider.SOURCES]
     paused = paused_records(request, before, failed)
@@ -325,7 +342,7 @@ def _changed_start(request: StartRequest, folder: Folder, before: Epoch, number:
     how = continuations(request, folder, before, kept_queries, resumed, past, delivered_part(folder, offset))
     starts = {name: how.starts.get(name, request.starts.get(name, Start())) for name in backfill}
     beginning = {n: [s.mode.value, s.at] for n, s in starts.items() if s.mode is not StartMode.BEGINNING}
-    epoch = replace(epoch, offset=offset, backfill=backfill, starts=beginning)
+    epoch = replace(epoch, offset=offset, backfill=backfill, starts=beginning, past=past_number)
     epoch = with_silences(epoch, request, folder, before, kept_sinks, how)
     epoch = _with_results(epoch, before, kept_sinks | resumed, new_queries).after(before)
     notices = notices_of_change(before, new_queries, ended_queries, past, request.starts.keys())
@@ -365,9 +382,10 @@ def _with_commands(epoch: Epoch, request: StartRequest) -> Epoch:
 
 
 def _epoch(
-    request: StartRequest, before: Epoch | None, number: int, base: int, shards: int, births: Mapping[str, int]
-) -> tuple[Epoch, Plan]:
-    """Return the epoch `number`, its offset left open, and its plan."""
+    request: StartRequest, before: Epoch | None, number: int, base: int, shards: int, births: Mapping[str, int],
+    kept: Collection[str] = (),
+) -> tuple[Epoch, Plan]:  # fmt: skip
+    """Return the epoch `number`, its offset left open, and its plan. kept: queries that go on."""
     former = before.statistics if before is not None else {}
     statistics = {str(birth): former[str(birth)] for birth in set(births.values()) if str(birth) in former}
     planning = request.strategy.planning(request.statistics)
@@ -378,7 +396,7 @@ def _epoch(
         )
     records = {
         q.name: before.queries[q.name]
-        if before is not None and births[q.name] <= before.number and q.name not in request.moved
+        if before is not None and q.name in kept and q.name not in request.moved
         else _record(request, q, births[q.name])
         for q in request.queries
     }
@@ -472,24 +490,3 @@ def other_script(folder: Folder, reason: str) -> PenstockError:
         f"the checkpoint {folder.root.parent} belongs to another script or version of it: {reason}",
         hint="give a new --checkpoint, or run the script that it was made with",
     )
-
-
-def offset_at_start(folder: Folder, before: Epoch, epoch: Epoch, plan: Plan) -> Offset:
-    """Return the offset at which `epoch` begins: that of `before` for the sources that it keeps, and the beginning for
-    new ones. A round whose answers have not reached all sinks is repeated as it was planned.
-    """
-    offset = last_offset(folder, before)
-    if offset is None and not folder.delivered().round:
-        offset = Offset(0, {}, {})
-    if offset is None:
-        raise damaged(folder.root / f"{offset_mark(before.log)}.json", FileNotFoundError("it is gone"))
-    kept_sources = {name for name in plan.sources if epoch.sources[name].birth <= before.number}
-    idle = {name for name, source in plan.sources.items() if source.idle is not None}
-
-    def restricted(offset: Offset) -> Offset:
-        return offset.only(kept_sources, plan.sources.keys(), idle)
-
-    if offset.round > folder.delivered().round and offset.before is not None:
-        return replace(restricted(offset), before=restricted(offset.before))
-    highs = highs_after(offset, folder.seen_in(round_name(offset.round)))
-    return replace(restricted(replace(offset, high=highs)), again=True)

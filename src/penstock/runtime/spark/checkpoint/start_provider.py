@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from penstock.algebra.nodes.query import Query, Start, StartMode
 from penstock.physical.execution.progress import timed_sources
@@ -22,6 +24,26 @@ class PastProvider(enum.Enum):
     SOURCES = "sources"
     #: The updates that the run has read of relations: they begin with their content, while streams are cut off.
     CONTENTS = "contents"
+
+
+@dataclass(frozen=True)
+class ReadAhead:
+    """With what queries have read their past that begin with a later change.
+
+    Args:
+        number: of the folder in which they did.
+        births: of the queries.
+        statistics: by birth, as an epoch records them.
+    """
+
+    number: int
+    births: Mapping[str, int]
+    statistics: Mapping[str, Any]
+
+    def fits(self, births: Mapping[str, int]) -> bool:
+        """Return whether other births would separate the same queries from each other."""
+        least, own = min(births.values(), default=0), min(self.births.values(), default=0)
+        return {n: b - least for n, b in births.items()} == {n: b - own for n, b in self.births.items()}
 
 
 def past_provider(query: Query, start: Start, read: Collection[str]) -> PastProvider:

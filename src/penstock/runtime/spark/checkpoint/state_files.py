@@ -252,7 +252,7 @@ def open_state(root: str, job: Job, stage: int, shard: int, batch: int) -> tuple
     # Every shard writes its state in every batch; with DataFrames only Spark knows which batches call for them.
     if batch > job.base and state.previous != batch - 1 and not job.intake.spark_sources:
         raise _missing(Path(root) / "state" / str(stage) / str(shard), batch - 1)
-    roots = backfill_roots(root, job.epoch) if batch == job.base else []
+    roots = backfill_roots(root, job.past) if batch == job.base and job.past else []
     return state, [StateFiles(one, stage, shard, LAST) for one in roots]
 
 
@@ -275,9 +275,9 @@ def _missing(folder: Path, batch: int) -> PenstockError:
     return damaged(folder, FileNotFoundError(f"the state that batch {batch} left is missing"))
 
 
-def backfill_root(root: str, epoch: int) -> str:
-    """Return the folder in which the new queries of an epoch keep their state until they join the others."""
-    return str(Path(root) / "backfill" / str(epoch))
+def backfill_root(root: str, past: int) -> str:
+    """Return the folder in which new queries keep their state until they join the others. past: see `Job.past`."""
+    return str(Path(root) / "backfill" / str(past))
 
 
 def contents_root(root: str, group: int) -> str:
@@ -287,10 +287,10 @@ def contents_root(root: str, group: int) -> str:
     return str(Path(root) / "contents" / str(group))
 
 
-def backfill_roots(root: str, epoch: int) -> list[str]:
+def backfill_roots(root: str, past: int) -> list[str]:
     """Return the folders that hold state of the new queries of an epoch, each of other steps."""
-    past = backfill_root(root, epoch)
-    return [past, *(contents_root(past, int(name)) for name in storage().list(Path(past) / "contents"))]
+    folder = backfill_root(root, past)
+    return [folder, *(contents_root(folder, int(name)) for name in storage().list(Path(folder) / "contents"))]
 
 
 def sweep(root: Path) -> None:

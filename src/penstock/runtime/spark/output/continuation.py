@@ -14,7 +14,7 @@ from penstock.algebra.nodes.query import Query, Start, StartMode
 from penstock.errors import PenstockError
 from penstock.physical.elements import Elements, concat
 from penstock.physical.execution.progress import NOTHING, timed_sources
-from penstock.runtime.spark.catching_up.start_options import heartbeat_at, not_reached
+from penstock.runtime.spark.catching_up.start_options import heartbeat_at
 from penstock.runtime.spark.checkpoint.epochs import Epoch, PausedRecord
 from penstock.runtime.spark.checkpoint.folder import Folder
 from penstock.runtime.spark.checkpoint.query_failure import QueryFailure
@@ -22,6 +22,9 @@ from penstock.runtime.spark.input.offset import Offset
 from penstock.runtime.spark.output.emitted_content import ContentReader, EmittedContent
 from penstock.runtime.spark.output.undelivered import UndeliveredAnswers
 from penstock.runtime.spark.output.withheld import Withheld, WithheldAnswers, typed
+
+#: No query has this name.
+_NO_SINK = ""
 
 
 class Continued(Protocol):
@@ -104,17 +107,19 @@ def continuations(
             seeds[name] = _exchanged(request, before, by_name[name], former, offset, waiting)
         elif waiting is not None:
             seeds[name] = waiting
-    return Continuations(starts, seeds, _routes(request, before, kept, by_name, offset))
+    for name in request.starts.keys() & by_name.keys() - set(kept) - set(resumed):
+        query, tick = by_name[name], request.starts[name].at
+        if tick is not None and tick > heartbeat_at(query, offset):
+            seeds[name] = replace(Withheld.nothing(query), first=tick + int(query.root.is_stream))
+    waits = {name: seeds[name].first for name in request.moved if name in seeds}
+    return Continuations(starts, seeds, _routes(request, before, kept, by_name, offset, waits))
 
 
 def _first(query: Query, start: Start, reached: int, offset: Offset) -> tuple[Start, int]:
-    """Return where a relation's answer begins whose sink was answered up to `reached`, and its first instant. Raises
-    PenstockError P0703 for one that lies in the future."""
+    """Return where a relation's answer begins whose sink was answered up to `reached`, and its first instant."""
     now = heartbeat_at(query, offset)
     if start.mode in (StartMode.NOW, StartMode.WARM):
         return start, max(now, reached + 1)
-    if start.at is not None and start.at > now:
-        raise not_reached(query.name)
     # The answer up to the first instant is folded; what came later than that is emitted at its own instants.
     first = max(start.at if start.at is not None else NOTHING, reached + 1)
     return Start(StartMode.AT, first), first
@@ -162,16 +167,25 @@ def _exchanged(
 
 
 def _routes(
-    request: Continued, before: Epoch, kept: Collection[str], queries: Mapping[str, Query], offset: Offset
-) -> dict[str, list[list[Any]]]:
-    """Return which instants of streams that were exchanged still go to the sinks that they had before."""
+    request: Continued, before: Epoch, kept: Collection[str], queries: Mapping[str, Query], offset: Offset,
+    waits: Mapping[str, int],
+) -> dict[str, list[list[Any]]]:  # fmt: skip
+    """Return which instants of streams that were exchanged still go to the sinks that they had before.
+
+    Args:
+        waits: by query that was exchanged, the first instant that it answers; no sink receives those before.
+    """
     routes: dict[str, list[list[Any]]] = {}
     for name in sorted(kept):
         query = queries[name]
         former = request.moved.get(name, name)
         route = [pair for pair in before.routes.get(former, []) if pair[0] > heartbeat_at(query, offset)]
         if former != name and query.root.is_stream:
-            route.append([max(_last_instant(queries[each], offset) for each in (name, former)), former])
+            last, first = max(_last_instant(queries[each], offset) for each in (name, former)), waits.get(name, NOTHING)
+            if first > heartbeat_at(query, offset):
+                route.append([first - 1, _NO_SINK])
+            if last >= first:
+                route.append([last, former])
         if route:
             routes[name] = route
     return routes

@@ -6,7 +6,8 @@ before, at that heartbeat, and then its later changes.
 
 A relation whose result goes on after a pause, or with another query, begins with the net difference too. That of all
 its content so far to the content of the sink is withheld when it begins (`seed`). It is emitted at an instant that the
-sink has not been answered before, when the query's heartbeat has reached that.
+sink has not been answered before, when the query's heartbeat has reached that. So is the answer of a query that begins
+AT an instant ahead.
 
 What is withheld is thus always the difference between what is true and what the sink has. It is kept after every batch
 in `withheld/<query>/<batch>.arrow`; a batch that is repeated starts from the file before it.
@@ -156,7 +157,9 @@ class Withheld:
 
     def emitted(self, query: Query) -> Elements:
         """Return what the sink receives."""
-        return self.changes if query.root.is_stream else _netted_at(self.changes, self.first)
+        if query.root.is_stream:
+            return self.changes.filter(self.changes.ts >= self.first)
+        return _netted_at(self.changes, self.first)
 
 
 def _netted_at(changes: Elements, tick: int) -> Elements:

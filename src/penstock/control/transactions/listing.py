@@ -1,0 +1,74 @@
+"""The queries of a control as they are listed: those that the engine runs, and those that are still to begin."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from penstock.algebra.nodes.query import Query
+from penstock.control.registry import Registry
+from penstock.control.stored_catalog import StoredObject, StoredQuery
+from penstock.control.transactions.backlog import AcceptedItem
+from penstock.control.transactions.past_reading import PastReading
+from penstock.language.catalog import QueryStatus
+
+
+@dataclass(frozen=True)
+class ListedQuery:
+    """A query and what it does.
+
+    Args:
+        bound: None for one that this program cannot bind.
+        status: PENDING and HYDRATING for one that has been accepted, until the engine runs it.
+        share: of one that is HYDRATING, which part of its past has been read; None where that is not known.
+        has_result: whether the engine has a place for its answers; one that is still to begin gets a new one.
+    """
+
+    stored: StoredObject
+    query: StoredQuery
+    bound: Query | None
+    status: QueryStatus
+    share: float | None = None
+    has_result: bool = True
+
+
+def listed_queries(items: Iterable[AcceptedItem], ahead: Registry, current: Registry) -> list[ListedQuery]:
+    """Return the queries of a control, by their names at present; a query that answers while another one that is to
+    take its place reads its past is RUNNING.
+
+    Args:
+        items: what has been accepted and not been applied.
+        ahead: the declarations after all of these.
+        current: the declarations that the engine runs, read after `items`.
+    """
+    readings = _readings(items)
+    listed: list[ListedQuery] = []
+    for one, query in current.stored.queries:
+        later = ahead.stored.objects.get(one.id)
+        begins = query.status is not QueryStatus.RUNNING and one.id in readings
+        found = ListedQuery(one, query, current.bound.queries.get(one.name.lower()), query.status)
+        if begins and later is not None and later.query is not None and later.query.track != query.track:
+            found = _unfinished(found, readings[one.id], not later.query.reset)
+        listed.append(found)
+    for number, reading in readings.items():
+        later = ahead.stored.objects.get(number)
+        if number not in current.stored.objects and later is not None and later.query is not None:
+            bound = ahead.bound.queries.get(later.name.lower())
+            listed.append(_unfinished(ListedQuery(later, later.query, bound, later.query.status), reading, False))
+    return listed
+
+
+def _readings(items: Iterable[AcceptedItem]) -> dict[int, PastReading | None]:
+    """Return, by number of a query, the reading of the first transaction that waits and concerns it."""
+    found: dict[int, PastReading | None] = {}
+    for item in items:
+        for one in item.change.change.objects:
+            if one.query is not None:
+                found.setdefault(one.id, item.reading)
+    return found
+
+
+def _unfinished(one: ListedQuery, reading: PastReading | None, has_result: bool) -> ListedQuery:
+    if reading is None:
+        return ListedQuery(one.stored, one.query, one.bound, QueryStatus.PENDING, None, has_result)
+    return ListedQuery(one.stored, one.query, one.bound, QueryStatus.HYDRATING, reading.share, has_result)
