@@ -74,8 +74,14 @@ class LiveUpdates(Protocol):
     def heartbeat(self) -> int:
         """Return the tick up to which they are complete."""
 
-    def updates(self, source: Source, up_to: int) -> SourceRows:
-        """Return those with ticks up to `up_to`, as rows of `read_source(source)`."""
+    def updates(self, source: Source, up_to: int, back: int | None, often: bool) -> SourceRows:
+        """Return those with ticks up to `up_to`, as rows of `updates_source(source)`.
+
+        Args:
+            back: of those so many ticks before that, it suffices to return the ones that make the content there; None
+                where all are needed.
+            often: whether other readers that need as early instants are to be expected.
+        """
 
 
 @dataclass(frozen=True)

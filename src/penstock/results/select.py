@@ -31,6 +31,7 @@ from penstock.results.source_rows import (
     declared_schema,
     read_source,
     stamped_rows,
+    updates_source,
 )
 from penstock.runtime.local.one_time import OneTimeAnswer, answer_over, sources_of
 from penstock.types import END
@@ -178,8 +179,9 @@ class _Reading:
             self.read[source.name] = read_source(source)
             return self._elements(source, state.past[key], need)
         if key in state.updates:
-            self.read[source.name] = read_source(source)
-            return state.updates[key].updates(source, self._tick)
+            self.read[source.name] = updates_source(source)
+            back = None if need.rows else need.ticks
+            return state.updates[key].updates(source, self._tick, back, self._query.as_of is None)
         if key in state.contents:
             return RowsInMemory(self._content(source, state.contents[key], need))
         if self._tick == NOTHING and not source.is_static:

@@ -14,6 +14,7 @@ from penstock.physical.elements import Elements, encode
 from penstock.physical.plan.identity import step_keys
 from penstock.runtime.local.statics import read_statics
 from penstock.runtime.spark.catching_up.catch_up import CatchUp, Pause, check_past
+from penstock.runtime.spark.catching_up.kept_relations import KeptRelations
 from penstock.runtime.spark.catching_up.past_input import delivered_part
 from penstock.runtime.spark.checkpoint.epochs import Epoch
 from penstock.runtime.spark.checkpoint.folder import Folder, Intake, Job
@@ -36,14 +37,16 @@ class Ahead:
         before: the epoch in which the run is.
         request: the change.
         parallelism: maximum number of tasks that may read in parallel.
+        kept: the relations that the run keeps.
 
     Raises:
         PenstockError: as the change, where it cannot be made.
     """
 
     def __init__(
-        self, folder: Folder, before: Epoch, request: StartRequest, settings: Settings, parallelism: int
-    ) -> None:
+        self, folder: Folder, before: Epoch, request: StartRequest, settings: Settings, parallelism: int,
+        kept: KeptRelations,
+    ) -> None:  # fmt: skip
         self._folder = folder
         self._before = before
         decision = decide_change(request, folder, before)
@@ -62,7 +65,7 @@ class Ahead:
             self._plan, self._epoch.shards, tuple(range(self._epoch.shards)), False, intake, self._epoch.state_store,
             settings.get_int("state_cache_bytes"), self._epoch.number,
         )  # fmt: skip
-        self.catching_up = CatchUp(folder, job, self._epoch.started, self._tables)
+        self.catching_up = CatchUp(folder, job, self._epoch.started, self._tables, kept)
 
     def read(self, pause: Pause) -> None:
         """Read the past until at most one round is left. pause: called after each part of it."""

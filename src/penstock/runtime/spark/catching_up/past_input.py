@@ -84,7 +84,7 @@ class KnownPast:
 
     def __init__(self, folder: Folder, births: Mapping[str, int], offset: Offset) -> None:
         self._folder = folder
-        self._births = births
+        self.births = births
         self.offset = offset
 
     @cached_property
@@ -94,12 +94,12 @@ class KnownPast:
 
     def tasks(self, source: str) -> list[ReadTask]:
         """Return the recorded tasks of a source."""
-        return [task for known in self.rounds for task in tasks_of(known, source, self._births)]
+        return [task for known in self.rounds for task in tasks_of(known, source, self.births)]
 
     def paths(self, source: str) -> dict[str, tuple[Split, ...] | None]:
         """Return the files that have been read of a source, in the order of arrival, as far as they are there; with the
         splits that have been read of one that has not been read whole, None for the others."""
-        splits = self._folder.read_splits(source_file(source, self._births))
+        splits = self._folder.read_splits(source_file(source, self.births))
         done = self.offset.splits_done(source)
         unfinished = {split.path for split in splits[done:]}
         read: dict[str, tuple[Split, ...] | None] = {}
@@ -126,7 +126,7 @@ class KnownPast:
             columns: positions of the declared columns that are read.
         """
         name = source.name
-        log = RetainedLog(self._folder, source_file(name, self._births), source.timestamp)
+        log = RetainedLog(self._folder, source_file(name, self.births), source.timestamp)
         if set(columns) <= set(retained_columns(source)) and log.has(bound):
             return PastStart(retained=log)
         tasks = self.tasks(name)
@@ -150,7 +150,7 @@ class KnownPast:
         return self.offset.splits_done(source) == 0 and self.offset.high.get(source) is None
 
     def _splits_before(self, source: str, tasks: Sequence[ReadTask]) -> tuple[Split, ...]:
-        splits = self._folder.read_splits(source_file(source, self._births))
+        splits = self._folder.read_splits(source_file(source, self.births))
         recorded = sum(len(task.splits) for task in tasks)
         return tuple(splits[: max(0, self.offset.splits_done(source) - recorded)])
 
