@@ -62,7 +62,7 @@ class RelationView:
 
 
 @dataclass(frozen=True)
-class _Step:
+class _ReadStep:
     """What is read at once. position: round and number of splits before it; round: the round after it."""
 
     position: tuple[int, int]
@@ -208,7 +208,7 @@ class KeptRelation:
 
     # -- reading on --------------------------------------------------------------------------------------------
 
-    def _missing(self, known: KnownPast) -> list[_Step] | None:
+    def _missing(self, known: KnownPast) -> list[_ReadStep] | None:
         """Return what is to be read, in order; None where that cannot be read again."""
         if not self._is_kept:
             return None
@@ -222,7 +222,8 @@ class KeptRelation:
             if len(found) < done - splits:
                 return None
             return [
-                _Step((round_, splits + i), (ReadTask("", 0, name, (split,)),), round_) for i, split in enumerate(found)
+                _ReadStep((round_, splits + i), (ReadTask("", 0, name, (split,)),), round_)
+                for i, split in enumerate(found)
             ]
         if offset.round <= round_ or (not done and offset.high.get(name) is None):
             return []
@@ -230,9 +231,9 @@ class KeptRelation:
         tasks = [task for read in rounds for task in tasks_of(read, name, known.births)]
         if not self._tell_all(tasks, done) if round_ == 0 else len(rounds) < offset.round - round_:
             return None
-        steps: list[_Step] = []
+        steps: list[_ReadStep] = []
         for read in rounds:
-            step = _Step((round_, splits), tuple(tasks_of(read, name, known.births)), read.number)
+            step = _ReadStep((round_, splits), tuple(tasks_of(read, name, known.births)), read.number)
             steps.append(step)
             round_, splits = read.number, splits + step.splits
         return steps
@@ -243,7 +244,7 @@ class KeptRelation:
             return False
         return self._is_log or sum(len(task.splits) for task in tasks) == done
 
-    def _read(self, step: _Step, known: KnownPast) -> None:
+    def _read(self, step: _ReadStep, known: KnownPast) -> None:
         reader = UpdateReader(self.source, self._progress)
         parts = [part for task in step.tasks for part in reader.read_task(task)]
         # From here on nothing fails: a part is never read twice.
