@@ -88,7 +88,6 @@ class RelationUpdates:
 
     read_as: Source
     heartbeat: int
-    folder: Folder
     kept: KeptRelation
     known: KnownPast
 
@@ -100,7 +99,7 @@ class RelationUpdates:
             view = self.kept.view(self.known, min(up_to, high) - back, often)
             if view is not None:
                 return RowsInMemory(update_rows(source, elements_between(view.parts, None, up_to)))
-        tasks = _tasks(self.folder, self.read_as, self.known)
+        tasks = _tasks(self.read_as, self.known)
         if tasks is None:
             raise PenstockError(
                 "P0721", f"the updates of {source.name} cannot be read again, and its content is not kept",
@@ -165,7 +164,7 @@ def pinned_input(run: ReadRun, reader: str, names: Collection[str]) -> Iterator[
     with ExitStack() as pins:
 
         def begin(offset: Offset, batch: int) -> RunInput:
-            past, updates = _kept_input(folder, run, offset, reader, names, pins)
+            past, updates = _kept_input(folder, run, rounds, offset, reader, names, pins)
             return RunInput(batch, rounds.delivered_at, past, updates)
 
         yield rounds.delivered_state(begin, _last_shown(run))
@@ -201,8 +200,9 @@ def state_of_run(
 
 
 def _kept_input(
-    folder: Folder, run: ReadRun, offset: Offset, reader: str, names: Collection[str], pins: ExitStack
-) -> tuple[dict[str, LivePast], dict[str, LiveUpdates]]:
+    folder: Folder, run: ReadRun, rounds: RoundLog, offset: Offset, reader: str, names: Collection[str],
+    pins: ExitStack,
+) -> tuple[dict[str, LivePast], dict[str, LiveUpdates]]:  # fmt: skip
     """Return what is kept of the sources `names` as of `offset`: elements of streams, and updates of relations."""
     intake = run.job.intake
     past: dict[str, LivePast] = {}
@@ -213,8 +213,11 @@ def _kept_input(
             continue
         heartbeat = _heartbeat(source, offset)
         if not source.is_stream:
-            kept, known = run.relations.of(source, intake.births), KnownPast(folder, intake.births, offset)
-            updates[key] = RelationUpdates(source, heartbeat, folder, kept, known)
+            kept, known = (
+                run.relations.of(source, intake.births),
+                KnownPast(folder, intake.births, offset, rounds.splits),
+            )
+            updates[key] = RelationUpdates(source, heartbeat, kept, known)
         elif source.retain is not None:
             log = source_file(source.name, intake.births)
             pins.enter_context(Pins(folder).pinned(reader, log, None))
@@ -228,7 +231,7 @@ def _heartbeat(source: Source, offset: Offset) -> int:
     return source_progress(source.name, offset, offset.high.get(source.name)).heartbeat(source.slack)
 
 
-def _tasks(folder: Folder, source: Source, known: KnownPast) -> tuple[ReadTask, ...] | None:
+def _tasks(source: Source, known: KnownPast) -> tuple[ReadTask, ...] | None:
     """Return tasks that read what a run has accepted of a relation; None where that is not possible."""
     offset = known.offset
     if not offset.splits_done(source.name) and offset.high.get(source.name) is None:
@@ -238,8 +241,7 @@ def _tasks(folder: Folder, source: Source, known: KnownPast) -> tuple[ReadTask, 
         return None
     if not (is_log or source.system_time or source.idle is not None):
         # What is late follows from the order of arrival alone.
-        splits = folder.read_splits(source_file(source.name, known.births))[: offset.splits_done(source.name)]
-        return (ReadTask("", 0, source.name, tuple(splits)),)
+        return (ReadTask("", 0, source.name, tuple(known.splits(source.name)[: offset.splits_done(source.name)])),)
     tasks = known.tasks(source.name)
     whole = tasks and tasks[0].high is None and (is_log or _splits(tasks) == offset.splits_done(source.name))
     return tuple(tasks) if whole else None

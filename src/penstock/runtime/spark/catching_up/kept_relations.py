@@ -83,14 +83,12 @@ class KeptRelation:
 
     Args:
         source: as the run reads it.
-        file: the name under which its splits are kept (`source_file`).
         limit: bytes beyond which it is not kept.
     """
 
-    def __init__(self, folder: Folder, source: Source, file: str, limit: int) -> None:
+    def __init__(self, folder: Folder, source: Source, limit: int) -> None:
         self.source = source
         self._folder = folder
-        self._file = file
         self._limit = limit
         self._is_log = isinstance(open_source(source), LogConnector)
         #: Which rows were late follows from the order of arrival alone; otherwise the recorded rounds tell it.
@@ -218,7 +216,7 @@ class KeptRelation:
         if self._by_splits:
             if done <= splits:
                 return []
-            found = self._folder.read_splits(self._file)[splits:done]
+            found = known.splits(name)[splits:done]
             if len(found) < done - splits:
                 return None
             return [
@@ -284,7 +282,7 @@ class KeptRelations:
         with self._lock:
             found = self._known.get(file)
             if found is None or found.source != source:
-                found = self._known[file] = KeptRelation(self._folder, source, file, self._limit)
+                found = self._known[file] = KeptRelation(self._folder, source, self._limit)
             self._trim(found)
             return found
 

@@ -14,7 +14,7 @@ are read from the first one on.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -25,6 +25,7 @@ from penstock.connectors.sources import is_rereadable, open_source
 from penstock.runtime.spark.checkpoint.epochs import Epoch, last_offset, source_file
 from penstock.runtime.spark.checkpoint.folder import Folder, Seen, round_name
 from penstock.runtime.spark.input.input_planner import InputPlanner, ReadTask, highs_after
+from penstock.runtime.spark.input.known_splits import KnownSplits
 from penstock.runtime.spark.input.offset import Offset
 from penstock.runtime.spark.input.round_history import ReadRound, RoundHistory
 from penstock.runtime.spark.retained.retained_log import RetainedFile, RetainedLog, retained_columns
@@ -80,12 +81,22 @@ class KnownPast:
 
     Args:
         births: the epochs in which sources began.
+        splits: returns the splits in a file (`source_file`) where that is known without reading it.
     """
 
-    def __init__(self, folder: Folder, births: Mapping[str, int], offset: Offset) -> None:
+    def __init__(
+        self, folder: Folder, births: Mapping[str, int], offset: Offset,
+        splits: Callable[[str], KnownSplits | None] = lambda file: None,
+    ) -> None:  # fmt: skip
         self._folder = folder
+        self._splits = splits
         self.births = births
         self.offset = offset
+
+    def splits(self, source: str) -> KnownSplits:
+        """Return the splits of a source that have been found, those that have been read first."""
+        file = source_file(source, self.births)
+        return self._splits(file) or self._folder.read_splits(file)
 
     @cached_property
     def rounds(self) -> list[ReadRound]:
@@ -99,7 +110,7 @@ class KnownPast:
     def paths(self, source: str) -> dict[str, tuple[Split, ...] | None]:
         """Return the files that have been read of a source, in the order of arrival, as far as they are there; with the
         splits that have been read of one that has not been read whole, None for the others."""
-        splits = self._folder.read_splits(source_file(source, self.births))
+        splits = self.splits(source)
         done = self.offset.splits_done(source)
         unfinished = {split.path for split in splits[done:]}
         read: dict[str, tuple[Split, ...] | None] = {}
@@ -150,7 +161,7 @@ class KnownPast:
         return self.offset.splits_done(source) == 0 and self.offset.high.get(source) is None
 
     def _splits_before(self, source: str, tasks: Sequence[ReadTask]) -> tuple[Split, ...]:
-        splits = self._folder.read_splits(source_file(source, self.births))
+        splits = self.splits(source)
         recorded = sum(len(task.splits) for task in tasks)
         return tuple(splits[: max(0, self.offset.splits_done(source) - recorded)])
 
