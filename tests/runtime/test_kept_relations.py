@@ -22,6 +22,7 @@ from penstock.errors import PenstockError
 from penstock.language import bind_script, bind_select
 from penstock.physical.elements import forever
 from penstock.physical.execution.progress import NOTHING, timed_sources
+from penstock.results.cancellation import Cancellation
 from penstock.results.content import ResultContents
 from penstock.results.run_input import pinned_input, state_of_run
 from penstock.results.select import LiveAnswer, LiveReader
@@ -275,6 +276,30 @@ def test_a_part_that_cannot_be_read_is_read_later(place: Path, monkeypatch: pyte
     with monkeypatch.context() as broken, pytest.raises(PenstockError, match="is gone"):
         broken.setattr(FilesSource, "read", read)
         selected(run, QUERIES["present"], "bag")
+    check(run, QUERIES["present"], "bag", whole)
+    run.rounds.stop()
+
+
+def test_a_reading_that_takes_too_long_is_continued_by_the_next_reader(place: Path) -> None:
+    whole = write_inputs(place, 1)
+    run = begun(place, "bag").go(9)
+    query = bind_select(QUERIES["present"], bind_script(script(place), live=True).catalog).query
+
+    def attempt(cancellation: Cancellation, timeout: float) -> None:
+        with pinned_input(run, "reader", {"u"}) as known:
+            state = state_of_run(run, known, {}, ResultContents(run.folder.results))
+            LiveReader(lambda: state, timeout=timeout).answer(query, cancellation)
+
+    cancelled = Cancellation()
+    cancelled.set()
+    with pytest.raises(PenstockError) as refused:
+        attempt(cancelled, 0)
+    assert refused.value.code == "P0726"
+    with pytest.raises(PenstockError) as refused:
+        attempt(Cancellation(), 1e-9)
+    assert refused.value.code == "P0725"
+    (kept,) = run.relations._known.values()
+    assert kept._position[1] == 2
     check(run, QUERIES["present"], "bag", whole)
     run.rounds.stop()
 

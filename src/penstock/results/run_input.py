@@ -8,7 +8,7 @@ way, adds files of later rounds, which are not read.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -91,12 +91,14 @@ class RelationUpdates:
     kept: KeptRelation
     known: KnownPast
 
-    def updates(self, source: Source, up_to: int, back: int | None, often: bool) -> SourceRows:
+    def updates(
+        self, source: Source, up_to: int, back: int | None, often: bool, check: Callable[[], None]
+    ) -> SourceRows:
         high = self.known.offset.high.get(source.name)
         if up_to == NOTHING or high is None:
             return RowsInMemory(update_rows(source, ()))
         if back is not None:
-            view = self.kept.view(self.known, min(up_to, high) - back, often)
+            view = self.kept.view(self.known, min(up_to, high) - back, often, lambda size, seconds: check())
             if view is not None:
                 return RowsInMemory(update_rows(source, elements_between(view.parts, None, up_to)))
         tasks = _tasks(self.read_as, self.known)

@@ -39,7 +39,8 @@ _FEW = 256
 _LIMIT = 256 * 2**20
 #: The folding stays so many times further behind than the reader that came too late needed.
 _FURTHER = 2
-#: Called after each part that is read, with its bytes and the seconds that it took.
+#: Called after each part that is read, with its bytes and the seconds that it took. What it raises ends the reading,
+#: which another reader continues.
 OnPart = Callable[[int, float], None]
 
 
@@ -148,7 +149,9 @@ class KeptRelation:
                 if on_part is not None:
                     on_part(step.bytes, time.monotonic() - began)
 
-    def view(self, known: KnownPast, earliest: int, often: bool = True) -> RelationView | None:
+    def view(
+        self, known: KnownPast, earliest: int, often: bool = True, on_part: OnPart | None = None
+    ) -> RelationView | None:
         """Return the relation as of `known` or a later round, for a reader that needs no instant before `earliest`;
         None where that is not kept.
 
@@ -158,7 +161,7 @@ class KeptRelation:
         Raises:
             PenstockError: as `read_on`.
         """
-        if not self.read_on(known):
+        if not self.read_on(known, on_part):
             return None
         with self._lock:
             self.read_at = time.monotonic()
