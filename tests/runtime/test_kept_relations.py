@@ -6,6 +6,7 @@ from __future__ import annotations
 import random
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,7 +21,6 @@ from penstock.connectors.sinks.files import read_result
 from penstock.connectors.sources.files import FilesSource
 from penstock.errors import PenstockError
 from penstock.language import bind_script, bind_select
-from penstock.physical.elements import forever
 from penstock.physical.execution.progress import NOTHING, timed_sources
 from penstock.results.cancellation import Cancellation
 from penstock.results.content import ResultContents
@@ -254,9 +254,21 @@ def test_the_relation_that_was_read_first_goes_first(place: Path) -> None:
     kept = KeptRelations(run.folder, 10)
     full = kept.of(first, {})
     kept.of(second, {})
-    full._history.add(forever([pa.array([1, 2, 3])], 3))
+    full.nbytes = 11
     assert kept.of(first, {}) is full
     assert kept.of(second, {}) is kept.of(second, {}) and kept.of(first, {}) is not full
+    run.rounds.stop()
+
+
+def test_looking_a_relation_up_waits_for_no_reader(place: Path) -> None:
+    """It happens while the rounds stand still."""
+    write_inputs(place, 1)
+    run = begun(place, "bag").go(9)
+    selected(run, QUERIES["present"], "bag")
+    (kept,) = run.relations._known.values()
+    with kept._lock, ThreadPoolExecutor(1) as other:
+        looked_up = other.submit(run.relations.of, kept.source, run.job.intake.births)
+        assert looked_up.result(20) is kept and kept.nbytes
     run.rounds.stop()
 
 

@@ -85,6 +85,10 @@ class KeptRelation:
     Args:
         source: as the run reads it.
         limit: bytes beyond which it is not kept.
+
+    Attributes:
+        nbytes: that it takes; read without waiting for a reader.
+        read_at: when it was read last, in seconds of the monotonic clock.
     """
 
     def __init__(self, folder: Folder, source: Source, limit: int) -> None:
@@ -107,12 +111,7 @@ class KeptRelation:
         self._held: WeakKeyDictionary[object, int] = WeakKeyDictionary()
         self._lock = threading.RLock()
         self.read_at = time.monotonic()
-
-    @property
-    def nbytes(self) -> int:
-        """Return the bytes that it takes."""
-        with self._lock:
-            return sum(part.nbytes for part in self._history.parts)
+        self.nbytes = 0
 
     def hold(self, reader: object, known: KnownPast, earliest: int) -> bool:
         """Keep what a reader needs that needs no instant before `earliest`, until `release` or as long as the reader
@@ -161,10 +160,10 @@ class KeptRelation:
         Raises:
             PenstockError: as `read_on`.
         """
+        self.read_at = time.monotonic()
         if not self.read_on(known, on_part):
             return None
         with self._lock:
-            self.read_at = time.monotonic()
             if not self._is_kept or self._is_beyond(known, earliest, often):
                 return None
             self._fold(min(earliest, self._foldable(known)))
@@ -203,9 +202,10 @@ class KeptRelation:
         if until > NOTHING:
             self._history.forget(until)
             self._rows = sum(map(len, self._history.parts))
+        self.nbytes = sum(part.nbytes for part in self._history.parts)
         if self.nbytes > self._limit:
             self._is_kept = False
-            self._history = History(self.source, 0)
+            self._history, self.nbytes = History(self.source, 0), 0
 
     # -- reading on --------------------------------------------------------------------------------------------
 
@@ -254,6 +254,7 @@ class KeptRelation:
         rows = sum(map(len, parts))
         for part in parts:
             self._history.add(part)
+            self.nbytes += part.nbytes
         self._rows, self._fresh = self._rows + rows, self._fresh + rows
         if self._fresh > max(_FEW, self._rows // 2):
             # Updates come in the order of time, since a relation has no slack.
