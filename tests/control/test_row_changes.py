@@ -27,7 +27,7 @@ def declared(text: str) -> tuple[Source, Catalog]:
 def run(posted: PostedRows, source: Source, catalog: Catalog, text: str, key: str) -> None:
     command = command_of(text, catalog, Settings())
     assert isinstance(command, InsertRows | UpdateRows | DeleteRows)
-    post_rows(posted, source, 1, command, key)
+    post_rows(posted, source, 1, command, key, lambda source: None)
 
 
 def rows(posted: PostedRows, source: Source) -> list[tuple[object, ...]]:

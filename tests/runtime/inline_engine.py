@@ -18,6 +18,7 @@ from penstock.control.outcomes import CommandState
 from penstock.control.spark import SparkEngine
 from penstock.errors import PenstockError
 from penstock.runtime.spark.catching_up.hydration import Hydration
+from penstock.runtime.spark.catching_up.kept_relations import KeptRelations
 from penstock.runtime.spark.checkpoint.epochs import Epoch
 from penstock.runtime.spark.checkpoint.folder import Job
 from penstock.runtime.spark.input import look_schedule
@@ -70,6 +71,10 @@ class SteppedRun:
     @property
     def rounds(self) -> RoundLog:
         return self.inline.rounds
+
+    @property
+    def relations(self) -> KeptRelations:
+        return self.inline.relations
 
     @property
     def busy(self) -> bool:

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 
 from penstock.algebra.nodes.scans import Source
 from penstock.runtime.spark.catching_up.ahead import Ahead
+from penstock.runtime.spark.catching_up.kept_relations import KeptRelations
 from penstock.runtime.spark.checkpoint.folder import Folder, Job, Seen
 from penstock.runtime.spark.checkpoint.query_failure import QueryFailure
 from penstock.runtime.spark.checkpoint.state_files import sweep
@@ -83,6 +84,7 @@ class InlineRun:
         self.parts = ResultParts(self.folder)
         self.gate = AnswerGate(self.folder)
         self.accounts = RunTotals(self.folder)
+        self.relations = KeptRelations(self.folder)
         #: What was seen before the first round and in each round of this start; the folder keeps the last ones alone.
         before = [name for name in self.folder.rounds() if not name.isdigit()]
         self.seen: dict[str, dict[str, Seen]] = {name: self.folder.read_seen(name) for name in before}

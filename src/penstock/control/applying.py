@@ -275,7 +275,7 @@ class Applier:
         settings = settings_of({**self._settings, **registry.stored.settings, **transaction.settings})
         command = command_of(row.text, registry.bound, settings)
         assert isinstance(command, InsertRows | UpdateRows | DeleteRows), "it changes rows"
-        post_rows(self._posted, source, row.source, command, key)
+        post_rows(self._posted, source, row.source, command, key, self._engine.updates)
         return key
 
     def _drop_rows(self, transactions: Sequence[Transaction]) -> None:

@@ -8,13 +8,14 @@ it is known which commands have been applied. It has no other names than numbers
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from penstock.algebra.nodes.query import Query, Start
 from penstock.algebra.nodes.scans import Source
 from penstock.errors import PenstockError
+from penstock.physical.elements import Elements
 from penstock.settings import Settings
 
 
@@ -161,6 +162,15 @@ class Engine(Protocol):
     def unread(self) -> int:
         """Return how many bytes of posted rows have not been read yet, as far as they have been found; called by any
         thread."""
+
+    def updates(self, source: Source) -> Sequence[Elements] | None:
+        """Return all updates of a relation up to now, those posted last included, in the order of arrival and with all
+        declared columns; those that its content does not show any more may be missing. None where the posts have to be
+        read for that.
+
+        Args:
+            source: the declaration as the engine reads it.
+        """
 
     def close(self) -> None:
         """Stop; the last version goes on when the engine is opened again."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pickle
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -29,6 +29,7 @@ from penstock.control.engine import (
 )
 from penstock.control.sealed_files import not_written
 from penstock.errors import PenstockError
+from penstock.physical.elements import Elements
 from penstock.physical.execution.progress import timed_sources
 from penstock.runtime.live import LiveEngine, LiveSnapshot
 from penstock.runtime.local.statics import read_relation
@@ -145,6 +146,10 @@ class InProcessEngine:
         read = self._state.read
         paths = (path for n, one in posted for path in open_source(one).discover(read.get(n, frozenset())))
         return sum(storage().size(Path(path)) for path in paths if storage().exists(Path(path)))
+
+    def updates(self, source: Source) -> Sequence[Elements] | None:
+        """Return None: the posts are read."""
+        return None
 
     def close(self) -> None:
         """Everything is saved already."""

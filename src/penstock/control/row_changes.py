@@ -7,6 +7,8 @@ they are, which replace those of their keys.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import pyarrow as pa
 
 from penstock.algebra.nodes.scans import Source
@@ -22,14 +24,16 @@ from penstock.types import END
 
 
 def post_rows(
-    posted: PostedRows, source: Source, number: int, command: InsertRows | UpdateRows | DeleteRows, key: str
-) -> None:
+    posted: PostedRows, source: Source, number: int, command: InsertRows | UpdateRows | DeleteRows, key: str,
+    known: Callable[[Source], Sequence[Elements] | None],
+) -> None:  # fmt: skip
     """Carry out a statement once.
 
     Args:
         source: the declaration of what it changes.
         number: of the declaration.
         key: by which the statement is recognized where it is carried out again.
+        known: returns the updates of the relation that an engine knows (`Engine.updates`).
 
     Raises:
         PenstockError: P0601, P0203; nothing has been changed then.
@@ -42,7 +46,12 @@ def post_rows(
             names=list(source.columns.names),
         )
     else:
-        rows = _updates(source, content(source, posted.table(source, number)), command)
+        updates = known(posted.source(source, number))
+        if updates is None:
+            present = content(source, posted.table(source, number))
+        else:
+            present = folded(source, concat([*updates] or [empty(source.columns.types)]), END)
+        rows = _updates(source, present, command)
     posted.post(source, number, rows, key, same=True)
 
 

@@ -8,13 +8,14 @@ on although its content is not known any more.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.algebra.nodes.query import Query, Start, StartMode
+from penstock.algebra.nodes.scans import Source
 from penstock.control.engine import (
     Activity,
     EngineVersion,
@@ -25,10 +26,12 @@ from penstock.control.engine import (
     with_instants,
 )
 from penstock.errors import PenstockError
+from penstock.physical.elements import Elements
 from penstock.physical.execution.progress import NOTHING, timed_sources
 from penstock.results.emitted import EmittedContents
 from penstock.runtime.spark.catching_up.ahead import Ahead
 from penstock.runtime.spark.catching_up.beside import ReadingBeside
+from penstock.runtime.spark.catching_up.present_updates import present_updates
 from penstock.runtime.spark.catching_up.start_options import heartbeat_at
 from penstock.runtime.spark.checkpoint.folder import Folder
 from penstock.runtime.spark.input.offset import Offset
@@ -171,6 +174,13 @@ class SparkEngine:
             return 0
         posted = {source.name for source in run.work.sources.values() if source.connector == "POSTED"}
         return sum(one.waiting for name, one in run.progress().sources.items() if name in posted)
+
+    def updates(self, source: Source) -> Sequence[Elements] | None:
+        run = self._run
+        if run is None or run.rounds is None:
+            return None
+        folder = Folder(run.checkpoint / "penstock")
+        return present_updates(folder, run.job.intake, run.rounds, run.relations, source.name)
 
     def close(self) -> None:
         if self._run is not None:

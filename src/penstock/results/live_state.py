@@ -9,7 +9,7 @@ ended, `NOTHING` of one without an element.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -74,8 +74,17 @@ class LiveUpdates(Protocol):
     def heartbeat(self) -> int:
         """Return the tick up to which they are complete."""
 
-    def updates(self, source: Source, up_to: int) -> SourceRows:
-        """Return those with ticks up to `up_to`, as rows of `read_source(source)`."""
+    def updates(
+        self, source: Source, up_to: int, back: int | None, often: bool, check: Callable[[], None]
+    ) -> SourceRows:
+        """Return those with ticks up to `up_to`, as rows of `updates_source(source)`.
+
+        Args:
+            back: of those so many ticks before that, it suffices to return the ones that make the content there; None
+                where all are needed.
+            often: whether other readers that need as early instants are to be expected.
+            check: called now and then while this takes time; ends it by raising.
+        """
 
 
 @dataclass(frozen=True)

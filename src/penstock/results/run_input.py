@@ -8,7 +8,7 @@ way, adds files of later rounds, which are not read.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -20,16 +20,24 @@ from penstock.connectors.contract import LogConnector, Sink
 from penstock.connectors.results.result_folder import ResultFolder
 from penstock.connectors.sources import is_rereadable, open_source
 from penstock.errors import PenstockError
+from penstock.physical.execution.progress import NOTHING
 from penstock.results.content import ResultContents
 from penstock.results.live_state import LivePast, LiveState, LiveUpdates, state_of_results
-from penstock.results.source_rows import AcceptedUpdates, RetainedRows, SourceRows
+from penstock.results.source_rows import (
+    AcceptedUpdates,
+    RetainedRows,
+    RowsInMemory,
+    SourceRows,
+    elements_between,
+    update_rows,
+)
+from penstock.runtime.spark.catching_up.kept_relations import KeptRelation, KeptRelations
 from penstock.runtime.spark.catching_up.past_input import KnownPast
 from penstock.runtime.spark.checkpoint.epochs import source_file
-from penstock.runtime.spark.checkpoint.folder import Folder, Intake, Job
+from penstock.runtime.spark.checkpoint.folder import Folder, Job
 from penstock.runtime.spark.input.input_planner import ReadTask
 from penstock.runtime.spark.input.offset import Offset
 from penstock.runtime.spark.input.round_log import RoundLog
-from penstock.runtime.spark.input.split_files import SplitFiles
 from penstock.runtime.spark.retained.retained_log import Pins, RetainedLog, retained_columns
 from penstock.runtime.spark.retained.retention import source_progress
 from penstock.types import END
@@ -70,19 +78,36 @@ class RetainedPast:
 
 @dataclass(frozen=True)
 class RelationUpdates:
-    """The updates of one relation, up to a round. tasks: that read them, None where they cannot be read again."""
+    """The updates of one relation, up to a round.
+
+    Args:
+        read_as: the declaration with which the run reads it.
+        kept: the relation as the run keeps it for all readers.
+        known: what had been read when the round was delivered.
+    """
 
     read_as: Source
     heartbeat: int
-    tasks: tuple[ReadTask, ...] | None
+    kept: KeptRelation
+    known: KnownPast
 
-    def updates(self, source: Source, up_to: int) -> SourceRows:
-        if self.tasks is None:
+    def updates(
+        self, source: Source, up_to: int, back: int | None, often: bool, check: Callable[[], None]
+    ) -> SourceRows:
+        high = self.known.offset.high.get(source.name)
+        if up_to == NOTHING or high is None:
+            return RowsInMemory(update_rows(source, ()))
+        if back is not None:
+            view = self.kept.view(self.known, min(up_to, high) - back, often, lambda size, seconds: check())
+            if view is not None:
+                return RowsInMemory(update_rows(source, elements_between(view.parts, None, up_to)))
+        tasks = _tasks(self.read_as, self.known)
+        if tasks is None:
             raise PenstockError(
                 "P0721", f"the updates of {source.name} cannot be read again, and its content is not kept",
                 hint=f"CREATE QUERY q AS SELECT * FROM {source.name}, and read q",
             )  # fmt: skip
-        return AcceptedUpdates(source, self.read_as, self.tasks, up_to)
+        return AcceptedUpdates(source, self.read_as, tasks, up_to)
 
 
 class ReadRun(Protocol):
@@ -98,6 +123,10 @@ class ReadRun(Protocol):
     @property
     def rounds(self) -> RoundLog | None:
         """Return its rounds, None where Spark plans them."""
+
+    @property
+    def relations(self) -> KeptRelations:
+        """Return the updated relations that it keeps for readers."""
 
     @property
     def sinks(self) -> Mapping[str, Sink]: ...
@@ -137,7 +166,7 @@ def pinned_input(run: ReadRun, reader: str, names: Collection[str]) -> Iterator[
     with ExitStack() as pins:
 
         def begin(offset: Offset, batch: int) -> RunInput:
-            past, updates = _kept_input(folder, run.job.intake, offset, reader, names, pins)
+            past, updates = _kept_input(folder, run, rounds, offset, reader, names, pins)
             return RunInput(batch, rounds.delivered_at, past, updates)
 
         yield rounds.delivered_state(begin, _last_shown(run))
@@ -173,9 +202,11 @@ def state_of_run(
 
 
 def _kept_input(
-    folder: Folder, intake: Intake, offset: Offset, reader: str, names: Collection[str], pins: ExitStack
-) -> tuple[dict[str, LivePast], dict[str, LiveUpdates]]:
+    folder: Folder, run: ReadRun, rounds: RoundLog, offset: Offset, reader: str, names: Collection[str],
+    pins: ExitStack,
+) -> tuple[dict[str, LivePast], dict[str, LiveUpdates]]:  # fmt: skip
     """Return what is kept of the sources `names` as of `offset`: elements of streams, and updates of relations."""
+    intake = run.job.intake
     past: dict[str, LivePast] = {}
     updates: dict[str, LiveUpdates] = {}
     for source in intake.sources:
@@ -184,7 +215,11 @@ def _kept_input(
             continue
         heartbeat = _heartbeat(source, offset)
         if not source.is_stream:
-            updates[key] = RelationUpdates(source, heartbeat, _tasks(folder, intake, source, offset))
+            kept, known = (
+                run.relations.of(source, intake.births),
+                KnownPast(folder, intake.births, offset, rounds.splits),
+            )
+            updates[key] = RelationUpdates(source, heartbeat, kept, known)
         elif source.retain is not None:
             log = source_file(source.name, intake.births)
             pins.enter_context(Pins(folder).pinned(reader, log, None))
@@ -198,8 +233,9 @@ def _heartbeat(source: Source, offset: Offset) -> int:
     return source_progress(source.name, offset, offset.high.get(source.name)).heartbeat(source.slack)
 
 
-def _tasks(folder: Folder, intake: Intake, source: Source, offset: Offset) -> tuple[ReadTask, ...] | None:
+def _tasks(source: Source, known: KnownPast) -> tuple[ReadTask, ...] | None:
     """Return tasks that read what a run has accepted of a relation; None where that is not possible."""
+    offset = known.offset
     if not offset.splits_done(source.name) and offset.high.get(source.name) is None:
         return ()
     is_log = isinstance(open_source(source), LogConnector)
@@ -207,9 +243,8 @@ def _tasks(folder: Folder, intake: Intake, source: Source, offset: Offset) -> tu
         return None
     if not (is_log or source.system_time or source.idle is not None):
         # What is late follows from the order of arrival alone.
-        splits = SplitFiles(folder, source_file(source.name, intake.births)).read()[: offset.splits_done(source.name)]
-        return (ReadTask("", 0, source.name, tuple(splits)),)
-    tasks = KnownPast(folder, intake.births, offset).tasks(source.name)
+        return (ReadTask("", 0, source.name, tuple(known.splits(source.name)[: offset.splits_done(source.name)])),)
+    tasks = known.tasks(source.name)
     whole = tasks and tasks[0].high is None and (is_log or _splits(tasks) == offset.splits_done(source.name))
     return tuple(tasks) if whole else None
 

@@ -31,6 +31,7 @@ from penstock.results.source_rows import (
     declared_schema,
     read_source,
     stamped_rows,
+    updates_source,
 )
 from penstock.runtime.local.one_time import OneTimeAnswer, answer_over, sources_of
 from penstock.types import END
@@ -65,16 +66,18 @@ class LiveReader:
         compute: computes answers.
         memory: bytes that the rows of one query may take (`snapshot_memory`).
         clock: seconds since 1970.
+        timeout: seconds that gathering the rows may take (`statement_timeout`); 0 for no limit.
     """
 
     def __init__(
         self, states: Callable[[], LiveState], compute: Compute | None = None, memory: int | None = None,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] = time.time, timeout: float = 0,
     ) -> None:  # fmt: skip
         self._states = states
         self._compute = compute or _here
         self._memory = memory
         self._clock = clock
+        self._timeout = timeout
         self._seen: LiveState | None = None
 
     def answer(self, query: OneTimeQuery, cancellation: Cancellation | None = None) -> LiveAnswer:
@@ -88,8 +91,15 @@ class LiveReader:
         if self._seen is not None and self._seen.batch > state.batch:
             state = self._seen
         self._seen = state
-        inputs = gather(query, state, self._memory)
-        answer = self._compute(inputs.query, inputs.rows, cancellation or Cancellation())
+        cancellation, began = cancellation or Cancellation(), time.monotonic()
+
+        def check() -> None:
+            cancellation.check()
+            if self._timeout and time.monotonic() - began > self._timeout:
+                raise too_long(self._timeout)
+
+        inputs = gather(query, state, self._memory, check)
+        answer = self._compute(inputs.query, inputs.rows, cancellation)
         staleness = None if state.delivered is None else max(0.0, self._clock() - state.delivered)
         return LiveAnswer(replace(answer, query=query), state.batch, staleness, inputs.since)
 
@@ -109,15 +119,21 @@ class LiveInputs:
 
 
 @deep
-def gather(query: OneTimeQuery, state: LiveState, memory: int | None = None) -> LiveInputs:
-    """Return what a query reads of a live system. Raises PenstockError P0711, P0721, P0724."""
+def gather(
+    query: OneTimeQuery, state: LiveState, memory: int | None = None, check: Callable[[], None] = lambda: None
+) -> LiveInputs:
+    """Return what a query reads of a live system. Raises PenstockError P0711, P0721, P0724.
+
+    Args:
+        check: called now and then while this takes time; ends it by raising.
+    """
     # What is not read need not be kept, and costs nothing.
     query = replace(query, root=prune_columns(query.root))
     sources = sources_of(query)
     complete = {name: _heartbeat(source, state) for name, source in sources.items()}
     timed = {name: tick for name, tick in complete.items() if not sources[name].is_static}
     tick = _instant(query, latest_tick(timed))
-    reading = _Reading(query, state, tick)
+    reading = _Reading(query, state, tick, check)
     rows = {name: reading.rows(source) for name, source in sources.items()}
     in_memory = [one.rows.nbytes for one in rows.values() if isinstance(one, RowsInMemory)]
     if memory is not None and sum(in_memory) > memory:
@@ -160,11 +176,12 @@ def _instant(query: OneTimeQuery, known: int) -> int:
 class _Reading:
     """What a query reads of its sources at an instant.
 
-    read: the declarations of sources whose rows are not as they are declared; since: as in `LiveAnswer`.
+    check: as in `gather`; read: the declarations of sources whose rows are not as they are declared; since: as in
+    `LiveAnswer`.
     """
 
-    def __init__(self, query: OneTimeQuery, state: LiveState, tick: int) -> None:
-        self._query, self._state, self._tick = query, state, tick
+    def __init__(self, query: OneTimeQuery, state: LiveState, tick: int, check: Callable[[], None]) -> None:
+        self._query, self._state, self._tick, self._check = query, state, tick, check
         self._needs = query.root.needs
         self._columns = scanned_columns(query.root)
         self.read: dict[str, Source] = {}
@@ -178,8 +195,9 @@ class _Reading:
             self.read[source.name] = read_source(source)
             return self._elements(source, state.past[key], need)
         if key in state.updates:
-            self.read[source.name] = read_source(source)
-            return state.updates[key].updates(source, self._tick)
+            self.read[source.name] = updates_source(source)
+            back = None if need.rows else need.ticks
+            return state.updates[key].updates(source, self._tick, back, self._query.as_of is None, self._check)
         if key in state.contents:
             return RowsInMemory(self._content(source, state.contents[key], need))
         if self._tick == NOTHING and not source.is_static:
@@ -226,6 +244,14 @@ def _dropped(source: Source, dropped: int, tick: int, need: Need) -> PenstockErr
     return PenstockError(
         "P0721", f"elements of {source.name} are kept since {show(dropped)}, {needed}",
         hint=f"ALTER STREAM {source.name} SET (retain ...) with a longer time, or a shorter window",
+    )  # fmt: skip
+
+
+def too_long(timeout: float) -> PenstockError:
+    """Return the error for a query that takes longer than so many seconds."""
+    return PenstockError(
+        "P0725", f"the query takes longer than {timeout:g} seconds",
+        hint="read a shorter window, or raise statement_timeout",
     )  # fmt: skip
 
 

@@ -28,6 +28,7 @@ from penstock.algebra.nodes.one_time import OneTimeQuery
 from penstock.errors import PenstockError
 from penstock.physical.planning.strategies import Strategy
 from penstock.results.cancellation import Cancellation
+from penstock.results.select import too_long
 from penstock.results.source_rows import RowsInFile, RowsInMemory, SourceRows
 from penstock.runtime.local.one_time import OneTimeAnswer
 from penstock.runtime.spark.pickling import pickled
@@ -105,7 +106,7 @@ class SelectWorkers:
 
     def __init__(self, most: int = 2, memory: int = 256 * 2**20, timeout: float = 60.0) -> None:
         self._free = most
-        self.memory, self._timeout = memory, timeout or _LONGEST
+        self.memory, self.timeout = memory, timeout or _LONGEST
         self._idle: list[_Process] = []
         #: Signals that a query has ended, or is to end.
         self._changed = threading.Condition()
@@ -122,7 +123,7 @@ class SelectWorkers:
     ) -> OneTimeAnswer:
         """Return the answer of a query over `inputs`. Raises PenstockError P0724, P0725, P0726, and those of the
         query."""
-        deadline = time.monotonic() + self._timeout
+        deadline = time.monotonic() + self.timeout
         with self._place(deadline, cancellation), removed_after() as folder, self._process(cancellation) as process:
             files = {name: _in_file(rows, folder / f"{n}.arrow") for n, (name, rows) in enumerate(inputs.items())}
             output = folder / "answer.arrow"
@@ -139,7 +140,7 @@ class SelectWorkers:
             while not self._free:
                 cancellation.check()
                 if not self._changed.wait(deadline - time.monotonic()) and time.monotonic() >= deadline:
-                    raise self._too_long()
+                    raise too_long(self.timeout)
             cancellation.check()
             self._free -= 1
         try:
@@ -170,7 +171,7 @@ class SelectWorkers:
             raise
         except TimeoutError:
             process.end()
-            raise self._too_long() from None
+            raise too_long(self.timeout) from None
         except EOFError:
             process.end()
             cancellation.check()
@@ -188,12 +189,6 @@ class SelectWorkers:
                 self._idle.append(process)
                 return
         process.end()
-
-    def _too_long(self) -> PenstockError:
-        return PenstockError(
-            "P0725", f"the query takes longer than {self._timeout:g} seconds",
-            hint="read a shorter window, or raise statement_timeout",
-        )  # fmt: skip
 
     def close(self) -> None:
         """End the processes without a query; the others end with theirs."""

@@ -15,12 +15,10 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.algebra.nodes.scans import Source
-from penstock.connectors.sources import open_source
 from penstock.physical.elements import Elements, Int64s
-from penstock.physical.execution.ingest import stamp
-from penstock.physical.execution.progress import NOTHING, SourceProgress
+from penstock.physical.execution.progress import SourceProgress
 from penstock.runtime.local.statics import read_relation
-from penstock.runtime.skipped_records import as_read
+from penstock.runtime.spark.catching_up.update_reader import UpdateReader
 from penstock.runtime.spark.checkpoint.folder import Folder
 from penstock.runtime.spark.input.input_planner import ReadTask
 from penstock.runtime.spark.retained.retained_log import RetainedFile, RetainedLog
@@ -89,7 +87,7 @@ class RetainedRows:
     def table(self) -> pa.Table:
         log = RetainedLog(Folder(self.root), self.log, self.source.timestamp)
         parts = (part for file in self.files for part in log.read(file, self.columns))
-        return ordered_rows(self.source, self.columns, _between(parts, self.after, self.up_to))
+        return ordered_rows(self.source, self.columns, elements_between(parts, self.after, self.up_to))
 
 
 @dataclass(frozen=True)
@@ -108,24 +106,16 @@ class AcceptedUpdates:
     up_to: int
 
     def table(self) -> pa.Table:
-        columns = tuple(range(len(self.source.columns)))
-        parts = (part for task in self.tasks for part in _accepted(self.read_as, task, columns))
-        return ordered_rows(self.source, columns, _between(parts, None, self.up_to))
+        parts = (
+            part
+            for task in self.tasks
+            for part in UpdateReader(self.read_as, SourceProgress(None, task.high)).read_task(task)
+        )
+        return update_rows(self.source, elements_between(parts, None, self.up_to))
 
 
-def _accepted(source: Source, task: ReadTask, columns: tuple[int, ...]) -> Iterator[Elements]:
-    """Yield the elements that one read task accepts, as the ingest does."""
-    connector = open_source(source)
-    progress = SourceProgress(None, task.high, beat=NOTHING if task.beat is None else task.beat)
-    for split in task.splits:
-        for parsed in connector.read(split, columns):
-            for records in as_read(parsed, columns):
-                stamped = stamp(source, records.batch, columns, columns, progress, task.now)
-                progress = progress.merge(stamped.progress)
-                yield stamped.elements
-
-
-def _between(parts: Iterable[Elements], after: int | None, up_to: int) -> Iterator[Elements]:
+def elements_between(parts: Iterable[Elements], after: int | None, up_to: int) -> Iterator[Elements]:
+    """Yield the elements with ticks in (after, up_to]; after: None for all up to there."""
     for part in parts:
         chosen = part.ts <= up_to
         if after is not None:
@@ -136,10 +126,23 @@ def _between(parts: Iterable[Elements], after: int | None, up_to: int) -> Iterat
             yield part.filter(chosen)
 
 
+def updates_source(source: Source) -> Source:
+    """Return the declaration of a relation as a query reads the updates that have been accepted of it, in order."""
+    if source.timestamp is None:
+        return read_source(source)
+    # What a `-` deletes is identified by all columns but those of the timestamp and the operation.
+    return replace(source, connector="MEMORY", options=(), slack=0, idle=None, ahead=None)
+
+
+def update_rows(source: Source, parts: Iterable[Elements]) -> pa.Table:
+    """Return updates, with all declared columns, as rows of `updates_source(source)`."""
+    rows = ordered_rows(source, range(len(source.columns)), parts)
+    return rows if source.timestamp is None else rows.select(range(len(source.columns)))
+
+
 def read_source(source: Source) -> Source:
     """Return the declaration of a timed source as a query reads what has been accepted of it: its last column is the
-    tick of each row, and rows come in order. Rows of a relation are those that are there, or, with its operations and
-    primary key, its updates."""
+    tick of each row, and rows come in order. Rows of a relation are those that are there."""
     assert source.domain is not None, "the source has time"
     own = source.columns.fields[:-1] if source.connector == "RESULTS" else source.columns.fields
     columns = Schema((*own, Field("tick of the element", source.domain.type())))

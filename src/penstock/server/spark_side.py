@@ -121,7 +121,7 @@ class SparkSide:
         return SelectedRows.of(answer if is_live else replace(answer, staleness=None))
 
     def _reader(self, state: LiveState) -> LiveReader:
-        return LiveReader(lambda: state, self._workers, self._workers.memory)
+        return LiveReader(lambda: state, self._workers, self._workers.memory, timeout=self._workers.timeout)
 
     def explain(self, query: Query, form: str) -> str:
         return explain(query, form)

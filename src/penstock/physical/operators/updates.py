@@ -7,14 +7,14 @@ relation unchanged.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numba as nb
 import numpy as np
 import pyarrow as pa
 
 from penstock.expressions.shown import shown_row
-from penstock.physical.elements import Elements, Int64s, concat
+from penstock.physical.elements import Bools, Elements, Int64s, concat
 from penstock.physical.kernels.compiled import argsort_uint64, group_codes, sum_by_code
 from penstock.physical.kernels.fingerprints import fingerprints
 from penstock.physical.operators.contract import Moment, Rejection
@@ -121,7 +121,8 @@ class Updates(ReorderingOperator):
         deleted_count, known_count = sum(map(len, deleted)), sum(map(len, (*deleted, *stored)))
         kind = np.where(rows.signs < 0, _GOES, _COMES)
         kind[:deleted_count] = _WAS
-        ended_by, verdict = self._judge(rows, kind)
+        key = [rows.columns[i] for i in self._spec.key]
+        ended_by, verdict = _judged(key, kind, self._spec.rule, self._spec.once)
         self._reject(rows, verdict)
         fresh = np.arange(len(rows)) >= known_count
         comings = _plain(rows.take(np.flatnonzero(fresh & (verdict == _FINE) & (kind == _COMES))))
@@ -158,18 +159,6 @@ class Updates(ReorderingOperator):
         netted = _plain(_netted(concat(matching)))
         return [netted.take(np.argsort(netted.ts, kind="stable"))] if len(netted) else []
 
-    def _judge(self, rows: Elements, kind: Int64s) -> tuple[Int64s, Int64s]:
-        first, second = fingerprints([rows.columns[i] for i in self._spec.key], len(rows))
-        codes, _ = group_codes(first, second)
-        order = argsort_uint64(codes.astype(np.uint64))
-        ended_by, verdict = np.full(len(rows), -1, np.int64), np.zeros(len(rows), np.int64)
-        rule = self._spec.rule
-        if rule is UpdateRule.BAG:
-            _pair(codes, order, kind, ended_by, verdict, np.empty(len(rows), np.int64))
-        else:
-            _by_key(codes, order, kind, rule is UpdateRule.REPLACE, self._spec.once, ended_by, verdict)
-        return ended_by, verdict
-
     def _key_alone(self, rows: Elements) -> Elements:
         """Return `rows` with every column that is not part of the key set to NULL."""
         columns = [c if i in self._spec.key else pa.nulls(len(rows), c.type) for i, c in enumerate(rows.columns)]
@@ -180,6 +169,33 @@ class Updates(ReorderingOperator):
         for i in np.flatnonzero(verdict).tolist():
             record = shown_row(batch, i)
             self._rejected.append(Rejection(self._spec.source, int(rows.ts[i]), record, REASONS[int(verdict[i])]))
+
+
+def paired_updates(key: Sequence[pa.Array], signs: Int64s, rule: UpdateRule, once: bool) -> tuple[Int64s, Bools]:
+    """Apply updates to an empty relation.
+
+    Args:
+        key: the columns that identify a row, in (timestamp, arrival) order.
+        signs: -1 of a deletion, 1 of an insertion.
+        once: a key that was deleted cannot be inserted again.
+
+    Returns:
+        for each insertion the position of the update that ended it, -1 for none and for a deletion; and which updates
+        have been applied.
+    """
+    ended_by, verdict = _judged(key, np.where(signs < 0, _GOES, _COMES), rule, once)
+    return ended_by, verdict == _FINE
+
+
+def _judged(key: Sequence[pa.Array], kind: Int64s, rule: UpdateRule, once: bool) -> tuple[Int64s, Int64s]:
+    codes, _ = group_codes(*fingerprints(key, len(kind)))
+    order = argsort_uint64(codes.astype(np.uint64))
+    ended_by, verdict = np.full(len(kind), -1, np.int64), np.zeros(len(kind), np.int64)
+    if rule is UpdateRule.BAG:
+        _pair(codes, order, kind, ended_by, verdict, np.empty(len(kind), np.int64))
+    else:
+        _by_key(codes, order, kind, rule is UpdateRule.REPLACE, once, ended_by, verdict)
+    return ended_by, verdict
 
 
 def _netted(elements: Elements) -> Elements:

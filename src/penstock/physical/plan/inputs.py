@@ -58,6 +58,14 @@ class UpdateRule(enum.Enum):
     UNIQUE = "primary key, unique"
 
 
+def update_rule(source: Source) -> tuple[UpdateRule, bool]:
+    """Return what the updates of a relation do, and whether a key may not be used again once deleted."""
+    deletes = source.operation is not None
+    by_key = UpdateRule.UNIQUE if deletes and not source.upserts else UpdateRule.REPLACE
+    rule = by_key if source.primary_key else UpdateRule.BAG
+    return rule, source.non_retroactive and deletes and bool(source.primary_key)
+
+
 @dataclass(frozen=True)
 class UpdatesSpec(Spec):
     """Updates of the relation `source`, `+` and `-` by sign. key: the columns that identify rows (the primary key, or

@@ -16,6 +16,8 @@ from penstock.algebra.properties.need import LastRows, Need
 from penstock.physical.elements import Elements, Int64s, concat
 from penstock.physical.execution.progress import NOTHING
 from penstock.physical.kernels.fingerprints import fingerprints
+from penstock.physical.operators.updates import paired_updates
+from penstock.physical.plan.inputs import update_rule
 
 #: The updates of a relation are folded when there are more old ones than this, and than twice those that were left.
 _FEWEST = 256
@@ -85,33 +87,21 @@ def folded(source: Source, updates: Elements, tick: int) -> Elements:
     """Return the updates of a relation without those up to `tick` that its content at `tick` does not show. Of a NON
     RETROACTIVE relation the last pair of updates of each deleted key remains, since the key may not come again."""
     past = np.flatnonzero(updates.ts <= tick)
+    if not source.loses_rows or not len(past):
+        return updates
     past = past[np.argsort(updates.ts[past], kind="stable")]
-    past_rows = pa.array(past)
     value_columns = (i for i in range(len(updates.columns)) if i not in (source.timestamp, source.operation))
-    identity = fingerprints(
-        [updates.columns[i].take(past_rows) for i in source.primary_key or value_columns], len(past)
-    )
-    replaces = source.upserts or source.operation is None
-    held_rows: dict[tuple[int, int], list[int]] = {}
-    deleted: dict[tuple[int, int], tuple[int, int]] = {}
-    rows = zip(past.tolist(), identity[0].tolist(), identity[1].tolist(), updates.signs[past].tolist(), strict=True)
-    for row, first, second, sign in rows:
-        key = first, second
-        rows_of_key = held_rows.setdefault(key, [])
-        if sign < 0:
-            if rows_of_key:
-                deleted[key] = rows_of_key.pop(0), row
-        elif not source.primary_key:
-            rows_of_key.append(row)
-        elif rows_of_key:
-            rows_of_key[:] = [row] if replaces else rows_of_key
-        elif not (source.non_retroactive and key in deleted):
-            rows_of_key.append(row)
-    kept = [row for rows in held_rows.values() for row in rows]
-    if source.non_retroactive:
-        kept += [row for pair in deleted.values() for row in pair]
+    key = [updates.columns[i].take(pa.array(past)) for i in source.primary_key or value_columns]
+    rule, once = update_rule(source)
+    signs = updates.signs[past]
+    ended_by, applied = paired_updates(key, signs, rule, once)
+    stays = applied & (signs > 0) & (ended_by < 0)
+    if once:
+        # Such a key is deleted once.
+        ended = np.flatnonzero(ended_by >= 0)
+        stays[ended] = stays[ended_by[ended]] = True
     later = np.flatnonzero(updates.ts > tick)
-    return updates.take(np.sort(np.concatenate([np.array(kept, np.int64), later])))
+    return updates.take(np.sort(np.concatenate([past[stays], later])))
 
 
 def _begun(updates: Elements, tick: int) -> Elements:

@@ -24,6 +24,7 @@ from penstock.errors import PenstockError
 from penstock.events import log_event
 from penstock.runtime.spark.assembly import Pipeline, assemble, round_files
 from penstock.runtime.spark.catching_up.hydration import Hydration
+from penstock.runtime.spark.catching_up.kept_relations import KeptRelations
 from penstock.runtime.spark.checkpoint.checkpoint_lock import CheckpointLock
 from penstock.runtime.spark.checkpoint.epochs import (
     check_log,
@@ -99,6 +100,7 @@ class SparkRun:
         self._job = job
         self._sinks = dict(sinks)
         self._is_live = self.work.live and self._in_files
+        self.relations = KeptRelations(self._folder, self.work.settings.get_int("snapshot_memory"))
         self._lock = lock
         #: Messages for the user about a script that differs from the checkpoint's.
         self.notices = begun.decision.notices
@@ -132,8 +134,7 @@ class SparkRun:
         self._query: RoundsQuery | None = None
         if lock is not None:
             lock.over = lambda: not self.active
-        finish = self._folder.finished()
-        if finish is not None and finish.epoch == job.epoch:
+        if (finish := self._folder.finished()) is not None and finish.epoch == job.epoch:
             return
         try:
             self._query = self._start_query(begun.digest)
@@ -360,10 +361,9 @@ class SparkRun:
     @property
     def error(self) -> PenstockError | None:
         """Return the error that ended the run, None without one."""
-        if self._failure is None and self._rounds is not None:
-            self._failure = self._rounds.failure
-        if self._failure is None and self._query is not None:
-            self._failure = self._query.failure
+        for part in (self._rounds, self._query):
+            if self._failure is None and part is not None:
+                self._failure = part.failure
         return self._failure
 
     @property

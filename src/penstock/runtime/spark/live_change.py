@@ -17,6 +17,7 @@ from penstock.algebra.nodes.scans import over_sources
 from penstock.connectors.contract import Sink
 from penstock.runtime.spark.catching_up.ahead import Ahead, Share
 from penstock.runtime.spark.catching_up.catch_up import check_past
+from penstock.runtime.spark.catching_up.kept_relations import KeptRelations
 from penstock.runtime.spark.catching_up.past_input import KnownPast, past_of_run
 from penstock.runtime.spark.catching_up.relation_contents import relations_of
 from penstock.runtime.spark.catching_up.start_options import StartOption, is_posted, start_option, start_options
@@ -62,6 +63,10 @@ class RunningJob(Protocol):
     @property
     def sinks(self) -> Mapping[str, Sink]:
         """Return the sink of each query."""
+
+    @property
+    def relations(self) -> KeptRelations:
+        """Return the updated relations that it keeps for readers."""
 
     @property
     def work(self) -> Work:
@@ -124,7 +129,7 @@ def hydrate(folder: Folder, run: RunningJob, work: Work) -> Ahead | None:
     for _, source in sources_to_spool(work):
         write_spool(work, source, folder)
     request = start_request(replace(admitted(work, folder, run.epoch), cache=run.work.cache), folder)
-    ahead = Ahead(folder, lambda: run.epoch, request, work.settings, run.job.intake.parallelism)
+    ahead = Ahead(folder, lambda: run.epoch, request, work.settings, run.job.intake.parallelism, run.relations)
     return ahead if ahead.catching_up is not None else None
 
 
@@ -191,8 +196,10 @@ def begin_change(
         fits = ahead is not None and ahead.fits(job, folder.read_tables(job.plan.statics))
         if ahead is not None and not fits:
             ahead.discard()
-        backfill(folder, job, decision.epoch, sinks, ahead.catching_up if ahead is not None and fits else None)
+        reading = ahead.catching_up if ahead is not None and fits else None
+        backfill(folder, job, decision.epoch, sinks, reading, run.relations)
         UndeliveredAnswers(folder).keep_only(decision.epoch.paused)
         WithheldAnswers(folder).keep_only(decision.epoch)
     keep_results(folder, decision.epoch)
+    run.relations.keep_only(job.intake.sources, job.intake.births)
     return JobChange(work, decision.epoch, job, digest, offset, sinks, decision.notices)

@@ -21,7 +21,7 @@ from penstock.algebra import (
 from penstock.algebra.nodes.scans import Scan, Source
 from penstock.algebra.properties.column_origins import deciding
 from penstock.expressions.nodes import Column
-from penstock.physical.plan.inputs import ScanSpec, UpdateRule, UpdatesSpec
+from penstock.physical.plan.inputs import ScanSpec, UpdatesSpec, update_rule
 from penstock.physical.plan.plan import Edge, Exchange
 from penstock.physical.plan.rowwise import FilterSpec, ProjectSpec, UnionSpec
 from penstock.physical.plan.windows import NegativeTuplesSpec, TimeWindowSpec
@@ -42,12 +42,7 @@ def _scan(node: Scan, builder: Builder) -> Lowered:
     apart = (source.timestamp, source.operation)
     named = source.primary_key or tuple(c for c in node.columns if c not in apart)
     key = tuple(node.columns.index(c) for c in named)
-    deletes = source.operation is not None
-    rule = UpdateRule.UNIQUE if deletes and not source.upserts else UpdateRule.REPLACE
-    spec = UpdatesSpec(
-        source.name, key, node.schema.names, node.schema.types,
-        rule if source.primary_key else UpdateRule.BAG, source.non_retroactive and deletes and bool(source.primary_key),
-    )  # fmt: skip
+    spec = UpdatesSpec(source.name, key, node.schema.names, node.schema.types, *update_rule(source))
     edge, stage, partitions = builder.keyed(scan, key)
     return Lowered(builder.add(spec, [edge], stage, node), stage, partitions)
 

@@ -15,14 +15,11 @@ from penstock.physical.plan.identity import step_keys
 from penstock.physical.planning.planner import part_of
 from penstock.runtime.local.statics import read_statics
 from penstock.runtime.spark.catching_up.catch_up import CatchUp, Pause, check_past
+from penstock.runtime.spark.catching_up.kept_relations import KeptRelations
 from penstock.runtime.spark.catching_up.past_input import delivered_part, offset_at_start
 from penstock.runtime.spark.checkpoint.epochs import Epoch
 from penstock.runtime.spark.checkpoint.folder import Folder, Intake, Job
-from penstock.runtime.spark.checkpoint.restart_decision import (
-    StartKind,
-    StartRequest,
-    decide_change,
-)
+from penstock.runtime.spark.checkpoint.restart_decision import StartKind, StartRequest, decide_change
 from penstock.runtime.spark.checkpoint.start_provider import ReadAhead
 from penstock.runtime.spark.checkpoint.state_files import backfill_root
 from penstock.runtime.spark.input.rate_control import RateControl
@@ -42,14 +39,16 @@ class Ahead:
         before: returns the epoch in which the run is.
         request: the change.
         parallelism: maximum number of tasks that may read in parallel.
+        kept: the relations that the run keeps.
 
     Raises:
         PenstockError: as the change, where it cannot be made.
     """
 
     def __init__(
-        self, folder: Folder, before: Callable[[], Epoch], request: StartRequest, settings: Settings, parallelism: int
-    ) -> None:
+        self, folder: Folder, before: Callable[[], Epoch], request: StartRequest, settings: Settings, parallelism: int,
+        kept: KeptRelations,
+    ) -> None:  # fmt: skip
         self._folder = folder
         self._before = before
         decision = decide_change(request, folder, before())
@@ -72,7 +71,7 @@ class Ahead:
             self._plan, self._epoch.shards, tuple(range(self._epoch.shards)), False, intake, self._epoch.state_store,
             settings.get_int("state_cache_bytes"), self._epoch.number, past=self._epoch.number,
         )  # fmt: skip
-        self.catching_up = CatchUp(folder, job, self._epoch.started, self._tables)
+        self.catching_up = CatchUp(folder, job, self._epoch.started, self._tables, kept)
 
     def read(self, pause: Pause) -> None:
         """Read the past until at most one round is left. pause: called after each part of it."""

@@ -27,6 +27,7 @@ from penstock.physical.execution.executor import needed_columns
 from penstock.physical.execution.progress import SourceProgress
 from penstock.physical.plan.plan import Plan
 from penstock.physical.planning.planner import part_of
+from penstock.runtime.spark.catching_up.kept_relations import KeptRelations
 from penstock.runtime.spark.catching_up.past_answers import PastAnswers
 from penstock.runtime.spark.catching_up.past_input import (
     KnownPast,
@@ -70,15 +71,19 @@ class CatchUp:
         job: with the plan of all queries.
         starts: how those queries begin that read a past.
         tables: the static relations of the job.
+        kept: the relations that the run keeps, None at its start.
     """
 
-    def __init__(self, folder: Folder, job: Job, starts: Mapping[str, Start], tables: Mapping[str, Elements]) -> None:
+    def __init__(
+        self, folder: Folder, job: Job, starts: Mapping[str, Start], tables: Mapping[str, Elements],
+        kept: KeptRelations | None = None,
+    ) -> None:  # fmt: skip
         self._folder = folder
         self._past = Folder(backfill_root(str(folder.root), job.past))
         hold(str(self._past.root))
         storage().remove_tree(self._past.root)
         self._past.begin_run()
-        self._contents = RelationContents(folder, self._past, job, starts, tables)
+        self._contents = RelationContents(folder, self._past, job, starts, tables, kept)
         reading = [name for name, start in starts.items() if start.mode is not StartMode.NOW]
         plan = part_of(job.plan, reading)
         self._declared = plan.sources

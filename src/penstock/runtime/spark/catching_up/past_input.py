@@ -14,7 +14,7 @@ are read from the first one on.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -26,6 +26,7 @@ from penstock.physical.plan.plan import Plan
 from penstock.runtime.spark.checkpoint.epochs import Epoch, last_offset, offset_mark, source_file
 from penstock.runtime.spark.checkpoint.folder import Folder, Seen, round_name
 from penstock.runtime.spark.input.input_planner import InputPlanner, ReadTask, highs_after
+from penstock.runtime.spark.input.known_splits import KnownSplits
 from penstock.runtime.spark.input.offset import Offset
 from penstock.runtime.spark.input.round_history import ReadRound, RoundHistory
 from penstock.runtime.spark.input.split_files import SplitFiles
@@ -83,12 +84,22 @@ class KnownPast:
 
     Args:
         births: the epochs in which sources began.
+        splits: returns the splits in a file (`source_file`) where that is known without reading it.
     """
 
-    def __init__(self, folder: Folder, births: Mapping[str, int], offset: Offset) -> None:
+    def __init__(
+        self, folder: Folder, births: Mapping[str, int], offset: Offset,
+        splits: Callable[[str], KnownSplits | None] = lambda file: None,
+    ) -> None:  # fmt: skip
         self._folder = folder
-        self._births = births
+        self._splits = splits
+        self.births = births
         self.offset = offset
+
+    def splits(self, source: str) -> KnownSplits:
+        """Return the splits of a source that have been found, those that have been read first."""
+        file = source_file(source, self.births)
+        return self._splits(file) or SplitFiles(self._folder, file).read()
 
     @cached_property
     def rounds(self) -> list[ReadRound]:
@@ -97,12 +108,12 @@ class KnownPast:
 
     def tasks(self, source: str) -> list[ReadTask]:
         """Return the recorded tasks of a source."""
-        return [task for known in self.rounds for task in tasks_of(known, source, self._births)]
+        return [task for known in self.rounds for task in tasks_of(known, source, self.births)]
 
     def paths(self, source: str) -> dict[str, tuple[Split, ...] | None]:
         """Return the files that have been read of a source, in the order of arrival, as far as they are there; with the
         splits that have been read of one that has not been read whole, None for the others."""
-        splits = SplitFiles(self._folder, source_file(source, self._births)).read()
+        splits = self.splits(source)
         done = self.offset.splits_done(source)
         unfinished = {split.path for split in splits[done:]}
         read: dict[str, tuple[Split, ...] | None] = {}
@@ -129,7 +140,7 @@ class KnownPast:
             columns: positions of the declared columns that are read.
         """
         name = source.name
-        log = RetainedLog(self._folder, source_file(name, self._births), source.timestamp)
+        log = RetainedLog(self._folder, source_file(name, self.births), source.timestamp)
         if set(columns) <= set(retained_columns(source)) and log.has(bound):
             return PastStart(retained=log)
         tasks = self.tasks(name)
@@ -153,7 +164,7 @@ class KnownPast:
         return self.offset.splits_done(source) == 0 and self.offset.high.get(source) is None
 
     def _splits_before(self, source: str, tasks: Sequence[ReadTask]) -> tuple[Split, ...]:
-        splits = SplitFiles(self._folder, source_file(source, self._births)).read()
+        splits = self.splits(source)
         recorded = sum(len(task.splits) for task in tasks)
         return tuple(splits[: max(0, self.offset.splits_done(source) - recorded)])
 

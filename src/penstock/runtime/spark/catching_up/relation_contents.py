@@ -18,14 +18,12 @@ from dataclasses import dataclass, replace
 from penstock.algebra.nodes.query import Query, Start, StartMode
 from penstock.algebra.nodes.scans import Source
 from penstock.algebra.properties.need import Need
-from penstock.connectors.contract import Split
-from penstock.connectors.sources import open_source
 from penstock.physical.elements import Elements
 from penstock.physical.execution.executor import needed_columns
-from penstock.physical.execution.ingest import read_columns, stamp
 from penstock.physical.execution.progress import NOTHING, SourceProgress, timed_sources
 from penstock.physical.planning.planner import part_of
 from penstock.runtime.live.history import History
+from penstock.runtime.spark.catching_up.kept_relations import KeptRelation, KeptRelations, bytes_of
 from penstock.runtime.spark.catching_up.past_input import KnownPast, tasks_of
 from penstock.runtime.spark.catching_up.start_options import (
     content_not_kept,
@@ -34,6 +32,7 @@ from penstock.runtime.spark.catching_up.start_options import (
     is_posted,
     progress_at,
 )
+from penstock.runtime.spark.catching_up.update_reader import UpdateReader
 from penstock.runtime.spark.checkpoint.folder import Folder, Job, round_name
 from penstock.runtime.spark.checkpoint.start_provider import group_key
 from penstock.runtime.spark.checkpoint.state_files import contents_root
@@ -48,10 +47,16 @@ from penstock.runtime.spark.worker.stage import forget_warm
 
 @dataclass
 class _Relation:
-    """What has been read of a relation. first: the least timestamp of its updates."""
+    """What has been read of a relation.
+
+    Args:
+        kept: the relation as the run keeps it, where that is used in place of what is read here.
+        first: the least timestamp of its updates.
+    """
 
     source: Source
     history: History
+    kept: KeptRelation | None = None
     first: int | None = None
 
     def add(self, elements: Elements, until: int) -> None:
@@ -71,15 +76,18 @@ class RelationContents:
         past: the folder of what reads its past in this epoch.
         starts: how queries begin; those that begin NOW are taken.
         tables: the static relations of the job.
+        kept: the relations that the run keeps, None at its start.
     """
 
     def __init__(
-        self, folder: Folder, past: Folder, job: Job, starts: Mapping[str, Start], tables: Mapping[str, Elements]
-    ) -> None:
+        self, folder: Folder, past: Folder, job: Job, starts: Mapping[str, Start], tables: Mapping[str, Elements],
+        kept: KeptRelations | None = None,
+    ) -> None:  # fmt: skip
         self._folder = folder
         self._root = str(past.root)
         self._job = job
         self._tables = tables
+        self._kept = kept
         groups: dict[tuple[str, ...], list[str]] = {}
         for name, start in starts.items():
             if start.mode is StartMode.NOW:
@@ -103,38 +111,94 @@ class RelationContents:
         """Read what the run has read of the relations. Raises PenstockError P0703."""
         check_contents(known, self._queries)
         tasks: list[ReadTask] = []
-        for name, relation in self._read_ahead.items():
-            start = known.start(relation.source, None, range(len(relation.source.columns)))
-            assert start is not None, "the relations have been checked"
-            if start.splits:
-                tasks.append(ReadTask("", 0, name, start.splits))
-            tasks += known.tasks(name)
+        for relation in self._read_ahead.values():
+            if self._holds(relation, known):
+                self._read_kept(relation, known, pause)
+                continue
+            tasks += self._tasks(relation, known)
         self._read(tasks, known.offset, pause)
+
+    def _tasks(self, relation: _Relation, known: KnownPast) -> list[ReadTask]:
+        """Return tasks that read all updates of a relation."""
+        name = relation.source.name
+        start = known.start(relation.source, None, range(len(relation.source.columns)))
+        assert start is not None, "the relations have been checked"
+        before = [ReadTask("", 0, name, start.splits)] if start.splits else []
+        return before + known.tasks(name)
 
     def read_on(self, rounds: Sequence[ReadRound], offset: Offset, pause: Callable[[float], None] | None) -> None:
         """Read what the run has read meanwhile, in `rounds`, the last of which is that of `offset`."""
-        births = self._job.intake.births
-        tasks = [task for known in rounds for name in self._read_ahead for task in tasks_of(known, name, births)]
+        known = KnownPast(self._folder, self._job.intake.births, offset)
+        tasks: list[ReadTask] = []
+        for name, relation in self._read_ahead.items():
+            if relation.kept is not None:
+                self._read_kept(relation, known, pause)
+            else:
+                tasks += [task for read in rounds for task in tasks_of(read, name, known.births)]
         self._read(tasks, offset, pause)
+
+    def _holds(self, relation: _Relation, known: KnownPast) -> bool:
+        """Use what the run keeps of a relation, from the instants on at which the queries may begin; return whether it
+        is there."""
+        if self._kept is None:
+            return False
+        kept = self._kept.of(relation.source, known.births)
+        if kept.hold(self, known, self._least(relation, known.offset)):
+            relation.kept = kept
+        return relation.kept is not None
+
+    def _least(self, relation: _Relation, offset: Offset) -> int:
+        """Return the least heartbeat of the queries that read a relation."""
+        readers = [query for query in self._queries if relation.source.name in timed_sources(query.root)]
+        return min(heartbeat_at(query, offset) for query in readers)
+
+    def _read_kept(self, relation: _Relation, known: KnownPast, pause: Callable[[float], None] | None) -> None:
+        assert relation.kept is not None, "it is kept"
+
+        def on_part(size: int, seconds: float) -> None:
+            self.bytes += size
+            if pause is not None:
+                pause(seconds)
+
+        self.all_bytes += relation.kept.missing_bytes(known)
+        relation.kept.read_on(known, on_part)
+
+    def _take_kept(self, relation: _Relation, known: KnownPast) -> bool:
+        """Take over what the run keeps of a relation when the queries begin; return whether it keeps what they need."""
+        if relation.kept is None and not (is_posted(relation.source) and self._holds(relation, known)):
+            return False
+        assert relation.kept is not None, "it is kept"
+        view = relation.kept.view(known, self._least(relation, known.offset))
+        relation.kept.release(self)
+        relation.kept = None
+        if view is None:
+            return False
+        relation.history.parts, relation.first = list(view.parts), view.progress.first
+        return True
 
     def _read(self, tasks: Sequence[ReadTask], offset: Offset, pause: Callable[[float], None] | None) -> None:
         # No query begins before this instant, so the updates up to it may be folded.
         until = min((heartbeat_at(query, offset) for query in self._queries), default=NOTHING)
-        self.all_bytes += sum(map(_bytes, tasks))
+        self.all_bytes += sum(map(bytes_of, tasks))
         for task in tasks:
             began = time.monotonic()
             assert task.source is not None, "it reads a relation"
             relation = self._relations[task.source]
-            for elements in _updates(relation.source, task):
+            reader = UpdateReader(relation.source, SourceProgress(None, task.high))
+            for elements in reader.read_task(task):
                 relation.add(elements, until)
-            self.bytes += _bytes(task)
+            self.bytes += bytes_of(task)
             if pause is not None:
                 pause(time.monotonic() - began)
 
     def finish(self, offset: Offset) -> Iterator[Outcome]:
         """Yield what the queries answer that begin at `offset`, and leave their state for the first batch with them.
         Raises PenstockError P0703."""
-        self._read_posted(offset)
+        known = KnownPast(self._folder, self._job.intake.births, offset)
+        for relation in self._relations.values():
+            was_kept = relation.kept is not None
+            if not self._take_kept(relation, known) and (was_kept or is_posted(relation.source)):
+                self._read_whole(relation, known)
         for number, group in enumerate(self._groups):
             folder = Folder(contents_root(self._root, number))
             folder.begin_run()
@@ -155,19 +219,25 @@ class RelationContents:
             yield run_round(folder, job, tables, [ReadTask(round_name(1), 0, None)], 0, progress, packets)
             forget_warm(str(folder.root))
 
-    def _read_posted(self, offset: Offset) -> None:
-        known = KnownPast(self._folder, self._job.intake.births, offset)
-        for name in self._relations.keys() - self._read_ahead.keys():
-            relation = self._relations[name]
-            readers = [query for query in self._queries if name in timed_sources(query.root)]
-            until = min(heartbeat_at(query, offset) for query in readers)
-            if _has_guessed_instants(known, relation.source, until):
-                raise content_not_kept(", ".join(query.name for query in readers), [name])
-            for elements in _posted_updates(known, relation.source):
-                relation.add(elements, until)
+    def _read_whole(self, relation: _Relation, known: KnownPast) -> None:
+        """Read all updates of a relation when the queries begin."""
+        if not is_posted(relation.source):
+            self._read(self._tasks(relation, known), known.offset, None)
+            return
+        until = self._least(relation, known.offset)
+        if _has_guessed_instants(known, relation.source, until):
+            name = relation.source.name
+            readers = [query.name for query in self._queries if name in timed_sources(query.root)]
+            raise content_not_kept(", ".join(readers), [name])
+        reader = UpdateReader(relation.source, SourceProgress())
+        for elements in _posted_updates(known, reader, relation.source):
+            relation.add(elements, until)
 
     def discard(self) -> None:
-        """Forget the executors of the groups."""
+        """Forget the executors of the groups, and need nothing of the run any more."""
+        for relation in self._relations.values():
+            if relation.kept is not None:
+                relation.kept.release(self)
         for number in range(len(self._groups)):
             forget_warm(contents_root(self._root, number))
 
@@ -186,13 +256,6 @@ def check_contents(known: KnownPast, queries: Sequence[Query]) -> None:
             raise content_not_kept(query.name, missing)
 
 
-def _updates(source: Source, task: ReadTask) -> Iterator[Elements]:
-    """Yield the updates that a task accepted when it read the source first, with all declared columns."""
-    reader = _UpdateReader(source, task.high)
-    for split in task.splits:
-        yield from reader.read(split, task)
-
-
 def _has_guessed_instants(known: KnownPast, source: Source, until: int) -> bool:
     """Return whether some updates of a posted relation may be later than the tick `until` without being recorded when:
     one of SYSTEM TIME that was read before the rounds were recorded."""
@@ -202,38 +265,12 @@ def _has_guessed_instants(known: KnownPast, source: Source, until: int) -> bool:
     return clock is None or clock > until
 
 
-def _posted_updates(known: KnownPast, source: Source) -> Iterator[Elements]:
+def _posted_updates(known: KnownPast, reader: UpdateReader, source: Source) -> Iterator[Elements]:
     """Yield the updates of a relation whose rows are posted, from the files that the run has read."""
     clocked = source.system_time or source.idle is not None
     read_by = known.recorded_paths(source.name) if clocked else {}
     # The clock of the first recorded round is after all rounds before it.
     unrecorded = ReadTask("", 0, source.name, now=known.clock_before(source.name) if clocked else None)
-    reader = _UpdateReader(source, None)
     for path, splits in known.paths(source.name).items():
         for split in reader.connector.splits(path) if splits is None else splits:
             yield from reader.read(split, read_by.get(path, unrecorded))
-
-
-class _UpdateReader:
-    """Reads and stamps updates again. high: the largest timestamp before them."""
-
-    def __init__(self, source: Source, high: int | None) -> None:
-        self.connector = open_source(source)
-        self._source = source
-        self._columns = tuple(range(len(source.columns)))
-        self._read = read_columns(source, self._columns)
-        self._progress = SourceProgress(None, high)
-
-    def read(self, split: Split, task: ReadTask) -> Iterator[Elements]:
-        """Yield the updates of a split that were accepted when `task` read it."""
-        if task.beat is not None:
-            self._progress = self._progress.merge(SourceProgress(beat=task.beat))
-        for parsed in self.connector.read(split, self._read):
-            if parsed.batch.num_rows:
-                stamped = stamp(self._source, parsed.batch, self._read, self._columns, self._progress, task.now)
-                self._progress = self._progress.merge(stamped.progress)
-                yield stamped.elements
-
-
-def _bytes(task: ReadTask) -> int:
-    return sum(max(1, split.bytes) for split in task.splits)

@@ -10,22 +10,27 @@ from collections.abc import Mapping
 
 from penstock.connectors.contract import Sink
 from penstock.runtime.spark.catching_up.catch_up import CatchUp
+from penstock.runtime.spark.catching_up.kept_relations import KeptRelations
 from penstock.runtime.spark.catching_up.past_input import delivered_part
 from penstock.runtime.spark.checkpoint.epochs import Epoch
 from penstock.runtime.spark.checkpoint.folder import Folder, Job
 
 
-def backfill(folder: Folder, job: Job, epoch: Epoch, sinks: Mapping[str, Sink], ahead: CatchUp | None = None) -> None:
+def backfill(
+    folder: Folder, job: Job, epoch: Epoch, sinks: Mapping[str, Sink], ahead: CatchUp | None = None,
+    kept: KeptRelations | None = None,
+) -> None:  # fmt: skip
     """Read the past of the new queries of `epoch`, unless that is complete.
 
     Args:
         ahead: has read a part of it already.
+        kept: the relations that a run keeps that goes on.
     """
     mark = f"backfilled-{epoch.number}"
     if not epoch.backfill or folder.read_mark(mark):
         return
     assert epoch.offset is not None, "an epoch that follows another one begins with an offset"
-    reading = ahead or CatchUp(folder, job, epoch.started, folder.read_tables(job.plan.statics))
+    reading = ahead or CatchUp(folder, job, epoch.started, folder.read_tables(job.plan.statics), kept)
     try:
         reading.finish(delivered_part(folder, epoch.offset), epoch.base, sinks, epoch.number, epoch.continued)
     except BaseException:

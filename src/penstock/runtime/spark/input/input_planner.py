@@ -158,6 +158,10 @@ class InputPlanner:
     def _split_files(self, name: str) -> SplitFiles:
         return SplitFiles(self._folder, self._file(name))
 
+    def splits_of(self, file: str) -> KnownSplits | None:
+        """Return the splits that have been found of a source, by the name of their file (`source_file`)."""
+        return next((state.splits for name, state in self._sources.items() if self._file(name) == file), None)
+
     def check(self, offset: Offset) -> None:
         """Check that the splits that `offset` counts are known. Raises PenstockError P0605."""
         for name, state in self._sources.items():

@@ -26,6 +26,7 @@ from penstock.runtime.spark.checkpoint.folder import Delivery, Folder, Intake, r
 from penstock.runtime.spark.checkpoint.query_failure import QueryFailure
 from penstock.runtime.spark.input import source_log
 from penstock.runtime.spark.input.input_planner import InputPlanner, ReadTask, highs_after
+from penstock.runtime.spark.input.known_splits import KnownSplits
 from penstock.runtime.spark.input.offset import Offset
 from penstock.runtime.spark.input.round_history import RoundHistory
 from penstock.runtime.spark.retained.retention import Retention
@@ -208,6 +209,11 @@ class RoundLog:
             offset = self._before_outstanding() if self.outstanding else self._offset
             delivered = replace(offset.planned(), high=self._highs_delivered(), again=True)
             return begin(delivered, self._folder.delivered().batch)
+
+    def splits(self, file: str) -> KnownSplits | None:
+        """Return the splits that have been found of a source, by the name of their file (`source_file`); None where the
+        present plan does not read it. Takes no lock, so that readers may hold their own ones."""
+        return self._planner.splits_of(file)
 
     @property
     def _is_over(self) -> bool:
