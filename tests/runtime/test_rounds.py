@@ -35,12 +35,11 @@ def write(data: Path, number: int) -> None:
     pq.write_table(pa.table({"ts": pa.array([number], pa.int64())}), data / f"{number:03d}.parquet")
 
 
-def opened(tmp_path: Path, watch: bool = False) -> RoundLog:
+def opened(tmp_path: Path, watch: bool = False, abandoned: Callable[[], bool] = lambda: False) -> RoundLog:
     folder = Folder(tmp_path / "job")
     folder.root.mkdir(exist_ok=True)
-    return RoundLog(
-        folder, Intake((source_of(tmp_path / "data", watch),), frozenset(), 2, pace=RateControl(max_bytes=1))
-    )
+    intake = Intake((source_of(tmp_path / "data", watch),), frozenset(), 2, pace=RateControl(max_bytes=1))
+    return RoundLog(folder, intake, abandoned=abandoned)
 
 
 def paths(rounds: RoundLog, number: int) -> list[str]:
@@ -91,6 +90,23 @@ def test_files_that_appear_later_make_a_round(tmp_path: Path) -> None:
     write(tmp_path / "data", 1)
     assert eventually(lambda: (rounds.place / "000000002").exists())
     assert paths(rounds, 2) == ["001.parquet"]
+    rounds.stop()
+
+
+@pytest.mark.timeout(60)
+def test_nobody_waits_for_a_round_that_is_abandoned(tmp_path: Path) -> None:
+    """Its query has failed: a change is refused, and a reader gets what was delivered before."""
+    for number in range(3):
+        write(tmp_path / "data", number)
+    over = False
+    rounds = opened(tmp_path, abandoned=lambda: over)
+    rounds.delivered(1)
+    assert rounds.outstanding
+    over = True
+    with pytest.raises(PenstockError, match="has ended") as caught:
+        rounds.change(lambda: None)
+    assert caught.value.code == "P0701"
+    assert rounds.delivered_state(lambda offset, batch: (offset.round, batch), shown=1) == (1, 0)
     rounds.stop()
 
 

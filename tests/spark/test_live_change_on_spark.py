@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import threading
 import time
 from collections import Counter
@@ -16,6 +17,7 @@ from test_change_on_spark import QUERIES, rows, script, start, write_data
 from penstock.algebra.nodes.query import Start
 from penstock.connectors.sinks.files import read_result
 from penstock.errors import PenstockError, ScriptErrors
+from penstock.runtime.spark import job
 from penstock.runtime.spark.launch import launch
 from penstock.runtime.spark.live_change import change
 from penstock.runtime.spark.work import Work
@@ -60,6 +62,29 @@ def test_queries_come_and_go_while_it_runs(spark: Any, tmp_path: Path) -> None:
     assert calm.wait(200)
     for name in ("sums", "best"):
         assert rows(tmp_path, "out", name) == rows(tmp_path, "calm", name)
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(200)
+def test_a_run_that_has_failed_says_so_to_a_change(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch that fails in the driver leaves its round behind: nobody waits for its end."""
+    write_data(tmp_path / "data", 14)
+    run = start(spark, script(tmp_path, "out", "sums"), checkpoint=str(tmp_path / "checkpoint"), live=True)
+    after(run, 2)
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(job, "commit_logs", full)
+        with pytest.raises(PenstockError, match="P0701.*the disk is full"):
+            run.change(created(tmp_path, "best"))
+        with pytest.raises(PenstockError, match="P0601"):
+            run.wait(100)
+    run = start(spark, script(tmp_path, "out", "sums"), checkpoint=str(tmp_path / "checkpoint"))
+    assert run.wait(200)
+    calm = start(spark, "SET max_batch_bytes = '1MB';" + script(tmp_path, "calm", "sums"))
+    assert calm.wait(200) and rows(tmp_path, "out", "sums") == rows(tmp_path, "calm", "sums")
 
 
 @pytest.mark.spark

@@ -58,7 +58,7 @@ from penstock.runtime.spark.worker.spill_files import forget, forget_all
 from penstock.runtime.watching.metrics import RunMetrics
 from penstock.runtime.watching.progress import RunProgress
 from penstock.runtime.watching.recorder import Backlog, Recorder, Totals
-from penstock.runtime.watching.reporting import LOG, Reporter, ReportOptions
+from penstock.runtime.watching.reporting import LOG, Reporter, ReportOptions, log_of_run
 from penstock.storage import storage
 from penstock.temporary import release
 
@@ -158,8 +158,9 @@ class SparkRun:
             check_log(self._folder, self._log, self._job.log_base)
         job = self._job
         self._rounds = RoundLog(
-            self._folder, job.intake, epoch=job.epoch, carried=self.epoch.offset, log=job.log, history=self._is_live
-        )
+            self._folder, job.intake, epoch=job.epoch, carried=self.epoch.offset, log=job.log, history=self._is_live,
+            abandoned=lambda: self._query is not None and not self._query.active,
+        )  # fmt: skip
         if self._is_live:
             self._pipeline = Pipeline(self._folder, self._job, digest)
             frame = round_files(spark, job.shards, self._rounds.place)
@@ -336,7 +337,13 @@ class SparkRun:
                 return None
             return self._adopt(job_change, job_change.offset)
 
-        self._rounds.change(adopt_change)
+        try:
+            self._rounds.change(adopt_change)
+        except PenstockError as error:
+            if error.code != "P0701" or (failure := self.error) is None:
+                raise
+            message = f"the run has failed, so it cannot be changed: {failure.message}"
+            raise PenstockError("P0701", message, hint="start it again") from failure
 
     def _adopt(self, job_change: JobChange, offset: Offset) -> RoundChange:
         """Go on with another job, once the last round of the one before is delivered."""
@@ -482,14 +489,7 @@ class SparkRun:
         return ({}, {}) if self._rounds is None else (self._rounds.backlog(), self._rounds.waiting)
 
     def _log_event(self, event: str, message: str) -> None:
-        failed = self._failure is not None
-        fields: dict[str, object] = {"queries": sorted(self._job.plan.queries), "checkpoint": str(self._checkpoint)}
-        if self._failure is not None:
-            fields["error"] = self._failure.code
-            # The caller that waits for the run gets the whole error: the log does not repeat it.
-            fields["reason"] = self._failure.message
-        level = logging.ERROR if failed else logging.INFO
-        log_event(LOG, level, event, message, batches=self._totals.batches, **fields)
+        log_of_run(event, message, self._failure, self._job.plan.queries, self._checkpoint, self._totals.batches)
 
     def progress(self) -> RunProgress:
         with self._change_lock:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -183,6 +183,18 @@ class Reporter:
         if not self._is_over_limit:
             log_event(LOG, logging.WARNING, "state_limit", message, bytes=run.state_bytes, limit=limit)
         self._is_over_limit = True
+
+
+def log_of_run(
+    event: str, message: str, failure: PenstockError | None, queries: Iterable[str], checkpoint: Path, batches: int
+) -> None:
+    """Log that a run starts or ends; with a `failure` as an error."""
+    fields: dict[str, object] = {"queries": sorted(queries), "checkpoint": str(checkpoint)}
+    if failure is not None:
+        # The caller that waits for the run gets the whole error: the log does not repeat it.
+        fields |= {"error": failure.code, "reason": failure.message}
+    level = logging.INFO if failure is None else logging.ERROR
+    log_event(LOG, level, event, message, batches=batches, **fields)
 
 
 def _open_for_append(place: str) -> TextIO:

@@ -439,10 +439,12 @@ def forget_older(folder: Folder, checkpoint: Path, job: Job, sources: Collection
         # Queries that begin later may be reading their past.
         if int(name) <= job.epoch and not is_held(str(folder.root / "backfill" / name)):
             disk.remove_tree(folder.root / "backfill" / name)
-    kept_names = {f"{source_file(name, job.intake.births)}.json" for name in sources}
+    kept_names = {source_file(name, job.intake.births) for name in sources}
     for name in disk.list(folder.root / "splits"):
-        if name not in kept_names:
-            disk.remove(folder.root / "splits" / name)
+        if name.removesuffix(".json") not in kept_names:
+            # A file where an earlier version wrote it.
+            forget = disk.remove if name.endswith(".json") else disk.remove_tree
+            forget(folder.root / "splits" / name)
     for name in disk.list(folder.root / "tables"):
         if name.partition(".")[0] not in job.plan.statics:
             disk.remove(folder.root / "tables" / name)

@@ -64,13 +64,16 @@ class RoundLog:
         log: the epoch that began this log; None for `epoch`.
         history: whether what the rounds read is recorded, for queries that begin later; it is where relations are read,
             with whose content queries of a changed script begin.
+        abandoned: returns whether nobody runs the rounds any more, so that the outstanding one will not be delivered.
     """
 
     def __init__(
         self, folder: Folder, intake: Intake, clock: Callable[[], float] = time.monotonic, epoch: int = 0,
         carried: Offset | None = None, log: int | None = None, history: bool = False,
+        abandoned: Callable[[], bool] = lambda: False,
     ) -> None:  # fmt: skip
         log = epoch if log is None else log
+        self._is_abandoned = abandoned
         self._folder = folder
         self._epoch = epoch
         self._offset_mark = offset_mark(log)
@@ -204,7 +207,7 @@ class RoundLog:
                 counts as delivered; that moment is waited for, so that nobody is shown an earlier state afterwards.
         """
         with self._state_changed:
-            while self.outstanding and self._folder.delivered().batch < shown and not self._stopped.is_set():
+            while self.outstanding and self._folder.delivered().batch < shown and not self._is_over:
                 self._state_changed.wait(_LOOK_EVERY)
             offset = self._before_outstanding() if self.outstanding else self._offset
             delivered = replace(offset.planned(), high=self._highs_delivered(), again=True)
@@ -218,7 +221,7 @@ class RoundLog:
     @property
     def _is_over(self) -> bool:
         """Return whether no more rounds come, or none with input."""
-        return self._stopped.is_set() or self._all_ended or self.failure is not None
+        return self._stopped.is_set() or self._all_ended or self.failure is not None or self._is_abandoned()
 
     @property
     def outstanding(self) -> bool:
