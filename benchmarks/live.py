@@ -41,10 +41,11 @@ GOALS = {"first answer, 100": 1.0, "first answer, 1000": 2.0, "1000 registered":
 
 
 @contextmanager
-def server(*settings: str) -> Iterator[tuple[ServerClient, int]]:
-    """Give a client of a new server, and its process."""
+def server(*settings: str, allowed: Sequence[Path] = ()) -> Iterator[tuple[ServerClient, int]]:
+    """Give a client of a new server, and its process. allowed: folders that statements may read and write."""
     with tempfile.TemporaryDirectory(prefix="penstock-live-") as root:
         sets = [part for one in settings for part in ("--set", one)]
+        sets += [part for folder in allowed for part in ("--allow-path", str(folder))]
         command = [sys.executable, "-m", "penstock", "serve", "--checkpoint", f"{root}/state", "--http", "127.0.0.1:0"]
         command += ["--token-file", f"{root}/tokens.json", *sets]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
@@ -102,7 +103,7 @@ def at_rest(client: ServerClient, tick: int) -> None:
     """Wait until all queries have answered up to a tick, and no round is in hand."""
     began = time.perf_counter()
     while client.query("q0").instant != str(tick):
-        assert time.perf_counter() - began < 120, f"it stays at {client.query('q0').heartbeat}"
+        assert time.perf_counter() - began < 120, f"it stays at {client.query('q0').instant}"
         time.sleep(0.1)
     time.sleep(1)
 

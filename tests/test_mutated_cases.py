@@ -7,6 +7,7 @@ with an error of ours.
 from __future__ import annotations
 
 import datetime as dt
+import math
 import random
 import signal
 from collections.abc import Callable, Iterator, Sequence
@@ -16,6 +17,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from penstock.algebra.nodes.query import Query
@@ -110,7 +112,7 @@ def attempt(case: Case, draw: random.Random, tally: Tally) -> None:
         return
     inputs = case_inputs(case, bound)
     arrivals = case_arrivals(case, bound)
-    if arrivals is None and draw.random() < 0.6:
+    if arrivals is None and not any(map(_is_beyond_pairs, inputs.values())) and draw.random() < 0.6:
         sources = bound.catalog.sources.values()
         stamps = {s.name: s.columns.names[s.timestamp] for s in sources if s.timestamp is not None}
         inputs = changed_inputs(inputs, stamps, draw)
@@ -121,6 +123,17 @@ def attempt(case: Case, draw: random.Random, tally: Tally) -> None:
         tally.too_long += 1
     except Exception as error:
         tally.problems.append(f"{told}{shown}\n{run}, drain={drain}\n{type(error).__name__}: {error}")
+
+
+def _is_beyond_pairs(table: Any) -> bool:
+    """Return whether the sum of doubles of a table may have more bits than a pair of doubles holds (106): what is left
+    when the large ones have gone is then not exact (docs/decisions/meaning.md), and the oracle is."""
+    return any(
+        len(sizes) > 1 and max(sizes) / min(sizes) > 2.0**52
+        for name, type_ in zip(table.schema.names, table.schema.types, strict=True)
+        if pa.types.is_floating(type_)
+        for sizes in [[abs(value) for value in table[name].to_pylist() if value and math.isfinite(value)]]
+    )
 
 
 def attempt_plain(draw: random.Random, tally: Tally) -> None:

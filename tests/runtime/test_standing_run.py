@@ -118,9 +118,12 @@ def test_a_start_after_a_crash_finds_the_starts_of_its_queries(calm: Path, again
 
 def test_a_past_that_nothing_provides_is_refused(calm: Path) -> None:
     run = InlineRun(script(calm, "sums"), calm / "checkpoint").go(3)
-    with pytest.raises(PenstockError, match="query best: START AT a time") as refused:
-        run.change(script(calm, "sums", "best"), starts={"best": Start(StartMode.AT, 10**6)})
-    assert refused.value.code == "P0703"
+    first = min((calm / "data").iterdir())
+    first.rename(calm / "away")
+    with pytest.raises(PenstockError, match=r"source S: .* is gone") as refused:
+        run.change(script(calm, "sums", "best"), starts={"best": BEGINNING})
+    assert refused.value.code == "P0401"
+    (calm / "away").rename(first)
     run.run()
     assert result(calm, "sums") == result(calm, "sums", "calm")
 
@@ -169,8 +172,11 @@ def test_a_crash_shows_whether_a_command_was_applied(calm: Path) -> None:
     cold()
     run = standing(calm, "sums", "best", command=2)
     assert run.decision.kind.value == "same"
-    with pytest.raises(PenstockError):
-        run.change(script(calm, "sums", "best", "pairs"), command=3, starts={"pairs": Start(StartMode.AT, 10**6)})
+    first = min((calm / "data").iterdir())
+    first.rename(calm / "away")
+    with pytest.raises(PenstockError, match="P0401"):
+        run.change(script(calm, "sums", "best", "pairs"), command=3, starts={"pairs": BEGINNING})
+    (calm / "away").rename(first)
     refused = stored_version(calm / "checkpoint")
     assert refused is not None and refused.command == 2
     run.run()

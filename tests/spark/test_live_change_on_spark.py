@@ -77,7 +77,7 @@ def test_a_run_that_has_failed_says_so_to_a_change(spark: Any, tmp_path: Path, m
 
     with monkeypatch.context() as patched:
         patched.setattr(job, "commit_logs", full)
-        with pytest.raises(PenstockError, match="P0701.*the disk is full"):
+        with pytest.raises(PenstockError, match=r"P0701.*the disk is full"):
             run.change(created(tmp_path, "best"))
         with pytest.raises(PenstockError, match="P0601"):
             run.wait(100)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Protocol
 
 import pyarrow as pa
@@ -16,7 +15,6 @@ import pyarrow as pa
 from penstock.algebra.nodes.query import Query
 from penstock.algebra.nodes.scans import Source
 from penstock.control.control import Control
-from penstock.control.engine import EngineVersion
 from penstock.control.outcomes import CommandOutcome, CommandState, Principal, StatementOutcome
 from penstock.control.registry import quoted
 from penstock.control.transactions.listing import ListedQuery
@@ -56,17 +54,17 @@ from penstock.server.service import (
     StatementReply,
     StatementView,
 )
+from penstock.server.statements.listed_views import moment, query_view, shown_state, shown_tick, statement_view
 from penstock.server.statements.results_to_come import ResultsToCome
 from penstock.server.statements.running_statements import (
     SUBSCRIBE,
-    RunningStatement,
     RunningStatements,
     RunningSubscription,
 )
 from penstock.server.statements.selecting import SelectedRows, SelectScope
 from penstock.server.statements.temporary_queries import TemporaryQueries, TemporaryResults
 from penstock.storage.documents import Document
-from penstock.types import TimeDomain, type_name
+from penstock.types import type_name
 
 #: States of commands that have not taken effect yet.
 _UNFINISHED = (CommandState.PENDING.value, CommandState.HYDRATING.value)
@@ -269,7 +267,7 @@ class LiveService:
         texts = [redacted_text(declared or name) for name, declared in command.entries]
         if command.kind == "QUERIES":
             version = self._control.version()
-            states = {one.stored.name: (_state(one, version), one.share) for one in self._control.queries()}
+            states = {one.stored.name: (shown_state(one, version), one.share) for one in self._control.queries()}
             shares = {name: "" if share is None else f" {share:.0%}" for name, (_, share) in states.items()}
             begins = {name: f" -- {state}{shares[name]}" for name, (state, _) in states.items() if state in _TO_BEGIN}
             names = [name for name, _ in command.entries]
@@ -279,10 +277,10 @@ class LiveService:
     # -- statements that run -----------------------------------------------------------------------------------
 
     def statements(self) -> Sequence[StatementView]:
-        return [_statement_view(one) for one in self._running.all()]
+        return [statement_view(one) for one in self._running.all()]
 
     def cancel(self, statement: str, caller: Caller) -> StatementView:
-        return _statement_view(self._running.cancel(statement, caller))
+        return statement_view(self._running.cancel(statement, caller))
 
     def _cancelled(self, statements: Sequence[CancelStatement], request: ScriptRequest) -> ScriptReply:
         for one in statements:
@@ -334,10 +332,10 @@ class LiveService:
 
     def queries(self) -> Sequence[QueryView]:
         listed, version = self._control.queries(), self._control.version()
-        return [_query_view(one, version) for one in listed]
+        return [query_view(one, version) for one in listed]
 
     def query(self, name: str) -> QueryView:
-        return _query_view(self._known(name), self._control.version())
+        return query_view(self._known(name), self._control.version())
 
     def plan(self, name: str, form: str) -> str:
         return self._side.explain(_bound(self._known(name)), form)
@@ -399,7 +397,7 @@ class LiveService:
     def _commands(self) -> list[CommandView]:
         return [
             CommandView(
-                outcome.number, _moment(transaction.at), transaction.who, redacted_text(text), outcome.state.value,
+                outcome.number, moment(transaction.at), transaction.who, redacted_text(text), outcome.state.value,
                 outcome.version, outcome.error, outcome.share,
             )
             for transaction, text, outcome in self._control.commands()
@@ -411,7 +409,7 @@ class LiveService:
         sources = tuple(
             SourceView(
                 one.name, one.is_stream, one.connector, tuple((c.name, type_name(c.type)) for c in one.columns),
-                redacted_text(bound.texts.get(key, "")), _shown_tick(one.domain, beats.get(key)),
+                redacted_text(bound.texts.get(key, "")), shown_tick(one.domain, beats.get(key)),
             )
             for key, one in bound.sources.items()
         )  # fmt: skip
@@ -451,12 +449,6 @@ class LiveService:
         self._side.close()
 
 
-def _state(one: ListedQuery, version: EngineVersion) -> str:
-    """Return the state of a query; WAITING for one that begins at an instant which its sources have not reached."""
-    is_ahead = one.status is QueryStatus.RUNNING and one.query.start.at is not None
-    return QueryStatus.WAITING.value if is_ahead and one.query.place in version.ahead else one.status.value
-
-
 def _bound(one: ListedQuery) -> Query:
     """Return a query. Raises PenstockError P0601 for one that needs attention."""
     if one.bound is None:
@@ -465,34 +457,8 @@ def _bound(one: ListedQuery) -> Query:
     return one.bound
 
 
-def _query_view(one: ListedQuery, version: EngineVersion) -> QueryView:
-    stored, kept, bound = one.stored, one.query, one.bound
-    tick = version.heartbeats.get(kept.place)
-    schema = () if bound is None else tuple((f.name, type_name(f.type)) for f in bound.output_schema)
-    error = PenstockError(kept.code, kept.message) if kept.code else None
-    return QueryView(
-        stored.name, str(stored.id), _state(one, version), redacted_text(stored.text),
-        bound is not None and bound.root.is_stream,
-        schema, kept.sink.connector, None if bound is None or tick is None else bound.domain.show(tick),
-        version.rows.get(kept.place), stored.attributes, error, one.share,
-    )  # fmt: skip
-
-
 def _principal(caller: Caller) -> Principal:
     return Principal(caller.name, caller.role.word)
-
-
-def _moment(microseconds: int) -> str:
-    return datetime.fromtimestamp(microseconds / 1e6, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def _shown_tick(domain: TimeDomain | None, tick: int | None) -> str | None:
-    return None if domain is None or tick is None else domain.show(tick)
-
-
-def _statement_view(one: RunningStatement) -> StatementView:
-    began = _moment(int(one.began * 1e6))
-    return StatementView(one.id, one.kind, began, one.caller.name, redacted_text(one.text))
 
 
 def _on_one_line(text: str) -> str:

@@ -1,0 +1,50 @@
+"""What a server shows of its queries and of the statements that run."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from penstock.control.engine import EngineVersion
+from penstock.control.transactions.listing import ListedQuery
+from penstock.errors import PenstockError
+from penstock.language.catalog import QueryStatus
+from penstock.redaction import redacted_text
+from penstock.server.service import QueryView, StatementView
+from penstock.server.statements.running_statements import RunningStatement
+from penstock.types import TimeDomain, type_name
+
+
+def query_view(one: ListedQuery, version: EngineVersion) -> QueryView:
+    """Return a query as it is listed."""
+    stored, kept, bound = one.stored, one.query, one.bound
+    tick = version.heartbeats.get(kept.place)
+    schema = () if bound is None else tuple((f.name, type_name(f.type)) for f in bound.output_schema)
+    error = PenstockError(kept.code, kept.message) if kept.code else None
+    return QueryView(
+        stored.name, str(stored.id), shown_state(one, version), redacted_text(stored.text),
+        bound is not None and bound.root.is_stream,
+        schema, kept.sink.connector, None if bound is None or tick is None else bound.domain.show(tick),
+        version.rows.get(kept.place), stored.attributes, error, one.share,
+    )  # fmt: skip
+
+
+def shown_state(one: ListedQuery, version: EngineVersion) -> str:
+    """Return the state of a query; WAITING for one that begins at an instant which its sources have not reached."""
+    is_ahead = one.status is QueryStatus.RUNNING and one.query.start.at is not None
+    return QueryStatus.WAITING.value if is_ahead and one.query.place in version.ahead else one.status.value
+
+
+def statement_view(one: RunningStatement) -> StatementView:
+    """Return a one-time query or a subscription that runs."""
+    began = moment(int(one.began * 1e6))
+    return StatementView(one.id, one.kind, began, one.caller.name, redacted_text(one.text))
+
+
+def moment(microseconds: int) -> str:
+    """Return an instant of the wall clock as text, given in microseconds since 1970."""
+    return datetime.fromtimestamp(microseconds / 1e6, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def shown_tick(domain: TimeDomain | None, tick: int | None) -> str | None:
+    """Return a tick as its time domain shows it, None where it is not known."""
+    return None if domain is None or tick is None else domain.show(tick)
