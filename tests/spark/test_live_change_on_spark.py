@@ -124,8 +124,11 @@ def test_a_query_begins_with_full_windows_while_the_run_goes_on(spark: Any, tmp_
     write_data(tmp_path / "data", 14)
     run = start(spark, script(tmp_path, "out", "pairs"), checkpoint=str(tmp_path / "checkpoint"), live=True)
     after(run, 3)
-    with pytest.raises(PenstockError, match="P0703"):
-        run.change(created(tmp_path, "best"), start={"best": 10**9})
+    first = min((tmp_path / "data").iterdir())
+    first.rename(tmp_path / "away")
+    with pytest.raises(PenstockError, match="P0401"):
+        run.change(created(tmp_path, "best"), start="BEGINNING")
+    (tmp_path / "away").rename(first)
     seen: list[dict[str, float]] = []
     watching = threading.Thread(target=lambda: seen.extend(watch(run)))
     watching.start()
