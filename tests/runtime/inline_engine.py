@@ -34,7 +34,6 @@ _UNFINISHED = (CommandState.PENDING, CommandState.HYDRATING)
 @pytest.fixture
 def without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rounds are planned and run by the test alone."""
-    monkeypatch.setattr("os.fsync", lambda handle: None)
     monkeypatch.setattr(look_schedule.Looks, "wait", property(lambda looks: looks._last_look == float("inf")))
     monkeypatch.setattr(look_schedule.Gathering, "holds", lambda *arguments: False)
     monkeypatch.setattr(RoundLog, "_poll", lambda log: None)

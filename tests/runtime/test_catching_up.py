@@ -72,8 +72,7 @@ def script(tmp: Path, *names: str, out: str = "out", format_: str = "parquet") -
 
 
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr("os.fsync", lambda handle: None)
+def place(tmp_path: Path) -> Path:
     (tmp_path / "data").mkdir()
     whole = table()
     for i in range(FILES):

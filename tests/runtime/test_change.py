@@ -79,9 +79,8 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def calm(tmp_path: Path, undisturbed: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The same for one test. What is in files is what another process sees: no need to wait for the disk."""
-    monkeypatch.setattr("os.fsync", lambda handle: None)
+def calm(tmp_path: Path, undisturbed: Path) -> Path:
+    """The same for one test."""
     (tmp_path / "data").mkdir()
     for path in (undisturbed / "data").iterdir():
         (tmp_path / "data" / path.name).hardlink_to(path)

@@ -57,8 +57,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def calm(tmp_path: Path, undisturbed: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr("os.fsync", lambda handle: None)
+def calm(tmp_path: Path, undisturbed: Path) -> Path:
     shutil.copytree(undisturbed / "data", tmp_path / "data")
     (tmp_path / "calm").symlink_to(undisturbed / "calm")
     cold()
@@ -428,8 +427,7 @@ def test_files_and_bytes_of_a_long_run_follow_the_window(tmp_path: Path) -> None
 
 
 @pytest.mark.slow
-def test_state_files_stay_as_few_as_the_window_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("os.fsync", lambda handle: None)
+def test_state_files_stay_as_few_as_the_window_needs(tmp_path: Path) -> None:
     write_files(tmp_path / "data", range(300), rows=10)
     text = f"""SET max_batch_bytes = 1; SET shards = 1;
     CREATE STREAM S (ts BIGINT, k INT, x BIGINT) FROM FILES (path '{tmp_path / "data"}', format 'parquet')

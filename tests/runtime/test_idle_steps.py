@@ -48,8 +48,7 @@ def script(tmp: Path, names: list[str]) -> str:
 
 
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr("os.fsync", lambda handle: None)
+def place(tmp_path: Path) -> Path:
     for name in "sz":
         (tmp_path / name).mkdir()
         for i in range(FILES):

@@ -6,7 +6,6 @@ import random
 import shutil
 from pathlib import Path
 
-import pytest
 from inline_run import InlineRun, cold, write_files
 
 from penstock.connectors.sinks.files import read_result
@@ -21,8 +20,7 @@ CREATE RELATION R (k INT, name BIGINT) FROM MEMORY (); INSERT INTO R VALUES (0, 
 CREATE QUERY answer INTO FILES (path '{out}') AS SELECT ISTREAM(x, name) FROM S [NOW], R WHERE S.k = R.k;"""
 
 
-def test_power_that_goes_while_an_earlier_start_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("os.fsync", lambda handle: None)
+def test_power_that_goes_while_an_earlier_start_is_removed(tmp_path: Path) -> None:
     write_files(tmp_path / "data", range(2))
     text = SCRIPT.format(data=tmp_path / "data", out=tmp_path / "out")
     place, whole, spare = tmp_path / "checkpoint", tmp_path / "whole", tmp_path / "spare"

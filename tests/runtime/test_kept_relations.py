@@ -87,7 +87,6 @@ def script(place: Path, kind: str = "bag", *queries: str) -> str:
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Updates are folded as soon as there are any."""
-    monkeypatch.setattr("os.fsync", lambda handle: None)
     monkeypatch.setattr(history, "_FEWEST", 0)
     monkeypatch.setattr(kept_relations, "_FEW", 0)
     cold()

@@ -50,11 +50,6 @@ def all_rows_read(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         yield
 
 
-@pytest.fixture(autouse=True)
-def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("os.fsync", lambda handle: None)
-
-
 def write(folder: Path, draw: random.Random, suffix: str) -> None:
     """Files below folders that give the column `part`, in order of time but for a few rows; those of a row group have
     keys that lie together."""

@@ -55,11 +55,8 @@ def content_of_posts(tmp: Path, kind: str, run: InlineRun) -> Counter[int]:
 
 @pytest.mark.parametrize("kind", POSTED)
 @pytest.mark.parametrize("compacted", [False, True])
-def test_a_posted_relation_begins_with_its_content(
-    tmp_path: Path, kind: str, compacted: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_posted_relation_begins_with_its_content(tmp_path: Path, kind: str, compacted: bool) -> None:
     """Also where one file stands for several: nothing is read of what is gone."""
-    monkeypatch.setattr("os.fsync", lambda handle: None)
     run = posted_run(tmp_path, kind)
     if compacted:
         columns = {"ts": pa.array([1, 2]), "op": ["+", "+"], "k": [2, 3]}
@@ -71,9 +68,8 @@ def test_a_posted_relation_begins_with_its_content(
     assert content_of_posts(tmp_path, kind, run) == Counter([2, 4, 5])
 
 
-def test_a_post_of_which_a_part_has_been_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_post_of_which_a_part_has_been_read(tmp_path: Path) -> None:
     """Its other rows come later, and once."""
-    monkeypatch.setattr("os.fsync", lambda handle: None)
     parts = [pa.table({"ts": [tick], "op": ["+"], "k": [tick]}) for tick in (1, 2, 3, 4)]
     append(tmp_path / "posts", pa.concat_tables(parts[:1]), 1)
     append(tmp_path / "posts", pa.concat_tables(parts[1:]), 2)
@@ -88,10 +84,7 @@ def test_a_post_of_which_a_part_has_been_read(tmp_path: Path, monkeypatch: pytes
 
 
 @pytest.mark.parametrize(("kind", "possible"), [("timed", True), ("clocked", False)])
-def test_rows_that_were_posted_before_the_rounds_were_recorded(
-    tmp_path: Path, kind: str, possible: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("os.fsync", lambda handle: None)
+def test_rows_that_were_posted_before_the_rounds_were_recorded(tmp_path: Path, kind: str, possible: bool) -> None:
     run = posted_run(tmp_path, kind)
     shutil.rmtree(tmp_path / "checkpoint" / "penstock" / "history")
     if possible:

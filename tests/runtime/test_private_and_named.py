@@ -31,9 +31,8 @@ def script(tmp: Path, name: str) -> str:
 
 
 @pytest.fixture(autouse=True)
-def loose(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def loose(tmp_path: Path) -> Iterator[None]:
     """Whoever sets such a umask shares all that is not private on purpose."""
-    monkeypatch.setattr("os.fsync", lambda handle: None)
     before = os.umask(0)
     write_files(tmp_path / "data", range(3))
     cold()

@@ -93,8 +93,7 @@ def script(tmp: Path, *chosen: str, more: str = "", out: str = "out") -> str:
 
 
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr("os.fsync", lambda handle: None)
+def place(tmp_path: Path) -> Path:
     for name, whole in inputs().items():
         write_parts(tmp_path / name, whole, ROWS)
     cold()
@@ -286,9 +285,8 @@ def test_a_window_that_begins_now_is_empty_beside_one_that_begins_warm(place: Pa
     assert first["now"] < 8 < first["warm"]
 
 
-def test_a_relation_of_many_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_relation_of_many_rows(tmp_path: Path) -> None:
     """From 15,000 updates, of which some delete a row, and some are rejected since their key is there."""
-    monkeypatch.setattr("os.fsync", lambda handle: None)
     draw = random.Random(3)
     present: dict[int, int] = {}
     rows: list[tuple[int, str, int, int]] = []
@@ -349,8 +347,7 @@ def test_a_relation_that_cannot_be_read_again_is_refused(place: Path) -> None:
     run.rounds.stop()
 
 
-def test_time_begins_at_the_start_where_everything_was_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("os.fsync", lambda handle: None)
+def test_time_begins_at_the_start_where_everything_was_deleted(tmp_path: Path) -> None:
     table = pa.table({"ts": pa.array([1, 2, 3, 9], pa.int64()), "op": ["+", "-", "-", "-"], "k": [5, 5, 6, 6]})
     write_parts(tmp_path / "R", table, 1)
     text = f"""SET max_batch_bytes = 1; CREATE RELATION R (ts BIGINT, op STRING, k BIGINT)

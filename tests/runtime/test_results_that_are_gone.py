@@ -28,8 +28,7 @@ def script(tmp: Path, out: str = "out", *more: str) -> str:
 
 
 @pytest.fixture
-def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr("os.fsync", lambda handle: None)
+def data(tmp_path: Path) -> Path:
     write_files(tmp_path / "data", range(5))
     cold()
     return tmp_path

@@ -97,7 +97,6 @@ def write_inputs(tmp: Path) -> None:
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr("os.fsync", lambda handle: None)
     monkeypatch.setattr(retention, "_EVERY", 1)
     write_inputs(tmp_path)
     cold()
@@ -354,7 +353,6 @@ def test_any_interleaving_answers_by_the_law(
 ) -> None:  # fmt: skip
     """A SELECT is the oracle's answer at its instant, which never goes back, over rounds between and within SELECTs and
     restarts; the run writes the same result as one that nobody has read."""
-    monkeypatch.setattr("os.fsync", lambda handle: None)
     monkeypatch.setattr(retention, "_EVERY", 1)
     place = folders()
     write_inputs(place)

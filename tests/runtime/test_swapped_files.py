@@ -44,8 +44,7 @@ def rows(tmp: Path, out: str) -> list[list[dict[str, object]]]:
 
 
 @pytest.fixture
-def calm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr("os.fsync", lambda handle: None)
+def calm(tmp_path: Path) -> Path:
     write_files(tmp_path / "a", range(4))
     write_files(tmp_path / "b", range(4))
     for path in (tmp_path / "b").iterdir():

@@ -20,11 +20,6 @@ from penstock.types import MOST_TICKS
 OUTSIDE = (MOST_TICKS, -MOST_TICKS, 2**63 - 1, -(2**63))
 
 
-@pytest.fixture(autouse=True)
-def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("os.fsync", lambda handle: None)
-
-
 @pytest.mark.parametrize("far", OUTSIDE)
 @pytest.mark.parametrize("type_", ["BIGINT", "TIMESTAMP"])
 @pytest.mark.parametrize("clause", ["", "ADVANCE AT MOST 5 SECONDS"])

@@ -23,11 +23,6 @@ from penstock.testing.oracle import run_oracle
 MOST = 5
 
 
-@pytest.fixture(autouse=True)
-def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("os.fsync", lambda handle: None)
-
-
 def random_ticks(draw: random.Random, count: int) -> list[int]:
     """Ticks that go forward by a little, with some that lie far ahead, just allowed, just not, or back."""
     tick, found = draw.choice([-50, 0, 10**9]), []

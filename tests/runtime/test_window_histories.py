@@ -74,7 +74,6 @@ def script(place: Path) -> str:
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """One file and round for each window update; its last element only advances the heartbeat to the end of it."""
-    monkeypatch.setattr("os.fsync", lambda handle: None)
     monkeypatch.setattr(retention, "_EVERY", 1)
     (tmp_path / "data").mkdir()
     for j in range(12):
