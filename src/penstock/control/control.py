@@ -34,8 +34,6 @@ from penstock.control.transactions.request import NotedFailure, PostedScript
 from penstock.errors import PenstockError
 from penstock.events import log_event, logger_of
 from penstock.language.catalog import Catalog, QueryStatus
-from penstock.language.parse import parse_script
-from penstock.language.statements import TransactionStatement
 from penstock.storage import Locked
 
 LOG = logger_of("control")
@@ -109,8 +107,7 @@ class Control:
         Raises:
             ScriptErrors, PenstockError: nothing has been changed.
         """
-        given = {name.lower(): value for name, value in (settings or {}).items()}
-        settings_of(given)
+        given = _checked(settings)
         request = PostedScript(parse_commands(script), given, who, key, digest(script, given))
         return self._outcome_of(request, wait, timeout)
 
@@ -128,10 +125,9 @@ class Control:
         Raises:
             ScriptErrors, PenstockError: nothing has been changed.
         """
-        given = {name.lower(): value for name, value in (settings or {}).items()}
-        settings_of(given)
+        given = _checked(settings)
         commands = parse_commands(script)
-        if any(isinstance(one, TransactionStatement) for one in parse_script(script).statements):
+        if commands.marked:
             hint = "leave out BEGIN and COMMIT: all of it happens together"
             raise PenstockError("P0732", "a whole catalog is one transaction", hint=hint)
         commands = replace(commands, rolled_back=dry)
@@ -311,6 +307,13 @@ class Control:
 
     def _outcome(self, number: int, readings: Mapping[int, PastReading]) -> CommandOutcome:
         return self._log.outcomes.get(number) or _unfinished(number, readings)
+
+
+def _checked(settings: Mapping[str, str] | None) -> dict[str, str]:
+    """Return settings as written, by names in lower case. Raises PenstockError P0104 for those that are not right."""
+    given = {name.lower(): value for name, value in (settings or {}).items()}
+    settings_of(given)
+    return given
 
 
 def _unfinished(number: int, readings: Mapping[int, PastReading]) -> CommandOutcome:

@@ -18,6 +18,7 @@ class ParsedCommands:
         texts: of each statement, as written.
         query_texts: the query of each CREATE QUERY as written, empty for others.
         rolled_back: the script ends in ROLLBACK: it is checked, and changes nothing.
+        marked: it has BEGIN and COMMIT or ROLLBACK.
     """
 
     source: SourceText
@@ -25,6 +26,7 @@ class ParsedCommands:
     texts: tuple[str, ...]
     query_texts: tuple[str, ...]
     rolled_back: bool = False
+    marked: bool = False
 
 
 def parse_commands(script: str) -> ParsedCommands:
@@ -53,4 +55,5 @@ def parse_commands(script: str) -> ParsedCommands:
         tuple(source.slice(one.span) for one in kept),
         tuple(source.slice(one.query.span) if isinstance(one, CreateQuery) else "" for one in kept),
         bool(words) and words[-1] == "ROLLBACK",
+        bool(marked),
     )

@@ -69,9 +69,9 @@ class Listing:
                 continue
             seen.add(identity)
             yield folder
-            subfolders = sorted(Path(entry.path) for entry in self._entries(folder) if entry.is_dir())
-            pending += [path for path in subfolders if not path.is_symlink()]
-            links += [path for path in subfolders if path.is_symlink()]
+            subfolders = [entry for entry in self._entries(folder) if entry.is_dir()]
+            pending += sorted(Path(entry.path) for entry in subfolders if not entry.is_symlink())
+            links += sorted(Path(entry.path) for entry in subfolders if entry.is_symlink())
 
     def _matches(self, path: Path) -> list[Path]:
         """Return what a pattern matches: `*`, `?` and `[..]` within a name, `**` for any folders."""
