@@ -3,7 +3,8 @@
 `penstock serve` in a process of its own, called through `penstock.client` as a user would, with streams at rest:
 
 - from a command to the first answer of its query, among 100 and 1,000 standing queries;
-- 1,000 queries registered by one script without waiting, until all of them run;
+- 1,000 queries registered one by one without waiting, until all of them run; and the CPU time of the driver's Python
+  process for one more beside these, waited for, with its round;
 - one SELECT over a million elements that a stream retains, and over as many rows that a query has answered and its
   results keep; and what is needed to post these;
 - memory of the driver over cycles of registering and dropping, and with slow subscribers.
@@ -17,15 +18,18 @@ import argparse
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from http.client import HTTPConnection, HTTPResponse
 from pathlib import Path
 from statistics import median
 from typing import Any
+from urllib.parse import urlsplit
 
 import numpy as np
 import pyarrow as pa
@@ -40,9 +44,14 @@ GOALS = {"first answer, 100": 1.0, "first answer, 1000": 2.0, "1000 registered":
          "select, retained": 0.5}  # fmt: skip
 
 
+#: Queries registered beside those that stand, to measure one: the clock of a process has ticks of 10 ms.
+ONE_BY_ONE = 20
+
+
 @contextmanager
-def server(*settings: str, allowed: Sequence[Path] = ()) -> Iterator[tuple[ServerClient, int]]:
-    """Give a client of a new server, and its process. allowed: folders that statements may read and write."""
+def serving(*settings: str, allowed: Sequence[Path] = ()) -> Iterator[tuple[str, str, int]]:
+    """Give the address of a new server, its token and its process. allowed: folders that statements may read and
+    write."""
     with tempfile.TemporaryDirectory(prefix="penstock-live-") as root:
         sets = [part for one in settings for part in ("--set", one)]
         sets += [part for folder in allowed for part in ("--allow-path", str(folder))]
@@ -53,11 +62,17 @@ def server(*settings: str, allowed: Sequence[Path] = ()) -> Iterator[tuple[Serve
             assert process.stdout is not None, "it is a pipe"
             address = process.stdout.readline().strip()
             token = Path(root, "first-token").read_text().strip()
-            with connect(address, token) as client:
-                yield client, process.pid
+            yield address, token, process.pid
         finally:
             process.send_signal(signal.SIGTERM)
             process.wait(120)
+
+
+@contextmanager
+def server(*settings: str, allowed: Sequence[Path] = ()) -> Iterator[tuple[ServerClient, int]]:
+    """Give a client of a new server, and its process. allowed: as for `serving`."""
+    with serving(*settings, allowed=allowed) as (address, token, pid), connect(address, token) as client:
+        yield client, pid
 
 
 def standing(number: int) -> str:
@@ -121,9 +136,13 @@ def registration(count: int) -> dict[str, Any]:
             time.sleep(0.1)
         seconds, used = time.perf_counter() - began, processor_seconds(pid) - before
         versions = len({command.version for command in client.commands()})
+        before = processor_seconds(pid)
+        for number in range(count, count + ONE_BY_ONE):
+            client.execute(standing(number))
+        alone = (processor_seconds(pid) - before) / ONE_BY_ONE
     return {
         "figure": f"{count} registered", "seconds": round(seconds, 2), "accepted": round(accepted, 2),
-        "driver_cpu": round(used, 2), "versions": versions,
+        "driver_cpu": round(used, 2), "versions": versions, "driver_cpu_of_one_more": round(alone, 4),
     }  # fmt: skip
 
 
@@ -175,21 +194,41 @@ def cycles(count: int) -> dict[str, Any]:
 
 
 def subscribers(count: int) -> dict[str, Any]:
-    """Memory of the driver's Python process with subscribers that do not read, in MB."""
-    with server() as (client, pid):
+    """Memory of the driver's Python process with subscribers that do not read, in MB: before them, with them, and after
+    their rows."""
+    with serving() as (address, token, pid), connect(address, token) as client:
         client.execute(STREAM.format(retain=""))
         client.execute("CREATE QUERY everything AS SELECT k, v FROM s WHERE v >= 0")
         client.insert("s", rows(0, 1000))
         time.sleep(3)
-        before = resident(pid)
-        readers = [iter(client.subscribe("everything", beginning=True)) for _ in range(count)]
-        for reader in readers:
-            next(reader)
+        sizes = [resident(pid)]
+        readers = [slow_reader(address, token, "everything") for _ in range(count)]
+        sizes.append(resident(pid))
         for number in range(20):
             client.insert("s", rows(1000 + number * 10_000, 10_000))
             time.sleep(0.5)
-        after = resident(pid)
-    return {"figure": "subscribers", "count": count, "megabytes": [before, after]}
+        sizes.append(resident(pid))
+        # What they have not taken is still there.
+        found = 0
+        for batch in pa.ipc.open_stream(readers[-1]):
+            found += batch.num_rows
+            if found >= 201_000 - 1:
+                break
+    return {"figure": "subscribers", "count": count, "megabytes": sizes}
+
+
+def slow_reader(address: str, token: str, query: str) -> HTTPResponse:
+    """Return the results of a query as a client that has read only their head."""
+    host = urlsplit(address)
+    assert host.hostname is not None and host.port is not None, "a server has both"
+    connection = HTTPConnection(host.hostname, host.port)
+    connection.sock = socket.socket()
+    # Otherwise the system would take rows for the client.
+    connection.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2**16)
+    connection.sock.connect((host.hostname, host.port))
+    path = f"/v1/queries/{query}/results?format=arrow&from=beginning"
+    connection.request("GET", path, headers={"Authorization": f"Bearer {token}"})
+    return connection.getresponse()
 
 
 def resident(pid: int) -> int:
@@ -211,7 +250,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--register", type=int, default=1000, help="queries registered without waiting; 0 for none")
     parser.add_argument("--rows", type=int, default=1_000_000, help="rows that the SELECT reads; 0 for none")
     parser.add_argument("--cycles", type=int, default=2000, help="registrations and drops; 0 for none")
-    parser.add_argument("--subscribers", type=int, default=80, help="subscribers that do not read, below 100")
+    parser.add_argument("--subscribers", type=int, default=200, help="subscribers that do not read")
     parser.add_argument("--keep", action="store_true", help="keep the figures in benchmarks/results")
     given = parser.parse_args(arguments)
     measured: list[dict[str, Any]] = []

@@ -1,9 +1,10 @@
 """What a server costs beside `penstock run`: python -m benchmarks.live_overhead
 
-The same statements over the same files, once by a run and once by a server, in turn; times are those that the batches
-took, by the engine's own account, the first time of each process left out. Every answer is checked.
+The same statements over the same files by a run and by a server, each in a process of its own, in turn (`sides.py`);
+times are those that the batches took, by the engine's own account, and the processor time of the driver, its JVM and
+its workers, which a loaded machine changes less. The first time of each side is left out. Every answer is checked.
 
-- q1 to q9 (`queries.py`): rows a second of the server against those of the run;
+- q1 to q9 (`queries.py`): the server against the run;
 - a batch without rows, in which only time goes on, beside all of these queries over a stream of SYSTEM TIME;
 - RETAIN: a query that reads all columns of a stream, at a server, with and without the stream being retained.
 """
@@ -12,27 +13,24 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 from benchmarks import answers, data
-from benchmarks.live import server
 from benchmarks.queries import QUERIES, STREAM, BenchQuery
 from benchmarks.records import save
-from penstock.client.server import ServerClient
-from penstock.session import Session
+from benchmarks.sides import Account, Side, run_side, server_side, until
 
 #: Input of a batch, so that batches take some seconds.
-BATCH = "2147483648"
-_SAMPLE = re.compile(r'^(\w+)(?:\{(?:\w+="([^"]*)")?\})? (\S+)$', re.MULTILINE)
+BATCH = "max_batch_bytes=2147483648"
+#: What is declared of the stream in the comparison of RETAIN.
+RETAINED = ("", " RETAIN 1 HOUR")
 
 ALL_COLUMNS = BenchQuery(
     "retained",
@@ -49,108 +47,32 @@ FROM C GROUP BY 1, proto HAVING ((ts + 9999) // 10000) * 10000 <= (SELECT max(ts
 )
 
 
-@dataclass(frozen=True)
-class Side:
-    """A run or a server that carries out statements.
-
-    Args:
-        begin: carries out statements; with a second call those of the first have ended.
-        batches: returns (number, seconds) of the batches since `begin`.
-        rows: returns the records that have been read since then.
-        end: ends what they began.
-    """
-
-    begin: Callable[[str], None]
-    batches: Callable[[], tuple[int, float]]
-    rows: Callable[[], int]
-    end: Callable[[], None]
-
-
-@contextmanager
-def run_side(root: Path) -> Iterator[Side]:
-    """A run in this process."""
-    runs: list[Any] = []
-
-    def begin(statements: str) -> None:
-        session = Session()
-        session.execute(f"SET max_batch_bytes = {BATCH};\n{statements}")
-        runs.append(session.start(checkpoint=str(root / f"run-{len(runs)}")))
-
-    def batches() -> tuple[int, float]:
-        metrics = runs[-1].metrics()
-        return metrics.batches, metrics.seconds
-
-    yield Side(begin, batches, lambda: int(runs[-1].progress().rows_in), lambda: runs[-1].stop())
-
-
-@contextmanager
-def server_side(root: Path) -> Iterator[Side]:
-    """A server in a process of its own."""
-    with server(f"max_batch_bytes={BATCH}", allowed=(root, data.FOLDER)) as (client, _):
-        before: list[tuple[int, float, int]] = []
-
-        def begin(statements: str) -> None:
-            before.append(_told(client))
-            client.execute(statements)
-
-        def batches() -> tuple[int, float]:
-            number, seconds, _ = _told(client)
-            return number - before[-1][0], seconds - before[-1][1]
-
-        def end() -> None:
-            for query in client.queries():
-                client.execute(f"DROP QUERY {query.name}")
-            client.execute("DROP STREAM C")
-
-        yield Side(begin, batches, lambda: _told(client)[2], end)
-
-
-def _told(client: ServerClient) -> tuple[int, float, int]:
-    """Return the batches of a server, the seconds that they took, and the records read of its present sources."""
-    samples = [(name, float(value)) for name, _, value in _SAMPLE.findall(client.metrics())]
-    total = {name: sum(value for other, value in samples if other == name) for name, _ in samples}
-    return (
-        int(total.get("penstock_batches_total", 0)), total.get("penstock_batch_seconds_total", 0.0),
-        int(total.get("penstock_source_rows_total", 0)),
-    )  # fmt: skip
-
-
-def until(true: Callable[[], bool], seconds: float = 600) -> None:
-    deadline = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < deadline, "it takes too long"
-        time.sleep(0.1)
-
-
-def timed(side: Side, query: BenchQuery, rows: int, root: Path, repeats: int, retain: str = "") -> list[float]:
-    """Return the seconds of the batches of each repetition, the first left out."""
-    folder, seconds = data.connections(rows), []
+def timed(side: Side, query: BenchQuery, rows: int, out: Path, retain: str = "") -> Account:
+    """Return the account of one query over all rows."""
+    folder = data.connections(rows)
     expected = answers.reference_checksum(folder, query, data.last_ms(rows))
-    for number in range(repeats + 1):
-        out = root / f"{query.name}-{number}"
-        side.begin(_with_retention(query.script(folder, out), retain))
-        until(lambda: side.rows() >= rows)
-        found = None
-        deadline = time.monotonic() + 120
-        while found != expected:
-            assert time.monotonic() < deadline, f"{query.name}: a wrong answer: {found}, not {expected}"
-            time.sleep(0.5)
-            found = answers.result_checksum(out, query, data.last_ms(rows)) if out.exists() else None
-        _, took = side.batches()
-        seconds.append(took)
-        side.end()
-        shutil.rmtree(out)
-    return seconds[1:]
+    side.begin(_with_retention(query.script(folder, out), retain))
+    until(lambda: side.account().rows >= rows)
+    account, found = side.account(), None
+    deadline = time.monotonic() + 120
+    while found != expected:
+        assert time.monotonic() < deadline, f"{query.name}: a wrong answer: {found}, not {expected}"
+        time.sleep(0.5)
+        account = side.account()
+        found = answers.result_checksum(out, query, data.last_ms(rows)) if out.exists() else None
+    side.end()
+    shutil.rmtree(out)
+    return account
 
 
 def _with_retention(script: str, retain: str) -> str:
     return script.replace("UNIT MILLISECOND;", f"UNIT MILLISECOND{retain};", 1)
 
 
-def empty_batches(side: Side, root: Path, count: int) -> float:
-    """Return the seconds of a batch without rows, the mean of `count`: q1 to q9 stand, and time alone goes on."""
+def empty_batches(side: Side, root: Path, count: int) -> Account:
+    """Return the account of a batch without rows, the mean of `count`: q1 to q9 stand, and time alone goes on."""
     folder = root / "watched"
-    folder.mkdir()
+    folder.mkdir(parents=True)
     (folder / "0.csv").write_text("ts,src,dst,proto,bytes\n1,1,1,udp,2000\n")
     declared = STREAM.format(data=folder).replace("/*.parquet', format 'parquet'", "', format 'csv', watch 'true'")
     queries = "".join(
@@ -158,12 +80,14 @@ def empty_batches(side: Side, root: Path, count: int) -> float:
         for number, query in enumerate(QUERIES.values())
     )
     side.begin(declared.replace("TIMESTAMP BY ts UNIT MILLISECOND", "SYSTEM TIME") + queries)
-    until(lambda: side.batches()[0] >= count // 4)
-    before, earlier = side.batches()
-    until(lambda: side.batches()[0] >= before + count)
-    after, later = side.batches()
+    until(lambda: side.account().number >= count // 4)
+    before = side.account()
+    # Asking costs a server more than a run.
+    until(lambda: side.account().number >= before.number + count, every=count / 20)
+    account = side.account().since(before).of_a_batch
     side.end()
-    return (later - earlier) / (after - before)
+    shutil.rmtree(root)
+    return account
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -181,38 +105,46 @@ def main(arguments: Sequence[str] | None = None) -> None:
         measured.append(figure)
         print(json.dumps(figure), flush=True)
 
-    def compared(name: str, one: Sequence[float], other: Sequence[float], goal: float) -> None:
+    def compared(name: str, both: Sequence[Sequence[Account]], goal: float) -> None:
         """Show medians: of a run, or without; and of a server, or with."""
-        before, after = median(one), median(other)
-        spread = max(max(times) / min(times) - 1 for times in (one, other))
-        show({"figure": name, "seconds": [round(before, 3), round(after, 3)],
-              "overhead": round(after / before - 1, 3), "spread": round(spread, 3), "goal": goal})  # fmt: skip
+        seconds, cpu, workers = (
+            [median(getattr(one, field) for one in accounts) for accounts in both]
+            for field in ("seconds", "cpu", "workers")
+        )
+        spread = max(max(a.seconds for a in one) / min(a.seconds for a in one) - 1 for one in both)
+        show({"figure": name, "seconds": [round(s, 3) for s in seconds], "overhead": _over(seconds),
+              "spread": round(spread, 3), "goal": goal, "cpu": [round(s, 3) for s in cpu], "cpu_overhead": _over(cpu),
+              "cpu_of_workers": [round(s, 3) for s in workers]})  # fmt: skip
 
-    with tempfile.TemporaryDirectory(prefix="penstock-overhead-") as name:
-        root = Path(name)
-        times: dict[tuple[str, int], list[float]] = {}
-        empty: list[float] = []
-        for turn, opened in enumerate((run_side, server_side)):
-            place = root / str(turn)
-            place.mkdir()
-            with opened(place) as side:
-                for query in given.queries:
-                    times[query, turn] = timed(side, QUERIES[query], given.rows, place, given.repeats)
-                if given.empty:
-                    empty.append(empty_batches(side, place, given.empty))
+    with (
+        tempfile.TemporaryDirectory(prefix="penstock-overhead-") as name,
+        run_side(Path(name), BATCH) as run, server_side(Path(name), BATCH) as server,
+    ):  # fmt: skip
+        out = Path(name) / "out"
+        sides = (run, server)
         for query in given.queries:
-            compared(query, times[query, 0], times[query, 1], 0.03)
+            compared(query, in_turn(given.repeats, [partial(timed, side, QUERIES[query], given.rows, out)
+                                                    for side in sides]), 0.03)  # fmt: skip
         if given.empty:
-            compared("a batch without rows", empty[:1], empty[1:], 0.15)
+            batches = [partial(empty_batches, side, Path(name) / "empty", given.empty) for side in sides]
+            compared("a batch without rows", in_turn(given.repeats, batches), 0.15)
         if not given.no_retain:
-            place = root / "retained"
-            place.mkdir()
-            with server_side(place) as side:
-                times["", 0] = timed(side, ALL_COLUMNS, given.rows, place, given.repeats)
-                times["", 1] = timed(side, ALL_COLUMNS, given.rows, place, given.repeats, " RETAIN 1 HOUR")
-            compared("retained", times["", 0], times["", 1], 0.05)
+            with_and_without = [partial(timed, server, ALL_COLUMNS, given.rows, out, retain) for retain in RETAINED]
+            compared("retained", in_turn(given.repeats, with_and_without), 0.05)
     if given.keep:
         print(save("live-overhead", "2g", measured))
+
+
+def in_turn(repeats: int, measurements: Sequence[Callable[[], Account]]) -> list[list[Account]]:
+    """Return the accounts of each measurement, repeated in turn; the first of each is left out."""
+    found = [[measure() for measure in measurements] for _ in range(repeats + 1)]
+    return [list(accounts) for accounts in zip(*found[1:], strict=True)]
+
+
+def _over(figures: Sequence[float]) -> float:
+    """Return by which share the second of two figures is larger than the first."""
+    before, after = figures
+    return round(after / before - 1, 3) if before else 0.0
 
 
 if __name__ == "__main__":

@@ -19,13 +19,15 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from penstock.algebra import Scan, leaves
 from penstock.algebra.nodes.query import Query, Start, StartMode
+from penstock.algebra.nodes.scans import declared_sources
+from penstock.algebra.properties.need import first_full_instant
 from penstock.errors import PenstockError
 from penstock.language import BoundScript, bind_script
 from penstock.physical.planning.strategies import Strategy
 from penstock.runtime.live import LiveEngine
 from penstock.testing.cases import case_inputs, parse_case
 from penstock.testing.compare import check_shape, events_of, first_difference, show_events
-from penstock.testing.live import Episode, run_live
+from penstock.testing.live import Episode, heartbeat, run_live
 from penstock.testing.oracle import timely_rows
 from penstock.testing.random.choices import Choices
 from penstock.testing.random.worlds import FLAVOURS, random_case, seeded_choices
@@ -34,7 +36,10 @@ from penstock.testing.thresholds import lowered, small
 NAMES = ("q0", "q1", "q2", "q3")
 FLAVOURS_WITHOUT_CLOCK = [f for f in FLAVOURS if not f.clock]
 SEEDS = st.integers(0, 10**6)
-STARTS = st.sampled_from([StartMode.WARM, StartMode.NOW, StartMode.BEGINNING, StartMode.AT])
+#: WAIT: WARM that may begin later.
+WAIT = "WAIT"
+Way = StartMode | str
+STARTS = st.sampled_from([StartMode.WARM, WAIT, StartMode.NOW, StartMode.BEGINNING, StartMode.AT])
 COMMANDS = ("register", "register", "resume", "resume", "replace", "pause", "pause", "drop", "swap", "swap", "restart")
 
 
@@ -87,12 +92,14 @@ class System(RuleBasedStateMachine):
     def system(self, choices: Choices, bound: BoundScript) -> Any:
         """Return what runs the queries, with its sources declared."""
         engine = LiveEngine(choices.integer(1, 3), choices.pick((Strategy.PATTERN, *Strategy)))
+        self.kept_ticks: int | None = None
         for name, source in self.sources.items():
             if source.is_static:
                 engine.declare_static(source, self.inputs[name])
             else:
                 unit = 1_000_000 if source.domain is not None and source.domain.calendar else 1
                 retain = None if self.retained is None else self.retained * unit
+                self.kept_ticks = retain
                 engine.declare(source, retain)
         return engine
 
@@ -128,8 +135,10 @@ class System(RuleBasedStateMachine):
     def living(self, *, open_: bool) -> list[str]:
         return [name for name, life in self.lives.items() if life.alive and life.open is open_]
 
-    def start(self, mode: StartMode, ahead: int) -> Start:
+    def start(self, mode: Way, ahead: int) -> Start:
         """START AT lies near the largest timestamp read."""
+        if mode == WAIT:
+            return Start(StartMode.WARM, wait=True)
         if mode is not StartMode.AT:
             return Start(mode)
         stamps = [
@@ -140,8 +149,30 @@ class System(RuleBasedStateMachine):
         step = 1_000_000 if any(s.domain is not None and s.domain.calendar for s in self.sources.values()) else 1
         return Start(mode, max(known, default=0) + ahead * step)
 
+    def lost(self) -> dict[str, int]:
+        """The last element of each stream that is gone; of relations, the engine tells up to where they are folded."""
+        lost = {name: tick for name, tick in self.engine.lost().items() if not self.sources[name].is_stream}
+        for name, source in self.sources.items():
+            if source.is_static or not source.is_stream or self.kept_ticks is None:
+                continue
+            rows = timely_rows(source, self.inputs[name].slice(0, self.read[name]))
+            until = heartbeat({name: source}, {name: rows}) - self.kept_ticks
+            gone = [ts for ts, _ in rows if ts <= until]
+            if gone:
+                lost[name] = max(gone)
+        return lost
+
+    def refused(self, error: PenstockError, query: Query, start: Start) -> None:
+        """A start is refused where something is gone; WAIT where that is not made up for by waiting."""
+        assert error.code == "P0703" and start.mode is not StartMode.NOW and self.retained is not None
+        if start.wait:
+            lost = {name: tick for name, tick in self.lost().items() if name in declared_sources(query.root)}
+            assert first_full_instant(query.root.needs, lost, 0) is None, error
+            assert "for ever" in error.message
+        self.steps.append("refused")
+
     @rule(choice=SEEDS, mode=STARTS, ahead=st.integers(-6, 3))
-    def register(self, choice: int, mode: StartMode, ahead: int) -> None:
+    def register(self, choice: int, mode: Way, ahead: int) -> None:
         query = replace(self.queries[choice % len(NAMES)], name=f"n{len(self.lives)}")
         start = self.start(mode, ahead)
         self.steps.append(f"register {query.name} = {self.queries[choice % len(NAMES)].name} {start}")
@@ -150,10 +181,9 @@ class System(RuleBasedStateMachine):
             try:
                 life.tables.append(self.engine.register(query, start))
             except PenstockError as error:
-                assert error.code == "P0703" and mode is not StartMode.NOW and self.retained is not None
-                self.steps.append("refused")
+                self.refused(error, query, start)
                 return
-        life.episodes.append(Episode(query, start, dict(self.read)))
+        life.episodes.append(Episode(query, start, dict(self.read), lost=self.lost()))
         life.open = True
         self.lives[query.name] = life
 
@@ -178,29 +208,28 @@ class System(RuleBasedStateMachine):
 
     @precondition(lambda self: self.living(open_=False))
     @rule(choice=SEEDS, mode=STARTS, ahead=st.integers(-6, 3))
-    def resume(self, choice: int, mode: StartMode, ahead: int) -> None:
+    def resume(self, choice: int, mode: Way, ahead: int) -> None:
         names = self.living(open_=False)
         name = names[choice % len(names)]
         life = self.lives[name]
-        running = self.engine.is_running(name)
+        running, query = self.engine.is_running(name), life.query
         start = self.start(mode, ahead)
         self.steps.append(f"resume {name} {start}")
         with lowered(self.thresholds):
             try:
                 life.tables.append(self.engine.resume(name, start))
             except PenstockError as error:
-                assert error.code == "P0703" and mode is not StartMode.NOW and self.retained is not None
-                self.steps.append("refused")
+                self.refused(error, query, start)
                 return
         if running:
             life.episodes.append(replace(life.episodes[-1], ended=None, shown=dict(self.read)))
         else:
-            life.episodes.append(Episode(life.query, start, dict(self.read)))
+            life.episodes.append(Episode(life.query, start, dict(self.read), lost=self.lost()))
         life.open = True
 
     @precondition(lambda self: self.living(open_=True))
     @rule(choice=SEEDS, mode=STARTS, ahead=st.integers(-6, 3))
-    def replace(self, choice: int, mode: StartMode, ahead: int) -> None:
+    def replace(self, choice: int, mode: Way, ahead: int) -> None:
         names = self.living(open_=True)
         name = names[choice % len(names)]
         life = self.lives[name]
@@ -213,12 +242,11 @@ class System(RuleBasedStateMachine):
             try:
                 life.tables.append(self.engine.replace(name, query, start))
             except PenstockError as error:
-                assert error.code == "P0703" and mode is not StartMode.NOW and self.retained is not None
-                self.steps.append("refused")
+                self.refused(error, query, start)
                 return
         life.end(self.read)
         life.query, life.open = query, True
-        life.episodes.append(Episode(query, start, dict(self.read)))
+        life.episodes.append(Episode(query, start, dict(self.read), lost=self.lost()))
 
     @precondition(lambda self: self.alike())
     @rule(choice=SEEDS)
@@ -290,7 +318,7 @@ def random_life(seed: int, kind: type[System] = System, commands: Sequence[str] 
     draw = random.Random(seed)
     system = kind()
     system.begin(draw.randrange(10**9))
-    modes = (StartMode.WARM, StartMode.WARM, StartMode.NOW, StartMode.BEGINNING, StartMode.AT)
+    modes = (StartMode.WARM, StartMode.WARM, WAIT, WAIT, StartMode.NOW, StartMode.BEGINNING, StartMode.AT)
     while any(n < system.inputs[name].num_rows for name, n in system.inserted.items()):
         if draw.random() < 0.5:
             system.insert(draw.randrange(10**6), draw.randint(1, 2))

@@ -6,6 +6,7 @@ import ast
 import importlib.metadata
 import importlib.util
 import re
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -23,7 +24,7 @@ LAYERS = (
     ("events", "temporary"),
     ("errors",),
     ("storage",),
-    ("types", "settings", "deep", "tree", "explain", "modules", "served"),
+    ("types", "settings", "deep", "tree", "explain", "modules", "served", "notebook"),
     ("expressions",),
     ("algebra",),
     ("connectors",),
@@ -56,7 +57,8 @@ ONLY = {
         "algebra",
     },
     "runtime.java": {"errors"},
-    "client": {"client", "errors", "served", "types"},
+    "client": {"client", "errors", "notebook", "served", "types"},
+    "notebook": {"notebook"},
 }
 
 #: Who may import only a part of a layer below: folder -> (the layer, what of it).
@@ -71,7 +73,7 @@ ORACLE = {"deep", "errors", "types", "tree", "expressions", "algebra"}
 #: Third-party package -> the only folders or modules that may import it. Its types alone, for the type checker, may be
 #: named elsewhere: nothing is loaded.
 OWNERS = {
-    "sqlglot": {"language"},
+    "sqlglot": {"language", "server.pgwire.catalog", "server.pgwire.executor", "server.pgwire.statements.kinds"},
     "pyspark": {"runtime.spark"},
     "py4j": {"runtime.spark"},
     "typer": {"cli"},
@@ -280,6 +282,12 @@ def test_no_class_name_stands_for_two_things() -> None:
     assert structure.repeated_classes(structure.modules()) == {}
 
 
+def test_no_two_test_modules_have_one_name() -> None:
+    """The folders of the tests are no packages: pytest imports a module by its name alone."""
+    names = Counter(path.name for path in (ROOT / "tests").rglob("test_*.py"))
+    assert [name for name, n in names.items() if n > 1] == []
+
+
 @pytest.mark.parametrize("code", CODES)
 def test_every_error_code_is_tested_and_documented(code: str) -> None:
     this = Path(__file__).resolve()
@@ -309,13 +317,14 @@ def test_the_lock_is_exact_hashed_and_names_no_host() -> None:
     assert not re.search(r"^sqlglotc?\[|^sqlglotc", text, re.MULTILINE)
 
 
-#: What may touch files by itself: the JVM's start, which needs the standard library alone, a cache of the user's, and
-#: files that the user names for the metrics.
+#: What may touch files by itself: the JVM's start, which needs the standard library alone, a cache of the user's,
+#: files that the user names for the metrics, and the sockets of the workers.
 UNSTORED = {
     "runtime.spark.startup.jvm",
     "runtime.spark.startup.daemon",
     "runtime.spark.startup.class_data_archive",
     "runtime.watching.reporting",
+    "runtime.spark.worker.shard_owners",
 }
 TOUCHES = re.compile(
     r"\.(?:write_text|write_bytes|unlink|mkdir|rmdir|touch)\(|rmtree\(|OSFile\([^)]*[\"']w"

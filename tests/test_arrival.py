@@ -14,16 +14,17 @@ from penstock.algebra.properties.arrival_order import in_arrival_order
 from penstock.language import bind_script
 from penstock.physical.elements import Elements
 from penstock.physical.execution.progress import SourceProgress
+from penstock.physical.plan.plan import Channel, Exchange, channels_into
 from penstock.physical.plan.windows import RowWindowSpec
 from penstock.physical.planning.planner import plan_queries
 from penstock.runtime.spark.worker.packets import (
     AnswerOf,
+    ChannelRows,
     PacketKind,
-    PortInput,
     Signal,
     answer_packets,
+    channel_packets,
     encode_kind,
-    port_packets,
     progress_packet,
     read_elements,
     read_kind,
@@ -45,15 +46,16 @@ def test_packets_are_taken_in_the_order_of_their_senders() -> None:
     """A round of a shard on Spark, with packets shuffled in any order."""
     plan = plan_queries(bind_script(STREAM + "CREATE QUERY q AS SELECT a FROM S [ROWS 2];").queries)
     window = next(s for s in plan.steps if isinstance(s.spec, RowWindowSpec))
+    (channel,) = channels_into(window)
     whole = [elements(1, 2), elements(3), elements(4), elements(6, 5)]
     sent = []
     for task, batch in enumerate(whole):
         three = Elements((batch.columns[0],) * 3, batch.ts, batch.exp)
         # A batch with signs cannot share a packet with one without.
         parts = [three.slice(0, 1), Elements(three.columns, three.ts, three.exp, three.signs).slice(1, len(three))]
-        sent += port_packets(0, (window.id, 0), [part for part in parts if len(part)], task)
+        sent += channel_packets(0, channel, [part for part in parts if len(part)], task)
     order = [(0, 0), (0, 1), (1, 0), (2, 0), (3, 0), (3, 1)]
-    assert [p.kind for p in sent] == [PortInput((window.id, 0), sender, number) for sender, number in order]
+    assert [p.kind for p in sent] == [ChannelRows(channel, sender, number) for sender, number in order]
     job = SimpleNamespace(plan=plan, shards=1, drain=False, epoch=0, cache_bytes=0, isolated=False, ends=lambda _: True)
     seen = progress_packet(0, {"S": SourceProgress(5, 5, True)})
     for number, order in enumerate(itertools.islice(itertools.permutations(sent), 0, None, 50)):
@@ -71,7 +73,10 @@ def test_an_answer_has_no_sender() -> None:
 @pytest.mark.parametrize(
     ("kind", "text"),
     [
-        (PortInput((12, 1), 3, 40), "port:12:1:3:40"),
+        (ChannelRows(Channel(12, Exchange((1, 10))), 3, 40), "rows:12:1,10:3:40"),
+        (ChannelRows(Channel(0, Exchange(())), 0, 0), "rows:0::0:0"),
+        (ChannelRows(Channel(7, Exchange(None)), 3, 1), "rows:7:any:3:1"),
+        (ChannelRows(Channel(7, Exchange((), True)), 3, 1), "rows:7:/all:3:1"),
         (AnswerOf("q"), "answer:q"),
         (AnswerOf("a:b: c"), "answer:a:b: c"),
         (AnswerOf("progress"), "answer:progress"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pyarrow as pa
 import pytest
 
@@ -57,6 +59,40 @@ def show(events: list[Event]) -> str:
 )
 def test_a_query_that_begins_after_two_rows(one: Query, start: Start, read: int, emitted: str) -> None:
     assert show(run_live([Episode(one, start, {"S": read, "U": 0})], INPUTS)) == emitted
+
+
+@pytest.mark.parametrize(
+    ("one", "lost", "emitted"),
+    [
+        # What was lost up to 4 counts up to 8; what was lost before is not missed at the heartbeat, which is 3.
+        (SUM, {"S": 4}, "9+150 11-150 11+90 14-90 14+None"),
+        (SUM, {"S": -2, "U": 100}, "3+10 4-10 4+50 6-50 6+100 9-100 9+150 11-150 11+90 14-90 14+None"),
+        (NEW, {"S": 4}, "6:60 9:90"),
+        (NEW, {"S": 6}, "9:90"),
+        (SUM, {"S": 15}, ""),
+    ],
+)
+def test_a_query_that_waits_begins_when_nothing_is_missing(one: Query, lost: dict[str, int], emitted: str) -> None:
+    start = Start(StartMode.WARM, wait=True)
+    assert show(run_live([Episode(one, start, {"S": 2, "U": 0}, lost=lost)], INPUTS)) == emitted
+
+
+def test_a_query_that_waits_is_not_shown_before_it_begins() -> None:
+    episode = Episode(SUM, Start(StartMode.WARM, wait=True), {"S": 2, "U": 0}, lost={"S": 4})
+    shown = show(run_live([replace(episode, shown={"S": 3, "U": 0})], INPUTS))
+    assert shown == "9+150 11-150 11+90 14-90 14+None"
+    ahead = replace(episode, start=Start(StartMode.AT, 10))
+    assert show(run_live([replace(ahead, shown={"S": 3, "U": 0})], INPUTS)) == "10+150 11-150 11+90 14-90 14+None"
+
+
+def test_a_stream_that_goes_on_has_had_what_follows_from_relations_alone() -> None:
+    keys, read = query("SELECT ISTREAM(k) FROM U"), {"S": 0, "U": 2}
+    assert show(run_live([Episode(keys, NOW, read)], INPUTS)) == "1:40 2:60 8:90"
+    first = Episode(keys, NOW, read, ended={"S": 0, "U": 3})
+    assert show(run_live([first], INPUTS)) == "1:40 2:60"
+    again = Episode(keys, NOW, {"S": 0, "U": 4})
+    # At 7 its content is 60 alone; 90 comes at 8.
+    assert show(run_live([first, again], INPUTS)) == "1:40 2:60 8:90"
 
 
 def test_a_relation_begins_with_its_content() -> None:

@@ -87,7 +87,7 @@ class Sums:
         self.count += sign
         self.integers[:, 0] += [sign * lane[0] for lane in integers]
         for first, last in ((0, 2), (2, 6), (6, 10)):
-            add_row(self.floats, 0, first, last, row, 0, sign)
+            add_row(self.floats.T, 0, first, last, row, 0, sign)
 
     def variance(self) -> float:
         parts = {TOTAL: (self.integers, self.floats[:2]), SQUARES: (self.integers[:0], self.floats[2:])}

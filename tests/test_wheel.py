@@ -53,12 +53,24 @@ def environment(wheel: Path) -> Path:
     place = wheel.parent / "environment"
     venv.create(place, with_pip=False)
     python = place / "bin" / "python"
-    options = ["--no-deps", "--no-index", "--disable-pip-version-check", "-q"]
+    options = ["--no-deps", "--no-index", "--no-compile", "--disable-pip-version-check", "-q"]
     call(sys.executable, "-m", "pip", "--python", python, "install", *options, wheel, folder=wheel.parent)
     (packages,) = place.glob("lib/python*/site-packages")
+    _take_over_what_is_compiled(packages)
     (packages / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
     (wheel.parent / "orders.cql").write_text(SCRIPT)
     return place
+
+
+def _take_over_what_is_compiled(packages: Path) -> None:
+    """Copy what has been compiled of the checkout, which counts for files of the same time and size; that everything
+    can be compiled where it is installed is seen in an environment that was empty."""
+    source = ROOT / "src"
+    for path in (source / "penstock").rglob("*.py"):
+        shutil.copystat(path, packages / path.relative_to(source))
+    # Not what others are about to rename.
+    unwanted = shutil.ignore_patterns("*.py", "*.egg-info", "*.tmp.*", "*.pyc.*")
+    shutil.copytree(source, packages, ignore=unwanted, dirs_exist_ok=True)
 
 
 def test_the_wheel_has_all_modules_and_nothing_else(wheel: Path) -> None:
@@ -68,7 +80,9 @@ def test_the_wheel_has_all_modules_and_nothing_else(wheel: Path) -> None:
         told = archive.read(metadata).decode()
     source = ROOT / "src"
     modules = {str(path.relative_to(source)) for path in (source / "penstock").rglob("*.py")}
-    assert names == modules | {"penstock/py.typed"}
+    server = source / "penstock" / "server"
+    read = [*(server / "page" / "static").rglob("*.*"), *(server / "pgwire" / "catalog").glob("*.txt")]
+    assert names == modules | {"penstock/py.typed"} | {str(path.relative_to(source)) for path in read}
     assert "Requires-Dist: pyspark" in told and "\nCREATE QUERY delays AS" in told.replace("\r", "")
 
 

@@ -16,6 +16,7 @@ from benchmarks.live_soak.lives import Life
 from benchmarks.soak import watch
 from penstock.client import ServerClient, connect
 from penstock.client.answers import RemoteStatement
+from penstock.client.subscription import RowSubscription
 from penstock.errors import PenstockError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -152,8 +153,9 @@ class Subscriber(threading.Thread):
         self._life = life
         self._draw = random.Random(seed)
         self._over = threading.Event()
-        #: Subscriptions that it has begun.
+        #: Subscriptions that it has begun, and the present one.
         self.begun = 0
+        self._subscription: RowSubscription | None = None
 
     def run(self) -> None:
         cursor: str | None = None
@@ -162,6 +164,9 @@ class Subscriber(threading.Thread):
                 until = self._draw.randint(1, 40)
                 subscription = client.subscribe(self._life.name, cursor=cursor, beginning=cursor is None, progress=True)
                 self.begun += 1
+                self._subscription = subscription
+                if self._over.is_set():
+                    return
                 try:
                     with subscription as batches:
                         for batch in batches:
@@ -191,8 +196,10 @@ class Subscriber(threading.Thread):
                 self._life.received.append((tick, -1 if op == "-" else 1, numbers))
 
     def end(self, seconds: float = 60.0) -> None:
-        """End after the batch in hand."""
+        """End after the batch in hand; where none comes any more, it is not waited for."""
         self._over.set()
+        if self._subscription is not None:
+            self._subscription.close()
         self.join(seconds)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import datetime as dt
 import html
 import sys
+import time
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -24,6 +25,8 @@ from penstock.algebra.nodes.scans import Source
 from penstock.connectors.sinks.memory import MemorySink
 from penstock.connectors.sinks.tabular import html_table, rendered
 from penstock.errors import PenstockError, malformed_rows, nearest
+from penstock.notebook.latest_rows import LatestRows
+from penstock.notebook.watching import Display, watch
 from penstock.runtime.watching.progress import RunProgress
 from penstock.types import type_name
 
@@ -80,6 +83,11 @@ class Result(Rows):
         return self._sink.query.name
 
     @property
+    def is_stream(self) -> bool:
+        """Return whether it is a stream; otherwise its rows are the changes of a relation."""
+        return self._sink.query.root.is_stream
+
+    @property
     def _title(self) -> str:
         return self.name
 
@@ -93,6 +101,28 @@ class Result(Rows):
 
     def _repr_html_(self) -> str:
         return f"<p><b>{html.escape(self.name)}</b></p>{html_table(self.to_arrow(), ROWS)}"
+
+
+class _GrowingRows:
+    """The rows that are added to a result while its run goes on. See the contract `ComingRows`."""
+
+    def __init__(self, run: Run, result: Result) -> None:
+        self._run = run
+        self._result = result
+        self._seen = 0
+
+    def next(self, seconds: float) -> pa.Table | None:
+        end = time.monotonic() + seconds
+        while True:
+            is_active = self._run.active
+            table = self._result.to_arrow()
+            if table.num_rows > self._seen or not is_active:
+                break
+            if time.monotonic() >= end:
+                return table.slice(0, 0)
+            time.sleep(min(0.1, seconds))
+        new, self._seen = table.slice(self._seen), table.num_rows
+        return new if new.num_rows else None
 
 
 class Snapshot(Rows):
@@ -202,9 +232,9 @@ class Run:
         Args:
             overwrite: new queries may write into results that exist.
             backfill: new queries begin with their sources, as with `start="BEGINNING"`.
-            start: where the answers of new queries begin, for all or by name: "NOW", "WARM", "BEGINNING", or an instant
-                (a datetime, or an integer where timestamps are integers). This call returns when their past has been
-                read; the run goes on meanwhile.
+            start: where the answers of new queries begin, for all or by name: "NOW", "WARM", "WARM WAIT", "BEGINNING",
+                or an instant (a datetime, or an integer where timestamps are integers). This call returns when their
+                past has been read; the run goes on meanwhile.
 
         Raises:
             ScriptErrors: for a script with errors.
@@ -253,6 +283,24 @@ class Run:
         """Print the results INTO MEMORY, or that of one query."""
         for result in self._results.values() if query is None else [self[query]]:
             result.show(rows)
+
+    def watch(
+        self, query: str | None = None, *, seconds: float | None = None, every: float = 0.5, rows: int = ROWS,
+        value: str | None = None, by: str | None = None, display: Display | None = None,
+    ) -> None:  # fmt: skip
+        """Show the result of a query INTO MEMORY in a notebook as it grows: the content of a relation, the newest rows
+        of a stream, and a chart. Elsewhere lines are printed. The run goes on when the cell is interrupted.
+
+        Args:
+            seconds: after which it ends; None: with the run, or when the cell is interrupted.
+            every: seconds between two updates at least.
+            rows: how many are shown.
+            value, by: columns of the chart: the number, and what has a line each.
+            display: shows the output in place of the notebook.
+        """
+        result = self._only_result(query)
+        latest = LatestRows(not result.is_stream, not result.is_stream, rows, value, by)
+        watch(result.name, _GrowingRows(self, result), latest, seconds, every, display)
 
     def _only_result(self, query: str | None) -> Result:
         if query is not None:
@@ -418,8 +466,10 @@ def _start(point: StartPoint, query: Query) -> Start:
         return Start(StartMode.AT, (instant - dt.datetime.fromtimestamp(0, dt.UTC)) // dt.timedelta(microseconds=1))
     if isinstance(point, str) and point.upper() in ("NOW", "WARM", "BEGINNING"):
         return Start(StartMode(point.upper()))
+    if isinstance(point, str) and point.upper().split() == ["WARM", "WAIT"]:
+        return Start(StartMode.WARM, wait=True)
     instant_type = "a datetime" if calendar else "an integer"
     raise PenstockError(
         "P0104", f"query {query.name} cannot start at {point!r}",
-        hint=f'give "NOW", "WARM", "BEGINNING", or {instant_type} for the instant',
+        hint=f'give "NOW", "WARM", "WARM WAIT", "BEGINNING", or {instant_type} for the instant',
     )  # fmt: skip

@@ -19,6 +19,7 @@ class QueryView:
         rows: that it has emitted, None where they are not counted.
         error: that it failed with.
         share: of one that is HYDRATING, which part of its past has been read, where that is known.
+        first: of one that is WAITING, the first instant that it answers.
     """
 
     name: str
@@ -33,6 +34,7 @@ class QueryView:
     attributes: Mapping[str, str] = field(default_factory=dict)
     error: PenstockError | None = None
     share: float | None = None
+    first: str | None = None
 
     @property
     def kind(self) -> str:
@@ -42,7 +44,8 @@ class QueryView:
 
 @dataclass(frozen=True)
 class SourceView:
-    """A declared stream or relation. columns: (name, type); heartbeat: as text; None where it is not known."""
+    """A declared stream or relation. columns: (name, type); heartbeat: as text; None where it is not known;
+    primary_key: names of columns."""
 
     name: str
     is_stream: bool
@@ -50,6 +53,7 @@ class SourceView:
     columns: tuple[tuple[str, str], ...] = ()
     sql: str = ""
     heartbeat: str | None = None
+    primary_key: tuple[str, ...] = ()
 
     @property
     def kind(self) -> str:

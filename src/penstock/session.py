@@ -24,10 +24,12 @@ from penstock.errors import PenstockError, ScriptErrors, ScriptWarning, nearest
 from penstock.expressions.user import UserAggregate, UserDefined, UserFunction, make
 from penstock.handles import Rows, Run, Snapshot, SourceHandle, Starts, query_html, query_text, starts_of
 from penstock.language import Action, BoundScript, Catalog, Explain, SelectOnce, bind_query, bind_script, bind_select
+from penstock.language.commands import ExportCommand
+from penstock.notebook.plan_text import explained
 from penstock.physical.planning.state_size.summary import QueryState, query_state
 from penstock.physical.planning.strategies import Strategy
 from penstock.redaction import redacted_text
-from penstock.runtime.local.explain import explain
+from penstock.runtime.local.explain import explain, export_plan
 from penstock.settings import Settings
 from penstock.temporary import discard, removed_after, temporary_folder
 from penstock.types import CALENDAR, LONGEST_TICKS, Interval, Schema, TimeDomain, Unit
@@ -260,7 +262,8 @@ class Session:
         declared = self._query_named(query)
         statistics = self.statistics(declared, self.catalog, self.settings)
         analysis = self._analyze(declared, self.catalog.memory, self.settings, statistics) if analyze else None
-        return explain(declared, format, statistics, analysis, Strategy.of(self.settings))
+        strategy = Strategy.of(self.settings)
+        return explained(format, lambda form: explain(declared, form, statistics, analysis, strategy))
 
     def _analyze(self, query: Query, rows: Mapping[str, Any], settings: Settings, statistics: Statistics) -> Analysis:
         from penstock.runtime.local.analyze import analyze
@@ -303,6 +306,9 @@ class Session:
                 self._analyze(action.query, action.memory, action.settings, statistics) if action.analyze else None
             )
             return explain(action.query, "text", statistics, analysis, Strategy.of(action.settings))
+        if isinstance(action, ExportCommand):
+            statistics = self.statistics(action.query, bound.catalog, action.settings)
+            return export_plan(action.query, action.logical, statistics, Strategy.of(action.settings))
         return "\n".join(redacted_text(text or name) for name, text in action.entries)
 
     # -- running -----------------------------------------------------------------------------------------------
@@ -413,7 +419,8 @@ class QueryHandle(Rows):
         """Return the logical and the physical plan. format: text, json, mermaid or drawn (SVG)."""
         session = self._session
         statistics = session.statistics(self._query, session.catalog, session.settings)
-        return explain(self._query, format, statistics, None, Strategy.of(session.settings))
+        strategy = Strategy.of(session.settings)
+        return explained(format, lambda form: explain(self._query, form, statistics, None, strategy))
 
     def collect(self, drain: bool = False) -> pa.Table:
         """Return the whole answer over bounded inputs, as an Arrow table; DataFrame streams are read as far as they are

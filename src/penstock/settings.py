@@ -313,6 +313,13 @@ TABLE: tuple[Setting, ...] = (
         _length,
         "how long a server keeps the outcomes of commands and idempotency keys, such as '24 hours'",
     ),
+    Setting(
+        "relation_retention",
+        86400.0,
+        _length,
+        "how long a server keeps the single updates of a relation whose rows are posted, for START and AS OF, in the "
+        "time of the relation; older ones may be folded into its content",
+    ),
     Setting("max_result_rows", 1_000_000, _count(1), "rows that the server returns of one statement"),
     Setting(
         "stall_timeout",

@@ -22,6 +22,8 @@ try:
 except ImportError:  # no POSIX: nothing is locked, so nothing is swept
     fcntl = None  # type: ignore[assignment]
 
+#: The environment variable with the folder in which the workers of one of Spark's daemons find each other.
+WORKERS = "PENSTOCK_WORKERS"
 _PREFIX = "penstock-"
 _LOCK = ".temporary"
 #: By folder, the open file whose lock says that it is used.
@@ -30,9 +32,11 @@ _HELD: dict[Path, int] = {}
 _SWEPT = threading.Event()
 
 
-def temporary_folder(kind: str = "") -> Path:
-    """Create a private folder, locked until this process ends or `release`."""
-    if not _SWEPT.is_set():
+def temporary_folder(kind: str = "", sweeps: bool = True) -> Path:
+    """Create a private folder, locked until this process ends or `release`. sweeps: whether a thread removes the
+    folders of ended processes; not in one that is going to fork.
+    """
+    if sweeps and not _SWEPT.is_set():
         _SWEPT.set()
         threading.Thread(target=sweep_temporary, name="penstock-sweep", daemon=True).start()
     folder = Path(tempfile.mkdtemp(prefix=_PREFIX + kind))

@@ -12,7 +12,7 @@ from penstock.algebra import Algebra, Frequency, Join, Scan, StreamScan, Window,
 from penstock.algebra.nodes.query import Query, SinkSpec
 from penstock.algebra.nodes.scans import Source
 from penstock.algebra.optimizer.optimizer import optimize
-from penstock.algebra.properties.need import EVERYTHING, LastRows, Need, reach
+from penstock.algebra.properties.need import EVERYTHING, LastRows, Need, first_full_instant, reach
 from penstock.language import bind_script
 from penstock.testing.cases import case_inputs, parse_case
 from penstock.testing.compare import first_difference, show_events
@@ -20,6 +20,7 @@ from penstock.testing.denotation import World
 from penstock.testing.oracle import events_in, timely_rows
 from penstock.testing.random.worlds import FLAVOURS, Flavour, random_case, seeded_choices
 from penstock.testing.values import Event, Row, key_of
+from penstock.types import END
 
 Rows = list[tuple[int, Row]]
 
@@ -89,6 +90,36 @@ def check(query: Query, root: Algebra, rows: Mapping[str, Rows], ticks: list[int
     return left_out
 
 
+def check_lost(query: Query, root: Algebra, rows: Mapping[str, Rows], lost: Mapping[str, int], tick: int) -> int:
+    """Compare from where nothing is missing any more of streams that have lost elements; return how many."""
+    sources = {leaf.source.name: leaf.source for leaf in leaves(root) if isinstance(leaf, Scan)}
+    rows = {name: rows[name] for name in sources}
+    lost = {name: until for name, until in lost.items() if name in sources and sources[name].is_stream}
+    timed = [name for name, source in sources.items() if not source.is_static and rows[name]]
+    first = first_full_instant(root.needs, lost, tick)
+    if first is None:
+        assert any(root.needs[name].ticks is None or root.needs[name].rows for name in lost)
+        return 0
+    if not timed:
+        return 0
+    final = max(ts for name in timed for ts, _ in rows[name])
+    if first > final:
+        return 0
+    kept = {n: [row for row in some if n not in lost or row[0] > lost[n]] for n, some in rows.items()}
+    back = reach(root.needs)
+    begun = {name: min(ts for ts, _ in rows[name]) for name in timed}
+    if back is not None:
+        begun = {name: max(ts, first - back) for name, ts in begun.items()}
+    expected, given = (
+        from_then_on(query, events_in(root, world), first)
+        for world in (World(rows, final), World(kept, final, firsts=begun))
+    )
+    differs = first_difference(expected, given)
+    shown = [show_events(events, query.domain) for events in (expected, given)]
+    assert differs is None, "\n".join([f"lost {lost}, from {first} on; whole:", *shown[0], "the rest:", *shown[1]])
+    return sum(map(len, rows.values())) - sum(map(len, kept.values()))
+
+
 def explore(flavour: Flavour, count: int, first: int) -> int:
     left_out = 0
     for seed in range(first, first + count):
@@ -107,6 +138,9 @@ def explore(flavour: Flavour, count: int, first: int) -> int:
             for query in bound.queries:
                 left_out += check(query, query.root, rows, ticks)
                 check(query, optimize(query.root), rows, ticks[:1])
+                for tick in ticks:
+                    lost = {name: tick - choices.integer(-2, 4) * step for name in rows if choices.chance(70)}
+                    left_out += check_lost(query, query.root, rows, lost, tick)
         except Exception as error:
             raise AssertionError(f"seed {seed}\n{case.render()}") from error
     return left_out
@@ -167,6 +201,17 @@ CREATE RELATION R (k INT) FROM MEMORY ();
 def test_windows_add_up(query: str, needs: dict[str, Need]) -> None:
     (bound,) = bind_script(f"{SOURCES} CREATE QUERY q AS {query};").queries
     assert dict(bound.root.needs) == needs
+
+
+def test_from_when_on_nothing_is_missing() -> None:
+    needs = {"S": Need(9), "T": Need(5), "L": Need(0, frozenset({LastRows(3)})), "A": EVERYTHING}
+    assert first_full_instant(needs, {}, 20) == 20
+    assert first_full_instant(needs, {"S": 10}, 20) == 20
+    assert first_full_instant(needs, {"S": 19, "T": 24}, 20) == 29
+    assert first_full_instant(needs, {"other": 22}, 20) == 22, "elements ahead of it count, although none before it do"
+    assert first_full_instant(needs, {"L": 3}, 20) is None and first_full_instant(needs, {"A": 3}, 20) is None
+    assert first_full_instant(needs, {"S": END - 9}, 20) is None
+    assert first_full_instant(needs, {"S": END - 10}, 20) == END - 1
 
 
 COUNTED = (

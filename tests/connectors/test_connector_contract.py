@@ -58,8 +58,8 @@ def _spooled(table: pa.Table, folder: Path) -> Source:
 
 def _posted(table: pa.Table, folder: Path) -> Source:
     half = table.num_rows // 2
-    append(folder / "posts", table.slice(0, half), 9)
-    append(folder / "posts", table.slice(half), 10)
+    append(folder / "posts", table.slice(0, half), 1)
+    append(folder / "posts", table.slice(half), 2)
     return declare("", schema_of(table), connector="POSTED", spool=str(folder / "posts"))
 
 

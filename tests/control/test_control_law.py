@@ -150,6 +150,9 @@ class PostedSystem:
         query = self.control.query(name)[1]
         return query.silent or query.status.value == "RUNNING"
 
+    def lost(self) -> dict[str, int]:
+        return self.engine._live.lost()
+
     @property
     def set_apart(self) -> dict[str, Counter[str]]:
         return self.engine._live.set_apart
@@ -163,7 +166,7 @@ def select_of(query: Query) -> str:
 
 def start_text(query: Query, start: Start) -> str:
     if start.mode is not StartMode.AT:
-        return f"START {start.mode.value}"
+        return f"START {start.words}"
     assert start.at is not None
     if not query.domain.calendar:
         return f"START AT {start.at}"
@@ -176,6 +179,8 @@ class PostedLives(System):
 
     def system(self, choices: Choices, bound: BoundScript) -> Any:
         system = PostedSystem(choices.integer(1, 3), choices.integer(0, 10**6))
+        calendar = any(source.domain is not None and source.domain.calendar for source in self.sources.values())
+        self.kept_ticks = None if self.retained is None else self.retained * (1_000_000 if calendar else 1)
         for statement in self.case.statements:
             if "CREATE STREAM" in statement:
                 length = EVER if self.retained is None else self.retained

@@ -154,7 +154,6 @@ def test_pauses_stay(tmp_path: Path) -> None:
     [
         (BASE + "CREATE QUERY x AS SELECT w FROM big;", "P0202", (7, 26)),
         (BASE + "CREATE QUERY x AS SELECT w FROM big;\nCREATE QUERY y AS SELECT z FROM big", "P0202", (7, 26)),
-        (BASE + "CREATE QUERY x WITH (weight '2') AS SELECT v FROM big;", "P0901", (7, 1)),
         (BASE + "INSERT INTO S VALUES (1, 2, 3);", "P0732", (7, 1)),
         (BASE + "\nDROP QUERY q", "P0732", (8, 1)),
         (BASE + "CREATE VIEW IF NOT EXISTS x AS SELECT v FROM big", "P0732", (7, 1)),

@@ -113,12 +113,17 @@ def run(expression: Expression, columns: Sequence[pa.Array], length: int) -> lis
 
 
 def checked(expression: Expression, columns: Sequence[pa.Array], length: int) -> list[Any]:
+    return list(evaluated(expression, columns, length).to_pylist())
+
+
+def evaluated(expression: Expression, columns: Sequence[pa.Array], length: int) -> pa.Array:
+    """The values as Arrow has them: dates and timestamps may lie beyond Python's."""
     result = evaluate(expression, columns, length)
     assert isinstance(result, pa.Array)
     assert result.type == expression.type
     assert len(result) == length
     result.validate(full=True)
-    return list(result.to_pylist())
+    return result
 
 
 def call(name: str, *arguments: Values | Expression, **options: bool) -> list[Any]:

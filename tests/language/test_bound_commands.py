@@ -436,6 +436,7 @@ def test_subscribe(standing: Catalog) -> None:
         ("SUBSCRIBE TO e AS OF 5 UP TO 4", "P0102"),
         ("DESCRIBE nope", "P0201"),
         ("EXPLAIN START QUERY nope", "P0201"),
+        ("EXPLAIN SHARING QUERY nope", "P0201"),
         ("SELECT a FROM nope", "P0201"),
     ],
 )
@@ -457,6 +458,8 @@ def test_the_other_statements(standing: Catalog) -> None:
     assert _as(Describe, "DESCRIBE fixed", standing).columns == (("k", "INT"), ("v", "STRING"))
     explained = _as(ExplainCommand, "EXPLAIN START QUERY q", standing)
     assert (explained.kind, explained.query.name, explained.registered) == (ExplainKind.START, "q", True)
+    shared = _as(ExplainCommand, "EXPLAIN SHARING SELECT a FROM s [ROWS 3]", standing)
+    assert (shared.kind, shared.registered) == (ExplainKind.SHARING, False)
     assert _as(ExplainCommand, "EXPLAIN ANALYZE SELECT a FROM s", standing).kind is ExplainKind.ANALYZE
 
 
@@ -465,7 +468,8 @@ def test_the_other_statements(standing: Catalog) -> None:
 NEEDS_A_SERVER = [
     "ALTER QUERY q PAUSE", "ALTER STREAM s SET (slack '1 s')", "ALTER SYSTEM SET seed = 1", "UPDATE u SET a = 1",
     "DELETE FROM u", "SUBSCRIBE TO q", "CANCEL 1", "BEGIN", "COMMIT", "ROLLBACK", "SHOW COMMANDS", "SHOW VERSIONS",
-    "SHOW SUBSCRIPTIONS", "EXPLAIN START SELECT a FROM s", "CREATE QUERY z START WARM AS SELECT a FROM s",
+    "SHOW SUBSCRIPTIONS", "EXPLAIN START SELECT a FROM s", "EXPLAIN SHARING SELECT a FROM s",
+    "CREATE QUERY z START WARM AS SELECT a FROM s",
     "CREATE QUERY z START AT '2024-01-01' AS SELECT a FROM s", "CREATE QUERY z WITH (weight 2) AS SELECT a FROM s",
     "CREATE STREAM z (a INT) FROM HTTP () TIMESTAMP BY a",
     "CREATE STREAM z (a INT) FROM MEMORY () TIMESTAMP BY a RETAIN 1 DAY",

@@ -7,6 +7,7 @@ from itertools import product
 import numpy as np
 import pytest
 
+from penstock.physical.kernels.compiled import sort_first
 from penstock.physical.kernels.compiling import compiled
 from penstock.physical.operators.sets.distinct import _extend
 
@@ -47,6 +48,24 @@ def test_a_call_with_types_of_before_is_found_at_once(monkeypatch: pytest.Monkey
     assert len(looked) == 2
 
 
+@compiled()
+def _first_of(values, at):  # type: ignore[no-untyped-def]
+    return values[at]
+
+
+@compiled()
+def _some(values, at):  # type: ignore[no-untyped-def]
+    return _first_of(values, 0) + _first_of(values, 1) + _first_of(values, at)
+
+
+def test_literals_of_other_loops_need_no_compilation() -> None:
+    """A loop that passes 0, 1 and a variable needs one of the inner loop, not three."""
+    for loop in (_first_of, _some):
+        loop._cache.flush()
+    assert _some(np.array([1, 20, 300]), 2) == 321
+    assert len(_first_of.signatures) == 1
+
+
 def test_arrays_that_are_written_to_must_be_so() -> None:
     loop, out = compiled(reads="values by")(scaled), np.zeros(4, np.int64)
     out.flags.writeable = False
@@ -55,6 +74,18 @@ def test_arrays_that_are_written_to_must_be_so() -> None:
     assert out.tolist() == [0, 0, 0, 0]
     with pytest.raises(ValueError, match="not in tuple"):
         compiled(reads="no_parameter")(scaled)
+
+
+def test_the_first_values_are_sorted_in_place() -> None:
+    """Of any number, with equal ones and the limits of the type among them."""
+    draw = np.random.default_rng(0)
+    for size in (0, 1, 2, 3, 4, 5, 8, 31, 100, 1000):
+        for values in (np.arange(size), np.arange(size)[::-1].copy(), draw.integers(-(2**63), 2**63 - 1, size),
+                       draw.integers(0, 3, size)):  # fmt: skip
+            for count in {size, size // 2}:
+                sorted_values = values.copy()
+                sort_first(sorted_values, count)
+                assert sorted_values.tolist() == [*np.sort(values[:count]), *values[count:]]
 
 
 def test_a_loop_over_rows_of_arrow_and_of_computed_columns() -> None:

@@ -10,7 +10,8 @@ import pytest
 
 from penstock.physical.elements import Elements, decode, encode
 from penstock.physical.kernels.run_length import run_length_decoded, run_length_encoded
-from penstock.runtime.spark.worker.packets import port_packets, read_elements
+from penstock.physical.plan.plan import Channel, Exchange
+from penstock.runtime.spark.worker.packets import channel_packets, read_elements
 from penstock.runtime.spark.worker.spill_files import LARGE, SpillFiles, unpacked
 
 
@@ -46,7 +47,7 @@ def test_nulls_stay_as_they_are() -> None:
 def test_packets_tell_runs_and_give_elements() -> None:
     ticks = np.arange(4000) // 1000
     sent = Elements((pa.array(np.arange(4000, dtype=np.int32)),), ticks, ticks + 5, np.full(4000, -1))
-    (packet,) = port_packets(0, (1, 0), [sent], 2)
+    (packet,) = channel_packets(0, Channel(1, Exchange(())), [sent], 2)
     assert len(packet.blob) < 4000 * 4 + 2000
     (came,) = read_elements(packet.blob)
     assert came.columns == sent.columns
@@ -59,7 +60,7 @@ def test_parcels_tell_runs_and_give_elements(tmp_path: Path) -> None:
     ticks = np.arange(size) // 1000
     sent = Elements((pa.array(np.arange(size, dtype=np.int32)),), ticks, ticks + 5)
     with SpillFiles(str(tmp_path), 0) as parcels:
-        (packet,) = parcels.lightened(port_packets(0, (1, 0), [sent], 2))
+        (packet,) = parcels.lightened(channel_packets(0, Channel(1, Exchange(())), [sent], 2))
     assert len(packet.blob) < 1000
     (came,) = unpacked(pa.py_buffer(packet.blob))
     assert came.columns == sent.columns

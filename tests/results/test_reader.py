@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import errno
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from result_kit import ITEMS, Log, all_of, changes, relation, rows_in, stream
 
 from penstock.connectors.results.batch_file import BatchFile
-from penstock.results.reader import ResultReader
+from penstock.results.content import ResultContents
+from penstock.results.reader import DELIVERY_BYTES, ResultReader
+from penstock.storage.local import LocalStorage
 from penstock.types import END
 
 S, R = stream("s", ITEMS), relation("r", ITEMS)
@@ -190,3 +194,55 @@ def test_many_readers_of_one_batch_read_its_file_once(tmp_path: Path, monkeypatc
     assert all(answer == answers[0] and len(answer) == 20 for answer in answers)
     # The writer counts each file too, and two readers may open one at the same time.
     assert len(opened) < 200
+
+
+def test_a_delivery_that_waits_for_a_slow_reader_is_small(tmp_path: Path) -> None:
+    log = Log(tmp_path, S)
+    count = 50_000
+    log.write(0, {"s": changes(S, *((tick, f"text {tick}", tick) for tick in range(count)))}, count)
+    reader = ResultReader(tmp_path, "s-1")
+    deliveries = all_of(reader.read(reader.first))
+    assert len(deliveries) > 20
+    assert max(delivery.rows.nbytes for delivery in deliveries) < 2 * DELIVERY_BYTES
+    assert [row[0] for row in rows_in(deliveries)] == list(range(count))
+    assert [str(one.cursor) for one in deliveries][-1] == f"s-1.0.{count}"
+
+
+def test_rows_that_are_larger_than_a_delivery_come_one_by_one(tmp_path: Path) -> None:
+    log = Log(tmp_path, S)
+    log.write(0, {"s": changes(S, *((tick, "x" * 2 * DELIVERY_BYTES, tick) for tick in range(3)))}, 3)
+    reader = ResultReader(tmp_path, "s-1")
+    assert [one.rows.num_rows for one in all_of(reader.read(reader.first))] == [1, 1, 1]
+
+
+def test_a_large_snapshot_waits_on_disk(tmp_path: Path) -> None:
+    query = relation("r", ITEMS)
+    log = Log(tmp_path, query)
+    count = 50_000
+    log.write(0, {"r": changes(query, *((1, "+", f"text {number}", number) for number in range(count)))}, 2)
+    reader = ResultReader(tmp_path, "r-1", ResultContents(tmp_path))
+    subscription = reader.read(snapshot=True)
+    first = subscription.poll()
+    assert first is not None and first.rows.nbytes < 2 * DELIVERY_BYTES
+    before = pa.total_allocated_bytes()
+    others = [reader.read(snapshot=True) for _ in range(5)]
+    held = [other.poll() for other in others]
+    assert pa.total_allocated_bytes() - before < 5 * DELIVERY_BYTES, "the others hold their snapshots in memory"
+    assert all(one is not None and one.rows.equals(first.rows) for one in held)
+    assert not [path for path in tmp_path.iterdir() if path.suffix == ".tmp"], "the file has a name"
+    found = rows_in([first, *all_of(subscription)])
+    assert sorted(row[3] for row in found) == list(range(count))
+
+
+def test_a_snapshot_for_which_there_is_no_disk_stays_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    query = relation("r", ITEMS)
+    log = Log(tmp_path, query)
+    log.write(0, {"r": changes(query, *((1, "+", f"text {number}", number) for number in range(20_000)))}, 2)
+    reader = ResultReader(tmp_path, "r-1", ResultContents(tmp_path))
+
+    def full(*arguments: object, **options: object) -> None:
+        raise OSError(errno.ENOSPC, "no space left on device")
+
+    subscription = reader.read(snapshot=True)
+    monkeypatch.setattr(LocalStorage, "create", full)
+    assert sorted(row[3] for row in rows_in(all_of(subscription))) == list(range(20_000))

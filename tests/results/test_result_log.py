@@ -11,7 +11,8 @@ import pytest
 from result_kit import ITEMS, Clock, Log, all_of, changes, relation, rows_in, stream
 
 from penstock.algebra.nodes.query import Query, SinkSpec
-from penstock.connectors.results.batch_file import batch_name
+from penstock.connectors.results import batch_file
+from penstock.connectors.results.batch_file import BatchFile, BatchWriter, batch_name
 from penstock.connectors.results.result_folder import ResultFolder
 from penstock.connectors.sinks import open_sink
 from penstock.errors import PenstockError
@@ -19,6 +20,7 @@ from penstock.results.reader import ResultReader
 from penstock.storage import replaced_storage
 from penstock.storage.local import LocalStorage
 from penstock.testing.faults import KINDS, LOSSES, FailingCalls, PowerCut, PowerLost
+from penstock.types import TIMESTAMP
 
 S, R = stream("s", ITEMS), relation("r", ITEMS)
 
@@ -260,3 +262,25 @@ def test_power_that_goes_at_every_call(tmp_path: Path, batch: int) -> None:
             cut.lose(how, random.Random(number), [folder])
             with replaced_storage(LocalStorage(FailingCalls())):
                 check(folder, batch + delivered)
+
+
+@pytest.mark.parametrize("calendar", [True, False])
+def test_few_rows_leave_the_bytes_that_many_leave(
+    calendar: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ticks = pa.array([1, 2, 5], TIMESTAMP if calendar else pa.int64())
+    table = pa.table({"ts": ticks, "k": ["a", None, "b"]})
+    found = []
+    for small in (batch_file._SMALL, 0):
+        monkeypatch.setattr(batch_file, "_SMALL", small)
+        writer = BatchWriter(tmp_path, 0)
+        writer.add("a-1", [table], 0)
+        writer.add("b-1", [table.slice(0, 0)], 3)
+        writer.add("c-1", [table.slice(0, 1), table.slice(1)], 9)
+        writer.finish(7, {"a-1": 5})
+        found.append((tmp_path / batch_name(0)).read_bytes())
+        file = BatchFile(tmp_path, 0)
+        assert file.rows("a-1").equals(table) and file.sections["a-1"].high == 5
+        assert file.rows("c-1").equals(table) and file.sections["c-1"].high == 9
+        assert "b-1" not in file.sections
+    assert found[0] == found[1]

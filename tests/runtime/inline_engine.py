@@ -26,7 +26,6 @@ from penstock.runtime.spark.input.round_log import RoundLog
 from penstock.runtime.spark.job import FailureListener
 from penstock.runtime.spark.version import JobChange, VersionInfo, version_of
 from penstock.runtime.spark.work import Work
-from penstock.runtime.watching.progress import RunProgress
 
 _UNFINISHED = (CommandState.PENDING, CommandState.HYDRATING)
 
@@ -82,10 +81,6 @@ class SteppedRun:
     def version(self) -> VersionInfo:
         beats = self.inline.heartbeats
         return version_of(self.inline.epoch, {} if beats is None else beats.queries)
-
-    def progress(self) -> RunProgress:
-        """Rounds read what is posted at once."""
-        return RunProgress()
 
     def change(self, begin: Callable[[], JobChange | None]) -> None:
         self.inline.adopt(begin)

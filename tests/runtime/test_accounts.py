@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from inline_run import InlineRun
+
+from penstock.connectors.deadletters import DeadLetter, DeadLetters
 from penstock.runtime.spark.checkpoint.folder import Folder, Seen
 from penstock.runtime.spark.checkpoint.totals import MOST_REASONS, OTHER_REASONS, RunTotals
+from penstock.runtime.spark.output.rejections import _RESULT
 
 
 def test_reasons_of_malformed_records_are_bounded(tmp_path: Path) -> None:
@@ -19,3 +23,37 @@ def test_reasons_of_malformed_records_are_bounded(tmp_path: Path) -> None:
     assert len(found) == MOST_REASONS + 1
     assert found["0 bytes too many"] == 2
     assert sum(found.values()) == 3 * 1001 and found[OTHER_REASONS] > 2 * 1000
+
+
+def test_the_sums_are_those_of_the_counts_of_each(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.csv").write_text("ts,v\n1,1\n2,1\nx,2\n9,9\n")
+    run = InlineRun(
+        f"""CREATE STREAM S (ts BIGINT, v INT) FROM FILES (path '{tmp_path / "in"}', format 'csv', header 'true')
+          TIMESTAMP BY ts UNIT SECOND;
+        CREATE QUERY a INTO FILES (path '{tmp_path / "a"}') AS SELECT v FROM S [RANGE 4 SECONDS];
+        CREATE QUERY b INTO FILES (path '{tmp_path / "b"}') AS ISTREAM(SELECT v FROM S [RANGE 4 SECONDS]);""",
+        tmp_path / "checkpoint",
+    ).run()
+    totals = RunTotals(run.folder)
+    assert run.heartbeats is not None
+    totals.set_heartbeats(run.heartbeats.queries, run.heartbeats.sources)
+    progress = totals.progress(run.job.plan, run.job.all_sources, run.sinks, {}, {})
+    sums = totals.sums(run.job.plan, run.job.all_sources)
+    assert sums.rows_in == sum(one.rows for one in progress.sources.values()) == 4
+    assert sums.rows_out == sum(one.rows for one in progress.queries.values()) > 0
+    assert sums.heartbeat == min(one.heartbeat for one in progress.queries.values()) != ""
+    assert sums.batches == totals.batches > 0
+
+
+def test_what_a_sink_refused_is_counted_where_it_was_written(tmp_path: Path) -> None:
+    folder = Folder(tmp_path / "penstock")
+    letters = DeadLetters(folder.dead_letters)
+    assert letters.folders() == set()
+    totals = RunTotals(folder)
+    totals.delivered(0, {"q": 2, "odd name": 1}, {})
+    letters.write("odd name", 1, 0, [DeadLetter("batch 1", None, "row", "too long")], _RESULT)
+    totals.delivered(1, {"q": 2, "odd name": 1}, {})
+    totals.close_batch()
+    written = folder.read_mark("totals")
+    assert written is not None and written["refused"] == {"odd name": {"too long": 1}}

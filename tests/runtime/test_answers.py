@@ -10,6 +10,7 @@ import pytest
 
 from penstock.language import bind_script
 from penstock.physical.elements import Elements
+from penstock.physical.execution import answers
 from penstock.physical.execution.answers import answer_table
 from penstock.runtime.spark.worker.packets import answer_packets, read_elements
 from penstock.types import END
@@ -52,3 +53,17 @@ def test_rows_out_of_order_and_several_at_once() -> None:
     late = Elements(columns, np.array([5, 3, 4]), np.full(3, END), np.array([1, 2, 1]))
     assert answer_table(QUERY, [late]).column("k").to_pylist() == [2, 2, 3, 1]
     assert answer_table(QUERY, []).num_rows == 0
+
+
+@pytest.mark.parametrize("rows", [1, 64, 65])
+def test_few_rows_are_shown_as_many_are(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "CREATE STREAM S (ts BIGINT, k INT) FROM MEMORY () TIMESTAMP BY ts UNIT SECOND;"
+    (relation,) = bind_script(text + "CREATE QUERY q AS SELECT k FROM S [RANGE 5 SECONDS];").queries
+    ts = np.repeat(np.arange(rows, dtype=np.int64), 2)
+    signs = np.tile(np.array([-1, 1], np.int64), rows)
+    part = Elements((pa.array(ts, pa.int32()),), ts, np.full(2 * rows, END), signs).slice(0, rows)
+    few = answer_table(relation, [part])
+    monkeypatch.setattr(answers, "_FEW", 0)
+    many = answer_table(relation, [part])
+    assert few.schema.equals(many.schema) and few.equals(many)
+    assert few.column("op").to_pylist() == ["-" if number % 2 == 0 else "+" for number in range(rows)]

@@ -212,18 +212,17 @@ def test_a_query_begins_at_a_time_that_lies_ahead(place: Path, ahead: int, resta
     check(place, "sums", BEGINNING, 0)
 
 
-def test_waiting_for_the_past_is_refused(place: Path) -> None:
-    """By a change, and by the first start."""
-    wait = {"best": Start(StartMode.WARM, wait=True)}
-    run = InlineRun(script(place, "sums"), place / "checkpoint").go(2)
-    for attempt in (
-        lambda: run.change(script(place, "sums", "best"), starts=wait),
-        lambda: InlineRun(script(place, "best"), place / "other", starts=wait),
-    ):
-        with pytest.raises(PenstockError, match="START WARM WAIT") as refused:
-            attempt()
-        assert refused.value.code == "P0901" and refused.value.hint
+@pytest.mark.parametrize("recorded", [True, False])
+def test_where_nothing_is_missing_nobody_waits(place: Path, recorded: bool) -> None:
+    """WARM WAIT is WARM then; at the first start it begins with its sources."""
+    wait = Start(StartMode.WARM, wait=True)
+    run = InlineRun(script(place, "sums"), place / "checkpoint", live=recorded, starts={"sums": wait}).go(4)
+    names = ["best", "last", "new"]
+    run.change(script(place, "sums", *names), starts=dict.fromkeys(names, wait))
+    read = _read(run)
     run.run()
+    for name in names:
+        check(place, name, WARM, read)
     check(place, "sums", BEGINNING, 0)
 
 
@@ -410,9 +409,9 @@ def test_what_would_help_is_said(place: Path) -> None:
     clocked = script(place, "new").replace("TIMESTAMP BY ts UNIT SECOND ORDER WITHIN 4 SECONDS", "SYSTEM TIME")
     later = script(place, "sums").replace("TIMESTAMP BY ts UNIT SECOND ORDER WITHIN 4 SECONDS", "SYSTEM TIME")
     run = InlineRun(clocked, place / "checkpoint", live=False).go(3)
-    assert options(run, later, "sums") == (
-        "NOW: yes; answers as WARM after 12 SECOND\n"
-        "WARM: no; CREATE STREAM S ... RETAIN 12 SECOND or longer\n"
-        "BEGINNING: no; S cannot be read again from its beginning"
-    )
+    now, warm, wait, beginning = options(run, later, "sums").splitlines()
+    assert now == "NOW: yes; answers as WARM after 12 SECOND"
+    assert warm == "WARM: no; CREATE STREAM S ... RETAIN 12 SECOND or longer"
+    assert wait.startswith("WARM WAIT: yes; answers from 20")
+    assert beginning == "BEGINNING: no; S cannot be read again from its beginning"
     run.rounds.stop()

@@ -367,7 +367,7 @@ def test_a_past_that_is_not_kept_cannot_be_read(where: str, tmp_path: Path) -> N
     text = f"CREATE STREAM S (ts BIGINT, x INT) FROM {where} TIMESTAMP BY ts; CREATE QUERY q AS SELECT x FROM S [NOW];"
     known = KnownPast(Folder(tmp_path), {}, Offset(3, {"S": 3}, {"S": 9}))
     with pytest.raises(PenstockError, match="what has been read of S is not kept") as caught:
-        past_starts(known, plan_queries(bind_script(text).queries), {"q": Start(StartMode.BEGINNING)}, None)
+        past_starts(known, plan_queries(bind_script(text).queries), {"q": Start(StartMode.BEGINNING)}, {"S": None})
     assert caught.value.code == "P0607"
 
 

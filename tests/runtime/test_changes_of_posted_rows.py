@@ -117,10 +117,11 @@ def test_what_has_been_read_is_not_read_again(tmp_path: Path, monkeypatch: pytes
     model.update()
     assert len(paths) == len(set(paths)) == 4
     model.update()
-    assert len(paths) == 5
+    # What the run has not read yet is read before the engine changes, and again to be changed.
+    assert len(paths) == 6
     server.run.round()
     model.update()
     model.check()
     # A post that the run has not read yet is read here by each statement until it has.
-    assert len(paths) in (6, 7) and not set(paths[:4]) & set(paths[4:])
+    assert len(paths) in (7, 8, 9) and not set(paths[:4]) & set(paths[4:])
     server.close()

@@ -7,7 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
+from penstock.physical.execution.flow_counts import FlowCounts
 from penstock.physical.execution.marks import StageMarks
+from penstock.physical.execution.meter import SynopsisSize
 from penstock.physical.execution.progress import SourceProgress
 from penstock.runtime.spark.checkpoint.shard_manifest import FileManifest, ShardManifest, StoredSynopsis
 from penstock.runtime.watching.reports import IngestReport, ShardReport, report_from_json
@@ -24,8 +26,12 @@ FILE = f'{{"format": 7, "stage": {STAGE}, "files": {{"a.arrow": {{"k.rows.1": [0
 REPORTS = {
     '{"stage": 0, "task": 3, "phases": {"read": 0.5}}': IngestReport(3, {"read": 0.5}),
     '{"stage": 1, "shard": 2, "phases": {}, "seconds": {"4": 0.25}}': ShardReport(1, 2, {}, {4: 0.25}),
-    '{"stage": 1, "shard": 2, "phases": {}, "seconds": {}, "state": {"4": [10, 800]}}': ShardReport(
-        1, 2, {}, {}, {4: (10, 800)}
+    '{"stage": 0, "task": 3, "phases": {}, "rows_in": {"1.0": 7}, "rows_out": {"0": 7, "1": 5}}': IngestReport(
+        3, {}, FlowCounts({(1, 0): 7}, {0: 7, 1: 5})
+    ),
+    '{"stage": 1, "shard": 2, "phases": {}, "seconds": {}, "rows_in": {"4.1": 5}, "bytes_in": {"4.1": 80}, '
+    '"state": {"4": {"groups": ["KeyedTable", 10, 800]}}}': ShardReport(
+        1, 2, {}, {}, {4: {"groups": SynopsisSize("KeyedTable", 10, 800)}}, FlowCounts({(4, 1): 5}, {}, {(4, 1): 80})
     ),
 }
 

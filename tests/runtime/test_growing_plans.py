@@ -5,12 +5,14 @@ from __future__ import annotations
 import gc
 import json
 import random
+import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import inline_run
 import pytest
 from inline_run import InlineRun, cold, declared, write_files
 from test_change import calm, result, undisturbed
@@ -36,12 +38,12 @@ from penstock.runtime.spark.checkpoint.epochs import (
     QueryRecord,
     SourceRecord,
     epoch_numbers,
-    forget_older,
     latest_epoch,
     read_epoch,
     write_epoch,
 )
 from penstock.runtime.spark.checkpoint.folder import Folder, Intake, Job
+from penstock.runtime.spark.checkpoint.place import forget_older
 from penstock.runtime.spark.checkpoint.planning_cache import PlanningCache, PlanningChoice
 from penstock.runtime.spark.checkpoint.query_failure import QueryFailure
 from penstock.runtime.spark.job_files import forget_jobs, forget_parts, load_job, read_job, write_job
@@ -51,6 +53,9 @@ __all__ = ["calm", "undisturbed"]
 STANDING = 32
 #: Registrations, each dropped again.
 CYCLES = 10
+#: Calls of functions in Python for each query that stays as it is in a change: look-ups, most of them to find the
+#: fingerprint of a query whose script was bound anew. Planning one takes thousands.
+MOST_CALLS = 130
 STREAM = "CREATE STREAM S (ts BIGINT, k INT, x BIGINT) FROM FILES (path '{path}', format 'parquet') TIMESTAMP BY ts;"
 
 
@@ -328,7 +333,9 @@ def test_an_epoch_whose_other_part_is_gone_or_changed(folder: Folder) -> None:
 def write_format_2(folder: Folder, one: Epoch) -> None:
     """Write an epoch as programs did before format 3."""
     fields = {
-        name: value for name, value in vars(one).items() if name not in ("full", "queries", "sources", "offset", "left")
+        name: value
+        for name, value in vars(one).items()
+        if name not in ("full", "queries", "sources", "offset", "left", "beginnings", "merges")
     }
     fields |= {"queries": {n: vars(r) for n, r in one.queries.items()}}
     fields |= {"sources": {n: vars(r) for n, r in one.sources.items()}}
@@ -350,7 +357,7 @@ def test_a_checkpoint_of_format_2_is_taken_over(tmp_path: Path) -> None:
     again.change(script(tmp_path, range(STANDING + 1))).go(1)
     # A program that knows format 2 finds the number of another one, where it looks for it.
     told = json.loads((again.folder.root / "epochs" / "0001.json").read_text())
-    assert told.keys() == {"format", "checksum", "epoch"} and told["format"] == FORMAT == 3
+    assert told.keys() == {"format", "checksum", "epoch"} and told["format"] == FORMAT == 5
     assert told["epoch"]["full"] == 0
     again.run()
     assert again.ended and latest_epoch(again.folder) == again.epoch
@@ -423,6 +430,33 @@ def test_a_worker_reads_the_parts_that_are_new(folder: Folder, reads: list[str])
     assert len(list((folder.root / "plans").iterdir())) == 2
     forget_jobs(folder)
     assert not (folder.root / "plans").exists()
+
+
+def _calls_of_a_change(tmp: Path, standing: int, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Return how many functions are called in Python while one query is added to `standing` others."""
+    tmp.mkdir()
+    write_files(tmp / "data", range(7))
+    run = InlineRun(script(tmp, range(standing)), tmp / "checkpoint", live=True).go(1)
+    run.change(script(tmp, range(standing + 1)))
+    calls: Counter[str] = Counter()
+    begin = inline_run.begin_change
+
+    def counted(*arguments: Any) -> Any:
+        sys.setprofile(lambda frame, event, argument: calls.update([event]))
+        try:
+            return begin(*arguments)
+        finally:
+            sys.setprofile(None)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(inline_run, "begin_change", counted)
+        run.change(script(tmp, range(standing + 2)))
+    return calls["call"]
+
+
+def test_a_change_does_little_for_each_query_that_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    few, many = (_calls_of_a_change(tmp_path / str(count), count, monkeypatch) for count in (8, 72))
+    assert (many - few) / 64 < MOST_CALLS, (few, many)
 
 
 def test_a_worker_accepts_no_other_part(folder: Folder) -> None:

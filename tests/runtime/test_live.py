@@ -9,6 +9,8 @@ from __future__ import annotations
 import datetime as dt
 import pickle
 import random
+from dataclasses import replace
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -20,7 +22,9 @@ from penstock.algebra import Scan, leaves
 from penstock.algebra.nodes.query import Query, Start, StartMode
 from penstock.errors import PenstockError
 from penstock.language import bind_script
+from penstock.physical.planning.planner import Generation
 from penstock.runtime.live import LiveEngine
+from penstock.runtime.live import engine as engine_module
 from penstock.testing.compare import events_of, first_difference
 from penstock.testing.live import Episode, run_live
 
@@ -89,13 +93,32 @@ def test_a_past_that_is_not_kept_is_refused_and_changes_nothing() -> None:
         engine.register(queries["long"], warm)
     with pytest.raises(PenstockError, match="P0703"):
         engine.replace("short", queries["long"], warm)
-    with pytest.raises(PenstockError, match="P0901"):
-        engine.register(queries["long"], Start(StartMode.WARM, wait=True))
     assert engine.register(queries["long"]).num_rows == 0
     columns = [pa.array([20], pa.int32()), pa.array([20], pa.int32())]
     engine.insert("S", pa.RecordBatch.from_arrays(columns, names=["ts", "v"]))
     changes = [{"ts": 19, "op": op, "s": s} for op, s in (("-", 16 + 17 + 18), ("+", 17 + 18 + 19))]
     assert engine.round()["short"].to_pylist() == changes
+
+
+def test_a_query_waits_for_what_is_not_kept() -> None:
+    engine, queries = engine_after(range(20), retain=4)
+    wait = Start(StartMode.WARM, wait=True)
+    assert engine.register(queries["short"], wait).to_pylist() == [{"ts": 18, "op": "+", "s": 16 + 17 + 18}]
+    assert engine.register(queries["long"], wait).num_rows == 0
+    # Elements up to 14 are gone.
+    assert engine.first_ahead("long") == 14 + 9 and engine.first_ahead("short") is None
+    engine.swap("short", "long")
+    engine = LiveEngine.restored(pickle.loads(pickle.dumps(engine.snapshot())))
+    insert(engine, range(20, 24))
+    assert engine.first_ahead("short") == 23 and engine.first_ahead("long") is None
+    columns = [pa.array([24], pa.int32()), pa.array([24], pa.int32())]
+    engine.insert("S", pa.RecordBatch.from_arrays(columns, names=["ts", "v"]))
+    changes = [{"ts": 23, "op": op, "s": s} for op, s in (("-", 16 + 17 + 18), ("+", sum(range(15, 24))))]
+    assert engine.round()["short"].to_pylist() == changes
+    (rows,) = bind_script(SCRIPT + "CREATE QUERY rows AS SELECT v FROM S [ROWS 3];").queries[3:]
+    with pytest.raises(PenstockError, match="would wait for ever: elements of S are gone") as refused:
+        engine.register(rows, wait)
+    assert refused.value.code == "P0703"
 
 
 def test_a_thousand_registrations_leave_nothing_behind() -> None:
@@ -109,6 +132,35 @@ def test_a_thousand_registrations_leave_nothing_behind() -> None:
             engine.drop(name)
         sizes.append(len(pickle.dumps(engine.snapshot())))
     assert max(sizes[10:]) < min(sizes[10:]) + 1000
+
+
+def test_a_registration_plans_its_own_query_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine, queries = engine_after(range(5), retain=None)
+    planned: list[str] = []
+    plan_part = engine_module.plan_part
+
+    def planning(generation: Generation, *rest: Any) -> Any:
+        planned.extend(query.name for query in generation.queries)
+        return plan_part(generation, *rest)
+
+    monkeypatch.setattr(engine_module, "plan_part", planning)
+    for number in range(12):
+        before = {id(part) for part in engine._job.plan.pieces}
+        engine.register(replace(queries["short"], name=f"q{number}"), Start(StartMode.WARM))
+        assert len(planned) == 1 and len(engine._job.plan.queries) == number + 1
+        # The parts of the others are the same objects: a graft does not look into them.
+        assert len({id(part) for part in engine._job.plan.pieces} - before) == 1
+        planned.clear()
+    engine.drop("q3")
+    engine.pause("q4")
+    assert not planned
+    engine.resume("q4")
+    assert len(planned) == 1
+    restored = LiveEngine.restored(pickle.loads(pickle.dumps(engine.snapshot())))
+    assert len(planned) == 12
+    for running in (engine, restored):
+        insert(running, range(5, 6))
+    assert restored.source_heartbeats() == engine.source_heartbeats()
 
 
 COUNTED = """

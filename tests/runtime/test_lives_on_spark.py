@@ -18,12 +18,15 @@ import pytest
 from inline_engine import InlineServer, without_spark
 
 from penstock.algebra.nodes.query import Query, Start, StartMode
+from penstock.algebra.properties.need import first_full_instant
 from penstock.language import bind_script
 from penstock.testing.live import Episode, run_live
+from penstock.types import BEGIN
 
 __all__ = ["without_spark"]
 
-STREAM = "CREATE STREAM S (ts INT, v INT) FROM HTTP () TIMESTAMP BY ts UNIT SECOND {slack} RETAIN 10000 SECONDS;"
+STREAM = "CREATE STREAM S (ts INT, v INT) FROM HTTP () TIMESTAMP BY ts UNIT SECOND {slack} {retain};"
+KEPT = "RETAIN 10000 SECONDS"
 SELECTS = (
     "SELECT v % 3 AS k, COUNT(*) AS n FROM S [RANGE 4 SECONDS] GROUP BY v % 3",
     "SELECT v % 3 AS k, SUM(v) AS n FROM S [RANGE 7 SECONDS SLIDE 2 SECONDS] GROUP BY v % 3",
@@ -32,7 +35,9 @@ SELECTS = (
     "SELECT DISTINCT v AS k, CAST(7 AS BIGINT) AS n FROM S [ROWS 5]",
     "SELECT a.v AS k, CAST(b.v AS BIGINT) AS n FROM S [RANGE 5 SECONDS] a, S [RANGE 3 SECONDS] b WHERE a.v = b.v + 1",
 )
-STARTS = ("NOW", "WARM", "BEGINNING", "AT")
+STARTS = ("NOW", "WARM", "WARM WAIT", "BEGINNING", "AT")
+#: Where nothing is retained.
+STARTS_WITHOUT_PAST = ("NOW", "WARM WAIT", "WARM WAIT")
 
 
 @dataclass
@@ -64,9 +69,10 @@ class Lives:
 
     def begin(self) -> None:
         self.slack = self.draw.choice(("", "ORDER WITHIN 2 SECONDS"))
-        self.stream = STREAM.format(slack=self.slack)
+        self.retain = self.draw.choice((KEPT, KEPT, ""))
+        self.stream = STREAM.format(slack=self.slack, retain=self.retain)
         self.server.post(self.stream)
-        plain = self.stream.replace("HTTP", "MEMORY").replace("RETAIN 10000 SECONDS", "")
+        plain = STREAM.format(slack=self.slack, retain="").replace("HTTP", "MEMORY")
         self.queries = [bind_script(f"{plain} CREATE QUERY q AS {select};").queries[0] for select in SELECTS]
         for _ in range(3):
             self.register()
@@ -88,17 +94,35 @@ class Lives:
         return True
 
     def start(self) -> Start:
-        mode = StartMode[self.draw.choice(STARTS)]
-        return Start(mode, self.draw.randint(0, self.high + 9) if mode is StartMode.AT else None)
+        words = self.draw.choice(STARTS if self.retain else STARTS_WITHOUT_PAST)
+        mode, wait = StartMode[words.partition(" ")[0]], words.endswith("WAIT")
+        return Start(mode, self.draw.randint(0, self.high + 9) if mode is StartMode.AT else None, wait)
 
     def text(self, start: Start) -> str:
-        return f"START {start.mode.value}" + (f" {start.at}" if start.at is not None else "")
+        return f"START {start.words}" + (f" {start.at}" if start.at is not None else "")
+
+    def lost(self, begun: int) -> dict[str, int]:
+        """What was gone when so many rows had been read."""
+        return {"S": max(ts for ts, _ in self.rows[:begun])} if begun and not self.retain else {}
+
+    def first(self, line: Line) -> int | None:
+        """The instant at which the query of a line begins, None for its heartbeat."""
+        if not line.start.wait:
+            return line.start.at
+        return first_full_instant(line.query.root.needs, self.lost(line.begun), BEGIN)
+
+    def can_begin(self, number: int, start: Start, begun: int) -> bool:
+        """Rows that are lost are not made up for by waiting."""
+        needs = self.queries[number].root.needs
+        return not start.wait or first_full_instant(needs, self.lost(begun), BEGIN) is not None
 
     # -- what happens ------------------------------------------------------------------------------------------
 
     def register(self) -> None:
         name, number, start = f"q{len(self.lines)}", self.draw.randrange(len(SELECTS)), self.start()
-        if self.do(f"CREATE QUERY {name} {self.text(start)} AS {SELECTS[number]};"):
+        if self.can_begin(number, start, len(self.rows)) and self.do(
+            f"CREATE QUERY {name} {self.text(start)} AS {SELECTS[number]};"
+        ):
             self.lines[name] = Line(self.queries[number], start, len(self.rows))
             self.changed(name)
 
@@ -120,6 +144,8 @@ class Lives:
 
     def resume(self, name: str) -> None:
         line, start = self.lines[name], self.start()
+        if not self.can_begin(self.queries.index(line.query), start, len(self.rows)):
+            start = Start()
         if line.state == "silent":
             self.do(f"ALTER QUERY {name} RESUME;")
         elif not self.do(f"ALTER QUERY {name} RESUME {self.text(start)};"):
@@ -133,7 +159,9 @@ class Lives:
         # By itself it would go on.
         others = [n for n, query in enumerate(self.queries) if query is not self.lines[name].query]
         number, start = self.draw.choice(others), self.start()
-        if self.do(f"ALTER QUERY {name} AS {SELECTS[number]} {self.text(start)};"):
+        if self.can_begin(number, start, len(self.rows)) and self.do(
+            f"ALTER QUERY {name} AS {SELECTS[number]} {self.text(start)};"
+        ):
             line = self.lines[name]
             line.query, line.start, line.begun = self.queries[number], start, len(self.rows)
             self.changed(name)
@@ -173,8 +201,8 @@ class Lives:
             return
         if len(events) == line.kept and beat <= line.since:
             return  # it waits for an instant that nothing has been emitted of
-        first = line.start.at if line.start.at is not None else beat
-        if beat < first:
+        first = self.first(line)
+        if first is not None and beat < first:
             return
         found: Counter[Any] = Counter()
         for ts, op, *row in events:
@@ -190,7 +218,8 @@ class Lives:
         ticks, values = zip(*self.rows, strict=True)
         inputs = {"S": pa.table({"ts": pa.array(ticks, pa.int32()), "v": pa.array(values, pa.int32())})}
         found: Counter[Any] = Counter()
-        for ts, op, row in run_live([Episode(line.query, line.start, {"S": line.begun})], inputs):
+        episode = Episode(line.query, line.start, {"S": line.begun}, lost=self.lost(line.begun))
+        for ts, op, row in run_live([episode], inputs):
             if ts <= beat:
                 found[tuple(row)] += 1 if op == "+" else -1
         return {row: count for row, count in found.items() if count}

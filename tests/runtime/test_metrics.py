@@ -17,7 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from penstock.algebra.optimizer.statistics import Statistics
 from penstock.errors import PenstockError
 from penstock.language import bind_script
-from penstock.physical.execution.meter import StateGauge
+from penstock.physical.execution.meter import StateGauge, SynopsisSize
 from penstock.physical.execution.progress import timed_sources
 from penstock.physical.planning.planner import plan_queries, planned
 from penstock.physical.planning.state_size.summary import job_state
@@ -192,7 +192,7 @@ def reporter(wanted: ReportOptions) -> Reporter:
 
 def held(reporter: Reporter, nbytes: int) -> None:
     step = max(s.id for s in reporter.recorder._plan.steps if s.spec.title == "Aggregate")
-    reporter.recorder.report(ShardReport(1, 0, {}, {}, {step: (1, nbytes)}))
+    reporter.recorder.report(ShardReport(1, 0, {}, {}, {step: {"groups": SynopsisSize("KeyedTable", 1, nbytes)}}))
 
 
 def test_lines_of_json(tmp_path: Path) -> None:

@@ -24,7 +24,9 @@ CASES = [path for path in sorted(SCRIPTS.rglob("*.cqltest")) if path.parent.name
 _LONG = 100_000
 
 
-def _sometimes(bound: BoundScript, inputs: dict[str, pa.Table], name: str) -> None:
+def _sometimes(bound: BoundScript, inputs: dict[str, pa.Table], name: str, within: int) -> None:
+    """Answer the queries now, at instants of their answers, and at one before or behind these. within: how many of
+    their instants."""
     draw = random.Random(name)
     for query in bound.queries:
         try:
@@ -32,25 +34,35 @@ def _sometimes(bound: BoundScript, inputs: dict[str, pa.Table], name: str) -> No
         except PenstockError:
             continue  # an error at some instant: which instants have one is tested elsewhere
         ticks = sorted({ts for ts, _, _ in answer.events})
-        chosen = {None, *draw.sample(ticks, min(2, len(ticks)))}
+        chosen = {None, *draw.sample(ticks, min(within, len(ticks)))}
         if ticks:
-            chosen |= {ticks[0] - 1, (answer.final or 0) + draw.choice((1, 3))}
+            chosen.add(draw.choice((ticks[0] - 1, (answer.final or 0) + draw.choice((1, 3)))))
         for tick in sorted(chosen, key=lambda t: (t is not None, t or 0)):
             check_once(as_of(query, tick), inputs)
 
 
 @pytest.mark.parametrize("path", CASES, ids=lambda path: f"{path.parent.name}/{path.stem}")
 def test_queries_of_the_text_cases_at_an_instant(path: Path) -> None:
+    _check_case(path, 1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", CASES, ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_queries_of_the_text_cases_at_many_instants(path: Path) -> None:
+    _check_case(path, 20)
+
+
+def _check_case(path: Path, within: int) -> None:
     case = parse_case(path.read_text(encoding="utf-8"), path.name)
     if case.arrivals:
         pytest.skip("a one-time query reads its inputs at once, without a clock")
     bound = bind_script(case.script)
-    _sometimes(bound, case_inputs(case, bound), path.name)
+    _sometimes(bound, case_inputs(case, bound), path.name, within)
 
 
 def _random_world(bound: BoundScript, inputs: dict[str, pa.Table], arrivals: object, run: object, drain: bool) -> None:
     if arrivals is None:
-        _sometimes(bound, inputs, str(len(inputs)))
+        _sometimes(bound, inputs, str(len(inputs)), 2)
 
 
 @pytest.mark.parametrize("flavour", FLAVOURS, ids=lambda f: f.name)

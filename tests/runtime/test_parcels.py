@@ -10,8 +10,9 @@ import pytest
 
 from penstock.errors import PenstockError
 from penstock.physical.elements import Elements
+from penstock.physical.plan.plan import Channel, Exchange
 from penstock.runtime.spark.worker import spill_files as parcels
-from penstock.runtime.spark.worker.packets import Packet, Signal, answer_packets, port_packets
+from penstock.runtime.spark.worker.packets import Packet, Signal, answer_packets, channel_packets
 from penstock.types import END
 
 
@@ -41,7 +42,7 @@ def test_large_elements_lie_in_one_file_of_the_attempt(tmp_path: Path) -> None:
 
 def test_elements_outlive_the_file_that_they_came_in(tmp_path: Path) -> None:
     with parcels.SpillFiles(str(tmp_path), 0) as made:
-        (packet,) = made.lightened(port_packets(0, (3, 0), [elements(parcels.LARGE // 8)], 1))
+        (packet,) = made.lightened(channel_packets(0, Channel(3, Exchange((0,))), [elements(parcels.LARGE // 8)], 1))
     found = parcels.unpacked(packet.blob)
     parcels.forget(str(tmp_path), 0)
     assert not parcels.batch_folder(str(tmp_path), 0).exists()

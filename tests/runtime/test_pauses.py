@@ -112,20 +112,35 @@ def test_a_paused_query_resumes_into_its_result(calm: Path) -> None:
     assert result(calm, "sums") == result(calm, "sums", "calm")
 
 
-@pytest.mark.parametrize(
-    ("name", "start"), [("best", Start()), ("pairs", Start(StartMode.BEGINNING)), ("pairs", Start(StartMode.WARM))]
-)
-def test_what_cannot_be_resumed_is_refused(calm: Path, name: str, start: Start) -> None:
-    run = started(calm, "sums", name).go(3)
-    run.change(script(calm, "sums"), paused=frozenset({name}))
-    with pytest.raises(PenstockError, match=f"query {name} cannot") as refused:
-        run.change(script(calm, "sums", name), paused=frozenset(), starts={name: start})
+def test_what_cannot_be_resumed_is_refused(calm: Path) -> None:
+    run = started(calm, "sums", "best").go(3)
+    run.change(script(calm, "sums"), paused=frozenset({"best"}))
+    with pytest.raises(PenstockError, match="query best cannot") as refused:
+        run.change(script(calm, "sums", "best"), paused=frozenset(), starts={"best": Start()})
     assert refused.value.code == "P0703"
     # Begun again, it is as any new query.
-    run.options["starts"] = {name: Start()}
-    run.change(script(calm, "sums", name), paused=frozenset(), reset=frozenset({name})).run()
-    assert min(row[0] for row in result(calm, name)) >= 80  # type: ignore[type-var]
+    run.options["starts"] = {"best": Start()}
+    run.change(script(calm, "sums", "best"), paused=frozenset(), reset=frozenset({"best"})).run()
+    assert min(row[0] for row in result(calm, "best")) >= 80  # type: ignore[type-var]
     assert result(calm, "sums") == result(calm, "sums", "calm")
+
+
+@pytest.mark.parametrize("crash", [None, "change", *CRASHES])
+def test_a_pause_of_a_stream_is_made_up_for(calm: Path, crash: str | None) -> None:
+    """BEGINNING goes on behind the instants that were answered, with what followed during the pause."""
+    run = started(calm, "sums", "pairs").go(2)
+    run.change(script(calm, "sums"), paused=frozenset({"pairs"})).go(2)
+    text, starts = script(calm, "sums", "pairs"), {"pairs": Start(StartMode.BEGINNING)}
+    run.change(text, paused=frozenset(), starts=starts, crash=crash == "change")
+    if crash is not None:
+        if crash != "change":
+            run.run(0, crash)
+        cold()
+        run = InlineRun(text, calm / "checkpoint", live=True, pause_failed=True)
+        assert run.decision.kind.value == "same"
+    run.run()
+    for name in ("sums", "pairs"):
+        assert sorted(result(calm, name)) == sorted(result(calm, name, "calm")), name
 
 
 DOUBLE = (

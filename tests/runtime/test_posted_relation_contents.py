@@ -54,17 +54,8 @@ def content_of_posts(tmp: Path, kind: str, run: InlineRun) -> Counter[int]:
 
 
 @pytest.mark.parametrize("kind", POSTED)
-@pytest.mark.parametrize("compacted", [False, True])
-def test_a_posted_relation_begins_with_its_content(tmp_path: Path, kind: str, compacted: bool) -> None:
-    """Also where one file stands for several: nothing is read of what is gone."""
+def test_a_posted_relation_begins_with_its_content(tmp_path: Path, kind: str) -> None:
     run = posted_run(tmp_path, kind)
-    if compacted:
-        columns = {"ts": pa.array([1, 2]), "op": ["+", "+"], "k": [2, 3]}
-        table = pa.table(columns).drop_columns(["ts"] if kind == "clocked" else [])
-        for number in (1, 2):
-            (path,) = (tmp_path / "posts").glob(f"*{number}.arrow")
-            path.unlink()
-        append(tmp_path / "posts", table, 2)
     assert content_of_posts(tmp_path, kind, run) == Counter([2, 4, 5])
 
 

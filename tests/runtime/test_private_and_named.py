@@ -30,6 +30,14 @@ def script(tmp: Path, name: str) -> str:
     CREATE QUERY late INTO FILES (path '{tmp / "late"}') AS SELECT ISTREAM(k) FROM other [NOW];"""
 
 
+@pytest.fixture
+def tmp_path(tmp_path: Path) -> Path:
+    """A folder whose parent holds nothing else: the folders of earlier tests are not walked."""
+    folder = tmp_path / "place"
+    folder.mkdir()
+    return folder
+
+
 @pytest.fixture(autouse=True)
 def loose(tmp_path: Path) -> Iterator[None]:
     """Whoever sets such a umask shares all that is not private on purpose."""

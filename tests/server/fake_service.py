@@ -5,12 +5,13 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
 
 from penstock.algebra.nodes.scans import Source
+from penstock.control.entities.system import SessionFact
 from penstock.errors import Busy, PenstockError, nearest
 from penstock.language.parse import parse_script
 from penstock.language.statements import OneTimeSelect, SubscribeStatement
@@ -22,10 +23,12 @@ from penstock.server.service import (
     CommandView,
     DeclaredView,
     EndOfResults,
+    EntityView,
     HealthView,
     QueryView,
     ResultPart,
     ResultRequest,
+    ResultSource,
     RowsPosted,
     ScriptReply,
     ScriptRequest,
@@ -71,6 +74,9 @@ class Results:
                 raise PenstockError("P0413", "rows are gone")
             self.place += 1
             return parts[self.place - 1]
+
+    def on_change(self, listener: Callable[[], None]) -> None:
+        return None
 
     def close(self) -> None:
         with self.fake.changed:
@@ -236,6 +242,30 @@ class FakeService:
         )
         views = tuple(DeclaredView(view.name, view.text, columns(view.root.schema)) for view in catalog.views.values())
         return CatalogView(sources, views, tuple(self.queries()), tuple(catalog.functions), "")
+
+    def running_plan(self, query: str | None) -> str:
+        if query is not None and query != "warm":
+            raise PenstockError("P0201", f"unknown query {query}")
+        return '<svg xmlns="http://www.w3.org/2000/svg"/>'
+
+    def entities(self, kind: str | None, query: str | None) -> Sequence[EntityView]:
+        found = EntityView("query:1", "query", "warm", "penstock.queries", ("warm",))
+        return [found] if kind in (None, "query") and query in (None, "warm") else []
+
+    def entity(self, id_: str) -> EntityView:
+        for one in self.entities(None, None):
+            if one.id == id_:
+                return one
+        raise PenstockError("P0201", f"unknown entity {id_}")
+
+    def tap(self, id_: str, rows: int, seconds: float) -> ResultSource:
+        raise PenstockError("P0201", f"there is no queue {id_}")
+
+    def list_sessions(self, sessions: Callable[[], Sequence[SessionFact]]) -> None:
+        return None
+
+    def catalog_version(self) -> object:
+        return self.session.catalog
 
     def health(self) -> HealthView:
         return HealthView(True, self.problem is None, len(self.log), 7, 0.5, self.problem)

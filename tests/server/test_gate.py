@@ -102,7 +102,7 @@ def test_an_error_of_the_server_shows_nothing_of_it(client: httpx.Client, fake: 
     assert "hunter2" not in answer.text and "Traceback" not in answer.text
 
 
-@pytest.mark.parametrize("path", ["/", "/v1", "/v1/queries/", "/v2/queries", "/v1/queries/%00", "/v1/commands/x"])
+@pytest.mark.parametrize("path", ["/page", "/v1", "/v1/queries/", "/v2/queries", "/v1/queries/%00", "/v1/commands/x"])
 def test_unknown_places_are_problems(client: httpx.Client, path: str) -> None:
     answer = client.get(path)
     assert answer.status_code in (400, 404)

@@ -177,12 +177,30 @@ def test_one_that_begins_at_an_instant_ahead_is_waiting(live: Running) -> None:
         (created,) = client.execute(WARM.replace("START WARM", "START AT 7"))
         ENGINES[-1].readings[-1].over.set()
         client.execute("ALTER QUERY w SET (comment 'now')")
-        assert client.query("w").state == "WAITING"
+        assert (client.query("w").state, client.query("w").first) == ("WAITING", "7")
         assert (
             next(one for _, _, one in live.door.service._control.commands() if one.number == created.number).tick == 7
         )
         (shown,) = client.execute("SHOW QUERIES")
-        assert (shown.text or "").splitlines()[1].endswith(" -- WAITING")
+        assert (shown.text or "").splitlines()[1].endswith(" -- WAITING until 7")
         client.insert("S", [{"ts": n, "v": n} for n in (6, 7, 8)])
         assert first(live, "w")[0] == {"ts": 7, "op": "+", "s": 7}
-        assert client.query("w").state == "RUNNING"
+        assert (client.query("w").state, client.query("w").first) == ("RUNNING", None)
+
+
+def test_one_whose_past_is_not_kept_waits_for_what_is_missing(live: Running) -> None:
+    select = "SELECT MAX(v) AS s FROM T [RANGE 5 SECONDS]"
+    with connect(live.url, live.texts[AccessRole.CONTROL]) as client:
+        client.execute("CREATE STREAM T (ts INT, v INT) FROM HTTP () TIMESTAMP BY ts UNIT SECOND")
+        client.execute("CREATE QUERY all_of_it AS SELECT ISTREAM(v) FROM T [NOW]")
+        client.insert("T", [{"ts": n, "v": n} for n in (1, 2, 3, 4)])
+        first(live, "all_of_it")
+        (shown,) = client.execute(f"EXPLAIN START {select}")
+        lines = (shown.text or "").splitlines()
+        assert "WARM: no; " in lines[1] and lines[-1] == "WARM WAIT: yes"
+        client.execute(f"CREATE QUERY w START WARM WAIT AS {select}")
+        ENGINES[-1].readings[-1].over.set()
+        client.execute("ALTER QUERY w SET (comment 'now')")
+        assert (client.query("w").state, client.query("w").first) == ("WAITING", "8")
+        client.insert("T", [{"ts": n, "v": n} for n in range(5, 11)])
+        assert first(live, "w")[0] == {"ts": 8, "op": "+", "s": 8}

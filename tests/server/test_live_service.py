@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 from penstock.cli.serve import ServeOptions, start_in_process
 from penstock.client import connect
 from penstock.errors import PenstockError
+from penstock.language.printer import string_text
 from penstock.server.addresses import Address, HostNames
 from penstock.server.http.door import HttpDoor
 from penstock.server.limits import DoorLimits
@@ -36,9 +38,10 @@ ROWS = [
 
 
 def started(folder: Path, script: str = SCRIPT) -> Running:
-    options = ServeOptions(folder / "checkpoint", "", script=(script, "rooms.cql"))
+    place = folder / "tokens.json"
+    options = ServeOptions(folder / "checkpoint", "", script=(script, "rooms.cql"), token_file=place)
     service = start_in_process(options, ServerPolicy(closed=(folder / "checkpoint",)))
-    tokens = TokenFile(folder / "tokens.json")
+    tokens = TokenFile(place)
     if not tokens.entries():
         (folder / "texts").write_text("\n".join(tokens.add(role.word, role) for role in AccessRole), encoding="utf-8")
     texts = dict(zip(AccessRole, (folder / "texts").read_text(encoding="utf-8").split("\n"), strict=True))
@@ -280,7 +283,6 @@ def test_what_the_policy_refuses_is_refused_in_a_document(live: Running) -> None
             ("CREATE QUERY q INTO FILES (path '/var/x') AS SELECT room FROM readings", "P0805", 403),
             ("CREATE FUNCTION f (INT) RETURNS INT AS 'm:f'", "P0802", 403),
             ("SET max_connections = '5'", "P0805", 403),
-            ("CREATE QUERY q WITH (weight '2') AS SELECT room FROM readings [NOW]", "P0901", 422),
         ):
             answer = http.put("/v1/catalog", json={"sql": base + text})
             assert (answer.status_code, answer.json()["code"]) == (status, code), answer.text
@@ -300,3 +302,22 @@ def test_a_document_outlives_the_server(tmp_path: Path) -> None:
         assert [one.sql for one in client.apply(script[: -len(WARM)])] == ["DROP QUERY `warm`"]
         assert client.queries() == []
     ended(running)
+
+
+def test_a_plan_is_exported_edited_and_registered(live: Running) -> None:
+    with connect(live.url, live.texts[AccessRole.CONTROL]) as client:
+        client.execute(WARM)
+        with connect(live.url, live.texts[AccessRole.READ]) as reader:
+            (exported,) = reader.execute("EXPORT PLAN OF warm")
+        assert (exported.kind, exported.state) == ("EXPORT", "DONE")
+        document = json.loads(exported.text)
+        assert document["format"] == "penstock.plan/1" and document["physical"]
+        document["logical"]["fields"]["columns"][1]["expression"] += " + 100"
+        (created,) = client.execute(f"CREATE QUERY hotter FROM PLAN {string_text(json.dumps(document))}")
+        assert created.state == "RUNNING"
+        client.insert("readings", ROWS)
+        added = [row["celsius"] - 100 for row in answers(live, "hotter", 3)[:3]]
+        assert added == [row["celsius"] for row in answers(live, "warm", 3)[:3]]
+        refused = live.client(AccessRole.CONTROL)
+        response = statement(refused, "CREATE QUERY wrong FROM PLAN '{}'")
+        assert response.status_code == 400 and response.json()["code"] == "P0106"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import threading
 import time
 from collections.abc import Callable
 
@@ -12,7 +13,9 @@ import pyarrow as pa
 import pytest
 
 from penstock.errors import PenstockError
+from penstock.server.http import streams
 from penstock.server.roles import AccessRole
+from penstock.server.service import EndOfResults, ResultPart
 from tests.server.fake_service import FakeService, eventually
 from tests.server.running import Running
 
@@ -179,6 +182,8 @@ def test_an_error_while_rows_are_sent(client: httpx.Client, fake: FakeService) -
                 raise PenstockError("P0605", "the file is damaged")
             return fake.parts["warm"][0]
 
+        def on_change(self, listener: object) -> None: ...
+
         def close(self) -> None: ...
 
     fake.results = lambda request: Breaking()  # type: ignore[method-assign,assignment,return-value]
@@ -186,3 +191,58 @@ def test_an_error_while_rows_are_sent(client: httpx.Client, fake: FakeService) -
     assert "event: error" in text and "P0605" in text
     with pytest.raises(httpx.RemoteProtocolError):
         client.get(PATH, params={"format": "csv"})
+
+
+def test_a_source_that_says_when_it_changes_is_waited_for_without_a_thread(
+    client: httpx.Client, fake: FakeService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(fake, 2)
+    monkeypatch.setattr(streams, "WAIT", 3600.0)
+
+    class Telling:
+        """Has its second part, and its end, when it says so."""
+
+        schema = fake.parts["warm"][0].rows.schema
+        cursor = None
+
+        def __init__(self) -> None:
+            self.waiting = [fake.parts["warm"][0]]
+            self.is_over = self.has_ended = False
+            self.looked = threading.Semaphore(0)
+
+        def next(self, seconds: float) -> ResultPart | None:
+            assert seconds == 0, "a thread waits for it"
+            if self.waiting:
+                return self.waiting.pop()
+            if self.is_over:
+                raise EndOfResults
+            self.looked.release()
+            return None
+
+        def on_change(self, listener: Callable[[], None]) -> Callable[[], None]:
+            self.tell = listener
+            return self.end
+
+        def end(self) -> None:
+            self.has_ended = True
+
+        def close(self) -> None: ...
+
+    source = Telling()
+    fake.results = lambda request: source  # type: ignore[method-assign,assignment,return-value]
+
+    def feed() -> None:
+        source.looked.acquire()
+        source.waiting = [fake.parts["warm"][1]]
+        source.tell()
+        source.looked.acquire()
+        source.is_over = True
+        source.tell()
+
+    feeding = threading.Thread(target=feed)
+    feeding.start()
+    text = client.get(PATH, params={"format": "ndjson"}).text
+    feeding.join()
+    expected = sum(part.rows.num_rows for part in fake.parts["warm"][:2])
+    assert len(text.splitlines()) == expected > 0
+    assert source.has_ended

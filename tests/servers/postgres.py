@@ -22,6 +22,8 @@ from pathlib import Path
 
 import psycopg
 
+from tests.servers.debian import install
+
 USER, PASSWORD = "penstock", "p4ss-W0rd"
 _SECONDS = 60
 
@@ -128,13 +130,8 @@ def options(db: Server, rest: str) -> str:
 def programs() -> Path:
     """The folder of the server's programs, installed if they have to be. Raises Unavailable."""
     found = _found()
-    if found is None and os.geteuid() == 0 and Path("/etc/debian_version").exists() and shutil.which("apt-get"):
-        environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-        install = ["apt-get", "install", "-y", "-q", "--no-install-recommends", "postgresql"]
-        for command in (install, ["apt-get", "update", "-q"], install):
-            done = subprocess.run(command, capture_output=True, env=environment, stdin=subprocess.DEVNULL)
-            if command is install and done.returncode == 0:
-                break
+    if found is None:
+        install("postgresql")
         found = _found()
     if found is None:
         raise Unavailable("no PostgreSQL server; on Debian or Ubuntu: apt-get install postgresql")

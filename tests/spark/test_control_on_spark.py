@@ -56,6 +56,11 @@ def test_a_server_goes_on_where_it_stopped(spark: Any, tmp_path: Path) -> None:
     control.submit("DROP QUERY more; INSERT INTO S VALUES (5, 5), (6, 6);")
     found = at_least(out / "sums", 5, control)
     assert [one[-1] for one in found[:5]] == [1, 3, 6, 9, 12]
+    into = f"INTO FILES (path '{out / 'w'}', format 'json')"
+    control.submit(f"CREATE QUERY w {into} START WARM WAIT AS SELECT SUM(v) AS s FROM S [RANGE 2 SECONDS];")
+    control.submit("INSERT INTO S VALUES (7, 7), (8, 8), (9, 9), (10, 10);")
+    # What was gone when it began counts up to 7.
+    assert at_least(out / "w", 1, control)[0][-1] == 15
     control.submit("DROP STREAM S CASCADE;")
     assert control.stored == {}
     control.submit(

@@ -17,7 +17,7 @@ from test_change_on_spark import QUERIES, rows, script, start, write_data
 from penstock.algebra.nodes.query import Start
 from penstock.connectors.sinks.files import read_result
 from penstock.errors import PenstockError, ScriptErrors
-from penstock.runtime.spark import job
+from penstock.runtime.spark import assembly, job
 from penstock.runtime.spark.launch import launch
 from penstock.runtime.spark.live_change import change
 from penstock.runtime.spark.work import Work
@@ -35,7 +35,15 @@ def after(run: Any, batches: int) -> None:
 
 
 @pytest.mark.spark
-def test_queries_come_and_go_while_it_runs(spark: Any, tmp_path: Path) -> None:
+def test_queries_come_and_go_while_it_runs(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    analysed: list[assembly._AnalysedPlan] = []
+
+    class CountedPlan(assembly._AnalysedPlan):
+        def __init__(self, *given: Any) -> None:
+            super().__init__(*given)
+            analysed.append(self)
+
+    monkeypatch.setattr(assembly, "_AnalysedPlan", CountedPlan)
     write_data(tmp_path / "data", 14)
     checkpoint = str(tmp_path / "checkpoint")
     run = start(spark, script(tmp_path, "out", "pairs", "sums"), checkpoint=checkpoint, live=True)
@@ -49,6 +57,8 @@ def test_queries_come_and_go_while_it_runs(spark: Any, tmp_path: Path) -> None:
     at = run.progress().batches
     after(run, at + 2)
     assert run.active and set(run.metrics().queries) == {"sums", "best"}
+    # Of both versions the first batch alone is analysed operation by operation.
+    assert len(analysed) == 2
     # Stopped in the middle, and started with the script as it was changed: the same run goes on.
     run.stop()
     run = start(spark, script(tmp_path, "out", "sums", "best"), checkpoint=checkpoint, live=True)

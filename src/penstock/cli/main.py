@@ -271,6 +271,9 @@ def serve(
     http: Annotated[
         str, typer.Option(metavar="HOST:PORT", help="Where to listen; port 0: any that is free.")
     ] = "127.0.0.1:8265",
+    pg: Annotated[
+        str, typer.Option(metavar="HOST:PORT", help="Where to speak PostgreSQL's protocol, as 127.0.0.1:5439; or none.")
+    ] = "none",
     token_file: Annotated[
         Path | None, typer.Option(metavar="FILE", help="The file of tokens; default: ~/.config/penstock/tokens.json.")
     ] = None,
@@ -314,6 +317,7 @@ def serve(
             ("", "") if script is None else read_script(script), token_file,
             not no_auth, insecure, (tls_cert, tls_key), tuple(allow_path or ()), tuple(allow_env or ()),
             tuple(allow_functions or ()), tuple(allow_host or ()), tuple(server_name or ()), master,
+            None if pg.strip().lower() == "none" else pg,
         )  # fmt: skip
         code = serve_until_signal(options, start_in_process if in_process else start_on_spark)
     raise typer.Exit(code)

@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from penstock.control.outcomes import Principal
     from penstock.results.select_workers import SelectWorkers
     from penstock.server.listening import Certificate
-    from penstock.server.live_service import EngineSide
     from penstock.server.policy import ServerPolicy
     from penstock.server.roles import Caller
     from penstock.server.service import Service
+    from penstock.server.statements.engine_side import EngineSide
 
 #: Seconds between two looks whether a query that failed is to stop the server.
 _LOOK = 0.5
@@ -45,6 +45,7 @@ class ServeOptions:
         auth: whether requests need a token.
         insecure: whether the server may be reached from other machines without TLS.
         names: further host names for which it answers.
+        pg: where it speaks PostgreSQL's protocol; None: nowhere.
     """
 
     checkpoint: Path
@@ -62,6 +63,7 @@ class ServeOptions:
     hosts: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
     master: str | None = None
+    pg: str | None = None
 
 
 def serve(options: ServeOptions, start: Callable[[ServeOptions, ServerPolicy], Service]) -> int:
@@ -80,6 +82,8 @@ def serve(options: ServeOptions, start: Callable[[ServeOptions, ServerPolicy], S
     from penstock.server.http.door import HttpDoor
     from penstock.server.limits import DoorLimits
     from penstock.server.listening import HttpServer, check_exposure, opened
+    from penstock.server.pgwire.door import PgDoor
+    from penstock.server.pgwire.listening import PgServer
     from penstock.server.policy import ServerPolicy
     from penstock.server.tokens import TokenFile, default_token_file, first_token
 
@@ -92,18 +96,30 @@ def serve(options: ServeOptions, start: Callable[[ServeOptions, ServerPolicy], S
     policy = ServerPolicy(options.paths, options.variables, options.modules, options.hosts, closed)
     first = None if tokens is None else first_token(tokens)
     listener = opened(address)
+    pg_address = None if options.pg is None else Address.parse(options.pg)
+    pg_listener = None
     try:
+        if pg_address is not None:
+            check_exposure(pg_address, certificate, options.auth, options.insecure)
+            pg_listener = opened(pg_address, "--pg")
         service = start(options, policy)
     except BaseException:
         listener.close()
+        if pg_listener is not None:
+            pg_listener.close()
         raise
     with _signal_noted() as caught:
         door = HttpDoor(service, tokens, HostNames.of(address, options.names), DoorLimits.of(options.settings))
         server = HttpServer(door, address, certificate, listener)
-        _announce(server.url, options, first)
+        pg_server = None
+        if pg_address is not None and pg_listener is not None:
+            pg_server = PgServer(PgDoor.beside(door), pg_address, pg_listener, certificate)
+        _announce(server.url, options, first, None if pg_server is None else pg_server.address.shown)
         while not caught.event.wait(_LOOK) and service.stop_reason() is None:
             pass
         typer.echo("stopping: the round in hand is finished", err=True)
+        if pg_server is not None:
+            pg_server.close()
         server.close()
         service.close()
         if not caught.number and (reason := service.stop_reason()) is not None:
@@ -158,6 +174,7 @@ def _live(options: ServeOptions, policy: ServerPolicy, engine: Engine, side_of: 
     from penstock.server.access import StatementAccess
     from penstock.server.live_service import LiveService
     from penstock.server.start_script import StartScript
+    from penstock.server.tokens import TokenFile, default_token_file
 
     access = StatementAccess(policy)
     written = {name.strip(): value.strip() for name, _, value in (pair.partition("=") for pair in options.pairs)}
@@ -172,8 +189,9 @@ def _live(options: ServeOptions, policy: ServerPolicy, engine: Engine, side_of: 
         control.close()
         side.close()
         raise
-    settings = options.settings
-    return LiveService(control, side, access, float(settings["statement_timeout"]), float(settings["stall_timeout"]))
+    seconds, stalled = float(options.settings["statement_timeout"]), float(options.settings["stall_timeout"])
+    tokens = TokenFile(options.token_file or default_token_file()) if options.auth else None
+    return LiveService(control, side, access, seconds, stalled, tokens)
 
 
 def _caller(who: Principal) -> Caller:
@@ -195,9 +213,11 @@ def _certificate(options: ServeOptions) -> Certificate | None:
     return found
 
 
-def _announce(url: str, options: ServeOptions, first: Path | None) -> None:
+def _announce(url: str, options: ServeOptions, first: Path | None, pg: str | None) -> None:
     """Print where the server listens; the address alone goes to standard output, where a program reads it."""
     typer.echo(url)
+    if pg is not None:
+        typer.echo(f"PostgreSQL's protocol: {pg}", err=True)
     if not options.auth:
         typer.echo("requests need no token: every user of this machine has the role admin", err=True)
     if options.insecure and not url.startswith("https"):

@@ -30,7 +30,11 @@ from penstock.client.answers import (
 from penstock.client.connection import Connection
 from penstock.client.rows import arrow_table, parts, stream_bytes
 from penstock.client.subscription import QueryResults, RowSubscription, SubscribeText
+from penstock.client.watching import WatchedSubscription
 from penstock.errors import PenstockError
+from penstock.notebook.latest_rows import LatestRows
+from penstock.notebook.plan_text import explained
+from penstock.notebook.watching import Display, watch
 from penstock.served import CatalogView, CommandView, QueryView
 
 _ARROW = "application/vnd.apache.arrow.stream"
@@ -140,7 +144,7 @@ class ServerClient:
         """Resume a query.
 
         Args:
-            start: NOW, WARM, BEGINNING, or `AT '2024-03-01 09:00:00'`; without it WARM.
+            start: NOW, WARM, WARM WAIT, BEGINNING, or `AT '2024-03-01 09:00:00'`; without it WARM.
             reset: the result may begin again where its former content is not known.
         """
         words = ["RESUME", *(["START", start] if start else []), *(["RESET"] if reset else [])]
@@ -177,7 +181,8 @@ class ServerClient:
     def plan(self, query: str, form: str = "text") -> str:
         """Return the plan of a query. form: `text`, `json`, `mermaid` or `drawn` (SVG). Raises PenstockError
         P0201."""
-        return self._connection.send("GET", f"/v1/queries/{_segment(query)}/plan", params={"format": form}).text
+        path = f"/v1/queries/{_segment(query)}/plan"
+        return explained(form, lambda each: self._connection.send("GET", path, params={"format": each}).text)
 
     def statements(self) -> list[RemoteRunning]:
         """Return the one-time queries and subscriptions that run."""
@@ -261,6 +266,43 @@ class ServerClient:
             params["from"] = "beginning"
         path = f"/v1/queries/{_segment(query)}/results"
         return RowSubscription(self._connection, QueryResults(path, params), cursor, patience, on_lost)
+
+    def watch(
+        self, query: str, *, seconds: float | None = None, every: float = 0.5, rows: int = 20,
+        value: str | None = None, by: str | None = None, display: Display | None = None,
+    ) -> None:  # fmt: skip
+        """Show the results of a query in a notebook as they come: the content of a relation, the newest rows of a
+        stream, and a chart. Elsewhere lines are printed. The query goes on when the cell is interrupted.
+
+        Args:
+            seconds: after which it ends; None: when the cell is interrupted.
+            every: seconds between two updates at least.
+            rows: how many are shown.
+            value, by: columns of the chart: the number, and what has a line each.
+            display: shows the output in place of the notebook.
+
+        Raises:
+            PenstockError: P0201 for an unknown query, P0712.
+        """
+        known = self.query(query)
+        latest = LatestRows(not known.is_stream, True, rows, value, by)
+        try:
+            self._watch(known, self.subscribe(known.name, snapshot=latest.is_relation), latest, seconds, every, display)
+        except PenstockError as error:
+            if error.code != "P0711" or latest.count:
+                raise
+            # It keeps no contents: they follow from the rows of the result.
+            self._watch(known, self.subscribe(known.name, beginning=True), latest, seconds, every, display)
+
+    def _watch(
+        self, query: QueryView, subscription: RowSubscription, rows: LatestRows, seconds: float | None, every: float,
+        display: Display | None,
+    ) -> None:  # fmt: skip
+        source = WatchedSubscription(subscription)
+        try:
+            watch(query.name, source, rows, seconds, every, display)
+        finally:
+            source.close()
 
     def follow(
         self, sql: str, *, cursor: str | None = None, settings: Mapping[str, str] | None = None,

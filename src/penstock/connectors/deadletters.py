@@ -92,6 +92,10 @@ class DeadLetters:
         if storage().exists(path):
             yield from _letters(path)
 
+    def folders(self) -> set[str]:
+        """Return the names of the folders of all sources and queries that have letters (`file_name`)."""
+        return set(storage().list(Path(self.directory)))
+
     def sources(self) -> list[str]:
         """Return the sources that have letters."""
         root = Path(self.directory)

@@ -12,13 +12,15 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from penstock.algebra.nodes.query import StartMode
 from penstock.algebra.nodes.scans import Source
 from penstock.control.command_log import CATALOG_EVERY, CommandLog, Transaction
-from penstock.control.engine import Engine, NextVersion, Preparation
+from penstock.control.engine import Engine, EngineVersion, NextVersion, Preparation
+from penstock.control.entities.batch_log import BatchLogWriter
+from penstock.control.entities.relations import control_tables
 from penstock.control.outcomes import SYSTEM, CommandOutcome, CommandState
 from penstock.control.posted_rows import PostedRows
 from penstock.control.registry import Registry, command_of, default_sink, restored, settings_of
@@ -63,11 +65,15 @@ class Applier:
         self._log = log
         self._posted = posted
         self._versions = Versions(posted)
+        self._batch_log = BatchLogWriter(posted)
+        engine.follow(self._batch_log.note)
         self._settings = dict(settings)
         self.current = Registry(stored)
         self.backlog = Backlog()
         #: The number of the last command that the engine's version contains.
         self._reached = 0
+        #: By number of a command, the rows that it has changed, until that is in its outcome.
+        self._row_counts: dict[int, int] = {}
         self._unwritten: list[CommandOutcome] = []
         #: Whether some of these could not be written.
         self._owes_outcomes = False
@@ -229,7 +235,8 @@ class Applier:
             for transaction in transactions:
                 # A relation that never changes is read by the query that begins.
                 early += self._post(transaction, after, static=True)
-            version = self._engine.change(self._next(items, after), None if reading is None else reading.preparation)
+                self._check_content(transaction, after)
+            version = self._change(self._next(items, after), None if reading is None else reading.preparation)
         except PenstockError:
             for source, key in early:
                 self._posted.withdraw(source, key)
@@ -243,13 +250,20 @@ class Applier:
             outcomes: list[CommandOutcome] = []
             for transaction in transactions:
                 self._post(transaction, after, static=False)
-                outcomes += applied(transaction, version)
+                outcomes += (
+                    replace(one, rows=self._row_counts.pop(one.number, None)) for one in applied(transaction, version)
+                )
         except PenstockError as error:
             # The engine has changed: the rest is done at the next start.
             raise RuntimeError(f"rows of a command that was applied cannot be kept: {error}") from error
         self._drop_rows(transactions)
         self._engine.wake()
         self._write_outcomes(outcomes)
+
+    def _change(self, version: NextVersion, prepared: Preparation | None = None) -> EngineVersion:
+        """Have the engine go over to a version. Raises PenstockError, and then nothing has changed."""
+        with self._batch_log.during_change(version, self._engine.version().sources):
+            return self._engine.change(version, prepared)
 
     def _next(self, items: Sequence[AcceptedItem], after: Registry) -> NextVersion:
         """Return the version in which some transactions are new."""
@@ -259,24 +273,34 @@ class Applier:
         settings = settings_of({**self._settings, **after.stored.settings})
         return self._versions.next(after.stored, after.bound, last, settings, waiting)
 
+    def _check_content(self, transaction: Transaction, registry: Registry) -> None:
+        """Raise PenstockError where posted rows cannot be read that a statement needs: it is carried out after the
+        engine has changed."""
+        for row, source in _rows_of(transaction, registry, static=False):
+            if self._posted.has(row.source, _key(row)) or row.text[:6].upper() == "INSERT":
+                continue
+            if not isinstance(self._command(transaction, row, registry), InsertRows):
+                self._engine.updates(self._posted.source(source, row.source))
+
     def _post(self, transaction: Transaction, registry: Registry, static: bool) -> list[tuple[int, str]]:
         """Carry out the statements of a transaction that change rows; return the posts. static: those of relations that
         never change."""
         posts = []
-        for row in transaction.change.rows:
-            one = registry.stored.objects.get(row.source)
-            source = None if one is None else registry.bound.sources.get(one.name.lower())
-            if source is not None and source.is_static == static:
-                posts.append((row.source, self._post_one(transaction, row, source, registry)))
+        for row, source in _rows_of(transaction, registry, static):
+            command, key = self._command(transaction, row, registry), _key(row)
+            count = post_rows(self._posted, source, row.source, command, key, self._engine.updates)
+            if count is not None:
+                self._row_counts[row.number] = count
+            posts.append((row.source, key))
         return posts
 
-    def _post_one(self, transaction: Transaction, row: RowStatement, source: Source, registry: Registry) -> str:
-        key = f"command {row.number}"
+    def _command(
+        self, transaction: Transaction, row: RowStatement, registry: Registry
+    ) -> InsertRows | UpdateRows | DeleteRows:  # fmt: skip
         settings = settings_of({**self._settings, **registry.stored.settings, **transaction.settings})
         command = command_of(row.text, registry.bound, settings)
         assert isinstance(command, InsertRows | UpdateRows | DeleteRows), "it changes rows"
-        post_rows(self._posted, source, row.source, command, key, self._engine.updates)
-        return key
+        return command
 
     def _drop_rows(self, transactions: Sequence[Transaction]) -> None:
         for transaction in transactions:
@@ -337,9 +361,9 @@ class Applier:
                 stored = stored.changed(transaction.change)
                 if outcome is None:
                     rows.append(transaction)
-        self.current = restored(with_paused(stored, held))
+        self.current = restored(with_paused(stored, held), control_tables())
         self._accept_again(waiting, held)
-        version = self._engine.change(self._next([], self.current))
+        version = self._change(self._next([], self.current))
         for transaction in rows:
             self._post(transaction, self.current, static=True)
             self._post(transaction, self.current, static=False)
@@ -407,3 +431,18 @@ def _of(item: AcceptedItem) -> Transaction:
 def _waits(item: AcceptedItem, others: Sequence[AcceptedItem]) -> bool:
     """Return whether a transaction must not be applied before one of some earlier ones."""
     return any(item.footprint.waits_for(one.footprint) for one in others)
+
+
+def _rows_of(transaction: Transaction, registry: Registry, static: bool) -> Iterator[tuple[RowStatement, Source]]:
+    """Yield the statements of a transaction that change rows, with their sources. static: those of relations that never
+    change."""
+    for row in transaction.change.rows:
+        one = registry.stored.objects.get(row.source)
+        source = None if one is None else registry.bound.sources.get(one.name.lower())
+        if source is not None and source.is_static == static:
+            yield row, source
+
+
+def _key(row: RowStatement) -> str:
+    """Return the key of the post that a statement leads to."""
+    return f"command {row.number}"

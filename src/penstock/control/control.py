@@ -20,6 +20,7 @@ import pyarrow as pa
 from penstock.control.applying import Applier
 from penstock.control.command_log import CommandLog, Transaction, digest
 from penstock.control.engine import Engine, EngineVersion
+from penstock.control.entities.system import DoorFacts, SystemView
 from penstock.control.outcomes import SYSTEM, CommandOutcome, CommandState, Principal, StatementOutcome
 from penstock.control.posted_rows import POSTED, PostedRows, PostLimits
 from penstock.control.registry import queries_over, read_once, settings_of
@@ -78,8 +79,9 @@ class Control:
             self._applier.recover()
             self._backlog = self._applier.backlog
             self._acceptor = Acceptor(
-                engine, self._log, self._posted, self._backlog, self._settings, policy, self._applier.write_outcomes
-            )
+                engine, self._log, self._posted, self._backlog, self._settings, policy, self._applier.write_outcomes,
+                self.commands,
+            )  # fmt: skip
         except BaseException:
             self._lock.release()
             raise
@@ -215,6 +217,15 @@ class Control:
     def version(self) -> EngineVersion:
         """Return the version that the engine runs."""
         return self._engine.version()
+
+    def view(self, doors: DoorFacts | None = None) -> SystemView:
+        """Return what control relations are read from. doors: what these know."""
+        registry = self._applier.current
+        settings = settings_of({**self._settings, **registry.stored.settings})
+        return SystemView(
+            registry, self.queries(), self._engine.version, self._engine.figures, self.commands, settings,
+            doors or DoorFacts(),
+        )  # fmt: skip
 
     @property
     def failure(self) -> BaseException | None:

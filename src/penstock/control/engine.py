@@ -16,6 +16,10 @@ from penstock.algebra.nodes.query import Query, Start
 from penstock.algebra.nodes.scans import Source
 from penstock.errors import PenstockError
 from penstock.physical.elements import Elements
+from penstock.physical.execution.flow_counts import TappedPort
+from penstock.runtime.watching.figures import BatchFigures, RunFigures
+from penstock.runtime.watching.metrics import RunMetrics
+from penstock.runtime.watching.taps import Tap
 from penstock.settings import Settings
 
 
@@ -48,6 +52,8 @@ class StandingQuery:
             because it cannot be bound.
         reset: its answers may begin again where the content emitted last is not known.
         sink_retry: seconds for which a batch is tried again where its sink fails; None: as the settings say.
+        weight: sinks of heavier queries are written first.
+        latency_target: seconds that a batch may take; None for any.
     """
 
     place: int
@@ -57,6 +63,8 @@ class StandingQuery:
     activity: Activity
     reset: bool = False
     sink_retry: float | None = None
+    weight: float = 1.0
+    latency_target: float | None = None
 
 
 @dataclass(frozen=True)
@@ -86,10 +94,11 @@ class EngineVersion:
         heartbeats: by place, up to which tick the answer is final, where its time has begun.
         waiting: numbers of commands before `command` that it does not contain yet.
         begun: by place, of the queries that begin with the version: τ0, where their time had begun by then; the instant
-            of START AT.
+            of START AT, or for which START WARM WAIT waits.
         sources: by name in lower case, up to which tick the elements of a source are complete, where time has begun.
         rows: by place, the rows that have been answered, where the engine counts them.
-        ahead: places whose first instant has not been reached.
+        ahead: by place, the first instant of queries that have not reached it.
+        batch: its first batch, None where that is not known.
     """
 
     number: int
@@ -99,17 +108,52 @@ class EngineVersion:
     begun: Mapping[int, int] = field(default_factory=dict)
     sources: Mapping[str, int] = field(default_factory=dict)
     rows: Mapping[int, int] = field(default_factory=dict)
-    ahead: frozenset[int] = frozenset()
+    ahead: Mapping[int, int] = field(default_factory=dict)
+    batch: int | None = None
 
 
-def with_instants(begun: Mapping[int, int], version: NextVersion) -> dict[int, int]:
-    """Return where queries begin, by place. begun: what their sources had reached."""
-    chosen = {place: version.queries[place].start.at for place in begun if place in version.queries}
-    return {place: tick if (at := chosen.get(place)) is None else at for place, tick in begun.items()}
+@dataclass(frozen=True)
+class EngineFigures:
+    """What an engine has measured.
+
+    Args:
+        metrics: of the run; its queries and sources by the names that they have in the plan.
+        places: the place of each query of the plan, by the name that it has there.
+        retained: by name of a stream in lower case, the bytes that are retained of it, and after which tick all of its
+            elements are, None for all.
+        dead_letters: the folder of the dead letters; None where none are kept.
+    """
+
+    metrics: RunMetrics = field(default_factory=RunMetrics)
+    run: RunFigures = field(default_factory=RunFigures)
+    places: Mapping[str, int] = field(default_factory=dict)
+    retained: Mapping[str, tuple[int, int | None]] = field(default_factory=dict)
+    dead_letters: str | None = None
+
+
+def with_instants(begun: Mapping[int, int], version: NextVersion, ahead: Mapping[int, int]) -> dict[int, int]:
+    """Return where queries begin, by place.
+
+    Args:
+        begun: what their sources had reached.
+        ahead: the first instants of those that have not reached them.
+    """
+    instants = dict(begun)
+    for place in begun.keys() & version.queries.keys():
+        standing = version.queries[place]
+        if standing.start.at is not None:
+            instants[place] = standing.start.at
+        elif standing.start.wait and place in ahead and standing.query is not None:
+            # The first elements of a stream are those behind the instant.
+            instants[place] = ahead[place] - int(standing.query.root.is_stream)
+    return instants
 
 
 #: Is called with the place of a query that failed.
 OnFailed = Callable[[int, PenstockError], None]
+#: Is called with the figures of a batch, and the places of queries by the names that they have in it; returns whether
+#: rows have been posted.
+OnBatch = Callable[[BatchFigures, Mapping[str, int]], bool]
 
 
 class Preparation(Protocol):
@@ -153,8 +197,24 @@ class Engine(Protocol):
     def version(self) -> EngineVersion:
         """Return the version that runs."""
 
+    def figures(self) -> EngineFigures:
+        """Return what has been measured up to the last batch; called by any thread."""
+
     def listen(self, on_failed: OnFailed) -> None:
         """Set what is called, by any thread, when a query fails alone."""
+
+    def follow(self, on_batch: OnBatch) -> None:
+        """Set what is called with each batch, before it counts as delivered: one that is repeated after a crash comes
+        again, with the same number. What it raises ends the run."""
+
+    def tap(self, edge: TappedPort, rows: int) -> Tap:
+        """Return the next rows that pass over an edge of the plan, as far as they can be had. Raises PenstockError
+        P0711 where nothing runs.
+
+        Args:
+            edge: by the key of the step that receives them.
+            rows: how many of them.
+        """
 
     def wake(self) -> None:
         """Look for new rows soon: some have been posted."""

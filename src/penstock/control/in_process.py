@@ -20,19 +20,24 @@ from penstock.algebra.nodes.scans import Source, declared_sources
 from penstock.connectors.sources import open_source
 from penstock.control.engine import (
     Activity,
+    EngineFigures,
     EngineVersion,
     NextVersion,
+    OnBatch,
     OnFailed,
     Preparation,
     StandingQuery,
     with_instants,
 )
+from penstock.control.entities.batch_log import LOG_NAME
 from penstock.control.sealed_files import not_written
 from penstock.errors import PenstockError
 from penstock.physical.elements import Elements
+from penstock.physical.execution.flow_counts import TappedPort
 from penstock.physical.execution.progress import timed_sources
 from penstock.runtime.live import LiveEngine, LiveSnapshot
 from penstock.runtime.local.statics import read_relation
+from penstock.runtime.watching.taps import Tap, Taps
 from penstock.storage import storage
 
 _STATE = "engine.pickle"
@@ -69,6 +74,8 @@ class InProcessEngine:
         self._folder = folder
         self._lock = threading.RLock()
         self._live = LiveEngine(shards)
+        self._on_batch: OnBatch | None = None
+        self._taps = Taps()
         self._state = _State()
         if folder is not None and storage().exists(folder / _STATE):
             found = pickle.loads(storage().read(folder / _STATE))
@@ -122,7 +129,7 @@ class InProcessEngine:
                 self._state, self._live = before[0], LiveEngine.restored(before[1])
                 raise
             found = self.version()
-            return replace(found, begun=with_instants(found.heartbeats, version))
+            return replace(found, begun=with_instants(found.heartbeats, version, found.ahead))
 
     def version(self) -> EngineVersion:
         with self._lock:
@@ -130,13 +137,27 @@ class InProcessEngine:
             beats = {place: self._live.heartbeat(str(place)) for place in places}
             known = {place: tick for place, tick in beats.items() if tick is not None}
             sources = {name.lower(): tick for name, tick in self._live.source_heartbeats().items()}
-            ahead = frozenset(place for place in places if self._live.is_ahead(str(place)))
+            firsts = {place: self._live.first_ahead(str(place)) for place in places}
+            ahead = {place: tick for place, tick in firsts.items() if tick is not None}
             return EngineVersion(
-                self._state.number, self._state.command, known, self._state.waiting, sources=sources, ahead=ahead
-            )
+                self._state.number, self._state.command, known, self._state.waiting, sources=sources, ahead=ahead,
+                batch=self._live.rounds,
+            )  # fmt: skip
+
+    def figures(self) -> EngineFigures:
+        with self._lock:
+            live = self._live.figures()
+            places = {name: int(place) for name, place in live.places.items()}
+            return EngineFigures(live.metrics, live.run, places)
 
     def listen(self, on_failed: OnFailed) -> None:
         """Queries of this engine do not fail alone."""
+
+    def follow(self, on_batch: OnBatch) -> None:
+        self._on_batch = on_batch
+
+    def tap(self, edge: TappedPort, rows: int) -> Tap:
+        return self._taps.begin(edge, rows)
 
     def wake(self) -> None:
         """Rounds are run by `round`."""
@@ -162,15 +183,20 @@ class InProcessEngine:
             before = deepcopy(replace(self._state, live=None)), self._live.snapshot()
             try:
                 read = {number: self._read(number, source) for number, source in self._state.sources.items()}
-                for place, table in self._live.round().items():
+                for place, table in self._live.round(self._taps).items():
                     self._add(int(place), table)
+                figures = self._live.figures()
+                places = {name: int(place) for name, place in figures.places.items()}
+                posted = self._on_batch is not None and self._on_batch(figures.run.batches[-1], places)
                 self._save()
             except BaseException:
                 self._state, self._live = before[0], LiveEngine.restored(before[1])
                 raise
+            if posted:
+                self.wake()
             for number, paths in read.items():
                 source = self._state.sources[number]
-                if source.connector == "POSTED":
+                if source.connector == "POSTED" and source.is_stream:
                     open_source(source).forget(sorted(paths))
 
     def answers(self, place: int) -> list[pa.Table]:
@@ -187,6 +213,9 @@ class InProcessEngine:
         fresh = connector.discover(known)
         for batch in _batches(source, fresh):
             self._live.insert(source.name, batch)
+        if fresh and source.name == LOG_NAME:
+            # The clock is not read, and no other row has the timestamp of its last one.
+            self._live.close(source.name)
         # Numbers of posts are never used again: those that are gone need not be known.
         kept = {path for path in known if source.connector != "POSTED" or storage().exists(Path(path))}
         self._state.read[number] = frozenset({*kept, *fresh})
@@ -317,7 +346,7 @@ def _batches(source: Source, paths: list[str]) -> Iterator[pa.RecordBatch]:
 def _check_source(source: Source) -> None:
     """Raise PenstockError P0701 for a source that this engine cannot read."""
     reason = None
-    if source.system_time or source.idle is not None:
+    if source.name != LOG_NAME and (source.system_time or source.idle is not None):
         reason = "depends on the clock, which a run without Spark does not read"
     elif source.connector != "POSTED" and not open_source(source).bounded:
         reason = "has no end, and a run without Spark reads sources that end"

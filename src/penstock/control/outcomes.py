@@ -42,6 +42,8 @@ class CommandOutcome:
         tick: τ0, the heartbeat at which the answer of its query began; None where it begins with its sources.
         code, message: of the error, empty for none.
         share: of one that is HYDRATING, which part of the past has been read; None where that is not known.
+        batch: the first batch with it, None where it is in none.
+        rows: of an INSERT, UPDATE or DELETE how many it has inserted, changed or deleted, where that is known.
     """
 
     number: int
@@ -51,6 +53,8 @@ class CommandOutcome:
     code: str = ""
     message: str = ""
     share: float | None = None
+    batch: int | None = None
+    rows: int | None = None
 
     @property
     def error(self) -> PenstockError | None:
@@ -59,7 +63,7 @@ class CommandOutcome:
     def document(self) -> Document:
         return {
             "number": self.number, "state": self.state.value, "version": self.version, "tick": self.tick,
-            "code": self.code, "message": self.message,
+            "code": self.code, "message": self.message, "batch": self.batch, "rows": self.rows,
         }  # fmt: skip
 
     @staticmethod
@@ -67,6 +71,9 @@ class CommandOutcome:
         return CommandOutcome(
             integer(document, "number"), CommandState(text(document, "state")), optional_integer(document, "version"),
             optional_integer(document, "tick"), as_text(document["code"], "code"), text(document, "message"),
+            # Outcomes of an earlier version of the program have none.
+            batch=optional_integer(document, "batch") if "batch" in document else None,
+            rows=optional_integer(document, "rows") if "rows" in document else None,
         )  # fmt: skip
 
 

@@ -18,8 +18,9 @@ from pathlib import Path
 import pyarrow as pa
 
 from penstock.algebra.nodes.scans import Source
+from penstock.connectors.sources import open_source
 from penstock.connectors.sources.memory import typed_table
-from penstock.connectors.sources.posted_files import append, key_of, last_number, rows_files
+from penstock.connectors.sources.posted_files import append, key_of, last_number, lost, rows_files, withdraw
 from penstock.connectors.sources.posted_keys import PostKey, expire_keys, kept_keys
 from penstock.control.sealed_files import not_written
 from penstock.errors import Busy, PenstockError
@@ -126,6 +127,10 @@ class PostedRows:
         """Return the declaration that reads the posts of a source, if its rows are posted; any other as it is."""
         if source.connector not in POSTED:
             return source
+        return self.kept(source, source_id)
+
+    def kept(self, source: Source, source_id: int) -> Source:
+        """Return the declaration that reads the posts of a source, whatever its connector."""
         options = (("spool", str(self.folder(source_id))), ("source", str(source_id)))
         return replace(source, connector="POSTED", options=options)
 
@@ -173,21 +178,25 @@ class PostedRows:
             return True
 
     def withdraw(self, source_id: int, key: str) -> None:
-        """Remove a post that has not been read."""
+        """Take back a post that has not been read."""
         with self._lock:
             posts = self._posts(source_id)
             for path in rows_files(posts.folder):
                 if key_of(path).key == key:
-                    storage().remove(path)
+                    withdraw(path)
             posts.keys.pop(key, None)
 
     def table(self, source: Source, source_id: int) -> pa.Table:
-        """Return the rows of a source whose files are still there, in the order in which they were posted."""
+        """Return the rows of a source whose files are still there, in the order in which they were posted. Raises
+        PenstockError P0605."""
         schema = pa.schema([pa.field(one.name, one.type) for one in source.columns])
         tables = []
-        for path in rows_files(self.folder(source_id)):
-            with pa.ipc.open_file(storage().map(path)) as reader:
-                tables.append(reader.read_all().replace_schema_metadata(None))
+        for path in map(Path, open_source(self.source(source, source_id)).discover(frozenset())):
+            try:
+                with pa.ipc.open_file(storage().map(path)) as reader:
+                    tables.append(reader.read_all().replace_schema_metadata(None))
+            except (pa.ArrowException, OSError) as error:
+                raise lost(source.name, path, error) from error
         return pa.concat_tables([schema.empty_table(), *tables])
 
     def drop(self, source_id: int) -> None:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from penstock.algebra.nodes.query import SinkSpec, Start
+from penstock.algebra.nodes.query import SinkSpec
 from penstock.control.stored_catalog import StoredCatalog, StoredObject
 from penstock.deep import deep
 from penstock.errors import PenstockError, ScriptErrors, ScriptWarning
 from penstock.language import bind_command
-from penstock.language.catalog import Catalog, RegisteredQuery
+from penstock.language.catalog import Catalog, ControlTable, RegisteredQuery
 from penstock.language.commands import (
-    AlterQuery,
     AlterSource,
     Command,
     CreateFunctionCommand,
@@ -21,9 +20,6 @@ from penstock.language.commands import (
     CreateViewCommand,
     DropCommand,
     Dropped,
-    ReplaceQuery,
-    Resume,
-    SetAttributes,
     Unchanged,
 )
 from penstock.language.parse import parse_statements
@@ -56,9 +52,9 @@ class Registry:
 
 
 @deep
-def restored(stored: StoredCatalog) -> Registry:
-    """Bind a stored catalog; what cannot be bound is left out, with the reason."""
-    catalog = Catalog()
+def restored(stored: StoredCatalog, control: Mapping[str, ControlTable] | None = None) -> Registry:
+    """Bind a stored catalog; what cannot be bound is left out, with the reason. control: the control relations."""
+    catalog = Catalog(control=control or {})
     errors: dict[int, PenstockError] = {}
     for one in sorted(stored.objects.values(), key=lambda one: DECLARATION_ORDER[one.kind]):
         try:
@@ -179,34 +175,3 @@ def default_sink() -> SinkSpec:
     from penstock.connectors.sinks import SINKS
 
     return SinkSpec("RESULTS" if "RESULTS" in SINKS else "MEMORY")
-
-
-#: Attributes of a query that are carried out.
-_ATTRIBUTES = frozenset({"comment", "on_failure", "sink_retry"})
-
-
-def check_supported(command: Command) -> None:
-    """Raise PenstockError P0901 for a statement, clause or attribute that would have no effect."""
-    match command:
-        case CreateQueryCommand():
-            _check_attributes(command.attributes)
-            _check_start(command.start)
-        case AlterQuery(action=SetAttributes(values=values)):
-            _check_attributes(values)
-        case AlterQuery(action=Resume(start=start) | ReplaceQuery(start=start)):
-            _check_start(start)
-
-
-def _check_attributes(names: Collection[str]) -> None:
-    for name in names:
-        if name.lower() not in _ATTRIBUTES:
-            raise _not_yet(f"attribute {name} of a query", "leave it out")
-
-
-def _check_start(start: Start | None) -> None:
-    if start is not None and start.wait:
-        raise _not_yet("START WARM WAIT", "START WARM, which is refused where the past is not kept")
-
-
-def _not_yet(what: str, hint: str) -> PenstockError:
-    return PenstockError("P0901", f"{what} is not supported yet", hint=hint)

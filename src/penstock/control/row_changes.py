@@ -26,8 +26,9 @@ from penstock.types import END
 def post_rows(
     posted: PostedRows, source: Source, number: int, command: InsertRows | UpdateRows | DeleteRows, key: str,
     known: Callable[[Source], Sequence[Elements] | None],
-) -> None:  # fmt: skip
-    """Carry out a statement once.
+) -> int | None:  # fmt: skip
+    """Carry out a statement once. Return how many rows it has inserted, changed or deleted; None where it was carried
+    out before.
 
     Args:
         source: the declaration of what it changes.
@@ -39,20 +40,22 @@ def post_rows(
         PenstockError: P0601, P0203; nothing has been changed then.
     """
     if posted.has(number, key):
-        return
+        return None
     if isinstance(command, InsertRows):
         rows = pa.Table.from_arrays(
             [pa.array([row[i] for row in command.rows], one.type) for i, one in enumerate(source.columns)],
             names=list(source.columns.names),
         )
+        count: int = rows.num_rows
     else:
         updates = known(posted.source(source, number))
         if updates is None:
             present = content(source, posted.table(source, number))
         else:
             present = folded(source, concat([*updates] or [empty(source.columns.types)]), END)
-        rows = _updates(source, present, command)
+        rows, count = _updates(source, present, command)
     posted.post(source, number, rows, key, same=True)
+    return count
 
 
 def check_changeable(source: Source) -> None:
@@ -75,8 +78,8 @@ def content(source: Source, posted: pa.Table) -> Elements:
     return folded(source, concat(parts or [empty(source.columns.types)]), END)
 
 
-def _updates(source: Source, rows: Elements, command: UpdateRows | DeleteRows) -> pa.Table:
-    """Return the updates that a statement makes of the content `rows`."""
+def _updates(source: Source, rows: Elements, command: UpdateRows | DeleteRows) -> tuple[pa.Table, int]:
+    """Return the updates that a statement makes of the content `rows`, and how many of these it concerns."""
     chosen = rows if command.condition is None else rows.filter(mask(command.condition, rows.columns, len(rows)))
     former, count = list(chosen.columns), len(chosen)
     changed = list(former)
@@ -93,4 +96,4 @@ def _updates(source: Source, rows: Elements, command: UpdateRows | DeleteRows) -
         parts.append(pa.Table.from_arrays(former, names=names))
     if isinstance(command, UpdateRows):
         parts.append(pa.Table.from_arrays(changed, names=names))
-    return pa.concat_tables(parts)
+    return pa.concat_tables(parts), int(chosen.signs.sum())

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,8 +19,10 @@ from penstock.algebra.nodes.query import Query, Start, StartMode
 from penstock.algebra.nodes.scans import Source
 from penstock.control.engine import (
     Activity,
+    EngineFigures,
     EngineVersion,
     NextVersion,
+    OnBatch,
     OnFailed,
     Preparation,
     StandingQuery,
@@ -27,20 +30,27 @@ from penstock.control.engine import (
 )
 from penstock.errors import PenstockError
 from penstock.physical.elements import Elements
+from penstock.physical.execution.flow_counts import TappedPort
 from penstock.physical.execution.progress import NOTHING, timed_sources
 from penstock.results.emitted import EmittedContents
 from penstock.runtime.spark.catching_up.ahead import Ahead
 from penstock.runtime.spark.catching_up.beside import ReadingBeside
 from penstock.runtime.spark.catching_up.present_updates import present_updates
 from penstock.runtime.spark.catching_up.start_options import heartbeat_at
+from penstock.runtime.spark.checkpoint.epochs import source_file
 from penstock.runtime.spark.checkpoint.folder import Folder
 from penstock.runtime.spark.input.offset import Offset
+from penstock.runtime.spark.input.rate_control import RateControl
 from penstock.runtime.spark.job import SparkRun
 from penstock.runtime.spark.launch import launch
 from penstock.runtime.spark.live_change import change, hydrate, option_of_start
 from penstock.runtime.spark.output.withheld import WithheldAnswers
+from penstock.runtime.spark.retained.retained_log import RetainedLog
 from penstock.runtime.spark.version import VersionInfo, stored_version
 from penstock.runtime.spark.work import Work
+from penstock.runtime.spark.worker.tapped import publish_taps
+from penstock.runtime.watching.figures import BatchFigures
+from penstock.runtime.watching.taps import Tap
 from penstock.types import END
 
 if TYPE_CHECKING:
@@ -96,10 +106,13 @@ class SparkEngine:
         self._sources: frozenset[str] = frozenset()
         self._version = NextVersion(0)
         self._on_failed: OnFailed = _no_one
+        self._on_batch: OnBatch | None = None
         #: The readings of a past beside the run; one at a time has the turn.
         self._readings: list[ReadingBeside] = []
         self._turn = threading.Lock()
         self._contents: EmittedContents | None = None
+        #: By place, the query as its user calls it, and as the run does.
+        self._by_place: dict[int, tuple[Query, Query]] = {}
 
     def check(self, version: NextVersion) -> None:
         moved = self._moved(version)
@@ -138,11 +151,15 @@ class SparkEngine:
             work = self._work(version)
             try:
                 if self._run is None:
+                    # Nobody taps an edge any more.
+                    publish_taps(Folder(self._checkpoint / "penstock").root, frozenset())
                     self._run = launch(work, str(self._checkpoint), False, self._failed)
                 else:
                     change(self._run, work, False, None if own is None else own.take())
             except PenstockError as error:
                 raise _named(error, version.queries) from error
+            if self._run.rounds is not None:
+                self._run.rounds.steer(RateControl.of(work.settings, len(work.queries), work.latency_target))
             begins = [place for place in version.queries if not self._stands(place, version)]
             self._standing = {place: (query.track, query.activity) for place, query in version.queries.items()}
             self._sources, self._version = frozenset(work.sources), version
@@ -150,30 +167,55 @@ class SparkEngine:
                 own.release()
         self._tell_left_out(work, self._run)
         found = self._run.version()
-        return replace(_engine_version(found), begun=with_instants(_begun(version, begins, found.offset), version))
+        begun = _begun(version, begins, found.offset)
+        waits = any(version.queries[place].start.wait for place in begun)
+        begun = with_instants(begun, version, self._ahead() if waits else {})
+        return replace(_engine_version(found), begun=begun)
 
     def version(self) -> EngineVersion:
         found = stored_version(self._checkpoint) if self._run is None else self._run.version()
         if found is None:
             return EngineVersion(0, 0)
-        folder, shown = Folder(self._checkpoint / "penstock"), {} if self._run is None else dict(self._run.epoch.shown)
-        batch = folder.delivered().batch + 1 if shown else 0
-        kept = WithheldAnswers(folder)
-        ahead = frozenset(_place(name) for name, since in shown.items() if kept.is_pending(name, since, batch))
-        return replace(_engine_version(found), ahead=ahead)
+        return replace(_engine_version(found), ahead=self._ahead())
+
+    def figures(self) -> EngineFigures:
+        run = self._run
+        if run is None:
+            return EngineFigures()
+        figures = run.recorder.figures()
+        folder = Folder(run.checkpoint / "penstock")
+        retained = {}
+        for source in run.job.intake.sources:
+            if source.retain is not None:
+                log = RetainedLog(folder, source_file(source.name, run.job.intake.births))
+                retained[source.name.lower()] = log.nbytes, log.after
+        names = [*run.job.plan.queries, *(figures.plan.queries if figures.plan is not None else ())]
+        places = {name: _place(name) for name in names}
+        return EngineFigures(run.metrics(), figures, places, retained, run.dead_letters)
 
     def listen(self, on_failed: OnFailed) -> None:
         self._on_failed = on_failed
+
+    def follow(self, on_batch: OnBatch) -> None:
+        self._on_batch = on_batch
+
+    def tap(self, edge: TappedPort, rows: int) -> Tap:
+        run = self._run
+        if run is None:
+            raise PenstockError("P0711", "nothing runs yet, so no rows pass")
+        taps, root = run.recorder.taps, Folder(run.checkpoint / "penstock").root
+        taps.publish = partial(publish_taps, root)
+        return taps.begin(edge, rows)
 
     def wake(self) -> None:
         """The run looks for posted rows by itself."""
 
     def unread(self) -> int:
         run = self._run
-        if run is None:
+        if run is None or run.rounds is None:
             return 0
         posted = {source.name for source in run.work.sources.values() if source.connector == "POSTED"}
-        return sum(one.waiting for name, one in run.progress().sources.items() if name in posted)
+        return sum(size for name, size in run.rounds.unread().items() if name in posted)
 
     def updates(self, source: Source) -> Sequence[Elements] | None:
         run = self._run
@@ -195,6 +237,17 @@ class SparkEngine:
         """Return the run, None before the first change."""
         return self._run
 
+    def _ahead(self) -> dict[int, int]:
+        """Return by place the first instant of queries that have not reached it."""
+        if self._run is None or not self._run.epoch.shown:
+            return {}
+        folder = Folder(self._checkpoint / "penstock")
+        kept, batch = WithheldAnswers(folder), folder.delivered().batch + 1
+        found = {name: kept.read(name, since, batch) for name, since in self._run.epoch.shown.items()}
+        return {
+            _place(n): withheld.first for n, withheld in found.items() if withheld is not None and not withheld.done
+        }
+
     def _stands(self, place: int, version: NextVersion) -> bool:
         """Return whether a query of a version goes on in it."""
         query = version.queries[place]
@@ -204,7 +257,10 @@ class SparkEngine:
 
     def _work(self, version: NextVersion) -> Work:
         standing = [one for one in version.queries.values() if one.activity is not Activity.PAUSED]
-        queries = [replace(one.query, name=_name(one.place)) for one in standing if one.query is not None]
+        self._by_place = {
+            one.place: self._by_its_place(one.place, one.query) for one in standing if one.query is not None
+        }
+        queries = [named for _, named in self._by_place.values()]
         paused = frozenset(_name(place) for place, one in version.queries.items() if one.activity is Activity.PAUSED)
         silent = frozenset(_name(place) for place, one in version.queries.items() if one.activity is Activity.SILENT)
         return Work(
@@ -214,8 +270,17 @@ class SparkEngine:
             command=version.command, reset=frozenset(_name(one.place) for one in standing if one.reset),
             outcomes={str(number): WAITING for number in sorted(version.waiting)},
             contents=None if self._contents is None else self._contents.read,
+            weights={_name(one.place): one.weight for one in standing if one.weight != 1},
+            latency_target=min((one.latency_target for one in standing if one.latency_target), default=0.0),
             sink_retries={_name(one.place): one.sink_retry for one in standing if one.sink_retry is not None},
+            on_batch=self._note,
         )  # fmt: skip
+
+    def _by_its_place(self, place: int, query: Query) -> tuple[Query, Query]:
+        """Return a query, and the same by the name that the run has for it: the same object from version to version, by
+        which the run sees that nothing of it changes."""
+        known = self._by_place.get(place)
+        return known if known is not None and known[0] is query else (query, replace(query, name=_name(place)))
 
     def _starts(self, version: NextVersion) -> Mapping[str, Start]:
         """Return where the queries begin that are not in the version before."""
@@ -255,13 +320,17 @@ class SparkEngine:
         if option.obstacles:
             now = start.mode is StartMode.NOW
             hint = "declare the relation again, together with the query" if now else "START NOW"
-            message = f"query {query.name} cannot START {start.mode.value}: {'; '.join(option.obstacles)}"
+            message = f"query {query.name} cannot START {start.words}: {'; '.join(option.obstacles)}"
             raise PenstockError("P0703", message, hint=hint)
 
     # -- failures ----------------------------------------------------------------------------------------------
 
     def _failed(self, name: str, error: PenstockError) -> None:
         self._on_failed(_place(name), error)
+
+    def _note(self, batch: BatchFigures) -> None:
+        if self._on_batch is not None:
+            self._on_batch(batch, {name: _place(name) for name in batch.rows_out})
 
     def _tell_left_out(self, work: Work, run: SparkRun) -> None:
         """Report the queries that the run leaves out because they failed before this start."""
@@ -297,7 +366,9 @@ def _engine_version(found: VersionInfo) -> EngineVersion:
     waiting = frozenset(int(number) for number, state in found.outcomes.items() if state == WAITING)
     sources = {name.lower(): tick for name, tick in found.sources.items() if NOTHING < tick < END}
     rows = {_place(name): count for name, count in found.rows.items()}
-    return EngineVersion(found.number, found.command, beats, waiting=waiting, sources=sources, rows=rows)
+    return EngineVersion(
+        found.number, found.command, beats, waiting=waiting, sources=sources, rows=rows, batch=found.batch
+    )
 
 
 def _begun(version: NextVersion, places: Iterable[int], offset: Offset | None) -> dict[int, int]:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
 
 from penstock.algebra.nodes.query import Query
 from penstock.algebra.nodes.scans import Source, declared_sources, over_sources
 from penstock.control.command_log import Transaction
 from penstock.control.engine import Activity, EngineVersion, NextVersion, StandingQuery, StandingSource
+from penstock.control.entities.batch_log import LOG_ID, LOG_NAME, log_source
 from penstock.control.outcomes import CommandOutcome, CommandState
 from penstock.control.posted_rows import PostedRows
 from penstock.control.stored_catalog import CatalogChange, StoredCatalog, StoredQuery
@@ -17,6 +20,10 @@ from penstock.errors import PenstockError
 from penstock.language.binder.statements.attributes import QUERY_ATTRIBUTES
 from penstock.language.catalog import Catalog, QueryStatus
 from penstock.settings import Settings
+from penstock.types import Interval
+
+#: Attributes of queries that the engine carries out.
+_POLICIES = ("sink_retry", "weight", "latency_target")
 
 
 @dataclass
@@ -33,6 +40,10 @@ class Versions:
     #: By place: a bound query, the sources that it reads, and the query over these.
     _queries: dict[int, tuple[Query, Mapping[str, Source], Query]] = field(default_factory=dict)
 
+    @cached_property
+    def _log(self) -> Source:
+        return log_source(self.posted)
+
     def next(
         self, stored: StoredCatalog, bound: Catalog, command: int, settings: Settings, waiting: Collection[int] = ()
     ) -> NextVersion:
@@ -41,7 +52,7 @@ class Versions:
         waiting: numbers of commands before it that are not contained.
         """
         sources: dict[int, StandingSource] = {}
-        by_name: dict[str, Source] = {}
+        by_name: dict[str, Source] = {LOG_NAME: self._log}
         for one in stored.objects.values():
             source = bound.sources.get(one.name.lower()) if one.kind in ("STREAM", "RELATION") else None
             if source is not None:
@@ -53,8 +64,10 @@ class Versions:
             query = None if found is None else self._query(found, kept.place, by_name)
             activity = Activity.PAUSED if query is None else _activity(kept)
             queries[kept.place] = StandingQuery(
-                kept.place, kept.track, query, kept.start, activity, kept.reset, _sink_retry(one.attributes)
+                kept.place, kept.track, query, kept.start, activity, kept.reset, **_policy(one.attributes)
             )
+        if any(one.query is not None and LOG_NAME in self._queries[place][1] for place, one in queries.items()):
+            sources[LOG_ID] = StandingSource(LOG_ID, self._log)
         self._sources = {number: known for number, known in self._sources.items() if number in sources}
         self._queries = {place: known for place, known in self._queries.items() if place in queries}
         return NextVersion(command, sources, queries, settings, frozenset(waiting))
@@ -95,18 +108,28 @@ def part_of_version(
                 for found in read
                 if (known := bound.sources.get(found.name.lower())) is not None
             }
+            by_name[LOG_NAME] = log_source(posted)
             query = over(query, by_name)
         activity = Activity.PAUSED if query is None else _activity(kept)
         queries[kept.place] = StandingQuery(
-            kept.place, kept.track, query, kept.start, activity, kept.reset, _sink_retry(one.attributes)
+            kept.place, kept.track, query, kept.start, activity, kept.reset, **_policy(one.attributes)
         )
     return NextVersion(command, sources, queries, settings)
 
 
-def _sink_retry(attributes: Mapping[str, str]) -> float | None:
-    option = QUERY_ATTRIBUTES.get("sink_retry")
+def _policy(attributes: Mapping[str, str]) -> dict[str, Any]:
+    """Return the fields of a `StandingQuery` that attributes set, as far as they are set."""
+    values = {name: _value(name, attributes[name]) for name in _POLICIES if name in attributes}
+    target = values.get("latency_target")
+    if isinstance(target, Interval):
+        values["latency_target"] = float(target.amount * target.unit.value / 1_000_000)
+    return values
+
+
+def _value(name: str, text: str) -> Any:
+    option = QUERY_ATTRIBUTES.get(name)
     assert option is not None, "queries have this attribute"
-    return float(option.type.read(attributes["sink_retry"])) if "sink_retry" in attributes else None
+    return option.type.read(text)
 
 
 def _activity(query: StoredQuery) -> Activity:
@@ -128,7 +151,7 @@ def applied(transaction: Transaction, version: EngineVersion) -> list[CommandOut
         place = transaction.change.concerns.get(number)
         tick = None if place is None else version.begun.get(place)
         state = CommandState.COMPLETED if place is None else CommandState.RUNNING
-        found.append(CommandOutcome(number, state, version.number, tick))
+        found.append(CommandOutcome(number, state, version.number, tick, batch=version.batch))
     return found
 
 

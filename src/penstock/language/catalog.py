@@ -61,6 +61,19 @@ class RegisteredQuery:
 
 
 @dataclass(frozen=True)
+class ControlTable:
+    """A control relation of a server: what the system says of itself.
+
+    Args:
+        source: its columns; a stream is read by continuous queries too.
+        settable: the columns that UPDATE may set.
+    """
+
+    source: Source
+    settable: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
 class Catalog:
     """Declarations by name in lower case: two names may not differ in case alone.
 
@@ -70,6 +83,7 @@ class Catalog:
         functions: the user-defined functions and aggregates, which have a namespace of their own.
         reads: view or query -> the names it reads.
         registered: what a live system keeps of queries.
+        control: the control relations, by name with their schema; none without a server.
     """
 
     sources: Mapping[str, Source] = field(default_factory=dict)
@@ -80,6 +94,7 @@ class Catalog:
     functions: Mapping[str, UserDefined] = field(default_factory=dict)
     reads: Mapping[str, frozenset[str]] = field(default_factory=dict)
     registered: Mapping[str, RegisteredQuery] = field(default_factory=dict)
+    control: Mapping[str, ControlTable] = field(default_factory=dict)
 
     def with_source(self, source: Source, text: str = "") -> Catalog:
         """Return this catalog with a stream or relation added or redeclared."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from penstock.algebra.nodes.one_time import OneTimeQuery
 from penstock.algebra.nodes.query import Query, SinkSpec, Start
@@ -276,6 +276,25 @@ class DeleteRows:
     condition: Expression | None = None
 
 
+@dataclass(frozen=True)
+class UpdateControl:
+    """Set attributes of what a control relation lists.
+
+    Args:
+        relation: its name, with the schema.
+        assignments: (name of a column, its new value, an expression over the columns of the relation).
+        condition: of the rows, over the same; None for all.
+        confirmed: how many rows are expected to change; None where the statement does not say.
+        position: where it stands.
+    """
+
+    relation: str
+    assignments: tuple[tuple[str, Expression], ...]
+    condition: Expression | None
+    confirmed: int | None
+    position: Position
+
+
 # --- reading
 
 
@@ -322,11 +341,12 @@ class Describe:
 
 
 class ExplainKind(enum.Enum):
-    """What EXPLAIN shows: the plan, the plan with measurements, or where an answer can begin."""
+    """What EXPLAIN shows: the plan, also with measurements, where an answer can begin, or which steps are shared."""
 
     PLAN = "plan"
     ANALYZE = "analyze"
     START = "start"
+    SHARING = "sharing"
 
 
 @dataclass(frozen=True)
@@ -336,6 +356,16 @@ class ExplainCommand:
     kind: ExplainKind
     query: Query
     registered: bool = False
+
+
+@dataclass(frozen=True)
+class ExportCommand:
+    """Return the plan of a registered query as data. logical: its logical plan; settings: those at this place of the
+    script."""
+
+    query: Query
+    logical: Mapping[str, Any]
+    settings: Settings = field(default_factory=Settings)
 
 
 # --- transactions
@@ -370,11 +400,13 @@ Command: TypeAlias = (
     | InsertRows
     | UpdateRows
     | DeleteRows
+    | UpdateControl
     | Subscribe
     | Cancel
     | ShowCommand
     | Describe
     | ExplainCommand
+    | ExportCommand
     | SelectOnce
     | BeginTransaction
     | CommitTransaction

@@ -46,7 +46,8 @@ _KEYWORDS = (
     "RETAIN", "RESET", "SNAPSHOT", "PROGRESS", "STATE",
 )  # fmt: skip
 _BEGINNINGS = (
-    "CREATE", "INSERT", "EXPLAIN", "SHOW", "DROP", "SET", "ALTER", "UPDATE", "DELETE", "SUBSCRIBE", "DESCRIBE",
+    "CREATE", "INSERT", "EXPLAIN", "EXPORT", "SHOW", "DROP", "SET", "ALTER", "UPDATE", "DELETE", "SUBSCRIBE",
+    "DESCRIBE",
 )  # fmt: skip
 _BEHIND_ITEMS = ("FROM", "WHERE", "GROUP", "HAVING", "ORDER", "LIMIT", ")")
 #: Number of words before the unexpected one that may be the cause, having been parsed as names.

@@ -5,7 +5,7 @@ every script is parsed, bound and planned in seconds. `docs/language.md` lists t
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass
 
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
@@ -18,6 +18,7 @@ from penstock.algebra.nodes.scans import Scan
 from penstock.algebra.nodes.set_operations import UnionAll
 from penstock.errors import PenstockError
 from penstock.language.queries import QueryTree, SelectQuery, SetOperator, SetQuery
+from penstock.language.text import LEAVES, fields_compared
 
 #: Characters of a script; its statements.
 MAX_SCRIPT, MAX_STATEMENTS = 32_000_000, 20_000
@@ -71,6 +72,8 @@ def beyond_limits(statement: object) -> str | None:
         node, depth, whole = stack.pop()
         if depth > MAX_DEPTH + _FRAME or whole > _TREE:
             return TOO_DEEP
+        if type(node) in LEAVES:
+            continue
         if isinstance(node, list):
             if len(node) > MAX_VALUES:
                 return f"this list holds {len(node):,} values, {MAX_VALUES:,} are the limit"
@@ -84,8 +87,8 @@ def beyond_limits(statement: object) -> str | None:
         elif isinstance(node, exp.Expr):
             deeper = not isinstance(node, exp.Or | exp.And)
             stack.extend((part, depth + deeper, whole + deeper) for part in node.args.values())
-        elif is_dataclass(node):
-            for name in (f.name for f in fields(node) if f.compare):
+        elif (names := fields_compared(type(node))) is not None:
+            for name in names:
                 part = getattr(node, name)
                 if name in _LISTS and isinstance(part, tuple) and len(part) > MAX_COLUMNS:
                     return f"these are {len(part):,} {_LISTS[name]}, {MAX_COLUMNS:,} are the limit"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
+from sqlglot import exp
 from sqlglot.errors import ParseError, TokenError
 from sqlglot.tokenizer_core import Token, TokenType
 
@@ -166,6 +167,52 @@ def parse_query(source: SourceText) -> OneTimeSelect:
     return statements[0]
 
 
+@deep
+def parse_expression(source: SourceText) -> exp.Expr:
+    """Parse a text that is one scalar expression. Raises PenstockError."""
+    try:
+        tokens = Cql().tokenize(source.text)
+    except TokenError:
+        raise _unclosed(source) from None
+    if not tokens:
+        raise source.error("P0101", "expected an expression, found nothing", TextSpan(0, 1))
+    for token in tokens:
+        token.comments = []
+    curly = _curly_quote(source, tokens)
+    if curly is not None:
+        raise curly
+    deepest = too_deep(tokens)
+    if deepest is not None:
+        raise source.error("P0105", TOO_DEEP, token_span(deepest))
+    return on_deep_stack(lambda: _expression(source, tokens))
+
+
+def _expression(source: SourceText, tokens: list[Token]) -> exp.Expr:
+    parser = _parser(source, tokens)
+    try:
+        node = parser.expression_alone()
+        if parser.faults:
+            raise parser.faults[0]
+    except Fault as fault:
+        raise _error(source, tokens, fault) from None
+    except (ParseError, *_GIVES_UP):
+        token = parser._curr or tokens[-1]
+        raise source.error("P0101", "this cannot be read as an expression of CQL", token_span(token)) from None
+    beyond = beyond_limits(node)
+    if beyond is not None:
+        raise source.error("P0105", beyond, TextSpan(0, 1))
+    return node
+
+
+def _parser(source: SourceText, tokens: list[Token]) -> CqlParser:
+    parser = CqlParser(dialect=Cql())
+    parser.reset()
+    parser.sql = source.text
+    parser._chunks = [tokens]
+    parser._advance_chunk()
+    return parser
+
+
 def _split(tokens: list[Token]) -> list[list[Token]]:
     parts: list[list[Token]] = [[]]
     for token in tokens:
@@ -187,11 +234,7 @@ def _parse_one(source: SourceText, tokens: list[Token]) -> tuple[Statement, int,
 
 
 def _parsed(source: SourceText, tokens: list[Token]) -> tuple[Statement, int, list[PenstockError]]:
-    parser = CqlParser(dialect=Cql())
-    parser.reset()
-    parser.sql = source.text
-    parser._chunks = [tokens]
-    parser._advance_chunk()
+    parser = _parser(source, tokens)
     try:
         statement = parser.statement()
         if parser._curr and not _begins(source, parser._prev, parser._curr):

@@ -27,6 +27,7 @@ from penstock.language.queries import (
     Name,
     NamedSource,
     OrderItem,
+    PlanQuery,
     QueryTree,
     SelectQuery,
     SetQuery,
@@ -48,6 +49,8 @@ def print_query(tree: QueryTree) -> str:
         return _set_operation(tree)
     if isinstance(tree, StreamQuery):
         return f"{_operator(tree.operator)}({print_query(tree.query)}){_operator_window(tree.operator)}"
+    if isinstance(tree, PlanQuery):
+        return f"FROM PLAN {string_text(tree.text)}"
     if isinstance(tree, WithQuery):
         return f"WITH {', '.join(_local(v) for v in tree.views)} {print_query(tree.query)}"
     assert isinstance(tree, SortedQuery)
@@ -200,7 +203,8 @@ def columns_text(names: tuple[Name, ...]) -> str:
 
 
 def name_text(name: Name) -> str:
-    return "`" + name.text.replace("`", "``") + "`" if name.quoted else name.text
+    text = "`" + name.text.replace("`", "``") + "`" if name.quoted else name.text
+    return f"{name.schema}.{text}" if name.schema else text
 
 
 def string_text(text: str) -> str:
@@ -212,7 +216,7 @@ def _amount(value: Fraction) -> str:
     return str(value.numerator) if value.denominator == 1 else str(float(value))
 
 
-class _Generator(SparkGenerator):
+class ScalarGenerator(SparkGenerator):
     """Spark's generator, with a callback for a query inside an expression."""
 
     TRANSFORMS: ClassVar[dict[Any, Any]] = {
@@ -228,4 +232,4 @@ class _Generator(SparkGenerator):
 
 def scalar_text(node: exp.Expr) -> str:
     """Return a scalar expression as CQL."""
-    return str(_Generator(dialect=Cql()).generate(node))
+    return str(ScalarGenerator(dialect=Cql()).generate(node))

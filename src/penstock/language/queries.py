@@ -17,28 +17,40 @@ from penstock.language.text import TextSpan
 from penstock.types import Interval
 
 NOWHERE = TextSpan(0, 0)
+#: The schema of the control relations of a server.
+CONTROL_SCHEMA = "penstock"
 
 
 @dataclass(frozen=True)
 class Name:
-    """An identifier. Unquoted ones match without regard to case, quoted ones exactly."""
+    """An identifier. Unquoted ones match without regard to case, quoted ones exactly.
+
+    schema: of a control relation, `penstock`; empty for what is declared, which has a name of one part.
+    """
 
     text: str
     quoted: bool = False
     span: TextSpan = field(default=NOWHERE, compare=False)
+    schema: str = ""
 
     def matches(self, declared: str) -> bool:
-        return self.text == declared if self.quoted else self.text.lower() == declared.lower()
+        whole = self.whole
+        return whole == declared if self.quoted else whole.lower() == declared.lower()
+
+    @property
+    def whole(self) -> str:
+        """Return the name with its schema."""
+        return f"{self.schema}.{self.text}" if self.schema else self.text
 
     @property
     def key(self) -> str:
-        return self.text.lower()
+        return self.whole.lower()
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Name) and self.text == other.text and self.quoted == other.quoted
+        return isinstance(other, Name) and (self.whole, self.quoted) == (other.whole, other.quoted)
 
     def __hash__(self) -> int:
-        return hash((self.text, self.quoted))
+        return hash((self.whole, self.quoted))
 
 
 @dataclass(frozen=True)
@@ -292,7 +304,16 @@ class WithQuery:
     span: TextSpan = field(default=NOWHERE, compare=False)
 
 
-QueryTree: TypeAlias = SelectQuery | SetQuery | StreamQuery | SortedQuery | WithQuery
+@dataclass(frozen=True)
+class PlanQuery:
+    """FROM PLAN '...': a logical plan as data, in place of a query. text: its JSON."""
+
+    text: str
+    text_span: TextSpan = field(default=NOWHERE, compare=False)
+    span: TextSpan = field(default=NOWHERE, compare=False)
+
+
+QueryTree: TypeAlias = SelectQuery | SetQuery | StreamQuery | SortedQuery | WithQuery | PlanQuery
 
 
 class EmbeddedQuery(exp.Select):

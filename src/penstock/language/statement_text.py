@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from penstock.language.printer import columns_text, name_text, print_query, scalar_text, string_text
-from penstock.language.queries import Mark, Name
+from penstock.language.queries import Mark, Name, PlanQuery, QueryTree
 from penstock.language.statements import (
     AlterAction,
     AlterQueryStatement,
@@ -24,6 +24,7 @@ from penstock.language.statements import (
     DropStatement,
     Existence,
     ExplainStatement,
+    ExportStatement,
     Insert,
     IntoAction,
     OneTimeSelect,
@@ -72,7 +73,7 @@ def print_statement(statement: Statement) -> str:
 
 def _live(
     statement: AlterQueryStatement | AlterSourceStatement | AlterSystemStatement | SubscribeStatement | ExplainStatement
-    | CancelStatement | DescribeStatement | TransactionStatement,
+    | ExportStatement | CancelStatement | DescribeStatement | TransactionStatement,
 ) -> str:  # fmt: skip
     if isinstance(statement, AlterQueryStatement):
         return f"ALTER QUERY {name_text(statement.name)} {_action(statement.action)}"
@@ -84,10 +85,13 @@ def _live(
         return _subscribe(statement)
     if isinstance(statement, ExplainStatement):
         words = "EXPLAIN" + _word(" ANALYZE", statement.analyze) + _word(" START", statement.start)
+        words += _word(" SHARING", statement.sharing)
         if statement.name is not None:
             return f"{words} QUERY {name_text(statement.name)}"
         assert statement.query is not None
         return f"{words} {print_query(statement.query)}"
+    if isinstance(statement, ExportStatement):
+        return f"EXPORT PLAN OF {name_text(statement.name)}"
     if isinstance(statement, CancelStatement):
         return f"CANCEL {string_text(statement.id)}"
     if isinstance(statement, DescribeStatement):
@@ -110,7 +114,12 @@ def _create_query(statement: CreateQuery) -> str:
     text += f" INTO {_connector(statement.into)}" if statement.into else ""
     text += _start(statement.start)
     text += f" WITH ({_options(statement.attributes)})" if statement.attributes else ""
-    return f"{text} AS {print_query(statement.query)}"
+    return f"{text} {_defined(statement.query)}"
+
+
+def _defined(query: QueryTree) -> str:
+    """Return what a query is: AS and its text, or FROM PLAN."""
+    return print_query(query) if isinstance(query, PlanQuery) else f"AS {print_query(query)}"
 
 
 def _action(action: AlterAction) -> str:
@@ -125,7 +134,7 @@ def _action(action: AlterAction) -> str:
     if isinstance(action, IntoAction):
         return f"INTO {_connector(action.into)}"
     if isinstance(action, AsAction):
-        return f"AS {print_query(action.query)}{_start(action.start)}" + _word(" RESET", action.reset)
+        return f"{_defined(action.query)}{_start(action.start)}" + _word(" RESET", action.reset)
     return f"SWAP WITH {name_text(action.name)}"
 
 
@@ -146,7 +155,8 @@ def _rows(statement: Insert | UpdateStatement | DeleteStatement) -> str:
     if isinstance(statement, DeleteStatement):
         return f"DELETE FROM {name}{where}"
     values = ", ".join(f"{name_text(a.column)} = {scalar_text(a.value)}" for a in statement.assignments)
-    return f"UPDATE {name} SET {values}{where}"
+    confirmed = "" if statement.confirmed is None else f" CONFIRM {statement.confirmed.count} ROWS"
+    return f"UPDATE {name} SET {values}{where}{confirmed}"
 
 
 def _subscribe(statement: SubscribeStatement) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from functools import cached_property
 
 from penstock.errors import PenstockError, Position
@@ -20,6 +20,23 @@ class TextSpan:
     def to(self, other: TextSpan) -> TextSpan:
         """Return the span from the start of this one to the end of `other`."""
         return TextSpan(self.start, max(self.end, other.end))
+
+
+def fields_compared(kind: type) -> tuple[str, ...] | None:
+    """Return the names of the fields by which values of a class are compared: of the tree of a statement, all but
+    positions. None for a class that is no dataclass."""
+    try:
+        return _FIELDS[kind]
+    except KeyError:
+        names = tuple(f.name for f in fields(kind) if f.compare) if is_dataclass(kind) else None
+        return _FIELDS.setdefault(kind, names)
+
+
+#: Classes of values without parts, as most fields of a tree have.
+LEAVES = {str, int, bool, type(None), TextSpan}
+
+#: By class: everything that walks over the tree of a statement asks at every node.
+_FIELDS: dict[type, tuple[str, ...] | None] = {}
 
 
 @dataclass(frozen=True)

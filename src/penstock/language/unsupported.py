@@ -8,7 +8,7 @@ too.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from sqlglot import exp
@@ -28,6 +28,7 @@ from penstock.language.queries import (
     Name,
     NamedSource,
     OrderItem,
+    PlanQuery,
     SampleClause,
     SelectQuery,
     SetQuery,
@@ -57,6 +58,7 @@ from penstock.language.statements import (
     DropStatement,
     ErrorPolicy,
     ExplainStatement,
+    ExportStatement,
     Insert,
     IntoAction,
     OneTimeSelect,
@@ -64,6 +66,7 @@ from penstock.language.statements import (
     RenameAction,
     ResumeAction,
     RetainClause,
+    RowsConfirmed,
     SetAction,
     SetSetting,
     ShowStatement,
@@ -76,7 +79,7 @@ from penstock.language.statements import (
     UpdateStatement,
     WrittenOption,
 )
-from penstock.language.text import TextSpan
+from penstock.language.text import LEAVES, TextSpan, fields_compared
 from penstock.language.unsupported_scalars import Refusal, not_yet, scalar_refusals
 
 _TREES = (Name.__module__, CreateSource.__module__, TypeText.__module__, CancelStatement.__module__)
@@ -85,7 +88,7 @@ _TREES = (Name.__module__, CreateSource.__module__, TypeText.__module__, CancelS
 CARRIED_OUT: dict[type, frozenset[str]] = {
     kind: frozenset(names.split())
     for kind, names in {
-        Name: "text quoted",
+        Name: "text quoted schema",
         Duration: "interval",
         Count: "value",
         Align: "to",
@@ -106,6 +109,7 @@ CARRIED_OUT: dict[type, frozenset[str]] = {
         OrderItem: "value descending nulls_first",
         LocalView: "name columns query",
         WithQuery: "views query",
+        PlanQuery: "text",
         ColumnDefinition: "name type",
         WrittenOption: "key value",
         Connector: "name options",
@@ -121,7 +125,8 @@ CARRIED_OUT: dict[type, frozenset[str]] = {
         OneTimeSelect: "query as_of",
         Insert: "name rows columns",
         SetSetting: "name value",
-        ExplainStatement: "query analyze name start",
+        ExplainStatement: "query analyze name start sharing",
+        ExportStatement: "name",
         ShowStatement: "kind",
         DropStatement: "kind name if_exists cascade",
         CreateFunction: "kind name body parameters returns volatile existence",
@@ -136,7 +141,8 @@ CARRIED_OUT: dict[type, frozenset[str]] = {
         AlterSourceStatement: "kind name options",
         AlterSystemStatement: "name value",
         Assignment: "column value",
-        UpdateStatement: "name assignments where",
+        UpdateStatement: "name assignments where confirmed",
+        RowsConfirmed: "count",
         DeleteStatement: "name where",
         SubscribeStatement: "name query snapshot progress as_of up_to",
         CancelStatement: "id",
@@ -185,17 +191,17 @@ def _refusals(node: object) -> Iterator[Refusal]:
     elif isinstance(node, tuple):
         for part in node:
             yield from _refusals(part)
-    elif is_dataclass(node) and not isinstance(node, type) and type(node).__module__ in _TREES:
-        for field in fields(node):
-            if not field.compare:
-                continue
-            value = getattr(node, field.name)
-            if field.name in CARRIED_OUT.get(type(node), ()):
-                yield from _refusals(value)
+    elif (names := fields_compared(type(node))) is not None and type(node).__module__ in _TREES:
+        carried_out = CARRIED_OUT.get(type(node), frozenset())
+        for name in names:
+            value = getattr(node, name)
+            if name in carried_out:
+                if type(value) not in LEAVES:
+                    yield from _refusals(value)
             elif not _is_absent(value):
-                clause = REFUSED.get((type(node), field.name))
-                name = clause.name if clause else field.name.replace("_", " ").upper()
-                yield not_yet(name, clause.place(node) if clause else _span(node))
+                clause = REFUSED.get((type(node), name))
+                shown = clause.name if clause else name.replace("_", " ").upper()
+                yield not_yet(shown, clause.place(node) if clause else _span(node))
 
 
 def _is_absent(value: object) -> bool:

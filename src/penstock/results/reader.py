@@ -29,8 +29,11 @@ from penstock.results.content import ContentState, ResultContents
 from penstock.results.cursor import Cursor
 from penstock.types import END
 
-#: Rows of one delivery, unless the reader asks for another number.
-ROWS = 65_536
+#: Unless a reader asks for a number of rows: the bytes of a delivery, by the average row of its batch. A delivery that
+#: a slow reader has not taken yet is all that it holds in memory.
+DELIVERY_BYTES = 2**15
+#: Bytes from which on a snapshot waits on disk for its reader.
+_LARGE_SNAPSHOT = 2**18
 
 
 @dataclass(frozen=True)
@@ -86,7 +89,7 @@ class ResultReader:
 
     def read(
         self, cursor: Cursor | str | None = None, *, snapshot: bool = False, progress: bool = False,
-        up_to: int | None = None, until_now: bool = False, rows: int = ROWS, after: int | None = None,
+        up_to: int | None = None, until_now: bool = False, rows: int | None = None, after: int | None = None,
     ) -> Subscription:  # fmt: skip
         """Begin to read.
 
@@ -96,7 +99,7 @@ class ResultReader:
             progress: add a row when the answer up to a later instant is complete.
             up_to: end with the rows up to this tick, when they are complete.
             until_now: end with what has been delivered now.
-            rows: maximum number of rows of a delivery, beside rows of progress.
+            rows: maximum number of rows of a delivery, beside rows of progress; by default those of `DELIVERY_BYTES`.
             after: read rows after this tick only, by default from the first one that is left; a snapshot is the content
                 at the tick.
 
@@ -185,7 +188,7 @@ class Subscription:
 
     def __init__(
         self, reader: ResultReader, cursor: Cursor, snapshot: ContentState | None, progress: bool, up_to: int | None,
-        until_now: bool, rows: int, after: int | None = None,
+        until_now: bool, rows: int | None, after: int | None = None,
     ) -> None:  # fmt: skip
         self._reader = reader
         self._folder = reader._folder
@@ -271,8 +274,8 @@ class Subscription:
         again = file.batch == self.cursor.batch and behind >= count and file.batch != 0
         self.cursor = Cursor(id_, file.batch, behind)
         parts: list[pa.Table] = []
-        if behind < count:
-            rows = file.rows(id_).slice(behind, self._most)
+        if section is not None and behind < count:
+            rows = file.rows(id_).slice(behind, self._most or _delivered_rows(section.rows, section.length))
             behind += rows.num_rows
             parts.append(self._limited(self._shaped(rows)))
         if behind >= count and not again:
@@ -312,7 +315,20 @@ class Subscription:
     def _progress_row(self, tick: int) -> pa.Table:
         return _row(self._reader.schema, tick, "p")
 
-    def _of_snapshot(self, state: ContentState, progress: bool, up_to: int | None, most: int) -> Iterator[ResultRows]:
+    def _of_snapshot(
+        self, state: ContentState, progress: bool, up_to: int | None, rows: int | None
+    ) -> Iterator[ResultRows]:
+        table = self._snapshot_table(state, progress, up_to)
+        # What is held while the reader is waited for is the table alone, and of a large one its file.
+        del state
+        most = rows or _delivered_rows(table.num_rows, table.nbytes)
+        if rows is None and table.nbytes > _LARGE_SNAPSHOT:
+            table = self._folder.set_aside(table)
+        for start in range(0, table.num_rows, most):
+            last = start + most >= table.num_rows
+            yield ResultRows(table.slice(start, most), self.cursor if last else None)
+
+    def _snapshot_table(self, state: ContentState, progress: bool, up_to: int | None) -> pa.Table:
         schema, tick = self._reader.schema, state.tick
         parts: list[pa.Table] = []
         if tick is not None:
@@ -331,9 +347,12 @@ class Subscription:
         table = pa.concat_tables(parts)
         if up_to is not None:
             table = table.filter(pc.less_equal(table.column(0).cast(pa.int64()), up_to))
-        for start in range(0, table.num_rows, most):
-            last = start + most >= table.num_rows
-            yield ResultRows(table.slice(start, most), self.cursor if last else None)
+        return table
+
+
+def _delivered_rows(rows: int, size: int) -> int:
+    """Return how many of `rows` rows of `size` bytes make a delivery."""
+    return max(1, DELIVERY_BYTES * rows // max(1, size))
 
 
 def _row(schema: pa.Schema, tick: int, op: str) -> pa.Table:

@@ -16,9 +16,8 @@ from typing import Protocol
 
 from penstock.algebra.nodes.query import Query
 from penstock.algebra.nodes.scans import Source
-from penstock.connectors.contract import LogConnector, Sink
+from penstock.connectors.contract import Sink
 from penstock.connectors.results.result_folder import ResultFolder
-from penstock.connectors.sources import is_rereadable, open_source
 from penstock.errors import PenstockError
 from penstock.physical.execution.progress import NOTHING
 from penstock.results.content import ResultContents
@@ -33,11 +32,13 @@ from penstock.results.source_rows import (
 )
 from penstock.runtime.spark.catching_up.kept_relations import KeptRelation, KeptRelations
 from penstock.runtime.spark.catching_up.past_input import KnownPast
+from penstock.runtime.spark.catching_up.start_options import is_posted
+from penstock.runtime.spark.catching_up.update_reader import UpdateSource
 from penstock.runtime.spark.checkpoint.epochs import source_file
 from penstock.runtime.spark.checkpoint.folder import Folder, Job
-from penstock.runtime.spark.input.input_planner import ReadTask
 from penstock.runtime.spark.input.offset import Offset
 from penstock.runtime.spark.input.round_log import RoundLog
+from penstock.runtime.spark.retained.compacted_updates import CompactedUpdates
 from penstock.runtime.spark.retained.retained_log import Pins, RetainedLog, retained_columns
 from penstock.runtime.spark.retained.retention import source_progress
 from penstock.types import END
@@ -82,11 +83,13 @@ class RelationUpdates:
 
     Args:
         read_as: the declaration with which the run reads it.
+        root: the folder of the run.
         kept: the relation as the run keeps it for all readers.
         known: what had been read when the round was delivered.
     """
 
     read_as: Source
+    root: Folder
     heartbeat: int
     kept: KeptRelation
     known: KnownPast
@@ -101,13 +104,17 @@ class RelationUpdates:
             view = self.kept.view(self.known, min(up_to, high) - back, often, lambda size, seconds: check())
             if view is not None:
                 return RowsInMemory(update_rows(source, elements_between(view.parts, None, up_to)))
-        tasks = _tasks(self.read_as, self.known)
-        if tasks is None:
+        compacted = self.known.compacted(self.read_as.name)
+        if not compacted.serves(None if back is None else min(up_to, high) - back):
+            raise _folded(source, compacted)
+        steps = UpdateSource(self.root, self.read_as).unread(self.known, (compacted.round, compacted.splits))
+        if steps is None:
             raise PenstockError(
                 "P0721", f"the updates of {source.name} cannot be read again, and its content is not kept",
                 hint=f"CREATE QUERY q AS SELECT * FROM {source.name}, and read q",
             )  # fmt: skip
-        return AcceptedUpdates(source, self.read_as, tasks, up_to)
+        tasks = tuple(task for step in steps for task in step.tasks)
+        return AcceptedUpdates(source, self.read_as, compacted, tasks, up_to)
 
 
 class ReadRun(Protocol):
@@ -215,11 +222,12 @@ def _kept_input(
             continue
         heartbeat = _heartbeat(source, offset)
         if not source.is_stream:
-            kept, known = (
-                run.relations.of(source, intake.births),
-                KnownPast(folder, intake.births, offset, rounds.splits),
-            )
-            updates[key] = RelationUpdates(source, heartbeat, kept, known)
+            kept = run.relations.of(source, intake.births)
+            known = KnownPast(folder, intake.births, offset, rounds.splits)
+            if is_posted(source):
+                file = source_file(source.name, intake.births)
+                pins.enter_context(Pins(folder).pinned(reader, file, known.compacted(source.name).splits))
+            updates[key] = RelationUpdates(source, folder, heartbeat, kept, known)
         elif source.retain is not None:
             log = source_file(source.name, intake.births)
             pins.enter_context(Pins(folder).pinned(reader, log, None))
@@ -233,21 +241,10 @@ def _heartbeat(source: Source, offset: Offset) -> int:
     return source_progress(source.name, offset, offset.high.get(source.name)).heartbeat(source.slack)
 
 
-def _tasks(source: Source, known: KnownPast) -> tuple[ReadTask, ...] | None:
-    """Return tasks that read what a run has accepted of a relation; None where that is not possible."""
-    offset = known.offset
-    if not offset.splits_done(source.name) and offset.high.get(source.name) is None:
-        return ()
-    is_log = isinstance(open_source(source), LogConnector)
-    if not is_log and not is_rereadable(source) and source.connector != "POSTED":
-        return None
-    if not (is_log or source.system_time or source.idle is not None):
-        # What is late follows from the order of arrival alone.
-        return (ReadTask("", 0, source.name, tuple(known.splits(source.name)[: offset.splits_done(source.name)])),)
-    tasks = known.tasks(source.name)
-    whole = tasks and tasks[0].high is None and (is_log or _splits(tasks) == offset.splits_done(source.name))
-    return tuple(tasks) if whole else None
-
-
-def _splits(tasks: Collection[ReadTask]) -> int:
-    return sum(len(task.splits) for task in tasks)
+def _folded(source: Source, compacted: CompactedUpdates) -> PenstockError:
+    """Return the error for updates that are needed and are not kept one by one any more."""
+    assert source.domain is not None and compacted.folded is not None, "updates have been folded"
+    return PenstockError(
+        "P0721", f"{source.name} is kept since {source.domain.show(compacted.folded)}, and the query needs it earlier",
+        hint="ask for a later instant; relation_retention says for how long updates are kept one by one",
+    )  # fmt: skip

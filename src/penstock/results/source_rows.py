@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Protocol
 
@@ -16,11 +17,11 @@ import pyarrow as pa
 
 from penstock.algebra.nodes.scans import Source
 from penstock.physical.elements import Elements, Int64s
-from penstock.physical.execution.progress import SourceProgress
 from penstock.runtime.local.statics import read_relation
 from penstock.runtime.spark.catching_up.update_reader import UpdateReader
 from penstock.runtime.spark.checkpoint.folder import Folder
 from penstock.runtime.spark.input.input_planner import ReadTask
+from penstock.runtime.spark.retained.compacted_updates import CompactedUpdates
 from penstock.runtime.spark.retained.retained_log import RetainedFile, RetainedLog
 from penstock.types import Field, Schema
 
@@ -97,21 +98,20 @@ class AcceptedUpdates:
     Args:
         source: as the query declares it.
         read_as: as the run reads it.
-        tasks: that read it, in order.
+        compacted: the first of them.
+        tasks: that read the others, in order.
     """
 
     source: Source
     read_as: Source
+    compacted: CompactedUpdates
     tasks: tuple[ReadTask, ...]
     up_to: int
 
     def table(self) -> pa.Table:
-        parts = (
-            part
-            for task in self.tasks
-            for part in UpdateReader(self.read_as, SourceProgress(None, task.high)).read_task(task)
-        )
-        return update_rows(self.source, elements_between(parts, None, self.up_to))
+        reader = UpdateReader(self.read_as, self.compacted.progress)
+        behind = (part for task in self.tasks for part in reader.read_task(task))
+        return update_rows(self.source, elements_between(chain(self.compacted.read(), behind), None, self.up_to))
 
 
 def elements_between(parts: Iterable[Elements], after: int | None, up_to: int) -> Iterator[Elements]:

@@ -27,6 +27,7 @@ from penstock.language.statements import (
     DescribeStatement,
     DropStatement,
     ExplainStatement,
+    ExportStatement,
     OneTimeSelect,
     SetSetting,
     ShowStatement,
@@ -38,8 +39,8 @@ from penstock.server.policy import ServerPolicy
 from penstock.server.roles import AccessRole, Caller
 
 #: Statements that change nothing but the session. CANCEL of a statement of another token needs more.
-_READS = (CancelStatement, ExplainStatement, OneTimeSelect, SetSetting, ShowStatement, DescribeStatement,
-          SubscribeStatement, TransactionStatement)  # fmt: skip
+_READS = (CancelStatement, ExplainStatement, ExportStatement, OneTimeSelect, SetSetting, ShowStatement,
+          DescribeStatement, SubscribeStatement, TransactionStatement)  # fmt: skip
 #: What runs code, or changes the whole system.
 _ADMIN = (CreateFunction, AlterSystemStatement)
 _CODE = ("FUNCTION", "AGGREGATE")
@@ -100,4 +101,6 @@ class StatementAccess:
         elif isinstance(command, AlterQuery) and isinstance(command.action, MoveInto):
             self.policy.check_sink(command.name, command.action.sink)
         elif isinstance(command, ChangeSetting | AlterSystem):
+            if isinstance(command, AlterSystem):
+                caller.need(AccessRole.ADMIN, "for ALTER SYSTEM")
             self.policy.check_setting(command.key)

@@ -16,11 +16,13 @@ from penstock.control.engine import EngineVersion, NextVersion, Preparation
 from penstock.control.in_process import InProcessEngine
 from penstock.errors import PenstockError
 from penstock.language.commands import SelectOnce
+from penstock.physical.execution.flow_counts import TappedPort
 from penstock.results.cancellation import Cancellation
 from penstock.results.live_state import LiveState
 from penstock.results.select import LiveReader
 from penstock.results.select_workers import SelectWorkers
 from penstock.runtime.local.explain import explain
+from penstock.runtime.watching.taps import Tap
 from penstock.server.service import EndOfResults, ResultPart, ResultRequest
 from penstock.server.statements.selecting import SelectedRows, SelectScope, check_readable, whole_inputs
 from penstock.storage.documents import Document
@@ -101,28 +103,33 @@ class InProcessSide:
         inputs = whole_inputs(command, scope, self._posted)
         check_readable(command, inputs)
         state = LiveState(0, None, whole=inputs)
-        return SelectedRows.of(LiveReader(lambda: state, self._workers).answer(command.query, cancellation))
+        compute = None if scope.is_light(command.query) else self._workers
+        return SelectedRows.of(LiveReader(lambda: state, compute).answer(command.query, cancellation))
 
     def explain(self, query: Query, form: str) -> str:
         return explain(query, form)
 
     def explain_start(self, query: Query) -> str:
         return "\n".join(
-            f"{mode.value}: {'yes' if obstacle is None else f'no; {obstacle}'}"
-            for mode, obstacle in self._obstacles(query).items()
+            f"{start.words}: {'yes' if obstacle is None else f'no; {obstacle}'}"
+            for start, obstacle in self._obstacles(query).items()
         )
 
     def starts(self, query: Query) -> Sequence[Document]:
         return [
-            {"start": mode.value, "possible": obstacle is None, "obstacles": [] if obstacle is None else [obstacle],
-             "reads": [], "warm_after": None}
-            for mode, obstacle in self._obstacles(query).items()
+            {"start": start.words, "possible": obstacle is None, "obstacles": [] if obstacle is None else [obstacle],
+             "reads": [], "warm_after": None, "since": None}
+            for start, obstacle in self._obstacles(query).items()
         ]  # fmt: skip
 
-    def _obstacles(self, query: Query) -> dict[StartMode, str | None]:
+    def _obstacles(self, query: Query) -> dict[Start, str | None]:
         """Return, by START, why `query` cannot begin so."""
-        ways = (StartMode.NOW, StartMode.WARM, StartMode.BEGINNING)
-        return {mode: self._engine.obstacle(query, Start(mode)) for mode in ways}
+        ways = [Start(mode) for mode in (StartMode.NOW, StartMode.WARM, StartMode.BEGINNING)]
+        found = {start: self._engine.obstacle(query, start) for start in ways}
+        if found[ways[1]] is not None:
+            wait = Start(StartMode.WARM, wait=True)
+            found[wait] = self._engine.obstacle(query, wait)
+        return found
 
     def batch(self) -> tuple[int, float | None]:
         # A round runs only when there is something new, so nothing is stalled.
@@ -133,6 +140,9 @@ class InProcessSide:
 
     def metrics(self) -> bytes:
         return _METRICS.format(batches=self._batch, version=self._engine.version().number).encode()
+
+    def tap(self, edge: TappedPort, rows: int) -> Tap:
+        return self._engine.tap(edge, rows)
 
     def listen(self, on_batch: Callable[[Mapping[str, object]], None]) -> None:
         self._listeners.append(on_batch)
@@ -197,6 +207,9 @@ class InProcessResults:
             rows = rows.add_column(1, "op", pa.repeat(pa.scalar("+", pa.string()), rows.num_rows))
         batch = pa.table(rows.columns, schema=self._schema).combine_chunks().to_batches()[0]
         return ResultPart(batch, self.cursor)
+
+    def on_change(self, listener: Callable[[], None]) -> None:
+        return None
 
     def _fresh(self) -> pa.Table | None:
         answers = self._engine.answers(self._place)

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from penstock.errors import PenstockError
 from penstock.server.addresses import Address
@@ -25,6 +26,8 @@ from penstock.server.http.door import HttpDoor
 _BACKLOG = 512
 #: Seconds that open requests get when the server ends.
 _GRACE = 5
+#: Bytes of an answer that wait for a slow client, beyond what the system takes and the part that is being sent.
+_UNSENT = 2**14
 #: Connections that are open without a request, beyond those with one.
 _IDLE = 200
 
@@ -61,8 +64,8 @@ def check_exposure(address: Address, certificate: Certificate | None, tokens: bo
         )
 
 
-def opened(address: Address) -> socket.socket:
-    """Return a listening socket. Raises PenstockError P0806."""
+def opened(address: Address, option: str = "--http") -> socket.socket:
+    """Return a listening socket. option: that chooses the address. Raises PenstockError P0806."""
     try:
         family, kind, protocol, _, place = socket.getaddrinfo(
             address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -78,8 +81,16 @@ def opened(address: Address) -> socket.socket:
     except OSError as error:
         reason = error.strerror or str(error)
         message = f"the server cannot listen on {address.shown}: {reason}"
-        raise PenstockError("P0806", message, hint="choose another --http", cause=error) from None
+        raise PenstockError("P0806", message, hint=f"choose another {option}", cause=error) from None
     return listener
+
+
+class _Connection(H11Protocol):
+    """A connection that holds little of what its client does not take."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        transport.set_write_buffer_limits(high=_UNSENT)
 
 
 class HttpServer:
@@ -107,7 +118,7 @@ class HttpServer:
         limits = door.limits
         config = uvicorn.Config(
             create_app(door), log_config=None, access_log=False, server_header=False, date_header=True, lifespan="off",
-            ws="none", timeout_graceful_shutdown=_GRACE, proxy_headers=False,
+            http=_Connection, ws="none", timeout_graceful_shutdown=_GRACE, proxy_headers=False,
             limit_concurrency=limits.connections + limits.subscriptions + _IDLE,
             ssl_certfile=None if certificate is None else str(certificate.chain),
             ssl_keyfile=None if certificate is None else str(certificate.key),

@@ -6,15 +6,18 @@ before it is accepted (`access.py`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import json
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Protocol
 
 import pyarrow as pa
 
 from penstock.algebra.nodes.query import Query
 from penstock.algebra.nodes.scans import Source
 from penstock.control.control import Control
+from penstock.control.entities.running_plan import running_plan, running_plan_document
+from penstock.control.entities.sharing import sharing_of
+from penstock.control.entities.system import SessionFact, SystemView
 from penstock.control.outcomes import CommandOutcome, CommandState, Principal, StatementOutcome
 from penstock.control.registry import quoted
 from penstock.control.transactions.listing import ListedQuery
@@ -25,6 +28,7 @@ from penstock.language.commands import (
     Describe,
     ExplainCommand,
     ExplainKind,
+    ExportCommand,
     SelectOnce,
     ShowCommand,
     Subscribe,
@@ -33,7 +37,6 @@ from penstock.language.commands import (
 from penstock.language.parse import parse_script
 from penstock.language.statements import CancelStatement, SubscribeStatement, TransactionStatement
 from penstock.redaction import redacted_text
-from penstock.results.cancellation import Cancellation
 from penstock.runtime.local.one_time import sources_of
 from penstock.server.access import StatementAccess, kind_of
 from penstock.server.live_events import EventListeners, LiveEvents
@@ -43,6 +46,7 @@ from penstock.server.service import (
     CatalogView,
     CommandView,
     DeclaredView,
+    EntityView,
     HealthView,
     QueryView,
     ResultRequest,
@@ -54,16 +58,20 @@ from penstock.server.service import (
     StatementReply,
     StatementView,
 )
-from penstock.server.statements.listed_views import moment, query_view, shown_state, shown_tick, statement_view
+from penstock.server.statements.door_facts import door_facts
+from penstock.server.statements.engine_side import EngineSide
+from penstock.server.statements.entity_views import entity_view, entity_views
+from penstock.server.statements.listed_views import moment, query_view, shown_tick, statement_view
 from penstock.server.statements.results_to_come import ResultsToCome
 from penstock.server.statements.running_statements import (
     SUBSCRIBE,
     RunningStatements,
     RunningSubscription,
 )
-from penstock.server.statements.selecting import SelectedRows, SelectScope
+from penstock.server.statements.selecting import SelectScope
+from penstock.server.statements.tapped_edge import tapped
 from penstock.server.statements.temporary_queries import TemporaryQueries, TemporaryResults
-from penstock.storage.documents import Document
+from penstock.server.tokens import TokenFile
 from penstock.types import type_name
 
 #: States of commands that have not taken effect yet.
@@ -74,65 +82,19 @@ _TO_BEGIN = tuple(one.value for one in (QueryStatus.PENDING, QueryStatus.HYDRATI
 _POSTED = ("MEMORY", "HTTP")
 
 
-class EngineSide(Protocol):
-    """What the service reads of the engine beside the control."""
-
-    def results(self, place: int, query: Query, request: ResultRequest) -> ResultSource:
-        """Return a subscription to the results at a place. Raises PenstockError P0711, P0712."""
-
-    def result_schema(self, query: Query) -> pa.Schema:
-        """Return the columns of what `results` returns."""
-
-    def select(
-        self, command: SelectOnce, scope: SelectScope, statement: str, cancellation: Cancellation
-    ) -> SelectedRows:
-        """Return the answer of a one-time query.
-
-        Args:
-            scope: what it may read.
-            statement: its id, which no other statement that runs has.
-            cancellation: ends it.
-
-        Raises:
-            PenstockError: P0622, P0711 and P0721 for what is not kept, P0724 to P0726, and those of the query.
-        """
-
-    def explain(self, query: Query, form: str) -> str:
-        """Return the plan of a query."""
-
-    def explain_start(self, query: Query) -> str:
-        """Return with which START a query could begin now, and what provides its past. Raises PenstockError P0702."""
-
-    def starts(self, query: Query) -> Sequence[Document]:
-        """Return the same as documents: START, whether it is possible, and what would be read (`query_check.py`)."""
-
-    def batch(self) -> tuple[int, float | None]:
-        """Return the number of the last batch, and the seconds since then; None before the first."""
-
-    def problem(self) -> str | None:
-        """Return why no batch can be processed."""
-
-    def metrics(self) -> bytes:
-        """Return the metrics in the text format of Prometheus."""
-
-    def listen(self, on_batch: Callable[[Mapping[str, object]], None]) -> None:
-        """Call `on_batch` after each batch, in any thread."""
-
-    def close(self) -> None:
-        """End after the round in hand."""
-
-
 class LiveService:
     """See the contract `Service`.
 
     Args:
         seconds: how long a reply waits for commands; those that take longer are PENDING.
         stalled: seconds without a batch after which the server is not ready; 0: never.
+        tokens: of the server, None where none are required.
     """
 
     def __init__(
-        self, control: Control, side: EngineSide, access: StatementAccess, seconds: float = 60.0, stalled: float = 60.0
-    ) -> None:
+        self, control: Control, side: EngineSide, access: StatementAccess, seconds: float = 60.0, stalled: float = 60.0,
+        tokens: TokenFile | None = None,
+    ) -> None:  # fmt: skip
         self._control = control
         self._side = side
         self._access = access
@@ -140,6 +102,9 @@ class LiveService:
         self._stalled = stalled
         self._listeners = EventListeners()
         self._running = RunningStatements()
+        self._tokens = tokens
+        #: By door that has sessions, what returns them.
+        self._sessions: list[Callable[[], Sequence[SessionFact]]] = []
         self._temporary = TemporaryQueries(control)
         self._temporary.drop_left()
         side.listen(lambda content: self._listeners.announce("batch", content))
@@ -204,14 +169,24 @@ class LiveService:
     def _check_reply(self, one: StatementOutcome) -> StatementReply:
         query = query_of_command(one.command)
         check = None if query is None else query_check(query, self._side.starts(query))
-        return StatementReply(kind_of(one.text), "CHECKED", check=check)
+        return StatementReply(kind_of(one.text), "CHECKED", check=check, schema=self._row_schema(one.command))
+
+    def _row_schema(self, command: object) -> pa.Schema | None:
+        """Return the columns of the rows that a statement answers with, None for one without."""
+        if isinstance(command, SelectOnce):
+            return command.query.output_schema
+        if isinstance(command, Subscribe):
+            query = command.query if isinstance(command.query, Query) else _bound(self._known(command.query))
+            return self._side.result_schema(query)
+        return None
 
     def _reply(self, one: StatementOutcome, request: ScriptRequest) -> StatementReply:
         kind, outcome, command = kind_of(one.text), one.outcome, one.command
         if outcome is not None:
             return StatementReply(
-                kind, outcome.state.value, outcome.number, outcome.version, self._instant(outcome), error=outcome.error
-            )
+                kind, outcome.state.value, outcome.number, outcome.version, self._instant(outcome),
+                error=outcome.error, changed=outcome.rows,
+            )  # fmt: skip
         if isinstance(command, SelectOnce):
             return self._selected(kind, one.text, command, request)
         if isinstance(command, Subscribe):
@@ -229,8 +204,12 @@ class LiveService:
                 raise PenstockError("P0702", "EXPLAIN ANALYZE is not carried out by this server")
             if command.kind is ExplainKind.START:
                 text = self._side.explain_start(command.query)
+            elif command.kind is ExplainKind.SHARING:
+                text = sharing_of(self.view(), command.query, command.registered).text
             else:
                 text = self._side.explain(command.query, "text")
+        elif isinstance(command, ExportCommand):
+            text = running_plan_document(self.view(), command.query, command.logical)
         elif isinstance(command, Unchanged):
             text = command.reason
         return StatementReply(kind, "DONE", text=text)
@@ -238,7 +217,8 @@ class LiveService:
     def _selected(self, kind: str, text: str, command: SelectOnce, request: ScriptRequest) -> StatementReply:
         sources = {name: source.domain for name, source in sources_of(command.query).items()}
         with self._running.running(kind, text, request.caller, request.left) as statement:
-            found = self._side.select(command, self._scope(), statement.id, request.left)
+            scope = self._scope().with_control(command.query, self.view)
+            found = self._side.select(command, scope, statement.id, request.left)
         instant = None if found.tick is None else command.query.domain.show(found.tick)
         since = {name: domain.show(found.since[name]) for name, domain in sources.items()
                  if domain is not None and name in found.since}  # fmt: skip
@@ -267,9 +247,8 @@ class LiveService:
         texts = [redacted_text(declared or name) for name, declared in command.entries]
         if command.kind == "QUERIES":
             version = self._control.version()
-            states = {one.stored.name: (shown_state(one, version), one.share) for one in self._control.queries()}
-            shares = {name: "" if share is None else f" {share:.0%}" for name, (_, share) in states.items()}
-            begins = {name: f" -- {state}{shares[name]}" for name, (state, _) in states.items() if state in _TO_BEGIN}
+            views = [query_view(one, version) for one in self._control.queries()]
+            begins = {view.name: f" -- {_beginning(view)}" for view in views if view.state in _TO_BEGIN}
             names = [name for name, _ in command.entries]
             texts = [text + begins.get(name, "") for name, text in zip(names, texts, strict=True)]
         return "\n".join(texts)
@@ -338,7 +317,13 @@ class LiveService:
         return query_view(self._known(name), self._control.version())
 
     def plan(self, name: str, form: str) -> str:
+        if form == "sharing":
+            stored = self._known(name).stored
+            return json.dumps(sharing_of(self.view(), _bound(self._known(name)), True, stored.name).as_json(), indent=2)
         return self._side.explain(_bound(self._known(name)), form)
+
+    def running_plan(self, query: str | None) -> str:
+        return running_plan(self.view(), None if query is None else self._known(query).stored.name)
 
     def results(self, request: ResultRequest) -> ResultSource:
         text = f"SUBSCRIBE TO {quoted(request.query)}"
@@ -410,6 +395,7 @@ class LiveService:
             SourceView(
                 one.name, one.is_stream, one.connector, tuple((c.name, type_name(c.type)) for c in one.columns),
                 redacted_text(bound.texts.get(key, "")), shown_tick(one.domain, beats.get(key)),
+                tuple(one.columns[index].name for index in one.primary_key),
             )
             for key, one in bound.sources.items()
         )  # fmt: skip
@@ -423,6 +409,9 @@ class LiveService:
         functions = tuple(one.name for one in stored if one.kind in ("FUNCTION", "AGGREGATE"))
         text = redacted_text(self._control.catalog_text())
         return CatalogView(sources, views, tuple(self.queries()), functions, text)
+
+    def catalog_version(self) -> object:
+        return self._control.catalog
 
     def health(self) -> HealthView:
         failure = self._control.failure
@@ -438,6 +427,22 @@ class LiveService:
 
     def metrics(self) -> bytes:
         return self._side.metrics()
+
+    def view(self) -> SystemView:
+        """Return what control relations are read from."""
+        return self._control.view(door_facts(self._running, self._tokens, self._sessions))
+
+    def entities(self, kind: str | None, query: str | None) -> Sequence[EntityView]:
+        return entity_views(self.view(), kind, query)
+
+    def entity(self, id_: str) -> EntityView:
+        return entity_view(self.view(), id_)
+
+    def tap(self, id_: str, rows: int, seconds: float) -> ResultSource:
+        return tapped(self.view(), id_, rows, seconds, self._side.tap)
+
+    def list_sessions(self, sessions: Callable[[], Sequence[SessionFact]]) -> None:
+        self._sessions.append(sessions)
 
     # -- events ------------------------------------------------------------------------------------------------
 
@@ -473,3 +478,10 @@ def _one_line_up(error: PenstockError) -> PenstockError:
     """Return an error of a script that stood one line lower."""
     position = None if error.position is None else _above(error.position)
     return PenstockError(error.code, error.message, position, error.hint)
+
+
+def _beginning(view: QueryView) -> str:
+    """Return the state of a query that does not answer yet, with how much it has read, or until when it waits."""
+    share = "" if view.share is None else f" {view.share:.0%}"
+    until = "" if view.first is None else f" until {view.first}"
+    return view.state + share + until

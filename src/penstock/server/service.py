@@ -6,13 +6,14 @@ method returns is data that does not change any more.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 import pyarrow as pa
 
 from penstock.algebra.nodes.scans import Source
+from penstock.control.entities.system import SessionFact
 from penstock.errors import PenstockError, ScriptWarning
 from penstock.results.cancellation import Cancellation
 from penstock.served import CatalogView as CatalogView
@@ -41,6 +42,8 @@ class StatementReply:
         results: of a SUBSCRIBE, which stands alone, the rows as they come; who gets the reply closes it.
         sql: of a statement of a difference, its text.
         check: of a query that was not registered, its plan, its cost, and how it could begin (`query_check.py`).
+        schema: of a SELECT or a SUBSCRIBE that was only checked, the columns of its rows.
+        changed: of an INSERT, UPDATE or DELETE that has been carried out, of how many rows, where that is known.
     """
 
     kind: str
@@ -56,6 +59,8 @@ class StatementReply:
     results: ResultSource | None = None
     check: Document | None = None
     sql: str | None = None
+    schema: pa.Schema | None = None
+    changed: int | None = None
 
 
 @dataclass(frozen=True)
@@ -102,6 +107,31 @@ class StatementView:
     began: str
     who: str
     text: str
+
+
+@dataclass(frozen=True)
+class AttributeView:
+    """An attribute of an entity. value, default: as text, None for NULL; unit: empty for none."""
+
+    name: str
+    value: str | None
+    type: str
+    unit: str
+    settable: bool
+    default: str | None
+    help: str
+
+
+@dataclass(frozen=True)
+class EntityView:
+    """An entity. relation: the control relation that lists it; queries: the names of those that it belongs to."""
+
+    id: str
+    kind: str
+    name: str
+    relation: str
+    queries: tuple[str, ...] = ()
+    attributes: tuple[AttributeView, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -158,6 +188,10 @@ class ResultSource(Protocol):
     def next(self, seconds: float) -> ResultPart | None:
         """Return the next rows, None where there are none within so many seconds. Raises EndOfResults at the end
         of a bounded subscription, PenstockError P0712 where rows are gone."""
+
+    def on_change(self, listener: Callable[[], None]) -> Callable[[], None] | None:
+        """Have `listener` called, by any thread, whenever `next` may return something or raise; return what ends that.
+        None where that is not known: who waits then waits in `next`."""
 
     def close(self) -> None:
         """End the subscription. May be called at any time, by another thread too."""
@@ -217,7 +251,11 @@ class Service(Protocol):
         """Raises PenstockError P0201."""
 
     def plan(self, name: str, form: str) -> str:
-        """Return the plan of a query. form: `json`, `text`, `mermaid` or `drawn` (SVG). Raises PenstockError P0201."""
+        """Return the plan of a query. form: `json`, `text`, `mermaid`, `drawn` (SVG) or
+        `sharing`, what it shares with others, as JSON. Raises PenstockError P0201."""
+
+    def running_plan(self, query: str | None) -> str:
+        """Return the plan that runs as SVG, of one query or of all. Raises PenstockError P0201."""
 
     def results(self, request: ResultRequest) -> ResultSource:
         """Raises PenstockError P0201 for an unknown query, P0711 and P0712 for results that are not kept."""
@@ -235,6 +273,22 @@ class Service(Protocol):
         """Raises PenstockError P0201."""
 
     def catalog(self) -> CatalogView: ...
+
+    def entities(self, kind: str | None, query: str | None) -> Sequence[EntityView]:
+        """Return entities without their attributes. kind: those of one kind alone; query: those of one query."""
+
+    def entity(self, id_: str) -> EntityView:
+        """Return an entity with its attributes. Raises PenstockError P0201."""
+
+    def tap(self, id_: str, rows: int, seconds: float) -> ResultSource:
+        """Return the next rows that pass over an edge of the plan, with the id of its queue. It ends after so many rows
+        or seconds. Raises PenstockError P0201 for what is no queue, P0711 where nothing runs."""
+
+    def list_sessions(self, sessions: Callable[[], Sequence[SessionFact]]) -> None:
+        """List the sessions of a door among those of the server. sessions: returns them, in any thread."""
+
+    def catalog_version(self) -> object:
+        """Return an object that is the same one as long as nothing is declared, changed or dropped."""
 
     def health(self) -> HealthView: ...
 

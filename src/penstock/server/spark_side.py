@@ -14,6 +14,7 @@ from penstock.algebra.nodes.query import Query, Start
 from penstock.control.spark import SparkEngine
 from penstock.errors import PenstockError
 from penstock.language.commands import SelectOnce
+from penstock.physical.execution.flow_counts import TappedPort
 from penstock.results.cancellation import Cancellation
 from penstock.results.content import ResultContents
 from penstock.results.live_state import LiveState
@@ -28,6 +29,7 @@ from penstock.runtime.spark.checkpoint.folder import Folder
 from penstock.runtime.spark.job import SparkRun
 from penstock.runtime.spark.live_change import options_of_start
 from penstock.runtime.watching.prometheus import metrics_text
+from penstock.runtime.watching.taps import Tap
 from penstock.server.service import EndOfResults, ResultPart, ResultRequest
 from penstock.server.statements.selecting import SelectedRows, SelectScope, check_readable, whole_inputs
 from penstock.storage.documents import Document
@@ -59,15 +61,15 @@ class SparkSide:
             run = self._engine.run
             if run is None or not run.active:
                 continue
-            progress = run.progress()
-            waiting = any(one.waiting or one.records_waiting for one in progress.sources.values())
-            if progress.batches == self._batches:
-                self._at = self._at if waiting else time.monotonic()
+            # Looked at all the time, so it must not cost anything for each query.
+            if run.batches == self._batches:
+                self._at = self._at if run.rounds is not None and run.rounds.unread() else time.monotonic()
                 continue
-            self._batches, self._at = progress.batches, time.monotonic()
+            sums = run.sums()
+            self._batches, self._at = sums.batches, time.monotonic()
             content = {
-                "number": progress.batches, "version": run.version().number, "rows_in": progress.rows_in,
-                "rows_out": progress.rows_out, "heartbeat": progress.heartbeat,
+                "number": sums.batches, "version": run.epoch.number, "rows_in": sums.rows_in,
+                "rows_out": sums.rows_out, "heartbeat": sums.heartbeat,
             }  # fmt: skip
             for listener in self._listeners:
                 listener(content)
@@ -106,10 +108,11 @@ class SparkSide:
     ) -> SelectedRows:
         run, read = self._engine.run, sources_of(command.query)
         whole = whole_inputs(command, scope, self._posted)
-        if run is None:
+        if run is None or scope.is_control(command.query):
             check_readable(command, whole)
             state = LiveState(-1, None, whole=whole)
-            return SelectedRows.of(self._reader(state).answer(command.query, cancellation))
+            reader = LiveReader(lambda: state) if scope.is_light(command.query) else self._reader(state)
+            return SelectedRows.of(reader.answer(command.query, cancellation))
         with pinned_input(run, f"select-{statement}", {name.lower() for name in read}) as known:
             answers = {key: (f"q{place}", query) for key, (place, query) in scope.queries.items()}
             state = state_of_run(run, known, answers, self._contents)
@@ -148,6 +151,9 @@ class SparkSide:
     def metrics(self) -> bytes:
         run = self._engine.run
         return b"" if run is None else metrics_text(run.metrics)
+
+    def tap(self, edge: TappedPort, rows: int) -> Tap:
+        return self._engine.tap(edge, rows)
 
     def listen(self, on_batch: Callable[[Mapping[str, object]], None]) -> None:
         self._listeners.append(on_batch)
@@ -192,6 +198,9 @@ class SparkResults:
             return None
         (rows,) = found.rows.combine_chunks().to_batches()
         return ResultPart(rows, "" if found.cursor is None else str(found.cursor))
+
+    def on_change(self, listener: Callable[[], None]) -> Callable[[], None]:
+        return self._subscription.on_change(listener)
 
     def close(self) -> None:
         self._subscription.close()

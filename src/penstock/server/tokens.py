@@ -57,6 +57,10 @@ class TokenEntry:
     def expired(self, now: dt.datetime) -> bool:
         return bool(self.expires) and now >= dt.datetime.fromisoformat(self.expires)
 
+    @property
+    def expired_now(self) -> bool:
+        return self.expired(_now())
+
 
 def new_token() -> str:
     """Return a token of 32 random bytes."""
@@ -171,7 +175,12 @@ class TokenFile:
         for entry in self.entries():
             if hmac.compare_digest(entry.sha256, presented):
                 found = entry
-        return None if found is None or found.expired(_now()) else found.caller
+        return None if found is None or found.expired_now else found.caller
+
+    def valid(self, entry: TokenEntry) -> Caller | None:
+        """Return the owner of a token whose entry was read before; None where it has expired or been revoked since.
+        Raises PenstockError P0807."""
+        return entry.caller if entry in self.entries() and not entry.expired_now else None
 
     def _refresh(self) -> None:
         try:

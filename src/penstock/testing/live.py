@@ -3,10 +3,13 @@
 A result is written by one query at a time, in *episodes*: each from one round boundary to another. The law says what is
 emitted of each, from the oracle's answer alone. With h the heartbeat of an episode's query at its end:
 
-- over which input: `Start`. A relation's past happens at τ0 where streams are cut off before;
+- over which input: `Start`. A relation's past happens at τ0 where streams are cut off before, or where its updates had
+  been folded up to, if a source of the query is behind that;
 - from which instant on, its *first*: of a relation τ0 (AT: that tick), of a stream the one after it, or τ0 where
-  streams are cut off. It is never before the instant after the last one that was answered: an instant is answered
-  once. A query over static relations alone has one instant;
+  streams are cut off and the result begins with the episode: elements that follow from the content of relations alone.
+  WARM WAIT has in place of τ0 the first instant from τ0 on that no lost element has a bearing on. It is never before
+  the instant after the last one that was answered: an instant is answered once. A query over static relations alone has
+  one instant;
 - at its first instant the answer of a relation is the net difference of R to the content that was emitted before. When
   h has not reached that instant, nothing is emitted.
 
@@ -24,6 +27,7 @@ import pyarrow as pa
 from penstock.algebra import Algebra, Source
 from penstock.algebra.nodes.query import Query, Start, StartMode
 from penstock.algebra.nodes.scans import declared_sources
+from penstock.algebra.properties.need import first_full_instant
 from penstock.deep import deep
 from penstock.testing.denotation import World
 from penstock.testing.oracle import events_in, timely_rows
@@ -40,7 +44,7 @@ class Episode:
 
     begun, ended: how many rows of each source had been read at the boundary; ended None: it has not ended; shown: the
     same of the boundary from which this result shows the query, where it has run before that: for another result, or
-    paused with its state.
+    paused with its state; folded: the last tick up to which the updates of one of its relations had been folded then.
     """
 
     query: Query
@@ -48,13 +52,17 @@ class Episode:
     begun: Mapping[str, int]
     ended: Mapping[str, int] | None = None
     shown: Mapping[str, int] | None = None
+    lost: Mapping[str, int] = field(default_factory=dict)
+    folded: int = NOTHING
 
 
 @dataclass
 class _Result:
-    """What has been emitted. reached: every instant up to it has been answered; content: that of a relation."""
+    """What has been emitted. began: it has had an episode; reached: every instant up to it has been answered; content:
+    that of a relation."""
 
     events: list[Event] = field(default_factory=list)
+    began: bool = False
     reached: int = NOTHING
     content: Counter[Row] = field(default_factory=Counter)
     rows: dict[Row, Row] = field(default_factory=dict)
@@ -95,11 +103,13 @@ def _add(result: _Result, episode: Episode, inputs: Mapping[str, pa.Table]) -> N
     read = {n: inputs[n] if episode.ended is None else inputs[n].slice(0, episode.ended[n]) for n in sources}
     rows = {name: timely_rows(source, read[name]) for name, source in sources.items()}
     begin = heartbeat(sources, _rows_before(sources, inputs, episode.begun))
-    first = max(_first(episode, sources, inputs, begin), result.reached + 1)
+    first = max(_first(episode, sources, inputs, begin, result.began), result.reached + 1)
+    result.began = True
     end = heartbeat(sources, rows)
     if episode.start.mode is StartMode.NOW:
         before = _rows_before(sources, inputs, episode.begun)
-        rows = {name: _cut(source, rows[name], len(before[name]), begin) for name, source in sources.items()}
+        past = max(begin, episode.folded)
+        rows = {name: _cut(source, rows[name], len(before[name]), past) for name, source in sources.items()}
     events = _events(query.root, rows, end)
     if end < first:
         return
@@ -117,18 +127,31 @@ def _add(result: _Result, episode: Episode, inputs: Mapping[str, pa.Table]) -> N
     result.reached = end
 
 
-def _first(episode: Episode, sources: Mapping[str, Source], inputs: Mapping[str, pa.Table], begin: int) -> int:
-    """Return the first instant that the episode answers, whatever was answered before. begin: τ0 of its query."""
-    mode, after = episode.start.mode, int(episode.query.root.is_stream)
-    if episode.shown is not None:
-        return heartbeat(sources, _rows_before(sources, inputs, episode.shown)) + after
-    if mode is StartMode.BEGINNING:
-        return BEGIN
-    if mode is StartMode.NOW:
-        return begin  # of a stream, elements of relations that begin there
-    tick = episode.start.at if mode is StartMode.AT else begin
-    assert tick is not None, "START AT has a tick"
-    return tick + after
+def _first(
+    episode: Episode, sources: Mapping[str, Source], inputs: Mapping[str, pa.Table], begin: int, goes_on: bool
+) -> int:
+    """Return the first instant that the episode answers, whatever was answered before.
+
+    Args:
+        begin: τ0 of its query.
+        goes_on: its result has had another episode.
+    """
+    start, after = episode.start, int(episode.query.root.is_stream)
+    if start.mode is StartMode.BEGINNING:
+        first = BEGIN
+    elif start.mode is StartMode.NOW:
+        # Of a stream, elements of relations that begin there; a result that goes on has had its relations' contents.
+        first = begin + after if goes_on else begin
+    else:
+        tick = start.at if start.mode is StartMode.AT else begin
+        if start.wait:
+            lost = {name: tick for name, tick in episode.lost.items() if name in sources}
+            tick = first_full_instant(episode.query.root.needs, lost, begin)
+        assert tick is not None, "START AT has a tick, and WARM WAIT a query to which a time comes"
+        first = tick + after
+    if episode.shown is None:
+        return first
+    return max(first, heartbeat(sources, _rows_before(sources, inputs, episode.shown)) + after)
 
 
 def _rows_before(

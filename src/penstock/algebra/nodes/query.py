@@ -41,12 +41,18 @@ class Start:
     - AT: as WARM, with the tick `at` in place of τ0;
     - BEGINNING: the whole answer over the whole streams.
 
-    wait: WARM may also begin later than τ0, when what the query needs of the past has arrived while it runs silently.
+    wait: WARM may also begin later than τ0, at the first instant at which nothing is missing that the query needs of
+    the past. An engine that has found that instant notes it as `at`.
     """
 
     mode: StartMode = StartMode.NOW
     at: int | None = None
     wait: bool = False
+
+    @property
+    def words(self) -> str:
+        """Return the words of the clause, without an instant."""
+        return f"{self.mode.value} WAIT" if self.wait else self.mode.value
 
 
 @dataclass(frozen=True)

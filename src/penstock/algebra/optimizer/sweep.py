@@ -26,7 +26,7 @@ class Sweep:
 
     def __init__(self, rules: tuple[Rule, ...], note: Note | None = None) -> None:
         self.exhausted = False
-        self._rules = rules
+        self._rules = [(rule, rule.rewrite) for rule in rules]
         self._note = note
         self._left = 0
         #: By identity, a visited node and its result; the node is kept, so that its identity is not reused.
@@ -68,8 +68,8 @@ class Sweep:
         if self._left <= 0:
             self.exhausted = True
             return None
-        for rule in self._rules:
-            changed = rule.rewrite(node)
+        for rule, rewrite in self._rules:
+            changed = rewrite(node)
             if changed is not node and changed != node:
                 self._left -= 1
                 if self._note is not None:

@@ -19,6 +19,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+from penstock.types import END
+
 
 @dataclass(frozen=True)
 class LastRows:
@@ -103,6 +105,25 @@ def longer(needs: Needs, ticks: int) -> Needs:
 def everything(names: Iterable[str]) -> Needs:
     """Return the need of all elements of the sources `names`."""
     return dict.fromkeys(names, EVERYTHING)
+
+
+def first_full_instant(needs: Needs, lost: Mapping[str, int], begin: int) -> int | None:
+    """Return the first instant from `begin` on at which everything is there that a query needs; None where time alone
+    does not bring it: the last rows of a source, or all of it.
+
+    Args:
+        needs: of the query.
+        lost: by source of the query, the tick up to which elements of it may be gone; of a relation, updates that its
+            content at that tick does not show. Of sources that are not named, everything is there.
+        begin: the heartbeat of the query.
+    """
+    tick = begin
+    for name in lost:
+        need = needs.get(name, Need())
+        if need.ticks is None or need.rows or lost[name] + need.ticks >= END:
+            return None
+        tick = max(tick, lost[name] + need.ticks)
+    return tick
 
 
 def reach(needs: Needs) -> int | None:

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 _MAGIC = b"PNSTKRB1"
 _TRAILER = struct.Struct("<II8s")
 _ALIGNMENT = 64
+#: Bytes up to which rows are put together in memory before they are written.
+_SMALL = 2**18
 _PREFIX, _SUFFIX = "batch-", ".results"
 _TEMPORARY = ".new" + _SUFFIX
 
@@ -139,16 +141,33 @@ class BatchWriter:
         """Write the rows of a query, which are in the order of time. high: the largest tick of its earlier rows."""
         rest = iter(pieces)
         first = next(rest)
+        second = next(rest, None)
+        if second is None and first.nbytes < _SMALL:
+            self._add_small(id_, first, high)
+            return
         start = self._align()
         out = _Checked(self._file)
         rows = 0
         with pa.ipc.new_stream(pa.PythonFile(out, "w"), first.schema) as writer:
-            for piece in chain([first], rest):
+            for piece in chain([first], [] if second is None else [second], rest):
                 if piece.num_rows:
                     rows += piece.num_rows
-                    high = max(high, piece.column(0).slice(piece.num_rows - 1).cast(pa.int64())[0].as_py())
+                    high = max(high, _last_tick(piece))
                     writer.write_table(piece)
         self._set(id_, Section(start, out.length, rows, out.checksum, high))
+
+    def _add_small(self, id_: str, rows: pa.Table, high: int) -> None:
+        """Do the same with one write; most answers are a few rows."""
+        out = pa.BufferOutputStream()
+        with pa.ipc.new_stream(out, rows.schema) as writer:
+            if rows.num_rows:
+                writer.write_table(rows)
+        content = out.getvalue()
+        position = self._file.tell()
+        padding = -position % _ALIGNMENT
+        self._file.write(bytes(padding) + content.to_pybytes())
+        high = max(high, _last_tick(rows)) if rows.num_rows else high
+        self._set(id_, Section(position + padding, content.size, rows.num_rows, zlib.crc32(content), high))
 
     def copy(self, other: BatchFile, id_: str) -> None:
         """Write a section of another file."""
@@ -187,6 +206,12 @@ class BatchWriter:
         self._file.close()
         with suppress(OSError):
             storage().remove(self._temporary)
+
+
+def _last_tick(rows: pa.Table) -> int:
+    """Return the tick of the last row."""
+    last = rows.column(0)[rows.num_rows - 1]
+    return int(last.value if isinstance(last, pa.TimestampScalar) else last.as_py())
 
 
 class _Checked(io.RawIOBase):

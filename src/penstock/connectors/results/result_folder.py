@@ -16,9 +16,11 @@ import base64
 import json
 import threading
 import time
+import uuid
 from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from weakref import WeakValueDictionary
@@ -210,6 +212,21 @@ class ResultFolder:
                 if len(self._mapped) > _MAPPED:
                     self._mapped.popitem(last=False)
         return found
+
+    def set_aside(self, table: pa.Table) -> pa.Table:
+        """Return the same table in a file that lasts as long as the table: it waits on disk, not in memory. Where it
+        cannot be written it stays in memory."""
+        place = self.path / f".{uuid.uuid4().hex}.tmp"
+        try:
+            with storage().create(place) as file, pa.ipc.new_stream(file, table.schema) as writer:
+                writer.write_table(table)
+            return pa.ipc.open_stream(storage().map(place)).read_all()
+        except OSError:
+            return table
+        finally:
+            # What cannot be removed goes with the next start.
+            with suppress(OSError):
+                storage().remove(place)
 
     def record(self, id_: str) -> ResultRecord:
         """Return what is known of a query. Raises PenstockError P0201 for an unknown one."""

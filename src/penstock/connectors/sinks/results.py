@@ -34,6 +34,7 @@ class ResultsSink(Sink):
         options.only(self.OPTIONS)
         self._retain, self._max_bytes = options.value(_RETAIN), options.value(_MAX_BYTES)
         self._results: ResultLog | None = None
+        self._schema = query.output_schema
 
     @property
     def place(self) -> str:
@@ -57,7 +58,7 @@ class ResultsSink(Sink):
 
     def write_pieces(self, batch: int, pieces: Iterator[pa.Table]) -> None:
         assert self._results is not None and self.own_place is not None, "it is open"
-        schema = self.query.output_schema
+        schema = self._schema
         first = next(pieces)
         if not first.num_rows:
             return

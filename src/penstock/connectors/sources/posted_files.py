@@ -1,10 +1,15 @@
 """POSTED: rows that were posted to a server, one Arrow file for each post, read in the order of their numbers.
 
 A source FROM MEMORY or FROM HTTP is one of these at a server: it has no end. The server writes `<number>.arrow` into
-the folder of the source before it replies (`append`); a run reads the files and removes them when it does not need them
-any more (`forget`). A post may have an idempotency key, by which the same post is recognized for as long as the key is
-kept. The key stands in the schema of its file, so that both are written at once; before the file is removed its key
-goes to the others (`posted_keys.py`). Numbers are never used again: the largest number always has a file.
+the folder of the source before it replies (`append`); a run reads the files and removes the first of them when it does
+not need them any more (`forget`). A post may have an idempotency key, by which the same post is recognized for as long
+as the key is kept. The key stands in the schema of its file, so that both are written at once; before the file is
+removed its key goes to the others (`posted_keys.py`). Numbers are never used again: the largest number always has a
+file, and a file whose number is not larger than those of the kept keys has been removed, whatever the disk says after a
+loss of power.
+
+Contract: a post that was accepted is there, and whole, until it is forgotten. One that is not is no malformed record
+but damage to the checkpoint.
 """
 
 from __future__ import annotations
@@ -20,10 +25,12 @@ from penstock.algebra.nodes.scans import Source
 from penstock.connectors.contract import ParsedRecords, SourceConnector, Split
 from penstock.connectors.options import TEXT, Option, Options, OptionTable
 from penstock.connectors.sources.formats import FORMATS, FileFormat
+from penstock.connectors.sources.formats.base import DAMAGE, Unfit, one_line
 from penstock.connectors.sources.memory import write_table
 from penstock.connectors.sources.posted_keys import PostKey, keep_keys, last_kept
 from penstock.errors import PenstockError
 from penstock.storage import storage
+from penstock.storage.seals import damaged
 
 _SPOOL = Option("spool", TEXT, "the folder of the posts", required=True, internal=True)
 #: Part of what the source is: one that is declared again is another one.
@@ -38,6 +45,7 @@ class PostedFilesSource(SourceConnector):
     OPTIONS = OptionTable((_SPOOL, _SOURCE))
     rereadable = False
     keeps_relations = True
+    removes_read = True
     look_every = 0.05
 
     def __init__(self, source: Source) -> None:
@@ -45,7 +53,6 @@ class PostedFilesSource(SourceConnector):
         options = Options(f"{source.connector} of {source.name}", source.options)
         options.only(self.OPTIONS)
         self._folder = Path(options.text(_SPOOL))
-        self.removes_read = source.is_stream
 
     @property
     def bounded(self) -> bool:
@@ -55,24 +62,43 @@ class PostedFilesSource(SourceConnector):
         """Any rows that are there were written by the server."""
 
     def discover(self, known: Set[str]) -> list[str]:
-        return [path for path in map(str, rows_files(self._folder)) if path not in known]
+        """Raises PenstockError P0605 where one has been removed that a run has not found yet."""
+        new = [path for path in rows_files(self._folder) if str(path) not in known]
+        found = {_number(path): path for path in new}
+        for path in new:
+            number, before = _number(path) - 1, path.with_name(_name(_number(path) - 1))
+            # A list of a folder to which files are added may lack some, but not because they came later.
+            while number not in found and str(before) not in known and storage().exists(before):
+                found[number] = before
+                number, before = number - 1, path.with_name(_name(number - 1))
+            if number not in found and str(before) not in known and number > last_kept(self._folder):
+                raise lost(self.source.name, before, FileNotFoundError("it has been removed"))
+        removed = last_kept(self._folder)
+        return [str(found[number]) for number in sorted(found) if number > removed]
 
     def splits(self, path: str) -> list[Split]:
         try:
-            return self._format.splits(path)
-        except OSError as error:
-            message = f"source {self.source.name}: its posted rows are gone: {path}"
-            raise PenstockError("P0401", message, cause=error) from error
+            return self._format.ranges(path)
+        except (Unfit, *DAMAGE) as error:
+            raise lost(self.source.name, Path(path), error) from error
 
     def read(self, split: Split, columns: tuple[int, ...]) -> Iterator[ParsedRecords]:
-        return self._format.read(split, columns)
+        """Raises PenstockError P0605 where accepted rows are gone."""
+        for parsed in self._format.read(split, columns):
+            for rejected in parsed.rejected:
+                if not rejected.record:
+                    # Not a row, but all that is left of the file.
+                    raise lost(self.source.name, Path(split.path), ValueError(rejected.reason))
+            yield parsed
 
     def forget(self, paths: Sequence[str]) -> None:
-        """Remove the rows of a stream; those of a relation are its content."""
-        there = [path for path in map(Path, paths if self.source.is_stream else ()) if storage().exists(path)]
-        keep_keys(self._folder, [key_of(path) for path in there])
-        for path in there:
-            storage().remove(path)
+        """Remove posts, and all before them."""
+        there = [path for path in map(Path, paths) if storage().exists(path)]
+        keep_keys(self._folder, [_key_or_none(path) for path in there])
+        removed = last_kept(self._folder)
+        for path in _files(self._folder):
+            if _number(path) <= removed:
+                storage().remove(path)
 
     @cached_property
     def _format(self) -> FileFormat:
@@ -80,20 +106,60 @@ class PostedFilesSource(SourceConnector):
 
 
 def rows_files(folder: Path) -> list[Path]:
-    """Return the files of rows in a folder, in the order of their numbers."""
+    """Return the files of rows in a folder that have not been removed, in the order of their numbers."""
+    removed = last_kept(folder)
+    return [path for path in _files(folder) if _number(path) > removed]
+
+
+def _files(folder: Path) -> list[Path]:
     names = [name for name in storage().list(folder) if name.endswith(ROWS) and not name.startswith(".")]
     return [folder / name for name in sorted(names)]
 
 
+def _name(number: int) -> str:
+    return f"{number:0{_DIGITS}}{ROWS}"
+
+
+def _number(path: Path) -> int:
+    return int(path.stem)
+
+
+def lost(source: str, path: Path, error: BaseException) -> PenstockError:
+    """Return the error for a post that was accepted and cannot be read."""
+    return PenstockError(
+        "P0605", f"source {source}: rows that were posted are gone: {path}: {one_line(error)}", cause=error,
+        hint=f"restore {path.name} from a copy of the checkpoint",
+    )  # fmt: skip
+
+
 def key_of(path: Path) -> PostKey:
-    """Return the key of a post from its file of rows."""
+    """Return the key of a post from its file of rows. Raises PenstockError P0605."""
+    try:
+        with pa.ipc.open_file(storage().map(path)) as reader:
+            return PostKey.read((reader.schema.metadata or {})[_METADATA])
+    except (*DAMAGE, KeyError, ValueError) as error:
+        raise damaged(path, error) from error
+
+
+def withdraw(path: Path) -> None:
+    """Take the rows of a post back that has not been read. Its number stays, so that nothing seems to be lost."""
+    post = key_of(path)
     with pa.ipc.open_file(storage().map(path)) as reader:
-        return PostKey.read((reader.schema.metadata or {})[_METADATA])
+        nothing = reader.schema.empty_table()
+    write_table(nothing.replace_schema_metadata({_METADATA: PostKey(post.number, "", "", post.at).text()}), path)
+
+
+def _key_or_none(path: Path) -> PostKey:
+    """Return the key of a post that has been read; none where its file is damaged since."""
+    try:
+        return key_of(path)
+    except PenstockError:
+        return PostKey(_number(path), "", "", 0)
 
 
 def last_number(folder: Path) -> int:
     """Return the largest number of a post in a folder, 0 without any."""
-    return max([last_kept(folder), *(int(path.stem) for path in rows_files(folder))])
+    return max([last_kept(folder), *map(_number, rows_files(folder))])
 
 
 def append(folder: Path, rows: pa.Table, number: int, key: str = "", digest: str = "") -> Path:
@@ -107,6 +173,6 @@ def append(folder: Path, rows: pa.Table, number: int, key: str = "", digest: str
         OSError: nothing has been posted then.
     """
     post = PostKey(number, key, digest, time.time_ns() // 1000)
-    path = folder / f"{number:0{_DIGITS}}{ROWS}"
+    path = folder / _name(number)
     write_table(rows.replace_schema_metadata({_METADATA: post.text()}), path)
     return path

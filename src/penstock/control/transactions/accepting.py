@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from penstock.control.command_log import CommandLog
 from penstock.control.engine import Engine
+from penstock.control.entities.system import LoggedCommand, SystemView
+from penstock.control.entities.updates import statements_of
 from penstock.control.outcomes import Principal
 from penstock.control.posted_rows import PostedRows, key_used
-from penstock.control.registry import bind_one, check_supported, default_sink, settings_of
+from penstock.control.registry import bind_one, command_of, default_sink, settings_of
 from penstock.control.row_changes import check_changeable
 from penstock.control.stored_catalog import StoredCatalog
 from penstock.control.transactions.backlog import AcceptedItem, Backlog
 from penstock.control.transactions.draft import Draft
 from penstock.control.transactions.footprint import footprint_of
+from penstock.control.transactions.listing import declared_queries
 from penstock.control.transactions.merging import BoundChange
 from penstock.control.transactions.request import PostedScript
 from penstock.control.transactions.whole_catalog import catalog_steps, placed
@@ -28,17 +31,19 @@ from penstock.language.commands import (
     DeleteRows,
     Describe,
     ExplainCommand,
+    ExportCommand,
     SelectOnce,
     ShowCommand,
     Subscribe,
     Unchanged,
+    UpdateControl,
     UpdateRows,
 )
 
 #: Is called with a command and who posts it before it is accepted; raises PenstockError for what is not allowed.
 Policy = Callable[[Command, Principal], None]
 #: Commands that leave everything as it is; they have no number and do not enter the log.
-_READS = (Cancel, ChangeSetting, Describe, ExplainCommand, SelectOnce, ShowCommand, Subscribe, Unchanged)
+_READS = (Cancel, ChangeSetting, Describe, ExplainCommand, ExportCommand, SelectOnce, ShowCommand, Subscribe, Unchanged)
 
 
 class Acceptor:
@@ -48,11 +53,12 @@ class Acceptor:
         backlog: receives what has been accepted, and has the declarations after it.
         settings: of the whole system at the start, as written.
         write_outcomes: writes the outcomes that could not be written before; raises PenstockError P0601.
+        commands: returns those of the log, for control relations.
     """
 
     def __init__(
         self, engine: Engine, log: CommandLog, posted: PostedRows, backlog: Backlog, settings: Mapping[str, str],
-        policy: Policy | None, write_outcomes: Callable[[], None],
+        policy: Policy | None, write_outcomes: Callable[[], None], commands: Callable[[], Sequence[LoggedCommand]],
     ) -> None:  # fmt: skip
         self._engine = engine
         self._log = log
@@ -61,6 +67,7 @@ class Acceptor:
         self._settings = dict(settings)
         self._policy = policy
         self._write_outcomes = write_outcomes
+        self._commands = commands
         #: Failures of queries that could not be written to the log yet.
         self._unnoted: list[PostedScript] = []
 
@@ -138,9 +145,16 @@ class Acceptor:
             command, warnings = bind_one(
                 statement, draft.stored, draft.bound, settings_of(draft.settings), commands.source
             )
-            check_supported(command)
             if self._policy is not None:
                 self._policy(command, request.who)
+            if isinstance(command, UpdateControl):
+                changed = self._draft_update(draft, number, command, request.who)
+                number += changed
+                request.bound.append(
+                    command if changed else Unchanged("RELATION", command.relation, "no value changes")
+                )
+                request.warnings.append(warnings)
+                continue
             if isinstance(command, ChangeSetting):
                 draft.settings = {**draft.settings, command.key.lower(): command.value}
             elif isinstance(command, UpdateRows | DeleteRows):
@@ -151,6 +165,26 @@ class Acceptor:
             request.bound.append(command)
             request.warnings.append(warnings)
         return draft
+
+    def _draft_update(self, draft: Draft, number: int, command: UpdateControl, who: Principal) -> bool:
+        """Add the statements that carry out an UPDATE of a control relation, as one command; return whether there are
+        any. Raises PenstockError at the place of the UPDATE."""
+        registry = draft.registry(self._backlog.ahead.errors)
+        settings = settings_of(self._settings_with(registry.stored, {}))
+        view = SystemView(
+            registry, declared_queries(registry), self._engine.version, self._engine.figures, self._commands, settings
+        )
+        texts = statements_of(command, view)
+        for text in texts:
+            try:
+                one = command_of(text, draft.bound, settings_of(draft.settings))
+                if self._policy is not None:
+                    self._policy(one, who)
+                draft.add(number, one, text)
+            except (ScriptErrors, PenstockError) as error:
+                first = error.errors[0] if isinstance(error, ScriptErrors) else error
+                raise PenstockError(first.code, first.message, command.position, first.hint, first.cause) from None
+        return bool(texts)
 
     def _draft_difference(self, draft: Draft, request: PostedScript) -> None:
         """Add what brings the declarations to those of a script. Raises ScriptErrors."""

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from penstock.algebra.nodes.query import Query
+from penstock.control.engine import EngineVersion
 from penstock.control.registry import Registry
 from penstock.control.stored_catalog import StoredObject, StoredQuery
 from penstock.control.transactions.backlog import AcceptedItem
@@ -56,6 +57,26 @@ def listed_queries(items: Iterable[AcceptedItem], ahead: Registry, current: Regi
             bound = ahead.bound.queries.get(later.name.lower())
             listed.append(_unfinished(ListedQuery(later, later.query, bound, later.query.status), reading, False))
     return listed
+
+
+def declared_queries(registry: Registry) -> list[ListedQuery]:
+    """Return the declared queries as they are where a command is bound."""
+    return [
+        ListedQuery(one, query, registry.bound.queries.get(one.name.lower()), query.status)
+        for one, query in registry.stored.queries
+    ]
+
+
+def shown_state(one: ListedQuery, version: EngineVersion) -> str:
+    """Return the state of a query; WAITING for one that begins at an instant which its sources have not reached."""
+    return QueryStatus.WAITING.value if awaited_instant(one, version) is not None else one.status.value
+
+
+def awaited_instant(one: ListedQuery, version: EngineVersion) -> str | None:
+    """Return the first instant that a query answers which is to begin there; None for one that has begun."""
+    start, tick = one.query.start, version.ahead.get(one.query.place)
+    waits = one.status is QueryStatus.RUNNING and (start.at is not None or start.wait)
+    return one.bound.domain.show(tick) if waits and tick is not None and one.bound is not None else None
 
 
 def _readings(items: Iterable[AcceptedItem]) -> dict[int, PastReading | None]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from penstock.algebra.nodes.query import Query, Start, StartMode
 from penstock.algebra.nodes.scans import Source
-from penstock.control.registry import Registry, check_supported, default_sink, quoted, settings_of
+from penstock.control.registry import Registry, default_sink, quoted, settings_of
 from penstock.control.script import ParsedCommands
 from penstock.control.stored_catalog import ObjectKey, StoredObject
 from penstock.errors import PenstockError, ScriptErrors, ScriptWarning
@@ -114,13 +114,14 @@ def catalog_steps(script: ParsedCommands, registry: Registry, settings: Mapping[
     Raises:
         ScriptErrors: all mistakes of the script; P0732 for a statement that declares nothing.
     """
-    return _Difference(registry, _bound(script, settings), script.source).steps()
+    return _Difference(registry, _bound(script, registry.bound, settings), script.source).steps()
 
 
-def _bound(script: ParsedCommands, settings: Mapping[str, str]) -> dict[ObjectKey, _Target]:
-    """Return the declarations of a script, in their order. Raises ScriptErrors."""
+def _bound(script: ParsedCommands, present: Catalog, settings: Mapping[str, str]) -> dict[ObjectKey, _Target]:
+    """Return the declarations of a script, in their order. present: has the control relations. Raises ScriptErrors."""
     targets: dict[ObjectKey, _Target] = {}
-    catalog, now, errors, failed = Catalog(), dict(settings), list[PenstockError](), set[str]()
+    catalog, now = Catalog(control=present.control), dict(settings)
+    errors, failed = list[PenstockError](), set[str]()
     for statement, text in zip(script.statements, script.texts, strict=True):
         name = getattr(statement, "name", None)
         if isinstance(statement, CreateView | CreateQuery) and read_by(statement.query) & failed:
@@ -135,7 +136,6 @@ def _bound(script: ParsedCommands, settings: Mapping[str, str]) -> dict[ObjectKe
             if isinstance(command, ChangeSetting):
                 now = {**now, command.key.lower(): command.value}
                 continue
-            check_supported(command)
             catalog = applied(command, catalog)
             if isinstance(command, AlterSource):
                 target = targets["", command.name.lower()]

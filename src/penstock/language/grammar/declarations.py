@@ -13,7 +13,7 @@ from penstock.errors import nearest
 from penstock.language.dialect import Fault
 from penstock.language.grammar.queries import QueryGrammar
 from penstock.language.grammar.tokens import STARTS
-from penstock.language.queries import Mark, Name, QueryTree
+from penstock.language.queries import Mark, Name, PlanQuery, QueryTree
 from penstock.language.statements import (
     AsOf,
     ColumnDefinition,
@@ -42,6 +42,10 @@ class DeclarationGrammar(QueryGrammar):
     """Parser of CREATE and of the clauses that it shares with other statements."""
 
     def _continuous_query(self) -> QueryTree:
+        """Parse a query that is answered at every instant, as text or as a plan."""
+        plan = self._plan()
+        if plan is not None:
+            return plan
         query = self.query()
         if self._at_as_of():
             hint = "a query that is declared is answered at every instant"
@@ -136,9 +140,21 @@ class DeclarationGrammar(QueryGrammar):
                 word = self.sql[at.start : at.end].upper()
                 raise self._misplaced(f"this {word} clause is repeated", self._since(at))
             clauses |= found
-        self._need("AS")
-        query = self._continuous_query()
+        plan = self._plan()
+        if plan is None:
+            self._need("AS")
+        query = plan or self._continuous_query()
         return CreateQuery(name, query, **clauses, existence=existence, span=self._since(start))
+
+    def _plan(self) -> PlanQuery | None:
+        """Parse FROM PLAN with its text; return None if it is not next."""
+        start = self._here()
+        if not self._take("FROM", "PLAN"):
+            return None
+        at = self._here()
+        if not self._match(TokenType.STRING) and not self._match(TokenType.RAW_STRING):
+            self._fail("a plan in quotes, as EXPORT PLAN returns it")
+        return PlanQuery(self._prev.text, self._since(at), self._since(start))
 
     def _create_function(self, kind: str, name: Name, existence: Existence | None, start: TextSpan) -> CreateFunction:
         parameters: list[TypeText] | None = None

@@ -110,9 +110,7 @@ class SourceGrammar(WindowGrammar):
             inner = self._from_sources()
             self._need_token(TokenType.R_PAREN, ")")
             return inner
-        name = self._name("a stream, relation or view")
-        if self._curr.token_type is TokenType.DOT:
-            self._reject("a name of a stream or relation has one part", code="P0101")
+        name = self._source_name("a stream, relation or view")
         if self._curr.token_type is TokenType.L_PAREN:
             self._reject("a function in FROM is not supported", self._prev, "P0901", _window_hint(self._prev.text))
         window, sample, alias = self._decorations()

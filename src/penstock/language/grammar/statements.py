@@ -7,6 +7,7 @@ from dataclasses import replace
 from sqlglot import exp
 from sqlglot.tokenizer_core import TokenType
 
+from penstock.language.dialect import Fault
 from penstock.language.grammar.declarations import DeclarationGrammar, meant
 from penstock.language.queries import Mark, Name
 from penstock.language.statements import (
@@ -22,12 +23,14 @@ from penstock.language.statements import (
     DescribeStatement,
     DropStatement,
     ExplainStatement,
+    ExportStatement,
     Insert,
     IntoAction,
     OneTimeSelect,
     PauseAction,
     RenameAction,
     ResumeAction,
+    RowsConfirmed,
     SetAction,
     SetSetting,
     ShowStatement,
@@ -41,7 +44,7 @@ from penstock.language.text import TextSpan
 
 BEGINNINGS = (
     "CREATE", "INSERT", "SET", "EXPLAIN", "SHOW", "DROP", "ALTER", "UPDATE", "DELETE", "SUBSCRIBE", "CANCEL",
-    "DESCRIBE", "BEGIN", "COMMIT", "ROLLBACK",
+    "DESCRIBE", "EXPORT", "BEGIN", "COMMIT", "ROLLBACK",
 )  # fmt: skip
 _SHOWN = (
     "STREAMS", "RELATIONS", "VIEWS", "QUERIES", "FUNCTIONS", "AGGREGATES", "COMMANDS", "SETTINGS", "SUBSCRIPTIONS",
@@ -49,7 +52,7 @@ _SHOWN = (
 )  # fmt: skip
 _DROPPED = ("STREAM", "RELATION", "VIEW", "QUERY", "FUNCTION", "AGGREGATE")
 _ALTERED = ("QUERY", "STREAM", "RELATION", "SYSTEM")
-_ACTIONS = ("PAUSE", "RESUME", "SET", "RENAME", "INTO", "AS", "SWAP")
+_ACTIONS = ("PAUSE", "RESUME", "SET", "RENAME", "INTO", "AS", "FROM", "SWAP")
 
 
 class CqlParser(DeclarationGrammar):
@@ -65,6 +68,9 @@ class CqlParser(DeclarationGrammar):
             return self._set(start)
         if self._take("EXPLAIN"):
             return self._explain(start)
+        if self._take("EXPORT"):
+            self._need("PLAN", "OF")
+            return ExportStatement(self._name("the name of a query"), self._since(start))
         if self._take("SHOW"):
             return ShowStatement(self._one_of(_SHOWN), self._since(start))
         if self._take("DROP"):
@@ -80,7 +86,7 @@ class CqlParser(DeclarationGrammar):
         if self._take("CANCEL"):
             return self._cancel(start)
         if self._take("DESCRIBE"):
-            return DescribeStatement(self._name("a name"), self._since(start))
+            return DescribeStatement(self._source_name("a name"), self._since(start))
         word = self._take_any("BEGIN", "COMMIT", "ROLLBACK")
         if word is not None:
             return TransactionStatement(word, self._since(start))
@@ -90,12 +96,21 @@ class CqlParser(DeclarationGrammar):
             return OneTimeSelect(query, as_of, self._since(start))
         return self._fail("a statement", hint=meant(self._curr.text, (*BEGINNINGS, "SELECT")))
 
+    def expression_alone(self) -> exp.Expr:
+        """Parse an expression that nothing follows."""
+        node = self._condition()
+        if self._curr:
+            raise Fault("", self._curr)
+        return node
+
     def _explain(self, start: TextSpan) -> ExplainStatement:
         begin = self._mark("START")
-        analyze = None if begin else self._mark("ANALYZE")
+        sharing = None if begin else self._mark("SHARING")
+        analyze = None if begin or sharing else self._mark("ANALYZE")
         if self._take("QUERY"):
-            return ExplainStatement(None, analyze, self._name("the name of a query"), begin, self._since(start))
-        return ExplainStatement(self._continuous_query(), analyze, None, begin, self._since(start))
+            name = self._name("the name of a query")
+            return ExplainStatement(None, analyze, name, begin, sharing, self._since(start))
+        return ExplainStatement(self._continuous_query(), analyze, None, begin, sharing, self._since(start))
 
     def _drop(self, start: TextSpan) -> DropStatement:
         kind = self._one_of(_DROPPED)
@@ -118,6 +133,9 @@ class CqlParser(DeclarationGrammar):
         return AlterSourceStatement(kind, name, self._options(), self._since(start))
 
     def _action(self) -> AlterAction:
+        plan = self._plan()
+        if plan is not None:
+            return AsAction(plan, self._start_clause(), self._mark("RESET"))
         word = self._one_of(_ACTIONS)
         if word == "PAUSE":
             return PauseAction(self._mark("WITH", "STATE"))
@@ -130,6 +148,8 @@ class CqlParser(DeclarationGrammar):
             return RenameAction(self._name("a name for the query"))
         if word == "INTO":
             return IntoAction(self._connector())
+        if word == "FROM":
+            self._fail("PLAN")
         if word == "AS":
             self._start_follows = True
             return AsAction(self._continuous_query(), self._start_clause(), self._mark("RESET"))
@@ -162,12 +182,23 @@ class CqlParser(DeclarationGrammar):
                 return Insert(name, tuple(rows), columns, tuple(spans), self._since(start))
 
     def _update(self, start: TextSpan) -> UpdateStatement:
-        name = self._name("the name of a relation")
+        name = self._source_name("the name of a relation")
         self._need("SET")
         assignments = [self._assignment()]
         while self._match(TokenType.COMMA):
             assignments.append(self._assignment())
-        return UpdateStatement(name, tuple(assignments), self._where(), self._since(start))
+        where = self._where()
+        return UpdateStatement(name, tuple(assignments), where, self._confirmed(), self._since(start))
+
+    def _confirmed(self) -> RowsConfirmed | None:
+        """Parse [CONFIRM n ROWS]."""
+        at = self._here()
+        if not self._take("CONFIRM"):
+            return None
+        number, _ = self._whole("the number of rows")
+        if not self._take("ROW"):
+            self._need("ROWS")
+        return RowsConfirmed(number, self._since(at))
 
     def _assignment(self) -> Assignment:
         start = self._here()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 from typing import NoReturn
 
@@ -10,7 +11,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from penstock.errors import nearest
 from penstock.language.dialect import ExpressionParser, Fault, token_span
-from penstock.language.queries import Duration, Mark, Name
+from penstock.language.queries import CONTROL_SCHEMA, Duration, Mark, Name
 from penstock.language.text import TextSpan
 from penstock.types import Interval, Unit, exact
 
@@ -64,7 +65,8 @@ class TokenGrammar(ExpressionParser):
 
     def _at(self, *words: str) -> bool:
         """Return whether these words are next."""
-        return bool(self._match_text_seq(*words, advance=False))
+        # Most often the first one is not.
+        return self._curr.text.upper() == words[0] and self._match_text_seq(*words, advance=False)
 
     def _take(self, *words: str) -> TextSpan | None:
         """Consume these words if they are next; return their span, or None."""
@@ -118,6 +120,19 @@ class TokenGrammar(ExpressionParser):
         if not token.text:
             self._reject("this name is empty", token, hint="a name has at least one character")
         return Name(token.text, token.token_type is TokenType.IDENTIFIER, token_span(token))
+
+    def _source_name(self, what: str) -> Name:
+        """Parse the name of a declaration, or `penstock.name` of a control relation."""
+        start = self._here()
+        name = self._name(what)
+        if self._curr.token_type is not TokenType.DOT:
+            return name
+        if name.key != CONTROL_SCHEMA:
+            hint = f"the only schema is {CONTROL_SCHEMA}, of the control relations of a server"
+            self._reject("a name of a stream or relation has one part", code="P0101", hint=hint)
+        self._advance()
+        part = self._name("the name of a control relation")
+        return replace(part, schema=CONTROL_SCHEMA, span=self._since(start))
 
     def _names(self, what: str) -> tuple[Name, ...]:
         """Parse `( name, ... )`."""

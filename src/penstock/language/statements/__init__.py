@@ -28,6 +28,7 @@ from penstock.language.statements.declarations import (
     CreateView,
     DropStatement,
     ExplainStatement,
+    ExportStatement,
     Insert,
     OneTimeSelect,
     SetSetting,
@@ -47,6 +48,7 @@ from penstock.language.statements.live import (
     PauseAction,
     RenameAction,
     ResumeAction,
+    RowsConfirmed,
     SetAction,
     SubscribeStatement,
     SwapAction,
@@ -76,6 +78,7 @@ __all__ = [
     "ErrorPolicy",
     "Existence",
     "ExplainStatement",
+    "ExportStatement",
     "Insert",
     "IntoAction",
     "OneTimeSelect",
@@ -83,6 +86,7 @@ __all__ = [
     "RenameAction",
     "ResumeAction",
     "RetainClause",
+    "RowsConfirmed",
     "Script",
     "SetAction",
     "SetSetting",
@@ -107,6 +111,7 @@ Statement: TypeAlias = (
     | Insert
     | SetSetting
     | ExplainStatement
+    | ExportStatement
     | ShowStatement
     | DropStatement
     | AlterQueryStatement

@@ -112,12 +112,21 @@ class SetSetting:
 
 @dataclass(frozen=True)
 class ExplainStatement:
-    """EXPLAIN [ANALYZE | START] { query | QUERY name }. query, name: one of them."""
+    """EXPLAIN [ANALYZE | START | SHARING] { query | QUERY name }. query, name: one of them."""
 
     query: QueryTree | None = None
     analyze: Mark | None = None
     name: Name | None = None
     start: Mark | None = None
+    sharing: Mark | None = None
+    span: TextSpan = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True)
+class ExportStatement:
+    """EXPORT PLAN OF name."""
+
+    name: Name
     span: TextSpan = field(default=NOWHERE, compare=False)
 
 

@@ -104,10 +104,19 @@ class Assignment:
 
 
 @dataclass(frozen=True)
+class RowsConfirmed:
+    """`CONFIRM n ROWS`: how many rows the statement is expected to change."""
+
+    count: int
+    span: TextSpan = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True)
 class UpdateStatement:
     name: Name
     assignments: tuple[Assignment, ...]
     where: exp.Expr | None = None
+    confirmed: RowsConfirmed | None = None
     span: TextSpan = field(default=NOWHERE, compare=False)
 
 

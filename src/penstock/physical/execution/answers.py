@@ -17,6 +17,8 @@ from penstock.physical.operators.streams.changes import in_order
 #: Minimum average number of rows per instant for copying contiguous ranges.
 _STRETCH = 64
 
+#: Up to this many rows a column of operations is made value by value.
+_FEW = 64
 #: Maximum number of rows of an answer chunk, and of one whose rows may be long.
 ROWS, LONG_ROWS = 2**20, 2**16
 
@@ -41,10 +43,11 @@ def answer_tables(query: Query, pieces: Sequence[AnswerChunk]) -> Iterator[pa.Ta
 
     Chunks are loaded only when their time range is reached, and released once they are written.
     """
-    rows = LONG_ROWS if any(_may_be_long(f.type) for f in query.output_schema) else ROWS
+    schema = query.output_schema
+    rows = LONG_ROWS if any(_may_be_long(type_) for type_ in schema.types) else ROWS
     waiting: list[pa.Table] = []
     held = 0
-    for table in _by_time(query, pieces, rows):
+    for table in _by_time(query, schema, pieces, rows):
         waiting.append(table)
         held += table.num_rows
         if held > rows:
@@ -54,10 +57,10 @@ def answer_tables(query: Query, pieces: Sequence[AnswerChunk]) -> Iterator[pa.Ta
             yield from (whole.slice(start, rows) for start in starts)
             waiting = [whole.slice(starts[-1] + rows)]
             held = waiting[0].num_rows
-    yield pa.concat_tables(waiting) if waiting else answer_table(query, [])
+    yield pa.concat_tables(waiting) if waiting else _answer_table(query, schema, [])
 
 
-def _by_time(query: Query, pieces: Sequence[AnswerChunk], rows: int) -> Iterator[pa.Table]:
+def _by_time(query: Query, schema: pa.Schema, pieces: Sequence[AnswerChunk], rows: int) -> Iterator[pa.Table]:
     """Yield tables in order of time, each of about `rows` rows."""
     order = sorted(range(len(pieces)), key=lambda i: pieces[i].low)
     open_: dict[int, Elements] = {}
@@ -71,7 +74,7 @@ def _by_time(query: Query, pieces: Sequence[AnswerChunk], rows: int) -> Iterator
         # Everything before the first chunk that has not been loaded; rows of one instant stay together.
         due = open_ if last else {i: _before(e, pieces[order[k + 1]].low) for i, e in open_.items()}
         if any(len(e) for e in due.values()):
-            yield answer_table(query, [due[i] for i in sorted(due) if len(due[i])])
+            yield _answer_table(query, schema, [due[i] for i in sorted(due) if len(due[i])])
         if not last:
             open_ = {i: _from(e, pieces[order[k + 1]].low) for i, e in open_.items()}
             open_ = {i: e for i, e in open_.items() if len(e)}
@@ -125,11 +128,14 @@ def _content_bytes(array: pa.Array) -> int:
 
 def answer_table(query: Query, parts: Sequence[Elements]) -> pa.Table:
     """Return all of `parts` as one table in ts order, `-` before `+`, a tuple of multiplicity n as n rows."""
+    return _answer_table(query, query.output_schema, parts)
+
+
+def _answer_table(query: Query, schema: pa.Schema, parts: Sequence[Elements]) -> pa.Table:
     events = (_laid_together(parts) or in_order(concat(parts))) if parts else empty(query.root.schema.types)
     if events.sign is not None and not bool(((times := np.abs(events.sign)) == 1).all()):
         events = events.take(np.repeat(np.arange(len(events)), times))
-    schema = query.output_schema
-    columns = [pa.array(events.ts).cast(schema.field(0).type), *([] if query.root.is_stream else [_ops(events)])]
+    columns = [_exactly(pa.array(events.ts), schema.field(0).type), *([] if query.root.is_stream else [_ops(events)])]
     columns += [_exactly(c, f.type) for c, f in zip(events.columns, list(schema)[len(columns) :], strict=True)]
     return pa.Table.from_arrays(columns, schema=schema)
 
@@ -154,6 +160,9 @@ def _laid_together(parts: Sequence[Elements]) -> Elements | None:
 
 
 def _ops(events: Elements) -> pa.Array:
+    if len(events) <= _FEW:
+        # A call of a kernel takes longer.
+        return pa.array(["-" if sign < 0 else "+" for sign in events.signs.tolist()], pa.string())
     codes = pa.array((events.signs < 0).astype(np.int8))
     return pa.DictionaryArray.from_arrays(codes, pa.array(["+", "-"])).cast(pa.string())
 

@@ -1,4 +1,4 @@
-"""The exchange: results of a stage on their way to the inputs of later stages, by receiving shard.
+"""The exchange: results of a stage on their way to later stages, by channel and receiving shard.
 
 One router serves every way of running a plan: the ingest and the stages on Spark, those in this process, and the plan
 inside an operator.
@@ -13,7 +13,7 @@ from penstock.physical.elements import Elements
 from penstock.physical.kernels.compiled import cut_by_shard
 from penstock.physical.kernels.fingerprints import fingerprints
 from penstock.physical.operators import Rejection
-from penstock.physical.plan.plan import Exchange, Plan
+from penstock.physical.plan.plan import Channel, Exchange, Plan
 
 #: An input of a step: (step, number of the input).
 Port = tuple[int, int]
@@ -25,19 +25,17 @@ class StageResult:
 
     Args:
         answers: by query.
-        onward: by port of a later stage.
-        edges: the exchange of the edge to each port of `onward`.
+        onward: by channel to later stages.
         rejected: updates that their relation could not apply.
     """
 
     answers: dict[str, list[Elements]] = field(default_factory=dict)
-    onward: dict[Port, list[Elements]] = field(default_factory=dict)
-    edges: dict[Port, Exchange] = field(default_factory=dict)
+    onward: dict[Channel, list[Elements]] = field(default_factory=dict)
     rejected: list[Rejection] = field(default_factory=list)
 
 
 class ExchangeRouter:
-    """Routes the results of one round to later stages; the batches of a port keep the order in which they were posted.
+    """Routes the results of one round to later stages; batches of a channel keep the order in which they were posted.
 
     Args:
         shards: number of shards of every keyed stage.
@@ -45,25 +43,32 @@ class ExchangeRouter:
 
     def __init__(self, shards: int) -> None:
         self._shards = shards
-        self._inboxes: list[dict[Port, list[Elements]]] = [{} for _ in range(shards)]
+        self._inboxes: list[dict[Channel, list[Elements]]] = [{} for _ in range(shards)]
 
     def post(self, result: StageResult, sender: int) -> None:
         """Route what goes on to later stages. sender: the ingest task or the shard of the result."""
-        for port, batches in result.onward.items():
+        for channel, batches in result.onward.items():
             for elements in batches:
-                for shard, part in cut(elements, result.edges[port], self._shards, sender):
-                    self._inboxes[shard].setdefault(port, []).append(part)
+                for shard, part in cut(elements, channel.exchange, self._shards, sender):
+                    self._inboxes[shard].setdefault(channel, []).append(part)
 
-    def take(self, plan: Plan, stage: int, shard: int) -> dict[Port, list[Elements]]:
-        """Remove and return the batches for a shard of a stage of `plan`; those for later stages remain."""
+    def take(self, plan: Plan, stage: int, shard: int) -> dict[Channel, list[Elements]]:
+        """Return the batches for a shard of a stage of `plan`; those that no later stage reads are removed."""
         inbox = self._inboxes[shard]
-        return {port: inbox.pop(port) for port in list(inbox) if plan.step(port[0]).stage == stage}
+        taken: dict[Channel, list[Elements]] = {}
+        for channel in list(inbox):
+            stages = plan.receivers[channel]
+            if stage in stages:
+                taken[channel] = inbox[channel]
+            if max(stages) <= stage:
+                del inbox[channel]
+        return taken
 
-    def __iter__(self) -> Iterator[tuple[int, Port, list[Elements]]]:
-        """Yield (shard, port, batches)."""
+    def __iter__(self) -> Iterator[tuple[int, Channel, list[Elements]]]:
+        """Yield (shard, channel, batches)."""
         for shard, inbox in enumerate(self._inboxes):
-            for port, batches in inbox.items():
-                yield shard, port, batches
+            for channel, batches in inbox.items():
+                yield shard, channel, batches
 
 
 def cut(elements: Elements, exchange: Exchange, shards: int, sender: int) -> list[tuple[int, Elements]]:

@@ -17,8 +17,9 @@ from functools import partial
 from penstock.errors import PenstockError
 from penstock.physical.elements import Elements
 from penstock.physical.execution.exchange import ExchangeRouter, Port, StageResult
+from penstock.physical.execution.flow_counts import FlowCounts
 from penstock.physical.execution.marks import StageMarks
-from penstock.physical.execution.meter import Meter, StateGauge
+from penstock.physical.execution.meter import Meter, StateGauge, StateSizes
 from penstock.physical.execution.progress import (
     Progress,
     SourceProgress,
@@ -31,7 +32,7 @@ from penstock.physical.execution.step_failures import StepFailures, step_error
 from penstock.physical.execution.step_graph import StepGraph
 from penstock.physical.operators import Moment, Operator, Tables, make_operator
 from penstock.physical.plan.identity import step_keys
-from penstock.physical.plan.plan import Plan, Step, scanned_sources, scans_of
+from penstock.physical.plan.plan import Channel, Plan, Step, scanned_sources, scans_of
 from penstock.physical.synopses.contract import Chunks, Synopsis
 from penstock.storage.documents import Document, Json, as_array, as_document, as_integer
 
@@ -58,7 +59,7 @@ def _attach(steps: Sequence[Step], operators: Mapping[int, Operator]) -> None:
 
 def _read_in_place(step: Step) -> list[int]:
     """Return the steps whose state `step` reads in place."""
-    return [edge.step for edge in step.inputs]
+    return [edge.step for port, edge in enumerate(step.inputs) if step.spec.reads_port(port)]
 
 
 class IngestExecutor:
@@ -75,6 +76,8 @@ class IngestExecutor:
         self._graph = StepGraph.of_source(plan, source)
         self._operators = _operators(self._graph.steps, tables, 1, meter)
         self.columns = needed_columns(plan, source)
+        #: Rows of all batches since it was replaced.
+        self.counts = FlowCounts()
 
     def run(self, stamped: Elements) -> StageResult:
         """Feed elements whose columns are the source's declared columns at `self.columns`."""
@@ -88,13 +91,17 @@ class IngestExecutor:
             if step.spec.scanned is not None and len(stamped):
                 positions = [self.columns.index(c) for c in step.spec.scanned_columns]
                 made.append(stamped.with_columns([stamped.columns[p] for p in positions]))
+                self.counts.receive((step.id, 0), stamped)
             try:
                 for port in range(len(step.inputs)):
                     for elements in inbox.pop((step.id, port), ()):
+                        self.counts.receive((step.id, port), elements)
                         made += operator.process(port, elements)
             except Exception as error:
                 _fail(step, error, self._failures)
                 continue
+            if made:
+                self.counts.emit(step.id, sum(map(len, made)))
             self._graph.send(step, made, inbox, result)
         return result
 
@@ -116,7 +123,8 @@ def _fail(step: Step, error: Exception, failures: StepFailures | None) -> None:
 
 
 class _Flow:
-    """The flow of one round's rows through a stage. spent: seconds used by each step, without its consumers."""
+    """The flow of one round's rows through a stage. spent: seconds used by each step, without its consumers; counts:
+    the rows."""
 
     def __init__(
         self, graph: StepGraph, operators: Mapping[int, Operator], inbox: dict[Port, list[Elements]],
@@ -129,6 +137,7 @@ class _Flow:
         self._result = result
         self._answer = answer
         self.spent: dict[int, float] = dict.fromkeys(operators, 0.0)
+        self.counts = FlowCounts()
 
     def has_input(self, step: Step) -> bool:
         """Return whether rows wait for `step`."""
@@ -142,6 +151,7 @@ class _Flow:
         for port in range(len(step.inputs)):
             for elements in self._inbox.pop((step.id, port), ()):
                 if len(elements) and not self._stopped(step):
+                    self.counts.receive((step.id, port), elements)
                     self._go_on(step, partial(operator.process, port, elements))
         if not self._stopped(step):
             self._go_on(step, partial(operator.advance, moment))
@@ -169,12 +179,14 @@ class _Flow:
 
     def _send(self, step: Step, made: Elements) -> None:
         direct = self._graph.direct[step.id]
+        self.counts.emit(step.id, len(made))
         if step.spec.answered is not None:
             self._answer(step.spec.answered, made)
         self._graph.send(step, [made], self._inbox, self._result, direct)
         for consumer in direct.values():
             if self._stopped(consumer):
                 continue
+            self.counts.receive((consumer.id, 0), made)
             self._go_on(consumer, partial(self._operators[consumer.id].process, 0, made))
 
 
@@ -187,7 +199,8 @@ class ExecutorSnapshot:
 
 
 class StageExecutor:
-    """A keyed stage (≥ 1) in one shard, with its state. `spent`: seconds used by each step in the last round."""
+    """A keyed stage (≥ 1) in one shard, with its state. `spent`: seconds used by each step in the last round;
+    `counts`: the rows in it."""
 
     def __init__(
         self, plan: Plan, stage: int, shard: int, shards: int, tables: Tables, drain: bool = False,
@@ -206,6 +219,9 @@ class StageExecutor:
         #: For each source, its first instant for the queries of an epoch.
         self._firsts: dict[int, dict[str, SourceProgress]] = {birth: {} for birth in plan.births}
         self.spent: dict[int, float] = {}
+        self.counts = FlowCounts()
+        #: As of `FlowCounts`, in the next round.
+        self.tapped: frozenset[Port] = frozenset()
         #: By step, the moment to which it advanced last. A step that gets no input and stays at its moment would do
         #: nothing, so it is left out; of 1,000 queries, a round usually concerns few.
         self._moments: dict[int, Moment] = {}
@@ -252,27 +268,36 @@ class StageExecutor:
             for step in new_steps
         }
         # Nothing has changed so far: an operator that cannot be made leaves the executor as it was.
-        for operator in made.values():
-            operator.release_readers()
-        _attach(new_steps, made)
+        reading = [step for piece in ended for step in piece.steps if step.spec.reads and step.stage == self.stage]
+        changed = {number for step in [*reading, *new_steps] if step.spec.reads for number in _read_in_place(step)}
+        changed = (changed & operators.keys()) | made.keys()
         self._plan, self._graph, self._operators = plan, StepGraph.of_stage(plan, self.stage), operators | made
+        for number in changed:
+            self._operators[number].release_readers()
+        readers = [step for step in self._graph.steps if step.spec.reads]
+        _attach([step for step in readers if not changed.isdisjoint(_read_in_place(step))], self._operators)
         self._whole = True
-        attached = {number for step in self._graph.steps if step.spec.reads for number in _read_in_place(step)}
+        attached = {number for step in readers for number in _read_in_place(step)}
         ahead = operators.keys() - attached
         self._moments = {number: moment for number, moment in self._moments.items() if number in ahead}
         self._query_sources = {name: timed_sources(query.root) for name, query in plan.queries.items()}
         self.progress = {name: seen for name, seen in self.progress.items() if name in unchanged}
         self._firsts = {birth: self._firsts.get(birth, {}) for birth in plan.births}
-        self.spent = {}
+        self.spent, self.counts = {}, FlowCounts()
+
+    def received(self, inputs: Mapping[Channel, Sequence[Elements]]) -> dict[Port, int]:
+        """Return the bytes that arrived for this shard, by port; those of a channel count at each port of it."""
+        sizes = {channel: sum(elements.nbytes for elements in batches) for channel, batches in inputs.items()}
+        return {port: size for channel, size in sizes.items() for port in self._graph.arriving.get(channel, ())}
 
     def run(
-        self, inputs: Mapping[Port, Sequence[Elements]], progress: Progress, take: Taker | None = None,
+        self, inputs: Mapping[Channel, Sequence[Elements]], progress: Progress, take: Taker | None = None,
         failures: StepFailures | None = None,
     ) -> StageResult:  # fmt: skip
         """Run one round.
 
         Args:
-            inputs: the elements that arrived for this shard, by port.
+            inputs: the elements that arrived for this shard, by channel.
             progress: what the whole job has seen of each source.
             take: receives the answers as they are produced; the result then does not contain them.
             failures: receives the errors of steps, which then end their queries alone: their steps are dropped, and
@@ -294,8 +319,11 @@ class StageExecutor:
             if len(final):
                 (take or keep)(query, final)
 
-        inbox: dict[Port, list[Elements]] = {port: list(batches) for port, batches in inputs.items()}
+        inbox: dict[Port, list[Elements]] = {
+            port: list(batches) for channel, batches in inputs.items() for port in self._graph.arriving.get(channel, ())
+        }
         flow = _Flow(self._graph, self._operators, inbox, result, answer, failures)
+        flow.counts.tapped = self.tapped
         self._ran = set()
         for step in self._graph.turns:
             heartbeat = max(heartbeats[query] for query in step.queries)
@@ -311,7 +339,7 @@ class StageExecutor:
             flow.turn(step, moment)
             if failures is None or not failures.stopped(step):
                 result.rejected += self._operators[step.id].rejections()
-        self.spent = flow.spent
+        self.spent, self.counts = flow.spent, flow.counts
         if failures is not None and failures.errors:
             self._drop(failures)
         return result
@@ -356,8 +384,8 @@ class StageExecutor:
 
     # -- state -------------------------------------------------------------------------------------------------
 
-    def state_sizes(self) -> dict[int, tuple[int, int]] | None:
-        """Return (rows, bytes) of every step with state; None if it was measured a moment ago."""
+    def state_sizes(self) -> StateSizes | None:
+        """Return the sizes of the synopses of every step with state; None if they were measured a moment ago."""
         return self._gauge.look(self._operators)
 
     def steps(self) -> Iterator[tuple[str, Operator, bool]]:
@@ -403,10 +431,12 @@ class StageExecutor:
         return ExecutorSnapshot(self.marks(), {name: synopsis.snapshot() for name, synopsis in self.synopses().items()})
 
     def restore(self, snapshot: ExecutorSnapshot) -> None:
-        """Restore the state of the steps that are in `snapshot`, whose operators are new here."""
+        """Restore the state of the steps that are in `snapshot`, whose operators are new here. Steps that were merged
+        into others need none."""
         synopses = self.synopses()
         for name, (manifest, chunks) in snapshot.synopses.items():
-            synopses[name].restore(manifest, chunks)
+            if name in synopses:
+                synopses[name].restore(manifest, chunks)
         self.restore_marks(snapshot.marks)
 
 

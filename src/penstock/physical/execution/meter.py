@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple, TypeAlias
 
 from penstock.physical.elements import Elements
 from penstock.physical.operators.contract import Moment, Operator, Rejection
@@ -66,6 +67,18 @@ class Meter:
             measured.peak_bytes = max(measured.peak_bytes, measured.state_bytes)
 
 
+class SynopsisSize(NamedTuple):
+    """The size of a synopsis. kind: its class."""
+
+    kind: str
+    rows: int
+    bytes: int
+
+
+#: By step and name of its synopsis.
+StateSizes: TypeAlias = Mapping[int, Mapping[str, SynopsisSize]]
+
+
 class StateGauge:
     """The rows and bytes that operators hold. Some synopses must count them, so measuring is limited to a fiftieth of
     the time.
@@ -77,13 +90,17 @@ class StateGauge:
         self._clock = clock
         self._next = clock()
 
-    def look(self, operators: Mapping[int, Operator]) -> dict[int, tuple[int, int]] | None:
-        """Return (rows, bytes) by step, of those with state; None when it is too early to measure again."""
+    def look(self, operators: Mapping[int, Operator]) -> StateSizes | None:
+        """Return the sizes of the steps with state; None when it is too early to measure again."""
         began = self._clock()
         if began < self._next:
             return None
-        held = {step: list(operator.synopses().values()) for step, operator in operators.items()}
-        found = {step: (sum(s.rows for s in some), sum(s.nbytes for s in some)) for step, some in held.items() if some}
+        held = {step: operator.synopses() for step, operator in operators.items()}
+        found = {
+            step: {name: SynopsisSize(type(one).__name__, one.rows, one.nbytes) for name, one in some.items()}
+            for step, some in held.items()
+            if some
+        }
         ended = self._clock()
         self._next = ended + self._SHARE * (ended - began)
         return found

@@ -67,7 +67,38 @@ Progress = Mapping[str, SourceProgress]
 
 def timed_sources(root: Algebra) -> dict[str, Source]:
     """Return the timed sources below `root` by name."""
-    return {name: source for name, source in declared_sources(root).items() if not source.is_static}
+    return dict(_timed(root))
+
+
+def _timed(root: Algebra) -> Mapping[str, Source]:
+    """Return the timed sources below a root, found once: a change of a job asks for those of every query."""
+    known: dict[str, Source] | None = root.__dict__.get("_timed_sources")
+    if known is None:
+        known = {name: source for name, source in declared_sources(root).items() if not source.is_static}
+        object.__setattr__(root, "_timed_sources", known)
+    return known
+
+
+def query_heartbeats(roots: Mapping[str, Algebra], progress: Progress) -> dict[str, int]:
+    """Return the heartbeat of each of many queries by name, without draining. Queries over the same sources have the
+    same one, so it is computed once for them."""
+    known: dict[tuple[tuple[str, int], ...], int] = {}
+    heartbeats: dict[str, int] = {}
+    for name, root in roots.items():
+        key = _heartbeat_key(root)
+        if key not in known:
+            known[key] = query_heartbeat(root, _timed(root), progress, drain=False)
+        heartbeats[name] = known[key]
+    return heartbeats
+
+
+def _heartbeat_key(root: Algebra) -> tuple[tuple[str, int], ...]:
+    """Return what the heartbeat of a query depends on beside the progress: its timed sources, and their slacks."""
+    known: tuple[tuple[str, int], ...] | None = root.__dict__.get("_heartbeat_key")
+    if known is None:
+        known = tuple((name, source.slack) for name, source in _timed(root).items())
+        object.__setattr__(root, "_heartbeat_key", known)
+    return known
 
 
 def query_heartbeat(root: Algebra, sources: Mapping[str, Source], progress: Progress, drain: bool) -> int:

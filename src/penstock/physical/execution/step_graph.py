@@ -7,11 +7,11 @@ costs the work for that part, and one look at the steps of the others.
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from penstock.physical.elements import Elements
 from penstock.physical.execution.exchange import Port, StageResult
-from penstock.physical.plan.plan import Edge, Plan, Step, scans_of
+from penstock.physical.plan.plan import Channel, Plan, Step, channels_into, scans_of
 
 
 @dataclass(frozen=True)
@@ -19,58 +19,108 @@ class StepGraph:
     """Steps of a stage and the edges out of each, computed once.
 
     Args:
-        edges: by step, its consumers' ports, and whether they are in this stage.
+        within: by step, the ports of its consumers in this stage.
+        onward: by step, the channels of its rows to later stages.
+        arriving: by channel of an earlier stage, the ports that read it.
         direct: by step, its consumers in this stage that have no state and no other input: rows pass through them as
             soon as these are produced.
         turns: the steps that run once in every round; the others process rows as soon as these are produced.
+        borrowing: what reads steps of other parts, None in the graph of a whole plan.
     """
 
     steps: list[Step] = field(default_factory=list)
-    edges: dict[int, list[tuple[Port, Edge, bool]]] = field(default_factory=dict)
+    within: dict[int, list[Port]] = field(default_factory=dict)
+    onward: dict[int, dict[Channel, None]] = field(default_factory=dict)
+    arriving: dict[Channel, list[Port]] = field(default_factory=dict)
     direct: dict[int, dict[int, Step]] = field(default_factory=dict)
     turns: list[Step] = field(default_factory=list)
+    borrowing: StepGraph | None = None
 
     @staticmethod
     def of(plan: Plan, steps: Iterable[Step]) -> StepGraph:
         """Return the graph of some steps of a plan."""
         graph = StepGraph(list(steps))
         by_id = {step.id: step for step in graph.steps}
-        graph.edges.update({number: [] for number in by_id})
+        graph.within.update({number: [] for number in by_id})
+        borrowing = StepGraph() if plan.borrowed else graph
         for consumer in plan.steps:
+            for channel in channels_into(consumer):
+                if channel.step in by_id or channel.step in plan.borrowed:
+                    place = borrowing if channel.step in plan.borrowed else graph
+                    place.onward.setdefault(channel.step, {})[channel] = None
+        for consumer in graph.steps:
             for port, edge in enumerate(consumer.inputs):
-                if edge.step in by_id:
-                    graph.edges[edge.step].append(((consumer.id, port), edge, consumer.id in by_id))
-        for step in graph.steps:
-            found = (by_id[port[0]] for port, edge, inside in graph.edges[step.id] if inside and edge.exchange is None)
-            graph.direct[step.id] = {s.id: s for s in found if len(s.inputs) == 1 and s.spec.streams_batches}
-        through = {consumer for direct in graph.direct.values() for consumer in direct}
+                place = borrowing if edge.step in plan.borrowed else graph
+                if edge.exchange is not None:
+                    place.arriving.setdefault(Channel(edge.step, edge.exchange), []).append((consumer.id, port))
+                elif edge.step in by_id or edge.step in plan.borrowed:
+                    place.within.setdefault(edge.step, []).append((consumer.id, port))
+        for place in (graph, borrowing):
+            for number, ports in place.within.items():
+                found = (by_id[consumer] for consumer, _ in ports)
+                place.direct[number] = {s.id: s for s in found if len(s.inputs) == 1 and s.spec.streams_batches}
+        through = {consumer for place in (graph, borrowing) for direct in place.direct.values() for consumer in direct}
         graph.turns.extend(step for step in graph.steps if step.id not in through)
-        return graph
+        return graph if borrowing is graph else replace(graph, borrowing=borrowing)
 
     @staticmethod
     def of_stage(plan: Plan, stage: int) -> StepGraph:
         """Return the graph of a stage."""
-        return StepGraph._joined(plan.pieces, stage, lambda piece: (s for s in piece.steps if s.stage == stage))
+        return StepGraph._joined(plan, plan.pieces, stage, lambda piece: (s for s in piece.steps if s.stage == stage))
 
     @staticmethod
     def of_source(plan: Plan, source: str) -> StepGraph:
         """Return the graph of the steps of stage 0 that read one source."""
-        return StepGraph._joined(plan.pieces_reading(source), source, lambda piece: _reached(piece, source))
+        return StepGraph._joined(plan, plan.pieces_reading(source), source, lambda piece: _reached(piece, source))
 
     @staticmethod
-    def _joined(pieces: Iterable[Plan], name: int | str, steps: Callable[[Plan], Iterable[Step]]) -> StepGraph:
-        """Return the graph of some steps of several plans; what is computed for each stays with it under `name`."""
+    def _joined(
+        plan: Plan, pieces: Iterable[Plan], name: int | str, steps: Callable[[Plan], Iterable[Step]]
+    ) -> StepGraph:
+        """Return the graph of some steps of parts of `plan`; what is computed for each stays with it under `name`."""
         whole = StepGraph()
+        borrowing: list[StepGraph] = []
         for piece in pieces:
             known: dict[int | str, StepGraph] = piece.__dict__.setdefault("_graphs", {})
             if name not in known:
                 known[name] = StepGraph.of(piece, steps(piece))
             graph = known[name]
             whole.steps.extend(graph.steps)
-            whole.edges.update(graph.edges)
+            whole.within.update(graph.within)
+            whole.onward.update(graph.onward)
+            whole.arriving.update(graph.arriving)
             whole.direct.update(graph.direct)
             whole.turns.extend(graph.turns)
+            if graph.borrowing is not None:
+                borrowing.append(graph.borrowing)
+        whole._borrow(borrowing)
+        if plan.shared:
+            whole.steps[:] = [plan.shared.get(step.id, step) for step in whole.steps]
+            whole.turns[:] = [plan.shared.get(step.id, step) for step in whole.turns]
+            for number, consumers in whole.direct.items():
+                if not plan.shared.keys().isdisjoint(consumers):
+                    whole.direct[number] = {n: plan.shared.get(n, step) for n, step in consumers.items()}
         return whole
+
+    def _borrow(self, borrowing: Iterable[StepGraph]) -> None:
+        """Add what parts read of the steps of earlier ones, also of steps in other stages, which send nothing here."""
+        within: dict[int, list[Port]] = {}
+        direct: dict[int, dict[int, Step]] = {}
+        onward: dict[int, dict[Channel, None]] = {}
+        arriving: dict[Channel, list[Port]] = {}
+        for one in borrowing:
+            for number, ports in one.within.items():
+                within.setdefault(number, []).extend(ports)
+                direct.setdefault(number, {}).update(one.direct[number])
+            for number, channels in one.onward.items():
+                onward.setdefault(number, {}).update(channels)
+            for channel, ports in one.arriving.items():
+                arriving.setdefault(channel, []).extend(ports)
+        # The lists of the steps themselves stay with the parts that have these.
+        self.within.update({n: [*self.within.get(n, ()), *ports] for n, ports in within.items()})
+        self.direct.update({n: {**self.direct.get(n, {}), **steps} for n, steps in direct.items()})
+        self.onward.update({n: {**self.onward.get(n, {}), **channels} for n, channels in onward.items()})
+        self.arriving.update({c: [*self.arriving.get(c, ()), *ports] for c, ports in arriving.items()})
 
     def send(
         self, step: Step, made: list[Elements], inbox: dict[Port, list[Elements]], result: StageResult,
@@ -79,20 +129,18 @@ class StepGraph:
         """Route the output of `step` to its consumers, except those in `but`; answers are not handled here."""
         if not made:
             return
-        for port, edge, inside in self.edges[step.id]:
-            if port[0] in but:
-                continue
-            if inside and edge.exchange is None:
+        for port in self.within[step.id]:
+            if port[0] not in but:
                 inbox.setdefault(port, []).extend(made)
-            elif edge.exchange is not None:
-                result.onward.setdefault(port, []).extend(made)
-                result.edges[port] = edge.exchange
+        for channel in self.onward.get(step.id, ()):
+            result.onward.setdefault(channel, []).extend(made)
 
 
 def _reached(plan: Plan, source: str) -> list[Step]:
     """Return the steps of stage 0 that scan `source` or get rows of it."""
     reached = {scan.id for scan in scans_of(plan.steps, source) if scan.stage == 0}
     for step in plan.steps:
-        if step.stage == 0 and any(i.step in reached for i in step.inputs):
+        borrowed = any(i.step in plan.borrowed for i in step.inputs) and source in step.sources
+        if step.stage == 0 and (borrowed or any(i.step in reached for i in step.inputs)):
             reached.add(step.id)
     return [step for step in plan.steps if step.id in reached]

@@ -10,12 +10,13 @@ import numba as nb
 import numpy as np
 
 from penstock.physical.elements import Int64s
+from penstock.physical.kernels.compiling import compiled
 from penstock.physical.kernels.fingerprints import UInt64s, _mix
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
-@nb.njit(cache=True)
+@compiled(reads="first second")
 def _group(first, second, table, codes, firsts):  # type: ignore[no-untyped-def]
     mask = np.uint64(table.shape[0] - 1)
     count = 0
@@ -56,7 +57,7 @@ def mix_time(first, second, tick):  # type: ignore[no-untyped-def]
     return _mix(first * np.uint64(31) + word), _mix(second + word * np.uint64(7))
 
 
-@nb.njit(cache=True)
+@compiled(reads="first second ts")
 def with_time(first, second, ts):  # type: ignore[no-untyped-def]
     """Return fingerprints of (row, ts), which distinguish equal tuples at different instants."""
     one = np.empty_like(first)
@@ -66,7 +67,7 @@ def with_time(first, second, ts):  # type: ignore[no-untyped-def]
     return one, two
 
 
-@nb.njit(cache=True)
+@compiled(reads="ts exp")
 def _runs(ts, exp, bounds):  # type: ignore[no-untyped-def]
     """Find runs of equal (ts, exp): their starts, and the end of the last one, in `bounds`.
 
@@ -83,7 +84,7 @@ def _runs(ts, exp, bounds):  # type: ignore[no-untyped-def]
     return count
 
 
-@nb.njit(cache=True)
+@compiled(reads="first second bounds")
 def _group_runs(first, second, bounds, table, codes, firsts):  # type: ignore[no-untyped-def]
     mask = np.uint64(table.shape[0] - 1)
     count = 0
@@ -129,7 +130,7 @@ def pane_codes(first: UInt64s, second: UInt64s, ts: Int64s, exp: Int64s) -> tupl
     return group_codes(*with_time(*with_time(first, second, ts), exp))
 
 
-@nb.njit(cache=True)
+@compiled(reads="codes values")
 def sum_by_code(codes, values, count):  # type: ignore[no-untyped-def]
     """Return the int64 sums (wrapping) of `values` per code in [0, count)."""
     sums = np.zeros(count, np.int64)
@@ -203,7 +204,7 @@ def argsort_code_time(codes: Int64s, ts: Int64s) -> Int64s:
     return by_time[argsort_uint64(codes[by_time].astype(np.uint64))]
 
 
-@nb.njit(cache=True)
+@compiled(reads="first")
 def _by_shard(first, shards, shard, order, bounds):  # type: ignore[no-untyped-def]
     for i in range(first.shape[0]):
         shard[i] = (first[i] >> np.uint64(32)) % shards
@@ -231,7 +232,7 @@ def repeat(counts: Int64s) -> tuple[Int64s, Int64s]:
     return rows, np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
 
 
-@nb.njit(cache=True)
+@compiled()
 def with_room(lanes, used, needed):  # type: ignore[no-untyped-def]
     """Return the array `lanes`, of shape (lanes, length), of which `used` columns are occupied, grown to hold
     `needed`.
@@ -243,3 +244,26 @@ def with_room(lanes, used, needed):  # type: ignore[no-untyped-def]
         for place in range(used):
             made[lane, place] = lanes[lane, place]
     return made
+
+
+@compiled()
+def sort_first(values, count):  # type: ignore[no-untyped-def]
+    """Sort the first `count` of `values` in place, with a heap. `np.sort` in a compiled loop takes longer to compile
+    than most loops."""
+    for step in range(count // 2 + count - 1):
+        # First every inner node is sifted down, from the last; then the largest goes to the end, again and again.
+        if step < count // 2:
+            node, size = count // 2 - 1 - step, count
+        else:
+            node, size = 0, count - 1 - (step - count // 2)
+            values[0], values[size] = values[size], values[0]
+        value = values[node]
+        child = 2 * node + 1
+        while child < size:
+            if child + 1 < size and values[child + 1] > values[child]:
+                child += 1
+            if values[child] <= value:
+                break
+            values[node] = values[child]
+            node, child = child, 2 * child + 1
+        values[node] = value

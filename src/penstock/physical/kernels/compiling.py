@@ -1,9 +1,10 @@
-"""Compile a loop once for arrays that may be written to and arrays that may not.
+"""Compile a loop once, whatever the kinds of its arguments that make no difference to it.
 
 numba compiles a function anew for every combination of argument types, and to numba a read-only array, like every array
 that Arrow owns, has another type than one that may be written to. A loop over eight arrays that it only reads could be
 compiled 256 times, for seconds each and in the middle of a run: whenever a column comes from Arrow that was computed
-before, or the other way round.
+before, or the other way round. In the same way a number that another compiled loop passes as a literal has a type of
+its own: 0, 1 and a variable are three.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ import numba as nb
 from numba.core import sigutils, types
 
 
-def compiled(*, reads: str) -> Callable[[Callable[..., Any]], Any]:
-    """Return a decorator like `numba.njit(cache=True)` that takes some arrays as read-only whatever they are.
+def compiled(*, reads: str = "") -> Callable[[Callable[..., Any]], Any]:
+    """Return a decorator like `numba.njit(cache=True)` that takes some arrays as read-only whatever they are, and every
+    literal as a value.
 
     Args:
         reads: names of parameters, separated by blanks: arrays that the function only reads.
@@ -30,10 +32,11 @@ def compiled(*, reads: str) -> Callable[[Callable[..., Any]], Any]:
 
         def compile_widest(signature: Any) -> Any:
             arguments, result = sigutils.normalize_signature(signature)
-            widest = tuple(_read_only(kind) if i in read else kind for i, kind in enumerate(arguments))
+            plain = [types.unliteral(kind) for kind in arguments]  # type: ignore[attr-defined]
+            widest = tuple(_read_only(kind) if i in read else kind for i, kind in enumerate(plain))
             entry_point = compile_exactly(widest if result is None else result(*widest))
             # From now on a call with these types is found at once: without it each would come here again, for 70 µs.
-            dispatcher._insert([kind._code for kind in arguments], entry_point, False)
+            dispatcher._insert([kind._code for kind in plain], entry_point, False)
             return entry_point
 
         # A first call from Python and one from another compiled function both come here.

@@ -17,6 +17,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.physical.kernels.compiling import compiled
+
 UInt64s = npt.NDArray[np.uint64]
 
 _NULL = np.uint64(0x9E3779B97F4A7C15)
@@ -33,7 +35,7 @@ def _mix(x):  # type: ignore[no-untyped-def]
     return x ^ (x >> _S31)
 
 
-@nb.njit(cache=True)
+@compiled(reads="words valid")
 def _first_words(words, valid, has_nulls, first, second):  # type: ignore[no-untyped-def]
     for i in range(words.shape[0]):
         if has_nulls and not valid[i]:
@@ -44,7 +46,7 @@ def _first_words(words, valid, has_nulls, first, second):  # type: ignore[no-unt
             second[i] = np.uint64(0)
 
 
-@nb.njit(cache=True)
+@compiled(reads="words valid")
 def _more_words(words, valid, has_nulls, first, second):  # type: ignore[no-untyped-def]
     for i in range(words.shape[0]):
         word = _NULL
@@ -54,7 +56,7 @@ def _more_words(words, valid, has_nulls, first, second):  # type: ignore[no-unty
         second[i] = _mix((second[i] ^ word) + np.uint64(0x5851F42D4C957F2D))
 
 
-@nb.njit(cache=True)
+@compiled(reads="offsets data")
 def _string_words(offsets, data, one, two):  # type: ignore[no-untyped-def]
     """Compute two independent multiply-mix hashes of each byte string, eight bytes at a time."""
     for i in range(one.shape[0]):
@@ -134,7 +136,7 @@ def float_bits(column: pa.Array) -> UInt64s:
     return bits
 
 
-@nb.njit(cache=True)
+@compiled(reads="values raw")
 def _one_of_a_kind(values, raw, nan, bits):  # type: ignore[no-untyped-def]
     for i in range(values.shape[0]):
         value = values[i]
@@ -159,7 +161,7 @@ def _list_words(column: pa.Array) -> list[UInt64s]:
     return [one, two]
 
 
-@nb.njit(cache=True)
+@compiled(reads="offsets first second")
 def _fold_lists(offsets, first, second, one, two):  # type: ignore[no-untyped-def]
     """Combine the hashes of each list's members, in their order, to two hashes of the list."""
     for i in range(one.shape[0]):

@@ -19,7 +19,7 @@ _CHILD, _SIBLING, MEMBER = 0, 1, 5
 _SIDE = 3
 
 
-@nb.njit(cache=True)
+@compiled()
 def _above(nodes, a, b, side, wide, spans, data):  # type: ignore[no-untyped-def]
     if side:
         a, b = b, a
@@ -28,7 +28,7 @@ def _above(nodes, a, b, side, wide, spans, data):  # type: ignore[no-untyped-def
     return bytes_less(data, spans[a, 0], spans[a, 1], spans[b, 0], spans[b, 1])
 
 
-@nb.njit(cache=True)
+@compiled()
 def _merge(nodes, a, b, side, wide, spans, data):  # type: ignore[no-untyped-def]
     """Merge two heaps and return the new top; 0 is the empty heap."""
     if a == 0 or b == 0:
@@ -40,7 +40,7 @@ def _merge(nodes, a, b, side, wide, spans, data):  # type: ignore[no-untyped-def
     return a
 
 
-@nb.njit(cache=True)
+@compiled()
 def _pop(nodes, top, side, wide, spans, data):  # type: ignore[no-untyped-def]
     """Remove the top and return the new one."""
     child, sibling = _CHILD + _SIDE * side, _SIBLING + _SIDE * side
@@ -66,7 +66,7 @@ def _pop(nodes, top, side, wide, spans, data):  # type: ignore[no-untyped-def]
     return top
 
 
-@nb.njit(cache=True)
+@compiled()
 def _put(nodes, tops, group, n, side, wide, spans, data):  # type: ignore[no-untyped-def]
     if nodes[n, MEMBER] & (1 + side) == 0:
         nodes[n, MEMBER] += 1 + side

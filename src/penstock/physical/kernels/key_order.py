@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from penstock.physical.elements import Bools, Int64s
+from penstock.physical.kernels.compiling import compiled
 from penstock.physical.kernels.extremes import order_keys
 
 Bytes = npt.NDArray[np.uint8]
@@ -114,7 +115,7 @@ def _big_endian(words: npt.NDArray[np.uint64]) -> Bytes:
     return np.ascontiguousarray(words).astype(">u8").view(np.uint8)
 
 
-@nb.njit(cache=True)
+@compiled(reads="starts lengths data")
 def _first_bytes(starts, lengths, data):  # type: ignore[no-untyped-def]
     """Return the first eight bytes of each value as a number in the order of the bytes."""
     keys = np.empty(starts.shape[0], np.int64)
@@ -127,7 +128,7 @@ def _first_bytes(starts, lengths, data):  # type: ignore[no-untyped-def]
     return keys
 
 
-@nb.njit(cache=True)
+@compiled(reads="told there starts lengths data")
 def _mark(told, there, starts, lengths, data, places, sizes, made):  # type: ignore[no-untyped-def]
     end = 0
     for i in range(starts.shape[0]):
@@ -136,12 +137,13 @@ def _mark(told, there, starts, lengths, data, places, sizes, made):  # type: ign
         made[end + 1] = 1 if there[i] else 0
         end += 2
         if there[i]:
-            made[end : end + lengths[i]] = data[starts[i] : starts[i] + lengths[i]]
-            end += lengths[i]
+            for k in range(starts[i], starts[i] + lengths[i]):
+                made[end] = data[k]
+                end += 1
         sizes[i] = end - places[i]
 
 
-@nb.njit(cache=True)
+@compiled(reads="told first_starts first_lengths first_data there starts lengths data")
 def _mark_wide(  # type: ignore[no-untyped-def]
     told, first_starts, first_lengths, first_data, there, starts, lengths, data, places, sizes, made
 ):
@@ -162,8 +164,9 @@ def _mark_wide(  # type: ignore[no-untyped-def]
         made[end + 2] = 1 if there[i] else 0
         end += 3
         if there[i]:
-            made[end : end + lengths[i]] = data[starts[i] : starts[i] + lengths[i]]
-            end += lengths[i]
+            for k in range(starts[i], starts[i] + lengths[i]):
+                made[end] = data[k]
+                end += 1
         sizes[i] = end - places[i]
 
 

@@ -77,7 +77,7 @@ def _insert(nodes, roots, group, n, wide, spans, data):  # type: ignore[no-untyp
         roots[group] = n
 
 
-@nb.njit(cache=True)
+@compiled()
 def _weigh(nodes, n, weight):  # type: ignore[no-untyped-def]
     nodes[n, WEIGHT] = weight
     while n:
@@ -113,7 +113,7 @@ def uproot(nodes, roots, groups):  # type: ignore[no-untyped-def]
         roots[groups[i]] = 0
 
 
-@nb.njit(cache=True)
+@compiled()
 def _kth(nodes, n, k):  # type: ignore[no-untyped-def]
     """Return the node of the k-th live value, counted from 0, of more than k."""
     while True:
@@ -140,17 +140,18 @@ def _most(nodes, n):  # type: ignore[no-untyped-def]
             n = nodes[n, RIGHT]
 
 
-@nb.njit(cache=True)
+@compiled()
 def _roomy(array, size, more):  # type: ignore[no-untyped-def]
     """Return `array`, grown to hold `more` after the first `size`."""
     if size + more <= array.shape[0]:
         return array
     grown = np.empty(2 * (size + more), np.int64)
-    grown[:size] = array[:size]
+    for i in range(size):
+        grown[i] = array[i]
     return grown
 
 
-@nb.njit(cache=True)
+@compiled()
 def _answer(nodes, root, asked, parameters, k, found, between, members, counts, size):  # type: ignore[no-untyped-def]
     """Answer every query about one tree into found[:, k]; return (members, counts, size).
 

@@ -24,6 +24,7 @@ from penstock.physical.operators.joins.join import Join, Lookup
 from penstock.physical.operators.joins.multi_join import MultiJoin
 from penstock.physical.operators.joins.nonretroactive import Stamp, make_nrr_join
 from penstock.physical.operators.joins.partner_counts import PartnerCounts, StaticPartnerCounts
+from penstock.physical.operators.joins.window_store import StoreJoin, WindowStore
 from penstock.physical.operators.rowwise import (
     AccumulatorRows,
     Filter,
@@ -61,6 +62,8 @@ from penstock.physical.plan.joins import (
     PartnerCountsSpec,
     StampSpec,
     StaticPartnerCountsSpec,
+    StoreJoinSpec,
+    WindowStoreSpec,
 )
 from penstock.physical.plan.panes import (
     IncrementalSlideSpec,
@@ -110,6 +113,8 @@ OPERATORS: dict[type, Callable[..., Operator]] = {
     TopKSpec: lambda spec, context: TopK(spec),
     BandPartitionerSpec: lambda spec, context: BandPartitioner(spec),
     JoinSpec: lambda spec, context: Join(spec),
+    WindowStoreSpec: lambda spec, context: WindowStore(spec),
+    StoreJoinSpec: lambda spec, context: StoreJoin(spec),
     AggregateLookupSpec: lambda spec, context: make_probe(spec),
     MultiJoinSpec: lambda spec, context: MultiJoin(spec),
     LookupSpec: lambda spec, context: Lookup(spec, context.tables[spec.table]),

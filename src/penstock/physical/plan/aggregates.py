@@ -12,7 +12,7 @@ import pyarrow as pa
 from penstock.algebra.properties.boundedness import Boundedness
 from penstock.expressions.aggregates.contract import ArgumentState
 from penstock.expressions.nodes import columns_of
-from penstock.physical.plan.spec import Spec, queue_name
+from penstock.physical.plan.spec import Memory, Spec, has_one_form, queue_name
 from penstock.physical.plan.state import SLOT, StateInput, StatePart, pending_ends, width, width_of_value
 from penstock.physical.planning.aggregate_layout import AggregateLayout
 
@@ -29,6 +29,10 @@ class AccumulatorRowsSpec(Spec):
 
     plan: AggregateLayout
     pre_aggregate: bool
+
+    @property
+    def memory(self) -> Memory:
+        return Memory.NOTHING
 
     def describe(self) -> dict[str, str]:
         return {"panes": "yes" if self.pre_aggregate else "no"}
@@ -48,6 +52,12 @@ class AggregateSpec(Spec):
     fifo: bool
     input_types: tuple[pa.DataType, ...]
     listed: bool = False
+
+    @property
+    def memory(self) -> Memory:
+        # Sums of floating point may carry the rounding of what has left, and a row is taken back to the bit.
+        exact = not self.plan.floats and has_one_form(self.input_types)
+        return Memory.LIVE if exact else Memory.HISTORY
 
     def describe(self) -> dict[str, str]:
         return {"state": queue_name(self.fifo, self.listed)}

@@ -12,13 +12,14 @@ import dataclasses
 import enum
 import hashlib
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
 from penstock.algebra.nodes.scans import Source
 from penstock.expressions.user import UserDefined
-from penstock.physical.plan.plan import Plan
+from penstock.physical.plan.plan import Plan, Step
 from penstock.physical.plan.spec import Spec
+from penstock.physical.plan.windows import TimeWindowSpec
 from penstock.redaction import redacted
 from penstock.tree import Node
 
@@ -33,12 +34,14 @@ _PLAIN = frozenset({str, int, bool, float, type(None)})
 
 def step_keys(plan: Plan, births: bool = True) -> Mapping[int, str]:
     """Return the key of every step, by step number; they are computed once for a plan, since every shard of every stage
-    wants them. births: steps of queries of different births are different."""
+    wants them. births: steps of queries of different births are different, unless they were merged; without it the plan
+    shares no steps with another one."""
     if not births:
         return _step_keys(plan, births)
     known: dict[int, str] | None = plan.__dict__.get("_step_keys")
     if known is None:
-        # Queries of different births are in different parts, so no key occurs in two of them.
+        # Queries of different births are in different parts, so no key occurs in two of them; a step that several parts
+        # share is in one.
         parts = plan.parts
         known = _step_keys(plan, births) if parts is None else {i: k for p in parts for i, k in step_keys(p).items()}
         object.__setattr__(plan, "_step_keys", known)
@@ -46,17 +49,48 @@ def step_keys(plan: Plan, births: bool = True) -> Mapping[int, str]:
 
 
 def _step_keys(plan: Plan, births: bool) -> dict[int, str]:
+    if births and plan.keys is not None:
+        return dict(plan.keys)
+    has_stores = any(step.spec.keeps_rows for step in plan.steps)
     tables = {name: _whole(static) for name, static in plan.statics.items()}
     found: dict[int, str] = {}
+    # Of the steps behind a window, the same without it.
+    unended: dict[int, str] = {}
     for step in plan.steps:
-        edges = ",".join(f"{found[i.step]}>{_token(i.exchange)}" for i in step.inputs)
         birth = step.birth if births else 0
-        found[step.id] = _digest(f"{birth}|{_spec(step.spec, tables)}|{edges}|{_token(step.types)}")
+
+        def digest(below: Mapping[int, str], step: Step = step, birth: int = birth) -> str:
+            edges = ",".join(f"{below.get(i.step, found[i.step])}>{_token(i.exchange)}" for i in step.inputs)
+            return _digest(f"{birth}|{_spec(step.spec, tables)}|{edges}|{_token(step.types)}")
+
+        found[step.id] = digest(unended if step.spec.keeps_rows else {})
+        if not has_stores or step.stage:
+            continue
+        if step.spec.sets_ends_alone:
+            (edge,) = step.inputs
+            unended[step.id] = unended.get(edge.step, found[edge.step])
+        elif any(edge.step in unended for edge in step.inputs):
+            unended[step.id] = digest(unended)
     seen: Counter[str] = Counter()
     for step in plan.steps:
         key = found[step.id]
         found[step.id] = f"{key}-{seen[key]}" if seen[key] else key
         seen[key] += 1
+    return found
+
+
+def near_keys(plan: Plan) -> Mapping[int, str]:
+    """Return by step number a key that is the same for steps which differ at most in lengths, grains and predicates,
+    their own or below them."""
+    tables = {name: _whole(static) for name, static in plan.statics.items()}
+    found: dict[int, str] = {}
+    for step in plan.steps:
+        if step.spec.condition is not None or isinstance(step.spec, TimeWindowSpec):
+            (edge,) = step.inputs
+            found[step.id] = found[edge.step]
+            continue
+        edges = ",".join(f"{found[i.step]}>{_token(i.exchange)}" for i in step.inputs)
+        found[step.id] = _digest(f"{_spec(step.spec, tables, step.spec.varying)}|{edges}|{_token(step.types)}")
     return found
 
 
@@ -78,10 +112,10 @@ def _whole(plan: Plan) -> str:
     return query_fingerprint(plan, "")
 
 
-def _spec(spec: Spec, tables: Mapping[str, str]) -> str:
+def _spec(spec: Spec, tables: Mapping[str, str], but: Collection[str] = ()) -> str:
     parts = []
     for name in _compared(type(spec)):
-        if name not in spec.names_only:
+        if name not in spec.names_only and name not in but:
             value = getattr(spec, name)
             # A table is named by its declaration; what counts is its content.
             parts.append(f"{name}={tables.get(value, value) if name == 'table' else _token(value)}")

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from penstock.algebra.nodes.scans import Source
 from penstock.algebra.properties.boundedness import Boundedness, Grade
-from penstock.physical.plan.spec import PassingSpec, Spec
+from penstock.physical.plan.spec import Memory, PassingSpec, Spec, has_one_form
 from penstock.physical.plan.state import TIMES, StateInput, StatePart, width
 
 
@@ -25,6 +25,10 @@ class ScanSpec(PassingSpec):
     @property
     def scanned(self) -> Source:
         return self.source
+
+    @property
+    def memory(self) -> Memory:
+        return Memory.NOTHING
 
     @property
     def scanned_columns(self) -> tuple[int, ...]:
@@ -77,6 +81,10 @@ class UpdatesSpec(Spec):
     types: tuple[pa.DataType, ...]
     rule: UpdateRule
     once: bool = False
+
+    @property
+    def memory(self) -> Memory:
+        return Memory.LIVE if has_one_form(self.types) else Memory.HISTORY
 
     def describe(self) -> dict[str, str]:
         return {"row": self.rule.value, "state": "the relation" + (", keys deleted" if self.once else "")}

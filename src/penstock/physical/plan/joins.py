@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -12,7 +12,7 @@ import pyarrow as pa
 from penstock.expressions.nodes import Expression
 from penstock.expressions.text import to_sql
 from penstock.physical.plan.aggregates import grouped_state
-from penstock.physical.plan.spec import PassingSpec, Spec, queue_name
+from penstock.physical.plan.spec import Memory, Parameter, PassingSpec, Spec, Ticks, queue_name
 from penstock.physical.plan.state import INDEX, SIGN, TIMES, StateInput, StatePart, all_rows, pending_ends, slots
 from penstock.physical.planning.aggregate_layout import AggregateLayout
 from penstock.physical.planning.ranges import Ranges, RangeSpan, range_properties
@@ -47,7 +47,11 @@ class JoinSpec(PassingSpec):
     null_safe: bool = False
     ranges: Ranges | None = None
 
-    def describe(self) -> dict[str, str]:
+    @property
+    def memory(self) -> Memory:
+        return Memory.LIVE
+
+    def describe(self) -> Mapping[str, Parameter]:
         state = "runs by (key, range)" if self.ranges else join_state("hash index by key", self.strict, self.listed)
         return {"state": state, "chosen": self.note, **range_properties(self.ranges)}
 
@@ -59,6 +63,63 @@ class JoinSpec(PassingSpec):
         left, right = inputs
         pairs = zip(self.left_key, self.right_key, strict=True)
         return {"on": " AND ".join(f"{left[a]} = {right[b]}" for a, b in pairs), **residual_text(self.residual, made)}
+
+
+@dataclass(frozen=True)
+class WindowStoreSpec(PassingSpec):
+    """The rows of a stream for windows of any length over it, found by key [bulletin 2.2]. How long they are kept
+    follows from the windows that are read here, so the length is no part of what the store is.
+
+    Args:
+        key: the columns by which rows are found.
+        types: of the rows.
+    """
+
+    keeps_rows: ClassVar[bool] = True
+
+    key: tuple[int, ...]
+    types: tuple[pa.DataType, ...]
+
+    @property
+    def memory(self) -> Memory:
+        return Memory.LIVE
+
+    def describe(self) -> Mapping[str, Parameter]:
+        return {"state": "hash index by key, of the longest window"}
+
+    def state(self, inputs: Sequence[StateInput], made: StateInput) -> Iterable[StatePart]:
+        return [all_rows(made, "rows of the longest window", TIMES + INDEX)]
+
+
+@dataclass(frozen=True)
+class StoreJoinSpec(JoinSpec):
+    """An equi-join one or both of whose sides are windows over a window store.
+
+    windows: by side the length of the window in ticks, None for a side that the join stores itself.
+    """
+
+    reads: ClassVar[bool] = True
+    varying: ClassVar[frozenset[str]] = frozenset({"windows"})
+
+    windows: tuple[int | None, int | None] = (None, None)
+
+    def reads_port(self, port: int) -> bool:
+        return self.windows[port] is not None
+
+    @property
+    def title(self) -> str:
+        return "Join"
+
+    def describe(self) -> Mapping[str, Parameter]:
+        own = super().describe()
+        sides = str(own["state"]).split(" / ")
+        shown = tuple("window store" if length is not None else sides[i] for i, length in enumerate(self.windows))
+        lengths = tuple(Ticks(length) for length in self.windows if length is not None)
+        return {**own, "state": " / ".join(shown), "windows": lengths}
+
+    def state(self, inputs: Sequence[StateInput], made: StateInput) -> Iterable[StatePart]:
+        own = super().state(inputs, made)
+        return [part for part, length in zip(own, self.windows, strict=True) if length is None]
 
 
 @dataclass(frozen=True)
@@ -77,6 +138,10 @@ class MultiJoinSpec(PassingSpec):
     cost: float = field(metadata={"transparent": True})
     note: str = field(default="", metadata={"transparent": True})
     listed: bool = False
+
+    @property
+    def memory(self) -> Memory:
+        return Memory.LIVE
 
     def describe(self) -> dict[str, str]:
         def shown(order: tuple[int, ...]) -> str:
@@ -117,6 +182,10 @@ class LookupSpec(PassingSpec):
     static_left: bool
     ranges: Ranges | None = None
     """of the elements and of the table, in this order"""
+
+    @property
+    def memory(self) -> Memory:
+        return Memory.NOTHING
 
     def describe(self) -> dict[str, str]:
         return {"table": self.table, **range_properties(self.ranges)}

@@ -11,7 +11,7 @@ import pyarrow as pa
 from penstock.algebra.nodes.r2s import RelationToStream
 from penstock.algebra.optimizer.statistics import seconds
 from penstock.physical.plan.aggregates import grouped_state
-from penstock.physical.plan.spec import Parameter, Spec, Ticks, queue_name
+from penstock.physical.plan.spec import Memory, Parameter, Spec, Ticks, has_one_form, queue_name
 from penstock.physical.plan.state import SLOT, TIMES, StateInput, StatePart, pending_ends, width
 from penstock.physical.planning.aggregate_layout import AggregateLayout
 
@@ -25,6 +25,10 @@ class PanesSpec(Spec):
 
     plan: AggregateLayout
 
+    @property
+    def memory(self) -> Memory:
+        return Memory.NOTHING
+
     def state(self, inputs: Sequence[StateInput], made: StateInput) -> Iterable[StatePart]:
         return ()
 
@@ -36,12 +40,19 @@ class PanesSpec(Spec):
 class IncrementalSlideSpec(Spec):
     """RSTREAM of a grouped aggregate at the boundaries align + k·slide: its rows there, emitted without its changes."""
 
+    varying: ClassVar[frozenset[str]] = frozenset({"slide", "align"})
+
     plan: AggregateLayout
     fifo: bool
     input_types: tuple[pa.DataType, ...]
     slide: int
     align: int
     listed: bool = False
+
+    @property
+    def memory(self) -> Memory:
+        exact = not self.plan.floats and has_one_form(self.input_types)
+        return Memory.LIVE if exact else Memory.ROUNDED
 
     def describe(self) -> Mapping[str, Parameter]:
         return {"slide": Ticks(self.slide), "state": queue_name(self.fifo, self.listed)}
@@ -73,6 +84,7 @@ class WindowSumsSpec(Spec):
 
     reads: ClassVar[bool] = True
     holds_early: ClassVar[bool] = False
+    varying: ClassVar[frozenset[str]] = frozenset({"length", "slide", "align"})
 
     plan: AggregateLayout
     length: int
@@ -102,6 +114,7 @@ class RecomputedSlideSpec(Spec):
     time; else the numbers of elements are time, so there is none before the first."""
 
     holds_early: ClassVar[bool] = False
+    varying: ClassVar[frozenset[str]] = frozenset({"slide", "align"})
 
     plan: AggregateLayout
     slide: int

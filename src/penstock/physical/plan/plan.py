@@ -8,7 +8,7 @@ rows over shards on the way in. A step is described by its spec, one small class
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any
@@ -43,6 +43,15 @@ class Edge:
 
 
 @dataclass(frozen=True)
+class Channel:
+    """The rows of a step on their way over an exchange. All inputs of later stages that read the step over an equal
+    exchange read one channel: a row is partitioned, sent and decoded once, however many they are [cidr 3.2]."""
+
+    step: int
+    exchange: Exchange
+
+
+@dataclass(frozen=True)
 class Step:
     """One operator of the plan. types: of its output columns; sources: the timed sources below, by name; queries: those
     that use it, all begun in the same epoch of a run; pattern and names: for EXPLAIN."""
@@ -66,7 +75,12 @@ class Plan:
     source_predicates: by source the condition of the rows that some query reads, over the declared columns
     (`planning/source_predicate.py`); of a source without one all rows are read; parts: plans that share no steps, of
     which it is put together (`planning/plan_parts.py`), None for a plan in one piece. What stays from one version of a
-    plan to the next are the same objects among its parts."""
+    plan to the next are the same objects among its parts.
+
+    A part that shares steps with others (`planning/sharing.py`) has borrowed: by the number of a step that it reads in
+    another part, its own queries that need the step; keys: of the state of its own steps, which do not follow from
+    these any more; alone: the same part with all its steps, None where it borrows none. Of a plan of such parts, shared
+    are the steps that several of them need, with the queries of all."""
 
     steps: tuple[Step, ...]
     queries: dict[str, Query]
@@ -75,10 +89,14 @@ class Plan:
     periods: dict[str, tuple[Period, ...]] = field(default_factory=dict)
     source_predicates: dict[str, Expression] = field(default_factory=dict)
     parts: tuple[Plan, ...] | None = field(default=None, compare=False, repr=False)
+    keys: Mapping[int, str] | None = field(default=None, compare=False, repr=False)
+    borrowed: Mapping[int, frozenset[str]] = field(default_factory=dict, compare=False, repr=False)
+    alone: Plan | None = field(default=None, compare=False, repr=False)
+    shared: Mapping[int, Step] = field(default_factory=dict, compare=False, repr=False)
 
     def __getstate__(self) -> dict[str, Any]:
-        # What has been derived from the fields is not pickled.
-        return {one.name: getattr(self, one.name) for one in fields(self)}
+        # What has been derived from the fields is not pickled, nor what only planning needs.
+        return {one.name: getattr(self, one.name) for one in fields(self)} | {"alone": None}
 
     @property
     def pieces(self) -> tuple[Plan, ...]:
@@ -107,7 +125,13 @@ class Plan:
     def waits(self, query: str) -> bool:
         """Return whether some step of `query` emits results of an instant only when all elements of it have arrived;
         else each result is emitted with its latest element."""
-        return any(step.spec.waits for step in self.piece_of(query).steps if query in step.queries)
+        return any(step.spec.waits for step in self.steps_of(query))
+
+    def steps_of(self, query: str) -> list[Step]:
+        """Return the steps that `query` needs, inputs before consumers."""
+        piece = self.piece_of(query)
+        borrowed = [self.step(number) for number, queries in piece.borrowed.items() if query in queries]
+        return borrowed + [step for step in piece.steps if query in step.queries]
 
     @cached_property
     def _piece_by_query(self) -> dict[str, Plan]:
@@ -122,11 +146,30 @@ class Plan:
         return next(step for step in self.piece_of(query).steps if step.spec.answered == query)
 
     @cached_property
+    def receivers(self) -> Mapping[Channel, frozenset[int]]:
+        """Return the stages that read each channel."""
+        found: dict[Channel, frozenset[int]] = {}
+        if self.parts is not None:
+            for part in self.parts:
+                for channel, stages in part.receivers.items():
+                    found[channel] = found.get(channel, frozenset()) | stages
+            return found
+        for step in self.steps:
+            for channel in channels_into(step):
+                found[channel] = found.get(channel, frozenset()) | {step.stage}
+        return found
+
+    @cached_property
     def stages(self) -> int:
         """Return the number of keyed stages (at least 1: answers are put in order there)."""
         if self.parts is not None:
             return max([1, *(part.stages for part in self.parts)])
         return max([1, *(s.stage for s in self.steps)])
+
+
+def channels_into(step: Step) -> list[Channel]:
+    """Return the channels that a step reads."""
+    return [Channel(edge.step, edge.exchange) for edge in step.inputs if edge.exchange is not None]
 
 
 def scanned_sources(steps: Iterable[Step]) -> dict[str, Source]:

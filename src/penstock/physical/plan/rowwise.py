@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from penstock.expressions.nodes import Expression
 from penstock.expressions.text import to_sql
-from penstock.physical.plan.spec import PassingSpec
+from penstock.physical.plan.spec import Memory, PassingSpec
 from penstock.physical.plan.state import StateInput
 from penstock.physical.planning.aggregate_layout import AggregateLayout
 
@@ -21,6 +21,10 @@ class FilterSpec(PassingSpec):
     streams_batches: ClassVar[bool] = True
 
     predicate: Expression
+
+    @property
+    def memory(self) -> Memory:
+        return Memory.NOTHING
 
     @property
     def condition(self) -> Expression:
@@ -39,6 +43,10 @@ class ProjectSpec(PassingSpec):
 
     expressions: tuple[Expression, ...]
 
+    @property
+    def memory(self) -> Memory:
+        return Memory.NOTHING
+
     def expressions_text(self, inputs: Sequence[Sequence[str]], made: Sequence[str]) -> dict[str, str]:
         return {"columns": ", ".join(to_sql(e, inputs[0]) for e in self.expressions)}
 
@@ -50,6 +58,10 @@ class UnionSpec(PassingSpec):
     forwards_early: ClassVar[bool] = True
 
     together: bool = False
+
+    @property
+    def memory(self) -> Memory:
+        return Memory.NOTHING
 
     def panes(self, inputs: Sequence[StateInput]) -> AggregateLayout | None:
         # Panes of a finer window that several share, on their way to one of them.

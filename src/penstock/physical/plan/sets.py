@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from penstock.algebra.nodes.first_rows import SortKey
-from penstock.physical.plan.spec import Spec
+from penstock.physical.plan.spec import Memory, Spec, has_one_form
 from penstock.physical.plan.state import DUE, StateInput, StatePart, all_rows, pending_ends, slots
 
 
@@ -25,6 +25,11 @@ class DistinctSpec(Spec):
     @property
     def waits(self) -> bool:
         return self.strict
+
+    @property
+    def memory(self) -> Memory:
+        # δ* emits a tuple in pieces, one behind the other: where they meet depends on copies that have left.
+        return Memory.LIVE if self.strict and has_one_form(self.types) else Memory.HISTORY
 
     def describe(self) -> dict[str, str]:
         return {"state": "counts" if self.strict else "list of all input" if self.listed else "δ*"}

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, TypeAlias
+
+import pyarrow as pa
 
 from penstock.algebra.nodes.scans import Source
 from penstock.expressions.nodes import Expression
@@ -29,6 +32,21 @@ class Ticks:
 Parameter: TypeAlias = str | Ticks | tuple[str | Ticks, ...]
 
 
+class Memory(enum.Enum):
+    """What of the past the later output of an operator depends on, to the bit. Operators of two queries that began at
+    different times become one where that is the same for both (`planning/sharing.py`)."""
+
+    #: Nothing: the output for a batch follows from this batch.
+    NOTHING = "nothing"
+    #: The live tuples of its inputs, and the heartbeat: whatever was there before has left no trace, neither in what it
+    #: keeps nor in how the rows that are valid now were emitted.
+    LIVE = "the live tuples"
+    #: The same but for the rounding of floating point; nothing that it emits is taken back.
+    ROUNDED = "the live tuples, rounded"
+    #: More than that.
+    HISTORY = "its history"
+
+
 @dataclass(frozen=True)
 class Spec:
     """The description of one operator. Specs of operators with expirations in their state have a field `listed`:
@@ -36,6 +54,9 @@ class Spec:
 
     #: Whether the operator reads the state of its inputs in place, not their output; they share its stage.
     reads: ClassVar[bool] = False
+    #: Whether it keeps rows for operators that read it in place, each those of its own window, and emits nothing. Two
+    #: of them become one if one has all rows that the readers of both need (`planning/sharing.py`).
+    keeps_rows: ClassVar[bool] = False
     #: Whether elements ahead of the heartbeat wait in the operator until it has passed them.
     holds_early: ClassVar[bool] = True
     #: Whether elements behind the operator are as far ahead of the heartbeat as before it.
@@ -45,6 +66,9 @@ class Spec:
     streams_batches: ClassVar[bool] = False
     #: The fields whose values are names that users may change: no part of the identity of the operator's state.
     names_only: ClassVar[frozenset[str]] = frozenset()
+    #: The fields that say how long rows count, at which grain, or which of them: operators that differ in nothing else
+    #: are nearly the same (`EXPLAIN SHARING`).
+    varying: ClassVar[frozenset[str]] = frozenset()
 
     @property
     def scanned(self) -> Source | None:
@@ -73,6 +97,21 @@ class Spec:
         where the results for some of them are valid whatever else arrives at the instant: it then passes on elements at
         the frontier."""
         return True
+
+    @property
+    def memory(self) -> Memory:
+        """Return what of the past its later output depends on; where nobody has shown otherwise, its history."""
+        return Memory.HISTORY
+
+    @property
+    def sets_ends_alone(self) -> bool:
+        """Return whether the operator only decides until when its input is valid. So what keeps rows for windows of any
+        length is the same behind it (`identity.py`)."""
+        return False
+
+    def reads_port(self, port: int) -> bool:
+        """Return whether the operator reads the state of the input `port` in place."""
+        return self.reads
 
     @property
     def title(self) -> str:
@@ -115,6 +154,18 @@ class PassingSpec(Spec):
 
     def state(self, inputs: Sequence[StateInput], made: StateInput) -> Iterable[StatePart]:
         return ()
+
+
+def has_one_form(types: Iterable[pa.DataType]) -> bool:
+    """Return whether equal values of each of these types are equal to the bit. Of floating point 0.0 equals -0.0, so
+    which of them a group shows depends on which came first."""
+    return all(_has_one_form(one) for one in types)
+
+
+def _has_one_form(one: pa.DataType) -> bool:
+    if pa.types.is_nested(one):
+        return has_one_form(one.field(i).type for i in range(one.num_fields))
+    return not pa.types.is_floating(one)
 
 
 def queue_name(fifo: bool, listed: bool) -> str:

@@ -12,7 +12,7 @@ import pyarrow as pa
 from penstock.algebra.nodes.r2s import StreamKind
 from penstock.algebra.optimizer.statistics import seconds
 from penstock.algebra.properties.boundedness import Boundedness, Grade
-from penstock.physical.plan.spec import PassingSpec, Spec
+from penstock.physical.plan.spec import Memory, PassingSpec, Spec, has_one_form
 from penstock.physical.plan.state import DUE, TIMES, StateInput, StatePart, all_rows, pending_ends, slots, width
 
 
@@ -39,6 +39,10 @@ class ChangesSpec(Spec):
     @property
     def waits(self) -> bool:
         return not (self.kind is StreamKind.ISTREAM and self.grows)
+
+    @property
+    def memory(self) -> Memory:
+        return Memory.LIVE if has_one_form(self.types) else Memory.HISTORY
 
     def describe(self) -> dict[str, str]:
         netting = "skipped (equal tuples never come and go at one instant)" if self.netted else "yes"
@@ -85,6 +89,10 @@ class RStreamSpec(Spec):
     @property
     def waits(self) -> bool:
         return self.strict or self.mode is not StreamMode.TICKS
+
+    @property
+    def memory(self) -> Memory:
+        return Memory.LIVE if has_one_form(self.types) else Memory.HISTORY
 
     def describe(self) -> dict[str, str]:
         return {"evaluated": self.mode.value}

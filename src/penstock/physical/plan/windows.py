@@ -10,7 +10,7 @@ from typing import ClassVar
 import pyarrow as pa
 
 from penstock.algebra.properties.boundedness import Grade
-from penstock.physical.plan.spec import Parameter, PassingSpec, Spec, Ticks
+from penstock.physical.plan.spec import Memory, Parameter, PassingSpec, Spec, Ticks
 from penstock.physical.plan.state import SIGN, TIMES, StateInput, StatePart, all_rows, pending_ends, width
 from penstock.physical.planning.aggregate_layout import AggregateLayout
 
@@ -23,6 +23,11 @@ class SampleSpec(PassingSpec):
     seed: int
     name: str
 
+    @property
+    def memory(self) -> Memory:
+        # A draw follows from the element; with another percentage it is another operator.
+        return Memory.NOTHING
+
     def describe(self) -> dict[str, str]:
         return {"percent": f"{float(self.percent):g}", "seed": str(self.seed)}
 
@@ -32,10 +37,19 @@ class TimeWindowSpec(PassingSpec):
     """Validity [ts, ts+length), both ends rounded up to a multiple of slide; length None is unbounded."""
 
     forwards_early: ClassVar[bool] = True
+    varying: ClassVar[frozenset[str]] = frozenset({"length", "slide", "align"})
 
     length: int | None
     slide: int | None
     align: int = 0
+
+    @property
+    def memory(self) -> Memory:
+        return Memory.NOTHING
+
+    @property
+    def sets_ends_alone(self) -> bool:
+        return self.slide is None
 
     def describe(self) -> Mapping[str, Parameter]:
         found: dict[str, Parameter] = {"length": "unbounded" if self.length is None else Ticks(self.length)}
@@ -104,6 +118,10 @@ class NegativeTuplesSpec(Spec):
     arrival."""
 
     fifo: bool
+
+    @property
+    def memory(self) -> Memory:
+        return Memory.LIVE
 
     def state(self, inputs: Sequence[StateInput], made: StateInput) -> Iterable[StatePart]:
         return pending_ends(inputs[0])

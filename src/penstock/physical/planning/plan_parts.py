@@ -1,13 +1,13 @@
 """A plan put together of parts: the plans of the queries that began in one epoch each.
 
-Queries of different epochs share no steps, so a change of a job replaces, adds and removes parts, and everything else
-of its plan stays as it is. A worker puts the same plan together of the parts that it has and those that are new.
-Nothing here is more than one look at each part: a job may have thousands.
+A change of a job replaces, adds and removes parts, and everything else of its plan stays as it is; what parts have in
+common is in one of them (`sharing.py`). A worker puts the same plan together of the parts that it has and those that
+are new. Nothing here is more than one look at each part: a job may have thousands.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 
@@ -15,12 +15,13 @@ import pyarrow as pa
 
 from penstock.algebra.nodes.scans import Source
 from penstock.expressions.nodes import Expression, Literal
-from penstock.physical.plan.plan import Plan
+from penstock.physical.plan.plan import Plan, Step
 from penstock.physical.planning.source_predicate import either, may_skip
 
 
 def joined(parts: Sequence[Plan]) -> Plan:
-    """Return the plan of all `parts`, which have no step numbers and no queries in common."""
+    """Return the plan of all `parts`, which have no step numbers and no queries in common. A part comes behind those of
+    which it borrows steps."""
     plan = Plan((), {}, {}, parts=tuple(parts))
     for part in parts:
         plan.queries.update(part.queries)
@@ -28,7 +29,22 @@ def joined(parts: Sequence[Plan]) -> Plan:
         plan.statics.update(part.statics)
         plan.periods.update(part.periods)
     steps = tuple(chain.from_iterable(part.steps for part in parts))
-    return replace(plan, steps=steps, source_predicates=_predicates(parts))
+    plan = replace(plan, steps=steps, source_predicates=_predicates(parts))
+    shared = _with_all_queries(parts, plan)
+    if not shared:
+        return plan
+    return replace(plan, steps=tuple(shared.get(step.id, step) for step in steps), shared=shared)
+
+
+def _with_all_queries(parts: Sequence[Plan], plan: Plan) -> dict[int, Step]:
+    """Return the steps that several parts need, by their numbers, with the queries of all of them."""
+    users: dict[int, set[str]] = {}
+    for part in parts:
+        for number, queries in part.borrowed.items():
+            users.setdefault(number, set()).update(queries)
+    if not users:
+        return {}
+    return {n: replace(step := plan.step(n), queries=step.queries | queries) for n, queries in users.items()}
 
 
 def _predicates(parts: Sequence[Plan]) -> dict[str, Expression]:
@@ -53,3 +69,14 @@ def with_standing(plan: Plan, sources: Iterable[Source]) -> Plan:
     unread = {source.name: source for source in sources if source.name not in plan.sources}
     nothing = {name: Literal(pa.bool_(), False) for name, source in unread.items() if may_skip(source)}
     return replace(plan, sources=plan.sources | unread, source_predicates=plan.source_predicates | nothing)
+
+
+def retained_as_declared(plan: Plan, declared: Mapping[str, Source]) -> Plan:
+    """Return a plan whose streams retain what their present declarations say: queries that stand may have been planned
+    with earlier ones."""
+    sources = {
+        name: replace(source, retain=declared[name].retain, retain_columns=declared[name].retain_columns)
+        if name in declared else source
+        for name, source in plan.sources.items()
+    }  # fmt: skip
+    return replace(plan, sources=sources)

@@ -22,15 +22,18 @@ from penstock.physical.plan.plan import Edge, Plan
 from penstock.physical.planning.lowering import Builder, lower_answer, lower_changes
 from penstock.physical.planning.lowering.builder import with_queries
 from penstock.physical.planning.lowering.panes import shared_grains
+from penstock.physical.planning.lowering.stores import shared_stores
 from penstock.physical.planning.plan_parts import joined
+from penstock.physical.planning.sharing import note_nodes
 from penstock.physical.planning.source_predicate import source_predicates
 from penstock.physical.planning.strategies import Strategy
 
 
 @dataclass(frozen=True)
 class Generation:
-    """Queries that began in the same epoch of a run, and the statistics of their sources then. grains: the panes that
-    they share, None to choose them; a query continues with those that were chosen when it began."""
+    """Queries that began in the same epoch of a run, and the statistics of their sources then. grains: the panes and
+    the window stores that they share, None to choose them; a query continues with those that were chosen when it
+    began."""
 
     birth: int
     queries: Sequence[Query]
@@ -38,11 +41,14 @@ class Generation:
     grains: Mapping[str, int] | None = None
 
 
-def grains_of(queries: Sequence[Query], statistics: Statistics, strategy: Strategy) -> dict[str, int]:
-    """Return the panes that queries which begin together share."""
+def grains_of(
+    queries: Sequence[Query], statistics: Statistics, strategy: Strategy, live: bool = False
+) -> dict[str, int]:
+    """Return the panes and the window stores that queries which begin together share. live: others may come later."""
     if strategy is not Strategy.PATTERN:
         return {}
-    return shared_grains((strategy.prepared(query).root for query in queries), statistics)
+    roots = [strategy.prepared(query).root for query in queries]
+    return {**shared_grains(roots, statistics), **shared_stores(roots, live)}
 
 
 @deep
@@ -63,10 +69,15 @@ def planned(
 
 def plan_generations(generations: Sequence[Generation], strategy: Strategy = Strategy.PATTERN) -> Plan:
     """Return the plan of a job whose queries began at different times; only those of one generation share steps."""
+    return joined(plan_parts(generations, strategy))
+
+
+def plan_parts(generations: Sequence[Generation], strategy: Strategy = Strategy.PATTERN) -> list[Plan]:
+    """Return the plan of each generation by itself; no two steps have one number."""
     parts: list[Plan] = []
     for generation in generations:
         parts.append(plan_part(generation, strategy, sum(len(part.steps) for part in parts))[0])
-    return joined(parts)
+    return parts
 
 
 def plan_part(
@@ -97,6 +108,7 @@ def plan_part(
         periods={query.name: periods(query.root) for query in queries},
         source_predicates=source_predicates(steps),
     )
+    note_nodes(plan, builder.nodes)
     return plan, builder.nodes
 
 
@@ -119,8 +131,9 @@ def _lower_query(builder: Builder, query: Query) -> None:
 
 
 def part_of(plan: Plan, queries: Collection[str]) -> Plan:
-    """Return the steps that some queries of a plan need, as a plan of their own; its steps have the same keys."""
-    pieces = [piece for piece in plan.pieces if not piece.queries.keys().isdisjoint(queries)]
+    """Return the steps that some queries of a plan need, as a plan of their own; its steps have the keys that they have
+    where they are not shared."""
+    pieces = [piece.alone or piece for piece in plan.pieces if not piece.queries.keys().isdisjoint(queries)]
     chosen = [step for piece in pieces for step in piece.steps if step.queries & set(queries)]
     numbers = {step.id: number for number, step in enumerate(chosen)}
     steps = tuple(

@@ -23,21 +23,30 @@ from penstock.algebra.nodes.query import Query, Start, StartMode
 from penstock.algebra.nodes.scans import Source
 from penstock.algebra.optimizer.optimizer import optimize
 from penstock.algebra.optimizer.statistics import Statistics
-from penstock.algebra.properties.need import EVERYTHING, Need, Needs, reach
-from penstock.errors import PenstockError
+from penstock.algebra.properties.need import EVERYTHING, Need, Needs, first_full_instant, reach
 from penstock.physical.elements import Elements
 from penstock.physical.execution.executor import ExecutorSnapshot
 from penstock.physical.execution.ingest import read_columns, stamp
 from penstock.physical.execution.primary_keys import keyed_rows
-from penstock.physical.execution.progress import NOTHING, SourceProgress, query_heartbeat, timed_sources
+from penstock.physical.execution.progress import (
+    NOTHING,
+    SourceProgress,
+    query_heartbeat,
+    query_heartbeats,
+    timed_sources,
+)
 from penstock.physical.plan.plan import Plan
-from penstock.physical.planning.planner import Generation, grains_of, plan_generations
+from penstock.physical.planning.plan_parts import joined
+from penstock.physical.planning.planner import Generation, grains_of, plan_part
+from penstock.physical.planning.sharing import Beginning, Standing, StepNumbers, merged, shared
 from penstock.physical.planning.strategies import Strategy
 from penstock.runtime.live.content import Content
 from penstock.runtime.live.history import History
+from penstock.runtime.live.measures import LiveFigures, LiveMeasures
 from penstock.runtime.live.results import LiveResult, Track
-from penstock.runtime.live.unsupported_start import check_start
+from penstock.runtime.live.starts import never_full, not_kept
 from penstock.runtime.local.runtime import LocalJob, compute_statics
+from penstock.runtime.watching.taps import Taps
 from penstock.types import BEGIN, END
 
 
@@ -55,6 +64,9 @@ class LiveSnapshot:
     relations: dict[str, tuple[Source, pa.Table]]
     set_apart: dict[str, Counter[str]]
     results: dict[str, LiveResult]
+    beginnings: dict[int, Beginning]
+    merges: dict[str, str]
+    rounds: int = 0
 
 
 @dataclass
@@ -73,15 +85,24 @@ class LiveEngine:
         self._strategy = strategy
         self._version = 0
         self._generations: dict[int, Generation] = {}
+        #: The plan of each generation by itself, by its birth. A part is planned once; a version puts together what
+        #: there is, so that a registration costs what its own query does, not what all do.
+        self._planned: dict[int, Plan] = {}
+        self._next_step = 0
+        self._numbers = StepNumbers()
+        self._beginnings: dict[int, Beginning] = {}
+        self._merges: dict[str, str] = {}
         self._histories: dict[str, History] = {}
         self._progress: dict[str, SourceProgress] = {}
         self._relations: dict[str, tuple[Source, pa.Table]] = {}
         self._tables: dict[str, Elements] = {}
         self._pending: dict[str, list[pa.RecordBatch]] = {}
+        self._closed: set[str] = set()
         #: By source and reason, the rows read that did not become elements.
         self.set_apart: dict[str, Counter[str]] = {}
         self._results: dict[str, LiveResult] = {}
         self._job = LocalJob(self._plan(), {}, shards)
+        self._measures = LiveMeasures(self._job.plan)
 
     # -- sources -----------------------------------------------------------------------------------------------
 
@@ -94,6 +115,7 @@ class LiveEngine:
                 relation is always kept.
         """
         self._histories[source.name] = History(source, retain)
+        self._measures.changed(self._job.plan, {name: one.source for name, one in self._histories.items()})
         self._progress[source.name] = SourceProgress()
         self._pending[source.name] = []
         self.set_apart[source.name] = Counter()
@@ -119,14 +141,15 @@ class LiveEngine:
         """Append rows, with all declared columns, to what the next round reads."""
         self._pending[source].append(rows)
 
+    def close(self, source: str) -> None:
+        """State that no rows follow those inserted into a source with their largest timestamp or a smaller one."""
+        self._closed.add(source)
+
     # -- commands ----------------------------------------------------------------------------------------------
 
     def check(self, query: Query, start: Start) -> None:
-        """Raise PenstockError P0703 where the past is not kept that `query` would need to begin now, P0901 for a start
-        that is not carried out."""
-        sources = timed_sources(query.root)
-        begin = query_heartbeat(query.root, sources, self._progress, drain=False)
-        self._past(query, sources, start, begin)
+        """Raise PenstockError P0703 where the past is not kept that `query` would need to begin now."""
+        self._past(query, *self._beginning(query, start))
 
     def register(self, query: Query, start: Start = Start()) -> pa.Table:  # noqa: B008 - immutable
         """Begin to answer `query`; return the answers that are final at once. Raises PenstockError P0703 where the past
@@ -194,10 +217,15 @@ class LiveEngine:
         track = self._results[name].track
         return None if track is None or track.reached == NOTHING else track.reached
 
-    def is_ahead(self, name: str) -> bool:
-        """Return whether the first instant that a running query answers has not been reached."""
+    def first_ahead(self, name: str) -> int | None:
+        """Return the first instant that a running query answers; None where that has been reached."""
         result = self._results[name]
-        return result.track is not None and result.waits and result.first > result.track.reached
+        is_ahead = result.track is not None and result.waits and result.first > result.track.reached
+        return result.first if is_ahead else None
+
+    def lost(self) -> dict[str, int]:
+        """Return by source the tick up to which its elements may be gone, where some are."""
+        return {name: h.dropped for name, h in self._histories.items() if h.dropped is not None}
 
     def source_heartbeats(self) -> dict[str, int]:
         """Return by source up to which tick its elements are complete, where its time has begun."""
@@ -206,17 +234,35 @@ class LiveEngine:
 
     # -- rounds ------------------------------------------------------------------------------------------------
 
-    def round(self) -> dict[str, pa.Table]:
-        """Read what has been inserted; return the answers that became final, by query."""
+    def round(self, taps: Taps | None = None) -> dict[str, pa.Table]:
+        """Read what has been inserted; return the answers that became final, by query. taps: of edges."""
+        self._measures.begin()
+        self._measures.taps = taps or Taps()
+        self._job.tap(self._measures.taps.edges)
+        read = {name: sum(batch.num_rows for batch in batches) for name, batches in self._pending.items()}
         round_input = self._read_pending()
         self._run_round(self._job, round_input)
         for name, history in self._histories.items():
             for elements in round_input.elements[name]:
                 history.add(elements)
         self._forget()
+        self._beginnings = {birth: one.after(self._progress) for birth, one in self._beginnings.items()}
         beats = self._job.stages[0][0].heartbeats()
         running = [(name, result, result.track) for name, result in self._results.items() if result.track is not None]
-        return {name: result.advance(beats[_key(track)]) for name, result, track in running}
+        answers = {name: result.advance(beats[_key(track)]) for name, result, track in running}
+        answered = {_key(track): answers[name].num_rows for name, _, track in running}
+        self._measures.end(self._job, read, self.set_apart, answered, (self.source_heartbeats(), beats))
+        return answers
+
+    @property
+    def rounds(self) -> int:
+        """Return how many rounds there have been, which is the number of the next one."""
+        return self._measures.rounds
+
+    def figures(self) -> LiveFigures:
+        """Return what was measured up to the last round."""
+        tracks = {_key(one.track): name for name, one in self._results.items() if one.track is not None}
+        return self._measures.figures(tracks)
 
     def _forget(self) -> None:
         """Drop what is no longer kept of the past. A relation begins with its content at the heartbeat of its query,
@@ -241,8 +287,12 @@ class LiveEngine:
                 progress = progress.merge(stamped.progress)
                 source_progress = source_progress.merge(stamped.progress)
             self._pending[name] = []
+            if name in self._closed and source_progress.high is not None:
+                beat = SourceProgress(beat=source_progress.high)
+                source_progress, progress = source_progress.merge(beat), progress.merge(beat)
             self._progress[name] = source_progress
             round_input.progress[name] = progress
+        self._closed.clear()
         return round_input
 
     def _run_round(self, job: LocalJob, round_input: _RoundInput) -> None:
@@ -266,12 +316,12 @@ class LiveEngine:
     def _begin(self, result: LiveResult, query: Query, start: Start) -> pa.Table:
         """Show in `result` a new track of `query`, which has read its past; return the answers final at once."""
         birth = self._version + 1
-        track = Track(query, birth, Content(query.root.schema.types))
-        sources = timed_sources(query.root)
-        begin = query_heartbeat(query.root, sources, self._progress, drain=False)
-        past = self._past(query, sources, start, begin)
+        begin, start = self._beginning(query, start)
+        track = Track(query, birth, Content(query.root.schema.types), start.at)
+        past = self._past(query, begin, start)
         generation = self._generation(track)
-        plan = self._with_tables(plan_generations([generation], self._strategy))
+        part = self._part(generation)
+        plan = self._with_tables(joined([part]))
         past_job = LocalJob(plan, self._tables, self._shards)
         columns = {name: ingest.columns for name, ingest in past_job.ingests.items()}
         inputs = {
@@ -284,37 +334,58 @@ class LiveEngine:
             track.take(parts)
         # From here on nothing fails: the command has an effect.
         self._version = birth
-        self._generations[birth] = generation
+        self._generations[birth], self._planned[birth] = generation, part
+        # One that is shown later only may have missed what has no bearing on it from then on.
+        is_cut_off = start.mode is StartMode.NOW or (start.at is not None and start.at > begin)
+        cut_off = timed_sources(query.root) if is_cut_off else {}
+        self._beginnings[birth] = Beginning.cut_off(cut_off, self._progress)
         self._graft()
         for row, past_executors in zip(self._job.stages, past_job.stages, strict=False):
             for executor, past_executor in zip(row, past_executors, strict=True):
                 executor.restore(past_executor.snapshot())
         result.query = replace(query, name=result.query.name)
-        if start.mode is StartMode.NOW:
-            result.show(track, begin)
-        elif start.mode is StartMode.BEGINNING:
+        if start.mode is StartMode.BEGINNING:
             result.show(track, BEGIN)
+        elif start.mode is StartMode.NOW and not result.goes_on:
+            # A stream too: elements that follow from the contents of relations.
+            result.show(track, begin)
         else:
             _show_after(result, track, begin if start.at is None else start.at)
         return result.advance(begin)
 
     def _end(self, track: Track) -> None:
         self._version += 1
-        del self._generations[track.birth]
+        del self._generations[track.birth], self._planned[track.birth]
         self._graft()
 
     def _graft(self) -> None:
+        """Go on with the queries that there are now. What they have in common, and what has become equal, is shared."""
+        parts = self._parts()
+        roots = {name: query.root for part in parts for name, query in part.queries.items()}
+        heartbeats = query_heartbeats(roots, self._progress)
+        self._beginnings = {birth: self._beginnings[birth] for birth in self._generations}
+        self._merges = merged(parts, self._merges, self._beginnings, Standing(self._progress, heartbeats))
         self._job.graft(self._with_tables(self._plan()), self._tables, self._progress)
+        self._measures.changed(self._job.plan, {name: one.source for name, one in self._histories.items()})
 
     def _generation(self, track: Track) -> Generation:
         """Return the generation of one query, optimized and named by its birth."""
         statistics = Statistics()
         root = optimize(track.query.root, planning=self._strategy.planning(statistics))
         ready = replace(track.query, name=_key(track), root=root)
-        return Generation(track.birth, [ready], statistics, grains_of([ready], statistics, self._strategy))
+        return Generation(track.birth, [ready], statistics, grains_of([ready], statistics, self._strategy, live=True))
+
+    def _part(self, generation: Generation) -> Plan:
+        """Return the plan of a generation by itself. Numbers of steps are never used again."""
+        part, _ = plan_part(generation, self._strategy, self._next_step)
+        self._next_step += len(part.steps)
+        return part
+
+    def _parts(self) -> list[Plan]:
+        return [self._planned[birth] for birth in sorted(self._planned)]
 
     def _plan(self) -> Plan:
-        return plan_generations([self._generations[b] for b in sorted(self._generations)], self._strategy)
+        return joined(shared(self._parts(), self._merges, self._numbers))
 
     def _with_tables(self, plan: Plan) -> Plan:
         """Compute the static relations of `plan` that are new."""
@@ -325,19 +396,32 @@ class LiveEngine:
 
     # -- the past ----------------------------------------------------------------------------------------------
 
-    def _past(self, query: Query, sources: Mapping[str, Source], start: Start, begin: int) -> _RoundInput:
-        """Return what a query reads that begins at the heartbeat `begin`. Raises PenstockError P0703, P0901."""
-        check_start(query.name, start)
+    def _beginning(self, query: Query, start: Start) -> tuple[int, Start]:
+        """Return the heartbeat of a query that begins now, and its start without WAIT: WARM, or AT the instant from
+        which nothing is missing. Raises PenstockError P0703 where there is none."""
+        begin = query_heartbeat(query.root, timed_sources(query.root), self._progress, drain=False)
+        if not start.wait:
+            return begin, start
+        lost = {name: tick for name, tick in self.lost().items() if name in timed_sources(query.root)}
+        tick = first_full_instant(query.root.needs, lost, begin)
+        if tick is None:
+            raise never_full(query, lost)
+        return begin, Start(StartMode.WARM) if tick == begin else Start(StartMode.AT, tick)
+
+    def _past(self, query: Query, begin: int, start: Start) -> _RoundInput:
+        """Return what a query reads that begins at the heartbeat `begin`. Raises PenstockError P0703."""
+        sources = timed_sources(query.root)
         needs, tick = _needs(query, sources, start, begin)
         from_now = start.mode is StartMode.NOW
+        # Updates of a relation up to an instant that is still to come would be out of order with those that come.
+        ticks = {name: tick if source.is_stream else min(tick, begin) for name, source in sources.items()}
         read_sources = [name for name, source in sources.items() if not (from_now and source.is_stream)]
         missing = [name for name in read_sources if not self._histories[name].has(needs.get(name, Need()), tick)]
         if missing:
-            raise _not_kept(query, start, missing)
-        elements = {
-            name: [] if from_now and source.is_stream else self._histories[name].since(needs.get(name, Need()), tick)
-            for name, source in sources.items()
-        }
+            raise not_kept(query, start, missing)
+        elements: dict[str, list[Elements]] = {name: [] for name in sources}
+        for name in read_sources:
+            elements[name] = self._histories[name].since(needs.get(name, Need()), ticks[name])
         reached = reach(needs)
         progress: dict[str, SourceProgress] = {}
         for name in sources:
@@ -358,6 +442,7 @@ class LiveEngine:
         return LiveSnapshot(
             self._shards, self._strategy, self._version, dict(self._generations), stages, histories,
             dict(self._progress), dict(self._relations), deepcopy(self.set_apart), deepcopy(self._results),
+            dict(self._beginnings), dict(self._merges), self._measures.rounds,
         )  # fmt: skip
 
     @classmethod
@@ -366,6 +451,8 @@ class LiveEngine:
         engine = cls(snapshot.shards, snapshot.strategy)
         engine._version = snapshot.version
         engine._generations = dict(snapshot.generations)
+        engine._planned = {birth: engine._part(snapshot.generations[birth]) for birth in sorted(snapshot.generations)}
+        engine._beginnings, engine._merges = dict(snapshot.beginnings), dict(snapshot.merges)
         engine._histories = dict(snapshot.histories)
         engine._progress = dict(snapshot.progress)
         engine._relations = dict(snapshot.relations)
@@ -377,6 +464,8 @@ class LiveEngine:
         for row, states in zip(engine._job.stages, snapshot.stages, strict=True):
             for executor, state in zip(row, states, strict=True):
                 executor.restore(state)
+        engine._measures = LiveMeasures(plan, snapshot.rounds)
+        engine._measures.changed(plan, {name: one.source for name, one in engine._histories.items()})
         return engine
 
 
@@ -386,8 +475,9 @@ def _key(track: Track) -> str:
 
 
 def _show_after(result: LiveResult, track: Track, tick: int) -> None:
-    """Show a track from R(`tick`) on, or with the elements of a stream after `tick`."""
-    result.show(track, tick + int(track.query.root.is_stream))
+    """Show a track from R(`tick`) on, or with the elements of a stream after `tick`, and not before it begins."""
+    since = tick if track.since is None else max(tick, track.since)
+    result.show(track, since + int(track.query.root.is_stream))
 
 
 def _needs(query: Query, sources: Mapping[str, Source], start: Start, begin: int) -> tuple[Needs, int]:
@@ -396,13 +486,4 @@ def _needs(query: Query, sources: Mapping[str, Source], start: Start, begin: int
         return {}, begin  # of a relation its content
     if start.mode is StartMode.BEGINNING:
         return dict.fromkeys(sources, EVERYTHING), begin
-    return query.root.needs, begin if start.at is None else min(start.at, begin)
-
-
-def _not_kept(query: Query, start: Start, missing: list[str]) -> PenstockError:
-    names = ", ".join(sorted(missing))
-    return PenstockError(
-        "P0703",
-        f"query {query.name}: START {start.mode.value} needs elements of {names} that are no longer kept",
-        hint=f"start it NOW, or keep more of {names}",
-    )
+    return query.root.needs, begin if start.at is None else start.at

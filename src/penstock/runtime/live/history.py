@@ -31,7 +31,8 @@ class History:
         source: the declaration.
         retain: for how many ticks before the heartbeat elements are kept; None for ever. Of a relation, the updates
             that make its content are kept beyond that.
-        dropped: the tick up to which elements have been dropped, None for none.
+        dropped: the largest tick of an element that has been dropped, of a relation the one up to which its updates
+            have been folded; None for none.
     """
 
     source: Source
@@ -52,16 +53,20 @@ class History:
             return
         until = heartbeat - self.retain
         if self.source.is_stream:
-            kept_parts = [part.filter(part.ts > until) for part in self.parts]
-        else:
-            old_updates = sum(int(np.count_nonzero(part.ts <= until)) for part in self.parts)
-            if old_updates <= max(_FEWEST, 2 * self._held):
-                return
-            kept_parts = [folded(self.source, concat(self.parts), until)]
-            self._held = int(np.count_nonzero(kept_parts[0].ts <= until))
-        if sum(map(len, kept_parts)) < sum(map(len, self.parts)):
+            gone = [int(old.max()) for part in self.parts if len(old := part.ts[part.ts <= until])]
+            if gone:
+                self.dropped = max([*gone, NOTHING if self.dropped is None else self.dropped])
+                kept_parts = [part.filter(part.ts > until) for part in self.parts]
+                self.parts = [part for part in kept_parts if len(part)]
+            return
+        old_updates = sum(int(np.count_nonzero(part.ts <= until)) for part in self.parts)
+        if old_updates <= max(_FEWEST, 2 * self._held):
+            return
+        kept = folded(self.source, concat(self.parts), until)
+        self._held = int(np.count_nonzero(kept.ts <= until))
+        if len(kept) < sum(map(len, self.parts)):
             self.dropped = until
-            self.parts = [part for part in kept_parts if len(part)]
+            self.parts = [kept] if len(kept) else []
 
     def has(self, need: Need, tick: int) -> bool:
         """Return whether everything is kept that `need` names at the instant `tick`."""

@@ -22,12 +22,14 @@ from penstock.runtime.live.content import Content, difference
 
 @dataclass
 class Track:
-    """A query that runs. birth: the version of the plan in which it began; early: answers beyond `reached`, the instant
-    up to which answers are final; content: that of a relation at `reached`."""
+    """A query that runs. birth: the version of the plan in which it began; since: the tick AT which it begins, None
+    where that is behind it; early: answers beyond `reached`, the instant up to which answers are final; content: that
+    of a relation at `reached`."""
 
     query: Query
     birth: int
     content: Content
+    since: int | None = None
     early: list[Elements] = field(default_factory=list)
     reached: int = NOTHING
 
@@ -53,7 +55,8 @@ class Track:
 class LiveResult:
     """A place of answers. track: the one that it shows, None while its query is paused; muted: the track runs, and
     nothing is emitted; first: the first instant at which the track is shown; waits: that has not been reached; reached:
-    up to which instant everything has been answered; content: what has been emitted of a relation."""
+    up to which instant everything has been answered; content: what has been emitted of a relation; goes_on: it has
+    shown a track."""
 
     query: Query
     content: Content
@@ -62,11 +65,12 @@ class LiveResult:
     first: int = NOTHING
     waits: bool = False
     reached: int = NOTHING
+    goes_on: bool = False
 
     def show(self, track: Track, first: int) -> None:
         """Show `track` from the instant `first` on, or from the first one that has not been answered."""
         self.content = self.content.copy()
-        self.track, self.muted, self.waits = track, False, True
+        self.track, self.muted, self.waits, self.goes_on = track, False, True, True
         self.first = max(first, self.reached + 1)
 
     def pause(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,9 @@ from penstock.algebra.render import render
 from penstock.deep import deep
 from penstock.errors import PenstockError, nearest
 from penstock.explain import to_json, to_mermaid, to_svg, to_text
+from penstock.physical.plan.identity import step_keys
 from penstock.physical.plan.render import render_plan
+from penstock.physical.planning.plan_document import plan_document
 from penstock.physical.planning.planner import plan_queries
 from penstock.physical.planning.state_size.summary import query_state
 from penstock.physical.planning.strategies import Strategy
@@ -59,6 +62,14 @@ def explain(
         texts.insert(1, ("choices by cost", "".join(f"{line}\n" for line in choice_lines)))
     texts.append(("state", state.text()))
     return "\n".join(f"-- {query.name}: {title}\n{text}" for title, text in texts)
+
+
+@deep
+def export_plan(query: Query, logical: Mapping[str, Any], statistics: Statistics, strategy: Strategy) -> str:
+    """Return the plan of a query as data. logical: its logical plan."""
+    root = optimize(query.root, planning=strategy.planning(statistics), choices_only=True)
+    plan = plan_queries([replace(query, root=root)], statistics, strategy)
+    return plan_document(query, logical, plan.steps, step_keys(plan))
 
 
 def _choice(step: TraceStep, costs: tuple[float, float]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
@@ -24,6 +24,7 @@ from penstock.physical.elements import Elements, empty, forever
 from penstock.physical.execution.answers import answer_table
 from penstock.physical.execution.exchange import ExchangeRouter, StageResult
 from penstock.physical.execution.executor import IngestExecutor, StageExecutor
+from penstock.physical.execution.flow_counts import FlowCounts, TappedPort, tapped_ports
 from penstock.physical.execution.ingest import NULL_KEY, TOO_FAR_AHEAD, StampedRows, read_columns, stamp
 from penstock.physical.execution.meter import Meter
 from penstock.physical.execution.primary_keys import keyed_rows
@@ -122,12 +123,28 @@ class LocalJob:
         with self.watch.phase("exchange"):
             router.post(result, sender)
 
+    def tap(self, taps: Collection[TappedPort]) -> None:
+        """Keep rows of some edges in the next round, for its reports."""
+        ports = tapped_ports(self.plan, taps)
+        for ingest in self.ingests.values():
+            ingest.counts.tapped = ports
+        for executor in (executor for row in self.stages for executor in row):
+            executor.tapped = ports
+
     def reports(self) -> Iterator[IngestReport | ShardReport]:
         """Yield the measurements of the last round and the present state sizes."""
-        yield IngestReport(0, self.watch.seconds)
+        counts = FlowCounts()
+        for ingest in self.ingests.values():
+            # A step of stage 0 reads one source.
+            counts.rows_in |= ingest.counts.rows_in
+            counts.rows_out |= ingest.counts.rows_out
+            counts.samples |= ingest.counts.samples
+            ingest.counts = FlowCounts()
+        yield IngestReport(0, self.watch.seconds, counts)
         for row in self.stages:
             for shard, executor in enumerate(row):
-                yield ShardReport(executor.stage, shard, {}, executor.spent, executor.state_sizes())
+                sizes = executor.state_sizes()
+                yield ShardReport(executor.stage, shard, {}, executor.spent, sizes, executor.counts)
 
     def graft(self, plan: Plan, tables: Tables, unchanged: Container[str]) -> None:
         """Continue, between two rounds, with another version of the plan; see `StageExecutor.graft`."""

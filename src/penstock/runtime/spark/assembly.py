@@ -54,7 +54,9 @@ def round_files(spark: SparkSession, shards: int, rounds: Path) -> DataFrame:
 class Pipeline:
     """The ingest and the stages of one job, over the read tasks of a batch.
 
-    A Python function is sent to the JVM once, not in every batch.
+    A Python function is sent to the JVM once, not in every batch. Spark analyses a DataFrame with each operation from
+    which it is made; the plan of the first batch is analysed so, and every later one is that plan over the read tasks
+    of its own, analysed once.
     """
 
     def __init__(self, folder: Folder, job: Job, digest: str) -> None:
@@ -64,13 +66,51 @@ class Pipeline:
         self._stages = [
             _column(keyed_stage(root, digest, stage), _PACKET_COLUMNS) for stage in range(1, job.plan.stages + 1)
         ]
+        self._first: _AnalysedPlan | None = None
 
     def packets(self, read_tasks: DataFrame) -> DataFrame:
         """Return the packets that leave the last stage, from the read tasks of one batch."""
+        if self._first is not None and self._first.reads(read_tasks):
+            return self._first.over(read_tasks)
         packets = _map_in_arrow(read_tasks, self._ingest)
         for stage in self._stages:
             packets = _map_in_arrow(packets.repartition(self._shards, "shard"), stage)
+        self._first = _AnalysedPlan(read_tasks, packets, 1 + 2 * len(self._stages))
         return packets
+
+
+class _AnalysedPlan:
+    """The operators of an analysed DataFrame, to be put over another one whose columns have the same identifiers, as
+    those of all batches of a streaming query do.
+
+    Args:
+        read: the DataFrame below them.
+        made: the DataFrame made of it.
+        count: the number of operators between them, with one input each.
+    """
+
+    def __init__(self, read: DataFrame, made: DataFrame, count: int) -> None:
+        self._of_rows = made.sparkSession._jvm.org.apache.spark.sql.classic.Dataset.ofRows
+        self._columns = _columns(read)
+        self._operators = [made._jdf.queryExecution().analyzed()]
+        while len(self._operators) < count:
+            self._operators.insert(0, self._operators[0].child())
+
+    def reads(self, frame: DataFrame) -> bool:
+        """Return whether the operators find their columns in `frame`."""
+        return _columns(frame) == self._columns
+
+    def over(self, frame: DataFrame) -> DataFrame:
+        """Return the DataFrame that the operators make of `frame`."""
+        plan = frame._jdf.logicalPlan()
+        for operator in self._operators:
+            plan = operator.withNewChildInternal(plan)
+        return DataFrame(self._of_rows(frame._jdf.sparkSession(), plan), frame.sparkSession)
+
+
+def _columns(frame: DataFrame) -> str:
+    """Return the columns of a DataFrame with their identifiers."""
+    return str(frame._jdf.logicalPlan().output().toString())
 
 
 def _column(task: Task, columns: tuple[str, ...]) -> Any:

@@ -23,6 +23,7 @@ from penstock.connectors.deadletters import DeadLetters
 from penstock.errors import PenstockError
 from penstock.events import log_event
 from penstock.runtime.spark.assembly import Pipeline, assemble, round_files
+from penstock.runtime.spark.catching_up.compaction import Compaction, compacting
 from penstock.runtime.spark.catching_up.hydration import Hydration
 from penstock.runtime.spark.catching_up.kept_relations import KeptRelations
 from penstock.runtime.spark.checkpoint.checkpoint_lock import CheckpointLock
@@ -34,6 +35,7 @@ from penstock.runtime.spark.checkpoint.epochs import (
     sync_log,
 )
 from penstock.runtime.spark.checkpoint.folder import Finish, Folder, Job
+from penstock.runtime.spark.checkpoint.place import remove_checkpoint
 from penstock.runtime.spark.checkpoint.query_failure import QueryFailure
 from penstock.runtime.spark.checkpoint.state_files import sweep
 from penstock.runtime.spark.checkpoint.totals import RunTotals
@@ -43,12 +45,13 @@ from penstock.runtime.spark.input.offset import Offset
 from penstock.runtime.spark.input.round_log import RoundChange, RoundLog
 from penstock.runtime.spark.output.batch_logs import commit_logs
 from penstock.runtime.spark.output.batch_output import read_output
-from penstock.runtime.spark.output.delivery import SinkIsolation, deliver_answers
+from penstock.runtime.spark.output.delivery import SinkIsolation, by_weight, deliver_answers
 from penstock.runtime.spark.output.failures import translate
 from penstock.runtime.spark.output.rejections import write_rejections
 from penstock.runtime.spark.output.result_parts import ResultParts
 from penstock.runtime.spark.output.undelivered import UndeliveredAnswers
 from penstock.runtime.spark.output.withheld import AnswerGate
+from penstock.runtime.spark.output.written_batch import WrittenBatch
 from penstock.runtime.spark.start import PreparedStart
 from penstock.runtime.spark.startup.jvm import spark_log
 from penstock.runtime.spark.startup.session import stop_at_end
@@ -60,12 +63,9 @@ from penstock.runtime.watching.progress import RunProgress
 from penstock.runtime.watching.recorder import Backlog, Recorder, Totals
 from penstock.runtime.watching.reporting import LOG, Reporter, ReportOptions, log_of_run
 from penstock.storage import storage
-from penstock.temporary import release
 
-#: Batches between two shortenings of Spark's log of files.
-_SHORTEN_EVERY = 100
-#: Seconds for which closing a run waits for a delivery in progress.
-_LAST_DELIVERY = 10.0
+#: Batches between two shortenings of Spark's log of files; seconds for which closing waits for a delivery in progress.
+_SHORTEN_EVERY, _LAST_DELIVERY = 100, 10.0
 
 #: Receives the name and the error of a query that is left out since it failed.
 FailureListener = Callable[[str, PenstockError], None]
@@ -89,12 +89,11 @@ class SparkRun:
         leave_out: LeaveOut, on_failed: FailureListener | None = None,
     ) -> None:  # fmt: skip
         job, sinks = begun.job, begun.sinks
-        #: What the run does.
         self.work = begun.work
         self._leave_out = leave_out
         self._on_failed = on_failed
         self._folder = Folder(checkpoint / "penstock")
-        self._checkpoint = checkpoint
+        self.checkpoint = checkpoint
         #: The version of its plan, as the checkpoint has it.
         self.epoch = begun.decision.epoch
         self._job = job
@@ -109,26 +108,25 @@ class SparkRun:
         self._result_parts = ResultParts(self._folder)
         self._gate = AnswerGate(self._folder)
         self._rounds: RoundLog | None = None
+        self._compaction: Compaction | None = None
         self._pipeline: Pipeline | None = None
         self._final_batch: int | None = None
         self._failure: PenstockError | None = None
         self._started_at = time.monotonic()
-        self._run_seconds = 0.0
-        self._closed = False
+        self._batch_seconds, self._closed = 0.0, False
         self._delivery_lock = threading.Lock()
         self._writes_beside = WritesBeside()
-        #: Whether the files of Spark's log that stay the same have been synced.
         self._log_begun = False
         #: Held while a change is applied, and while metrics or progress are read.
         self._change_lock = threading.RLock()
         self._dead_letters = self._folder.dead_letters
-        #: The queries that read their past before they begin.
         self.hydration = Hydration()
         recorder = Recorder(job.plan, job.all_sources)
         totals = self._current_totals()
         recorder.resumed(totals)
         self._last_finished_at = time.monotonic()
-        self._reporter = Reporter(recorder, report_options, self.metrics, before=recorder.metrics(totals))
+        before, on_batch = recorder.metrics(totals), self.work.on_batch
+        self._reporter = Reporter(recorder, report_options, self.metrics, before=before, on_batch=on_batch)
         resumed = self._totals.batches > 0
         self._log_event("resume" if resumed else "start", "the run goes on" if resumed else "the run starts")
         self._query: RoundsQuery | None = None
@@ -162,12 +160,13 @@ class SparkRun:
             abandoned=lambda: self._query is not None and not self._query.active,
         )  # fmt: skip
         if self._is_live:
+            self._compaction = compacting(self._folder, self._rounds, lambda: self._job.intake, self.work.settings)
             self._pipeline = Pipeline(self._folder, self._job, digest)
             frame = round_files(spark, job.shards, self._rounds.place)
         else:
             frame = assemble(spark, self._folder, self._job, digest, self.work.streaming, self._rounds.place)
         writer = frame.writeStream.foreachBatch(self._deliver).outputMode("append")
-        writer = writer.option("checkpointLocation", str(self._log)).queryName(f"penstock-{self._checkpoint.name}")
+        writer = writer.option("checkpointLocation", str(self._log)).queryName(f"penstock-{self.checkpoint.name}")
         return RoundsQuery(writer.start(), self._log)
 
     @property
@@ -178,7 +177,7 @@ class SparkRun:
     @property
     def _log(self) -> Path:
         """Spark's own log of the rounds."""
-        return spark_log_folder(self._checkpoint, self._job.log)
+        return spark_log_folder(self.checkpoint, self._job.log)
 
     # -- delivering --------------------------------------------------------------------------------------------
 
@@ -204,8 +203,7 @@ class SparkRun:
         self._final_batch = number
 
     def _deliver_batch(self, packets: DataFrame, number: int) -> None:
-        job = self._job
-        batch = job.log_base + number
+        job, batch = self._job, self._job.log_base + number
         try:
             started_at = time.monotonic()
             if self._in_files:
@@ -213,17 +211,19 @@ class SparkRun:
                 self._writes_beside.begin(partial(sync_log, self._log, number, not self._log_begun))
             table = packets.toArrow()
             computed_at = time.monotonic()
-            ended, round_, answers, failed = self._write(table, batch)
+            written = self._write(table, batch)
+            round_, failed = written.round, written.failed
             forget(str(self._folder.root), batch)
             finished_at = time.monotonic()
+            self._batch_seconds += finished_at - started_at
             self._totals.warn_of_jumps(job.plan)
             self._totals.close_batch()
-            self._run_seconds = time.monotonic() - self._started_at
             if round_ is not None and self._rounds is not None:
                 started_at = max(self._rounds.began(round_) or started_at, self._last_finished_at)
             self._last_finished_at = finished_at
             seconds, parallelism = finished_at - started_at, job.intake.parallelism
-            self._reporter.batch(batch, seconds, finished_at - computed_at, parallelism, self._current_totals())
+            totals, after = self._current_totals(), written.seconds_after(started_at)
+            self._reporter.batch(batch, seconds, finished_at - computed_at, parallelism, totals, after, tuple(failed))
             self._older.delivered(job, batch, job.all_sources)
             # From here on the queries may change: what follows concerns the log only.
             self._writes_beside.finish()
@@ -231,10 +231,10 @@ class SparkRun:
             if round_ is not None and self._rounds is not None:
                 if number % _SHORTEN_EVERY == 0:
                     source_log.shorten(self._log / "sources" / "0")
-                self._rounds.delivered(round_, seconds, batch, answers, ended, failed)
+                self._rounds.delivered(round_, seconds, batch, written.bytes, written.ended, failed)
                 if failed:
-                    self._go_on_without(failed, ended)
-            if ended:
+                    self._go_on_without(failed, written.ended)
+            if written.ended:
                 self._end(batch, number)
         except PenstockError as error:
             self._failure = error
@@ -255,10 +255,8 @@ class SparkRun:
             if self._on_failed is not None:
                 self._on_failed(name, failure.error)
 
-    def _write(self, table: pa.Table, batch: int) -> tuple[bool, int | None, int, dict[str, QueryFailure]]:
-        """Write every query's rows to its sink; return whether all sources have ended, the number of the round, the
-        bytes of all answers, and the queries that failed.
-        """
+    def _write(self, table: pa.Table, batch: int) -> WrittenBatch:
+        """Write every query's rows to its sink."""
         output = read_output(table, self._reporter.recorder.report)
         if output.heartbeats is not None:
             self._totals.set_heartbeats(output.heartbeats.queries, output.heartbeats.sources)
@@ -270,7 +268,7 @@ class SparkRun:
         valid = {name: chunks for name, chunks in output.answers.items() if name not in output.failed}
         shown = self._gate.shown(self.epoch, self._job, valid, beats, batch)
         due = self._job.plan.queries if batch == self._job.base and batch else shown.answers
-        names = [name for name in due if name not in output.failed and name not in shown.withheld]
+        names = by_weight((n for n in due if n not in output.failed and n not in shown.withheld), self.work.weights)
         isolation = None
         if self._job.isolated:
             retry, own = self.work.settings["sink_retry"], self.work.sink_retries
@@ -280,11 +278,11 @@ class SparkRun:
         if isolation is not None:
             failed |= isolation.failed
             delivered_answers = {n: answer for n, answer in delivered_answers.items() if n not in isolation.failed}
-        commit_logs(self._sinks, batch, shown.heartbeats(beats, output.failed))
+        commit_logs(self._sinks, batch, shown.heartbeats(beats, output.failed), delivered_answers)
         rows = {name: answer.rows for name, answer in delivered_answers.items()}
         self._writes_beside.begin(partial(self._result_parts.note, batch, rows, self._sinks))
         self._totals.delivered(batch, rows, counts)
-        return output.ended, output.round, sum(answer.bytes for answer in delivered_answers.values()), failed
+        return WrittenBatch(output.ended, output.round, delivered_answers, failed)
 
     # -- changing ----------------------------------------------------------------------------------------------
 
@@ -323,10 +321,8 @@ class SparkRun:
             PenstockError: P0701 where the run has ended or cannot change.
         """
         if self._rounds is None or not self._is_live:
-            raise PenstockError(
-                "P0701", "the queries of this run cannot be changed",
-                hint="start it with live=True; Spark must not read its sources nor keep its state",
-            )  # fmt: skip
+            hint = "start it with live=True; Spark must not read its sources nor keep its state"
+            raise PenstockError("P0701", "the queries of this run cannot be changed", hint=hint)
 
         def adopt_change() -> RoundChange | None:
             job_change = begin()
@@ -382,10 +378,6 @@ class SparkRun:
     def sinks(self) -> Mapping[str, Sink]:
         """Return the sink of each query."""
         return self._sinks
-
-    @property
-    def checkpoint(self) -> Path:
-        return self._checkpoint
 
     @property
     def dead_letters(self) -> str:
@@ -445,10 +437,9 @@ class SparkRun:
             self._failure = self._failure or self._query.gone
         self._log_event("stop", "the run stops" if self._failure is None else f"the run failed: {self._failure.code}")
         self._reporter.close()
-        if self._rounds is not None:
-            self._rounds.stop()
-        if self._query is not None:
-            self._query.stop()
+        for part in (self._compaction, self._rounds, self._query):
+            if part is not None:
+                part.stop()
         # A delivery in from a Spark that has failed ends with it: the sinks are closed next, or sinks close.
         if self._delivery_lock.acquire(timeout=_LAST_DELIVERY):
             self._delivery_lock.release()
@@ -458,22 +449,20 @@ class SparkRun:
         if self._lock is not None:
             if self._failure is not None and (log_text := spark_log()):
                 with suppress(OSError):
-                    storage().write(self._checkpoint / "spark.log", log_text)
+                    storage().write(self.checkpoint / "spark.log", log_text)
             self._lock.release()
         else:
-            # The checkpoint of a run that cannot be resumed is removed; its dead letters are kept for the user.
-            letters = Path(self._dead_letters)
-            if letters.exists():
-                kept_letters = self._checkpoint.with_name(self._checkpoint.name + "-dead-letters")
-                storage().rename(letters, kept_letters)
-                self._dead_letters = str(kept_letters)
-            release(self._checkpoint)
-            storage().remove_tree(self._checkpoint)
+            self._dead_letters = remove_checkpoint(self.checkpoint, self._dead_letters)
 
     def metrics(self) -> RunMetrics:
         """Return the present metrics of the run."""
         with self._change_lock:
             return self._reporter.recorder.metrics(self._current_totals())
+
+    @property
+    def recorder(self) -> Recorder:
+        """Return what computes its metrics and figures."""
+        return self._reporter.recorder
 
     @property
     def metrics_port(self) -> int | None:
@@ -489,12 +478,22 @@ class SparkRun:
         return ({}, {}) if self._rounds is None else (self._rounds.backlog(), self._rounds.waiting)
 
     def _log_event(self, event: str, message: str) -> None:
-        log_of_run(event, message, self._failure, self._job.plan.queries, self._checkpoint, self._totals.batches)
+        log_of_run(event, message, self._failure, self._job.plan.queries, self.checkpoint, self._totals.batches)
+
+    def sums(self) -> RunProgress:
+        """Return the progress without the counts of each source and query, and without durations."""
+        with self._change_lock:
+            return self._totals.sums(self._job.plan, self._job.all_sources)
+
+    @property
+    def batches(self) -> int:
+        """Return the number of batches delivered, those of earlier processes included."""
+        return self._totals.batches
 
     def progress(self) -> RunProgress:
         with self._change_lock:
             progress = self._totals.progress(self._job.plan, self._job.all_sources, self._sinks, *self._unread_input())
-        progress.batch_seconds = 0.0 if self._query is None else self._query.batch_seconds
-        seconds = self._run_seconds or time.monotonic() - self._started_at
+        progress.batch_seconds = self._batch_seconds
+        seconds = self._last_finished_at - self._started_at
         progress.rows_per_second = (progress.rows_in - self._totals.rows_before) / seconds if seconds > 0 else 0.0
         return progress

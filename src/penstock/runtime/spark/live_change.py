@@ -128,9 +128,14 @@ def hydrate(folder: Folder, run: RunningJob, work: Work) -> Ahead | None:
         return None
     for _, source in sources_to_spool(work):
         write_spool(work, source, folder)
-    request = start_request(replace(admitted(work, folder, run.epoch), cache=run.work.cache), folder)
+    request = _request(folder, run, replace(admitted(work, folder, run.epoch), cache=run.work.cache))
     ahead = Ahead(folder, lambda: run.epoch, request, work.settings, run.job.intake.parallelism, run.relations)
     return ahead if ahead.catching_up is not None else None
+
+
+def _request(folder: Folder, run: RunningJob, work: Work) -> StartRequest:
+    """Return the request of a change of a run."""
+    return replace(start_request(work, folder), former=run.job.plan.queries)
 
 
 def _may_read_past(before: Work, after: Work) -> bool:
@@ -169,7 +174,7 @@ def begin_change(
     current = run.epoch
     work = replace(admitted(work, folder, current), cache=run.work.cache)
     work.cache.keep_only(work.queries)
-    request = start_request(work, folder)
+    request = _request(folder, run, work)
     read_ahead = None if ahead is None else ahead.read_ahead
     decision = decide_change(request, folder, current, _retains_otherwise(run.job, request), read_ahead)
     if decision.kind is StartKind.SAME:
@@ -183,7 +188,8 @@ def begin_change(
     kept_sinks = {name: run.sinks[name] for name in decision.kept_sinks - decision.resumed}
     new_queries = [query for query in work.queries if query.name not in kept_sinks]
     new_sinks = opened_sinks(new_queries, folder, work.standing)
-    sinks = {query.name: (kept_sinks | new_sinks)[query.name] for query in work.queries}
+    open_sinks = kept_sinks | new_sinks
+    sinks = {query.name: open_sinks[query.name] for query in work.queries}
     number = decision.epoch.number
     with closed_on_failure(new_sinks), job_kept_on_failure(folder), remove_epoch_on_failure(folder, number):
         open_results(folder, new_sinks, decision, overwrite, work)

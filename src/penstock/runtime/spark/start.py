@@ -32,7 +32,7 @@ from penstock.physical.planning.state_size.summary import JobState
 from penstock.runtime.local.statics import read_statics
 from penstock.runtime.spark.catching_up.catch_up import check_past
 from penstock.runtime.spark.checkpoint.backfill import backfill
-from penstock.runtime.spark.checkpoint.epochs import Epoch, forget_all, latest_epoch, pending_failures, write_epoch
+from penstock.runtime.spark.checkpoint.epochs import Epoch, latest_epoch, pending_failures, write_epoch
 from penstock.runtime.spark.checkpoint.folder import (
     STATICS,
     Folder,
@@ -42,6 +42,7 @@ from penstock.runtime.spark.checkpoint.folder import (
     round_name,
     unwritable,
 )
+from penstock.runtime.spark.checkpoint.place import forget_all
 from penstock.runtime.spark.checkpoint.planning_cache import PlannedPart
 from penstock.runtime.spark.checkpoint.restart_decision import (
     Decision,
@@ -230,13 +231,14 @@ def start_request(work: Work, folder: Folder) -> StartRequest:
         known_statistics(work.sources, work.rows, work.frames, work.settings["statistics"]), work.strategy, work.drain,
         str(work.settings["state_store"]), frozenset(work.streaming), work.settings.get_int("shards"), work.all_starts,
         tuple(spooled_sources.get(name, s) for name, s in work.sources.items() if name in work.declared), work.command,
-        work.outcomes, work.paused, work.reset, work.silent, work.moved, work.contents, work.cache,
+        work.outcomes, work.paused, work.reset, work.silent, work.moved, work.contents,
+        live=work.live, cache=work.cache,
     )  # fmt: skip
 
 
 def _over_spooled(query: Query, spooled_sources: Mapping[str, Source]) -> Query:
     """Return `query` over the sources whose rows lie beside the checkpoint; itself where it reads none of them."""
-    if declared_sources(query.root).keys().isdisjoint(spooled_sources):
+    if not spooled_sources or declared_sources(query.root).keys().isdisjoint(spooled_sources):
         return query
     return replace(query, root=over_sources(query.root, spooled_sources))
 
@@ -261,7 +263,7 @@ def prepare(work: Work, request: StartRequest, decision: Decision, folder: Folde
     read_by_penstock = tuple(source for name, source in plan.sources.items() if name not in streaming)
     frames = {name: source for name, source in plan.sources.items() if name in streaming}
     peers = peers_of(q.root for q in plan.queries.values())
-    rate_control = RateControl.of(work.settings, len(work.queries))
+    rate_control = RateControl.of(work.settings, len(work.queries), work.latency_target)
     scanned = {name for query in plan.queries.values() for name in timed_sources(query.root)}
     unread = frozenset(source.name for source in read_by_penstock if source.name not in scanned)
     intake = Intake(

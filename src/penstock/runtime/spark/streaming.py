@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException, StreamingQueryException
@@ -58,13 +58,6 @@ class RoundsQuery:
         """Return the last batch that Spark reports, -1 before the first."""
         last = self._ask(lambda: self._query.lastProgress, None)
         return -1 if last is None else int(last["batchId"])
-
-    @property
-    def batch_seconds(self) -> float:
-        """Return the seconds spent in recent batches."""
-        nothing: list[Any] = []
-        spent = (p["durationMs"].get("addBatch", 0) for p in self._ask(lambda: self._query.recentProgress, nothing))
-        return float(sum(spent)) / 1000.0
 
     def read_all(self) -> None:
         """Wait until everything available has been read. Raises PenstockError for a query that failed."""

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from penstock.connectors.contract import Sink
-from penstock.runtime.spark.checkpoint.epochs import Epoch, forget_epochs, forget_older, latest_epoch
+from penstock.runtime.spark.checkpoint.epochs import Epoch, forget_epochs, latest_epoch
 from penstock.runtime.spark.checkpoint.folder import Folder, Job
+from penstock.runtime.spark.checkpoint.place import forget_older
 from penstock.runtime.spark.checkpoint.query_failure import QueryFailure
 from penstock.runtime.spark.input.offset import Offset
 from penstock.runtime.spark.job_files import forget_parts

@@ -14,6 +14,7 @@ from penstock.algebra.nodes.scans import Source, declared_sources
 from penstock.physical.planning.strategies import Strategy
 from penstock.runtime.spark.checkpoint.planning_cache import PlanningCache
 from penstock.runtime.spark.output.emitted_content import ContentReader
+from penstock.runtime.watching.figures import BatchFigures
 from penstock.settings import Settings
 from penstock.storage.documents import Document
 
@@ -40,9 +41,12 @@ class Work:
         reset: queries whose results, if they were paused, begin again empty.
         pause_failed: leave a query out that fails, while the others go on; otherwise it ends the run.
         sink_retries: by query, seconds for which a batch is tried again where its sink fails; the setting for others.
+        weights: by query; sinks of heavier ones are written first, those left out weigh 1.
+        latency_target: seconds that a batch may take as the tightest query says, 0 for any; the settings may say less.
         cache: of planning; a run carries it from change to change.
         command: number of the last command that this contains; a version records it.
         outcomes: of the commands since the version before, by their numbers.
+        on_batch: as of a `Reporter`.
     """
 
     queries: tuple[Query, ...]
@@ -64,9 +68,12 @@ class Work:
     contents: ContentReader | None = field(default=None, compare=False, repr=False)
     pause_failed: bool = False
     sink_retries: Mapping[str, float] = field(default_factory=dict)
+    weights: Mapping[str, float] = field(default_factory=dict)
+    latency_target: float = 0.0
     cache: PlanningCache = field(default_factory=PlanningCache, compare=False, repr=False)
     command: int = 0
     outcomes: Document = field(default_factory=dict)
+    on_batch: Callable[[BatchFigures], None] | None = field(default=None, compare=False, repr=False)
 
     def without(self, names: Collection[str]) -> Work:
         """Return the work without some queries, whose results stay."""

@@ -10,13 +10,19 @@ from penstock.algebra.nodes.scans import Source
 from penstock.algebra.optimizer.statistics import seconds as in_seconds
 from penstock.physical.execution.progress import NOTHING
 from penstock.physical.plan.plan import Plan
+from penstock.runtime.watching.figures import BatchFigures, FigureKeeper, RunFigures
 from penstock.runtime.watching.metrics import OperatorMetrics, QueryMetrics, RunMetrics, SourceMetrics
 from penstock.runtime.watching.reports import IngestReport, ShardReport
 from penstock.runtime.watching.stopwatch import PHASES, Phases, share_out
+from penstock.runtime.watching.taps import Taps
 from penstock.types import END, TimeDomain
 
 #: Number of splits discovered but not read yet, and their bytes.
 Backlog = tuple[int, int]
+
+
+#: Positions among the counts of a source.
+_LATE, _MALFORMED = 1, 2
 
 
 @dataclass(frozen=True)
@@ -58,18 +64,31 @@ class Recorder:
         self._run = RunMetrics()
         self._previous_totals = Totals()
         self._rates: tuple[dict[str, float], dict[str, float]] = ({}, {})
+        self._figures = FigureKeeper()
 
     def report(self, report: IngestReport | ShardReport) -> None:
         """Add the report of a task of the batch in progress."""
         self._tasks.setdefault(report.stage, []).append(report.phases)
+        self._figures.add(report, self._plan)
         if isinstance(report, ShardReport):
             for step, spent in report.seconds.items():
                 self._step_seconds[step] = self._step_seconds.get(step, 0.0) + spent
             if report.state is not None:
-                self._state[report.stage, report.shard] = dict(report.state)
+                self._state[report.stage, report.shard] = {
+                    step: (sum(size.rows for size in sizes.values()), sum(size.bytes for size in sizes.values()))
+                    for step, sizes in report.state.items()
+                }
 
-    def batch(self, duration: float, sink: float, cores: int, totals: Totals) -> RunMetrics:
-        """Record the end of the batch in progress and return the metrics."""
+    def batch(
+        self, duration: float, sink: float, cores: int, totals: Totals, number: int = 0,
+        delivered: Mapping[str, float] | None = None, failed: Sequence[str] = (),
+    ) -> RunMetrics:  # fmt: skip
+        """Record the end of the batch in progress and return the metrics.
+
+        Args:
+            delivered: as in `FigureKeeper.batch`.
+            failed: the queries that failed in it.
+        """
         last = share_out(duration, self._tasks.values(), cores, sink)
         self._tasks = {}
         phases = {p: self._run.phases[p] + last[p] for p in PHASES}
@@ -80,8 +99,39 @@ class Recorder:
             _rates({n: c[0] for n, c in (totals.sources or {}).items()}, self._previous_rows, duration),
             _rates(totals.queries or {}, self._previous_totals.queries or {}, duration),
         )
+        rows_in = _added({n: c[0] for n, c in (totals.sources or {}).items()}, self._previous_rows)
+        rows_out = _added(totals.queries or {}, self._previous_totals.queries or {})
+        run = self.metrics(totals)
+        lags = [query.lag for query in run.queries.values() if query.lag is not None]
+        late, malformed = (
+            sum(_added(_counts(totals, i), _counts(self._previous_totals, i)).values()) for i in (_LATE, _MALFORMED)
+        )
+        batch = BatchFigures(
+            number, self._clock(), duration, last, rows_in, rows_out, late, malformed, tuple(failed),
+            max(lags, default=None), sum(source.backlog_bytes for source in run.sources.values()),
+            sum(source.backlog_records for source in run.sources.values()), run.state_rows, run.state_bytes,
+        )  # fmt: skip
+        self._figures.batch(batch, delivered or {})
         self._previous_totals = totals
-        return self.metrics(totals)
+        return run
+
+    def figures(self) -> RunFigures:
+        """Return the present figures of steps, edges, synopses and batches."""
+        return self._figures.figures(self._plan)
+
+    @property
+    def taps(self) -> Taps:
+        """Return the taps of edges."""
+        return self._figures.taps
+
+    @taps.setter
+    def taps(self, taps: Taps) -> None:
+        self._figures.taps = taps
+
+    @property
+    def last_batch(self) -> BatchFigures:
+        """Return the batch that was recorded last."""
+        return self._figures.last_batch
 
     def metrics(self, totals: Totals) -> RunMetrics:
         """Return the present metrics; lags are computed now."""
@@ -106,6 +156,7 @@ class Recorder:
         """Continue with another plan, whose steps have other numbers."""
         self._plan, self._sources = plan, sources
         self._tasks, self._state, self._step_seconds = {}, {}, {}
+        self._figures.changed(plan)
 
     @property
     def _previous_rows(self) -> dict[str, int]:
@@ -144,6 +195,16 @@ class Recorder:
             (totals.queries or {}).get(name, 0), self._rates[1].get(name, 0.0), heartbeat, lag,
             sum(o.state_rows for o in operators), sum(o.state_bytes for o in operators),
         )  # fmt: skip
+
+
+def _counts(totals: Totals, position: int) -> dict[str, int]:
+    """Return by source one of its three counts."""
+    return {name: counts[position] for name, counts in (totals.sources or {}).items()}
+
+
+def _added(counts: Mapping[str, int], before: Mapping[str, int]) -> dict[str, int]:
+    """Return by name what was added, where something was."""
+    return {name: count - before.get(name, 0) for name, count in counts.items() if count > before.get(name, 0)}
 
 
 def _rates(counts: Mapping[str, int], before: Mapping[str, int], duration: float) -> dict[str, float]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from penstock.errors import PenstockError, counted, malformed_rows
 from penstock.events import log_event, logger_of
+from penstock.runtime.watching.figures import BatchFigures
 from penstock.runtime.watching.growth import GrowthDetector
 from penstock.runtime.watching.metrics import RunMetrics
 from penstock.runtime.watching.recorder import Recorder, Totals
@@ -63,13 +64,17 @@ class Reporter:
         now: returns the present metrics, for the endpoint.
         clock: seconds since 1970.
         before: the last metrics of an earlier process.
+        on_batch: receives the figures of each batch, before its answers count as delivered: a batch that is repeated
+            after a crash is received again.
     """
 
     def __init__(
         self, recorder: Recorder, report_options: ReportOptions, now: Callable[[], RunMetrics],
         clock: Callable[[], float] = time.time, before: RunMetrics | None = None,
+        on_batch: Callable[[BatchFigures], None] | None = None,
     ) -> None:  # fmt: skip
         self.recorder = recorder
+        self._on_batch = on_batch
         self._options = report_options
         self._clock = clock
         self._growth = GrowthDetector(report_options.horizons)
@@ -92,11 +97,16 @@ class Reporter:
         """Return the port on which the endpoint listens."""
         return None if self._endpoint is None else self._endpoint.port
 
-    def batch(self, number: int, duration: float, sink: float, cores: int, totals: Totals) -> None:
-        """Report batch `number`, which the sinks have received. Raises PenstockError P0632 when its state exceeds the
-        limit.
+    def batch(
+        self, number: int, duration: float, sink: float, cores: int, totals: Totals,
+        delivered: Mapping[str, float] | None = None, failed: Sequence[str] = (),
+    ) -> None:  # fmt: skip
+        """Report batch `number`, which the sinks have received. delivered, failed: as in `Recorder.batch`. Raises
+        PenstockError P0632 when its state exceeds the limit.
         """
-        run = self.recorder.batch(duration, sink, cores, totals)
+        run = self.recorder.batch(duration, sink, cores, totals, number, delivered, failed)
+        if self._on_batch is not None:
+            self._on_batch(self.recorder.last_batch)
         self._write_line(number, run)
         log_event(
             LOG, logging.INFO, "batch", f"batch {number} took {duration:.3f} s",

@@ -2,31 +2,49 @@
 
 Reports travel beside the results, in packets that no result depends on::
 
-    {"stage": 0, "task": 3, "phases": {"read": 0.1, ...}}                                    an ingest task
-    {"stage": 1, "shard": 2, "phases": {...}, "seconds": {"4": 0.01}, "state": {"4": [10, 800]}}   a shard of a stage
+    {"stage": 0, "task": 3, "phases": {"read": 0.1, ...}, "rows_out": {"0": 500}}            an ingest task
+    {"stage": 1, "shard": 2, "phases": {...}, "seconds": {"4": 0.01},                        a shard of a stage
+     "rows_in": {"4.0": 500}, "bytes_in": {"4.0": 8000}, "rows_out": {"4": 20},
+     "state": {"4": {"groups": ["KeyedTable", 10, 800]}}, "samples": {"4.0": "<Arrow, in base 64>"}}
 """
 
 from __future__ import annotations
 
+from base64 import b64decode, b64encode
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from penstock.physical.elements import Elements, decode, encode
+from penstock.physical.execution.exchange import Port
+from penstock.physical.execution.flow_counts import FlowCounts
+from penstock.physical.execution.meter import StateSizes, SynopsisSize
 from penstock.runtime.watching.stopwatch import Phases
-from penstock.storage.documents import Document, Json, as_array, as_integer, as_number, integer, nested
+from penstock.storage.documents import (
+    Document,
+    Json,
+    as_array,
+    as_document,
+    as_integer,
+    as_number,
+    as_text,
+    integer,
+    nested,
+)
 
 
 @dataclass(frozen=True)
 class IngestReport:
-    """The work of ingest task `task`. phases: its seconds in each phase."""
+    """The work of ingest task `task`. phases: its seconds in each phase; counts: the rows that flowed."""
 
     task: int
     phases: Phases
+    counts: FlowCounts = field(default_factory=FlowCounts)
 
     stage = 0
 
     def as_json(self) -> Document:
         """Return the report as JSON."""
-        return {"stage": self.stage, "task": self.task, "phases": dict(self.phases)}
+        return {"stage": self.stage, "task": self.task, "phases": dict(self.phases), **_counts_json(self.counts)}
 
 
 @dataclass(frozen=True)
@@ -36,14 +54,16 @@ class ShardReport:
     Args:
         phases: seconds in each phase.
         seconds: work of each step.
-        state: rows and bytes of each step with state; None where they were not measured.
+        state: sizes of the synopses of each step with state; None where they were not measured.
+        counts: the rows that flowed.
     """
 
     stage: int
     shard: int
     phases: Phases
     seconds: Mapping[int, float]
-    state: Mapping[int, tuple[int, int]] | None = None
+    state: StateSizes | None = None
+    counts: FlowCounts = field(default_factory=FlowCounts)
 
     def as_json(self) -> Document:
         """Return the report as JSON."""
@@ -52,30 +72,69 @@ class ShardReport:
             "shard": self.shard,
             "phases": dict(self.phases),
             "seconds": {str(step): spent for step, spent in self.seconds.items()},
+            **_counts_json(self.counts),
         }
         if self.state is not None:
-            report["state"] = {str(step): list(sizes) for step, sizes in self.state.items()}
+            report["state"] = {
+                str(step): {name: list(size) for name, size in sizes.items()} for step, sizes in self.state.items()
+            }
         return report
 
 
 def report_from_json(fields: Document) -> IngestReport | ShardReport:
     """Return the report that `as_json` wrote."""
-    stage, phases = integer(fields, "stage"), _numbers(fields, "phases")
+    stage, phases, counts = integer(fields, "stage"), _numbers(fields, "phases"), _counts(fields)
     if stage == IngestReport.stage:
-        return IngestReport(integer(fields, "task"), phases)
+        return IngestReport(integer(fields, "task"), phases, counts)
     seconds = {int(step): spent for step, spent in _numbers(fields, "seconds").items()}
-    return ShardReport(stage, integer(fields, "shard"), phases, seconds, _sizes(fields))
+    return ShardReport(stage, integer(fields, "shard"), phases, seconds, _sizes(fields), counts)
 
 
 def _numbers(fields: Document, name: str) -> dict[str, float]:
     return {key: as_number(value, name) for key, value in nested(fields, name).items()}
 
 
-def _sizes(fields: Document) -> dict[int, tuple[int, int]] | None:
+def _counts_json(counts: FlowCounts) -> dict[str, Json]:
+    """Return counts as JSON; a port is written `step.port`. What was not counted is left out."""
+    found: dict[str, Json] = {
+        "rows_in": {f"{step}.{port}": rows for (step, port), rows in counts.rows_in.items()},
+        "bytes_in": {f"{step}.{port}": size for (step, port), size in counts.bytes_in.items()},
+        "rows_out": {str(step): rows for step, rows in counts.rows_out.items()},
+        "samples": {f"{step}.{port}": _sample_text(rows) for (step, port), rows in counts.samples.items()},
+    }
+    return {name: values for name, values in found.items() if values}
+
+
+def _counts(fields: Document) -> FlowCounts:
+    ports: list[dict[Port, int]] = []
+    for name in ("rows_in", "bytes_in"):
+        values = nested(fields, name) if name in fields else {}
+        split = {key.partition(".")[::2]: as_integer(value, name) for key, value in values.items()}
+        ports.append({(int(step), int(port)): value for (step, port), value in split.items()})
+    made = nested(fields, "rows_out") if "rows_out" in fields else {}
+    counts = FlowCounts(ports[0], {int(step): as_integer(rows, "rows_out") for step, rows in made.items()}, ports[1])
+    for key, text in nested(fields, "samples").items() if "samples" in fields else ():
+        step, _, port = key.partition(".")
+        counts.samples[int(step), int(port)] = _sample(as_text(text, "samples"))
+    return counts
+
+
+def _sample_text(rows: Elements) -> str:
+    return b64encode(encode([rows.to_batch()])).decode()
+
+
+def _sample(text: str) -> Elements:
+    (batch,) = decode(b64decode(text))
+    return Elements.from_batch(batch)
+
+
+def _sizes(fields: Document) -> StateSizes | None:
     if "state" not in fields:
         return None
-    sizes: dict[int, tuple[int, int]] = {}
-    for step, pair in nested(fields, "state").items():
-        rows, nbytes = as_array(pair, "state")
-        sizes[int(step)] = as_integer(rows, "state"), as_integer(nbytes, "state")
+    sizes: dict[int, dict[str, SynopsisSize]] = {}
+    for step, parts in nested(fields, "state").items():
+        found = sizes[int(step)] = {}
+        for name, size in as_document(parts, "state").items():
+            kind, rows, nbytes = as_array(size, "state")
+            found[name] = SynopsisSize(as_text(kind, "state"), as_integer(rows, "state"), as_integer(nbytes, "state"))
     return sizes

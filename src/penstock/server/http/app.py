@@ -11,7 +11,7 @@ from starlette.types import ASGIApp
 
 from penstock import __version__
 from penstock.errors import PenstockError
-from penstock.server.http import queries, results, rows, statements, status
+from penstock.server.http import entities, page, queries, results, rows, statements, status
 from penstock.server.http.door import HttpDoor
 from penstock.server.http.gate import Gate
 from penstock.server.http.problems import Refused, failure, problem
@@ -29,7 +29,7 @@ def create_app(door: HttpDoor) -> ASGIApp:
     )  # fmt: skip
     app.state.door = door
     # Names may hold slashes, so a longer path is looked at before a shorter one.
-    for routes in (statements, results, queries, rows, status):
+    for routes in (statements, results, queries, rows, entities, status, page):
         app.include_router(routes.router)
     app.add_exception_handler(PenstockError, _known)
     app.add_exception_handler(RequestValidationError, _invalid)

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from penstock.server.http.problems import error_document
-from penstock.server.service import CatalogView, CommandView, HealthView, QueryView, SourceView, StatementView
+from penstock.server.service import (
+    CatalogView,
+    CommandView,
+    EntityView,
+    HealthView,
+    QueryView,
+    SourceView,
+    StatementView,
+)
 
 Text = Annotated[str, Field(max_length=10_000_000)]
 
@@ -41,13 +50,51 @@ class QueryPatch(Document):
 
     state: Literal["PAUSED", "RUNNING"] | None = Field(None, description="Pause or resume the query.")
     with_state: bool = Field(False, description="A paused query keeps its state up to date.")
-    start: Literal["NOW", "WARM", "BEGINNING"] | None = Field(None, description="From where a resumed query answers.")
+    start: Literal["NOW", "WARM", "WARM WAIT", "BEGINNING"] | None = Field(
+        None, description="From where a resumed query answers."
+    )
     start_at: str | None = Field(None, max_length=100, description="The instant from which a resumed query answers.")
     reset: bool = Field(False, description="Start with the whole content where the net change is not known any more.")
     attributes: dict[str, str] = Field(default_factory=dict, description="Attributes to set.")
     name: str | None = Field(None, min_length=1, max_length=1_000, description="The new name.")
     sql: Text | None = Field(None, description="The new SELECT of the query.")
     wait: bool = Field(True, description="Whether to wait until the changes have taken effect.")
+
+
+class EntityPatch(Document):
+    """Attributes to set, all of them or none; null takes one away that can be taken away."""
+
+    attributes: dict[str, str | None] = Field(default_factory=dict, description="Values as texts, by name.")
+    wait: bool = Field(True, description="Whether to wait until they are set.")
+
+
+class AttributeDocument(Document):
+    """An attribute of an entity; its value as text."""
+
+    name: str
+    value: str | None
+    type: str
+    unit: str
+    settable: bool
+    default: str | None
+    help: str
+
+
+class EntityDocument(Document):
+    """An entity: whatever works or holds something."""
+
+    id: str
+    kind: str
+    name: str
+    relation: str = Field(description="The control relation that lists it.")
+    queries: list[str] = Field(description="The queries that it belongs to.")
+    attributes: list[AttributeDocument] = Field(default_factory=list)
+
+
+class EntitiesDocument(Document):
+    """Entities without their attributes."""
+
+    entities: list[EntityDocument]
 
 
 class PositionDocument(Document):
@@ -93,13 +140,15 @@ class PastDocument(Document):
 
 
 class StartDocument(Document):
-    """A way to begin a query. warm_after: how long after NOW it answers as WARM does."""
+    """A way to begin a query. warm_after: how long after NOW it answers as WARM does; since: for which instant WARM
+    WAIT waits."""
 
     start: str
     possible: bool
     obstacles: list[str]
     reads: list[PastDocument]
     warm_after: str | None
+    since: str | None = None
 
 
 class CheckDocument(Document):
@@ -169,6 +218,7 @@ class QueryDocument(BaseModel):
     attributes: dict[str, str]
     error: ErrorDocument | None
     share: float | None = None
+    first: str | None = None
 
 
 class QueriesDocument(BaseModel):
@@ -230,6 +280,14 @@ class PostedDocument(BaseModel):
     rejected: list[RejectedRecord]
 
 
+class SessionDocument(BaseModel):
+    """Who makes a request. needs_token: whether the server requires one."""
+
+    name: str
+    role: str
+    needs_token: bool
+
+
 class HealthDocument(BaseModel):
     status: Literal["ok", "unavailable"]
     problem: str | None = None
@@ -250,6 +308,7 @@ def query_document(view: QueryView) -> QueryDocument:
         name=view.name, id=view.id, state=view.state, kind="stream" if view.is_stream else "relation", sql=view.sql,
         columns=_columns(view.columns), sink=view.sink, instant=view.instant, rows=view.rows,
         attributes=dict(view.attributes), error=_error(view.error), share=view.share,
+        first=view.first,
     )  # fmt: skip
 
 
@@ -284,4 +343,13 @@ def health_document(view: HealthView, ready: bool) -> HealthDocument:
     return HealthDocument(
         status="ok" if fine else "unavailable", problem=None if fine else view.problem, version=view.version,
         batch=view.batch,
+    )  # fmt: skip
+
+
+def entity_document(view: EntityView) -> EntityDocument:
+    """Return the document of an entity."""
+    attributes = [AttributeDocument(**asdict(one)) for one in view.attributes]
+    return EntityDocument(
+        id=view.id, kind=view.kind, name=view.name, relation=view.relation, queries=list(view.queries),
+        attributes=attributes,
     )  # fmt: skip

@@ -22,8 +22,9 @@ from penstock.server.tokens import TokenFile
 
 T = TypeVar("T")
 
-#: Threads for calls that only look something up.
-_QUICK = 16
+#: Threads for calls that only look something up, and for those that read what subscriptions have now. What a thread has
+#: allocated it keeps for its next calls, so there are few, however many subscriptions there are.
+_QUICK, _READING = 16, 8
 
 
 class Interrupted(Exception):
@@ -48,6 +49,7 @@ class HttpDoor:
         self._quick = anyio.CapacityLimiter(_QUICK)
         self._slow = anyio.CapacityLimiter(self.limits.connections)
         self._posting = anyio.CapacityLimiter(self.limits.connections)
+        self._reading = anyio.CapacityLimiter(_READING)
         self._streaming = anyio.CapacityLimiter(self.limits.subscriptions)
 
     @contextmanager
@@ -84,6 +86,10 @@ class HttpDoor:
     async def posting(self, call: Callable[[], T]) -> T:
         """Return what a call that adds rows returns; it is not abandoned, so rows are added or refused, never half."""
         return await anyio.to_thread.run_sync(call, limiter=self._posting)
+
+    async def reading(self, call: Callable[[], T]) -> T:
+        """Return what a call of a subscription returns that does not wait for anything."""
+        return await anyio.to_thread.run_sync(call, limiter=self._reading, abandon_on_cancel=True)
 
     async def streaming(self, call: Callable[[], T]) -> T:
         """Return what a call of a subscription returns."""

@@ -18,11 +18,13 @@ from penstock.errors import PenstockError
 from penstock.events import log_event, logger_of
 from penstock.server.http.door import HttpDoor, Interrupted
 from penstock.server.http.problems import Refused, failure, problem
+from penstock.server.page.files import PAGE_PATHS
+from penstock.server.page.sessions import session_caller
 from penstock.server.roles import ANYONE, Caller
 from penstock.server.tokens import TokenFile, digest, looks_like_token
 
-#: Answered without a token: they say nothing but whether the server works.
-OPEN_PATHS = frozenset({"/healthz", "/readyz"})
+#: Answered without a token: they say nothing but whether the server works, or are the files of the page.
+OPEN_PATHS = frozenset({"/healthz", "/readyz", *PAGE_PATHS})
 _TOKEN_NAMES = frozenset({"token", "access_token", "auth_token", "authorization", "api_key", "apikey", "bearer"})
 _LOG = logger_of("server")
 #: Requests that bring a script.
@@ -96,7 +98,11 @@ class Gate:
         tokens = self._door.tokens
         if scope["path"] in OPEN_PATHS or tokens is None:
             return ANYONE
-        return await self._caller(scope, headers, tokens)
+        if "authorization" not in headers and "cookie" in headers:
+            found = await self._door.quick(lambda: session_caller(tokens, headers["cookie"], headers.get("host", "")))
+            if found is not None:
+                return found
+        return await self._token_owner(scope, headers.get("authorization", ""), tokens)
 
     def _check_host(self, headers: Mapping[str, str]) -> None:
         host = headers.get("host", "")
@@ -109,9 +115,9 @@ class Gate:
         if headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
             raise Refused(403, "P0802", "requests from pages of other sites are refused")
 
-    async def _caller(self, scope: Scope, headers: Mapping[str, str], tokens: TokenFile) -> Caller:
+    async def _token_owner(self, scope: Scope, authorization: str, tokens: TokenFile) -> Caller:
         address = (scope.get("client") or ("unknown", 0))[0]
-        scheme, _, token = headers.get("authorization", "").partition(" ")
+        scheme, _, token = authorization.partition(" ")
         token = token.strip()
         if not token or scheme.lower() != "bearer":
             raise Refused(

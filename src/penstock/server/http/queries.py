@@ -27,7 +27,7 @@ router = APIRouter(prefix="/v1/queries", responses={"4XX": {"model": Problem}, "
 
 _TEXT = "text/plain; charset=utf-8"
 #: Media types of plans that are no plain text.
-_MEDIA = {"json": BodyFormat.JSON.media, "drawn": "image/svg+xml"}
+_MEDIA = {"json": BodyFormat.JSON.media, "sharing": BodyFormat.JSON.media, "drawn": "image/svg+xml"}
 
 Name = Annotated[str, Path(min_length=1, max_length=1_000, description="The name of the query.")]
 
@@ -56,9 +56,10 @@ async def listed(request: Request) -> QueriesDocument:
 async def plan(
     request: Request,
     query: Name,
-    format: Annotated[Literal["json", "text", "mermaid", "drawn"], Query()] = "text",  # noqa: A002 - the parameter's name
+    format: Annotated[Literal["json", "text", "mermaid", "drawn", "sharing"], Query()] = "text",  # noqa: A002 - its name
 ) -> Response:
-    """Return the plan of a query: as text, JSON, a Mermaid flowchart, or drawn as an SVG picture."""
+    """Return the plan of a query: as text, JSON, a Mermaid flowchart, or drawn as an SVG picture; or which of its steps
+    are shared with others, as JSON."""
     door = door_of(request)
     caller_of(request, AccessRole.READ, "to read a plan")
     text = await door.slow(lambda: door.service.plan(query, format))

@@ -19,13 +19,12 @@ from penstock.server.http.formats import (
     named,
 )
 from penstock.server.http.queries import Name
-from penstock.server.http.streams import PING, STREAMED, WAIT, opened, stream_response
+from penstock.server.http.streams import PING, STREAMED, WAIT, StreamedFormat, opened, stream_response
 from penstock.server.roles import AccessRole
 from penstock.server.service import ResultRequest
 
 router = APIRouter(responses={"4XX": {"model": Problem}, "5XX": {"model": Problem}})
 
-_RESULT_FORMATS = Literal["sse", "ndjson", "arrow", "csv"]
 Cursor = Annotated[str | None, Query(alias="from", max_length=1_000, description="A cursor, `beginning` or `now`.")]
 
 
@@ -43,7 +42,7 @@ async def results(
     progress: Annotated[bool, Query(description="Whether rows `p` report the time that is final.")] = False,
     until: Annotated[Literal["now"] | None, Query(description="`now`: end with what there is.")] = None,
     cursors: Annotated[bool, Query(description="NDJSON: whether lines with cursors come between.")] = False,
-    format: Annotated[_RESULT_FORMATS | None, Query()] = None,  # noqa: A002 - the parameter's name
+    format: Annotated[StreamedFormat | None, Query()] = None,  # noqa: A002 - the parameter's name
     last_event_id: Annotated[str | None, Header(alias="Last-Event-ID", max_length=1_000)] = None,
 ) -> Response:
     """Return the results of a query from a cursor on, as they come."""

@@ -27,7 +27,7 @@ from penstock.server.service import ResultSource, ScriptReply, ScriptRequest, St
 router = APIRouter(responses={"4XX": {"model": Problem}, "5XX": {"model": Problem}})
 
 #: SSE is the format of a SUBSCRIBE alone.
-_OFFERED = (BodyFormat.JSON, BodyFormat.NDJSON, BodyFormat.CSV, BodyFormat.ARROW, BodyFormat.SSE)
+OFFERED = (BodyFormat.JSON, BodyFormat.NDJSON, BodyFormat.CSV, BodyFormat.ARROW, BodyFormat.SSE)
 #: Seconds that a call may take longer than its limit before its thread is abandoned.
 _GRACE = 2.0
 _LONGEST_KEY = 255
@@ -40,7 +40,7 @@ Key = Annotated[str | None, Header(alias="Idempotency-Key", description="Execute
     "/v1/statements",
     response_model=ScriptDocument,
     tags=["statements"],
-    responses={200: {"content": media_of(_OFFERED[1:])}, 202: {"model": ScriptDocument}},
+    responses={200: {"content": media_of(OFFERED[1:])}, 202: {"model": ScriptDocument}},
 )
 async def execute(
     request: Request,
@@ -52,7 +52,7 @@ async def execute(
     are also had as NDJSON, CSV or an Arrow stream, by the header Accept; those of a SUBSCRIBE come as the results of a
     query do. 202: commands were accepted and have not taken effect yet."""
     door = door_of(request)
-    form = chosen(request.headers.get("accept"), _OFFERED)
+    form = chosen(request.headers.get("accept"), OFFERED)
     caller = caller_of(request, AccessRole.READ, "to execute statements")
     check_size(door, body.sql)
     script = ScriptRequest(

@@ -1,14 +1,17 @@
 """Rows as they come, in the format that the caller prefers.
 
-A subscription reads on only when its caller has taken what was sent, so a slow one holds nothing in memory. A stream
-that cannot continue ends with the error: SSE by an event `error`, NDJSON by a line `{"error": ...}`, Arrow by the
-metadata `error` of a last batch without rows; CSV breaks off, and the next request with the last cursor is answered
+A subscription reads on only when its caller has taken what was sent, so a slow one holds one small part in memory. A
+stream that cannot continue ends with the error: SSE by an event `error`, NDJSON by a line `{"error": ...}`, Arrow by
+the metadata `error` of a last batch without rows; CSV breaks off, and the next request with the last cursor is answered
 with the error.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import suppress
+from typing import Literal
 
 from fastapi import Request, Response
 from sse_starlette.event import ServerSentEvent
@@ -23,7 +26,8 @@ from penstock.server.service import EndOfResults, ResultPart, ResultSource
 
 #: The formats of rows that come.
 STREAMED = (BodyFormat.SSE, BodyFormat.NDJSON, BodyFormat.ARROW, BodyFormat.CSV)
-#: Seconds that a thread waits for rows before it looks whether the server ends.
+StreamedFormat = Literal["sse", "ndjson", "arrow", "csv"]
+#: Seconds that a subscription waits for rows before it looks whether the server ends.
 WAIT = 1.0
 #: Seconds between comments of a quiet stream of events.
 PING = 15
@@ -60,7 +64,7 @@ class _Stream:
     async def open(self) -> None:
         """Read the first part if there is one already, so that an error of it still has a status of its own."""
         try:
-            self._first = await self._door.streaming(lambda: self._source.next(0))
+            self._first = await self._door.reading(lambda: self._source.next(0))
         except EndOfResults:
             self._ended = True
 
@@ -69,15 +73,61 @@ class _Stream:
         if self._first is not None:
             part, self._first = self._first, None
             yield part
-        while not self._ended:
-            if self._door.closing.is_set():
-                raise Interrupted
-            try:
-                found = await self._door.streaming(lambda: self._source.next(WAIT))
-            except EndOfResults:
-                return
-            if found is not None:
-                yield found
+        changes = _Changes(self._source)
+        try:
+            while not self._ended:
+                if self._door.closing.is_set():
+                    raise Interrupted
+                found = await self._next(changes)
+                if found is not None:
+                    yield found
+        finally:
+            changes.end()
+
+    async def _next(self, changes: _Changes) -> ResultPart | None:
+        """Return the next part, None where there is none soon. What is waited for needs no thread where the source says
+        when it changes."""
+        try:
+            if not changes.listen():
+                return await self._door.streaming(lambda: self._source.next(WAIT))
+            found = await self._door.reading(lambda: self._source.next(0))
+        except EndOfResults:
+            self._ended = True
+            return None
+        if found is None:
+            await changes.wait(WAIT)
+        return found
+
+
+class _Changes:
+    """The changes of a subscription, for the loop of events."""
+
+    def __init__(self, source: ResultSource) -> None:
+        self._source = source
+        self._changed = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        self._end: Callable[[], None] | None = None
+
+    def listen(self) -> bool:
+        """Return whether the source says when it changes. What it says from here on is not missed by `wait`."""
+        self._changed.clear()
+        if self._end is None:
+            self._end = self._source.on_change(self._tell)
+        return self._end is not None
+
+    def _tell(self) -> None:
+        # A loop that has been closed has no more subscriptions.
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._changed.set)
+
+    async def wait(self, seconds: float) -> None:
+        """Wait for a change, at most so many seconds."""
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._changed.wait(), seconds)
+
+    def end(self) -> None:
+        if self._end is not None:
+            self._end()
 
 
 async def _sse(stream: _Stream) -> AsyncIterator[ServerSentEvent]:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from penstock.control.engine import EngineVersion
-from penstock.control.transactions.listing import ListedQuery
+from penstock.control.transactions.listing import ListedQuery, awaited_instant, shown_state
 from penstock.errors import PenstockError
-from penstock.language.catalog import QueryStatus
 from penstock.redaction import redacted_text
 from penstock.server.service import QueryView, StatementView
 from penstock.server.statements.running_statements import RunningStatement
@@ -25,13 +24,8 @@ def query_view(one: ListedQuery, version: EngineVersion) -> QueryView:
         bound is not None and bound.root.is_stream,
         schema, kept.sink.connector, None if bound is None or tick is None else bound.domain.show(tick),
         version.rows.get(kept.place), stored.attributes, error, one.share,
+        awaited_instant(one, version),
     )  # fmt: skip
-
-
-def shown_state(one: ListedQuery, version: EngineVersion) -> str:
-    """Return the state of a query; WAITING for one that begins at an instant which its sources have not reached."""
-    is_ahead = one.status is QueryStatus.RUNNING and one.query.start.at is not None
-    return QueryStatus.WAITING.value if is_ahead and one.query.place in version.ahead else one.status.value
 
 
 def statement_view(one: RunningStatement) -> StatementView:

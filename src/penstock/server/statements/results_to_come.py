@@ -50,6 +50,10 @@ class ResultsToCome:
             self._closed.wait(min(left, _LOOK))
         return None
 
+    def on_change(self, listener: Callable[[], None]) -> Callable[[], None] | None:
+        """Return None before the query has begun."""
+        return None if self._source is None else self._source.on_change(listener)
+
     def _open(self) -> ResultSource | None:
         if self._source is None:
             found = self._begun()

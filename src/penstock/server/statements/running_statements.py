@@ -8,8 +8,8 @@ from __future__ import annotations
 import itertools
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -125,6 +125,15 @@ class RunningSubscription:
         if part is None and self._cancellation.is_set():
             raise cancelled()
         return part
+
+    def on_change(self, listener: Callable[[], None]) -> Callable[[], None] | None:
+        end = self._source.on_change(listener)
+        if end is None:
+            return None
+        listening = ExitStack()
+        listening.callback(end)
+        listening.enter_context(self._cancellation.ending(listener))
+        return listening.close
 
     def close(self) -> None:
         self._statements.end(self._statement)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import pyarrow as pa
 
@@ -85,6 +85,9 @@ class TemporaryResults:
     def next(self, seconds: float) -> ResultPart | None:
         part = self._source.next(seconds)
         return part if part is None else ResultPart(part.rows, "")
+
+    def on_change(self, listener: Callable[[], None]) -> Callable[[], None] | None:
+        return self._source.on_change(listener)
 
     def close(self) -> None:
         self._source.close()

@@ -25,10 +25,10 @@ def _two_sum(a, b):  # type: ignore[no-untyped-def]
 @nb.njit(inline="always")
 def add_row(sums, slot, first, last, floats, row, sign):  # type: ignore[no-untyped-def]
     """Add the lanes first ... last - 1 of a row, `sign` times (1 or -1, or 0), to the sum in the same lanes of
-    sums[:, slot]. Two lanes are a pair."""
+    sums[slot]. Two lanes are a pair."""
     if last - first == 2:
-        sums[first, slot], sums[first + 1, slot] = add_pair(
-            sums[first, slot], sums[first + 1, slot], sign * floats[row, first], sign * floats[row, first + 1]
+        sums[slot, first], sums[slot, first + 1] = add_pair(
+            sums[slot, first], sums[slot, first + 1], sign * floats[row, first], sign * floats[row, first + 1]
         )
         return
     for lane in range(first, last):
@@ -38,18 +38,19 @@ def add_row(sums, slot, first, last, floats, row, sign):  # type: ignore[no-unty
 
 @nb.njit(inline="always")
 def clear_empty(integers, floats, slot, sums):  # type: ignore[no-untyped-def]
-    """Set the sums without terms to exactly 0. sums: as `AggregateLayout.double_sums`."""
+    """Set the sums without terms to exactly 0. integers, floats: by (slot, lane); sums: as
+    `AggregateLayout.double_sums`."""
     for s in range(sums.shape[0]):
-        if integers[sums[s, 0], slot] == 0:
+        if integers[slot, sums[s, 0]] == 0:
             for lane in range(sums[s, 1], sums[s, 2]):
-                floats[lane, slot] = 0.0
+                floats[slot, lane] = 0.0
 
 
 @nb.njit
 def add_term(sums, slot, first, last, term):  # type: ignore[no-untyped-def]
-    """Add a double to the expansion in the lanes first ... last - 1 of sums[:, slot]."""
+    """Add a double to the expansion in the lanes first ... last - 1 of sums[slot]."""
     for lane in range(first, last):
-        sums[lane, slot], term = _two_sum(sums[lane, slot], term)
+        sums[slot, lane], term = _two_sum(sums[slot, lane], term)
         if term == 0.0:
             return
     _normalise(sums, slot, first, last, term)
@@ -60,12 +61,12 @@ def _normalise(sums, slot, first, last, term):  # type: ignore[no-untyped-def]
     """Write the nearest expansion to that of the lanes and `term`."""
     terms = np.empty(last - first + 1)
     for lane in range(first, last):
-        terms[lane - first] = sums[lane, slot]
+        terms[lane - first] = sums[slot, lane]
     terms[last - first] = term
     count = distil(terms, len(terms))
     for lane in range(first, last):
         at = count - 1 - (lane - first)
-        sums[lane, slot] = terms[at] if at >= 0 else 0.0
+        sums[slot, lane] = terms[at] if at >= 0 else 0.0
 
 
 @nb.njit

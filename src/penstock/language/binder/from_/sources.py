@@ -15,6 +15,7 @@ from penstock.algebra.properties.update_pattern import Pattern
 from penstock.errors import PenstockError, counted, nearest
 from penstock.language.binder.context import Context
 from penstock.language.binder.from_.answers import bind_query_name
+from penstock.language.binder.from_.control_names import bind_control_name
 from penstock.language.binder.from_.frequency import answer_stream
 from penstock.language.binder.from_.from_joins import Around, join_sources
 from penstock.language.binder.from_.inputs import FromInput, Inputs
@@ -84,6 +85,10 @@ class SourceBinder:
     def _named(self, source: NamedSource) -> Inputs:
         name = source.name
         qualifier = (source.alias or name).text
+        if name.schema:
+            table = bind_control_name(name, self.context)
+            root = self._sampled(_scan(table), source.sample, table.name)
+            return self._relation(root, root.schema.names, source.window, qualifier, name)
         view = self.views.get(name.key) or self.context.catalog.views.get(name.key)
         if view is not None and name.matches(view.name):
             root = self._sampled(view.root, source.sample, view.name)
@@ -209,12 +214,12 @@ class SourceBinder:
             name = leaf.alias or (leaf.name if isinstance(leaf, NamedSource) else None)
             if name is None:
                 continue
-            if name.key in seen:
+            if name.text.lower() in seen:
                 hint = f"give it a unique name: {name.text} AS {name.text}2"
                 message = f"{name.text} occurs twice in FROM"
                 self.context.note(PenstockError("P0206", message, hint=hint), name.span)
                 clashing.append(name.text)
-            seen[name.key] = name
+            seen[name.text.lower()] = name
         return clashing
 
 

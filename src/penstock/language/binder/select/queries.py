@@ -46,10 +46,12 @@ from penstock.language.binder.subqueries.unplacing import Applied, ClauseSubquer
 from penstock.language.catalog import Catalog, View
 from penstock.language.dialect import span_of
 from penstock.language.limits import check_size
+from penstock.language.plans.document import read_plan
 from penstock.language.printer import scalar_text
 from penstock.language.queries import (
     Item,
     Name,
+    PlanQuery,
     QueryTree,
     SelectQuery,
     SetQuery,
@@ -115,6 +117,8 @@ class QueryBinder:
             return to_stream(tree.operator, node, self.context)
         if isinstance(tree, WithQuery):
             return self._with(tree)
+        if isinstance(tree, PlanQuery):
+            return self.context.guard(tree.text_span, lambda: read_plan(tree.text, self.context))
         assert isinstance(tree, SortedQuery)
         return self._sorted(tree)
 

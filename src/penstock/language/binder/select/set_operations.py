@@ -17,7 +17,7 @@ from penstock.expressions.nodes import Column, Literal
 from penstock.language.binder.context import Context
 from penstock.language.binder.from_.internal import refuse_internal
 from penstock.language.limits import continues
-from penstock.language.queries import QueryTree, SelectQuery, SetOperator, SetQuery, Star
+from penstock.language.queries import PlanQuery, QueryTree, SelectQuery, SetOperator, SetQuery, Star
 from penstock.language.text import TextSpan
 from penstock.types import Field, type_name
 
@@ -83,6 +83,8 @@ def _bare_nulls(part: QueryTree) -> frozenset[int]:
     """Return the columns of a member that are a bare NULL and so have no type of their own; none after a star."""
     if isinstance(part, SetQuery):
         return frozenset.intersection(*map(_bare_nulls, _members(part)))
+    if isinstance(part, PlanQuery):
+        return frozenset()
     if not isinstance(part, SelectQuery):
         return _bare_nulls(part.query)
     plain = itertools.takewhile(lambda value: not isinstance(value, Star), (item.value for item in part.items))

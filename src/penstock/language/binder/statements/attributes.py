@@ -49,11 +49,15 @@ QUERY_ATTRIBUTES = OptionTable(
     (
         Option("comment", ANY_TEXT, "a text for readers", ""),
         Option(
+            "latency_target", _LENGTH, "duration of a batch that the tightest of all queries sets, beside the setting"
+            " `target_latency`", NONE,
+        ),
+        Option(
             "on_failure", one_of("pause", "stop server"), "what happens where a step of the query or its sink fails",
             "pause",
         ),
         Option("sink_retry", DURATION, "how long a failing sink is tried again, before its query fails"),
-        Option("weight", _WEIGHT, "importance relative to other queries; 0 is that of a paused one", "1"),
+        Option("weight", _WEIGHT, "importance relative to other queries: sinks of heavier ones are written first", "1"),
     )
 )  # fmt: skip
 

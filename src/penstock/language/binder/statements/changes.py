@@ -15,6 +15,7 @@ from penstock.expressions.evaluate import constant
 from penstock.expressions.functions import build_cast
 from penstock.expressions.nodes import Column, Expression, Literal
 from penstock.language.binder.context import Context
+from penstock.language.binder.from_.control_names import control_table
 from penstock.language.binder.from_.durations import ticks
 from penstock.language.binder.scalars.expressions import ExpressionBinder
 from penstock.language.binder.scope import Entry, Scope
@@ -36,6 +37,7 @@ from penstock.language.commands import (
     Resume,
     SetAttributes,
     SwapWith,
+    UpdateControl,
     UpdateRows,
 )
 from penstock.language.dialect import span_of
@@ -162,6 +164,13 @@ def bind_alter_system(statement: AlterSystemStatement, context: Context) -> Comm
 
 
 def bind_update(statement: UpdateStatement, context: Context) -> Command:
+    if statement.name.schema:
+        return bind_control_update(statement, context)
+    if statement.confirmed is not None:
+        hint = "leave it out"
+        context.fail(
+            "P0103", "CONFIRM is for control relations, such as penstock.queries", statement.confirmed.span, hint
+        )
     relation = _changeable(statement.name, context)
     if not relation.primary_key:
         hint = "declare PRIMARY KEY (...) among its columns"
@@ -179,6 +188,30 @@ def bind_update(statement: UpdateStatement, context: Context) -> Command:
             "P0209", f"this UPDATE has no instant: {relation.name} is stamped by {stamp}", statement.span, hint
         )
     return UpdateRows(relation.name, tuple(assignments), condition)
+
+
+def bind_control_update(statement: UpdateStatement, context: Context) -> Command:
+    """Bind an UPDATE of a control relation. Raises BindingFailed after P0201, P0202, P0203, P0751 or P0752."""
+    table = control_table(statement.name, context)
+    relation = table.source
+    distinct_names([a.column for a in statement.assignments], context)
+    entries = tuple(Entry(i, f.name, f.type, statement.name.text) for i, f in enumerate(relation.columns))
+
+    def assigned(one: Assignment) -> tuple[str, Expression]:
+        column = relation.columns[column_named(one.column, relation.columns, context)]
+        if column.name not in table.settable:
+            settable = ", ".join(f.name for f in relation.columns if f.name in table.settable)
+            hint = f"what can be set: {settable}" if settable else "nothing of this relation can be set"
+            context.fail("P0752", f"{column.name} of {relation.name} cannot be set", one.column.span, hint)
+        value, span = ExpressionBinder(Scope(entries), context, "SET").bind(one.value), span_of(one.value)
+        return column.name, context.guard(span, lambda: build_cast(value, pa.string()))
+
+    assignments = context.each(assigned, statement.assignments)
+    where = statement.where
+    condition = None if where is None else ExpressionBinder(Scope(entries), context, "WHERE").predicate(where, "WHERE")
+    confirmed = None if statement.confirmed is None else statement.confirmed.count
+    position = context.source.position(statement.span)
+    return UpdateControl(relation.name, tuple(assignments), condition, confirmed, position)
 
 
 def bind_delete(statement: DeleteStatement, context: Context) -> Command:

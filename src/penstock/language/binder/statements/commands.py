@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import fields, is_dataclass
 from typing import Any
 
 from sqlglot import exp
@@ -14,6 +13,7 @@ from penstock.algebra.nodes.query import Query, SinkSpec, Start
 from penstock.errors import PenstockError, counted, nearest
 from penstock.expressions.user import REGISTERED, signature
 from penstock.language.binder.context import BindingFailed, Context, QueryNames
+from penstock.language.binder.from_.control_names import control_table
 from penstock.language.binder.from_.nonretroactive import refuse_unjoined
 from penstock.language.binder.from_.windows import moment
 from penstock.language.binder.select.queries import QueryBinder
@@ -37,6 +37,7 @@ from penstock.language.commands import (
     Dropped,
     ExplainCommand,
     ExplainKind,
+    ExportCommand,
     InsertRows,
     RollbackTransaction,
     SelectOnce,
@@ -44,7 +45,9 @@ from penstock.language.commands import (
     Subscribe,
     Unchanged,
 )
-from penstock.language.queries import EmbeddedQuery, Name, NamedSource, QueryTree, WithQuery
+from penstock.language.plans.document import exported
+from penstock.language.plans.form import sources_named
+from penstock.language.queries import CONTROL_SCHEMA, EmbeddedQuery, Name, NamedSource, PlanQuery, QueryTree, WithQuery
 from penstock.language.statements import (
     AsOf,
     CancelStatement,
@@ -56,6 +59,7 @@ from penstock.language.statements import (
     DropStatement,
     Existence,
     ExplainStatement,
+    ExportStatement,
     Insert,
     OneTimeSelect,
     SetSetting,
@@ -64,6 +68,7 @@ from penstock.language.statements import (
     SubscribeStatement,
     TransactionStatement,
 )
+from penstock.language.text import LEAVES, fields_compared
 from penstock.redaction import redacted_text
 from penstock.settings import Settings
 from penstock.types import CALENDAR, TimeDomain, type_name
@@ -200,6 +205,10 @@ def _taken(name: Name, kind: str, existence: Existence | None, context: Context)
     statement is bound further, for its other errors.
     """
     known = context.catalog.kind(name.key)
+    if name.key.startswith(f"{CONTROL_SCHEMA}."):
+        hint = "choose another name"
+        context.note(PenstockError("P0206", f"{name.text} is a name of control relations", hint=hint), name.span)
+        return None
     if known is None and name.key not in context.failed:
         return None
     if known == kind and existence is Existence.IF_NOT_EXISTS:
@@ -326,12 +335,20 @@ def bind_select(statement: OneTimeSelect, context: Context) -> Command:
 
 
 def bind_explain(statement: ExplainStatement, context: Context) -> Command:
-    kind = ExplainKind.START if statement.start else ExplainKind.ANALYZE if statement.analyze else ExplainKind.PLAN
+    marks = {ExplainKind.START: statement.start, ExplainKind.ANALYZE: statement.analyze}
+    marks[ExplainKind.SHARING] = statement.sharing
+    kind = next((kind for kind, mark in marks.items() if mark), ExplainKind.PLAN)
     if statement.name is not None:
         return ExplainCommand(kind, query_named(statement.name, context), registered=True)
     assert statement.query is not None
     root = continuous(statement.query, context)
     return ExplainCommand(kind, Query("query", root, SinkSpec("CONSOLE"), context.source.slice(statement.query.span)))
+
+
+def bind_export(statement: ExportStatement, context: Context) -> Command:
+    query = query_named(statement.name, context)
+    span = statement.name.span
+    return ExportCommand(query, context.guard(span, lambda: exported(query.root, context)), context.settings)
 
 
 def query_named(name: Name, context: Context) -> Query:
@@ -377,6 +394,10 @@ def _setting_text(value: object) -> str:
 
 def bind_describe(statement: DescribeStatement, context: Context) -> Command:
     name, catalog = statement.name, context.catalog
+    if name.schema:
+        control = control_table(name, context).source
+        columns = tuple((f.name, type_name(f.type)) for f in control.columns)
+        return Describe(control.name, "STREAM" if control.is_stream else "RELATION", columns)
     kind = catalog.kind(name.key)
     if kind is None:
         user = catalog.function(name.text)
@@ -455,7 +476,9 @@ def _names_read(tree: QueryTree) -> Iterator[Name]:
     todo: list[tuple[object, frozenset[str]]] = [(tree, frozenset())]
     while todo:
         part, hidden = todo.pop()
-        if isinstance(part, NamedSource):
+        if isinstance(part, PlanQuery):
+            yield from (Name(name) for name in sources_named(part.text))
+        elif isinstance(part, NamedSource):
             if part.name.key not in hidden:
                 yield part.name
         elif isinstance(part, WithQuery):
@@ -467,5 +490,5 @@ def _names_read(tree: QueryTree) -> Iterator[Name]:
             todo.extend((one, hidden) for one in part)
         elif isinstance(part, exp.Expr):
             todo.extend((embedded.tree, hidden) for embedded in part.find_all(EmbeddedQuery))
-        elif is_dataclass(part):
-            todo.extend((getattr(part, f.name), hidden) for f in fields(part))
+        elif type(part) not in LEAVES and (names := fields_compared(type(part))) is not None:
+            todo.extend((getattr(part, name), hidden) for name in names)

@@ -24,6 +24,7 @@ from penstock.language.commands import (
     Explain,
     ExplainCommand,
     ExplainKind,
+    ExportCommand,
     SelectOnce,
     Show,
     ShowCommand,
@@ -43,6 +44,7 @@ from penstock.language.statements import (
     DescribeStatement,
     DropStatement,
     ExplainStatement,
+    ExportStatement,
     Insert,
     OneTimeSelect,
     SetSetting,
@@ -67,6 +69,7 @@ _BINDERS: Mapping[type[Statement], Callable[[Any, Context], Command]] = {
     SetSetting: commands.bind_setting,
     OneTimeSelect: commands.bind_select,
     ExplainStatement: commands.bind_explain,
+    ExportStatement: commands.bind_export,
     ShowStatement: commands.bind_show,
     DescribeStatement: commands.bind_describe,
     SubscribeStatement: commands.bind_subscribe,
@@ -94,7 +97,7 @@ _KEPT_BY_A_SERVER = ("COMMANDS", "STATEMENTS", "SUBSCRIPTIONS", "VERSIONS")
 #: Attributes of queries that mean something without a server.
 _OF_A_SCRIPT = ("comment",)
 
-Action: TypeAlias = Explain | Show | SelectOnce
+Action: TypeAlias = Explain | Show | SelectOnce | ExportCommand
 
 
 @dataclass(frozen=True)
@@ -211,6 +214,8 @@ class ScriptBinder:
         elif isinstance(command, ExplainCommand):
             analyze = command.kind is ExplainKind.ANALYZE
             self.actions.append(Explain(command.query, analyze, self.catalog.memory, self.settings))
+        elif isinstance(command, ExportCommand):
+            self.actions.append(command)
         elif isinstance(command, ShowCommand):
             self.actions.append(Show(command.kind, command.entries))
         elif isinstance(command, Describe):
@@ -236,6 +241,8 @@ class ScriptBinder:
             what = f"SHOW {statement.kind}"
         if what is None and isinstance(statement, ExplainStatement) and statement.start is not None:
             what = "EXPLAIN START"
+        if what is None and isinstance(statement, ExplainStatement) and statement.sharing is not None:
+            what = "EXPLAIN SHARING"
         if what is not None:
             context.fail("P0702", f"{what} needs a server", statement.span, _SERVER)
         if isinstance(statement, CreateSource):

@@ -133,12 +133,12 @@ def _sum_pairs(codes, high, low, count):  # type: ignore[no-untyped-def]
 @nb.njit(cache=True)
 def _sum_expansions(codes, lanes, count):  # type: ignore[no-untyped-def]
     width = lanes.shape[0]
-    sums = np.zeros((width, count))
+    sums = np.zeros((count, width))
     for lane in range(width):
         for i in range(codes.shape[0]):
             if lanes[lane, i] != 0.0:
                 add_term(sums, codes[i], 0, width, lanes[lane, i])
-    return sums
+    return sums.T
 
 
 def pre_aggregate(plan: AggregateLayout, lanes: Elements) -> Elements:

@@ -171,10 +171,11 @@ class Aggregation(Operator):
         out_floats = np.empty((self._plan.floats, count), np.float64)
         out_event = np.empty(count, np.int64)
         groups = self._groups
+        lanes = groups.by_slot
         count = int(
             sweep(
                 events.slots, events.times, events.rows, factors, self._factor_of, order, events.integers,
-                events.floats, groups.integers, groups.floats, self._double_sums, out_integers, out_floats, out_event,
+                events.floats, lanes.integers, lanes.floats, self._double_sums, out_integers, out_floats, out_event,
             )
         )  # fmt: skip
         groups.touch(touched)

@@ -15,6 +15,8 @@ import numpy as np
 
 from penstock.expressions.aggregates.accumulators.expansions import add_row, clear_empty
 from penstock.physical.kernels.compiled import with_room
+from penstock.physical.kernels.compiling import compiled
+from penstock.physical.operators.aggregates.running_sums import shown_places, with_new
 
 #: Maximum number of output rows allocated at first.
 _FIRST_ROOM = 2**20
@@ -36,32 +38,16 @@ def _by_step(steps, count):  # type: ignore[no-untyped-def]
     return order, starts
 
 
-@nb.njit(cache=True)
-def _merged(active, fresh):  # type: ignore[no-untyped-def]
-    """Merge two sorted arrays without common members."""
-    merged = np.empty(active.shape[0] + fresh.shape[0], np.int64)
-    i = 0
-    j = 0
-    for k in range(merged.shape[0]):
-        if j == fresh.shape[0] or (i < active.shape[0] and active[i] < fresh[j]):
-            merged[k] = active[i]
-            i += 1
-        else:
-            merged[k] = fresh[j]
-            j += 1
-    return merged
-
-
-@nb.njit(cache=True)
+@compiled(reads="order slots rows signs integers floats sums")
 def _apply(  # type: ignore[no-untyped-def]
     order, slots, rows, signs, integers, floats, state_integers, state_floats, sums,
 ):  # fmt: skip
-    """Apply the events of `order`, all of one instant."""
+    """Apply the events of `order`, all of one instant, to the state by (slot, lane)."""
     width = integers.shape[1]
     for event in order:
         slot, row, sign = slots[event], rows[event], signs[event]
         for lane in range(width):
-            state_integers[lane, slot] += sign * integers[row, lane]
+            state_integers[slot, lane] += sign * integers[row, lane]
         for k in range(sums.shape[0]):
             add_row(state_floats, slot, sums[k, 1], sums[k, 2], floats, row, sign)
     if sums.shape[0] == 0:
@@ -70,19 +56,20 @@ def _apply(  # type: ignore[no-untyped-def]
         clear_empty(state_integers, state_floats, slots[event], sums)
 
 
-@nb.njit(cache=True)
+@compiled(reads="slots steps rows signs integers floats sums ranks by_rank")
 def sums_at_boundaries(  # type: ignore[no-untyped-def]
     slots, steps, rows, signs, integers, floats, state_integers, state_floats, sums, ranks, by_rank, count,
 ):  # fmt: skip
-    """Apply events to the state, each at the boundary steps[e] of `count`, and emit every live group at every boundary.
-    sums: as in `sweep`; ranks: by slot; by_rank: its inverse. Return (boundary and rank, integer lanes, float lanes)
-    of the emitted rows, each by (lane, row)."""
+    """Apply events to the state, by (slot, lane), each at the boundary steps[e] of `count`, and emit every live
+    group at every boundary. sums: as in `sweep`; ranks: by slot; by_rank: its inverse. Return (boundary and rank,
+    integer lanes, float lanes) of the emitted rows, each by (lane, row)."""
     order, starts = _by_step(steps, count)
     shown = np.zeros(ranks.shape[0], np.bool_)  # by rank: whether it is emitted
     for rank in range(ranks.shape[0]):
-        shown[rank] = state_integers[0, by_rank[rank]] > 0
-    active = np.flatnonzero(shown)
-    size = min(active.shape[0] * count, _FIRST_ROOM)  # the groups live now may all end at the first boundary
+        shown[rank] = state_integers[by_rank[rank], 0] > 0
+    active = np.empty(ranks.shape[0], np.int64)  # the ranks that are shown, in order
+    live = shown_places(shown, active)
+    size = min(live * count, _FIRST_ROOM)  # the groups live now may all end at the first boundary
     out_rows = np.empty((2, size), np.int64)
     out_integers = np.empty((integers.shape[1], size), np.int64)
     out_floats = np.empty((floats.shape[1], size), np.float64)
@@ -94,21 +81,21 @@ def sums_at_boundaries(  # type: ignore[no-untyped-def]
         new = 0
         for event in mine:
             rank = ranks[slots[event]]
-            if not shown[rank] and state_integers[0, slots[event]] > 0:
+            if not shown[rank] and state_integers[slots[event], 0] > 0:
                 shown[rank] = True
                 fresh[new] = rank
                 new += 1
         if new:
-            active = _merged(active, np.sort(fresh[:new]))
-        needed = total + active.shape[0]
+            live = with_new(active, live, fresh, new, shown)
+        needed = total + live
         out_rows = with_room(out_rows, total, needed)
         out_integers = with_room(out_integers, total, needed)
         out_floats = with_room(out_floats, total, needed)
         kept = 0
-        for i in range(active.shape[0]):
+        for i in range(live):
             rank = active[i]
             slot = by_rank[rank]
-            if state_integers[0, slot] <= 0:
+            if state_integers[slot, 0] <= 0:
                 shown[rank] = False
                 continue
             active[kept] = rank
@@ -116,9 +103,9 @@ def sums_at_boundaries(  # type: ignore[no-untyped-def]
             out_rows[0, total] = k
             out_rows[1, total] = rank
             for lane in range(out_integers.shape[0]):
-                out_integers[lane, total] = state_integers[lane, slot]
+                out_integers[lane, total] = state_integers[slot, lane]
             for lane in range(out_floats.shape[0]):
-                out_floats[lane, total] = state_floats[lane, slot]
+                out_floats[lane, total] = state_floats[slot, lane]
             total += 1
-        active = active[:kept]
+        live = kept
     return out_rows[:, :total], out_integers[:, :total], out_floats[:, :total]

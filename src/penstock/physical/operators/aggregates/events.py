@@ -64,9 +64,10 @@ def sweep(  # type: ignore[no-untyped-def]
     slots, times, rows, factors, factor_of, order, integers, floats, state_integers, state_floats, sums, out_integers,
     out_floats, out_event,
 ):  # fmt: skip
-    """Apply events, sorted by (slot, time), to the state; one output per (slot, time). Event e adds the lanes of
-    row rows[e], integer lane l times factors[e, factor_of[l]]. sums: as `AggregateLayout.double_sums`; the lane that
-    counts the terms of a sum has its factor, and where it is 0 the sum is exactly 0. Return the number of outputs."""
+    """Apply events, sorted by (slot, time), to the state, by (slot, lane); one output per (slot, time). Event e
+    adds the lanes of row rows[e], integer lane l times factors[e, factor_of[l]]. sums: as
+    `AggregateLayout.double_sums`; the lane that counts the terms of a sum has its factor, and where it is 0 the sum is
+    exactly 0. Return the number of outputs."""
     n = order.shape[0]
     width = integers.shape[1]
     i = 0
@@ -78,7 +79,7 @@ def sweep(  # type: ignore[no-untyped-def]
             event = order[i]
             row = rows[event]
             for lane in range(width):
-                state_integers[lane, slot] += factors[event, factor_of[lane]] * integers[row, lane]
+                state_integers[slot, lane] += factors[event, factor_of[lane]] * integers[row, lane]
             for s in range(sums.shape[0]):
                 sign = factors[event, factor_of[sums[s, 0]]]
                 if sign != 0:
@@ -86,9 +87,9 @@ def sweep(  # type: ignore[no-untyped-def]
             i += 1
         clear_empty(state_integers, state_floats, slot, sums)
         for lane in range(width):
-            out_integers[lane, k] = state_integers[lane, slot]
-        for lane in range(state_floats.shape[0]):
-            out_floats[lane, k] = state_floats[lane, slot]
+            out_integers[lane, k] = state_integers[slot, lane]
+        for lane in range(state_floats.shape[1]):
+            out_floats[lane, k] = state_floats[slot, lane]
         out_event[k] = event
         k += 1
     return k

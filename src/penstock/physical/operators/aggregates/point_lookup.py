@@ -89,7 +89,8 @@ def follow(  # type: ignore[no-untyped-def]
     additions, removals, removal_count, old, ts, exp, slots, ones, lanes, integers, floats, low_parts, progress,
     lookups, instants, groups, state_integers, state_floats, sums, out_integers, out_floats,
 ):  # fmt: skip
-    """Apply changes to the state in time order, additions before removals, and record the state at each look-up.
+    """Apply changes to the state, by (slot, lane), in time order, additions before removals, and record the state at
+    each look-up.
 
     The k-th look-up is number lookups[k]: it reads the group groups[lookups[k]] after all changes up to
     instants[lookups[k]]. lookups: in time order; additions, removals: the numbers of the added and removed rows, empty
@@ -126,13 +127,13 @@ def follow(  # type: ignore[no-untyped-def]
             if slot < 0:
                 continue
             for lane in range(ones.shape[0]):
-                state_integers[ones[lane], slot] += sign
+                state_integers[slot, ones[lane]] += sign
             for lane in range(lanes.shape[0]):
-                state_integers[lanes[lane], slot] += sign * integers[row, lane]
+                state_integers[slot, lanes[lane]] += sign * integers[row, lane]
             for s in range(sums.shape[0]):
-                if state_integers[sums[s, 0], slot] == 0:
+                if state_integers[slot, sums[s, 0]] == 0:
                     for lane in range(sums[s, 1], sums[s, 2]):
-                        state_floats[lane, slot] = 0.0
+                        state_floats[slot, lane] = 0.0
                     continue
                 p = sums[s, 1] // 2
                 if sums[s, 2] - sums[s, 1] > 2:
@@ -141,20 +142,20 @@ def follow(  # type: ignore[no-untyped-def]
                         if low_parts.shape[1] > 0:
                             add_term(state_floats, slot, sums[s, 1], sums[s, 2], sign * low_parts[row, pair])
                     continue
-                high, low = state_floats[2 * p, slot], state_floats[2 * p + 1, slot]
+                high, low = state_floats[slot, 2 * p], state_floats[slot, 2 * p + 1]
                 more = sign * floats[row, p]
                 more_low = sign * low_parts[row, p] if low_parts.shape[1] > 0 else 0.0
                 whole = high + more
                 back = whole - high
                 if low == 0.0 and more_low == 0.0 and (high - (whole - back)) + (more - back) == 0.0:
                     # The low part is 0: the error-free addition would give the same.
-                    state_floats[2 * p, slot] = whole
+                    state_floats[slot, 2 * p] = whole
                 else:
-                    state_floats[2 * p, slot], state_floats[2 * p + 1, slot] = add_pair(high, low, more, more_low)
+                    state_floats[slot, 2 * p], state_floats[slot, 2 * p + 1] = add_pair(high, low, more, more_low)
         if lookup_count > 0:
             slot = groups[lookups[k]]
             for lane in range(out_integers.shape[0]):
-                out_integers[lane, k] = state_integers[lane, slot] if slot >= 0 else 0
+                out_integers[lane, k] = state_integers[slot, lane] if slot >= 0 else 0
             for lane in range(out_floats.shape[0]):
-                out_floats[lane, k] = state_floats[lane, slot] if slot >= 0 else 0.0
+                out_floats[lane, k] = state_floats[slot, lane] if slot >= 0 else 0.0
     progress[0], progress[1] = i, j

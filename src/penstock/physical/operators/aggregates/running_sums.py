@@ -11,7 +11,8 @@ import numba as nb
 import numpy as np
 
 from penstock.expressions.aggregates.accumulators.double_pairs import add_pair
-from penstock.physical.kernels.compiled import with_room
+from penstock.physical.kernels.compiled import sort_first, with_room
+from penstock.physical.kernels.compiling import compiled
 
 #: New places are merged by scanning all places if at least one in this many is new.
 _MANY = 16
@@ -86,24 +87,30 @@ def move(new_positions, active, count, sums, pairs, new_active, new_sums, new_pa
 
 
 @nb.njit(cache=True)
-def _with_new(active, count, new, fresh, shown):  # type: ignore[no-untyped-def]
+def shown_places(shown, active):  # type: ignore[no-untyped-def]
+    """Write the places that are shown to `active`, in order; return how many they are."""
+    count = 0
+    for position in range(shown.shape[0]):
+        if shown[position]:
+            active[count] = position
+            count += 1
+    return count
+
+
+@compiled()
+def with_new(active, count, new, fresh, shown):  # type: ignore[no-untyped-def]
     """Merge the first `fresh` places of `new` into the first `count` places of `active`, keeping only places that are
     shown, in order."""
     if fresh * _MANY > shown.shape[0]:
-        total = 0
-        for position in range(shown.shape[0]):
-            if shown[position]:
-                active[total] = position
-                total += 1
-        return total
-    sorted_new = np.sort(new[:fresh])
+        return shown_places(shown, active)
+    sort_first(new, fresh)
     i, j = count - 1, fresh - 1
     for k in range(count + fresh - 1, -1, -1):
-        if j < 0 or (i >= 0 and active[i] > sorted_new[j]):
+        if j < 0 or (i >= 0 and active[i] > new[j]):
             active[k] = active[i]
             i -= 1
         else:
-            active[k] = sorted_new[j]
+            active[k] = new[j]
             j -= 1
     return count + fresh
 
@@ -141,7 +148,7 @@ def carry(  # type: ignore[no-untyped-def]
         fresh = _enter(start, highs[b], slots, integers, floats, positions, sums, pairs, guards, shown, new)
         low, high = lows[b], highs[b]
         if fresh:
-            count = _with_new(active, count, new, fresh, shown)
+            count = with_new(active, count, new, fresh, shown)
         if b < quiet:
             continue
         out_positions = with_room(out_positions, total, total + count)

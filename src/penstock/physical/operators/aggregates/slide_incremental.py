@@ -98,6 +98,7 @@ class IncrementalSlideAggregation(Aggregation):
     def _emit_sums(self, events: GroupEvents | None, first: int, stop: int) -> Iterator[Elements]:
         """Emit the rows at the boundaries first ... stop - 1 where all results are sums; some boundaries at a time."""
         groups, plan = self._groups, self._plan
+        state = groups.by_slot
         none = np.empty(0, np.int64)
         if events is None:
             lanes = (np.empty((0, plan.integers), np.int64), np.empty((0, plan.floats), np.float64))
@@ -115,7 +116,7 @@ class IncrementalSlideAggregation(Aggregation):
             mine = order[np.searchsorted(ordered, low) : np.searchsorted(ordered, high)]
             boundary_and_rank, integers, floats = sums_at_boundaries(
                 events.slots[mine], at[mine] - low, events.rows[mine], events.signs[mine], events.integers,
-                events.floats, groups.integers, groups.floats, self._double_sums, ranks, by_rank, high - low,
+                events.floats, state.integers, state.floats, self._double_sums, ranks, by_rank, high - low,
             )  # fmt: skip
             if not boundary_and_rank.shape[1]:
                 continue

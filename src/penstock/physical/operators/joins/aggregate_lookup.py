@@ -121,7 +121,7 @@ class SumsLookup(AggregateLookup):
         self, batch: AccumulatorChanges, heartbeat: int, instants: Int64s, slots: Int64s
     ) -> tuple[Int64s, list[pa.Array]]:  # fmt: skip
         """Apply the changes; return the look-ups that find a row, and their results."""
-        order, groups, plan = argsort_time(instants), self._groups, self._plan
+        order, state, plan = argsort_time(instants), self._groups.by_slot, self._plan
         additions, (removals, removal_count) = batch.additions(), batch.removals(heartbeat)
         progress = np.zeros(2, np.int64)
         rows: list[Int64s] = []
@@ -134,7 +134,7 @@ class SumsLookup(AggregateLookup):
             follow(
                 additions, removals, removal_count, batch.old, batch.ts, batch.exp, batch.slots, batch.ones,
                 batch.lanes, batch.integers, batch.floats, batch.low_parts, progress, lookups, instants, slots,
-                groups.integers, groups.floats, self._double_sums, integers, floats,
+                state.integers, state.floats, self._double_sums, integers, floats,
             )  # fmt: skip
             live = integers[0] > 0
             if not live.all():

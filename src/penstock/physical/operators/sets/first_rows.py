@@ -15,6 +15,7 @@ import numpy as np
 
 from penstock.physical.elements import Elements, Int64s
 from penstock.physical.kernels.compiled import argsort_code_time, argsort_time, argsort_uint64, group_codes
+from penstock.physical.kernels.compiling import compiled
 from penstock.physical.kernels.fingerprints import fingerprints
 from penstock.physical.kernels.row_order import coarse_keys, sort_order
 from penstock.physical.operators.contract import Moment
@@ -22,7 +23,7 @@ from penstock.physical.operators.sets.tuple_counts import CountedOperator, Tuple
 from penstock.physical.plan.sets import TopKSpec
 
 
-@nb.njit(cache=True)
+@compiled()
 def _add(tree, rank, copies):  # type: ignore[no-untyped-def]
     node = rank + 1
     while node < tree.shape[0]:
@@ -55,7 +56,7 @@ def _at(tree, position, top):  # type: ignore[no-untyped-def]
     return node
 
 
-@nb.njit(cache=True)
+@compiled()
 def _shift(tree, top, total, rank, direction, low, high, change, touched, count):  # type: ignore[no-untyped-def]
     """Record how the copies at the places low+1 ... high change, by rank, when one copy of `rank` is added (direction
     1, already in the tree) or removed (-1, still in the tree). total: copies including this one. Return the new `count`
@@ -76,7 +77,7 @@ def _shift(tree, top, total, rank, direction, low, high, change, touched, count)
     return count
 
 
-@nb.njit(cache=True)
+@compiled(reads="ranks times weights order copies")
 def _sweep(ranks, times, weights, order, copies, low, high, most):  # type: ignore[no-untyped-def]
     """Apply events, sorted by time, to the copies by rank; return, for every instant and rank whose copies among the
     places low+1 ... high change, a column (rank, time, change). most: upper bound of the ranks touched by an instant,
@@ -137,7 +138,7 @@ def _sweep(ranks, times, weights, order, copies, low, high, most):  # type: igno
     return changes[:, :k]
 
 
-@nb.njit(cache=True)
+@compiled(reads="starts bounds ranks times weights order copies")
 def _sweep_parts(starts, bounds, ranks, times, weights, order, copies, low, high):  # type: ignore[no-untyped-def]
     """Run `_sweep` on every partition p: its copies are those at starts[p] ... starts[p + 1], to which the ranks are
     relative, its events those at the places bounds[p] ... bounds[p + 1] of `order`, by time."""

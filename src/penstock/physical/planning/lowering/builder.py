@@ -52,7 +52,8 @@ class Builder:
     is in the plan; strategy: how operators store state; grains: by `pane_key` of an aggregate, the panes that it shares
     (`panes.py`); nodes: by step, the relation or stream that it computes; birth: the epoch in which these queries
     began; applied: fingerprints of relations whose updates another plan has applied: sources by these names; first: the
-    number of its first step."""
+    number of its first step; stored: by fingerprint of a stream, the window whose rows go to its stores
+    (`stores.py`)."""
 
     plan_static: Callable[[Algebra], Plan]
     inputs_static: bool = False
@@ -67,6 +68,7 @@ class Builder:
     birth: int = 0
     applied: frozenset[str] = frozenset()
     first: int = 0
+    stored: dict[str, Algebra] = field(default_factory=dict)
 
     def lower(self, node: Algebra) -> Lowered:
         lowered = self.known.get(node.fingerprint)

@@ -8,11 +8,12 @@ from penstock.algebra import (
     Pattern,
     is_static,
 )
-from penstock.physical.plan.joins import JoinSpec, LookupSpec
+from penstock.physical.plan.joins import JoinSpec, LookupSpec, StoreJoinSpec
 from penstock.physical.plan.plan import Edge, Exchange
 from penstock.physical.planning.lowering.builder import Builder, Lowered, Partitions, lower, meet, moved_partitions
 from penstock.physical.planning.lowering.probes import lower_probe, probe_of
 from penstock.physical.planning.lowering.ranges import in_cells, lower_in_cells, one_row
+from penstock.physical.planning.lowering.stores import StoredSide, arriving, stored_side, window_store
 from penstock.physical.planning.ranges import Ranges, find_ranges
 
 
@@ -29,7 +30,11 @@ def _join(node: Join, builder: Builder) -> Lowered:
     ranges = find_ranges(node.residual, width)
     if ranges is not None and in_cells(node, ranges, builder):
         return lower_in_cells(node, ranges, builder)
-    left, right = builder.lower(node.left), builder.lower(node.right)
+    stored = _stored_sides(node, builder)
+    left, right = (
+        builder.lower(side if store is None else arriving(store, side, builder))
+        for side, store in zip((node.left, node.right), stored, strict=True)
+    )
     left_key, right_key = tuple(pair[0] for pair in node.equal), tuple(pair[1] for pair in node.equal)
     if not node.equal and (one_row(node.left) or one_row(node.right)):
         stage, edges, lie = _spread(node, left, right)
@@ -41,8 +46,20 @@ def _join(node: Join, builder: Builder) -> Lowered:
         (node.left.pattern is Pattern.STRICT, node.right.pattern is Pattern.STRICT),
         builder.notes.get(node.fingerprint, ""), ranges=ranges,
     )  # fmt: skip
+    if any(stored):
+        for port, (side, store) in enumerate(zip((node.left, node.right), stored, strict=True)):
+            if store is not None:
+                edges[port] = Edge(window_store(store, edges[port], stage, side, builder))
+        lengths = [None if store is None else store.length for store in stored]
+        spec = StoreJoinSpec(**{**vars(spec), "windows": tuple(lengths)})
     step = builder.add(spec, edges, stage, node)
     return Lowered(step, stage, lie)
+
+
+def _stored_sides(node: Join, builder: Builder) -> list[StoredSide | None]:
+    """Return by side how the join reads it in a store, None where it stores the side itself."""
+    sides = [stored_side(node, port) for port in (0, 1)]
+    return [side if side is not None and side.name in builder.grains else None for side in sides]
 
 
 def _spread(node: Join, left: Lowered, right: Lowered) -> tuple[int, list[Edge], Partitions]:

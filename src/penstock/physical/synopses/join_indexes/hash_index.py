@@ -151,10 +151,10 @@ class HashJoinIndex(Synopsis):
     # -- looking up --------------------------------------------------------------------------------------------
 
     def meet(
-        self, elements: Elements, first: UInt64s, second: UInt64s, limit: int
+        self, elements: Elements, first: UInt64s, second: UInt64s, limit: int, before: int | None = None
     ) -> Iterator[tuple[Int64s, Elements]]:
         """Yield (rows of `elements`, the stored element that each matches): equal keys, overlapping validity; in
-        batches of at most `limit`."""
+        batches of at most `limit`. before: only elements that were added before the `size` was this."""
         if not self._chunks or not len(elements):
             return
         rows = np.empty(len(elements), np.int32)
@@ -166,8 +166,12 @@ class HashJoinIndex(Synopsis):
             start, count = _meet(
                 self._entries, begin, self._ordered, first, second, ts, rows, start, probe, found, ends
             )  # fmt: skip
-            if count:
-                probe, held = self._gather(probe[:count], found[:count], ends[:count])
+            probe, found, ends = probe[:count], found[:count], ends[:count]
+            if before is not None:
+                earlier = found < before
+                probe, found, ends = probe[earlier], found[earlier], ends[earlier]
+            if len(probe):
+                probe, held = self._gather(probe, found, ends)
                 overlapping = held.ts < elements.exp[probe]
                 if not overlapping.all():
                     probe, held = probe[overlapping], held.filter(overlapping)
@@ -187,6 +191,11 @@ class HashJoinIndex(Synopsis):
                 parts.append(_at(chunk.elements, found[low:high] - chunk.start, ends[low:high]))
             low = high
         return probe[order], concat(parts)
+
+    @property
+    def size(self) -> int:
+        """Return the number that the next element gets; it changes when elements expire."""
+        return self._size
 
     # -- adding and expiring -----------------------------------------------------------------------------------
 

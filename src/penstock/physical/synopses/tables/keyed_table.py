@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numba as nb
 import numpy as np
@@ -82,13 +82,13 @@ def index_slots(table, first, count):  # type: ignore[no-untyped-def]
         table[place] = slot
 
 
-@nb.njit(cache=True)
-def _settle(slots, lane, lives):  # type: ignore[no-untyped-def]
-    """Update which of `slots` are live; return the change in the number of live slots."""
+@compiled(reads="slots")
+def _settle(slots, lanes, alive, lives):  # type: ignore[no-untyped-def]
+    """Update which of `slots` are live, by `lanes` (slot, lane); return the change in the number of live slots."""
     change = 0
     for i in range(slots.shape[0]):
         slot = slots[i]
-        now = lane[slot] != 0
+        now = lanes[slot, alive] != 0
         if now != lives[slot]:
             lives[slot] = now
             change += 1 if now else -1
@@ -104,6 +104,13 @@ class SlotAssignment:
     unique: Int64s
     first: UInt64s
     second: UInt64s
+
+
+class Lanes(NamedTuple):
+    """The lanes of all slots."""
+
+    integers: Int64s
+    floats: Float64s
 
 
 class KeyedTable(Synopsis):
@@ -176,7 +183,7 @@ class KeyedTable(Synopsis):
         self._unsettled = slots
 
     def _settle(self) -> None:
-        self._living += int(_settle(self._unsettled, self.integers[self._alive], self._lives))
+        self._living += int(_settle(self._unsettled, self.by_slot.integers, self._alive, self._lives))
         self._unsettled = self._unsettled[:0]
 
     def key_columns(self, slots: Int64s) -> list[pa.Array]:
@@ -190,6 +197,12 @@ class KeyedTable(Synopsis):
     def live(self) -> Int64s:
         """Return the slots that are live."""
         return np.flatnonzero(self.integers[self._alive, : self.count])
+
+    @property
+    def by_slot(self) -> Lanes:
+        """Return the lanes by (slot, lane), as they lie in memory: for compiled loops, to which an array by (lane,
+        slot) has one type where there is one lane and another where there are several."""
+        return Lanes(self.integers.T, self.floats.T)
 
     @property
     def keys(self) -> tuple[UInt64s, UInt64s]:

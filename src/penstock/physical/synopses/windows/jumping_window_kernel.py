@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import numba as nb
 
+from penstock.physical.kernels.compiling import compiled
+
 WAITING, HELD, GONE = 0, 1, 2
 _HEAD, _TAIL, _FRESH = 0, 1, 2
 _COUNT, _SEEN, _SEEN_TS = 0, 1, 2
@@ -154,7 +156,7 @@ def run(  # type: ignore[no-untyped-def]
     return size, out
 
 
-@nb.njit(cache=True)
+@compiled()
 def _push_out(  # type: ignore[no-untyped-def]
     slot, instant, base, most, l_number, following, state, lists, counts, end, old, ended, out
 ):  # fmt: skip
@@ -169,7 +171,7 @@ def _push_out(  # type: ignore[no-untyped-def]
     return out
 
 
-@nb.njit(cache=True)
+@compiled()
 def _come(row, instant, base, most, length, state, start, old, ended, out):  # type: ignore[no-untyped-def]
     state[row] = GONE if most < 0 and length < 0 else HELD
     if row >= base:
@@ -181,7 +183,7 @@ def _come(row, instant, base, most, length, state, start, old, ended, out):  # t
     return out
 
 
-@nb.njit(cache=True)
+@compiled()
 def _go(row, instant, base, state, end, old, ended, out):  # type: ignore[no-untyped-def]
     state[row] = GONE
     if row >= base:

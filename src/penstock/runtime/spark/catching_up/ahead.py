@@ -71,7 +71,7 @@ class Ahead:
             self._plan, self._epoch.shards, tuple(range(self._epoch.shards)), False, intake, self._epoch.state_store,
             settings.get_int("state_cache_bytes"), self._epoch.number, past=self._epoch.number,
         )  # fmt: skip
-        self.catching_up = CatchUp(folder, job, self._epoch.started, self._tables, kept)
+        self.catching_up = CatchUp(folder, job, self._epoch.started, self._tables, kept, self._epoch.answered)
 
     def read(self, pause: Pause) -> None:
         """Read the past until at most one round is left. pause: called after each part of it."""
@@ -90,7 +90,8 @@ class Ahead:
     def fits(self, job: Job, tables: Mapping[str, Elements]) -> bool:
         """Return whether the change turned out as it was expected. tables: the static relations of `job`."""
         own = part_of(self._plan, self.read_ahead.births)
-        if job.past != self._epoch.number or not set(step_keys(own).values()) <= set(step_keys(job.plan).values()):
+        now = part_of(job.plan, self.read_ahead.births.keys() & job.plan.queries.keys())
+        if job.past != self._epoch.number or not set(step_keys(own).values()) <= set(step_keys(now).values()):
             return False
         return all(name in tables and _digest(tables[name]) == _digest(self._tables[name]) for name in own.statics)
 

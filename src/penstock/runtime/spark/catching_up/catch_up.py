@@ -13,10 +13,11 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from itertools import chain
+from types import MappingProxyType
 
 from penstock.algebra.nodes.query import Start, StartMode
 from penstock.connectors.contract import Sink
@@ -39,7 +40,7 @@ from penstock.runtime.spark.catching_up.past_input import (
     tasks_of,
 )
 from penstock.runtime.spark.catching_up.relation_contents import RelationContents, check_contents
-from penstock.runtime.spark.catching_up.start_options import earliest, not_kept
+from penstock.runtime.spark.catching_up.start_options import Bounds, bounds_of, is_posted, not_kept
 from penstock.runtime.spark.checkpoint.epochs import Epoch, source_file
 from penstock.runtime.spark.checkpoint.folder import Folder, Intake, Job, hold, let_go, round_name
 from penstock.runtime.spark.checkpoint.state_files import backfill_root
@@ -53,6 +54,7 @@ from penstock.runtime.spark.output.batch_logs import commit_logs
 from penstock.runtime.spark.output.rejections import write_rejections
 from penstock.runtime.spark.output.result_parts import ResultParts
 from penstock.runtime.spark.output.withheld import WithheldAnswers
+from penstock.runtime.spark.retained.compacted_updates import CompactedLog, CompactedUpdates
 from penstock.runtime.spark.retained.retained_log import Pins, RetainedFile, RetainedLog
 from penstock.runtime.spark.worker.ingest import retained_packets
 from penstock.runtime.spark.worker.inline import Outcome, run_round
@@ -72,13 +74,15 @@ class CatchUp:
         starts: how those queries begin that read a past.
         tables: the static relations of the job.
         kept: the relations that the run keeps, None at its start.
+        answered: of streams whose results continue, the rounds up to which they have been answered.
     """
 
     def __init__(
         self, folder: Folder, job: Job, starts: Mapping[str, Start], tables: Mapping[str, Elements],
-        kept: KeptRelations | None = None,
+        kept: KeptRelations | None = None, answered: Mapping[str, int] | None = None,
     ) -> None:  # fmt: skip
         self._folder = folder
+        self._answered = dict(answered or {})
         self._past = Folder(backfill_root(str(folder.root), job.past))
         hold(str(self._past.root))
         storage().remove_tree(self._past.root)
@@ -107,7 +111,7 @@ class CatchUp:
         self._starting: dict[str, PastStart] = {}
         #: The progress of sources beside what is read of them, until a round has it.
         self._progress: dict[str, SourceProgress] = {}
-        self._bound: int | None = None
+        self._bounds: Bounds = {}
         self._pins = ExitStack()
         self._began = False
         #: The round of the run up to which the past has been read.
@@ -149,15 +153,21 @@ class CatchUp:
         return bool(self._reading) or self._contents.reads_ahead
 
     def _begin(self, offset: Offset, pause: Pause | None) -> None:
+        self._pin_compacted()
         known = KnownPast(self._folder, self._births, offset)
-        bound = earliest(self.job.plan, self._reading, offset)
-        self._starting = past_starts(known, replace(self.job.plan, sources=self._declared), self._reading, bound)
-        self._bound = bound
+        self._bounds = bounds_of((self.job.plan.queries[name] for name in self._reading), self._reading, offset)
+        self._starting = past_starts(known, replace(self.job.plan, sources=self._declared), self._reading, self._bounds)
         for name, start in self._starting.items():
             if start.retained is not None:
                 self._hold(name, start.retained)
+            elif start.compacted is not None:
+                # Time began before what is read, where some of it is left out.
+                if start.compacted.folded is None:
+                    self._progress[name] = SourceProgress(None, start.high)
+                else:
+                    self._skip(name, start.high)
             elif start.high is not None:
-                self._progress[name] = SourceProgress(bound, start.high)
+                self._skip(name, start.high)
         self._began = True
         self.reached = offset.round
         self._contents.begin(known, pause)
@@ -166,19 +176,41 @@ class CatchUp:
         skipped = {name: start.task for name, start in self._starting.items()}
         splits = [split for start in self._starting.values() for split in start.splits]
         self._all_bytes += sum(max(1, split.bytes) for split in splits)
+        compacted = {name: start.compacted for name, start in self._starting.items() if start.compacted is not None}
+        if compacted:
+            size = sum(one.bytes for one in compacted.values())
+            self._all_bytes += size
+            self._run(PastRound(bytes=size), pause, compacted)
         if splits:
             self._read_splits(pause)
         self._read(known.rounds, skipped, 0, offset.round, pause)
 
+    def _pin_compacted(self) -> None:
+        """Keep the posts of relations, and what stands for some of them, from being removed meanwhile."""
+        for name in sorted(name for name, source in self._declared.items() if is_posted(source)):
+            log = CompactedLog(self._folder, source_file(name, self._births))
+            pin = Pins(self._folder).pinned(str(self.job.past), log.file, log.read().splits)
+            self._pins.enter_context(pin)
+
     def _hold(self, source: str, log: RetainedLog) -> None:
         """Keep what is read of a retained stream from being removed meanwhile."""
-        self._pins.enter_context(Pins(self._folder).pinned(str(self.job.past), log.place.name, self._bound))
-        if not log.has(self._bound):
+        skipped = self._skipped(source)
+        self._pins.enter_context(Pins(self._folder).pinned(str(self.job.past), log.place.name, skipped))
+        if not log.has(skipped):
             raise not_kept(self._reading, self.job.plan, {source: self.job.plan.sources[source]})
-        older = self._bound is not None and any(file.high <= self._bound for file in log.files())
+        older = skipped is not None and any(file.high <= skipped for file in log.files())
         if older or log.after is not None:
-            # Time began before what is read.
-            self._progress[source] = SourceProgress(self._bound)
+            self._skip(source, None)
+
+    def _skip(self, source: str, high: int | None) -> None:
+        """Note that elements of a source are not read: time began before what is. high: the largest of their ticks."""
+        bound = self._bounds[source]
+        self._progress[source] = SourceProgress(None if bound is None else bound.begin, high)
+
+    def _skipped(self, source: str) -> int | None:
+        """Return the tick up to which elements of a source are not needed; None where all are."""
+        bound = self._bounds[source]
+        return None if bound is None else bound.skipped
 
     def _read_splits(self, pause: Pause | None) -> None:
         """Read what came before the rounds were recorded."""
@@ -205,8 +237,9 @@ class CatchUp:
         for name, start in self._starting.items():
             if start.retained is None:
                 continue
+            skipped_until = self._skipped(name)
             for file in start.retained.files(after + 1, last):
-                if self._bound is None or file.high > self._bound:
+                if skipped_until is None or file.high > skipped_until:
                     part = parts.setdefault(file.round, PastRound())
                     part.add(PastRound(files=[(name, file)], bytes=start.retained.size(file)))
         for known in rounds:
@@ -214,23 +247,34 @@ class CatchUp:
             beats = {name: tick for task in known.tasks for name, tick in task.beats if name in self.job.plan.sources}
             part.add(PastRound(beats=beats))
             for name, start in self._starting.items():
-                if start.retained is None:
+                if start.retained is None and not start.gone:
                     tasks = tasks_of(known, name, self._births)
                     read = tasks[left[name] :]
                     size = sum(max(1, split.bytes) for task in read for split in task.splits)
                     part.add(PastRound(read, bytes=size))
                     left[name] = max(0, left[name] - len(tasks))
         self._all_bytes += sum(part.bytes for part in parts.values())
-        for some in merged((parts[number] for number in sorted(parts)), self._limit):
-            self._run(some, pause)
+        # What has been emitted early is known when all is read up to the round in which a sink was answered last.
+        for until in sorted({last, *(round_ for round_ in self._answered.values() if round_ < last)}):
+            for some in merged([parts.pop(number) for number in sorted(parts) if number <= until], self._limit):
+                self._run(some, pause)
+            self._forget_answered(until)
 
-    def _run(self, part: PastRound, pause: Pause | None) -> None:
+    def _run(
+        self, part: PastRound, pause: Pause | None, compacted: Mapping[str, CompactedUpdates] = MappingProxyType({})
+    ) -> None:  # fmt: skip
+        """Run a round of the past. compacted: by source, updates that come before it."""
         began = time.monotonic()
         # Rounds of the past are numbered from 1, as those of its planner are.
         tasks = part.numbered(self._rounds + 1)
-        more = chain.from_iterable(
+        more: Iterator[Packet] = chain.from_iterable(
             self._retained(name, file, len(tasks) + number) for number, (name, file) in enumerate(part.files)
         )
+        first = len(tasks) + len(part.files)
+        before = chain.from_iterable(
+            self._compacted(name, updates, first + number) for number, (name, updates) in enumerate(compacted.items())
+        )
+        more = chain(before, more)
         outcome = run_round(self._past, self.job, self._tables, tasks, self._rounds, self._progress, more)
         self._progress = {}
         self._take(outcome)
@@ -248,6 +292,11 @@ class CatchUp:
             self.job, self._tables, source, log.read(file, needed_columns(self.job.plan, source)), task
         )
 
+    def _compacted(self, source: str, updates: CompactedUpdates, task: int) -> Iterator[Packet]:
+        columns = needed_columns(self.job.plan, source)
+        parts = (part.with_columns([part.columns[c] for c in columns]) for part in updates.read())
+        return retained_packets(self.job, self._tables, source, parts, task)
+
     def _take(self, outcome: Outcome) -> None:
         self._take_answers(outcome)
         # The rejections of a relation are counted by the queries whose whole answer is emitted.
@@ -257,6 +306,12 @@ class CatchUp:
             for source, reasons in counts.items():
                 self._malformed.setdefault(source, Counter()).update(reasons)
 
+    def _forget_answered(self, round_: int) -> None:
+        """Leave out what sinks have received that follows from the rounds up to `round_`: beyond the heartbeats too."""
+        for name in [name for name, last in self._answered.items() if last <= round_]:
+            self._answers[name].forget_early()
+            del self._answered[name]
+
     def _take_answers(self, outcome: Outcome) -> None:
         beats = outcome.heartbeats.queries if outcome.heartbeats is not None else {}
         for name in self._answers.keys() & beats.keys():
@@ -264,18 +319,19 @@ class CatchUp:
 
     # -- the change --------------------------------------------------------------------------------------------
 
-    def finish(
-        self, offset: Offset, base: int, sinks: Mapping[str, Sink], epoch: int, continued: Collection[str] = ()
-    ) -> None:
+    def finish(self, offset: Offset, base: int, sinks: Mapping[str, Sink], epoch: Epoch) -> None:
         """Read up to `offset`, at which the queries join the others, and write what they answer of the past to their
         sinks, as batches before `base`.
 
         Args:
             epoch: with which they begin.
-            continued: those whose first answer is withheld until its instant is reached.
         """
+        continued = epoch.continued
         self.read_up_to(offset)
         self._advance_to(offset)
+        for name, last in epoch.answered.items():
+            if last >= offset.round:
+                self._answers[name].forget_early()
         for outcome in self._contents.finish(offset):
             self._take_answers(outcome)
         for name in self._answers.keys() & continued:
@@ -290,7 +346,7 @@ class CatchUp:
             commit_logs({name: sinks[name] for name in written}, batch, {})
             parts.note(batch, {name: table.num_rows for name, table in written.items()}, sinks)
         rows = {name: sum(table.num_rows for table in some) for name, some in tables.items()}
-        RunTotals(self._folder).backfilled(epoch, rows, self._malformed, batches)
+        RunTotals(self._folder).backfilled(epoch.number, rows, self._malformed, batches)
         self._pins.close()
         forget_warm(str(self._past.root))
         let_go(str(self._past.root))
@@ -302,11 +358,12 @@ class CatchUp:
             beats[name] = max(tick, beats.get(name, tick))
         own = {name: tick for name, tick in beats.items() if name in self.job.plan.sources}
         for name, start in self._starting.items():
-            # What is retained need not have the largest timestamp.
-            if start.retained is not None and offset.high.get(name) is not None:
-                self._progress[name] = self._progress.get(name, SourceProgress()).merge(
-                    SourceProgress(None, offset.high[name])
-                )
+            high = offset.high.get(name)
+            # What is retained need not have the largest timestamp; what is gone is not read.
+            if (start.retained is not None or start.gone) and high is not None:
+                if start.gone and start.high is None:
+                    self._skip(name, high)
+                self._progress[name] = self._progress.get(name, SourceProgress()).merge(SourceProgress(None, high))
         if own or self._progress:
             self._run(PastRound(beats=own), None)
 
@@ -319,17 +376,18 @@ class CatchUp:
         let_go(str(self._past.root))
 
 
-def past_starts(known: KnownPast, plan: Plan, starts: Mapping[str, Start], bound: int | None) -> dict[str, PastStart]:
+def past_starts(known: KnownPast, plan: Plan, starts: Mapping[str, Start], bounds: Bounds) -> dict[str, PastStart]:
     """Return from where the past of each source is read.
 
     Args:
         plan: of the queries that begin with `starts`.
-        bound: the tick up to which no element matters to them.
+        bounds: what does not matter to them.
 
     Raises:
         PenstockError: P0607, P0703 where that is not possible.
     """
-    found = {n: known.start(source, bound, needed_columns(plan, n)) for n, source in plan.sources.items()}
+    skipped = {name: None if bound is None else bound.skipped for name, bound in bounds.items()}
+    found = {n: known.start(source, skipped[n], needed_columns(plan, n)) for n, source in plan.sources.items()}
     missing = {name: plan.sources[name] for name, start in found.items() if start is None}
     if missing:
         raise not_kept(starts, plan, missing)
@@ -343,5 +401,5 @@ def check_past(folder: Folder, epoch: Epoch, plan: Plan) -> None:
         known = KnownPast(folder, epoch.births, offset)
         starts = {name: start for name, start in started.items() if start.mode is not StartMode.NOW}
         part = part_of(plan, starts)
-        past_starts(known, part, starts, earliest(part, starts, offset))
+        past_starts(known, part, starts, bounds_of((plan.queries[name] for name in starts), starts, offset))
         check_contents(known, [plan.queries[name] for name in started.keys() - starts.keys()])

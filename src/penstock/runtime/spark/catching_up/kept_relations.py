@@ -3,7 +3,8 @@ queries that begin NOW.
 
 Of each relation that somebody has read, the accepted updates are in memory, those up to some instant folded into its
 content there. Each reader first reads on, from where the one before it stood to the round delivered last; so the first
-reader after a start reads all updates, and the others what is new.
+reader after a start reads all updates, and the others what is new. Of a posted relation it reads those that have been
+compacted (`retained/compacted_updates.py`), and the posts behind them.
 
 Contract: a reader gives the earliest instant that it needs. Nothing is folded beyond that, nor beyond the heartbeat of
 the relation; up to its heartbeat at a round, a relation is the same at all later rounds, so what others have read
@@ -15,22 +16,18 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
 from penstock.algebra.nodes.scans import Source
-from penstock.connectors.contract import LogConnector
-from penstock.connectors.sources import is_rereadable, open_source
 from penstock.physical.elements import Elements, concat
 from penstock.physical.execution.progress import NOTHING, SourceProgress
 from penstock.runtime.live.history import History
-from penstock.runtime.spark.catching_up.past_input import KnownPast, tasks_of
-from penstock.runtime.spark.catching_up.update_reader import UpdateReader
+from penstock.runtime.spark.catching_up.past_input import KnownPast
+from penstock.runtime.spark.catching_up.update_reader import ReadStep, UpdateReader, UpdateSource
 from penstock.runtime.spark.checkpoint.epochs import source_file
 from penstock.runtime.spark.checkpoint.folder import Folder
-from penstock.runtime.spark.input.input_planner import ReadTask
-from penstock.runtime.spark.input.round_history import RoundHistory
 from penstock.runtime.spark.retained.retention import source_progress
 
 #: Updates that are not folded while they are fewer.
@@ -62,23 +59,6 @@ class RelationView:
     splits: int
 
 
-@dataclass(frozen=True)
-class _ReadStep:
-    """What is read at once. position: round and number of splits before it; round: the round after it."""
-
-    position: tuple[int, int]
-    tasks: tuple[ReadTask, ...]
-    round: int
-
-    @property
-    def splits(self) -> int:
-        return sum(len(task.splits) for task in self.tasks)
-
-    @property
-    def bytes(self) -> int:
-        return sum(map(bytes_of, self.tasks))
-
-
 class KeptRelation:
     """One relation. Used by several threads.
 
@@ -93,12 +73,9 @@ class KeptRelation:
 
     def __init__(self, folder: Folder, source: Source, limit: int) -> None:
         self.source = source
-        self._folder = folder
         self._limit = limit
-        self._is_log = isinstance(open_source(source), LogConnector)
-        #: Which rows were late follows from the order of arrival alone; otherwise the recorded rounds tell it.
-        self._by_splits = not (self._is_log or source.system_time or source.idle is not None)
-        self._is_kept = self._is_log or is_rereadable(source)
+        self._updates = UpdateSource(folder, source)
+        self._is_kept = self._updates.is_readable
         self._history = History(source, 0)
         #: Rows in `_history`, and those of them that came after the last attempt to fold.
         self._rows = self._fresh = 0
@@ -136,6 +113,7 @@ class KeptRelation:
         """
         while True:
             with self._lock:
+                self._read_compacted(known)
                 steps = self._missing(known)
             if not steps:
                 return steps is not None
@@ -209,43 +187,23 @@ class KeptRelation:
 
     # -- reading on --------------------------------------------------------------------------------------------
 
-    def _missing(self, known: KnownPast) -> list[_ReadStep] | None:
+    def _missing(self, known: KnownPast) -> list[ReadStep] | None:
         """Return what is to be read, in order; None where that cannot be read again."""
-        if not self._is_kept:
-            return None
-        offset, name = known.offset, self.source.name
-        round_, splits = self._position
-        done = offset.splits_done(name)
-        if self._by_splits:
-            if done <= splits:
-                return []
-            found = known.splits(name)[splits:done]
-            if len(found) < done - splits:
-                return None
-            return [
-                _ReadStep((round_, splits + i), (ReadTask("", 0, name, (split,)),), round_)
-                for i, split in enumerate(found)
-            ]
-        if offset.round <= round_ or (not done and offset.high.get(name) is None):
-            return []
-        rounds = RoundHistory(self._folder).until(offset.round, round_)
-        tasks = [task for read in rounds for task in tasks_of(read, name, known.births)]
-        if not self._tell_all(tasks, done) if round_ == 0 else len(rounds) < offset.round - round_:
-            return None
-        steps: list[_ReadStep] = []
-        for read in rounds:
-            step = _ReadStep((round_, splits), tuple(tasks_of(read, name, known.births)), read.number)
-            steps.append(step)
-            round_, splits = read.number, splits + step.splits
-        return steps
+        return self._updates.unread(known, self._position) if self._is_kept else None
 
-    def _tell_all(self, tasks: Sequence[ReadTask], done: int) -> bool:
-        """Return whether recorded tasks are all that have read the relation."""
-        if not tasks or tasks[0].high is not None:
-            return False
-        return self._is_log or sum(len(task.splits) for task in tasks) == done
+    def _read_compacted(self, known: KnownPast) -> None:
+        """Begin with what has been compacted, where posts are gone that have not been read here."""
+        compacted = known.compacted(self.source.name)
+        if not self._is_kept or self._position[1] >= compacted.splits:
+            return
+        history = History(self.source, 0, [*compacted.read()], compacted.folded)
+        # From here on nothing fails.
+        self._history, self._progress = history, compacted.progress
+        self._position = compacted.round, compacted.splits
+        self._rows = self._fresh = sum(map(len, history.parts))
+        self._fold(self._foldable(known))
 
-    def _read(self, step: _ReadStep, known: KnownPast) -> None:
+    def _read(self, step: ReadStep, known: KnownPast) -> None:
         reader = UpdateReader(self.source, self._progress)
         parts = [part for task in step.tasks for part in reader.read_task(task)]
         # From here on nothing fails: a part is never read twice.
@@ -304,8 +262,3 @@ class KeptRelations:
                 return
             if one is not needed:
                 del self._known[file], sizes[file]
-
-
-def bytes_of(task: ReadTask) -> int:
-    """Return the bytes that a task reads, at least one for each split."""
-    return sum(max(1, split.bytes) for split in task.splits)

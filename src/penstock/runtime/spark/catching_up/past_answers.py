@@ -34,6 +34,8 @@ class PastAnswers:
     def __init__(self, query: Query, start: Start, place: Path) -> None:
         self._query = query
         self._start = start
+        #: The tick of AT. What waits WARM is withheld until its first instant, which may come later than thought.
+        self._at = start.at if start.mode is StartMode.AT else None
         self._place = place
         self._track = Track(query, 0, Content(query.root.schema.types))
         self._files = 0
@@ -51,17 +53,21 @@ class PastAnswers:
             self._start.mode is StartMode.NOW and self._query.root.is_stream
         ):
             self._keep(final)
-        elif self._start.at is None:
+        elif self._at is None:
             self._fold(final)
         else:
-            self._fold(final.filter(final.ts <= self._start.at))
-            self._keep(final.filter(final.ts > self._start.at))
+            self._fold(final.filter(final.ts <= self._at))
+            self._keep(final.filter(final.ts > self._at))
+
+    def forget_early(self) -> None:
+        """Leave out the answers beyond the heartbeat."""
+        self._track.early = []
 
     def tables(self, most: int) -> list[pa.Table]:
         """Return what is emitted, in at most `most` tables, at least one."""
         parts: list[list[Elements]] = []
         if not self._query.root.is_stream and len(self._track.content.rows()):
-            begin = self.reached if self._start.at is None else self._start.at
+            begin = self.reached if self._at is None else self._at
             types = self._query.root.schema.types
             parts.append([difference(Content(types), self._track.content, begin)])
         parts += [[self._read(number)] for number in range(self._files)]
@@ -72,7 +78,7 @@ class PastAnswers:
 
     def withheld(self) -> Withheld:
         """Return the answer of a query that is withheld: of a relation its content, and what comes after it."""
-        begin = self.reached if self._start.at is None else self._start.at
+        begin = self.reached if self._at is None else self._at
         content = difference(Content(self._query.root.schema.types), self._track.content, begin)
         parts = [content, *(self._read(number) for number in range(self._files)), *self._track.early]
         return Withheld(concat(parts), begin)

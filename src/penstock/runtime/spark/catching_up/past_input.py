@@ -17,7 +17,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from pathlib import Path
 
 from penstock.algebra.nodes.scans import Source
 from penstock.connectors.contract import LogConnector, Split, Stretch
@@ -30,9 +29,10 @@ from penstock.runtime.spark.input.known_splits import KnownSplits
 from penstock.runtime.spark.input.offset import Offset
 from penstock.runtime.spark.input.round_history import ReadRound, RoundHistory
 from penstock.runtime.spark.input.split_files import SplitFiles
+from penstock.runtime.spark.retained.compacted_updates import CompactedLog, CompactedUpdates
 from penstock.runtime.spark.retained.retained_log import RetainedFile, RetainedLog, retained_columns
-from penstock.storage import storage
 from penstock.storage.seals import damaged
+from penstock.types import END
 
 
 class SplitPlanner(InputPlanner):
@@ -71,12 +71,16 @@ class PastStart:
         task: how many of the recorded tasks are skipped.
         high: the largest timestamp of what is skipped, None where nothing is.
         retained: the log that is read in place of the source.
+        gone: the source cannot be read again, and nothing that it has given matters.
+        compacted: what is read before all of that.
     """
 
     splits: tuple[Split, ...] = ()
     task: int = 0
     high: int | None = None
     retained: RetainedLog | None = None
+    gone: bool = False
+    compacted: CompactedUpdates | None = None
 
 
 class KnownPast:
@@ -93,6 +97,7 @@ class KnownPast:
     ) -> None:  # fmt: skip
         self._folder = folder
         self._splits = splits
+        self._compacted: dict[str, CompactedUpdates] = {}
         self.births = births
         self.offset = offset
 
@@ -100,6 +105,13 @@ class KnownPast:
         """Return the splits of a source that have been found, those that have been read first."""
         file = source_file(source, self.births)
         return self._splits(file) or SplitFiles(self._folder, file).read()
+
+    def compacted(self, source: str) -> CompactedUpdates:
+        """Return what stands for the first splits of a posted relation, the same each time. Raises PenstockError
+        P0605."""
+        if source not in self._compacted:
+            self._compacted[source] = CompactedLog(self._folder, source_file(source, self.births)).read()
+        return self._compacted[source]
 
     @cached_property
     def rounds(self) -> list[ReadRound]:
@@ -111,16 +123,16 @@ class KnownPast:
         return [task for known in self.rounds for task in tasks_of(known, source, self.births)]
 
     def paths(self, source: str) -> dict[str, tuple[Split, ...] | None]:
-        """Return the files that have been read of a source, in the order of arrival, as far as they are there; with the
-        splits that have been read of one that has not been read whole, None for the others."""
+        """Return the files that have been read of a source and are not compacted, in the order of arrival; with the
+        splits that have been read of one that has not been read whole, or is compacted in part, None for the others."""
         splits = self.splits(source)
-        done = self.offset.splits_done(source)
-        unfinished = {split.path for split in splits[done:]}
+        done, first = self.offset.splits_done(source), self.compacted(source).splits
+        in_part = {split.path for split in [*splits[done:], *splits[:first]]}
         read: dict[str, tuple[Split, ...] | None] = {}
-        for split in splits[:done]:
+        for split in splits[first:done]:
             known = read.get(split.path) or ()
-            read[split.path] = (*known, split) if split.path in unfinished else None
-        return {path: parts for path, parts in read.items() if storage().exists(Path(path))}
+            read[split.path] = (*known, split) if split.path in in_part else None
+        return read
 
     def recorded_paths(self, source: str) -> dict[str, ReadTask]:
         """Return the files that recorded tasks have read, with these."""
@@ -143,10 +155,16 @@ class KnownPast:
         log = RetainedLog(self._folder, source_file(name, self.births), source.timestamp)
         if set(columns) <= set(retained_columns(source)) and log.has(bound):
             return PastStart(retained=log)
+        if self.compacted(name).splits:
+            return self._start_compacted(source, bound)
         tasks = self.tasks(name)
         is_log = isinstance(open_source(source), LogConnector)
+        high = self.offset.high.get(name)
+        matters = bound is None or not source.is_stream or (high is not None and high > bound)
         if not is_log and not is_rereadable(source):
-            return PastStart() if self._is_unread(name) else None
+            return PastStart(high=high, gone=True) if high is None or not matters else None
+        if not matters and high is not None:
+            return PastStart(task=len(tasks), high=high)
         if bound is not None and source.is_stream:
             older = [i for i, task in enumerate(tasks) if task.high is not None and task.high <= bound]
             if older:
@@ -159,6 +177,38 @@ class KnownPast:
             return None
         skipped, high = _skipped(splits, bound if source.is_stream else None)
         return PastStart(splits[skipped:], high=high)
+
+    def lost(self, source: Source, columns: Collection[int]) -> int | None:
+        """Return the tick up to which elements of a source cannot be read again, `END` where no tick is known or it is
+        a relation; None where everything can.
+
+        Args:
+            columns: positions of the declared columns that are read.
+        """
+        if self.start(source, None, columns) is not None:
+            return None
+        if not source.is_stream:
+            return END
+        ticks = [self.offset.high.get(source.name), *(task.high for task in self.tasks(source.name)[:1])]
+        log = RetainedLog(self._folder, source_file(source.name, self.births))
+        if set(columns) <= set(retained_columns(source)) and log.is_begun:
+            ticks.append(log.after)
+        possible = [tick for tick in ticks if tick is not None and self.start(source, tick, columns) is not None]
+        return min(possible, default=END)
+
+    def _start_compacted(self, source: Source, bound: int | None) -> PastStart | None:
+        """Return the same for a posted relation of which updates have been compacted."""
+        name, compacted = source.name, self.compacted(source.name)
+        if not compacted.serves(bound):
+            return None
+        high, done, tasks = compacted.progress.high, self.offset.splits_done(name), self.tasks(name)
+        if not (source.system_time or source.idle is not None):
+            behind = tuple(self.splits(name)[compacted.splits : done])
+            return PastStart(behind, len(tasks), high, compacted=compacted)
+        if self.offset.round > compacted.round and (not self.rounds or self.rounds[0].number > compacted.round + 1):
+            return None
+        skipped = [task for task in tasks if int(task.round) <= compacted.round]
+        return PastStart((), len(skipped), high, compacted=compacted)
 
     def _is_unread(self, source: str) -> bool:
         return self.offset.splits_done(source) == 0 and self.offset.high.get(source) is None

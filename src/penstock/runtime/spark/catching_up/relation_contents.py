@@ -3,7 +3,7 @@
 START NOW cuts streams off, not relations: what the updates up to the query's heartbeat τ0 have made of a relation
 happens at τ0, as one change, and later updates keep their instants. The updates are read again from the first one on,
 folded while they are read (`live/history.py`), and run through the query when it begins, in one round. Of a relation
-whose rows are posted the files that are there are read, when the query begins: a file may stand for all before it.
+whose rows are posted, what has been compacted is read when the query begins, and the posts behind that.
 
 Queries over the same sources have the same τ0. They form a group with a plan and a state of its own
 (`contents_root`), since other queries that begin with the same change may have another past.
@@ -23,7 +23,7 @@ from penstock.physical.execution.executor import needed_columns
 from penstock.physical.execution.progress import NOTHING, SourceProgress, timed_sources
 from penstock.physical.planning.planner import part_of
 from penstock.runtime.live.history import History
-from penstock.runtime.spark.catching_up.kept_relations import KeptRelation, KeptRelations, bytes_of
+from penstock.runtime.spark.catching_up.kept_relations import KeptRelation, KeptRelations
 from penstock.runtime.spark.catching_up.past_input import KnownPast, tasks_of
 from penstock.runtime.spark.catching_up.start_options import (
     content_not_kept,
@@ -32,7 +32,7 @@ from penstock.runtime.spark.catching_up.start_options import (
     is_posted,
     progress_at,
 )
-from penstock.runtime.spark.catching_up.update_reader import UpdateReader
+from penstock.runtime.spark.catching_up.update_reader import UpdateReader, bytes_of
 from penstock.runtime.spark.checkpoint.folder import Folder, Job, round_name
 from penstock.runtime.spark.checkpoint.start_provider import group_key
 from penstock.runtime.spark.checkpoint.state_files import contents_root
@@ -52,12 +52,14 @@ class _Relation:
     Args:
         kept: the relation as the run keeps it, where that is used in place of what is read here.
         first: the least timestamp of its updates.
+        folded: the tick before which its content is not known.
     """
 
     source: Source
     history: History
     kept: KeptRelation | None = None
     first: int | None = None
+    folded: int = NOTHING
 
     def add(self, elements: Elements, until: int) -> None:
         """Append updates; those up to the tick `until` may be folded."""
@@ -204,12 +206,13 @@ class RelationContents:
             folder.begin_run()
             plan = part_of(self._job.plan, group)
             job = replace(self._job, plan=plan, drain=False, base=0, isolated=False)
-            tick = heartbeat_at(plan.queries[group[0]], offset)
+            read = {name: self._relations[name] for name in plan.sources.keys() & self._relations.keys()}
+            # Its past happens at τ0. That may be earlier than what is known, since a source began later.
+            tick = max([heartbeat_at(plan.queries[group[0]], offset), *(one.folded for one in read.values())])
             tables = {name: self._tables[name] for name in plan.statics}
             progress = {name: progress_at(name, offset) for name in plan.sources}
             packets: list[Packet] = []
-            for name in plan.sources.keys() & self._relations.keys():
-                relation = self._relations[name]
+            for name, relation in read.items():
                 if relation.first is not None:
                     progress[name] = replace(progress[name], first=max(relation.first, tick))
                 columns = needed_columns(plan, name)
@@ -229,7 +232,12 @@ class RelationContents:
             name = relation.source.name
             readers = [query.name for query in self._queries if name in timed_sources(query.root)]
             raise content_not_kept(", ".join(readers), [name])
-        reader = UpdateReader(relation.source, SourceProgress())
+        compacted = known.compacted(relation.source.name)
+        relation.first = compacted.progress.first
+        relation.folded = NOTHING if compacted.folded is None else compacted.folded
+        for elements in compacted.read():
+            relation.add(elements, until)
+        reader = UpdateReader(relation.source, compacted.progress)
         for elements in _posted_updates(known, reader, relation.source):
             relation.add(elements, until)
 

@@ -2,50 +2,104 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.algebra.nodes.query import Query, Start, StartMode
 from penstock.algebra.nodes.scans import Source
-from penstock.algebra.properties.need import reach
+from penstock.algebra.properties.need import Need, first_full_instant, reach
 from penstock.connectors.sources import open_source
 from penstock.errors import PenstockError, counted
 from penstock.physical.execution.executor import needed_columns
 from penstock.physical.execution.progress import NOTHING, SourceProgress, query_heartbeat, timed_sources
 from penstock.physical.plan.plan import Plan
-from penstock.physical.planning.planner import plan_queries
+from penstock.physical.planning.planner import part_of, plan_queries
 from penstock.physical.planning.state_size.summary import size_text
+from penstock.runtime.live.starts import never_full
 from penstock.runtime.spark.catching_up.past_input import KnownPast, PastStart
 from penstock.runtime.spark.input.offset import Offset
 from penstock.storage import storage
 from penstock.storage.documents import Document, Json
 
-#: What `start_options` looks at; AT is possible where WARM is, also at times that lie ahead.
+#: What `start_options` looks at, and WARM WAIT where WARM is not possible.
 WAYS = (StartMode.NOW, StartMode.WARM, StartMode.BEGINNING)
 
 
-def earliest(plan: Plan, starts: Mapping[str, Start], offset: Offset) -> int | None:
-    """Return a tick so that no element up to it determines what any of the queries emits; None where every element may.
+@dataclass(frozen=True)
+class Bound:
+    """What may be left out of a source. skipped: no element up to that tick determines what is emitted; begin: time may
+    begin there, if it has begun before."""
+
+    skipped: int
+    begin: int
+
+    def and_also(self, other: Bound | None) -> Bound | None:
+        """Return what may be left out for both."""
+        if other is None:
+            return None
+        return Bound(min(self.skipped, other.skipped), min(self.begin, other.begin))
+
+
+#: By source; None where nothing may be left out.
+Bounds = Mapping[str, Bound | None]
+
+
+def bounds_of(queries: Iterable[Query], starts: Mapping[str, Start], offset: Offset) -> Bounds:
+    """Return what may be left out of the sources of several queries, which have been read up to `offset`."""
+    bounds: dict[str, Bound | None] = {}
+    for query in queries:
+        for source, bound in bounds_of_one(query, starts[query.name], offset).items():
+            former = bounds.get(source, bound)
+            bounds[source] = None if former is None else former.and_also(bound)
+    return bounds
+
+
+def bounds_of_one(query: Query, start: Start, offset: Offset) -> Bounds:
+    """Return the same of one query."""
+    needs, sources = query.root.needs, timed_sources(query.root)
+    back = reach(needs)
+    tick = heartbeat_at(query, offset) if start.at is None else start.at
+    if start.mode is StartMode.BEGINNING or back is None or tick == NOTHING:
+        return dict.fromkeys(sources)
+    return {name: Bound(tick - (needs.get(name, Need()).ticks or 0), tick - back) for name in sources}
+
+
+def warm_or_later(query: Query, known: KnownPast, columns: Mapping[str, Collection[int]]) -> Start:
+    """Return the start of a query that begins WARM WAIT: WARM, or at the first instant at which nothing is missing.
 
     Args:
-        plan: of the queries.
-        offset: up to which their sources have been read.
+        columns: by source, the positions of the declared columns that are read.
+
+    Raises:
+        PenstockError: P0703 where it would wait for ever.
     """
-    bounds = [bound_of(plan.queries[name], start, offset) for name, start in starts.items()]
-    known = [bound for bound in bounds if bound is not None]
-    return min(known, default=None) if len(known) == len(bounds) else None
+    found = {n: known.lost(source, columns[n]) for n, source in timed_sources(query.root).items()}
+    lost = {name: tick for name, tick in found.items() if tick is not None}
+    begin = heartbeat_at(query, known.offset)
+    tick = first_full_instant(query.root.needs, lost, begin)
+    if tick is None:
+        raise never_full(query, lost)
+    return Start(StartMode.WARM, None if tick == begin else tick)
 
 
-def bound_of(query: Query, start: Start, offset: Offset) -> int | None:
-    """Return the same of one query."""
-    if start.mode is StartMode.BEGINNING:
-        return None
-    back = reach(query.root.needs)
-    tick = heartbeat_at(query, offset)
-    if back is None or tick == NOTHING:
-        return None
-    return (tick if start.at is None else min(tick, start.at)) - back
+def with_waits(starts: Mapping[str, Start], queries: Iterable[Query], plan: Plan, known: KnownPast) -> dict[str, Start]:
+    """Return `starts` with those found that WAIT.
+
+    Args:
+        queries: those that read a past, as they were bound; the others need none.
+        plan: of all queries.
+
+    Raises:
+        PenstockError: P0703 for one that would wait for ever.
+    """
+    found = {name: Start(StartMode.WARM) if start.wait else start for name, start in starts.items()}
+    for query in queries:
+        if query.name in starts and starts[query.name].wait:
+            part = part_of(plan, [query.name])
+            columns = {source: needed_columns(part, source) for source in timed_sources(query.root)}
+            found[query.name] = warm_or_later(query, known, columns)
+    return found
 
 
 def heartbeat_at(query: Query, offset: Offset) -> int:
@@ -112,6 +166,8 @@ def what_helps(query: Query, source: Source) -> str:
     """Return what would have kept the past of `source` that `query` needs."""
     back = reach(query.root.needs)
     if not source.is_stream:
+        if is_posted(source):
+            return f"the updates of {source.name} have to be kept one by one for longer (relation_retention)"
         return f"the updates of {source.name} have to stay readable"
     if back is None or source.domain is None:
         return f"{source.name} has to stay readable from its beginning, since the query needs all of it"
@@ -146,12 +202,14 @@ class StartOption:
         reads: by source, what is read of its past.
         obstacles: why it is not possible, and what would help; none where it is.
         filled: after how much time the answer is that of WARM, for NOW where it is not at once.
+        since: the instant for which WARM WAIT waits, where that lies ahead.
     """
 
     start: Start
     reads: Mapping[str, PastRead]
     obstacles: tuple[str, ...] = ()
     filled: str = ""
+    since: str = ""
 
     def as_json(self) -> Document:
         """Return the option as a document."""
@@ -160,21 +218,26 @@ class StartOption:
             for source, read in self.reads.items()
         ]
         return {
-            "start": self.start.mode.value, "possible": not self.obstacles, "obstacles": list(self.obstacles),
-            "reads": reads, "warm_after": self.filled or None,
+            "start": self.start.words, "possible": not self.obstacles, "obstacles": list(self.obstacles),
+            "reads": reads, "warm_after": self.filled or None, "since": self.since or None,
         }  # fmt: skip
 
     def __str__(self) -> str:
-        mode = self.start.mode.value
+        mode = self.start.words
         if self.obstacles:
             return f"{mode}: no; {'; '.join(self.obstacles)}"
         filled = f"; answers as WARM after {self.filled}" if self.filled else ""
+        filled += f"; answers from {self.since} on" if self.since else ""
         return f"{mode}: yes{filled}{''.join(f'; {source}: {read}' for source, read in self.reads.items())}"
 
 
 def start_options(query: Query, known: KnownPast) -> list[StartOption]:
     """Return which modes of START `query` could have in a run that has read `known`."""
-    return [start_option(query, Start(mode), known) for mode in WAYS]
+    options = [start_option(query, Start(mode), known) for mode in WAYS]
+    warm = WAYS.index(StartMode.WARM)
+    if options[warm].obstacles:
+        options.insert(warm + 1, start_option(query, Start(StartMode.WARM, wait=True), known))
+    return options
 
 
 def start_option(query: Query, start: Start, known: KnownPast) -> StartOption:
@@ -182,19 +245,34 @@ def start_option(query: Query, start: Start, known: KnownPast) -> StartOption:
     if start.mode is StartMode.NOW:
         return _option_now(query, known)
     obstacles: list[str] = []
-    plan = plan_queries([query])
-    bound = bound_of(query, start, known.offset)
+    plan, sources = plan_queries([query]), timed_sources(query.root)
+    columns = {name: needed_columns(plan, name) for name in sources}
+    asked, since = start, ""
+    if start.wait:
+        try:
+            start = warm_or_later(query, known, columns)
+        except PenstockError as error:
+            return StartOption(asked, {}, (error.message.partition(": ")[2],))
+        since = "" if start.at is None else query.domain.show(start.at)
+    bounds = bounds_of_one(query, start, known.offset)
     reads: dict[str, PastRead] = {}
-    for name, source in timed_sources(query.root).items():
-        past = known.start(source, bound, needed_columns(plan, name))
+    for name, source in sources.items():
+        bound = bounds[name]
+        skipped = None if bound is None else bound.skipped
+        past = known.start(source, skipped, columns[name])
         if past is not None:
-            provider = "its retained elements" if past.retained is not None else "the source, read again"
-            reads[name] = _read(provider, known, name, past, bound)
-        elif start.mode is StartMode.BEGINNING:
+            if not past.gone:
+                provider = "the source, read again"
+                if past.retained is not None:
+                    provider = "its retained elements"
+                elif past.compacted is not None:
+                    provider = "its updates, compacted and as posted"
+                reads[name] = _read(provider, known, name, past, skipped)
+        elif start.mode is StartMode.BEGINNING and not is_posted(source):
             obstacles.append(f"{name} cannot be read again from its beginning")
         else:
             obstacles.append(what_helps(query, source))
-    return StartOption(start, reads, tuple(obstacles))
+    return StartOption(asked, reads, tuple(obstacles), since=since)
 
 
 def _option_now(query: Query, known: KnownPast) -> StartOption:
@@ -208,7 +286,8 @@ def _option_now(query: Query, known: KnownPast) -> StartOption:
         if not has_content(known, source):
             obstacles.append(f"the updates of {name} cannot be read again")
         elif is_posted(source):
-            size = sum(storage().size(Path(path)) for path in known.paths(name))
+            size = sum(storage().size(Path(path)) for path in known.paths(name) if storage().exists(Path(path)))
+            size += known.compacted(name).bytes
             reads[name] = PastRead("its content, from the posted rows", size)
         else:
             past = known.start(source, None, range(len(source.columns)))
@@ -228,7 +307,9 @@ def _read(provider: str, known: KnownPast, source: str, past: PastStart, bound: 
     splits = [*past.splits, *(split for task in known.tasks(source)[past.task :] for split in task.splits)]
     rows = [split.rows for split in splits]
     counts = [count for count in rows if count is not None]
-    return PastRead(provider, sum(split.bytes for split in splits), sum(counts) if len(counts) == len(rows) else None)
+    before = (0, 0) if past.compacted is None else (past.compacted.bytes, past.compacted.rows)
+    size, count = sum(split.bytes for split in splits) + before[0], sum(counts) + before[1]
+    return PastRead(provider, size, count if len(counts) == len(rows) else None)
 
 
 def text_of(options: Iterable[StartOption]) -> str:

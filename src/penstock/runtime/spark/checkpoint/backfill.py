@@ -30,9 +30,10 @@ def backfill(
     if not epoch.backfill or folder.read_mark(mark):
         return
     assert epoch.offset is not None, "an epoch that follows another one begins with an offset"
-    reading = ahead or CatchUp(folder, job, epoch.started, folder.read_tables(job.plan.statics), kept)
+    tables = folder.read_tables(job.plan.statics)
+    reading = ahead or CatchUp(folder, job, epoch.started, tables, kept, epoch.answered)
     try:
-        reading.finish(delivered_part(folder, epoch.offset), epoch.base, sinks, epoch.number, epoch.continued)
+        reading.finish(delivered_part(folder, epoch.offset), epoch.base, sinks, epoch)
     except BaseException:
         reading.discard()
         raise

@@ -17,8 +17,8 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from dataclasses import fields as dataclass_fields
 from pathlib import Path
@@ -27,7 +27,8 @@ from typing import Any
 from penstock.algebra.nodes.query import Start, StartMode
 from penstock.algebra.optimizer.statistics import SourceStatistics, Statistics
 from penstock.errors import PenstockError
-from penstock.runtime.spark.checkpoint.folder import RUN, Delivery, Folder, Job, is_held, unwritable, write_whole
+from penstock.physical.planning.sharing import Beginning
+from penstock.runtime.spark.checkpoint.folder import Delivery, Folder, unwritable, write_whole
 from penstock.runtime.spark.checkpoint.query_failure import QueryFailure
 from penstock.runtime.spark.input.offset import Offset
 from penstock.storage import storage
@@ -37,10 +38,14 @@ from penstock.storage.seals import damaged
 
 #: The layout of these files, and of everything in a checkpoint but the state. Format 2 derives no file name from a
 #: user's text unchanged, and seals each file for its run and place. Format 3 has epochs that refer to others; a
-#: checkpoint of format 2 is taken over, and its next epoch has format 3.
-FORMAT, _BEFORE = 3, 2
+#: checkpoint of format 2 is taken over, and its next epoch has the present one. Format 4 has merges of steps, whose
+#: state goes by other keys; format 3 has none. Format 5 has window stores among the choices of a birth
+#: (`Generation.grains`); queries of earlier formats have none, and keep the steps that they have.
+FORMAT, _WITHOUT_STORES, _WITHOUT_MERGES, _WITHOUT_REFERENCES = 5, 4, 3, 2
 #: The fields of an epoch that have a record by name.
-_BY_NAME = ("queries", "sources", "statistics", "paused")
+_RECORDS = ("queries", "sources", "statistics", "paused")
+#: These and the small ones, which each change once or twice and do not count as differences.
+_BY_NAME = (*_RECORDS, "beginnings", "merges")
 #: The file of an epoch has all its records where more than one of so many differs.
 _CHANGED_PART = 8
 
@@ -90,12 +95,16 @@ class PausedRecord:
         sink: fingerprint of where its answer is written and of its columns.
         failure: why it was left out, None where the user paused it.
         id, whole: of its result.
+        round: up to which its result has been answered; None where that was not noted.
+        reached: the heartbeat of the query by then.
     """
 
     sink: str
     failure: QueryFailure | None = None
     id: str = ""
     whole: bool = False
+    round: int | None = None
+    reached: int | None = None
 
 
 @dataclass(frozen=True)
@@ -104,7 +113,7 @@ class Epoch:
 
     Args:
         base: its first batch.
-        statistics: by birth, the statistics of the sources and the grains of shared panes used in planning.
+        statistics: by birth, the statistics of the sources, and the shared panes and window stores used in planning.
         offset: the offset from which its sources continue, None for the beginning.
         backfill: queries that read their past first.
         starts: how those of them begin whose answer does not begin with the sources: (mode, tick of AT).
@@ -119,7 +128,10 @@ class Epoch:
         shown: those of which something is withheld until they are shown, with the batch since which it is.
         routes: of streams that were exchanged, the sinks that still receive their instants up to a tick, as pairs of
             that tick and the query whose sink it is, in order of time.
+        answered: of streams whose results continue with this epoch, the rounds up to which they have been answered.
         past: the number under which its new queries have read their past ahead of it (`Job.past`); 0: its own.
+        beginnings: by birth, what the maturity of its queries depends on, as JSON.
+        merges: by the key of a step, that of the state which it shares with its twins.
         full: the epoch whose records its file refers to; None where it has all of them.
     """
 
@@ -146,14 +158,18 @@ class Epoch:
     shown: dict[str, int] = field(default_factory=dict)
     routes: dict[str, list[list[Any]]] = field(default_factory=dict)
     starts: dict[str, list[Any]] = field(default_factory=dict)
+    answered: dict[str, int] = field(default_factory=dict)
     past: int = 0
+    beginnings: dict[str, dict[str, dict[str, int]]] = field(default_factory=dict)
+    merges: dict[str, str] = field(default_factory=dict)
     full: Epoch | None = field(default=None, compare=False, repr=False)
 
     def after(self, before: Epoch) -> Epoch:
         """Return this epoch, which follows `before`, so that its file has few records that an earlier one has."""
         full = before.full or before
-        changes = sum(len(changed) + len(gone) for changed, gone in _changes(self, full).values())
-        records = sum(len(getattr(self, name)) for name in _BY_NAME)
+        differences = _changes(self, full)
+        changes = sum(len(changed) + len(gone) for changed, gone in (differences[name] for name in _RECORDS))
+        records = sum(len(getattr(self, name)) for name in _RECORDS)
         return replace(self, full=full if changes * _CHANGED_PART <= records else None)
 
     @property
@@ -177,6 +193,12 @@ class Epoch:
         """Return the grains of the panes that the queries of `birth` were planned to share."""
         grains: dict[str, int] = self.statistics[str(birth)]["grains"]
         return grains
+
+    @property
+    def maturity(self) -> dict[int, Beginning]:
+        """Return, by birth, what the maturity of its queries depends on; queries that began with the run miss
+        nothing."""
+        return {0: Beginning(), **{int(birth): Beginning(**one) for birth, one in self.beginnings.items()}}
 
     @property
     def births(self) -> dict[str, int]:
@@ -218,16 +240,16 @@ def write_epoch(folder: Folder, epoch: Epoch) -> None:
 
 def read_epoch(folder: Folder, number: int) -> Epoch:
     """Return epoch `number`. Raises PenstockError P0605 for one that is damaged or of another format."""
-    fields = _read_fields(folder, number)
+    fields = read_fields(folder, number)
     full = None
     if "full" in fields:
         full = read_epoch(folder, fields.pop("full"))
         if full.full is not None:
             raise damaged(_path(folder, number), ValueError(f"epoch {full.number} does not have all records"))
     gone = fields.pop("gone", {})
-    kinds: dict[str, Callable[[dict[str, Any]], object]] = {
+    kinds: dict[str, Callable[[Any], object]] = {
         "queries": lambda one: QueryRecord(**one), "sources": lambda one: SourceRecord(**one),
-        "statistics": dict, "paused": _paused,
+        "statistics": dict, "paused": _paused, "beginnings": dict, "merges": lambda one: one,
     }  # fmt: skip
     for name, of_json in kinds.items():
         known = {} if full is None else getattr(full, name)
@@ -239,14 +261,15 @@ def read_epoch(folder: Folder, number: int) -> Epoch:
     return Epoch(offset=offset, left=left, full=full, **(own_log | fields))
 
 
-def _read_fields(folder: Folder, number: int) -> dict[str, Any]:
+def read_fields(folder: Folder, number: int) -> dict[str, Any]:
     """Return what the file of an epoch contains. Raises PenstockError as `read_epoch`."""
     path = _path(folder, number)
     try:
         text = storage().read(path).decode()
         content = json.loads(text)
         version, fields = content["format"], content["epoch"]
-        checked = {FORMAT: text.partition("\n")[2].removesuffix("\n}\n"), _BEFORE: fields}.get(version)
+        line = text.partition("\n")[2].removesuffix("\n}\n")
+        checked = {FORMAT: line, _WITHOUT_STORES: line, _WITHOUT_MERGES: line, _WITHOUT_REFERENCES: fields}.get(version)
         if checked is not None and content["checksum"] != _checksum(checked, folder.place(path)):
             raise ValueError("its content does not match its checksum")
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -260,8 +283,9 @@ def _read_fields(folder: Folder, number: int) -> dict[str, Any]:
 def _paused(fields: Mapping[str, Any]) -> PausedRecord:
     failure = fields["failure"]
     return PausedRecord(
-        fields["sink"], None if failure is None else QueryFailure(**failure), fields["id"], fields["whole"]
-    )
+        fields["sink"], None if failure is None else QueryFailure(**failure), fields["id"], fields["whole"],
+        fields.get("round"), fields.get("reached"),
+    )  # fmt: skip
 
 
 def pending_failures(folder: Folder, epoch: Epoch | None) -> dict[str, QueryFailure]:
@@ -419,56 +443,9 @@ def forget_epochs(folder: Folder, first: int, committed: int) -> None:
     old = [number for number in numbers if first <= number < committed]
     if not old:
         return
-    referred = {_read_fields(folder, number).get("full") for number in numbers if number >= committed}
+    referred = {read_fields(folder, number).get("full") for number in numbers if number >= committed}
     for number in (n for n in old if n not in referred):
         storage().remove(_path(folder, number))
-
-
-def forget_older(folder: Folder, checkpoint: Path, job: Job, sources: Collection[str]) -> None:
-    """Remove the files of epochs before that of `job`, once its first batch is committed."""
-    disk = storage()
-    # An epoch that came after the beginning of a log uses that one or a later one.
-    for number in (n for n in epoch_numbers(folder) if n < job.log):
-        log = _read_fields(folder, number).get("log", number)
-        if log < job.log:
-            disk.remove_tree(spark_log_folder(checkpoint, log))
-            disk.remove_tree(rounds_folder(folder, log))
-            disk.remove(folder.root / f"{offset_mark(log)}.json")
-    forget_epochs(folder, 0, job.epoch)
-    for name in disk.list(folder.root / "backfill"):
-        # Queries that begin later may be reading their past.
-        if int(name) <= job.epoch and not is_held(str(folder.root / "backfill" / name)):
-            disk.remove_tree(folder.root / "backfill" / name)
-    kept_names = {source_file(name, job.intake.births) for name in sources}
-    for name in disk.list(folder.root / "splits"):
-        if name.removesuffix(".json") not in kept_names:
-            # A file where an earlier version wrote it.
-            forget = disk.remove if name.endswith(".json") else disk.remove_tree
-            forget(folder.root / "splits" / name)
-    for name in disk.list(folder.root / "tables"):
-        if name.partition(".")[0] not in job.plan.statics:
-            disk.remove(folder.root / "tables" / name)
-    for name in disk.list(folder.root / "state"):
-        if int(name) > job.plan.stages:
-            disk.remove_tree(folder.root / "state" / name)
-
-
-def forget_all(folder: Folder, checkpoint: Path | None) -> None:
-    """Remove the files of a run, to start from the beginning: no batch has been delivered yet.
-
-    Args:
-        checkpoint: the folder with Spark's logs of the run, which are removed too; None where they are not the run's.
-    """
-    for number in epoch_numbers(folder) or [0]:
-        if checkpoint is not None:
-            storage().remove_tree(spark_log_folder(checkpoint, number))
-    # The name of the run goes last: without it the remains of an interrupted removal would be no checkpoint any more.
-    for name in storage().list(folder.root):
-        if name != RUN:
-            storage().remove_tree(folder.root / name)
-            with suppress(OSError):
-                storage().remove(folder.root / name)
-    storage().remove_tree(folder.root)
 
 
 def _path(folder: Folder, number: int) -> Path:

@@ -11,8 +11,9 @@
     history/            what the rounds of a live run have read, a block of rounds in a file (`round_history.py`)
     backfill/           the state of queries that read their past and have not joined the others yet (`catching_up/`)
     kept/               records of sources that cannot be read twice, a folder each; removed after their rounds
+    compacted/          the first updates of posted relations, a folder each (`retained/compacted_updates.py`)
     retained/           the accepted elements of streams that RETAIN them, a folder each (`retained/retained_log.py`)
-    pins/               what a reader of retained elements holds back from being removed
+    pins/               what a reader of the past holds back from being removed
     seen/               per round, source and task what an ingest task saw; the next round starts from it
     emitted/            what relation queries have emitted into sinks that a run cannot read (`recorded_sink.py`)
     undelivered/        answers that a sink did not take, of queries that were left out (`undelivered.py`)

@@ -21,10 +21,12 @@ from penstock.algebra.optimizer.statistics import Statistics
 from penstock.errors import PenstockError
 from penstock.physical.plan.identity import query_fingerprint, source_fingerprint
 from penstock.physical.plan.plan import Plan
-from penstock.physical.planning.plan_parts import joined, with_standing
+from penstock.physical.planning.plan_parts import joined, retained_as_declared, with_standing
 from penstock.physical.planning.planner import Generation, grains_of, plan_generations
+from penstock.physical.planning.sharing import Merges, shared
 from penstock.physical.planning.strategies import Strategy
-from penstock.runtime.spark.catching_up.past_input import delivered_part, offset_at_start
+from penstock.runtime.spark.catching_up.past_input import KnownPast, delivered_part, offset_at_start
+from penstock.runtime.spark.catching_up.start_options import with_waits
 from penstock.runtime.spark.checkpoint.epochs import (
     Epoch,
     PausedRecord,
@@ -51,6 +53,7 @@ from penstock.runtime.spark.checkpoint.start_provider import (
 from penstock.runtime.spark.output.continuation import continuations, paused_records, with_silences
 from penstock.runtime.spark.output.emitted_content import ContentReader
 from penstock.runtime.spark.output.withheld import Withheld
+from penstock.runtime.spark.shared_steps import beginnings_of, merges_of, progress_at_start
 from penstock.storage.documents import Document
 from penstock.storage.names import file_name
 from penstock.storage.seals import damaged
@@ -86,6 +89,8 @@ class StartRequest:
         silent: queries that run and whose sinks receive nothing.
         moved: queries that take over the computation of another one.
         contents: reads the contents of results, None where they are not kept.
+        former: the queries that ran before, where they are known.
+        live: queries may come and go while it runs.
         cache: of planning, which a start needs several times.
     """
 
@@ -107,6 +112,8 @@ class StartRequest:
     silent: frozenset[str] = frozenset()
     moved: Mapping[str, str] = field(default_factory=dict)
     contents: ContentReader | None = None
+    former: Mapping[str, Query] = field(default_factory=dict)
+    live: bool = False
     cache: PlanningCache = field(default_factory=PlanningCache, compare=False, repr=False)
 
     @property
@@ -187,24 +194,25 @@ def _is_same_script(request: StartRequest, epoch: Epoch) -> bool:
         and request.paused & (records.keys() | epoch.paused.keys()) == epoch.paused.keys()
         and request.silent & records.keys() == epoch.silent.keys()
         and (sources := source_records(request, epoch, epoch.number + 1)) == epoch.sources
-        and all(_is_kept(q, request, epoch, sources) for q in request.queries)
+        and _kept_queries(request, epoch, sources).issuperset(q.name for q in request.queries)
         and all(records[q.name].sink == request.texts(q).sink for q in request.queries)
     )
 
 
-def _is_kept(query: Query, request: StartRequest, before: Epoch, sources: Mapping[str, SourceRecord]) -> bool:
-    """Return whether `query` is one of `before` and computes the same, or takes over the computation of one. sources:
-    the records of the sources after it."""
-    record = before.queries.get(request.moved.get(query.name, query.name))
-    if record is None or request.strategy.value != before.strategy:
-        return False
-    if any(sources[name].birth > before.number for name in _sources_of(query)):
-        return False
-    return fingerprint(query, request, before, record.birth) == record.fingerprint
-
-
-def _sources_of(query: Query) -> set[str]:
-    return set(declared_sources(query.root))
+def _kept_queries(request: StartRequest, before: Epoch, sources: Mapping[str, SourceRecord]) -> set[str]:
+    """Return the queries of the request that are in `before` and compute the same, or take over the computation of one
+    there. sources: the records of the sources after it."""
+    if request.strategy.value != before.strategy:
+        return set()
+    renewed = {name for name, source in sources.items() if source.birth > before.number}
+    kept: set[str] = set()
+    for query in request.queries:
+        record = before.queries.get(request.moved.get(query.name, query.name))
+        if record is None or (renewed and not renewed.isdisjoint(declared_sources(query.root))):
+            continue
+        if fingerprint(query, request, before, record.birth) == record.fingerprint:
+            kept.add(query.name)
+    return kept
 
 
 def fingerprint(query: Query, request: StartRequest, epoch: Epoch, birth: int) -> str:
@@ -243,7 +251,7 @@ def source_records(request: StartRequest, before: Epoch | None, number: int) -> 
 
 def plan_of(request: StartRequest, epoch: Epoch) -> Plan:
     """Return the plan of an epoch: every query as it was planned when it began."""
-    return _joined(request, _parts(request, epoch))
+    return _joined(request, _parts(request, epoch), epoch.merges)
 
 
 def _parts(request: StartRequest, epoch: Epoch) -> list[PlannedPart]:
@@ -259,20 +267,10 @@ def _parts(request: StartRequest, epoch: Epoch) -> list[PlannedPart]:
     return parts
 
 
-def _joined(request: StartRequest, parts: Sequence[PlannedPart]) -> Plan:
-    plan = with_standing(joined([part.plan for part in parts]), request.standing)
-    return _retained_as_declared(plan, request.declared)
-
-
-def _retained_as_declared(plan: Plan, declared: Mapping[str, Source]) -> Plan:
-    """Return a plan whose streams retain what their present declarations say: queries that stand may have been planned
-    with earlier ones."""
-    sources = {
-        name: replace(source, retain=declared[name].retain, retain_columns=declared[name].retain_columns)
-        if name in declared else source
-        for name, source in plan.sources.items()
-    }  # fmt: skip
-    return replace(plan, sources=sources)
+def _joined(request: StartRequest, parts: Sequence[PlannedPart], merges: Merges) -> Plan:
+    sharing = shared([part.plan for part in parts], merges, request.cache.shared_steps)
+    plan = with_standing(joined(sharing), request.standing)
+    return retained_as_declared(plan, request.declared)
 
 
 def _first_start(request: StartRequest) -> Decision:
@@ -306,7 +304,10 @@ def decide_change(
     decision = _changed_start(request, folder, before, number, ahead)
     left = last_offset(folder, before)
     epoch = replace(decision.epoch, log=before.log, log_base=before.log_base, left=left)
-    return replace(decision, epoch=epoch)
+    parts = _parts(request, epoch)
+    merges = merges_of([part.plan for part in parts], epoch, progress_at_start(folder, epoch, decision.plan))
+    plan = decision.plan if merges == epoch.merges else _joined(request, parts, merges)
+    return replace(decision, epoch=replace(epoch, merges=merges).after(before), plan=plan)
 
 
 def _changed_start(
@@ -316,7 +317,7 @@ def _changed_start(
     _check_settings(request, before)
     failed = pending_failures(folder, before)
     sources = source_records(request, before, before.number + 1)
-    kept_queries = {q.name for q in request.queries if q.name not in failed and _is_kept(q, request, before, sources)}
+    kept_queries = _kept_queries(request, before, sources).difference(failed)
     new_queries = tuple(q.name for q in request.queries if q.name not in kept_queries)
     read = {name for name, source in sources.items() if source.birth <= before.number}
     providers = past_providers([q for q in request.queries if q.name not in kept_queries], request.starts, read)
@@ -335,14 +336,20 @@ def _changed_start(
     )
     backfill = [name for name in new_queries if providers[name] is not PastProvider.NONE]
     past = [name for name in backfill if providers[name] is PastProvider.SOURCES]
-    paused = paused_records(request, before, failed)
+    offset = offset_at_start(folder, before, epoch, plan)
+    delivered = delivered_part(folder, offset)
+    known, starting = KnownPast(folder, epoch.births, delivered), [q for q in request.queries if q.name in past]
+    request = replace(request, starts=with_waits(request.starts, starting, plan, known))
+    paused = paused_records(request, folder, before, failed, delivered)
     epoch = _with_commands(replace(epoch, command=before.command, outcomes=before.outcomes, paused=paused), request)
     kept_sinks, resumed = _kept_results(request, before, kept_queries, new_queries, failed)
-    offset = offset_at_start(folder, before, epoch, plan)
-    how = continuations(request, folder, before, kept_queries, resumed, past, delivered_part(folder, offset))
+    how = continuations(request, folder, before, kept_queries, resumed, past, delivered)
     starts = {name: how.starts.get(name, request.starts.get(name, Start())) for name in backfill}
     beginning = {n: [s.mode.value, s.at] for n, s in starts.items() if s.mode is not StartMode.BEGINNING}
-    epoch = replace(epoch, offset=offset, backfill=backfill, starts=beginning, past=past_number)
+    epoch = replace(
+        epoch, offset=offset, backfill=backfill, starts=beginning, answered=dict(how.answered), past=past_number
+    )
+    epoch = replace(epoch, beginnings=beginnings_of(epoch, before, new, progress_at_start(folder, epoch, plan), plan))
     epoch = with_silences(epoch, request, folder, before, kept_sinks, how)
     epoch = _with_results(epoch, before, kept_sinks | resumed, new_queries).after(before)
     notices = notices_of_change(before, new_queries, ended_queries, past, request.starts.keys())
@@ -364,10 +371,10 @@ def _kept_results(
     sinks = {q.name: request.texts(q).sink for q in request.queries}
     kept_sinks = frozenset(name for name in kept if before.queries[name].sink == sinks[name])
     paused_sinks = {name: record.sink for name, record in before.paused.items()}
-    # One that begins at the beginning answers every instant again, so its result begins again too, unless the content
-    # of a relation is known.
-    relations = {q.name for q in request.queries if not q.root.is_stream and request.contents is not None}
-    begun = {n for n, start in request.starts.items() if start.mode is not StartMode.BEGINNING or n in relations}
+    # One that begins at the beginning answers every instant again, so its result begins again too, unless it is known
+    # what that has received.
+    known = request.contents is not None
+    begun = {name for name, start in request.starts.items() if start.mode is not StartMode.BEGINNING or known}
     replaced = begun & before.queries.keys()
     paused_sinks |= {name: before.queries[name].sink for name in (*failed, *replaced) if name in before.queries}
     candidates = set(new) - request.reset
@@ -392,7 +399,7 @@ def _epoch(
     for birth in sorted({number, *births.values()} - set(map(int, statistics))):
         new_queries = [request.optimized(q, planning) for q in request.queries if births[q.name] == birth]
         statistics[str(birth)] = statistics_as_json(
-            request.statistics, grains_of(new_queries, request.statistics, request.strategy)
+            request.statistics, grains_of(new_queries, request.statistics, request.strategy, request.live)
         )
     records = {
         q.name: before.queries[q.name]
@@ -403,14 +410,14 @@ def _epoch(
     epoch = Epoch(
         number, base, records, source_records(request, before, number), 0, shards, request.strategy.value,
         request.drain, request.state_store, statistics, frames=sorted(request.frames), log=number, log_base=base,
-        command=request.command, outcomes=request.outcomes,
+        command=request.command, outcomes=request.outcomes, merges={} if before is None else before.merges,
     )  # fmt: skip
     parts = _parts(request, epoch)
     operators = {name: of_query for part in parts for name, of_query in part.operators.items()}
     queries = {
         q.name: _completed(request, epoch, q, records[q.name], operators[q.name]) for q in request.queries
     }  # fmt: skip
-    plan = _joined(request, parts)
+    plan = _joined(request, parts, epoch.merges)
     return replace(epoch, queries=queries, stages=plan.stages), plan
 
 
@@ -425,7 +432,8 @@ def _completed(
 ) -> QueryRecord:
     """Return the record of a query as the epoch has it: `record` itself where nothing of it has changed."""
     texts = request.texts(query)
-    if record.fingerprint and record.operators == operators and (record.sink, record.text) == (texts.sink, texts.text):
+    same = record.operators is operators or record.operators == operators
+    if record.fingerprint and same and record.sink == texts.sink and record.text == texts.text:
         return record
     planned = fingerprint(query, request, epoch, record.birth)
     return replace(record, fingerprint=planned, operators=operators, sink=texts.sink, text=texts.text)

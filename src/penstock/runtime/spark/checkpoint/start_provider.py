@@ -11,7 +11,6 @@ from typing import Any
 
 from penstock.algebra.nodes.query import Query, Start, StartMode
 from penstock.physical.execution.progress import timed_sources
-from penstock.runtime.live.unsupported_start import check_start
 from penstock.runtime.spark.checkpoint.epochs import Epoch
 
 
@@ -51,11 +50,7 @@ def past_provider(query: Query, start: Start, read: Collection[str]) -> PastProv
 
     Args:
         read: the sources of which anything may have been read; the others begin with the query.
-
-    Raises:
-        PenstockError: P0901 for a start that no engine carries out.
     """
-    check_start(query.name, start)
     known = [source for name, source in timed_sources(query.root).items() if name in read]
     if start.mode is StartMode.NOW:
         return PastProvider.CONTENTS if any(not source.is_stream for source in known) else PastProvider.NONE

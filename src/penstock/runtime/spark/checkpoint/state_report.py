@@ -6,7 +6,6 @@ and removes files, the report starts again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ import pyarrow.compute as pc
 from penstock.errors import PenstockError
 from penstock.physical.synopses import synopsis_class
 from penstock.physical.synopses.contract import StoredTimes
-from penstock.runtime.spark.checkpoint.epochs import Epoch, QueryRecord, epoch_numbers, latest_epoch
+from penstock.runtime.spark.checkpoint.epochs import Epoch, epoch_numbers, latest_epoch
 from penstock.runtime.spark.checkpoint.folder import Folder
 from penstock.runtime.spark.checkpoint.state_files import LAST, StateFiles
 from penstock.types import BEGIN, END, TimeDomain, Unit
@@ -163,7 +162,7 @@ def _add_shard(
     lengths = {name: length for chunks in state.files.values() for name, (_, length, _) in chunks.items()}
     for name, record in manifest.synopses.items():
         key, _, synopsis = name.partition(".")
-        users = _users(epoch.queries, key)
+        users = _users(epoch, key)
         if not users:
             # State of a query that has been removed; the next batch drops it.
             continue
@@ -183,10 +182,13 @@ def _add_shard(
         operator.shards[shard] = stored
 
 
-def _users(queries: Mapping[str, QueryRecord], key: str) -> dict[str, dict[str, Any]]:
-    """Return the queries with an operator of that key, each with its record of the operator."""
+def _users(epoch: Epoch, key: str) -> dict[str, dict[str, Any]]:
+    """Return the queries with an operator whose state has that key, each with its record of the operator."""
     return {
-        name: operator for name, record in queries.items() for operator in record.operators if operator["key"] == key
+        name: operator
+        for name, record in epoch.queries.items()
+        for operator in record.operators
+        if epoch.merges.get(operator["key"], operator["key"]) == key
     }
 
 

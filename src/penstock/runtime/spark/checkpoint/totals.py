@@ -8,8 +8,8 @@ of this run alone.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
 
 from penstock.algebra.nodes.scans import Source
 from penstock.connectors.contract import Sink
@@ -21,6 +21,7 @@ from penstock.runtime.spark.output.rejections import refused_in
 from penstock.runtime.watching.progress import QueryCounts, RunProgress, SourceCounts
 from penstock.runtime.watching.recorder import Backlog, Totals
 from penstock.runtime.watching.time_jumps import warn_of_jumps
+from penstock.storage.names import file_name
 from penstock.storage.seals import damaged
 from penstock.types import END
 
@@ -94,7 +95,8 @@ class TotalsMark:
         return TotalsMark(sources=sources, **fields)
 
     def write(self, folder: Folder) -> None:
-        folder.write_mark(_MARK, asdict(self))
+        # Not `asdict`, which copies every number: a run may have thousands of queries.
+        folder.write_mark(_MARK, vars(self) | {"sources": {name: vars(one) for name, one in self.sources.items()}})
 
     def of(self, source: str) -> SourceTotals:
         """Return the totals of a source, to add to."""
@@ -113,6 +115,8 @@ class RunTotals:
             raise damaged(folder.root / f"{_MARK}.json", ValueError("it is older than delivered.json, or gone"))
         self._heartbeats: dict[str, int] = {}
         self._source_heartbeats: dict[str, int] = {}
+        #: The largest jumps of which it was last decided whether to warn, of the same queries.
+        self._looked_at: dict[str, int] = {}
         #: Rows read by earlier runs of the job.
         self.rows_before: int = sum(s.rows for s in self._totals.sources.values())
 
@@ -158,9 +162,11 @@ class RunTotals:
                 return
             self._totals.batch = batch
             queries = self._totals.queries
+            letters = self._dead_letters.folders()
             for name, count in rows.items():
                 queries[name] = queries.get(name, 0) + count
-                self._add_refused(name, refused_in(self._dead_letters, name, batch))
+                if letters and file_name(name) in letters:
+                    self._add_refused(name, refused_in(self._dead_letters, name, batch))
             for source, reasons in malformed.items():
                 self._totals.of(source).add_malformed(reasons)
 
@@ -213,6 +219,9 @@ class RunTotals:
             for name in (r for r in self._folder.rounds() if r not in self._totals.rounds):
                 for source, seen in self._folder.read_seen(name).items():
                     jumps[source] = max(seen.jump, jumps.get(source, 0))
+            if jumps == self._looked_at:
+                return
+            self._looked_at = jumps
             warned_sources = set(self._totals.jumped)
             warn_of_jumps(plan.sources, jumps, [query.root for query in plan.queries.values()], warned_sources)
             if len(warned_sources) > len(self._totals.jumped):
@@ -238,7 +247,7 @@ class RunTotals:
         """Return the totals formatted for people, without durations and rates."""
         self.warn_of_jumps(plan)
         with self._lock:
-            progress = RunProgress(batches=self.batches)
+            progress = self._sums(plan, sources)
             for name, source in sources.items():
                 counts = self._totals.sources.get(name, SourceTotals())
                 needed_slack = source.domain.show_length(counts.lag) if counts.late and source.domain else None
@@ -257,12 +266,20 @@ class RunTotals:
                     self._totals.backfilled.get(name, 0),
                     dict(self._totals.refused.get(name, {})),
                 )
-        progress.rows_in = sum(s.rows for s in progress.sources.values())
-        progress.rows_out = sum(q.rows for q in progress.queries.values())
-        progress.heartbeat = (
-            progress.queries[min((h, n) for n, h in heartbeats.items())[1]].heartbeat if heartbeats else ""
-        )
         return progress
+
+    def sums(self, plan: Plan, sources: Collection[str]) -> RunProgress:
+        """Return the sums over all sources and queries, without the counts of each."""
+        with self._lock:
+            return self._sums(plan, sources)
+
+    def _sums(self, plan: Plan, sources: Collection[str]) -> RunProgress:
+        rows_in = sum(self._totals.sources[name].rows for name in sources if name in self._totals.sources)
+        rows_out = sum(self._totals.queries.get(name, 0) for name in plan.queries)
+        known = ((tick, name) for name, tick in self._heartbeats.items() if NOTHING < tick < END)
+        least = min(known, default=None)
+        heartbeat = "" if least is None else plan.queries[least[1]].domain.show(least[0])
+        return RunProgress(rows_in, rows_out, heartbeat, batches=self.batches)
 
 
 def forget_totals(folder: Folder, queries: Iterable[str], kept_sources: set[str]) -> None:

@@ -15,11 +15,10 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
-from penstock.algebra.nodes.scans import Source
-from penstock.connectors.contract import LogConnector, SourceConnector, Split, Stretch
+from penstock.connectors.contract import Split, Stretch
 from penstock.connectors.sources import open_source
 from penstock.events import log_event, logger_of
 from penstock.physical.execution.progress import SourceProgress
@@ -29,9 +28,11 @@ from penstock.runtime.spark.checkpoint.folder import Folder, Intake, Seen, chunk
 from penstock.runtime.spark.input.known_splits import KnownSplits
 from penstock.runtime.spark.input.look_schedule import SELDOM, Gathering, Looks
 from penstock.runtime.spark.input.offset import LogOffset, Offset
+from penstock.runtime.spark.input.rate_control import RateControl
+from penstock.runtime.spark.input.source_state import SourceState
 from penstock.runtime.spark.input.split_files import SplitFiles
 from penstock.storage.seals import damaged
-from penstock.types import BEGIN, MOST_TICKS
+from penstock.types import BEGIN
 
 LOG = logger_of("runtime")
 
@@ -76,33 +77,6 @@ class ReadTask:
         return ReadTask(**{**fields, "splits": splits, "ended": tuple(fields["ended"]), "beats": beats})
 
 
-@dataclass
-class _SourceState:
-    source: Source
-    connector: SourceConnector
-    splits: KnownSplits = field(default_factory=KnownSplits)
-    #: The paths of the splits, and whether each of them has statistics: kept, since there may be very many.
-    paths: set[str] = field(default_factory=set)
-    all_have_statistics: bool = True
-
-    def know(self, splits: KnownSplits, new: Sequence[Split] | None = None) -> None:
-        """Take `splits` for those that are known. new: those at their end that were not known; None for all."""
-        if new is None:
-            self.paths, self.all_have_statistics, new = set(), True, splits.kept
-        self.splits = splits
-        self.paths.update(split.path for split in new)
-        self.all_have_statistics = self.all_have_statistics and all(s.high is not None or s.rows == 0 for s in new)
-
-    @property
-    def reads_in_parallel(self) -> bool:
-        """Return whether every split has timestamp statistics, so that tasks can read splits in parallel."""
-        return self.all_have_statistics and not self.source.loses_rows
-
-    @property
-    def log(self) -> LogConnector | None:
-        return self.connector if isinstance(self.connector, LogConnector) else None
-
-
 class InputPlanner:
     """Plans the rounds of one job; lives in the driver.
 
@@ -118,7 +92,7 @@ class InputPlanner:
     ) -> None:  # fmt: skip
         self._folder = folder
         self._intake = intake
-        self._sources = {source.name: _SourceState(source, open_source(source)) for source in intake.sources}
+        self._sources = {source.name: SourceState(source, open_source(source)) for source in intake.sources}
         self._clock = clock
         self._looks = {name: Looks(state.connector.look_every, timer) for name, state in self._sources.items()}
         self._gathering = Gathering(timer)
@@ -172,6 +146,10 @@ class InputPlanner:
     def start(self) -> Offset:
         """Return the offset before the first round."""
         return Offset(0, dict.fromkeys(self._sources, 0), dict.fromkeys(self._sources))
+
+    def steer(self, pace: RateControl) -> None:
+        """Set the limits of the rounds from now on; that of a round is part of its offset."""
+        self._intake = replace(self._intake, pace=pace)
 
     def limit(self, offset: Offset) -> int:
         """Return the maximum bytes that the round of `offset` was planned to read."""
@@ -285,7 +263,7 @@ class InputPlanner:
                 split = end.logs[name].split if end.done[name] > first else None
                 unread = [] if split is None else [split]
             high = end.high[name]
-            parallel = state.reads_in_parallel and _in_range(unread) and _keep_up(unread, high, state.source.ahead)
+            parallel = state.in_parallel(unread, high)
             for task_splits in chunks_of(unread, self._intake.parallelism if parallel else 1) if unread else ():
                 now = wall.now if state.source.system_time else None
                 # A heartbeat reported before applies to the rows of this round; one reported now follows them.
@@ -377,7 +355,7 @@ class InputPlanner:
             self._split_files(name).write(known, len(new_splits))
             state.know(known, new_splits)
 
-    def _warn_of_ignored(self, name: str, state: _SourceState) -> None:
+    def _warn_of_ignored(self, name: str, state: SourceState) -> None:
         """Warn, once and when a run resumes, of input of a source that is not read."""
         if name not in self._looked_at:
             self._looked_at.add(name)
@@ -386,7 +364,7 @@ class InputPlanner:
                 log_event(LOG, logging.WARNING, "ignored", ignored, source=name)
 
     @staticmethod
-    def _splits(state: _SourceState, paths: Sequence[str], waiting: int) -> list[Split]:
+    def _splits(state: SourceState, paths: Sequence[str], waiting: int) -> list[Split]:
         """Return the splits of new `paths`, up to the maximum that may wait. waiting: number that wait already."""
         new_splits: list[Split] = []
         for path in paths:
@@ -403,11 +381,28 @@ class InputPlanner:
             oldest = self._delivered_offsets.popleft()
             for name, state in self._sources.items():
                 done = oldest.splits_done(name)
-                read_paths = {s.path for s in state.splits[self._forgotten_splits.get(name, 0) : done]}
-                state.connector.forget(sorted(read_paths - {s.path for s in state.splits[done:]}))
+                first = self._forgotten_splits.get(name, 0)
                 self._forgotten_splits[name] = done
-                if state.connector.removes_read:
-                    state.know(state.splits.without(done))
+                if state.source.is_stream or not state.connector.keeps_relations:
+                    state.forget(first, done)
+
+    def release(self, file: str, splits: int, most: int) -> int:
+        """Forget the first splits of a relation that keeps its updates, as far as they are consumed by rounds long
+        delivered; return up to how many are forgotten, 0 for a source that is not read any more.
+
+        Args:
+            file: the name of the source (`source_file`).
+            splits: how many are not needed any more.
+            most: how many are forgotten at once.
+        """
+        for name, state in self._sources.items():
+            if self._file(name) == file:
+                dropped = state.splits.dropped
+                last = min(splits, self._forgotten_splits.get(name, 0), dropped + most)
+                if last > dropped:
+                    state.forget(dropped, last)
+                return state.splits.dropped
+        return 0
 
     def _choose(
         self, start: Offset, high: Mapping[str, int | None], limit: int, stretches: Mapping[str, Stretch]
@@ -416,8 +411,7 @@ class InputPlanner:
         most `limit` bytes are read, and at most max_batch_rows where splits have row counts; at least one split is
         read.
         """
-        done_before = {name: start.splits_done(name) for name in self._sources}
-        done_after = dict(done_before)
+        done_after = dict(done_before := {name: start.splits_done(name) for name in self._sources})
         unread = {name: state.splits[done_after[name] :] for name, state in self._sources.items()}
         unread |= {name: [s.split] for name, s in stretches.items() if s.split is not None}
         # A source stamped on arrival is read on arrival, whatever the time of the others.
@@ -450,31 +444,6 @@ class InputPlanner:
         ended |= {n for n, s in stretches.items() if s.ended} | (set(start.ended) - file_sources.keys())
         # DataFrame sources end when the driver marks that it has read all of them.
         return tuple(sorted(ended | (self._intake.spark_sources if self._folder.read_mark("end") else frozenset())))
-
-
-def _in_range(splits: Sequence[Split]) -> bool:
-    """Return whether no row can have a timestamp out of range: such a row is a dead letter, and its split does not
-    contain the largest timestamp of the others."""
-    ticks = (tick for split in splits for tick in (split.low, split.high) if tick is not None)
-    return all(-MOST_TICKS < tick < MOST_TICKS for tick in ticks)
-
-
-def _keep_up(splits: Sequence[Split], high: int | None, ahead: int | None) -> bool:
-    """Return whether no row can be too far ahead, whatever the order within a split; then the largest timestamp after
-    each split is known before any is read.
-
-    Args:
-        high: the largest timestamp before them.
-        ahead: the length of ADVANCE AT MOST, in ticks.
-    """
-    if ahead is None:
-        return True
-    for split in (split for split in splits if split.rows != 0):
-        first = split.low if high is None else high
-        if first is None or split.high is None or split.high > first + ahead:
-            return False
-        high = max(first, split.high)
-    return True
 
 
 def _is_final(high: int | None, beat: int, earlier: int | None) -> bool:

@@ -43,9 +43,11 @@ class RateControl:
     queries: int = 1
 
     @staticmethod
-    def of(settings: Settings, queries: int = 1) -> RateControl:
+    def of(settings: Settings, queries: int = 1, latency_target: float = 0.0) -> RateControl:
+        """Return the limits of a run. latency_target: seconds that its tightest query allows, 0 for any."""
+        target = min((each for each in (settings["target_latency"], latency_target) if each), default=0.0)
         return RateControl(
-            settings["trigger"], settings["target_latency"], settings["max_batch_bytes"], settings["max_batch_rows"],
+            settings["trigger"], target, settings["max_batch_bytes"], settings["max_batch_rows"],
             settings["max_batch_answers"], queries,
         )  # fmt: skip
 

@@ -42,18 +42,19 @@ class RoundHistory:
 
     def __init__(self, folder: Folder) -> None:
         self._folder = folder
-        self._block: tuple[int, dict[int, ReadRound]] | None = None
+        #: The block that is written: its first round, and by number the text of each of its rounds.
+        self._block: tuple[int, dict[int, str]] | None = None
 
     def note(self, number: int, tasks: Sequence[ReadTask], births: Mapping[str, int]) -> None:
         """Record the tasks of round `number`, replacing what was planned for it before."""
         first = _first(number)
         if self._block is None or self._block[0] != first:
-            self._block = first, {known.number: known for known in self._read(first)}
+            self._block = first, {known.number: _text(known) for known in self._read(first)}
             self._forget(first)
         files = {task.source: source_file(task.source, births) for task in tasks if task.source is not None}
-        rounds = self._block[1]
-        rounds[number] = ReadRound(number, tuple(tasks), files)
-        text = json.dumps([asdict(rounds[n]) for n in sorted(rounds)])
+        texts = self._block[1]
+        texts[number] = _text(ReadRound(number, tuple(tasks), files))
+        text = f"[{', '.join(texts[n] for n in sorted(texts))}]"
         self._folder.write_sealed(self._path(first), text, durable=False)
 
     def until(self, last: int, after: int = 0) -> list[ReadRound]:
@@ -91,6 +92,10 @@ class RoundHistory:
             stem = name.removesuffix(".json")
             if stem.isdigit() and int(stem) < first - _BLOCKS * BLOCK:
                 storage().remove(self._folder.root / "history" / name)
+
+
+def _text(known: ReadRound) -> str:
+    return json.dumps(asdict(known))
 
 
 def _first(number: int) -> int:

@@ -28,6 +28,7 @@ from penstock.runtime.spark.input import source_log
 from penstock.runtime.spark.input.input_planner import InputPlanner, ReadTask, highs_after
 from penstock.runtime.spark.input.known_splits import KnownSplits
 from penstock.runtime.spark.input.offset import Offset
+from penstock.runtime.spark.input.rate_control import RateControl
 from penstock.runtime.spark.input.round_history import RoundHistory
 from penstock.runtime.spark.retained.retention import Retention
 from penstock.storage import storage
@@ -191,6 +192,12 @@ class RoundLog:
             finally:
                 self._pending_changes -= 1
 
+    def steer(self, pace: RateControl) -> None:
+        """Set how fast input is taken from now on."""
+        with self._state_changed:
+            self._planner.steer(pace)
+            self._rate_control = pace
+
     def _highs_delivered(self) -> dict[str, int | None]:
         """Return the largest timestamps of the sources up to the round that was delivered last."""
         if self._offset.round > self._delivered_round:
@@ -217,6 +224,12 @@ class RoundLog:
         """Return the splits that have been found of a source, by the name of their file (`source_file`); None where the
         present plan does not read it. Takes no lock, so that readers may hold their own ones."""
         return self._planner.splits_of(file)
+
+    def release(self, file: str, splits: int, most: int) -> int | None:
+        """Forget the first splits of a relation, unless readers need some of them; return up to how many are forgotten,
+        None where a reader needs them. Arguments as those of the planner."""
+        with self._lock:
+            return self._planner.release(file, splits, most) if self._retention.releases(file, splits) else None
 
     @property
     def _is_over(self) -> bool:
@@ -255,6 +268,12 @@ class RoundLog:
     def backlog(self) -> dict[str, tuple[int, int]]:
         """Return by source the discovered splits that are in no round yet, and their bytes."""
         return self._planner.backlog(self._offset)
+
+    def unread(self) -> dict[str, int]:
+        """Return by source the bytes of its input that are in no round yet, or the records of its topic, where there
+        are some."""
+        found = {name: count for name, count in self.waiting.items() if count}
+        return found | {name: size for name, (_, size) in self.backlog().items() if size}
 
     def stop(self) -> None:
         self._stopped.set()

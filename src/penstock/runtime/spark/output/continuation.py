@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from penstock.algebra.nodes.query import Query, Start, StartMode
 from penstock.errors import PenstockError
 from penstock.physical.elements import Elements, concat
-from penstock.physical.execution.progress import NOTHING, timed_sources
+from penstock.physical.execution.progress import NOTHING
 from penstock.runtime.spark.catching_up.start_options import heartbeat_at
 from penstock.runtime.spark.checkpoint.epochs import Epoch, PausedRecord
 from penstock.runtime.spark.checkpoint.folder import Folder
@@ -25,6 +25,8 @@ from penstock.runtime.spark.output.withheld import Withheld, WithheldAnswers, ty
 
 #: No query has this name.
 _NO_SINK = ""
+#: A sink that has received nothing of the instant after the heartbeat.
+_NO_ROUND = -1
 
 
 class Continued(Protocol):
@@ -54,6 +56,10 @@ class Continued(Protocol):
     def contents(self) -> ContentReader | None:
         """Return what reads the contents of results, None where they are not kept."""
 
+    @property
+    def former(self) -> Mapping[str, Query]:
+        """Return the queries that ran before, where they are known."""
+
 
 @dataclass(frozen=True)
 class Continuations:
@@ -62,11 +68,12 @@ class Continuations:
     Args:
         starts: where those answers begin that read a past.
         seeds: by query, what is withheld when it begins.
-        routes: see `Epoch`.
+        answered, routes: see `Epoch`.
     """
 
     starts: Mapping[str, Start] = field(default_factory=dict)
     seeds: Mapping[str, Withheld] = field(default_factory=dict)
+    answered: Mapping[str, int] = field(default_factory=dict)
     routes: Mapping[str, list[list[Any]]] = field(default_factory=dict)
 
 
@@ -88,13 +95,14 @@ def continuations(
     by_name = {query.name: query for query in request.queries}
     starts: dict[str, Start] = {}
     seeds: dict[str, Withheld] = {}
+    answered: dict[str, int] = {}
     for name in sorted(resumed):
         query, start = by_name[name], request.starts.get(name, Start())
         if query.root.is_stream:
-            if name in reading:
-                raise _refused(name, "its result has instants that it would answer again")
-            # What it answers at once where relations have a content is emitted with its first batch.
-            seeds[name] = Withheld.nothing(query)
+            answered[name], reached = _answered(request, folder, before, query, offset)
+            starts[name], first = _first(query, start, reached, offset)
+            # It has had what follows from the contents of relations alone.
+            seeds[name] = replace(Withheld.nothing(query), first=first)
             continue
         if query.sink.connector == "RESULTS" and UndeliveredAnswers(folder).of(name):
             raise _refused(name, "an answer could not be added to it")
@@ -112,17 +120,37 @@ def continuations(
         if tick is not None and tick > heartbeat_at(query, offset):
             seeds[name] = replace(Withheld.nothing(query), first=tick + int(query.root.is_stream))
     waits = {name: seeds[name].first for name in request.moved if name in seeds}
-    return Continuations(starts, seeds, _routes(request, before, kept, by_name, offset, waits))
+    answered = {name: last for name, last in answered.items() if name in reading and last != _NO_ROUND}
+    return Continuations(starts, seeds, answered, _routes(request, before, kept, by_name, offset, waits))
 
 
 def _first(query: Query, start: Start, reached: int, offset: Offset) -> tuple[Start, int]:
-    """Return where a relation's answer begins whose sink was answered up to `reached`, and its first instant."""
-    now = heartbeat_at(query, offset)
+    """Return where an answer begins whose sink was answered up to `reached`, and its first instant."""
+    after = int(query.root.is_stream)
+    begin = heartbeat_at(query, offset) if start.at is None else start.at
     if start.mode in (StartMode.NOW, StartMode.WARM):
-        return start, max(now, reached + 1)
+        return start, max(begin + after, reached + 1)
     # The answer up to the first instant is folded; what came later than that is emitted at its own instants.
-    first = max(start.at if start.at is not None else NOTHING, reached + 1)
-    return Start(StartMode.AT, first), first
+    first = max(start.at + after if start.at is not None else NOTHING, reached + 1)
+    return Start(StartMode.AT, first - after), first
+
+
+def _answered(request: Continued, folder: Folder, before: Epoch, query: Query, offset: Offset) -> tuple[int, int]:
+    """Return up to which round the result of a stream has been answered, and up to which instant.
+
+    What has been emitted beyond that instant follows from these rounds, and is not emitted again.
+    """
+    record = before.paused.get(query.name)
+    if record is not None and record.round is not None:
+        return record.round, NOTHING if record.reached is None else record.reached
+    former = request.former.get(query.name, query)
+    return _answered_round(folder, before, query.name), heartbeat_at(former, offset)
+
+
+def _answered_round(folder: Folder, before: Epoch, name: str) -> int:
+    """Return the last round of which the sink of a query has received what left early."""
+    is_withheld = name in before.silent or _waiting(folder, before, name) is not None
+    return _NO_ROUND if is_withheld else folder.delivered().round
 
 
 def _content(request: Continued, before: Epoch, name: str) -> EmittedContent:
@@ -192,9 +220,9 @@ def _routes(
 
 
 def _last_instant(query: Query, offset: Offset) -> int:
-    """Return the last instant of which anything can have been emitted after the sources were read up to `offset`."""
-    highs = (offset.high.get(name) for name in timed_sources(query.root))
-    return max([heartbeat_at(query, offset), *(high for high in highs if high is not None)])
+    """Return the last instant of which anything can have been emitted after the sources were read up to `offset`: no
+    answer leaves an executor that lies beyond the frontier."""
+    return heartbeat_at(query, offset) + 1
 
 
 def with_silences(
@@ -215,16 +243,24 @@ def with_silences(
     return replace(epoch, silent=silent, shown=later, routes=dict(how.routes))
 
 
-def paused_records(request: Continued, before: Epoch, failed: Mapping[str, QueryFailure]) -> dict[str, PausedRecord]:
-    """Return the records of the queries that the epoch after `before` leaves out and whose results stay. failed: those
-    that failed in the last round of `before`.
+def paused_records(
+    request: Continued, folder: Folder, before: Epoch, failed: Mapping[str, QueryFailure], offset: Offset
+) -> dict[str, PausedRecord]:
+    """Return the records of the queries that the epoch after `before` leaves out and whose results stay.
+
+    Args:
+        failed: those that failed in the last round of `before`.
+        offset: up to which sources have been read.
     """
     names = {query.name for query in request.queries}
     left = [name for name in before.queries if name in request.paused and name not in names]
     records = {n: record for n, record in before.paused.items() if n in request.paused and n not in names}
     for name in left:
-        record = before.queries[name]
-        records[name] = PausedRecord(record.sink, failed.get(name), record.id, record.whole)
+        record, former, last = before.queries[name], request.former.get(name), _answered_round(folder, before, name)
+        if name in failed and last != _NO_ROUND:
+            last -= 1  # its sink has nothing of the round in which it failed
+        reached = None if former is None else heartbeat_at(former, offset)
+        records[name] = PausedRecord(record.sink, failed.get(name), record.id, record.whole, last, reached)
     return records
 
 

@@ -12,7 +12,6 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 
 import pyarrow as pa
 
@@ -23,19 +22,12 @@ from penstock.runtime.spark.checkpoint.query_failure import QueryFailure
 from penstock.runtime.spark.output.answer_writer import PendingAnswer
 from penstock.runtime.spark.output.recorded_sink import RecordedSink
 from penstock.runtime.spark.output.undelivered import UndeliveredAnswers, sink_error
+from penstock.runtime.spark.output.written_batch import DeliveredAnswer
 
 #: Seconds before the second attempt; they double with each further one.
 _FIRST_WAIT = 0.1
 #: By query the answer chunks of each shard.
 Answers = Mapping[str, Sequence[tuple[int, Sequence[PendingAnswer]]]]
-
-
-@dataclass
-class DeliveredAnswer:
-    """Rows and bytes of an answer that its sink has received."""
-
-    rows: int = 0
-    bytes: int = 0
 
 
 class SinkIsolation:
@@ -72,6 +64,11 @@ class SinkIsolation:
             wait *= 2
 
 
+def by_weight(queries: Iterable[str], weights: Mapping[str, float]) -> list[str]:
+    """Return queries in the order in which their sinks are written: heavier ones first, otherwise as they come."""
+    return sorted(queries, key=lambda query: -weights.get(query, 1.0))
+
+
 def deliver_answers(
     job: Job, sinks: Mapping[str, Sink], names: Iterable[str], answers: Answers, batch: int,
     isolation: SinkIsolation | None = None,
@@ -94,6 +91,7 @@ def deliver_answers(
         if not answers.get(name) and not sinks[name].writes_empty:
             return delivered
         sinks[name].write_pieces(batch, _counted(tables(name), delivered))
+        delivered.at = time.monotonic()
         return delivered
 
     def write(name: str) -> DeliveredAnswer:

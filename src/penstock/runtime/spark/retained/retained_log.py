@@ -19,14 +19,15 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.algebra.nodes.scans import Source
-from penstock.physical.elements import Elements, decode, encoded
+from penstock.physical.elements import Elements, decode
 from penstock.physical.execution.ingest import ticks
-from penstock.runtime.spark.checkpoint.folder import Folder, write_whole
+from penstock.runtime.spark.checkpoint.folder import Folder
 from penstock.storage import storage
 from penstock.storage.seals import damaged
 from penstock.types import END
 
-_TS = "ts"
+#: Name of the column of timestamps, where they are not among the others.
+TS = "ts"
 
 
 @dataclass(frozen=True)
@@ -74,32 +75,11 @@ class RetainedLog:
         self.place = folder.root / "retained" / file
         self._mark = self.place / "kept.json"
 
-    # -- writing -----------------------------------------------------------------------------------------------
-
-    def write(self, round_: int, task: int, batches: Sequence[Elements], columns: Sequence[int], durable: bool) -> None:
-        """Write what one task accepted.
-
-        Args:
-            columns: the positions in the declaration of the columns of the elements.
-            durable: whether it has to survive a loss of power, since the source cannot be read again.
-        """
-        some = [batch for batch in batches if len(batch)]
-        if not some:
-            return
-        names = [f"c{position}" for position in columns]
-        stamped = self._timestamp not in columns
-        if stamped:
-            # The timestamps are not among the columns.
-            names.append(_TS)
-        parts = [[*b.columns, pa.array(b.ts)] if stamped else list(b.columns) for b in some]
-        data = memoryview(encoded([pa.RecordBatch.from_arrays(part, names=names) for part in parts]))
-        low, high = min(int(b.ts.min()) for b in some), max(int(b.ts.max()) for b in some)
-        name = RetainedFile(round_, task, low, high, f"{zlib.crc32(data):08x}").name
-        write_whole(self.place / name, data, durable)
+    # -- beginning and removing --------------------------------------------------------------------------------
 
     def begin(self, high: int | None) -> None:
         """Begin to retain, unless that has begun. high: the largest timestamp of what was read before."""
-        if not storage().exists(self._mark):
+        if not self.is_begun:
             self._write_mark(high)
 
     def forget_rounds_after(self, last: int) -> None:
@@ -133,9 +113,14 @@ class RetainedLog:
             raise damaged(self._mark, error) from error
         return after
 
+    @property
+    def is_begun(self) -> bool:
+        """Return whether the stream is retained, or was."""
+        return storage().exists(self._mark)
+
     def has(self, bound: int | None) -> bool:
         """Return whether all elements after the tick `bound` are retained, None for all."""
-        if not storage().exists(self._mark):
+        if not self.is_begun:
             return False
         after = self.after
         return after is None or (bound is not None and bound >= after)
@@ -145,6 +130,12 @@ class RetainedLog:
         found = (RetainedFile.of(name) for name in storage().list(self.place))
         chosen = [f for f in found if f is not None and first <= f.round and (last is None or f.round <= last)]
         return sorted(chosen, key=lambda file: (file.round, file.task))
+
+    @property
+    def nbytes(self) -> int:
+        """Return the bytes of all files."""
+        paths = (self.place / file.name for file in self.files())
+        return sum(storage().size(path) for path in paths if storage().exists(path))
 
     def read(self, file: RetainedFile, columns: Sequence[int]) -> Iterator[Elements]:
         """Yield the elements of a file, with the declared columns at `columns`. Raises PenstockError P0605."""
@@ -157,8 +148,8 @@ class RetainedLog:
         except (OSError, ValueError, pa.ArrowInvalid) as error:
             raise damaged(path, error) from error
         for batch in batches:
-            stamped = _TS in batch.schema.names
-            ts = ticks(batch.column(_TS if stamped else f"c{self._timestamp}"))
+            stamped = TS in batch.schema.names
+            ts = ticks(batch.column(TS if stamped else f"c{self._timestamp}"))
             chosen = tuple(batch.column(f"c{position}") for position in columns)
             yield Elements(chosen, ts, np.full(len(ts), END, np.int64))
 
@@ -168,7 +159,11 @@ class RetainedLog:
 
 
 class Pins:
-    """What readers beside the rounds hold back from being removed: `pins/<reader>.json`, removed at a start."""
+    """What readers beside the rounds hold back from being removed: `pins/<reader>.json`, removed at a start.
+
+    Of a stream that is what is retained after a tick; of a posted relation the posts, and files of updates, that are
+    not among the first splits, as many as were compacted when the reader began.
+    """
 
     def __init__(self, folder: Folder) -> None:
         self._folder = folder

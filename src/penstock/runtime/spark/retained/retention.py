@@ -54,6 +54,10 @@ class Retention:
             if file not in kept and not self._pins.keeps_all(file):
                 storage().remove_tree(self._folder.root / "retained" / file)
 
+    def releases(self, file: str, splits: int) -> bool:
+        """Return whether no reader of the relation `file` needs what fewer compacted splits left (`Pins`)."""
+        return self._pins.least(file, splits) == splits
+
     def delivered(self, round_: int, offset: Offset, highs: Mapping[str, int | None]) -> None:
         """Remove what is too old now and then, when the round of `offset` is delivered."""
         if round_ % _EVERY:

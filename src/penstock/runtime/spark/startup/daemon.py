@@ -6,7 +6,7 @@ earlier (`jvm.py`) with the extra arguments `--ahead SOCKET`: that process loads
 that Spark starts connects to it by the socket, passes on its standard streams, its environment and its arguments, and
 remains only because Spark watches it. Without a waiting process, it becomes the daemon itself.
 
-Contract: imports only the standard library until it becomes the daemon.
+Contract: imports only what needs the standard library alone until it becomes the daemon.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+
+from penstock.temporary import WORKERS, discard, temporary_folder
 
 MODULE = "penstock.runtime.spark.startup.daemon"
 #: The environment variable with the socket of a daemon that was started ahead.
@@ -70,7 +72,12 @@ def _manage() -> None:
     # Loaded objects are permanent: workers need not traverse them after every task, nor copy their pages.
     gc.collect()
     gc.freeze()
-    manager()
+    folder = temporary_folder("workers-", sweeps=False)
+    os.environ[WORKERS] = str(folder)
+    try:
+        manager()
+    finally:
+        discard(folder)
 
 
 def run_in_daemon(place: str) -> bool:

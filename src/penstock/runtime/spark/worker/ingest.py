@@ -6,7 +6,8 @@ sends every shard the progress of the source.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import nullcontext
 
 import pyarrow as pa
 
@@ -18,6 +19,7 @@ from penstock.expressions.shown import shown_row
 from penstock.physical.elements import Elements
 from penstock.physical.execution.exchange import ExchangeRouter
 from penstock.physical.execution.executor import IngestExecutor
+from penstock.physical.execution.flow_counts import TappedPort, tapped_ports
 from penstock.physical.execution.ingest import StampedRows, read_columns, stamp
 from penstock.physical.execution.progress import NOTHING, SourceProgress
 from penstock.physical.execution.step_failures import StepFailures
@@ -26,14 +28,16 @@ from penstock.runtime.spark.checkpoint.epochs import source_file
 from penstock.runtime.spark.checkpoint.folder import Folder, Job, Seen
 from penstock.runtime.spark.input.input_planner import ReadTask
 from penstock.runtime.spark.retained.retained_log import RetainedLog, retained_columns
+from penstock.runtime.spark.retained.retained_writer import RetainedWriter
 from penstock.runtime.spark.worker.packets import (
     Packet,
     by_shard,
+    channel_packets,
     failed_packet,
-    port_packets,
     round_packet,
     timings_packet,
 )
+from penstock.runtime.spark.worker.tapped import published_taps
 from penstock.runtime.watching.reports import IngestReport
 from penstock.runtime.watching.stopwatch import Stopwatch
 
@@ -47,11 +51,12 @@ class Ingest:
         high, beat: the largest timestamp and the heartbeat of the source before it.
         task: the number of the task in its round.
         now: the stamp of SYSTEM TIME.
+        retained: receives the elements that the stream retains; None where it retains none.
     """
 
     def __init__(
         self, job: Job, tables: dict[str, Elements], source: Source, high: int | None, task: int,
-        now: int | None = None, beat: int | None = None,
+        now: int | None = None, beat: int | None = None, retained: RetainedWriter | None = None,
     ) -> None:  # fmt: skip
         self._job = job
         self.in_files = job.state_store == "files"
@@ -59,9 +64,9 @@ class Ingest:
         self._now = now
         self._failures = StepFailures() if job.isolated else None
         self._executor = IngestExecutor(job.plan, source.name, tables, failures=self._failures)
-        self._retained_columns = retained_columns(source)
-        self._stamped_columns = tuple(sorted({*self._executor.columns, *self._retained_columns}))
-        self._retained: list[Elements] = []
+        self._retained = retained
+        retained_positions = () if retained is None else retained.columns
+        self._stamped_columns = tuple(sorted({*self._executor.columns, *retained_positions}))
         self.columns = read_columns(source, self._stamped_columns)
         self.progress = SourceProgress(None, high, beat=NOTHING if beat is None else beat)
         self.seen = Seen(high)
@@ -69,6 +74,10 @@ class Ingest:
         self.watch = Stopwatch()
         self._task = task
         self._router = ExchangeRouter(job.shards)
+
+    def tap(self, taps: Collection[TappedPort]) -> None:
+        """Keep rows of some edges for the report."""
+        self._executor.counts.tapped = tapped_ports(self._job.plan, taps)
 
     def take(self, parsed: ParsedRecords, origin: str) -> None:
         """Stamp and process records. origin: where they come from, for dead letters."""
@@ -100,8 +109,8 @@ class Ingest:
         self.progress = self.progress.merge(stamped.progress)
         self.seen.high = self.progress.high
         self._record_rejections(stamped, parsed, origin)
-        if self._retained_columns:
-            self._retained.append(self._with_columns(stamped.elements, self._retained_columns))
+        if self._retained is not None:
+            self._retained.add(self._with_columns(stamped.elements, self._retained.columns))
         result = self._executor.run(self._with_columns(stamped.elements, self._executor.columns))
         with self.watch.phase("exchange"):
             self._router.post(result, self._task)
@@ -112,14 +121,6 @@ class Ingest:
             return elements
         return elements.with_columns([elements.columns[self._stamped_columns.index(c)] for c in columns])
 
-    def retain(self, folder: Folder, round_: int) -> None:
-        """Write the elements that the stream retains."""
-        if self._retained:
-            log = RetainedLog(folder, source_file(self._source.name, self._job.intake.births), self._source.timestamp)
-            durable = not is_rereadable(self._source)
-            with self.watch.phase("ingest"):
-                log.write(round_, self._task, self._retained, self._retained_columns, durable)
-
     def _note_jump(self, after: SourceProgress) -> None:
         """Record the jump that skipped records may have made, to the least of their timestamps."""
         if self.progress.high is not None and after.first is not None:
@@ -127,12 +128,12 @@ class Ingest:
 
     def packets(self) -> Iterator[Packet]:
         """Yield the packets for the shards: elements, then progress; and the measurements for the driver."""
-        for shard, port, batches in self._router:
-            yield from self.watch.through("exchange", port_packets(shard, port, batches, self._task))
+        for shard, channel, batches in self._router:
+            yield from self.watch.through("exchange", channel_packets(shard, channel, batches, self._task))
         yield from by_shard(self._job.shards, {self._source.name: self.progress})
         if self._failures is not None and self._failures.errors:
             yield failed_packet(0, self._failures.errors)
-        yield timings_packet(0, IngestReport(self._task, self.watch.seconds))
+        yield timings_packet(0, IngestReport(self._task, self.watch.seconds, self._executor.counts))
 
     def _record_rejections(self, stamped: StampedRows, parsed: ParsedRecords, split: str) -> None:
         batch = parsed.batch
@@ -169,16 +170,28 @@ def run_read_task(folder: Folder, job: Job, tables: dict[str, Elements], task: R
     if task.source is None:
         return
     source = job.plan.sources[task.source]
-    ingest = Ingest(job, tables, source, task.high, task.task, task.now, task.beat)
     # All elements are retained, whatever the queries read.
     predicate = job.plan.source_predicates.get(source.name) if source.retain is None else None
     connector = open_source(source, predicate)
-    for split in task.splits:
-        for parsed in ingest.watch.through("read", connector.read(split, ingest.columns)):
-            ingest.take(parsed, split.path)
-    ingest.retain(folder, int(task.round))
+    with _retained_writer(folder, job, source) or nullcontext() as retained:
+        ingest = Ingest(job, tables, source, task.high, task.task, task.now, task.beat, retained)
+        ingest.tap(published_taps(folder.root))
+        for split in task.splits:
+            for parsed in ingest.watch.through("read", connector.read(split, ingest.columns)):
+                ingest.take(parsed, split.path)
+        if retained is not None:
+            with ingest.watch.phase("ingest"):
+                retained.finish(int(task.round), task.task)
     finish(folder, ingest, source.name, task.round, task.task)
     yield from ingest.packets()
+
+
+def _retained_writer(folder: Folder, job: Job, source: Source) -> RetainedWriter | None:
+    columns = retained_columns(source)
+    if not columns:
+        return None
+    log = RetainedLog(folder, source_file(source.name, job.intake.births))
+    return RetainedWriter(log.place, columns, source.timestamp, durable=not is_rereadable(source))
 
 
 def retained_packets(
@@ -209,8 +222,8 @@ def element_packets(
     router = ExchangeRouter(job.shards)
     for elements in batches:
         router.post(executor.run(elements), task)
-    for shard, port, sent in router:
-        yield from port_packets(shard, port, sent, task)
+    for shard, channel, sent in router:
+        yield from channel_packets(shard, channel, sent, task)
 
 
 def run_batches(

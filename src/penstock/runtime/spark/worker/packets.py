@@ -1,6 +1,6 @@
 """Packets between the stages of a job: rows (shard, kind, blob), the blob being Arrow or JSON.
 
-A kind is a `PortInput`, an `AnswerOf` or a `Signal`; `encode_kind` and `read_kind` alone know how it is written in the
+A kind is `ChannelRows`, an `AnswerOf` or a `Signal`; `encode_kind` and `read_kind` alone know how it is written in the
 `kind` column. Only the driver receives the signals other than progress.
 """
 
@@ -12,13 +12,14 @@ from dataclasses import asdict, dataclass
 from enum import Enum
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from penstock.errors import PenstockError
 from penstock.physical.elements import Elements, decode, encoded
-from penstock.physical.execution.exchange import Port
 from penstock.physical.execution.progress import Progress, SourceProgress
 from penstock.physical.kernels.run_length import run_length_decoded, run_length_encoded
 from penstock.physical.operators import Rejection
+from penstock.physical.plan.plan import Channel, Exchange
 from penstock.runtime.spark.checkpoint.query_failure import QueryFailure
 from penstock.runtime.watching.reports import IngestReport, ShardReport, report_from_json
 
@@ -32,15 +33,15 @@ _TOGETHER = 2**20
 
 
 @dataclass(frozen=True)
-class PortInput:
-    """The kind of packets that carry elements to an input of a step.
+class ChannelRows:
+    """The kind of packets that carry elements of a step to the later stages that read them.
 
     Args:
         sender: the ingest task or shard that sends them.
-        number: counts the packets of the sender for this input. Spark's shuffle does not keep their order.
+        number: counts the packets of the sender in this channel. Spark's shuffle does not keep their order.
     """
 
-    port: Port
+    channel: Channel
     sender: int
     number: int
 
@@ -69,15 +70,16 @@ class Signal(Enum):
     TIMINGS = "timings"
 
 
-PacketKind = PortInput | AnswerOf | Signal
-_PORT, _ANSWER = "port", "answer"
+PacketKind = ChannelRows | AnswerOf | Signal
+_ROWS, _ANSWER = "rows", "answer"
+_ANYWHERE, _EVERYWHERE = "any", "all"
 
 
 def encode_kind(kind: PacketKind) -> str:
     """Return the text of a kind in the `kind` column."""
     match kind:
-        case PortInput((step, port), sender, number):
-            return f"{_PORT}:{step}:{port}:{sender}:{number}"
+        case ChannelRows(channel, sender, number):
+            return f"{_ROWS}:{channel.step}:{_exchange_text(channel.exchange)}:{sender}:{number}"
         case AnswerOf(query):
             return f"{_ANSWER}:{query}"
         case Signal():
@@ -89,10 +91,22 @@ def read_kind(text: str) -> PacketKind:
     head, _, content = text.partition(":")
     if head == _ANSWER:
         return AnswerOf(content)
-    if head != _PORT:
+    if head != _ROWS:
         return Signal(text)
-    step, port, sender, number = map(int, content.split(":"))
-    return PortInput((step, port), sender, number)
+    step, exchange, sender, number = content.split(":")
+    return ChannelRows(Channel(int(step), _read_exchange(exchange)), int(sender), int(number))
+
+
+def _exchange_text(exchange: Exchange) -> str:
+    """Return `any` for rows without a key, else the columns of the key, and `all` behind them for copies."""
+    key = _ANYWHERE if exchange.key is None else ",".join(map(str, exchange.key))
+    return f"{key}/{_EVERYWHERE}" if exchange.everywhere else key
+
+
+def _read_exchange(text: str) -> Exchange:
+    key, _, copies = text.partition("/")
+    columns = None if key == _ANYWHERE else tuple(int(column) for column in key.split(",") if column)
+    return Exchange(columns, copies == _EVERYWHERE)
 
 
 @dataclass(frozen=True)
@@ -119,10 +133,10 @@ class Heartbeats:
     ended: bool
 
 
-def port_packets(shard: int, port: Port, batches: Sequence[Elements], sender: int) -> Iterator[Packet]:
-    """Yield elements for an input of a step in `shard`. sender: the ingest task or shard that sends them."""
+def channel_packets(shard: int, channel: Channel, batches: Sequence[Elements], sender: int) -> Iterator[Packet]:
+    """Yield elements of a channel for `shard`. sender: the ingest task or shard that sends them."""
     blobs = _element_blobs(batches)
-    return (Packet(shard, PortInput(port, sender, number), blob) for number, blob in enumerate(blobs))
+    return (Packet(shard, ChannelRows(channel, sender, number), blob) for number, blob in enumerate(blobs))
 
 
 def answer_packets(shard: int, query: str, batches: Sequence[Elements]) -> Iterator[Packet]:
@@ -201,6 +215,18 @@ def read_elements(blob: bytes | pa.Buffer) -> list[Elements]:
 def as_elements(batches: Iterable[pa.RecordBatch]) -> list[Elements]:
     """Decode the elements sent as `batches`."""
     return [Elements.from_batch(run_length_decoded(batch)) for batch in batches]
+
+
+def of_one_shard(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, list[pa.RecordBatch]]]:
+    """Yield the packets by shard, in the order of shards: the number in their column, and the packets as they came."""
+    by_shard: dict[int, list[pa.RecordBatch]] = {}
+    for batch in batches:
+        column = batch.column("shard")
+        shards = column.unique().to_pylist()
+        for shard in shards:
+            rows = batch if len(shards) == 1 else batch.filter(pc.equal(column, shard))
+            by_shard.setdefault(shard, []).append(rows)
+    yield from sorted(by_shard.items())
 
 
 def as_batches(packets: Iterable[Packet], keys: Sequence[int]) -> Iterator[pa.RecordBatch]:

@@ -12,34 +12,38 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Protocol
 
 import pyarrow as pa
 
 from penstock.errors import PenstockError
 from penstock.physical.elements import Elements
-from penstock.physical.execution.exchange import ExchangeRouter, Port, StageResult
+from penstock.physical.execution.exchange import ExchangeRouter, StageResult
 from penstock.physical.execution.executor import StageExecutor
+from penstock.physical.execution.flow_counts import tapped_ports
 from penstock.physical.execution.progress import SourceProgress
 from penstock.physical.execution.step_failures import StepFailures
 from penstock.physical.operators import Operator
+from penstock.physical.plan.plan import Channel
 from penstock.runtime.spark.checkpoint.folder import Job
 from penstock.runtime.spark.checkpoint.shard_manifest import ShardManifest, StoredSynopsis
 from penstock.runtime.spark.output.answer_writer import AnswerWriter
 from penstock.runtime.spark.worker.packets import (
+    ChannelRows,
     Heartbeats,
     Packet,
-    PortInput,
     Signal,
+    channel_packets,
     failed_packet,
     heartbeats_packet,
-    port_packets,
     progress_packet,
     read_progress,
     rejected_packet,
     timings_packet,
 )
 from penstock.runtime.spark.worker.spill_files import SpillFiles, unpacked
+from penstock.runtime.spark.worker.tapped import published_taps
 from penstock.runtime.watching.reports import ShardReport
 from penstock.runtime.watching.stopwatch import Stopwatch
 
@@ -125,7 +129,7 @@ class ShardRound:
     def run(self, shard: int, packets: Iterable[Packet]) -> Iterator[Packet]:
         """Run one round of the shard: read the packets sent to it, yield the packets it sends."""
         job = self._job
-        by_port: dict[Port, list[tuple[PortInput, Packet]]] = {}
+        by_channel: dict[Channel, list[tuple[ChannelRows, Packet]]] = {}
         progress: dict[str, SourceProgress] = {}
         forwarded: list[Packet] = []
         for packet in packets:
@@ -133,18 +137,23 @@ class ShardRound:
             if kind is Signal.PROGRESS:
                 for name, source_progress in read_progress(packet.blob).items():
                     progress[name] = progress.get(name, SourceProgress()).merge(source_progress)
-            elif isinstance(kind, PortInput) and job.plan.step(kind.port[0]).stage == self._stage:
-                by_port.setdefault(kind.port, []).append((kind, packet))
+            elif isinstance(kind, ChannelRows):
+                receivers = job.plan.receivers[kind.channel]
+                if self._stage in receivers:
+                    by_channel.setdefault(kind.channel, []).append((kind, packet))
+                if max(receivers) > self._stage:
+                    forwarded.append(packet)
             else:
                 forwarded.append(packet)
         # Sorted by sender, whatever order the shuffle delivered them in: row windows count in this order.
         with self._watch.phase("exchange"):
             inputs = {
-                port: [e for _, packet in sorted(port_packets_sent, key=_sending_order) for e in unpacked(packet.blob)]
-                for port, port_packets_sent in by_port.items()
+                channel: [e for _, packet in sorted(packets_sent, key=_sending_order) for e in unpacked(packet.blob)]
+                for channel, packets_sent in by_channel.items()
             }
         with self._watch.phase("state"):
             executor, stored, steps = self._executor(shard)
+        executor.tapped = tapped_ports(job.plan, published_taps(Path(self._root)))
         with self._watch.phase("operators"):
             result = executor.run(inputs, progress, self._answers.take, self._failures)
         with self._watch.phase("state"):
@@ -157,7 +166,9 @@ class ShardRound:
                 n: replace(p, first=progress[n].first if n in progress else None) for n, p in executor.progress.items()
             }
             yield progress_packet(shard, stage_progress)
-        yield timings_packet(shard, ShardReport(self._stage, shard, self._watch.seconds, executor.spent, sizes))
+        executor.counts.bytes_in |= executor.received(inputs)
+        report = ShardReport(self._stage, shard, self._watch.seconds, executor.spent, sizes, executor.counts)
+        yield timings_packet(shard, report)
 
     def _packets(
         self, job: Job, executor: StageExecutor, shard: int, result: StageResult, forwarded: list[Packet]
@@ -170,8 +181,8 @@ class ShardRound:
             yield failed_packet(shard, self._failures.errors)
         router = ExchangeRouter(job.shards)
         router.post(result, shard)
-        for target, port, batches in router:
-            yield from port_packets(target, port, batches, shard)
+        for target, channel, batches in router:
+            yield from channel_packets(target, channel, batches, shard)
         if self._stage == job.plan.stages and shard == 0:
             ended = job.ends([name for name, source_progress in executor.progress.items() if source_progress.ended])
             yield heartbeats_packet(shard, Heartbeats(executor.heartbeats(), executor.source_heartbeats(), ended))
@@ -260,8 +271,8 @@ def _unchanged(job: Job, epoch: int) -> set[str]:
     return {name for name in job.plan.sources if job.intake.births.get(name, 0) <= epoch}
 
 
-def _sending_order(entry: tuple[PortInput, Packet]) -> tuple[int, int]:
-    """Return what the packets of one port are sorted by before they are processed."""
+def _sending_order(entry: tuple[ChannelRows, Packet]) -> tuple[int, int]:
+    """Return what the packets of one channel are sorted by before they are processed."""
     kind, _ = entry
     return kind.sender, kind.number
 
@@ -306,6 +317,11 @@ def keep_warm(key: tuple[str, int, int], warm: _Warm, limit: int) -> None:
     total = sum(w.bytes for w in _WARM.values())
     while total > limit:
         total -= _WARM.pop(next(iter(_WARM))).bytes
+
+
+def forget_shard(root: str, stage: int, shard: int) -> None:
+    """Drop the executor of one shard."""
+    _WARM.pop((root, stage, shard), None)
 
 
 def forget_warm(root: str) -> None:

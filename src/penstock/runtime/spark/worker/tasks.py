@@ -7,7 +7,7 @@ and the digest of the job in it.
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import count
 from typing import TYPE_CHECKING
 
@@ -15,6 +15,8 @@ from pyspark import TaskContext
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from penstock.runtime.spark.worker.shard_owners import RoundOfShard
 
 _BATCH = "streaming.sql.batchId"
 Task = Callable[[Iterator["pa.RecordBatch"]], Iterator["pa.RecordBatch"]]
@@ -107,31 +109,52 @@ def ingest_frame(root: str, digest: str, name: str) -> Task:
 
 def keyed_stage(root: str, digest: str, stage: int) -> Task:
     """Return a keyed stage with its state in files (`state_files.py`). It takes and yields packets; a Spark task gets
-    those of one shard.
+    those of one shard. The round runs in the worker process that has the state of the shard (`shard_owners.py`).
     """
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from penstock.runtime.spark.checkpoint.state_files import open_state
-        from penstock.runtime.spark.job_files import load_job
-        from penstock.runtime.spark.worker.packets import Packet, as_batches, read_kind
-        from penstock.runtime.spark.worker.spill_files import SpillFiles
-        from penstock.runtime.spark.worker.stage import ShardRound
+        from penstock.runtime.spark.worker.packets import of_one_shard
+        from penstock.runtime.spark.worker.shard_owners import RoundOfShard, shard_owners
 
-        job, tables = load_job(root, digest)
-        packets: dict[int, list[Packet]] = {}
-        for batch in batches:
-            shards, kinds = batch.column("shard").to_pylist(), batch.column("kind").to_pylist()
-            for shard, kind, blob in zip(shards, kinds, batch.column("blob"), strict=True):
-                number = job.keys.index(shard)
-                packets.setdefault(number, []).append(Packet(number, read_kind(kind), blob.as_buffer()))
-        number = job.log_base + batch_number()
-        with SpillFiles(root, number) as spill_files:
-            for shard, shard_packets in sorted(packets.items()):
-                state, backfilled = open_state(root, job, stage, shard, number)
-                output = ShardRound(root, job, tables, stage, state, backfilled, spill_files).run(shard, shard_packets)
-                yield from as_batches(spill_files.lightened(output), job.keys)
+        for shard, received in of_one_shard(batches):
+            round_ = RoundOfShard(root, digest, stage, batch_number(), shard)
+            owners = shard_owners(run_round_of_shard, drop_shard)
+            run_here = run_round_of_shard if owners is None else owners.run
+            yield from run_here(round_, received)
 
     return settled(run)
+
+
+def run_round_of_shard(round_: RoundOfShard, batches: Sequence[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Run a round of a shard in this process: take the packets sent to it, yield those that it sends."""
+    from penstock.runtime.spark.checkpoint.state_files import open_state
+    from penstock.runtime.spark.job_files import load_job
+    from penstock.runtime.spark.worker.packets import Packet, as_batches, read_kind
+    from penstock.runtime.spark.worker.spill_files import SpillFiles
+    from penstock.runtime.spark.worker.stage import ShardRound
+
+    root, stage = round_.root, round_.stage
+    job, tables = load_job(root, round_.digest)
+    shard = job.keys.index(round_.shard)
+    number = job.log_base + round_.number
+    packets = (
+        Packet(shard, read_kind(kind), blob.as_buffer())
+        for batch in batches
+        for kind, blob in zip(batch.column("kind").to_pylist(), batch.column("blob"), strict=True)
+    )
+    with SpillFiles(root, number) as spill_files:
+        state, backfilled = open_state(root, job, stage, shard, number)
+        output = ShardRound(root, job, tables, stage, state, backfilled, spill_files).run(shard, packets)
+        yield from as_batches(spill_files.lightened(output), job.keys)
+
+
+def drop_shard(round_: RoundOfShard) -> None:
+    """Drop the executor of a shard from the memory of this process."""
+    from penstock.runtime.spark.job_files import load_job
+    from penstock.runtime.spark.worker.stage import forget_shard
+
+    job, _ = load_job(round_.root, round_.digest)
+    forget_shard(round_.root, round_.stage, job.keys.index(round_.shard))
 
 
 def wake(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -1,0 +1,169 @@
+"""A run and a server, each in a process of its own, that carry out the same statements one after the other.
+
+What is measured of both is their own account of batches (`RunMetrics`), and the processor time of the driver, its JVM
+and its workers. A run is started by `Session.start`, as `penstock run` does, again and again in one process: a new one
+each time would compile its JVM's code anew.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import astuple, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from benchmarks import data
+from benchmarks.live import server
+from benchmarks.processes import tree
+from penstock.client.server import ServerClient
+
+_SAMPLE = re.compile(r'^(\w+)(?:\{(?:\w+="([^"]*)")?\})? (\S+)$', re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Account:
+    """What a side has done.
+
+    Args:
+        number, seconds: of its batches.
+        rows: records read.
+        cpu: processor time of all its processes, in seconds; workers: that of its workers alone.
+    """
+
+    number: int
+    seconds: float
+    rows: int
+    cpu: float
+    workers: float
+
+    def since(self, before: Account) -> Account:
+        return Account(*(now - then for now, then in zip(astuple(self), astuple(before), strict=True)))
+
+    @property
+    def of_a_batch(self) -> Account:
+        """The mean of its batches."""
+        return replace(self, seconds=self.seconds / self.number, cpu=self.cpu / self.number,
+                       workers=self.workers / self.number)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Side:
+    """A run or a server that carries out statements.
+
+    Args:
+        begin: carries out statements; those of a call before have ended.
+        account: of all that it has done since the last `begin`.
+        end: ends what they began.
+    """
+
+    begin: Callable[[str], None]
+    account: Callable[[], Account]
+    end: Callable[[], None]
+
+
+@contextmanager
+def run_side(root: Path, *settings: str) -> Iterator[Side]:
+    """A run in a process of its own. root: a folder for its checkpoints."""
+    command = [sys.executable, "-m", "benchmarks.sides", str(root)]
+    process = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    )
+    sets = "".join(f"SET {name} = '{value}';\n" for name, _, value in (one.partition("=") for one in settings))
+    before: list[Account] = []
+
+    def answer(request: str) -> Any:
+        assert process.stdin is not None and process.stdout is not None, "they are pipes"
+        process.stdin.write(json.dumps(request) + "\n")
+        process.stdin.flush()
+        return json.loads(process.stdout.readline())
+
+    def account() -> Account:
+        return Account(*answer(""), *_processor_seconds(process.pid))
+
+    def begin(statements: str) -> None:
+        began = _processor_seconds(process.pid)
+        answer(sets + statements)
+        before.append(Account(0, 0.0, 0, *began))
+
+    try:
+        yield Side(begin, lambda: account().since(before[-1]), lambda: answer("stop"))
+    finally:
+        assert process.stdin is not None, "it is a pipe"
+        process.stdin.close()
+        process.wait(120)
+
+
+@contextmanager
+def server_side(root: Path, *settings: str) -> Iterator[Side]:
+    """A server in a process of its own. root: a folder that it may read and write."""
+    with server(*settings, allowed=(root, data.FOLDER)) as (client, pid):
+        before: list[Account] = []
+
+        def begin(statements: str) -> None:
+            before.append(_account(client, pid))
+            client.execute(statements)
+
+        def account() -> Account:
+            found = _account(client, pid)
+            # The rows are those of the sources that there are now.
+            return replace(found.since(before[-1]), rows=found.rows)
+
+        def end() -> None:
+            queries = [f"DROP QUERY {query.name};" for query in client.queries()]
+            client.execute("".join([*queries, *(f"DROP STREAM {one.name};" for one in client.catalog().sources)]))
+
+        yield Side(begin, account, end)
+
+
+def _account(client: ServerClient, pid: int) -> Account:
+    samples = [(name, float(value)) for name, _, value in _SAMPLE.findall(client.metrics())]
+    total = {name: sum(value for other, value in samples if other == name) for name, _ in samples}
+    return Account(
+        int(total.get("penstock_batches_total", 0)), total.get("penstock_batch_seconds_total", 0.0),
+        int(total.get("penstock_source_rows_total", 0)), *_processor_seconds(pid),
+    )  # fmt: skip
+
+
+def _processor_seconds(pid: int) -> tuple[float, float]:
+    """Return the processor time of a process and all below it, and of the workers among these."""
+    processes, hertz = tree(pid), os.sysconf("SC_CLK_TCK")
+    workers = sum(process.ticks for process in processes if "pyspark.worker" in process.command)
+    return sum(process.ticks for process in processes) / hertz, workers / hertz
+
+
+def until(true: Callable[[], bool], seconds: float = 600, every: float = 0.2) -> None:
+    """Wait until something is true, which is asked every so many seconds."""
+    deadline = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < deadline, "it takes too long"
+        time.sleep(every)
+
+
+def _carry_out(root: Path) -> None:
+    """Carry out the requests of `run_side`: statements, `stop`, or an empty one for the account."""
+    from penstock.session import Session
+
+    runs: list[Any] = []
+    for line in sys.stdin:
+        request, reply = json.loads(line), []
+        if request == "stop":
+            runs[-1].stop()
+        elif request:
+            session = Session()
+            session.execute(request)
+            runs.append(session.start(checkpoint=str(root / f"run-{len(runs)}")))
+        else:
+            metrics = runs[-1].metrics()
+            reply = [metrics.batches, metrics.seconds, sum(source.rows for source in metrics.sources.values())]
+        print(json.dumps(reply), flush=True)
+
+
+if __name__ == "__main__":
+    _carry_out(Path(sys.argv[1]))

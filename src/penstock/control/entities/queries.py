@@ -1,0 +1,237 @@
+"""`penstock.queries`: the continuous queries."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cached_property
+
+from penstock.algebra.optimizer.statistics import Statistics
+from penstock.algebra.properties.update_pattern import Pattern
+from penstock.control.entities.attributes import (
+    COUNT,
+    MOMENT,
+    REAL,
+    TEXT,
+    Attribute,
+    AttributeSetting,
+    ControlRelation,
+    Origin,
+    unmeasured,
+)
+from penstock.control.entities.system import SystemView
+from penstock.control.registry import quoted
+from penstock.control.transactions.listing import ListedQuery, shown_state
+from penstock.errors import PenstockError
+from penstock.language.binder.statements.attributes import QUERY_ATTRIBUTES
+from penstock.language.printer import string_text
+from penstock.physical.planning.state_size.summary import query_state
+from penstock.redaction import redacted_text
+from penstock.runtime.watching.figures import quantile
+from penstock.runtime.watching.metrics import QueryMetrics
+from penstock.types import Interval
+
+#: Values of `state` that UPDATE may set, and the statement that leads there.
+_STATES = {"PAUSED": "PAUSE", "RUNNING": "RESUME"}
+
+
+@dataclass(frozen=True)
+class QueryRow:
+    """A query and what is known of it."""
+
+    view: SystemView
+    listed: ListedQuery
+
+    @property
+    def name(self) -> str:
+        return self.listed.stored.name
+
+    @property
+    def place(self) -> int:
+        return self.listed.query.place
+
+    @cached_property
+    def metrics(self) -> QueryMetrics | None:
+        found = (self.view.figures.metrics.queries.get(name) for name in self._plan_names)
+        return next((one for one in found if one is not None), None)
+
+    @property
+    def _plan_names(self) -> list[str]:
+        return [name for name, place in self.view.figures.places.items() if place == self.place]
+
+    def latency(self, share: float) -> float | None:
+        latencies = self.view.figures.run.latencies
+        return next((quantile(latencies[name], share) for name in self._plan_names if name in latencies), None)
+
+    @cached_property
+    def started(self) -> tuple[int, int | None] | None:
+        """Return when the command was accepted with which the query began last, in microseconds since 1970, and τ0."""
+        found = None
+        for transaction, _, outcome in self.view.commands:
+            if transaction.change.concerns.get(outcome.number) == self.place and outcome.version is not None:
+                found = transaction.at, outcome.tick
+        return found
+
+    @cached_property
+    def sizes(self) -> tuple[int, int, float] | None:
+        """Return the bytes of state that only this query uses, those that it shares, each divided by its readers, and
+        the seconds of work, divided alike; None before anything was measured."""
+        steps = [step for step in self.view.steps if self.name in self.view.readers[step.id]]
+        if not steps:
+            return None
+        keys, states, spent = self.view.figures.run.keys, self.view.state_of_steps, self.view.seconds_of_steps
+        own, shared, seconds = 0, 0.0, 0.0
+        for step in steps:
+            readers, nbytes = len(self.view.readers[step.id]), states.get(keys[step.id], (0, 0))[1]
+            own += nbytes if readers == 1 else 0
+            shared += nbytes / readers if readers > 1 else 0.0
+            seconds += spent.get(keys[step.id], 0.0) / readers
+        return own, round(shared), seconds
+
+    @property
+    def share(self) -> float | None:
+        total = sum(self.view.seconds_of_steps.values())
+        return None if self.sizes is None or not total else self.sizes[2] / total
+
+    @property
+    def heartbeat_tick(self) -> int | None:
+        return self.view.version.heartbeats.get(self.place)
+
+    @property
+    def heartbeat(self) -> int | None:
+        """Return the heartbeat of a query whose time is the calendar's, in microseconds since 1970."""
+        bound, tick = self.listed.bound, self.heartbeat_tick
+        return tick if bound is not None and bound.domain.calendar and tick is not None and abs(tick) < 2**57 else None
+
+    @property
+    def verdict(self) -> str | None:
+        """Return what bounds its state, as a dry run says it."""
+        return None if self.listed.bound is None else query_state(self.listed.bound, Statistics()).verdict
+
+    def attribute(self, name: str) -> str | None:
+        """Return an attribute as it was set, or its default."""
+        option = QUERY_ATTRIBUTES.get(name)
+        return self.listed.stored.attributes.get(name, None if option is None else option.default)
+
+
+def _rows(view: SystemView) -> Iterable[QueryRow]:
+    return [QueryRow(view, one) for one in view.listed]
+
+
+def _set_state(row: QueryRow, value: str) -> str:
+    action = _STATES.get(value.upper())
+    if action is None:
+        message = f"state of query {row.name} cannot be set to {value!r}"
+        raise PenstockError("P0752", message, hint="PAUSED or RUNNING")
+    return f"ALTER QUERY {quoted(row.name)} {action}"
+
+
+def _option(name: str) -> AttributeSetting[QueryRow]:
+    """Return how an attribute of QUERY_ATTRIBUTES is set."""
+    option = QUERY_ATTRIBUTES.get(name)
+    assert option is not None, "queries have it"
+
+    def statement(row: QueryRow, value: str) -> str:
+        return f"ALTER QUERY {quoted(row.name)} SET ({name} {string_text(value)})"
+
+    return AttributeSetting(statement, "ALTER QUERY .. SET", option.default)
+
+
+def _text(name: str, help_: str) -> Attribute[QueryRow]:
+    return Attribute(name, TEXT, help_, lambda row: row.attribute(name), setting=_option(name))
+
+
+def _number(row: QueryRow, name: str) -> float | None:
+    """Return an attribute as a number; a length of time in seconds, None for none."""
+    option, text = QUERY_ATTRIBUTES.get(name), row.attribute(name)
+    assert option is not None, "queries have it"
+    value = None if text is None else option.type.read(text)
+    return float(value.amount * value.unit.value / 1_000_000) if isinstance(value, Interval) else value
+
+
+def moment_of(seconds: float | None) -> datetime | None:
+    """Return an instant of the wall clock, given in seconds since 1970."""
+    return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
+
+
+def _measured(row: QueryRow, name: str) -> object:
+    return None if row.metrics is None else getattr(row.metrics, name)
+
+
+_STATE_HELP = (
+    "PENDING, HYDRATING, WAITING, RUNNING, PAUSED, FAILED, NEEDS ATTENTION or COMPLETED; "
+    "set to PAUSED or RUNNING it pauses and resumes"
+)
+
+QUERIES: ControlRelation[QueryRow] = ControlRelation(
+    "queries",
+    "The continuous queries, those that are still to begin included.",
+    (
+        Attribute("name", TEXT, "its name", lambda row: row.name),
+        Attribute("id", TEXT, "the id of its entity; the number in it is never used again",
+                  lambda row: f"query:{row.listed.stored.id}"),
+        Attribute("text", TEXT, "its SELECT as written, without secrets",
+                  lambda row: redacted_text(row.listed.stored.text)),
+        Attribute("state", TEXT, _STATE_HELP, lambda row: shown_state(row.listed, row.view.version),
+                  setting=AttributeSetting(_set_state, "ALTER QUERY .. PAUSE and RESUME")),
+        Attribute("kind", TEXT, "`stream` or `relation`",
+                  lambda row: None if row.listed.bound is None
+                  else "stream" if row.listed.bound.root.is_stream else "relation"),
+        Attribute("pattern", TEXT, "its update pattern: MONOTONIC, WEAKEST, WEAK or STRICT",
+                  lambda row: None if row.listed.bound is None else Pattern(row.listed.bound.root.pattern).name),
+        Attribute("weight", REAL, "importance: sinks of heavier queries are written first",
+                  lambda row: _number(row, "weight"), setting=_option("weight")),
+        Attribute("start", TEXT, "where its answer begins: NOW, WARM, BEGINNING or AT",
+                  lambda row: row.listed.query.start.mode.value),
+        Attribute("started_at", MOMENT, "when the command was accepted with which it began last",
+                  lambda row: None if row.started is None else row.started[0], Origin.LOG),
+        Attribute("since_tick", COUNT, "τ0, the tick after which it answers; NULL where it began with its sources",
+                  lambda row: None if row.started is None else row.started[1], Origin.LOG, "ticks"),
+        Attribute("heartbeat", MOMENT, "up to which its answer is final, where its time is that of the calendar",
+                  lambda row: row.heartbeat, Origin.RUN),
+        Attribute("heartbeat_tick", COUNT, "the same in ticks", lambda row: row.heartbeat_tick, Origin.RUN, "ticks"),
+        Attribute("lag", REAL, "by how much the heartbeat is behind the wall clock",
+                  lambda row: _measured(row, "lag"), Origin.RUN, "seconds"),
+        Attribute("share", REAL, "of one that is HYDRATING, which part of its past has been read",
+                  lambda row: row.listed.share, Origin.RUN),
+        Attribute("rows", COUNT, "rows that its sink has received", lambda row: _measured(row, "rows"),
+                  Origin.RUN, "rows"),
+        Attribute("rows_per_second", REAL, "the same of the last batch",
+                  lambda row: _measured(row, "rows_per_second"), Origin.RUN, "rows per second"),
+        Attribute("latency_p50", REAL, "from the start of a round to the end of the delivery of its rows: the median of"
+                  " the last 256 batches with rows", lambda row: row.latency(0.5), Origin.RUN, "seconds"),
+        Attribute("latency_p99", REAL, "the same, exceeded by one in a hundred", lambda row: row.latency(0.99),
+                  Origin.RUN, "seconds"),
+        Attribute("state_rows", COUNT, "rows of state of all its operators, shared ones whole",
+                  lambda row: _measured(row, "state_rows"), Origin.TASKS, "rows"),
+        Attribute("state_bytes", COUNT, "bytes of state of all its operators, shared ones whole",
+                  lambda row: _measured(row, "state_bytes"), Origin.TASKS, "bytes"),
+        Attribute("own_bytes", COUNT, "those of operators that no other query uses",
+                  lambda row: None if row.sizes is None else row.sizes[0], Origin.TASKS, "bytes"),
+        Attribute("shared_bytes", COUNT, "those of shared operators, each divided by the number of its queries",
+                  lambda row: None if row.sizes is None else row.sizes[1], Origin.TASKS, "bytes"),
+        Attribute("cpu_seconds", REAL, "work of its operators since the start of the process, that of shared ones"
+                  " divided by the number of their queries", lambda row: None if row.sizes is None else row.sizes[2],
+                  Origin.TASKS, "seconds"),
+        Attribute("cpu_share", REAL, "its part of the work of all operators", lambda row: row.share, Origin.TASKS),
+        Attribute("verdict", TEXT, "what bounds its state, and about how large that is", lambda row: row.verdict),
+        Attribute("error", TEXT, "the code and message with which it failed",
+                  lambda row: f"{row.listed.query.code} {row.listed.query.message}" if row.listed.query.code else None),
+        _text("on_failure", "what happens when a step or its sink fails: `pause` or `stop server`"),
+        Attribute("sink_retry", REAL, "how long a failing sink is tried again; NULL: as the setting says",
+                  lambda row: _number(row, "sink_retry"), unit="seconds", setting=_option("sink_retry")),
+        Attribute("latency_target", REAL, "how long a batch may take; the least of all queries, and of the setting"
+                  " `target_latency`, sets how much a round reads", lambda row: _number(row, "latency_target"),
+                  unit="seconds", setting=_option("latency_target")),
+        _text("comment", "a text for readers"),
+        unmeasured("memory", COUNT, "bytes of state that it may have; comes with admission"),
+        unmeasured("period", TEXT, "how often it is answered at least; comes with periodic queries"),
+        Attribute("sink", TEXT, "the connector into which it writes", lambda row: row.listed.query.sink.connector),
+    ),
+    _rows,
+    kind="query",
+    key=lambda row: str(row.listed.stored.id),
+    title=lambda row: row.name,
+    confirms=True,
+)  # fmt: skip

@@ -1,0 +1,260 @@
+"""`penstock.streams`, `relations`, `columns`, `views` and `functions`: what is declared beside queries."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from penstock.algebra.nodes.scans import Source
+from penstock.control.entities.attributes import (
+    COUNT,
+    MOMENT,
+    REAL,
+    TEXT,
+    Attribute,
+    AttributeSetting,
+    ControlRelation,
+    Origin,
+)
+from penstock.control.entities.queries import moment_of
+from penstock.control.entities.system import SystemView
+from penstock.control.registry import quoted
+from penstock.control.stored_catalog import StoredObject
+from penstock.expressions.aggregates import AGGREGATES
+from penstock.expressions.library import TOPICS
+from penstock.expressions.user import signature
+from penstock.language.binder.statements.attributes import NONE
+from penstock.language.printer import string_text
+from penstock.redaction import redacted_text
+from penstock.runtime.watching.metrics import SourceMetrics
+from penstock.types import CALENDAR, type_name
+
+
+@dataclass(frozen=True)
+class SourceRow:
+    """A stream or relation. number: of its declaration."""
+
+    view: SystemView
+    source: Source
+    number: int
+
+    @property
+    def kind(self) -> str:
+        return "stream" if self.source.is_stream else "relation"
+
+    @property
+    def metrics(self) -> SourceMetrics | None:
+        return self.view.figures.metrics.sources.get(self.source.name)
+
+    @property
+    def domain(self) -> str | None:
+        """Return what one of its ticks is."""
+        domain = self.source.domain
+        if domain is None:
+            return None
+        return "TIMESTAMP" if domain.calendar else f"integers of a {domain.unit.name}"
+
+    @property
+    def retained(self) -> tuple[int, int | None] | None:
+        return self.view.figures.retained.get(self.source.name.lower())
+
+    def length(self, ticks: int | None, calendar: bool = False) -> str | None:
+        """Return a length of time as ALTER takes it. calendar: it is one of the wall clock."""
+        domain = CALENDAR if calendar else self.source.domain
+        return None if ticks is None or domain is None else domain.show_length(ticks)
+
+
+def _rows(is_stream: bool) -> Callable[[SystemView], Iterable[SourceRow]]:
+    def rows(view: SystemView) -> Iterable[SourceRow]:
+        registry = view.registry
+        found = ((one, registry.bound.sources.get(one.name.lower())) for one in _of_kind(view, "STREAM", "RELATION"))
+        return [SourceRow(view, source, one.id) for one, source in found
+                if source is not None and source.is_stream == is_stream]  # fmt: skip
+
+    return rows
+
+
+def _of_kind(view: SystemView, *kinds: str) -> list[StoredObject]:
+    return [one for one in view.registry.stored.objects.values() if one.kind in kinds]
+
+
+def _alter(name: str) -> AttributeSetting[SourceRow]:
+    def statement(row: SourceRow, value: str) -> str:
+        return f"ALTER {row.kind.upper()} {quoted(row.source.name)} SET ({name} {string_text(value)})"
+
+    return AttributeSetting(
+        statement, "ALTER STREAM and RELATION .. SET", "dead letter" if name == "on_error" else NONE
+    )
+
+
+def _measured(row: SourceRow, name: str) -> object:
+    return None if row.metrics is None else getattr(row.metrics, name)
+
+
+def _figure(name: str, help_: str, unit: str = "rows") -> Attribute[SourceRow]:
+    return Attribute(name, COUNT, help_, lambda row: _measured(row, name), Origin.RUN, unit)
+
+
+def _sources(name: str, is_stream: bool) -> ControlRelation[SourceRow]:
+    """Return the relation of all streams, or of all relations."""
+    what = "stream" if is_stream else "relation"
+    attributes: tuple[Attribute[SourceRow], ...] = (
+        Attribute("name", TEXT, "its name", lambda row: row.source.name),
+        Attribute("id", TEXT, "the id of its entity", lambda row: f"{what}:{row.number}"),
+        Attribute("kind", TEXT, f"`{what}`", lambda row: row.kind),
+        Attribute("connector", TEXT, "where its rows come from", lambda row: row.source.connector),
+        Attribute("domain", TEXT, "what a tick of its time is; NULL without time", lambda row: row.domain),
+        Attribute("slack", TEXT, "ORDER WITHIN", lambda row: row.length(row.source.slack) if row.source.slack else None,
+                  unit="length of time", setting=_alter("slack") if is_stream else None),
+        Attribute("idle_timeout", TEXT, "IDLE TIMEOUT", lambda row: row.length(row.source.idle, calendar=True),
+                  unit="length of time", setting=_alter("idle_timeout")),
+        Attribute("retain", TEXT, "RETAIN", lambda row: row.length(row.source.retain), unit="length of time",
+                  setting=_alter("retain") if is_stream else None),
+        Attribute("rate_limit", COUNT, "rows a second that it accepts, FROM HTTP",
+                  lambda row: int(row.source.option("rate_limit")) if row.source.option("rate_limit") else None,
+                  unit="rows per second", setting=_alter("rate_limit")),
+        Attribute("on_error", TEXT, "what happens to a record that cannot be read: `dead letter`, `fail` or `skip`",
+                  lambda row: row.source.on_error.value.lower(), setting=_alter("on_error")),
+        _figure("rows", "records read, whether or not they became elements"),
+        Attribute("rows_per_second", REAL, "the same of the last batch", lambda row: _measured(row, "rows_per_second"),
+                  Origin.RUN, "rows per second"),
+        _figure("late", "elements kept out because they came late"),
+        _figure("malformed", "records that could not be read"),
+        _figure("passed", "rows that readers skipped because no query reads them"),
+        Attribute("heartbeat", MOMENT, "up to which its elements are complete, where its time is that of the calendar",
+                  lambda row: moment_of(row.metrics.heartbeat) if row.metrics is not None
+                  and row.source.domain is not None and row.source.domain.calendar else None, Origin.RUN),
+        Attribute("heartbeat_tick", COUNT, "the same in ticks",
+                  lambda row: row.view.version.sources.get(row.source.name.lower()), Origin.RUN, "ticks"),
+        Attribute("lag", REAL, "by how much the heartbeat is behind the wall clock", lambda row: _measured(row, "lag"),
+                  Origin.RUN, "seconds"),
+        _figure("backlog_splits", "splits that were found and not read yet", "splits"),
+        _figure("backlog_bytes", "their bytes", "bytes"),
+        _figure("backlog_records", "unread records of a topic"),
+        Attribute("retained_bytes", COUNT, "bytes of what is retained of it",
+                  lambda row: None if row.retained is None else row.retained[0], Origin.RUN, "bytes"),
+        Attribute("retained_from", COUNT, "the tick after which all its elements are retained; NULL: all are",
+                  lambda row: None if row.retained is None else row.retained[1], Origin.RUN, "ticks"),
+    )  # fmt: skip
+    return ControlRelation(
+        name, f"The declared {what}s.", attributes, _rows(is_stream),
+        kind=what, key=lambda row: str(row.number), title=lambda row: row.source.name, confirms=True,
+    )  # fmt: skip
+
+
+STREAMS = _sources("streams", True)
+RELATIONS = _sources("relations", False)
+
+
+@dataclass(frozen=True)
+class ColumnRow:
+    """A column of something declared, or of a control relation."""
+
+    object: str
+    kind: str
+    name: str
+    position: int
+    type: str
+
+
+def _columns(view: SystemView) -> Iterable[ColumnRow]:
+    bound = view.registry.bound
+    found: list[tuple[str, str, Iterable[tuple[str, str]]]] = []
+    for source in bound.sources.values():
+        kind = "stream" if source.is_stream else "relation"
+        found.append((source.name, kind, ((f.name, type_name(f.type)) for f in source.columns)))
+    for each in bound.views.values():
+        types = map(type_name, each.root.schema.types)
+        found.append((each.name, "view", zip(each.names, types, strict=True)))
+    for query in bound.queries.values():
+        found.append((query.name, "query", ((f.name, type_name(f.type)) for f in query.output_schema)))
+    for table in bound.control.values():
+        fields = ((f.name, type_name(f.type)) for f in table.source.columns)
+        found.append((table.source.name, "control stream" if table.source.is_stream else "control relation", fields))
+    return [
+        ColumnRow(name, kind, column, position, type_)
+        for name, kind, columns in found
+        for position, (column, type_) in enumerate(columns, 1)
+    ]
+
+
+COLUMNS: ControlRelation[ColumnRow] = ControlRelation(
+    "columns",
+    "The columns of streams, relations, views, results of queries, and control relations.",
+    (
+        Attribute("object", TEXT, "the name of what has the column", lambda row: row.object),
+        Attribute("kind", TEXT, "`stream`, `relation`, `view`, `query`, `control relation` or `control stream`",
+                  lambda row: row.kind),
+        Attribute("name", TEXT, "its name", lambda row: row.name),
+        Attribute("position", COUNT, "its position, from 1 on", lambda row: row.position),
+        Attribute("type", TEXT, "its type", lambda row: row.type),
+    ),
+    _columns,
+)  # fmt: skip
+
+
+def _views(view: SystemView) -> Iterable[StoredObject]:
+    return _of_kind(view, "VIEW")
+
+
+def _kind_of_view(view: SystemView, name: str) -> str | None:
+    found = view.registry.bound.views.get(name.lower())
+    return None if found is None else "stream" if found.root.is_stream else "relation"
+
+
+@dataclass(frozen=True)
+class ViewRow:
+    """A view. kind: None for one that cannot be bound."""
+
+    stored: StoredObject
+    kind: str | None
+
+
+VIEWS: ControlRelation[ViewRow] = ControlRelation(
+    "views",
+    "The declared views.",
+    (
+        Attribute("name", TEXT, "its name", lambda row: row.stored.name),
+        Attribute("id", TEXT, "the id of its entity", lambda row: f"view:{row.stored.id}"),
+        Attribute("text", TEXT, "its CREATE statement", lambda row: redacted_text(row.stored.text)),
+        Attribute("kind", TEXT, "`stream` or `relation`", lambda row: row.kind),
+    ),
+    lambda view: [ViewRow(one, _kind_of_view(view, one.name)) for one in _views(view)],
+    kind="view",
+    key=lambda row: str(row.stored.id),
+    title=lambda row: row.stored.name,
+)
+
+
+@dataclass(frozen=True)
+class FunctionRow:
+    """A function or aggregate. body: of a user-defined one, what it was declared as."""
+
+    name: str
+    kind: str
+    signature: str
+    body: str | None
+
+
+def _functions(view: SystemView) -> Iterable[FunctionRow]:
+    found = [
+        FunctionRow(row.name, "function", row.operator or f"{row.name}({row.signature})", None)
+        for rows in TOPICS.values()
+        for row in rows
+    ]
+    found += [FunctionRow(row.name, "aggregate", f"{row.name}({row.signature})", None) for row in AGGREGATES]
+    users = view.registry.bound.functions.values()
+    return found + [FunctionRow(one.name, one.kind.lower(), signature(one), one.where) for one in users]
+
+
+FUNCTIONS: ControlRelation[FunctionRow] = ControlRelation(
+    "functions",
+    "The functions and aggregates, built in and user-defined.",
+    (
+        Attribute("name", TEXT, "its name", lambda row: row.name),
+        Attribute("kind", TEXT, "`function` or `aggregate`", lambda row: row.kind),
+        Attribute("signature", TEXT, "how it is called", lambda row: row.signature),
+        Attribute("body", TEXT, "of a user-defined one, `module:name`", lambda row: row.body),
+    ),
+    _functions,
+)

@@ -1,0 +1,150 @@
+"""What control relations are read from: the declarations, the version that runs, its figures, and what the doors know.
+
+A view is of one moment; what takes time to find is found when a relation asks for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TypeAlias
+
+from penstock.control.command_log import Transaction
+from penstock.control.engine import EngineFigures, EngineVersion
+from penstock.control.outcomes import CommandOutcome
+from penstock.control.registry import Registry
+from penstock.control.transactions.listing import ListedQuery
+from penstock.physical.plan.plan import Step
+from penstock.runtime.watching.figures import StepWork
+from penstock.settings import Settings
+
+#: A command of the log: its transaction, its text, and its outcome so far.
+LoggedCommand: TypeAlias = tuple[Transaction, str, CommandOutcome]
+
+
+@dataclass(frozen=True)
+class SessionFact:
+    """A session at a door. began: in seconds since 1970."""
+
+    id: str
+    door: str
+    who: str
+    role: str
+    began: float
+    address: str = ""
+
+
+@dataclass(frozen=True)
+class StatementFact:
+    """A one-time query or subscription that runs. began: in seconds since 1970; text: without secrets."""
+
+    id: str
+    kind: str
+    who: str
+    began: float
+    text: str
+
+
+@dataclass(frozen=True)
+class TokenFact:
+    """A token; what it opens the door with is not known here. created, expires: ISO-8601, expires empty for never."""
+
+    name: str
+    role: str
+    created: str
+    expires: str
+
+
+@dataclass(frozen=True)
+class DoorFacts:
+    """What the doors of a server know."""
+
+    sessions: Callable[[], Sequence[SessionFact]] = tuple
+    statements: Callable[[], Sequence[StatementFact]] = tuple
+    tokens: Callable[[], Sequence[TokenFact]] = tuple
+
+
+@dataclass(frozen=True)
+class SystemView:
+    """The system at a moment.
+
+    Args:
+        registry: the declarations, those that have been accepted included where a command is bound.
+        listed: the queries.
+        find_version, find_figures, find_commands: called once, when they are needed.
+        settings: those of the whole system.
+    """
+
+    registry: Registry
+    listed: Sequence[ListedQuery]
+    find_version: Callable[[], EngineVersion]
+    find_figures: Callable[[], EngineFigures]
+    find_commands: Callable[[], Sequence[LoggedCommand]]
+    settings: Settings
+    doors: DoorFacts = field(default_factory=DoorFacts)
+
+    @cached_property
+    def version(self) -> EngineVersion:
+        return self.find_version()
+
+    @cached_property
+    def figures(self) -> EngineFigures:
+        return self.find_figures()
+
+    @cached_property
+    def commands(self) -> Sequence[LoggedCommand]:
+        return self.find_commands()
+
+    # -- the plan ----------------------------------------------------------------------------------------------
+
+    @cached_property
+    def steps(self) -> Sequence[Step]:
+        """Return the steps of the plan that runs."""
+        plan = self.figures.run.plan
+        return () if plan is None else plan.steps
+
+    @cached_property
+    def readers(self) -> Mapping[int, tuple[str, ...]]:
+        """Return by step the names of the queries that use it."""
+        names = {one.query.place: one.stored.name for one in self.listed}
+        places = self.figures.places
+        return {
+            step.id: tuple(sorted(names[places[q]] for q in step.queries if q in places and places[q] in names))
+            for step in self.steps
+        }
+
+    @cached_property
+    def state_of_steps(self) -> Mapping[str, tuple[int, int]]:
+        """Return by key the rows and bytes of a step's state, of those with state."""
+        found: dict[str, tuple[int, int]] = {}
+        for (key, _), (rows, nbytes) in self.state_of_shards.items():
+            before = found.get(key, (0, 0))
+            found[key] = before[0] + rows, before[1] + nbytes
+        return found
+
+    @cached_property
+    def state_of_shards(self) -> Mapping[tuple[str, int], tuple[int, int]]:
+        """Return by key and shard the rows and bytes of a step's state, of those with state."""
+        found: dict[tuple[str, int], tuple[int, int]] = {}
+        for (key, shard, _), size in self.figures.run.synopses.items():
+            rows, nbytes = found.get((key, shard), (0, 0))
+            found[key, shard] = rows + size.rows, nbytes + size.bytes
+        return found
+
+    @cached_property
+    def seconds_of_steps(self) -> Mapping[str, float]:
+        """Return by key the seconds of a step's work in all shards, where it is measured."""
+        found: dict[str, float] = {}
+        for (key, _), work in self.figures.run.work.items():
+            if work.seconds is not None:
+                found[key] = found.get(key, 0.0) + work.seconds
+        return found
+
+    @cached_property
+    def work_of_steps(self) -> Mapping[str, list[StepWork]]:
+        """Return by key the work of a step in each shard."""
+        found: dict[str, list[StepWork]] = {}
+        for (key, _), work in self.figures.run.work.items():
+            found.setdefault(key, []).append(work)
+        return found

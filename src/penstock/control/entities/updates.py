@@ -1,0 +1,96 @@
+"""UPDATE of a control relation: the statements that set the attributes of the rows it chooses.
+
+The rows are chosen once, when the command is accepted; what is written to the log are the declarations as they are
+afterwards, as for the statements themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.control.entities.attributes import Attribute, ControlRelation
+from penstock.control.entities.relations import BY_NAME
+from penstock.control.entities.system import SystemView
+from penstock.errors import PenstockError, counted
+from penstock.expressions.evaluate import evaluate, mask
+from penstock.expressions.nodes import Column, Expression
+from penstock.language.binder.statements.attributes import NONE
+from penstock.language.commands import UpdateControl
+from penstock.tree import walk
+
+
+def statements_of(command: UpdateControl, view: SystemView) -> list[str]:
+    """Return the statements that carry out an UPDATE: one for each value that changes.
+
+    Raises:
+        PenstockError: P0752 for what cannot be set, P0753 where another number of rows is chosen than it confirms.
+    """
+    relation = BY_NAME[command.relation.lower()]
+    rows = list(relation.rows(view))
+    columns = _columns(relation, rows, command)
+    if command.condition is not None:
+        chosen = np.flatnonzero(mask(command.condition, columns, len(rows)))
+    else:
+        chosen = np.arange(len(rows))
+    _check_count(command, relation, len(chosen))
+    new = [(name, evaluate(value, columns, len(rows))) for name, value in command.assignments]
+    # A query is paused or resumed with the other attributes set.
+    new.sort(key=lambda pair: pair[0] == "state")
+    return [
+        statement
+        for i in chosen.tolist()
+        for name, values in new
+        for statement in _setting(relation, rows[i], relation.attribute(name), values[i].as_py())
+    ]
+
+
+def _columns(relation: ControlRelation[Any], rows: Sequence[Any], command: UpdateControl) -> list[pa.Array]:
+    """Return the columns of the rows; those that the statement does not read are NULL."""
+    expressions = [value for _, value in command.assignments]
+    expressions += [] if command.condition is None else [command.condition]
+    read = {position for expression in expressions for position in _positions(expression)}
+    return [
+        pa.array([one.read(row) for row in rows], one.type) if i in read else pa.nulls(len(rows), one.type)
+        for i, one in enumerate(relation.attributes)
+    ]
+
+
+def _positions(expression: Expression) -> Iterator[int]:
+    return (node.index for node in walk(expression) if isinstance(node, Column))
+
+
+def _check_count(command: UpdateControl, relation: ControlRelation[Any], count: int) -> None:
+    """Raise PenstockError P0753 where the number of rows is not the one expected, or has to be confirmed."""
+    rows, confirm = counted(count, "row"), f"CONFIRM {count} ROWS at the end confirms it"
+    if command.confirmed is not None and command.confirmed != count:
+        message = f"this UPDATE chooses {rows} of {relation.qualified}, not {command.confirmed}"
+        raise PenstockError("P0753", message, hint=confirm).at(command.position)
+    if command.condition is None and command.confirmed is None and relation.confirms:
+        message = f"this UPDATE has no WHERE: it changes all {rows} of {relation.qualified}"
+        raise PenstockError("P0753", message, hint=confirm).at(command.position)
+
+
+def _setting(relation: ControlRelation[Any], row: Any, attribute: Attribute[Any], value: object) -> list[str]:
+    """Return the statement that sets an attribute of a row; none where it has the value already."""
+    setting = attribute.setting
+    assert setting is not None, "the binder has looked"
+    before = attribute.read(row)
+    if before == value or (before is not None and as_text(before) == value):
+        return []
+    if value is None:
+        if setting.default != NONE:
+            hint = "a value of its type" + (f", such as {setting.default}" if setting.default else "")
+            raise PenstockError("P0752", f"{attribute.name} of {relation.described(row)} cannot be NULL", hint=hint)
+        value = NONE
+    return [setting.statement(row, str(value))]
+
+
+def as_text(value: object) -> str:
+    """Return the value of an attribute as text, as a statement would have it."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f"{value:g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,1 @@
+"""What a notebook shows: plans that draw themselves, and results as they come. IPython is no dependency."""

@@ -1,0 +1,202 @@
+"""Windows of several lengths over one stream share one synopsis [bulletin 2.2].
+
+`WindowStore` keeps the rows of the longest window, by key, and emits nothing. A `StoreJoin` of a window of T reads them
+in place, as [ts, ts+T): the hash join index has the newest rows first in its chains, so what a probe reads does not
+depend on the longer windows. There is one writer and many readers; each reader notes how far it is, and rows go when
+the slowest needs them no more.
+
+In each round the store takes its new rows first. A reader then lets the new rows probe its other side, and its own new
+rows probe the store. Which rows are new is known until all readers have seen them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from penstock.physical.elements import Elements, Int64s, concat
+from penstock.physical.kernels.fingerprints import UInt64s, fingerprints
+from penstock.physical.kernels.ticks import later
+from penstock.physical.operators.contract import Moment, Operator
+from penstock.physical.operators.joins.join import PROBES_AT_ONCE, Side, combine, keyed
+from penstock.physical.plan.joins import StoreJoinSpec, WindowStoreSpec
+from penstock.physical.synopses.contract import Synopsis
+from penstock.physical.synopses.join_indexes.hash_index import HashJoinIndex
+from penstock.types import BEGIN
+
+#: What a reader probes with: rows, and the two halves of the fingerprints of their keys.
+Probes = tuple[Elements, UInt64s, UInt64s]
+
+
+class WindowStore(Operator):
+    """State: the rows that some reader may still need. As a row of the store expires at its own timestamp, an index in
+    order of time is in order of expiration for windows of every length."""
+
+    def __init__(self, spec: WindowStoreSpec) -> None:
+        self._spec = spec
+        self._index = HashJoinIndex(spec.key, strict=False)
+        self._came: list[Elements] = []
+        self._fresh: Probes | None = None
+        self._fresh_from = 0
+        self._windows: dict[int, tuple[Elements, UInt64s, UInt64s]] = {}
+        #: By reader, the timestamp up to which it needs no row; None before it has advanced.
+        self._floors: dict[StoreReader, int | None] = {}
+        #: The readers that have not seen the new rows.
+        self._waiting: set[StoreReader] = set()
+
+    def synopses(self) -> Mapping[str, Synopsis]:
+        return {"rows": self._index}
+
+    def release_readers(self) -> None:
+        self._floors.clear()
+        self._forget_fresh()
+
+    def attach_reader(self, reader: StoreReader, floor: int | None) -> None:
+        """Keep rows for one more reader; floor: the timestamp up to which it needs none, None if that is unknown."""
+        self._floors[reader] = floor
+
+    def process(self, port: int, elements: Elements) -> list[Elements]:
+        elements = elements.filter(keyed(elements, self._spec.key))
+        if len(elements):
+            self._came.append(Elements(elements.columns, elements.ts, elements.ts))
+        return []
+
+    def advance(self, moment: Moment) -> list[Elements]:
+        if self._came:
+            rows = concat(self._came)
+            self._came = []
+            self._fresh = rows, *fingerprints([rows.columns[i] for i in self._spec.key], len(rows))
+            self._waiting = set(self._floors)
+            self._fresh_from = self._index.size
+            self._index.add(rows)
+        return []
+
+    def fresh(self, length: int) -> Probes | None:
+        """Return the new rows as those of a window of `length`; they are computed once for all readers of it."""
+        if self._fresh is None:
+            return None
+        if length not in self._windows:
+            rows, first, second = self._fresh
+            self._windows[length] = replace(rows, exp=later(rows.ts, length)), first, second
+        return self._windows[length]
+
+    def meet(self, probes: Probes, length: int, old: bool) -> Iterator[tuple[Int64s, Elements]]:
+        """Yield (rows of the probes, the row of the window of `length` that each matches), in batches.
+
+        Args:
+            old: the new rows are left out.
+        """
+        elements, first, second = probes
+        # [ts, ts + T) overlaps a probe if ts > its ts - T.
+        since = np.maximum(elements.ts, BEGIN + length) - length
+        before = self._fresh_from if old and self._fresh is not None else None
+        for probe, found in self._index.meet(replace(elements, ts=since), first, second, PROBES_AT_ONCE, before):
+            yield probe, replace(found, exp=later(found.ts, length))
+
+    def passed(self, reader: StoreReader, floor: int) -> None:
+        """Note that a reader has seen the new rows, and up to which timestamp it needs no row any more."""
+        self._floors[reader] = floor
+        self._waiting.discard(reader)
+        if self._waiting:
+            return
+        self._forget_fresh()
+        floors = [known for known in self._floors.values() if known is not None]
+        if len(floors) == len(self._floors):
+            self._index.expire(min(floors))
+
+    def _forget_fresh(self) -> None:
+        self._fresh = None
+        self._windows = {}
+        self._waiting = set()
+
+
+class StoreReader:
+    """A window over a store, as one side of a join."""
+
+    def __init__(self, store: WindowStore, length: int, before: StoreReader | None) -> None:
+        self._store, self._length = store, length
+        self._floor: int | None = None if before is None else before._floor
+        store.attach_reader(self, self._floor)
+
+    @property
+    def fresh(self) -> Probes | None:
+        return self._store.fresh(self._length)
+
+    def meet(self, probes: Probes, old: bool = False) -> Iterator[tuple[Int64s, Elements]]:
+        return self._store.meet(probes, self._length, old)
+
+    def passed(self, heartbeat: int) -> None:
+        """Advance: rows that have left the window by the instant after `heartbeat` are needed no more."""
+        self._floor = max(heartbeat, BEGIN + self._length) - self._length
+        self._store.passed(self, self._floor)
+
+
+class StoreJoin(Operator):
+    """State: the elements of a side that is not a window over a store."""
+
+    def __init__(self, spec: StoreJoinSpec) -> None:
+        self._spec = spec
+        self._own = {port: Side(spec, port) for port in (0, 1) if spec.windows[port] is None}
+        self._came: list[Elements] = []
+        self._readers: dict[int, StoreReader] = {}
+
+    def synopses(self) -> Mapping[str, Synopsis]:
+        return {("left", "right")[port]: side.held for port, side in self._own.items()}
+
+    def attach(self, inputs: Sequence[Operator]) -> None:
+        stores = iter(inputs)
+        before, self._readers = self._readers, {}
+        for port, length in enumerate(self._spec.windows):
+            if length is not None:
+                store = next(stores)
+                assert isinstance(store, WindowStore)
+                self._readers[port] = StoreReader(store, length, before.get(port))
+
+    def process(self, port: int, elements: Elements) -> list[Elements]:
+        elements = elements.filter(self._own[port].joinable(elements))
+        if len(elements):
+            self._came.append(elements)
+        return []
+
+    def advance(self, moment: Moment) -> list[Elements]:
+        result = self._join_own(moment) if self._own else self._join_stores()
+        for reader in self._readers.values():
+            reader.passed(moment.heartbeat)
+        return result
+
+    def _join_stores(self) -> list[Elements]:
+        left, right = self._readers[0], self._readers[1]
+        result: list[Elements] = []
+        if (fresh := left.fresh) is not None:
+            result += self._combined(fresh, 0, right.meet(fresh))
+        if (fresh := right.fresh) is not None:
+            # The pairs of new rows are there already.
+            result += self._combined(fresh, 1, left.meet(fresh, old=True))
+        return result
+
+    def _join_own(self, moment: Moment) -> list[Elements]:
+        ((port, side),) = self._own.items()
+        reader, held = self._readers[1 - port], side.held
+        assert isinstance(held, HashJoinIndex)
+        result: list[Elements] = []
+        if (fresh := reader.fresh) is not None and held.rows:
+            result += self._combined(fresh, 1 - port, held.meet(*fresh, PROBES_AT_ONCE))
+        if self._came:
+            rows = concat(self._came)
+            self._came = []
+            key = self._spec.right_key if port else self._spec.left_key
+            probes = rows, *fingerprints([rows.columns[i] for i in key], len(rows))
+            # The store has its new rows already.
+            result += self._combined(probes, port, reader.meet(probes))
+            held.add(rows.filter(rows.exp > moment.heartbeat + 1))
+        held.expire(moment.heartbeat)
+        return result
+
+    def _combined(self, probes: Probes, port: int, met: Iterator[tuple[Int64s, Elements]]) -> list[Elements]:
+        result: list[Elements] = []
+        for probe, other in met:
+            mine = probes[0].take(probe)
+            result += combine(*((mine, other) if port == 0 else (other, mine)), self._spec.residual)
+        return result

@@ -1,0 +1,389 @@
+"""Sharing across time: steps that queries of different births have in common become one [bulletin 2.2] [cidr 3.2].
+
+The parts of a plan (`plan_parts.py`) are planned each by itself. Two steps of different parts are *twins* if they
+compute the same, births left out, in one stage, and all their inputs are shared already. Of twins one is run, and the
+consumers of the others read it.
+
+Law: the answers of every query are those that it gives alone. Twins without memory have no past, so they are shared
+always. Twins that remember the live tuples (`Memory.LIVE`) are merged when
+
+- both are *mature*: time has gone on by their need since they began, so that every tuple which is live now, or will be,
+  came after they did (`Algebra.needs`); one that has read its past is mature at once, and so is one that began with its
+  sources;
+- both are at one heartbeat: that of the sources below them. A query that also reads a slower source advances its steps
+  later. What a twin emitted before the merge is in the state of its consumers, and what it would have emitted after it
+  is what the other emits.
+
+A window store (`Spec.keeps_rows`) emits nothing; what its readers see is which rows it has, each those of its own
+window. So two of them need not be at one heartbeat: one is merged into another one that has all rows which its readers
+need, and which keeps them from then on. A query with a longer window than any before it thus begins with a store of its
+own, which its past or time fills; when it is mature, it becomes the store of all.
+
+Where it ends, with a counter-example each:
+
+- δ* of DISTINCT, over a window of 10 ticks: copies of x come at 85, 90 and 93. One twin emits x for [85, 95), and at 95
+  for [95, 103). One that began at 86 emits x for [90, 100), and will for [100, 103): merged at 96 into the first, its
+  consumers would lack that piece. Only operators are merged that emit what is valid now in one form, whatever was there
+  before.
+- A sum of DOUBLE is 0.1 + 0.2 - 0.2 + 0.3 for one twin and 0.1 + 0.3 for the other, and differs in the last bit: a
+  consumer of the second that receives the first one's negative tuple does not find the row. Such sums are merged
+  only where no row is taken back (RSTREAM), and nothing above them is.
+- GROUP BY a DOUBLE shows -0.0 if that came first and has left since, 0.0 for a twin that began later.
+- A volatile function draws again for each query.
+- Of two stores for 10 and 20 ticks at 100, the shorter one has no row of 85. Merged into it, the longer reader would
+  miss that row. The store of a reader at 100 has none of 85 either that a reader at 92 still needs for 10 ticks.
+- SAMPLE of another percentage is another step. User-defined aggregates and WSTREAM remember more than live tuples.
+
+What is merged is recorded by the keys of state (`physical/plan/identity.py`), as the state of the others is gone: a
+restart plans every part by itself, and finds the merged steps again.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from penstock.algebra import Algebra
+from penstock.algebra.nodes.scans import Source
+from penstock.algebra.properties.need import Needs
+from penstock.expressions.nodes import AggregateCall, Expression
+from penstock.expressions.user import volatile
+from penstock.physical.execution.progress import Progress, SourceProgress
+from penstock.physical.plan.identity import step_keys
+from penstock.physical.plan.plan import Edge, Plan, Step
+from penstock.physical.plan.spec import Memory
+from penstock.tree import Node
+from penstock.types import END
+
+#: By the key of a step, the key under which its state goes since it was merged.
+Merges = Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class SharableStep:
+    """A step that may be shared: it and all below it remember live tuples at most.
+
+    Args:
+        token: of what it computes, births left out.
+        key: of its own state.
+        needs: of what it computes, by source.
+        memory: what of the past its output depends on.
+    """
+
+    step: Step
+    token: str
+    key: str
+    needs: Needs
+    memory: Memory
+
+    @property
+    def keeps(self) -> bool:
+        """Return whether it has a past, so that it is shared only when it is mature."""
+        return self.memory is not Memory.NOTHING
+
+
+@dataclass(frozen=True)
+class Beginning:
+    """What maturity depends on of the queries of one birth.
+
+    Args:
+        ahead: by source, the largest timestamp that was read before they began and which they have not seen; absent
+            where they have seen everything that they need.
+        begun: by source of `ahead`, a tick that is not before their first element of it; absent until one has come.
+    """
+
+    ahead: Mapping[str, int] = field(default_factory=dict)
+    begun: Mapping[str, int] = field(default_factory=dict)
+
+    @staticmethod
+    def cut_off(sources: Iterable[str], progress: Progress) -> Beginning:
+        """Return the beginning of queries that see nothing of what has been read of `sources`."""
+        highs = {name: progress.get(name, SourceProgress()).high for name in sources}
+        return Beginning({name: high for name, high in highs.items() if high is not None})
+
+    def after(self, progress: Progress) -> Beginning:
+        """Return the same, at a later progress."""
+        waiting = [name for name in self.ahead if name not in self.begun]
+        highs = {name: progress.get(name, SourceProgress()).high for name in waiting}
+        came = {name: high for name, high in highs.items() if high is not None and high > self.ahead[name]}
+        return replace(self, begun={**self.begun, **came}) if came else self
+
+    def is_mature(self, needs: Needs, sources: Collection[str], heartbeat: int) -> bool:
+        """Return whether a step over `sources` that needs `needs` has the state of one that was always there."""
+        if any(name in self.ahead and name not in self.begun for name in sources):
+            return False  # time has not begun for it
+        for name in self.ahead.keys() & sources:
+            need = needs.get(name)
+            ticks = 0 if need is None else need.ticks
+            if ticks is None or (need is not None and need.rows) or heartbeat - ticks < self.begun[name]:
+                return False
+        return True
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How far the sources and the queries of a plan are, between two rounds. queries: by query, its heartbeat."""
+
+    progress: Progress
+    queries: Mapping[str, int]
+
+    def at_its_sources(self, step: Step, sources: Mapping[str, Source], queries: Iterable[str]) -> int | None:
+        """Return the heartbeat of the sources below `step` if that is where `queries` have brought it, None else."""
+        seen = [(sources[name], self.progress.get(name, SourceProgress())) for name in step.sources]
+        if not seen or any(progress.ended for _, progress in seen):
+            return None
+        heartbeat = min(progress.heartbeat(source.slack) for source, progress in seen)
+        return heartbeat if heartbeat == max(self.queries[query] for query in queries) else None
+
+    def has_ended(self, sources: Iterable[str]) -> bool:
+        """Return whether one of `sources` has ended."""
+        return any(self.progress.get(name, SourceProgress()).ended for name in sources)
+
+
+def note_nodes(plan: Plan, nodes: Sequence[Algebra]) -> None:
+    """Note of each step of a part the relation or stream that it computes. Most plans share nothing, so that nothing is
+    found out of them before a part is put beside others."""
+    plan.__dict__["_nodes"] = nodes
+
+
+def sharable_steps(plan: Plan) -> Mapping[int, SharableStep]:
+    """Return the steps of a part that may be shared, by their numbers, inputs first."""
+    known: Mapping[int, SharableStep] | None = plan.__dict__.get("_sharable")
+    if known is None:
+        known = _sharable_steps(plan, plan.__dict__.get("_nodes", ()))
+        plan.__dict__["_sharable"] = known
+        plan.__dict__["_keeping"] = [one for one in known.values() if one.keeps]
+    return known
+
+
+def _keeping(plan: Plan) -> Sequence[SharableStep]:
+    """Return the sharable steps of a part that have a past."""
+    sharable_steps(plan)
+    found: Sequence[SharableStep] = plan.__dict__["_keeping"]
+    return found
+
+
+def _sharable_steps(plan: Plan, nodes: Sequence[Algebra]) -> dict[int, SharableStep]:
+    found: dict[int, SharableStep] = {}
+    if not nodes:
+        return found
+    tokens, keys = step_keys(plan, births=False), step_keys(plan)
+    closed: set[int] = set()
+    for step, node in zip(plan.steps, nodes, strict=True):
+        memory = step.spec.memory
+        below = all(edge.step in found and edge.step not in closed for edge in step.inputs)
+        if memory is Memory.HISTORY or not below or step.spec.answered is not None or _is_volatile(step.spec):
+            continue
+        if step.spec.scanned is None and not step.inputs:
+            continue
+        found[step.id] = SharableStep(step, tokens[step.id], keys[step.id], node.needs, memory)
+        if memory is Memory.ROUNDED:
+            closed.add(step.id)
+    return found
+
+
+def _is_volatile(value: object) -> bool:
+    if isinstance(value, (Expression, AggregateCall)):
+        return volatile(value)
+    if isinstance(value, (tuple, list, frozenset)):
+        return any(map(_is_volatile, value))
+    if dataclasses.is_dataclass(value) and not isinstance(value, (type, Node)):
+        return any(_is_volatile(getattr(value, one.name)) for one in dataclasses.fields(value))
+    return False
+
+
+#: What a shared step goes by: what it computes, in which stage, and on which merged states.
+ShareId = tuple[str, int, tuple[str, ...]]
+
+
+@dataclass(frozen=True)
+class _PartSharing:
+    """What a part shares under some merges.
+
+    Args:
+        ids: of its shared steps, by their numbers.
+        twins: its sharable steps with memory all of whose inputs are shared, each with what twins of it agree in.
+        states: by the key of a shared step with memory, that of its state.
+    """
+
+    ids: Mapping[int, ShareId]
+    twins: Sequence[tuple[ShareId, SharableStep]]
+    states: Mapping[str, str]
+
+
+def _sharing_of(part: Plan, merges: Merges) -> _PartSharing:
+    """Return what a part shares; it is found out again only when steps of the part have been merged."""
+    states = [merges.get(one.key) for one in _keeping(part)]
+    made: tuple[object, _PartSharing] | None = part.__dict__.get("_part_sharing")
+    if made is not None and made[0] == states:
+        return made[1]
+    ids: dict[int, ShareId] = {}
+    twins: list[tuple[ShareId, SharableStep]] = []
+    for number, one in sharable_steps(part).items():
+        if any(edge.step not in ids for edge in one.step.inputs):
+            continue
+        below = {state for edge in one.step.inputs for state in ids[edge.step][2]}
+        if one.keeps:
+            twins.append(((one.token, one.step.stage, tuple(sorted(below))), one))
+            if one.key not in merges:
+                continue
+            below.add(merges[one.key])
+        ids[number] = one.token, one.step.stage, tuple(sorted(below))
+    keys = [one.key for _, one in twins if one.step.id in ids]
+    result = _PartSharing(ids, twins, {key: merges[key] for key in keys})
+    part.__dict__["_part_sharing"] = states, result
+    return result
+
+
+def merged(
+    parts: Sequence[Plan], merges: Merges, beginnings: Mapping[int, Beginning], standing: Standing
+) -> dict[str, str]:
+    """Return the merges of a version: those of the one before that still concern a step, and what can be merged now.
+
+    Args:
+        parts: in the order of their births, each with all its steps.
+        merges: of the version before.
+        beginnings: by birth; without one its steps are not mature.
+    """
+    present = {one.key for part in parts for one in _keeping(part)}
+    result = {key: state for key, state in merges.items() if key in present}
+    sources = {name: source for part in parts for name, source in part.sources.items()}
+    changes = True
+    while changes:
+        changes = False
+        twins: dict[ShareId, list[SharableStep]] = {}
+        for part in parts:
+            for id_, one in _sharing_of(part, result).twins:
+                twins.setdefault(id_, []).append(one)
+        for group in twins.values():
+            if len(group) > 1:
+                changes |= _merge(group, result, beginnings, standing, sources)
+    return result
+
+
+def _merge(
+    group: Sequence[SharableStep], merges: dict[str, str], beginnings: Mapping[int, Beginning], standing: Standing,
+    sources: Mapping[str, Source],
+) -> bool:  # fmt: skip
+    """Merge those of a group of twins that have equal states now; return whether there are any."""
+    states = {one.key: merges.get(one.key, one.key) for one in group}
+    if len(set(states.values())) == 1:
+        return False
+    if group[0].step.spec.keeps_rows:
+        return _merge_stores(group, states, merges, beginnings, standing)
+    users: dict[str, set[str]] = {}
+    for one in group:
+        users.setdefault(states[one.key], set()).update(one.step.queries)
+    reached = {state: standing.at_its_sources(group[0].step, sources, queries) for state, queries in users.items()}
+    ready: list[str] = []
+    for one in group:
+        state, beginning = states[one.key], beginnings.get(one.step.birth)
+        heartbeat = reached[state]
+        if heartbeat is None or state in ready:
+            continue
+        # One that has been merged was mature then.
+        if one.key in merges or (beginning is not None and beginning.is_mature(one.needs, one.step.sources, heartbeat)):
+            ready.append(state)
+    if len(ready) > 1:
+        merges |= {key: ready[0] for key, state in states.items() if state in ready}
+    return len(ready) > 1
+
+
+def _merge_stores(
+    group: Sequence[SharableStep], states: Mapping[str, str], merges: dict[str, str],
+    beginnings: Mapping[int, Beginning], standing: Standing,
+) -> bool:  # fmt: skip
+    """Merge into the store that reaches back furthest those whose readers need no more than it has.
+
+    Returns:
+        Whether there are any.
+    """
+    reaches: dict[str, int] = {}
+    needed: dict[str, int] = {}
+    for one in group:
+        state, beginning = states[one.key], beginnings.get(one.step.birth)
+        heartbeats = [standing.queries[query] for query in one.step.queries]
+        is_known = one.key in merges or (
+            beginning is not None and beginning.is_mature(one.needs, one.step.sources, min(heartbeats))
+        )
+        if not is_known or standing.has_ended(one.step.sources):
+            continue
+        # The need of a window over a stream is its length.
+        ticks = max(need.ticks or 0 for need in one.needs.values())
+        # A reader is as far as the furthest of its queries, and rows stay for the slowest reader.
+        reaches[state] = min(reaches.get(state, END), max(heartbeats) - ticks)
+        needed[state] = min(needed.get(state, END), min(heartbeats) - ticks)
+    if len(reaches) < 2:
+        return False
+    furthest = min(reaches, key=lambda state: reaches[state])
+    ready = {state for state, tick in needed.items() if tick >= reaches[furthest]} | {furthest}
+    if len(ready) > 1:
+        merges |= {key: furthest for key, state in states.items() if state in ready}
+    return len(ready) > 1
+
+
+@dataclass
+class StepNumbers:
+    """The numbers of shared steps, by what these go by; a number stays while any part has the step."""
+
+    known: dict[ShareId, int] = field(default_factory=dict)
+
+
+def shared(parts: Sequence[Plan], merges: Merges, numbers: StepNumbers) -> list[Plan]:
+    """Return the parts so that each shared step is in one of them, the first that has it.
+
+    A part that borrows the same steps as before, under the same numbers, is the same object.
+
+    Args:
+        parts: in the order of their births, each with all its steps.
+        numbers: of shared steps; they are brought up to date.
+    """
+    known: dict[ShareId, int] = {}
+    result: list[Plan] = []
+    for part in parts:
+        sharing = _sharing_of(part, merges)
+        borrowed: dict[int, int] = {}
+        own: dict[int, int] = {}
+        for number, id_ in sharing.ids.items():
+            if id_ in known:
+                borrowed[number] = known[id_]
+            else:
+                own[number] = known[id_] = numbers.known.get(id_, number)
+        made: tuple[object, Plan] | None = part.__dict__.get("_shared")
+        if made is None or made[0] != (borrowed, own, sharing.states):
+            made = (borrowed, own, sharing.states), _sharing(part, borrowed, own, sharing.states)
+            part.__dict__["_shared"] = made
+        result.append(made[1])
+    numbers.known = known
+    return result
+
+
+def _sharing(
+    part: Plan, borrowed: Mapping[int, int], shared_steps: Mapping[int, int], states: Mapping[str, str]
+) -> Plan:
+    """Return a part without the steps that it borrows.
+
+    Args:
+        borrowed: by the number of such a step in the part, the number that it has for all.
+        shared_steps: the same of those shared steps that stay in the part.
+        states: by the key of a step, that of its state.
+    """
+    numbers = {**shared_steps, **borrowed}
+    if not borrowed and all(n == number for n, number in numbers.items()) and all(k == s for k, s in states.items()):
+        return part
+    keys = step_keys(part)
+    own = [step for step in part.steps if step.id not in borrowed]
+    return replace(
+        part,
+        steps=tuple(_renumbered(step, numbers) for step in own),
+        keys={numbers.get(step.id, step.id): states.get(keys[step.id], keys[step.id]) for step in own},
+        borrowed={numbers[step.id]: step.queries for step in part.steps if step.id in borrowed},
+        alone=part,
+    )
+
+
+def _renumbered(step: Step, numbers: Mapping[int, int]) -> Step:
+    inputs = tuple(Edge(numbers.get(edge.step, edge.step), edge.exchange) for edge in step.inputs)
+    number = numbers.get(step.id, step.id)
+    return step if number == step.id and inputs == step.inputs else replace(step, id=number, inputs=inputs)

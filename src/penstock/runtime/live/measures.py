@@ -1,0 +1,90 @@
+"""What a live engine measures of its rounds. Counts are since the start of the process."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from penstock.algebra.nodes.scans import Source
+from penstock.physical.plan.plan import Plan
+from penstock.runtime.local.runtime import LocalJob
+from penstock.runtime.watching.figures import RunFigures
+from penstock.runtime.watching.metrics import RunMetrics
+from penstock.runtime.watching.recorder import Recorder, Totals
+from penstock.runtime.watching.taps import Taps
+
+
+@dataclass(frozen=True)
+class LiveFigures:
+    """The figures after a round. places: by name of a query in the plan, that of its result."""
+
+    metrics: RunMetrics
+    run: RunFigures
+    places: Mapping[str, str] = field(default_factory=dict)
+
+
+class LiveMeasures:
+    """Adds up what the rounds of an engine report."""
+
+    def __init__(self, plan: Plan, rounds: int = 0) -> None:
+        """rounds: those of earlier processes."""
+        self._recorder = Recorder(plan, {})
+        self._batches = rounds
+        self._began = 0.0
+        self._rows: Counter[str] = Counter()
+        self._answered: Counter[str] = Counter()
+        self._totals = Totals()
+
+    def changed(self, plan: Plan, sources: Mapping[str, Source]) -> None:
+        """Go on with another version of the plan."""
+        self._recorder.changed(plan, sources)
+
+    def begin(self) -> None:
+        """Begin a round."""
+        self._began = time.perf_counter()
+
+    def end(
+        self, job: LocalJob, read: Mapping[str, int], set_apart: Mapping[str, Counter[str]],
+        answered: Mapping[str, int], beats: tuple[Mapping[str, int], Mapping[str, int]],
+    ) -> None:  # fmt: skip
+        """End a round.
+
+        Args:
+            read: by source, the rows read in it.
+            set_apart: by source and reason, the rows of all rounds that did not become elements.
+            answered: by name of a query in the plan, the rows answered in it.
+            beats: the heartbeats of sources and of queries.
+        """
+        seconds = time.perf_counter() - self._began
+        self._batches += 1
+        self._rows.update(read)
+        self._answered.update(answered)
+        for report in job.reports():
+            self._recorder.report(report)
+        sources = {
+            name: (self._rows[name], reasons["late"], sum(reasons.values()) - reasons["late"])
+            for name, reasons in set_apart.items()
+        }
+        self._totals = Totals(self._batches, sources, dict(self._answered), *beats)
+        delivered = {name: seconds for name, rows in answered.items() if rows}
+        self._recorder.batch(seconds, 0.0, 1, self._totals, self._batches - 1, delivered)
+
+    @property
+    def taps(self) -> Taps:
+        """Return the taps of edges."""
+        return self._recorder.taps
+
+    @taps.setter
+    def taps(self, taps: Taps) -> None:
+        self._recorder.taps = taps
+
+    @property
+    def rounds(self) -> int:
+        """Return the number of rounds since the beginning."""
+        return self._batches
+
+    def figures(self, places: Mapping[str, str]) -> LiveFigures:
+        """Return the present figures. places: as in `LiveFigures`."""
+        return LiveFigures(self._recorder.metrics(self._totals), self._recorder.figures(), places)

@@ -1,0 +1,31 @@
+"""The errors of queries that begin with a past which is not kept."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+from penstock.algebra.nodes.query import Query, Start
+from penstock.errors import PenstockError
+
+
+def not_kept(query: Query, start: Start, missing: Iterable[str]) -> PenstockError:
+    """Return the error for a query that needs more of the past of some sources than they have."""
+    names = ", ".join(sorted(missing))
+    return PenstockError(
+        "P0703",
+        f"query {query.name}: START {start.words} needs elements of {names} that are no longer kept",
+        hint=f"start it NOW, or keep more of {names}",
+    )
+
+
+def never_full(query: Query, lost: Collection[str]) -> PenstockError:
+    """Return the error for WARM WAIT of a query that would wait for ever. lost: sources of which elements are gone."""
+    needs = query.root.needs
+    endless = [name for name in needs.keys() & set(lost) if needs[name].ticks is None or needs[name].rows]
+    names = ", ".join(sorted(endless or lost))
+    return PenstockError(
+        "P0703",
+        f"query {query.name}: START WARM WAIT would wait for ever: elements of {names} are gone, and the query needs "
+        "more of them than the last ones by a length of time",
+        hint=f"start it NOW; another time: keep all of {names}, or have windows of a length of time",
+    )

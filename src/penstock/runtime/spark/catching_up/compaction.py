@@ -1,0 +1,208 @@
+"""Compaction of posted relations: few files stand for the posts that have been read long ago.
+
+Every post is a file, and an entry of the list of what was read. Once there are many, those that have been read are
+written together as accepted updates (`retained/compacted_updates.py`), and then removed. A new file is merged with the
+ones before it that are not much larger, so an update is written again only a few times, and files are few. Where all of
+them become one, the updates are folded.
+
+Contract: updates are folded up to a tick that trails the least heartbeat of all sources by `relation_retention`: every
+query that begins NOW and every SELECT needs the relation at an instant after it, whichever sources it reads. A source
+without an element has no heartbeat and holds nothing back; of a query over it that begins NOW before that tick, the
+past of the relation happens there (`relation_contents.py`). What cannot be compacted now stays as it is.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from penstock.algebra.nodes.scans import Source
+from penstock.events import log_event, logger_of
+from penstock.physical.elements import Elements, concat
+from penstock.physical.execution.progress import NOTHING
+from penstock.runtime.live.history import folded
+from penstock.runtime.spark.catching_up.past_input import KnownPast
+from penstock.runtime.spark.catching_up.start_options import is_posted
+from penstock.runtime.spark.catching_up.update_reader import ReadStep, UpdateReader, UpdateSource
+from penstock.runtime.spark.checkpoint.epochs import source_file
+from penstock.runtime.spark.checkpoint.folder import Folder, Intake
+from penstock.runtime.spark.input.offset import Offset
+from penstock.runtime.spark.input.round_log import RoundLog
+from penstock.runtime.spark.retained.compacted_updates import CompactedLog, CompactedUpdates
+from penstock.runtime.spark.retained.retention import source_progress
+from penstock.settings import Settings
+
+LOG = logger_of("runtime")
+
+#: Posts that stay as they are.
+FEW = 256
+#: Bytes of posts that are compacted at once.
+_AT_ONCE = 64 * 2**20
+#: A file is merged with the one before it if that one is at most so many times as large.
+_RATIO = 2
+#: Bytes up to which it is merged in any case.
+_SMALL = 2**18
+#: Posts that are removed at once: no round is planned meanwhile.
+_REMOVED_AT_ONCE = 256
+#: Seconds between two looks.
+_EVERY = 1.0
+
+
+class Compaction:
+    """The compaction of the relations of one run.
+
+    Args:
+        rounds: of the run.
+        intake: returns what the run reads now.
+        retention: seconds for which updates are kept one by one.
+        limit: bytes of a relation beyond which its updates are not folded, and of a file beyond which it is not merged.
+    """
+
+    def __init__(
+        self, folder: Folder, rounds: RoundLog, intake: Callable[[], Intake], retention: float, limit: int
+    ) -> None:  # fmt: skip
+        self._folder = folder
+        self._rounds = rounds
+        self._intake = intake
+        self._retention = retention
+        self._limit = limit
+        #: By relation, the splits it had when it could not be compacted.
+        self._failed: dict[str, int] = {}
+        #: By relation, up to how many splits posts and files have been removed by this process.
+        self._removed: dict[str, int] = {}
+        self._stopped = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> Compaction:
+        """Compact in a thread from now on; return this."""
+        self._thread = threading.Thread(target=self._loop, name="penstock-compaction", daemon=True)
+        self._thread.start()
+        return self
+
+    def stop(self) -> None:
+        self._stopped.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _loop(self) -> None:
+        while not self._stopped.wait(_EVERY):
+            self.compact()
+
+    def compact(self) -> None:
+        """Compact what is due. What fails is logged, and tried again when more has been posted."""
+        intake = self._intake()
+        for source in intake.sources:
+            if self._stopped.is_set() or not is_posted(source):
+                continue
+            file = source_file(source.name, intake.births)
+            done = 0
+            try:
+                known = self._rounds.delivered_state(self._known)
+                done = known.offset.splits_done(source.name)
+                self._compact(source, file, known, intake)
+            except Exception as error:
+                # Whatever it is, the posts are still there, and the run goes on.
+                if self._failed.get(file) is None:
+                    message = f"the posts to {source.name} stay as they are: {error}"
+                    log_event(LOG, logging.WARNING, "not_compacted", message, relation=source.name)
+                self._failed[file] = done
+
+    def _known(self, offset: Offset, batch: int) -> KnownPast:
+        return KnownPast(self._folder, self._intake().births, offset, self._rounds.splits)
+
+    def _compact(self, source: Source, file: str, known: KnownPast, intake: Intake) -> None:
+        done = known.offset.splits_done(source.name)
+        if done < self._failed.get(file, 0) + FEW and file in self._failed:
+            return
+        log = CompactedLog(self._folder, file)
+        before = known.compacted(source.name)
+        if done - before.splits >= FEW:
+            steps = UpdateSource(self._folder, source).unread(known, (before.round, before.splits))
+            if steps is None:
+                # Which rows were late is not known any more.
+                self._failed[file] = done
+                return
+            foldable = foldable_until(source, intake, known.offset, self._retention)
+            while steps and not self._stopped.is_set():
+                count = _count(steps)
+                before = self._written(source, log, before, steps[:count], foldable)
+                steps = steps[count:]
+            self._failed.pop(file, None)
+        if self._removed.get(file, 0) < before.splits:
+            self._remove(log, file, before)
+
+    def _remove(self, log: CompactedLog, file: str, compacted: CompactedUpdates) -> None:
+        """Remove what compacted updates stand for, as far as nobody needs it."""
+        removed: int | None = -1
+        while not self._stopped.is_set():
+            before, removed = removed, self._rounds.release(file, compacted.splits, _REMOVED_AT_ONCE)
+            if removed is None or removed == before:
+                break
+            self._removed[file] = removed
+        if removed is not None:
+            log.forget_others(compacted.files)
+
+    def _written(
+        self, source: Source, log: CompactedLog, before: CompactedUpdates, steps: Sequence[ReadStep], foldable: int
+    ) -> CompactedUpdates:  # fmt: skip
+        """Write what `steps` read behind `before`; return both. foldable: up to which tick they may be folded."""
+        reader = UpdateReader(source, before.progress)
+        parts = [part for step in steps for task in step.tasks for part in reader.read_task(task)]
+        kept, size = [*before.files], sum(part.nbytes for part in parts)
+        merged: list[Elements] = []
+        while kept and kept[-1].bytes <= max(_SMALL, _RATIO * size) and kept[-1].bytes + size <= self._limit:
+            size += kept[-1].bytes
+            merged = [*before.read_file(kept.pop()), *merged]
+        parts = [part for part in [*merged, *parts] if len(part)]
+        until = before.folded
+        if parts and not kept and foldable > NOTHING and size <= self._limit:
+            whole = concat(parts)
+            left = folded(source, whole, foldable)
+            if len(left) < len(whole):
+                until = max(foldable, NOTHING if until is None else until)
+            parts = [left]
+        last = steps[-1]
+        written = replace(
+            before, round=last.round, splits=last.position[1] + last.splits, progress=reader.progress, folded=until
+        )
+        return log.write(written, kept, [concat(parts)] if parts else [])
+
+
+def compacting(
+    folder: Folder, rounds: RoundLog, intake: Callable[[], Intake], settings: Settings
+) -> Compaction:  # fmt: skip
+    """Return the compaction of a run, begun. Arguments as those of `Compaction`."""
+    retention, limit = float(settings["relation_retention"]), settings.get_int("snapshot_memory")
+    return Compaction(folder, rounds, intake, retention, limit).start()
+
+
+def foldable_until(relation: Source, intake: Intake, offset: Offset, retention: float) -> int:
+    """Return up to which tick updates of a relation may be folded, `NOTHING` for none.
+
+    Args:
+        offset: up to which the sources have been read.
+        retention: seconds that it stays behind the least heartbeat.
+    """
+    beats = [
+        source_progress(one.name, offset, offset.high.get(one.name)).heartbeat(one.slack)
+        for one in intake.sources
+        if one.domain == relation.domain and one.name not in offset.ended
+    ]
+    least = min((beat for beat in beats if beat != NOTHING), default=NOTHING)
+    if least == NOTHING:
+        return NOTHING
+    assert relation.domain is not None, "a relation that is updated has a time"
+    return max(NOTHING, least - math.ceil(retention * 1_000_000 / relation.domain.unit.value))
+
+
+def _count(steps: Sequence[ReadStep]) -> int:
+    """Return how many of the first steps are compacted at once, at least one."""
+    size = 0
+    for count, step in enumerate(steps, 1):
+        size += step.bytes
+        if size >= _AT_ONCE:
+            return count
+    return len(steps)

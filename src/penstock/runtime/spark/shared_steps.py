@@ -1,0 +1,69 @@
+"""Which steps of a run are shared, from epoch to epoch: what `physical/planning/sharing.py` needs to know of it.
+
+A change of a live run happens between two rounds, and only then are steps merged: the states of all shards are then at
+the offset with which the epoch begins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from penstock.algebra.nodes.query import Start, StartMode
+from penstock.physical.execution.progress import (
+    Progress,
+    SourceProgress,
+    query_heartbeat,
+    query_heartbeats,
+    timed_sources,
+)
+from penstock.physical.plan.plan import Plan
+from penstock.physical.planning.sharing import Beginning, Standing, merged
+from penstock.runtime.spark.catching_up.past_input import delivered_part
+from penstock.runtime.spark.catching_up.start_options import progress_at
+from penstock.runtime.spark.checkpoint.epochs import Epoch
+from penstock.runtime.spark.checkpoint.folder import Folder
+
+
+def progress_at_start(folder: Folder, epoch: Epoch, plan: Plan) -> dict[str, SourceProgress]:
+    """Return the progress of the sources with which `epoch` begins."""
+    assert epoch.offset is not None, "an epoch that follows another one begins with an offset"
+    offset = delivered_part(folder, epoch.offset)
+    return {name: replace(progress_at(name, offset), ended=name in offset.ended) for name in plan.sources}
+
+
+def beginnings_of(
+    epoch: Epoch, before: Epoch, new: Mapping[str, int], progress: Progress, plan: Plan
+) -> dict[str, dict[str, dict[str, int]]]:
+    """Return the beginnings of the queries of `epoch` by their births.
+
+    Args:
+        before: the epoch before it.
+        new: the births of the queries that begin.
+        progress: of the sources when it begins.
+    """
+    known, started = before.maturity, epoch.started
+    unseen: dict[int, set[str]] = {}
+    for name, record in epoch.queries.items():
+        sources = unseen.setdefault(record.birth, set())
+        if record.birth in known:
+            continue  # what it has seen follows from what was known before
+        read, start = timed_sources(plan.queries[name].root), started.get(name, Start())
+        # One that is shown later only may have missed what has no bearing on it from then on.
+        heartbeat = query_heartbeat(plan.queries[name].root, read, progress, drain=False)
+        is_ahead = start.at is not None and start.at > heartbeat
+        if name not in new or name not in started or start.mode is StartMode.NOW or is_ahead:
+            sources.update(read)
+    # Of queries that an earlier version of the program began it is not known what they have not seen.
+    found = {b: known[b].after(progress) if b in known else Beginning.cut_off(s, progress) for b, s in unseen.items()}
+    return {str(birth): {"ahead": dict(one.ahead), "begun": dict(one.begun)} for birth, one in sorted(found.items())}
+
+
+def merges_of(parts: Sequence[Plan], epoch: Epoch, progress: Progress) -> dict[str, str]:
+    """Return the merges of `epoch`: those that it has taken over, and those that can be made when it begins.
+
+    Args:
+        parts: of its plan, each with all its steps.
+    """
+    heartbeats = query_heartbeats({n: query.root for part in parts for n, query in part.queries.items()}, progress)
+    return merged(parts, epoch.merges, epoch.maturity, Standing(progress, heartbeats))

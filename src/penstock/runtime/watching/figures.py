@@ -1,0 +1,180 @@
+"""The figures of a run that its metrics sum up: of each step in each shard, each edge, each synopsis and each batch.
+
+They come with the reports of tasks (`reports.py`), so reading them costs the data path nothing. Steps go by their keys
+(`physical/plan/identity.py`), which stay when a plan changes. Counts and seconds are since the start of the process.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+from penstock.physical.execution.meter import SynopsisSize
+from penstock.physical.plan.identity import step_keys
+from penstock.physical.plan.plan import Plan
+from penstock.runtime.watching.reports import IngestReport, ShardReport
+from penstock.runtime.watching.stopwatch import Phases
+from penstock.runtime.watching.taps import Taps
+
+#: Batches that are remembered.
+BATCHES = 1_000
+#: Durations that are remembered of each query.
+_LATENCIES = 256
+
+
+@dataclass(frozen=True)
+class StepWork:
+    """The work of a step in a shard. seconds: None where they are not measured step by step, in stage 0."""
+
+    rows_in: int = 0
+    rows_out: int = 0
+    seconds: float | None = None
+
+
+@dataclass(frozen=True)
+class EdgeFlow:
+    """What has flowed into a port of a step. bytes: in memory; None where rows stay in their stage."""
+
+    rows: int = 0
+    bytes: int | None = None
+
+
+@dataclass(frozen=True)
+class BatchFigures:
+    """A batch.
+
+    Args:
+        at: when it ended, in seconds since 1970.
+        seconds: its duration.
+        rows_in: by source; rows_out: by query; only those with rows.
+        late, malformed: records read in it, all sources together.
+        failed: the queries that failed in it.
+        lag: seconds by which the query furthest behind the wall clock was behind it; None where no time is known.
+        backlog_bytes, backlog_records: input that had been found and not read.
+        state_rows, state_bytes: of all operators.
+    """
+
+    number: int
+    at: float
+    seconds: float
+    phases: Phases
+    rows_in: Mapping[str, int]
+    rows_out: Mapping[str, int]
+    late: int = 0
+    malformed: int = 0
+    failed: tuple[str, ...] = ()
+    lag: float | None = None
+    backlog_bytes: int = 0
+    backlog_records: int = 0
+    state_rows: int = 0
+    state_bytes: int = 0
+
+
+@dataclass(frozen=True)
+class RunFigures:
+    """The figures at a moment.
+
+    Args:
+        plan: the plan that runs; None before the first.
+        work: by key of a step and shard; stage 0, whose tasks have no shards, by -1.
+        edges: by key of a step and port.
+        synopses: by key of a step, shard and name.
+        stages: by stage and shard, seconds.
+        latencies: by query, the latest durations from the start of a round to the end of the delivery of its answer.
+    """
+
+    plan: Plan | None = None
+    work: Mapping[tuple[str, int], StepWork] = field(default_factory=dict)
+    edges: Mapping[tuple[str, int], EdgeFlow] = field(default_factory=dict)
+    synopses: Mapping[tuple[str, int, str], SynopsisSize] = field(default_factory=dict)
+    stages: Mapping[tuple[int, int], float] = field(default_factory=dict)
+    batches: tuple[BatchFigures, ...] = ()
+    latencies: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+
+    @property
+    def keys(self) -> Mapping[int, str]:
+        """Return the key of each step of the plan."""
+        return {} if self.plan is None else step_keys(self.plan)
+
+
+#: The shard of the steps of stage 0.
+NO_SHARD = -1
+
+
+class FigureKeeper:
+    """Adds up the reports of a run. One thread adds; another one may read."""
+
+    def __init__(self) -> None:
+        self._work: dict[tuple[str, int], StepWork] = {}
+        self._edges: dict[tuple[str, int], EdgeFlow] = {}
+        self._synopses: dict[tuple[str, int, str], SynopsisSize] = {}
+        self._stages: dict[tuple[int, int], float] = {}
+        self._batches: deque[BatchFigures] = deque(maxlen=BATCHES)
+        self._latencies: dict[str, deque[float]] = {}
+        self.taps = Taps()
+
+    def add(self, report: IngestReport | ShardReport, plan: Plan) -> None:
+        """Add the report of a task that ran `plan`."""
+        keys, counts = step_keys(plan), report.counts
+        shard = report.shard if isinstance(report, ShardReport) else NO_SHARD
+        seconds = report.seconds if isinstance(report, ShardReport) else {}
+        rows_in: dict[int, int] = {}
+        for (step, port), rows in counts.rows_in.items():
+            if step not in keys:
+                continue  # of a plan before the change of this moment
+            rows_in[step] = rows_in.get(step, 0) + rows
+            edge = self._edges.get((keys[step], port), EdgeFlow())
+            more = counts.bytes_in.get((step, port))
+            size = edge.bytes if more is None else more + (edge.bytes or 0)
+            self._edges[keys[step], port] = EdgeFlow(edge.rows + rows, size)
+        for (step, port), elements in counts.samples.items():
+            if step in keys:
+                self.taps.offer((keys[step], port), elements)
+        for step in {*rows_in, *counts.rows_out, *seconds} & keys.keys():
+            before = self._work.get((keys[step], shard), StepWork())
+            spent = seconds.get(step)
+            self._work[keys[step], shard] = StepWork(
+                before.rows_in + rows_in.get(step, 0), before.rows_out + counts.rows_out.get(step, 0),
+                before.seconds if spent is None else spent + (before.seconds or 0.0),
+            )  # fmt: skip
+        stage = report.stage, shard
+        self._stages[stage] = self._stages.get(stage, 0.0) + sum(report.phases.values())
+        if isinstance(report, ShardReport) and report.state is not None:
+            for step, sizes in report.state.items():
+                if step in keys:
+                    for name, size_of_part in sizes.items():
+                        self._synopses[keys[step], shard, name] = size_of_part
+
+    def batch(self, one: BatchFigures, delivered: Mapping[str, float]) -> None:
+        """Add a batch. delivered: by query with rows in it, seconds from the start of the round to the end of their
+        delivery."""
+        self._batches.append(one)
+        for query, seconds in delivered.items():
+            self._latencies.setdefault(query, deque(maxlen=_LATENCIES)).append(seconds)
+
+    @property
+    def last_batch(self) -> BatchFigures:
+        """Return the batch that was added last."""
+        return self._batches[-1]
+
+    def changed(self, plan: Plan) -> None:
+        """Forget what is not in `plan`."""
+        kept = set(step_keys(plan).values())
+        self._work = {key: value for key, value in self._work.items() if key[0] in kept}
+        self._edges = {key: value for key, value in self._edges.items() if key[0] in kept}
+        self._synopses = {key: value for key, value in self._synopses.items() if key[0] in kept}
+        self._latencies = {query: some for query, some in self._latencies.items() if query in plan.queries}
+
+    def figures(self, plan: Plan) -> RunFigures:
+        """Return the present figures of `plan`."""
+        return RunFigures(
+            plan, dict(self._work), dict(self._edges), dict(self._synopses), dict(self._stages), tuple(self._batches),
+            {query: tuple(some) for query, some in list(self._latencies.items())},
+        )  # fmt: skip
+
+
+def quantile(values: Collection[float], share: float) -> float | None:
+    """Return the least of some values that at least this share of them does not exceed; None for none."""
+    ordered = sorted(values)
+    return ordered[max(0, -(-len(ordered) * int(share * 100) // 100) - 1)] if ordered else None

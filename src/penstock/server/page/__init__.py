@@ -1,0 +1,1 @@
+"""The page: its files, which are static, and the sessions of browsers."""

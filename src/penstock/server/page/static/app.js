@@ -1,0 +1,95 @@
+// The frame of the page: signing in, rooms by the part of the address behind `#`, and refreshing what is open.
+
+import { get, request } from "./api.js";
+import { errorBox, fill, h, say } from "./dom.js";
+import { begin, end, follow } from "./live.js";
+import { commands } from "./views/commands.js";
+import { console_ } from "./views/console.js";
+import { editor } from "./views/editor.js";
+import { overview, remember } from "./views/overview.js";
+import { wholePlan } from "./views/plan.js";
+import { queries } from "./views/queries.js";
+import { query } from "./views/query.js";
+import { settings } from "./views/settings.js";
+import { streams } from "./views/streams.js";
+
+const rooms = { "": ["Overview", overview], queries: ["Queries", queries], streams: ["Streams", streams], plan: ["Plan", wholePlan], editor: ["Editor", editor],
+  console: ["Console", console_], settings: ["Settings", settings], commands: ["Commands", commands] };
+const main = document.getElementById("main");
+let open = { refresh: null, close: () => {} }, opening = 0, busy = false, again = false;
+
+async function show() {
+  const number = (opening += 1);
+  const [room, ...rest] = location.hash.replace(/^#\/?/, "").split("/");
+  const name = decodeURIComponent(rest.join("/"));
+  const view = room === "query" ? (place) => query(place, name) : (rooms[room] ?? rooms[""])[1];
+  open.close();
+  open = { refresh: null, close: () => {} };
+  for (const link of document.querySelectorAll("#rooms a")) {
+    const isHere = link.dataset.room === (room === "query" ? "queries" : rooms[room] ? room : "");
+    if (isHere) link.setAttribute("aria-current", "page"); else link.removeAttribute("aria-current");
+  }
+  document.title = `${name || (rooms[room] ?? rooms[""])[0]} – Penstock`;
+  const place = h("div");
+  try {
+    const refresh = await view(place);
+    if (number !== opening) { refresh?.close?.(); return; }
+    fill(main, place);
+    open = { refresh, close: () => refresh?.close?.() };
+    await refresh?.();
+  } catch (error) {
+    if (number === opening) fill(main, errorBox(error));
+  }
+}
+
+/** Refresh the open room; never twice at a time. */
+async function refresh() {
+  if (busy) { again = true; return; }
+  busy = true;
+  try {
+    do { again = false; await open.refresh?.(); } while (again);
+  } catch (error) { if (error.status && error.status !== 401) console.warn(error); } finally { busy = false; }
+}
+
+async function start() {
+  let who;
+  try { who = await get("/v1/session"); } catch (error) {
+    if (error.status === 401) { signIn(); return; }
+    fill(main, errorBox(error));
+    setTimeout(start, 3000);
+    return;
+  }
+  const leave = document.getElementById("leave");
+  leave.hidden = !who.needs_token;
+  leave.title = `${who.name}, ${who.role}`;
+  fill(document.getElementById("rooms"), Object.entries(rooms).map(([room, [label]]) => h("a", { href: `#/${room}`, "data-room": room }, label)));
+  begin();
+  await show();
+}
+
+function signIn() {
+  end();
+  open.close();
+  fill(document.getElementById("rooms"));
+  document.getElementById("leave").hidden = true;
+  const token = h("input", { type: "password", autocomplete: "current-password", "aria-label": "token", required: true });
+  const trouble = h("div");
+  const enter = async (event) => {
+    event.preventDefault();
+    try {
+      await request("POST", "/v1/session", {}, { headers: { Authorization: `Bearer ${token.value.trim()}` } });
+      await start();
+    } catch (error) { fill(trouble, errorBox(error)); token.select(); }
+  };
+  fill(main, h("form", { class: "welcome", onsubmit: enter }, h("h1", {}, "Penstock"),
+    h("label", {}, h("span", {}, "Token: the server printed at its first start which file has one, or penstock token add NAME"), token),
+    h("button", { class: "first" }, "Sign in"), trouble));
+  token.focus();
+}
+
+window.addEventListener("signed-out", () => { if (!main.querySelector(".welcome")) signIn(); });
+window.addEventListener("hashchange", () => { show(); main.focus({ preventScroll: true }); });
+document.getElementById("leave").addEventListener("click", async () => { await request("DELETE", "/v1/session"); signIn(); });
+follow(async (told) => { remember(told); await refresh(); });
+say(document.getElementById("link"), "");
+start();

@@ -1,0 +1,61 @@
+// Line charts. The library draws on a canvas, so its colours are read from the style sheet.
+
+import { h } from "./dom.js";
+
+const colours = ["#14746f", "#c4572e", "#4c5fd5", "#a8841a", "#8a3ab9", "#2f8f3a", "#c02a5b", "#4b7a99", "#7a5230", "#777777"];
+const variable = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+
+/** A chart of lines over one axis.
+ *
+ * lines: [{label, show(value)}]; clock: whether the axis is seconds since 1970; `draw([xs, ys, ...])` with null for gaps.
+ */
+export class Chart {
+  constructor(lines, { height = 200, clock = true, label = "chart" } = {}) {
+    Object.assign(this, { lines, height, clock, data: [[], ...lines.map(() => [])], made: null });
+    this.element = h("div", { class: "chart", role: "img", "aria-label": label });
+    new ResizeObserver(() => this.resize()).observe(this.element);
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.again());
+  }
+
+  draw(data) {
+    this.data = data;
+    if (this.made) this.made.setData(data);
+    else this.resize();
+  }
+
+  again() {
+    this.made?.destroy();
+    this.made = null;
+    this.resize();
+  }
+
+  resize() {
+    const width = Math.floor(this.element.clientWidth);
+    if (!width || !this.element.isConnected) return;
+    if (this.made) {
+      if (this.made.width !== width) this.made.setSize({ width, height: this.height });
+      return;
+    }
+    const axis = { stroke: variable("--pale"), grid: { stroke: variable("--line"), width: 1 }, ticks: { stroke: variable("--line") } };
+    this.made = new window.uPlot({
+      width, height: this.height, scales: { x: { time: this.clock } }, cursor: { drag: { x: true, y: false } },
+      axes: [axis, { ...axis, size: 64, values: (plot, marks) => marks.map((one) => (this.lines[0]?.show ?? String)(one)) }],
+      series: [{}, ...this.lines.map((line, i) => ({
+        label: line.label, stroke: colours[i % colours.length], width: 2, spanGaps: false,
+        value: (plot, value) => (value === null || value === undefined ? "–" : (line.show ?? String)(value)),
+      }))],
+    }, this.data, this.element);
+  }
+}
+
+/** Return bars: [{label, href, value, text}], the longest first. */
+export function bars(items, most = 10) {
+  const shown = items.filter((one) => Number(one.value) > 0).sort((a, b) => Number(b.value) - Number(a.value)).slice(0, most);
+  if (!shown.length) return h("p", { class: "quiet" }, "nothing yet");
+  const largest = Number(shown[0].value);
+  return h("div", { class: "bars" }, shown.map((one) => [
+    one.href ? h("a", { href: one.href, title: one.label }, one.label) : h("span", { title: one.label }, one.label),
+    h("meter", { min: "0", max: String(largest), value: String(Number(one.value)), "aria-label": one.label }),
+    h("span", {}, one.text),
+  ]));
+}

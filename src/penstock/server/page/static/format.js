@@ -1,0 +1,80 @@
+// Values as people read them.
+
+const units = ["", "k", "M", "G", "T", "P"];
+
+/** Return a number with three digits and a unit: 12.3 k. */
+export function short(value) {
+  if (value === null || value === undefined) return "–";
+  let number = Number(value);
+  if (!Number.isFinite(number)) return String(value);
+  let unit = 0;
+  while (Math.abs(number) >= 1000 && unit < units.length - 1) { number /= 1000; unit += 1; }
+  const digits = unit === 0 && Number.isInteger(number) ? 0 : Math.abs(number) >= 100 ? 0 : Math.abs(number) >= 10 ? 1 : 2;
+  return `${number.toFixed(digits)}${units[unit] ? " " + units[unit] : ""}`;
+}
+
+export const whole = (value) => (value === null || value === undefined ? "–" : BigInt(Math.trunc(Number(value))).toLocaleString("en"));
+
+export function bytes(value) {
+  if (value === null || value === undefined) return "–";
+  const names = ["B", "kB", "MB", "GB", "TB"];
+  let number = Number(value), unit = 0;
+  while (number >= 1000 && unit < names.length - 1) { number /= 1000; unit += 1; }
+  return `${unit && number < 100 ? number.toFixed(1) : Math.round(number)} ${names[unit]}`;
+}
+
+/** Return seconds as a duration. */
+export function seconds(value) {
+  if (value === null || value === undefined) return "–";
+  const number = Number(value);
+  if (Math.abs(number) < 1) return `${Math.round(number * 1000)} ms`;
+  if (Math.abs(number) < 120) return `${number.toFixed(number < 10 ? 1 : 0)} s`;
+  if (Math.abs(number) < 7200) return `${Math.round(number / 60)} min`;
+  return `${(number / 3600).toFixed(1)} h`;
+}
+
+export const share = (value) => (value === null || value === undefined ? "–" : `${(100 * Number(value)).toFixed(Number(value) < 0.1 ? 1 : 0)} %`);
+
+/** Return a value of a row as text. */
+export function shown(value) {
+  if (value === null || value === undefined) return "NULL";
+  if (typeof value === "object" && typeof value !== "bigint") {
+    return JSON.stringify(value, (key, one) => (typeof one === "bigint" ? String(one) : one));
+  }
+  return String(value);
+}
+
+const numeric = /^(TINYINT|SMALLINT|INT|INTEGER|BIGINT|FLOAT|REAL|DOUBLE|DECIMAL)\b/i;
+export const isNumber = (type) => numeric.test(type ?? "");
+
+/** Return an instant as seconds for a chart; numbers stay what they are. */
+export function instant(value) {
+  if (typeof value === "number") return value;
+  if (typeof value === "bigint") return Number(value);
+  const text = String(value ?? "");
+  if (/^-?\d+(\.\d+)?$/.test(text)) return Number(text);
+  const parsed = Date.parse(/Z$|[+-]\d\d:?\d\d$/.test(text) ? text : text.replace(" ", "T") + "Z");
+  return Number.isNaN(parsed) ? null : parsed / 1000;
+}
+
+export const isClock = (value) => typeof value === "string" && !/^-?\d+(\.\d+)?$/.test(value);
+
+const words = new Set(("SELECT FROM WHERE GROUP BY HAVING ORDER LIMIT AS AND OR NOT IN IS NULL LIKE BETWEEN CASE WHEN THEN ELSE END DISTINCT "
+  + "UNION ALL EXCEPT INTERSECT JOIN LEFT RIGHT FULL OUTER ON USING WITH CREATE REPLACE QUERY STREAM RELATION VIEW FUNCTION DROP ALTER SET "
+  + "INTO START NOW WARM BEGINNING AT RETAIN TIMESTAMP PRIMARY KEY RANGE ROWS SLIDE UNBOUNDED PARTITION ISTREAM DSTREAM RSTREAM "
+  + "SECOND SECONDS MINUTE MINUTES HOUR HOURS DAY DAYS INSERT UPDATE DELETE VALUES SHOW DESCRIBE EXPLAIN SUBSCRIBE TO BEGIN COMMIT "
+  + "PAUSE RESUME RENAME SWAP CASCADE IF EXISTS TRUE FALSE FREQUENCY").split(" "));
+const token = /(--[^\n]*|\/\*[\s\S]*?(?:\*\/|$))|('(?:[^'\\]|\\[\s\S]|'')*(?:'|$))|(`(?:[^`]|``)*(?:`|$)|"(?:[^"]|"")*(?:"|$))|(\b\d[\w.]*)|([A-Za-z_][\w]*)|([\s\S])/g;
+
+/** Yield [kind, text] of the words of a script; kind: `word`, `literal`, `comment` or empty. */
+export function* highlighted(text) {
+  let plain = "";
+  for (const match of text.matchAll(token)) {
+    const kind = match[1] ? "comment" : match[2] || match[4] ? "literal" : match[5] && words.has(match[5].toUpperCase()) ? "word" : "";
+    if (!kind) { plain += match[0]; continue; }
+    if (plain) yield ["", plain];
+    plain = "";
+    yield [kind, match[0]];
+  }
+  if (plain) yield ["", plain];
+}

@@ -1,0 +1,84 @@
+// Events of the server: the page asks for figures after a batch, at most twice a second, and for nothing while it is hidden.
+
+import { parsed } from "./api.js";
+import { say } from "./dom.js";
+
+const followers = new Set();
+const pause = 500;
+let source = null, wait = 1000, due = null, last = 0, wanted = false;
+let changed = { batch: null, others: [] }, commanded = false;
+
+/** Call back with {batch, events} after something has happened; return what ends it. */
+export function follow(callback) {
+  followers.add(callback);
+  return () => followers.delete(callback);
+}
+
+/** Return the version of the plan that runs, undefined before the first batch was told. A command may have changed it
+ * since then. */
+export function version() {
+  return commanded ? undefined : changed.batch?.version;
+}
+
+export function begin() {
+  wanted = true;
+  connect();
+}
+
+export function end() {
+  wanted = false;
+  disconnect();
+}
+
+function disconnect() {
+  source?.close();
+  source = null;
+}
+
+function connect() {
+  if (source || !wanted || document.hidden) return;
+  source = new EventSource("/v1/events");
+  source.onopen = () => {
+    if (wait > 1000) tell();
+    wait = 1000;
+    link("live", false);
+  };
+  source.onerror = () => {
+    disconnect();
+    link("no connection, trying again", true);
+    // A server that starts again answers within seconds; one that stays away is asked every ten seconds.
+    setTimeout(connect, wait);
+    wait = Math.min(wait * 1.6, 10000);
+  };
+  source.addEventListener("batch", (event) => { changed.batch = parsed(event.data); commanded = false; soon(); });
+  for (const kind of ["command", "state"]) {
+    source.addEventListener(kind, (event) => { commanded = true; changed.others.push({ event: kind, at: new Date(), ...parsed(event.data) }); soon(); });
+  }
+}
+
+function soon() {
+  if (due === null) due = setTimeout(tell, Math.max(0, last + pause - Date.now()));
+}
+
+async function tell() {
+  clearTimeout(due);
+  due = null;
+  if (document.hidden) return;
+  last = Date.now();
+  const told = { batch: changed.batch, events: changed.others };
+  changed = { batch: changed.batch, others: [] };
+  for (const callback of [...followers]) {
+    try { await callback(told); } catch (error) { console.warn(error); }
+  }
+  last = Date.now();
+}
+
+function link(text, lost) {
+  const place = document.getElementById("link");
+  say(place, text);
+  place.className = lost ? "lost" : "";
+}
+
+document.addEventListener("visibilitychange", () => {
+  if (document.hidden) { disconnect(); link("paused", false); } else if (wanted) { connect(); tell(); }
+});

@@ -1,0 +1,160 @@
+// The results of a query as they come: the content of a relation, or the newest rows of a stream; as a table and as a chart.
+
+import { get, parsed, queryPath } from "./api.js";
+import { Chart } from "./chart.js";
+import { errorBox, fill, h, say } from "./dom.js";
+import { instant, isClock, isNumber, short, shown } from "./format.js";
+import { columnsOf, Table } from "./table.js";
+
+const kept = 500, points = 2000, series = 10, pause = 250;
+
+export class Results {
+  constructor(query) {
+    this.query = query;
+    // Before its own columns an answer has the instant and, of a relation, the kind of the change.
+    this.columns = query.columns.slice(query.kind === "relation" ? 2 : 1);
+    this.isRelation = query.kind === "relation";
+    this.content = new Map();
+    this.recent = [];
+    this.drawn = [];
+    this.heartbeat = null;
+    this.count = 0;
+    this.about = h("p", { class: "quiet", role: "status" }, "waiting for rows");
+    this.trouble = h("div");
+    const columns = columnsOf(this.columns);
+    this.table = new Table(this.isRelation ? columns : [{ name: "ts" }, ...columns],
+      { key: (row) => row[mark], label: `results of ${query.name}` });
+    const numbers = this.columns.filter((one) => isNumber(one.type)).map((one) => one.name);
+    const others = this.columns.map((one) => one.name);
+    this.value = h("select", { "aria-label": "value of the chart", onchange: () => this.redraw() }, numbers.map((one) => h("option", { value: one }, one)));
+    this.by = h("select", { "aria-label": "a line for each", onchange: () => this.redraw() }, h("option", { value: "" }, "one line"), others.map((one) => h("option", { value: one }, `by ${one}`)));
+    const first = this.columns.find((one) => !isNumber(one.type) && one.type.toUpperCase().startsWith("STRING"));
+    if (first) this.by.value = first.name;
+    if (numbers.length) this.value.value = numbers.find((one) => !/(^|_)id$/i.test(one)) ?? numbers[0];
+    this.picture = h("div");
+    this.element = h("div", {}, this.about, this.trouble, this.table.element,
+      numbers.length ? h("div", {}, h("div", { class: "row" }, h("h2", {}, "Chart"), this.value, this.by), this.picture) : null);
+    this.open("");
+  }
+
+  open(cursor) {
+    this.close();
+    const isPlain = !this.isWhole && !cursor, snapshot = this.isRelation && !this.isWhole;
+    const from = cursor ? `&from=${encodeURIComponent(cursor)}` : snapshot ? "&snapshot=true" : "&from=beginning";
+    const path = `${queryPath(this.query.name)}/results?format=sse${this.isWhole ? "" : "&progress=true"}${from}`;
+    this.source = new EventSource(path);
+    this.source.addEventListener("rows", (event) => this.take(parsed(event.data), event.lastEventId));
+    this.source.addEventListener("error", (event) => {
+      if (event.data) {
+        this.close();
+        this.told(parsed(event.data), isPlain);
+      } else if (this.source?.readyState === EventSource.CLOSED) {
+        this.refused(path, isPlain);
+      }
+    });
+  }
+
+  // Refused, or the server was away for longer than the browser tries.
+  async refused(path, isFirst) {
+    this.close();
+    let error = {};
+    try { await get(`${path}&until=now`); } catch (refusal) { error = refusal; }
+    if (error.code) this.told(error, isFirst);
+    else this.again = setTimeout(() => this.open(this.cursor), 3000);
+  }
+
+  told(error, isFirst) {
+    if (error.code === "P0711" && isFirst) {
+      // A server without Spark keeps neither content nor progress beside the rows: all rows say what the content is.
+      this.isWhole = true;
+      this.open("");
+    } else fill(this.trouble, errorBox(error));
+  }
+
+  close() {
+    clearTimeout(this.again);
+    this.source?.close();
+    this.source = null;
+  }
+
+  take(rows, cursor) {
+    if (cursor) this.cursor = cursor;
+    fill(this.trouble);
+    for (const row of rows) {
+      if (row.op === "p") { this.heartbeat = row.ts; continue; }
+      this.count += 1;
+      if (this.isRelation) this.change(row);
+      else {
+        row[mark] = this.count;
+        this.recent.push(row);
+      }
+      this.drawn.push(row);
+    }
+    if (this.recent.length > kept) this.recent.splice(0, this.recent.length - kept);
+    if (this.drawn.length > points) this.drawn.splice(0, this.drawn.length - points);
+    this.due ??= setTimeout(() => this.show(), pause);
+  }
+
+  // A relation is a bag: a row counts as often as it was added and not taken away.
+  change(row) {
+    const key = shown(this.columns.map((one) => row[one.name]));
+    const held = this.content.get(key) ?? { row, times: 0 };
+    held.times += row.op === "-" ? -1 : 1;
+    if (held.times === 0) this.content.delete(key);
+    else this.content.set(key, held);
+  }
+
+  show() {
+    this.due = null;
+    if (document.hidden) return;
+    let rows = [...this.recent].reverse();
+    if (this.isRelation) {
+      rows = [];
+      for (const [key, held] of this.content) for (let i = 0; i < held.times; i += 1) rows.push({ ...held.row, [mark]: `${key}${i}` });
+    }
+    this.table.show(rows);
+    const final = this.heartbeat === null ? "" : `, final up to ${shown(this.heartbeat)}`;
+    say(this.about, this.isRelation ? `${rows.length.toLocaleString("en")} rows now, ${this.count.toLocaleString("en")} changes seen${final}`
+      : `${this.count.toLocaleString("en")} rows seen, the newest ${rows.length} are shown${final}`);
+    this.draw();
+  }
+
+  redraw() {
+    this.chart = null;
+    this.draw();
+  }
+
+  draw() {
+    if (!this.value.value) return;
+    const by = this.by.value, names = [], at = new Map();
+    for (const row of this.drawn) {
+      const name = by ? shown(row[by]) : this.value.value;
+      if (!names.includes(name)) { if (names.length >= series) continue; names.push(name); }
+      const x = instant(row.ts);
+      if (x === null) continue;
+      if (!at.has(x)) at.set(x, new Map());
+      // What is taken away at an instant and not replaced ends the line.
+      const told = at.get(x);
+      if (row.op !== "-") told.set(name, row[this.value.value] === null ? null : Number(row[this.value.value]));
+      else if (!told.has(name)) told.set(name, null);
+    }
+    const xs = [...at.keys()].sort((a, b) => a - b);
+    const data = [xs, ...names.map((name) => {
+      let held = null;
+      // An answer holds until it changes.
+      return xs.map((x) => { const found = at.get(x).get(name); if (found !== undefined) held = found; return this.isRelation ? held : found ?? null; });
+    })];
+    const kind = names.join("\u0000");
+    if (!this.chart || this.kind !== kind) {
+      this.kind = kind;
+      this.chart = new Chart(names.map((label) => ({ label, show: short })), { clock: isClock(this.drawn[0]?.ts), height: 240, label: `chart of ${this.value.value}` });
+      fill(this.picture, this.chart.element);
+    }
+    if (!this.isRelation) this.chart.draw(data.map((one, i) => (i && data.length > 2 ? joined(one) : one)));
+    else this.chart.draw(data);
+  }
+}
+
+// Several lines over the instants of all: where one has no value it goes on to its next.
+const joined = (values) => values.map((one) => (one === null ? undefined : one));
+const mark = Symbol("row");

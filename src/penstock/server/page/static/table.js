@@ -1,0 +1,88 @@
+// Tables whose rows stay where they are while their values change.
+
+import { h, say } from "./dom.js";
+import { isNumber, shown } from "./format.js";
+
+/** A table of objects.
+ *
+ * columns: [{name, label, number, value(row), cell(row)}]; key(row): what tells rows apart; sorted: the name of the column by
+ * which it is ordered at first, with a minus for descending; most: rows that are shown.
+ */
+export class Table {
+  constructor(columns, { key = (row, i) => i, sorted = "", most = 1000, label = "" } = {}) {
+    Object.assign(this, { columns, key, most, rows: [], lines: new Map() });
+    this.order = sorted.replace(/^-/, "");
+    this.descending = sorted.startsWith("-");
+    this.body = h("tbody");
+    this.more = h("p", { class: "quiet", hidden: true });
+    this.heads = columns.map((column) => h("th", { scope: "col", class: column.number ? "number" : "" },
+      h("button", { type: "button", onclick: () => this.sort(column.name) }, column.label ?? column.name)));
+    this.element = h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": label || "table" },
+      h("table", {}, h("thead", {}, h("tr", {}, this.heads)), this.body), this.more);
+    this.mark();
+  }
+
+  sort(name) {
+    this.descending = this.order === name ? !this.descending : false;
+    this.order = name;
+    this.mark();
+    this.show(this.rows);
+  }
+
+  mark() {
+    this.columns.forEach((column, i) => this.heads[i].setAttribute("aria-sort",
+      column.name !== this.order ? "none" : this.descending ? "descending" : "ascending"));
+  }
+
+  show(rows) {
+    this.rows = rows;
+    const column = this.columns.find((one) => one.name === this.order);
+    const ordered = column ? [...rows].sort((a, b) => compare(valueOf(column, a), valueOf(column, b)) * (this.descending ? -1 : 1)) : rows;
+    const seen = new Map();
+    let place = this.body.firstChild;
+    ordered.slice(0, this.most).forEach((row, i) => {
+      let key = this.key(row, i);
+      while (seen.has(key)) key += "\u0000";
+      const line = this.lines.get(key) ?? this.line();
+      seen.set(key, line);
+      this.columns.forEach((one, at) => this.cell(line.children[at], one, row));
+      if (line === place) place = place.nextSibling;
+      else this.body.insertBefore(line, place);
+    });
+    for (const [key, line] of this.lines) if (seen.get(key) !== line) line.remove();
+    this.lines = seen;
+    this.more.hidden = rows.length <= this.most;
+    say(this.more, `${(rows.length - this.most).toLocaleString("en")} further rows are not shown`);
+  }
+
+  line() {
+    return h("tr", {}, this.columns.map(() => h("td")));
+  }
+
+  cell(cell, column, row) {
+    if (column.cell) {
+      const node = column.cell(row);
+      const text = typeof node === "string" ? node : node?.outerHTML ?? "";
+      if (cell.dataset.shown === text) return;
+      cell.dataset.shown = text;
+      cell.replaceChildren(node ?? "");
+      cell.className = column.number ? "number" : "";
+      return;
+    }
+    const value = valueOf(column, row);
+    cell.className = value === null || value === undefined ? "null" : column.number ? "number" : column.text ? "text" : "";
+    say(cell, shown(value));
+  }
+}
+
+const valueOf = (column, row) => (column.value ? column.value(row) : row[column.name]);
+
+function compare(a, b) {
+  if (a === null || a === undefined) return b === null || b === undefined ? 0 : -1;
+  if (b === null || b === undefined) return 1;
+  if (typeof a === "object" || typeof b === "object") return shown(a).localeCompare(shown(b));
+  return a < b ? -1 : a > b ? 1 : 0;
+}
+
+/** Return the columns of a table for the columns of an answer. */
+export const columnsOf = (described) => described.map((one) => ({ name: one.name, number: isNumber(one.type), text: !isNumber(one.type) }));

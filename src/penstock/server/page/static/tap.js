@@ -1,0 +1,75 @@
+// The rows that pass over an edge of a plan, for as long as somebody looks at them.
+
+import { literal, parsed, relation, ServerError } from "./api.js";
+import { errorBox, fill, h, say } from "./dom.js";
+import { columnsOf, Table } from "./table.js";
+
+const most = 50, longest = 30;
+
+export class Tap {
+  constructor() {
+    this.element = h("div", { hidden: true });
+    this.looking = null;
+  }
+
+  hide() {
+    this.looking?.abort();
+    this.looking = null;
+    this.element.hidden = true;
+  }
+
+  /** Look at the edge between two operators, given by their keys. */
+  async of(from, to) {
+    this.hide();
+    const looking = new AbortController();
+    this.looking = looking;
+    const told = h("span", { class: "quiet", role: "status" }, ""), place = h("div"), trouble = h("div");
+    this.element.hidden = false;
+    fill(this.element, h("div", { class: "row" }, h("h2", { class: "grow" }, "Rows that pass"), told,
+      h("button", { type: "button", onclick: () => this.of(from, to) }, "Look again"),
+      h("button", { type: "button", onclick: () => this.hide() }, "Close")), trouble, place);
+    this.element.scrollIntoView({ block: "nearest" });
+    try {
+      const queues = await relation("queues", { columns: "id, port", where: `from_operator = ${literal(`operator:${from}`)} AND to_operator = ${literal(`operator:${to}`)}` });
+      if (!queues.length) { say(told, "the rows of this edge are the results of the query"); return; }
+      say(told, `waiting, at most ${longest} seconds`);
+      const rows = [];
+      let table = null;
+      for await (const row of passing(queues[0].id, looking.signal)) {
+        rows.push(row);
+        if (!table) {
+          table = new Table(columnsOf(Object.keys(row).map((name) => ({ name, type: typeof row[name] === "number" ? "DOUBLE" : "STRING" }))), { label: "rows that pass", most });
+          fill(place, table.element);
+        }
+        table.show(rows);
+        say(told, `${rows.length} rows`);
+      }
+      if (this.looking === looking) say(told, rows.length ? `${rows.length} rows` : `nothing has passed in ${longest} seconds`);
+    } catch (error) {
+      if (this.looking === looking && error.name !== "AbortError") fill(trouble, errorBox(error));
+    }
+  }
+}
+
+async function* passing(queue, signal) {
+  const answer = await fetch(`/v1/entities/${encodeURIComponent(queue)}/tap?rows=${most}&seconds=${longest}&format=ndjson`, { credentials: "same-origin", signal });
+  if (!answer.ok) {
+    const text = await answer.text();
+    let problem = { message: text.slice(0, 500) };
+    try { problem = parsed(text); } catch { /* it is no document */ }
+    throw new ServerError(answer.status, problem);
+  }
+  const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) return;
+    const lines = (rest + value).split("\n");
+    rest = lines.pop();
+    for (const line of lines) {
+      const row = parsed(line);
+      if (row.error?.code && row.count === undefined) throw new ServerError(409, row.error);
+      yield row;
+    }
+  }
+}

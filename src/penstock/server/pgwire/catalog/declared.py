@@ -1,0 +1,143 @@
+"""The declarations of the server as PostgreSQL's catalogs have them: relations with oids, columns and comments."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from penstock.control.entities.attributes import CONNECTOR
+from penstock.control.entities.relations import CONTROL_RELATIONS
+from penstock.language.queries import CONTROL_SCHEMA
+from penstock.language.quotes import quoted_parts
+from penstock.server.pgwire.values.wire_types import WireType, modifier_of, wire_type, wire_type_of
+from penstock.server.service import CatalogView
+from penstock.types import parse_result_type, type_name
+
+DATABASE, PUBLIC = "penstock", "public"
+DATABASE_OID, OWNER_OID = 5, 10
+#: Oids of schemas; others follow those of declarations.
+SCHEMA_OIDS = {"pg_catalog": 11, "public": 2200, "information_schema": 13_000}
+_FIRST_OID = 16_384
+_AS = re.compile(r"[()]|\bAS\b", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class DeclaredColumn:
+    """A column. modifier: of its type, -1 for none."""
+
+    name: str
+    type: WireType
+    modifier: int = -1
+    is_key: bool = False
+
+
+@dataclass(frozen=True)
+class DeclaredRelation:
+    """A relation of the catalogs.
+
+    Args:
+        kind: as pg_class has it: `r` a relation, `f` a stream, `v` a view, `m` a query with its results.
+        connector: from which it reads or into which it writes; empty for a view.
+    """
+
+    oid: int
+    name: str
+    kind: str
+    columns: tuple[DeclaredColumn, ...]
+    schema: str = PUBLIC
+    definition: str = ""
+    comment: str = ""
+    connector: str = ""
+
+    @property
+    def key(self) -> tuple[int, ...]:
+        """Return the numbers of the columns of its primary key, from 1."""
+        return tuple(index for index, column in enumerate(self.columns, 1) if column.is_key)
+
+
+class Oids:
+    """Oids of what is declared: the same for a name as long as the server runs. Threads may share it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._numbers = itertools.count(_FIRST_OID)
+        self._known: dict[tuple[str, ...], int] = {}
+
+    def of(self, *name: str) -> int:
+        """Return the oid of a name."""
+        with self._lock:
+            if name not in self._known:
+                self._known[name] = next(self._numbers)
+            return self._known[name]
+
+
+def declared_relations(view: CatalogView, oids: Oids) -> list[DeclaredRelation]:
+    """Return the streams, relations, views and queries of a catalog."""
+
+    def columns(named: Sequence[tuple[str, str]], key: Sequence[str] = ()) -> tuple[DeclaredColumn, ...]:
+        return tuple(_column(name, type_, name in key) for name, type_ in named)
+
+    found: list[DeclaredRelation] = []
+    for source in view.sources:
+        kind = "f" if source.is_stream else "r"
+        found.append(
+            DeclaredRelation(
+                oids.of(PUBLIC, source.name.lower()), source.name, kind, columns(source.columns, source.primary_key),
+                definition=source.sql, connector=source.connector,
+            )
+        )  # fmt: skip
+    for one in view.views:
+        oid = oids.of(PUBLIC, one.name.lower())
+        found.append(DeclaredRelation(oid, one.name, "v", columns(one.columns), definition=_query_of(one.sql)))
+    for query in view.queries:
+        oid, comment = oids.of("query", query.id), query.attributes.get("comment", "")
+        found.append(
+            DeclaredRelation(
+                oid, query.name, "m", columns(query.columns), definition=_query_of(query.sql), comment=comment,
+                connector=query.sink,
+            )
+        )  # fmt: skip
+    return [*found, *_control_relations(oids)]
+
+
+def _control_relations(oids: Oids) -> list[DeclaredRelation]:
+    """Return what the server says of itself: relations, and the streams among them, of a schema of their own."""
+    return [
+        DeclaredRelation(
+            oids.of(CONTROL_SCHEMA, one.name), one.name, "f" if one.timestamp else "r",
+            tuple(_column(attribute.name, type_name(attribute.type), False) for attribute in one.attributes),
+            CONTROL_SCHEMA, comment=one.help, connector=CONNECTOR,
+        )
+        for one in CONTROL_RELATIONS
+    ]  # fmt: skip
+
+
+def _query_of(declaration: str) -> str:
+    """Return the query of a declaration: what stands behind its first AS that is in no parentheses and no quotes."""
+    plain = list(declaration)
+    for part in quoted_parts(declaration):
+        end = len(declaration) if part.end is None else part.end
+        plain[part.start : end] = " " * (end - part.start)
+    depth = 0
+    for found in _AS.finditer("".join(plain)):
+        depth += {"(": 1, ")": -1}.get(found[0], 0)
+        if not depth and found[0].upper() == "AS":
+            return declaration[found.end() :].strip()
+    return declaration
+
+
+def _column(name: str, type_: str, is_key: bool) -> DeclaredColumn:
+    if type_ == "NULL":
+        return DeclaredColumn(name, wire_type("text"))
+    arrow = parse_result_type(type_)
+    return DeclaredColumn(name, wire_type_of(arrow), modifier_of(arrow), is_key)
+
+
+def shown_type(type_: WireType, modifier: int = -1) -> str:
+    """Return a type as format_type writes it."""
+    if type_.name == "numeric" and modifier >= 4:
+        return f"numeric({modifier - 4 >> 16},{modifier - 4 & 0xFFFF})"
+    return type_.shown

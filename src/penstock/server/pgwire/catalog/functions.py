@@ -1,0 +1,288 @@
+"""The functions of PostgreSQL that statements over the catalogs call.
+
+Each is a function of SQLite's: one of its own, or one in Python. Arrays are JSON texts, booleans 0 and 1, and an oid
+stands for what it names: `regclass` and its like are numbers until they are shown.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from penstock import __version__
+from penstock.errors import PenstockError
+from penstock.server.pgwire.catalog.declared import DATABASE, DATABASE_OID, OWNER_OID, PUBLIC, shown_type
+from penstock.server.pgwire.catalog.pure_functions import (
+    PURE,
+    SETS,
+    ArrayAggregate,
+    CatalogFunction,
+    StringAggregate,
+    array_text,
+    constantly,
+    parse_ident,
+    quote_ident,
+    shown,
+)
+from penstock.server.pgwire.catalog.tables import CatalogImage, system_oids
+from penstock.server.pgwire.protocol.errors import WireError
+from penstock.server.pgwire.values.wire_types import type_named, type_of_oid
+
+#: The version of PostgreSQL whose catalogs these are.
+SERVER_VERSION, SERVER_VERSION_NUMBER = "15.0", 150_000
+VERSION = f"PostgreSQL {SERVER_VERSION} (Penstock {__version__})"
+_STARTED = time.time()
+
+
+class SessionFacts(Protocol):
+    """What functions tell of the connection: its user, its number, and whether it may change anything."""
+
+    @property
+    def user(self) -> str: ...
+
+    @property
+    def backend(self) -> int: ...
+
+    @property
+    def can_write(self) -> bool: ...
+
+    def setting(self, name: str) -> str | None:
+        """Return the value of a setting, None for one that is unknown."""
+
+    def settings(self) -> Mapping[str, str]:
+        """Return all settings."""
+
+    def set(self, name: str, value: str) -> str:
+        """Set a setting; return its value. Raises WireError."""
+
+
+def functions(facts: SessionFacts, image: CatalogImage | None) -> dict[str, CatalogFunction]:
+    """Return all functions by name, for a connection. image: None where no table is read."""
+    found = {name: CatalogFunction(result, native=native) for name, (result, native) in _NATIVE.items()}
+    found |= {name: CatalogFunction(result, call) for name, (result, call) in PURE.items()}
+    found |= {name: CatalogFunction(result, None, fixed=True) for name, result in _AGGREGATES.items()}
+    found |= {name: CatalogFunction(result, constantly(value)) for name, (result, value) in _CONSTANT.items()}
+    found |= SETS
+    found |= {name: CatalogFunction(result, call, fixed=False) for name, (result, call) in _of_session(facts).items()}
+    if image is not None:
+        found |= {name: CatalogFunction(result, call) for name, (result, call) in _of_catalog(image, facts).items()}
+    return found
+
+
+def register(
+    connection: sqlite3.Connection, found: Mapping[str, CatalogFunction], failures: list[PenstockError]
+) -> None:
+    """Give a connection its functions, under names of their own: SQLite's keep what they mean. failures: gets the error
+    of a function that fails; SQLite tells only that one has."""
+    for name, one in found.items():
+        if one.call is not None:
+            call = _noting(name, one.call, failures)
+            connection.create_function(f"pg_fn_{name}", -1, call, deterministic=one.fixed)
+    connection.create_aggregate("pg_fn_array_agg", -1, ArrayAggregate)  # type: ignore[arg-type]
+    connection.create_aggregate("pg_fn_string_agg", -1, StringAggregate)  # type: ignore[arg-type]
+
+
+def _noting(name: str, call: Callable[..., Any], failures: list[PenstockError]) -> Callable[..., Any]:
+    def called(*arguments: Any) -> Any:
+        try:
+            return call(*arguments)
+        except PenstockError as error:
+            failures.append(error)
+            raise
+        except (TypeError, ValueError, OverflowError, pa.ArrowException) as error:
+            message = f"{name} cannot be called so: {error}"
+            failures.append(WireError("42883", message[:300], code="P0204"))
+            raise
+
+    return called
+
+
+# -- the tables of functions -----------------------------------------------------------------------------------
+
+_NATIVE = {
+    "lower": ("text", "lower"), "upper": ("text", "upper"), "length": ("int4", "length"),
+    "char_length": ("int4", "length"), "replace": ("text", "replace"), "substr": ("text", "substr"),
+    "substring": ("text", "substr"), "btrim": ("text", "trim"), "ltrim": ("text", "ltrim"), "rtrim": ("text", "rtrim"),
+    "coalesce": ("", "coalesce"), "nullif": ("", "nullif"), "abs": ("", "abs"), "round": ("numeric", "round"),
+    "json_build_object": ("json", "json_object"), "json_build_array": ("json", "json_array"),
+    "jsonb_build_object": ("json", "json_object"), "json_agg": ("json", "json_group_array"),
+    "strpos": ("int4", "instr"), "ascii": ("int4", "unicode"),
+    "row_number": ("int8", "row_number"), "rank": ("int8", "rank"), "dense_rank": ("int8", "dense_rank"),
+}  # fmt: skip
+
+#: Aggregates: those in capitals are SQLite's.
+_AGGREGATES = {"count": "int8", "sum": "int8", "avg": "float8", "min": "", "max": "", "bool_or": "bool",
+               "bool_and": "bool", "every": "bool", "array_agg": "_text", "string_agg": "text"}  # fmt: skip
+NATIVE_AGGREGATES = {"count": "count", "sum": "sum", "avg": "avg", "min": "min", "max": "max", "bool_or": "max",
+                     "bool_and": "min", "every": "min"}  # fmt: skip
+
+#: Functions that answer the same, whatever they are asked: this server has nothing of the kind.
+_CONSTANT: dict[str, tuple[str, Any]] = {
+    "pg_get_expr": ("text", None), "pg_get_partkeydef": ("text", None), "pg_get_ruledef": ("text", None),
+    "pg_get_triggerdef": ("text", None), "pg_get_functiondef": ("text", None), "pg_get_function_result": ("text", None),
+    "pg_get_function_arguments": ("text", None), "pg_get_function_identity_arguments": ("text", None),
+    "pg_get_serial_sequence": ("text", None), "pg_get_statisticsobjdef_columns": ("text", None),
+    "pg_get_statisticsobjdef": ("text", None), "pg_tablespace_location": ("text", ""),
+    "shobj_description": ("text", None), "pg_relation_is_publishable": ("bool", 0), "pg_is_in_recovery": ("bool", 0),
+    "pg_my_temp_schema": ("oid", 0), "pg_is_other_temp_schema": ("bool", 0), "pg_client_encoding": ("name", "UTF8"),
+    "getdatabaseencoding": ("name", "UTF8"), "inet_server_addr": ("text", None), "inet_client_addr": ("text", None),
+    "inet_server_port": ("int4", None), "pg_stat_get_numscans": ("int8", 0), "pg_stat_get_live_tuples": ("int8", None),
+    "pg_relation_size": ("int8", 0), "pg_total_relation_size": ("int8", 0), "pg_table_size": ("int8", 0),
+    "pg_indexes_size": ("int8", 0), "pg_database_size": ("int8", 0), "pg_tablespace_size": ("int8", 0),
+    "acldefault": ("_text", None), "txid_current": ("int8", 0), "pg_last_wal_receive_lsn": ("text", None),
+    "version": ("text", VERSION), "current_database": ("name", DATABASE), "current_catalog": ("name", DATABASE),
+    "current_schema": ("name", PUBLIC), "pg_backup_start_time": ("text", None), "pg_conf_load_time": ("text", None),
+    "pg_get_replica_identity_index": ("oid", 0), "pg_column_is_updatable": ("bool", 0), "pg_jit_available": ("bool", 0),
+    "pg_postmaster_start_time": (
+        "text", time.strftime("%Y-%m-%d %H:%M:%S+00", time.gmtime(_STARTED))
+    ),
+}  # fmt: skip
+
+_PRIVILEGES = ("has_table_privilege", "has_column_privilege", "has_any_column_privilege", "has_sequence_privilege")
+
+
+def _of_session(facts: SessionFacts) -> dict[str, tuple[str, Callable[..., Any]]]:
+    def setting(name: Any, missing_ok: Any = 0) -> Any:
+        value = facts.setting(str(name))
+        if value is None and not missing_ok:
+            raise WireError("42704", f"there is no setting {name}", code="P0104")
+        return value
+
+    def may(*arguments: Any) -> int:
+        words = str(arguments[-1]).lower()
+        return int(facts.can_write or all(word.strip() in ("select", "usage") for word in words.split(",")))
+
+    def schemas(implicit: Any = 1) -> str:
+        return array_text(["pg_catalog", PUBLIC] if implicit else [PUBLIC])
+
+    def now(*_: Any) -> str:
+        seconds = time.time()
+        moment = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(seconds))
+        return f"{moment}.{int(seconds % 1 * 1e6):06d}+00"
+
+    users = dict.fromkeys(("current_user", "session_user", "user", "current_role"), ("name", lambda: facts.user))
+    allowed = dict.fromkeys(_PRIVILEGES, ("bool", may))
+    granted = dict.fromkeys(
+        ("has_schema_privilege", "has_database_privilege", "pg_has_role", "has_function_privilege",
+         "has_type_privilege", "has_tablespace_privilege", "has_language_privilege"), ("bool", constantly(1))
+    )  # fmt: skip
+    found: dict[str, tuple[str, Callable[..., Any]]] = {
+        **users, **allowed, **granted,
+        "current_setting": ("text", setting),
+        "set_config": ("text", lambda name, value, _=0: facts.set(str(name), shown(value))),
+        "pg_backend_pid": ("int4", lambda: facts.backend), "current_schemas": ("_name", schemas),
+        "pg_get_userbyid": ("name", lambda oid: facts.user if oid == OWNER_OID else f"unknown (OID={oid})"),
+        "now": ("timestamptz", now), "clock_timestamp": ("timestamptz", now), "current_timestamp": ("timestamptz", now),
+        "statement_timestamp": ("timestamptz", now), "transaction_timestamp": ("timestamptz", now),
+    }  # fmt: skip
+    return found
+
+
+def _of_catalog(image: CatalogImage, facts: SessionFacts) -> dict[str, tuple[str, Callable[..., Any]]]:
+    by_system = {oid: key for key, oid in system_oids().items()}
+
+    def to_class(name: Any) -> Any:
+        if name is None or isinstance(name, int) or str(name).isdigit():
+            return None if name is None else int(name)
+        *schema, table = json.loads(parse_ident(name))
+        found = image.named(table, schema[-1] if schema else None)
+        if found is not None:
+            return found.oid
+        for owner in schema[-1:] or ("pg_catalog",):
+            if (owner, table) in system_oids():
+                return system_oids()[owner, table]
+        return None
+
+    def regclass(name: Any) -> Any:
+        found = to_class(name)
+        if found is None and name is not None:
+            raise WireError("42P01", f"there is no relation {name}", code="P0201")
+        return found
+
+    def class_name(oid: Any) -> Any:
+        if oid is None:
+            return None
+        known = image.relations.get(int(oid))
+        if known is not None:
+            return quote_ident(known.name)
+        return "-" if not oid else by_system[int(oid)][1] if int(oid) in by_system else str(oid)
+
+    def to_type(name: Any) -> Any:
+        if name is None or isinstance(name, int) or str(name).isdigit():
+            return None if name is None else int(name)
+        found = type_named(str(name))
+        return None if found is None else found.oid
+
+    def type_text(oid: Any, modifier: Any = -1) -> Any:
+        if oid is None:
+            return None
+        found = type_of_oid(int(oid))
+        return "-" if not oid else "???" if found is None else shown_type(found, -1 if modifier is None else modifier)
+
+    schema_oids = {name: oid for oid, name in image.schemas.items()}
+
+    def to_schema(name: Any) -> Any:
+        if name is None or isinstance(name, int) or str(name).isdigit():
+            return None if name is None else int(name)
+        return schema_oids.get(json.loads(parse_ident(name))[-1])
+
+    def schema_name(oid: Any) -> Any:
+        return None if oid is None else image.schemas.get(int(oid), str(oid))
+
+    def definition(oid: Any, *_: Any) -> Any:
+        one = image.relations.get(int(to_class(oid) or 0))
+        return None if one is None or one.kind not in "vm" else one.definition
+
+    def visible(oid: Any) -> Any:
+        if oid is None:
+            return None
+        one = image.relations.get(int(oid))
+        schema = by_system.get(int(oid), (PUBLIC, ""))[0] if one is None else one.schema
+        return int(schema in ("pg_catalog", PUBLIC))
+
+    def description(oid: Any, number: Any = 0) -> Any:
+        one = None if oid is None else image.relations.get(int(oid))
+        return None if one is None or (isinstance(number, int) and number) else one.comment or None
+
+    def key_of(oid: Any) -> list[str]:
+        """Return the columns of the primary key that a constraint or an index is; none for another oid."""
+        one = None if oid is None else image.keyed.get(int(oid))
+        return [] if one is None else [quote_ident(one.columns[number - 1].name) for number in one.key]
+
+    def constraint(oid: Any, *_: Any) -> Any:
+        columns = key_of(oid)
+        return f"PRIMARY KEY ({', '.join(columns)})" if columns else None
+
+    def index(oid: Any, number: Any = 0, *_: Any) -> Any:
+        columns = key_of(oid)
+        if not columns or number:
+            return columns[int(number) - 1] if 0 < int(number or 0) <= len(columns) else None
+        one = image.keyed[int(oid)]
+        name, table = quote_ident(f"{one.name}_pkey"), quote_ident(one.name)
+        return f"CREATE UNIQUE INDEX {name} ON {one.schema}.{table} USING btree ({', '.join(columns)})"
+
+    visibles = {
+        f"pg_{kind}_is_visible": ("bool", visible if kind == "table" else constantly(1))
+        for kind in ("table", "type", "function", "operator", "opclass", "opfamily", "conversion", "collation",
+                     "statistics_obj", "ts_dict", "ts_config", "ts_parser", "ts_template")
+    }  # fmt: skip
+    found: dict[str, tuple[str, Callable[..., Any]]] = {
+        **visibles,
+        "to_regclass": ("regclass", to_class), "to_regtype": ("regtype", to_type),
+        "to_regnamespace": ("regnamespace", to_schema),
+        "pg_regclass": ("regclass", regclass), "pg_regtype": ("regtype", to_type),
+        "pg_regnamespace": ("regnamespace", to_schema),
+        "pg_regclass_name": ("text", class_name), "pg_regtype_name": ("text", type_text),
+        "pg_regnamespace_name": ("text", schema_name),
+        "format_type": ("text", type_text), "pg_get_viewdef": ("text", definition),
+        "obj_description": ("text", lambda oid, _=None: description(oid)),
+        "col_description": ("text", constantly(None)),
+        "pg_get_constraintdef": ("text", constraint), "pg_get_indexdef": ("text", index),
+        "pg_current_database_oid": ("oid", constantly(DATABASE_OID)),
+    }  # fmt: skip
+    return found

@@ -1,0 +1,328 @@
+"""Functions of PostgreSQL that depend on their arguments alone: of arrays, of texts, and those that return rows.
+
+Arrays are JSON texts, booleans 0 and 1.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.server.pgwire.protocol.errors import WireError
+
+#: Words of the language beyond those of SQL.
+_KEYWORDS = json.dumps([
+    {"word": word, "catcode": "U", "catdesc": "unreserved"}
+    for word in ("dstream", "istream", "relation", "retain", "rstream", "slide", "stream", "subscribe", "wstream")
+])  # fmt: skip
+#: Arrays that a statement makes have at most so many elements.
+_MOST_ELEMENTS = 100_000
+
+
+@dataclass(frozen=True)
+class CatalogFunction:
+    """A function.
+
+    Args:
+        result: the name of its type; empty: that of its first argument.
+        call: what carries it out; None: SQLite's own function `native`.
+        fixed: whether it depends on its arguments alone.
+        is_set: it returns a JSON array, whose elements are rows.
+        fields: the columns of the rows of a set, with their types; empty: one column, the value.
+    """
+
+    result: str
+    call: Callable[..., Any] | None = None
+    native: str = ""
+    fixed: bool = True
+    is_set: bool = False
+    fields: Mapping[str, str] | None = None
+
+
+# -- arrays ----------------------------------------------------------------------------------------------------
+
+
+def elements(value: Any) -> list[Any] | None:
+    """Return the elements of an array: a JSON text, or as PostgreSQL writes it; None for NULL."""
+    if value is None:
+        return None
+    text = str(value)
+    if text.startswith("["):
+        found: list[Any] = json.loads(text)
+        return found
+    if text.startswith("{") and text.endswith("}"):
+        return _elements_of_text(text[1:-1])
+    return [value]
+
+
+def _elements_of_text(text: str) -> list[Any]:
+    if not text:
+        return []
+    found: list[Any] = []
+    at = 0
+    while at <= len(text):
+        if text[at : at + 1] == '"':
+            part, at = "", at + 1
+            while at < len(text) and text[at] != '"':
+                at += text[at] == "\\"
+                part += text[at : at + 1]
+                at += 1
+            found.append(part)
+            at = text.find(",", at)
+        else:
+            end = text.find(",", at)
+            part = text[at : end if end >= 0 else None].strip()
+            found.append(None if part.upper() == "NULL" else int(part) if part.lstrip("-").isdigit() else part)
+            at = end
+        if at < 0:
+            break
+        at += 1
+    return found
+
+
+def array_text(values: list[Any]) -> str:
+    """Return an array as functions exchange it."""
+    return json.dumps(values, ensure_ascii=False)
+
+
+def _of_elements(call: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function of an array, NULL for NULL."""
+
+    def apply(array: Any, *rest: Any) -> Any:
+        values = elements(array)
+        return None if values is None else call(values, *rest)
+
+    return apply
+
+
+def _array_to_string(values: list[Any], separator: Any, null: Any = None) -> Any:
+    if separator is None:
+        return None
+    return str(separator).join(str(null if one is None else one) for one in values if one is not None or null)
+
+
+def _position(values: list[Any], wanted: Any) -> Any:
+    return next((n for n, one in enumerate(values, 1) if one == wanted or str(one) == str(wanted)), None)
+
+
+def subscript(array: Any, index: Any) -> Any:
+    """Return an element of an array, counted from 1; of `int2vector` from 0, as clients read those of indexes."""
+    values = elements(array)
+    number = None if index is None else int(index)
+    if values is None or number is None or not 1 <= number <= len(values):
+        return None
+    one = values[number - 1]
+    return array_text(one) if isinstance(one, list) else one
+
+
+def _string_to_array(text: Any, separator: Any, null: Any = None) -> Any:
+    if text is None:
+        return None
+    parts = list(text) if separator is None else str(text).split(str(separator)) if separator else [text]
+    return array_text([None if null is not None and part == null else part for part in parts if text])
+
+
+def _series(first: Any, last: Any, step: Any = 1) -> Any:
+    if None in (first, last, step):
+        return "[]"
+    if not int(step) or abs((int(last) - int(first)) // int(step)) > _MOST_ELEMENTS:
+        raise WireError("54000", f"a series has {_MOST_ELEMENTS:,} numbers at most", code="P0804")
+    end = int(last) + (1 if int(step) > 0 else -1)
+    return array_text(list(range(int(first), end, int(step))))
+
+
+def _expanded(array: Any) -> str:
+    return array_text([{"x": one, "n": n} for n, one in enumerate(elements(array) or [], 1)])
+
+
+def _options(array: Any) -> str:
+    pairs = [str(one).partition("=") for one in elements(array) or []]
+    return array_text([{"option_name": name, "option_value": value} for name, _, value in pairs])
+
+
+class ArrayAggregate:
+    """array_agg."""
+
+    def __init__(self) -> None:
+        self.values: list[Any] = []
+
+    def step(self, value: Any, *rest: Any) -> None:
+        if len(self.values) < _MOST_ELEMENTS:
+            self.values.append(value)
+
+    def finalize(self) -> str | None:
+        return array_text(self.values) if self.values else None
+
+
+class StringAggregate:
+    """string_agg."""
+
+    def __init__(self) -> None:
+        self.values: list[str] = []
+        self.separator = ""
+
+    def step(self, value: Any, separator: Any = "") -> None:
+        if value is not None and len(self.values) < _MOST_ELEMENTS:
+            self.values.append(str(value))
+            self.separator = str(separator or "")
+
+    def finalize(self) -> str | None:
+        return self.separator.join(self.values) if self.values else None
+
+
+# -- texts -----------------------------------------------------------------------------------------------------
+
+
+def matches(text: Any, pattern: Any, ignore_case: Any = 0) -> Any:
+    """Return whether a text matches a regular expression, in time linear in both."""
+    if text is None or pattern is None:
+        return None
+    wanted = str(pattern).removeprefix("***:")
+    return int(pc.match_substring_regex(pa.array([str(text)]), wanted, ignore_case=bool(ignore_case))[0].as_py())
+
+
+def like(text: Any, pattern: Any, ignore_case: bool = False, escape: Any = "\\") -> Any:
+    """Return whether a text is LIKE a pattern, in which the character `escape` makes the next one ordinary."""
+    if None in (text, pattern, escape):
+        return None
+    wanted = str(pattern)
+    if escape != "\\":
+        wanted = wanted.replace("\\", "\\\\")
+        parts = wanted.split(str(escape)) if escape else [wanted]
+        wanted = parts[0] + "".join("\\" + part for part in parts[1:])
+    return int(pc.match_like(pa.array([str(text)]), wanted, ignore_case=bool(ignore_case))[0].as_py())
+
+
+def _replaced(text: Any, pattern: Any, by: Any, flags: Any = "") -> Any:
+    if None in (text, pattern, by, flags):
+        return None
+    most = None if "g" in str(flags) else 1
+    wanted = f"(?i){pattern}" if "i" in str(flags) else str(pattern)
+    return pc.replace_substring_regex(pa.array([str(text)]), wanted, str(by), max_replacements=most)[0].as_py()
+
+
+def quote_ident(name: Any) -> Any:
+    if name is None:
+        return None
+    text = str(name)
+    is_plain = text.isascii() and text.replace("_", "a").isalnum() and not text[0].isdigit() and text == text.lower()
+    return text if is_plain else '"' + text.replace('"', '""') + '"'
+
+
+def _quote_literal(value: Any) -> Any:
+    return None if value is None else "'" + str(value).replace("'", "''") + "'"
+
+
+def parse_ident(text: Any, strict: Any = 1) -> Any:
+    if text is None:
+        return None
+    parts: list[str] = []
+    for part in str(text).split("."):
+        part = part.strip()
+        parts.append(part[1:-1].replace('""', '"') if part.startswith('"') and len(part) > 1 else part.lower())
+    return array_text(parts)
+
+
+def _split_part(text: Any, separator: Any, index: Any) -> Any:
+    if None in (text, separator, index):
+        return None
+    parts = str(text).split(str(separator)) if separator else [str(text)]
+    return parts[int(index) - 1] if 0 < int(index) <= len(parts) else ""
+
+
+def _left(text: Any, count: Any) -> Any:
+    return None if None in (text, count) else str(text)[: int(count)]
+
+
+def _right(text: Any, count: Any) -> Any:
+    if None in (text, count):
+        return None
+    return str(text)[max(0, len(str(text)) - int(count)) :] if int(count) >= 0 else str(text)[-int(count) :]
+
+
+def _first_of(call: Callable[[Any], Any]) -> Callable[..., Any]:
+    """Return the function of the values that are not NULL."""
+
+    def apply(*values: Any) -> Any:
+        known = [value for value in values if value is not None]
+        return call(known) if known else None
+
+    return apply
+
+
+def shown(value: Any) -> str:
+    return "" if value is None else str(value)
+
+
+def as_bool(value: Any) -> Any:
+    """Return a text or a number as a boolean."""
+    if value is None:
+        return None
+    return int(value.strip().lower() in ("t", "true", "y", "yes", "on", "1") if isinstance(value, str) else bool(value))
+
+
+def _as_array(value: Any) -> Any:
+    values = elements(value)
+    return None if values is None else array_text(values)
+
+
+def _catenated(left: Any, right: Any) -> Any:
+    if left is None or right is None:
+        return right if left is None else left
+    return array_text([*(elements(left) or []), *(elements(right) or [])])
+
+
+def constantly(value: Any) -> Callable[..., Any]:
+    return lambda *arguments: value
+
+
+PURE: dict[str, tuple[str, Callable[..., Any]]] = {
+    "regexp_replace": ("text", _replaced), "quote_ident": ("text", quote_ident),
+    "quote_literal": ("text", _quote_literal), "parse_ident": ("_text", parse_ident),
+    "split_part": ("text", _split_part), "left": ("text", _left), "right": ("text", _right),
+    "concat": ("text", lambda *values: "".join(map(shown, values))),
+    "concat_ws": ("text", lambda by, *values: shown(by).join(str(v) for v in values if v is not None)),
+    "greatest": ("", _first_of(max)), "least": ("", _first_of(min)),
+    "array_to_string": ("text", _of_elements(_array_to_string)), "string_to_array": ("_text", _string_to_array),
+    "array_length": ("int4", _of_elements(lambda values, _=1: len(values) or None)),
+    "array_upper": ("int4", _of_elements(lambda values, _=1: len(values) or None)),
+    "array_lower": ("int4", _of_elements(lambda values, _=1: 1 if values else None)),
+    "cardinality": ("int4", _of_elements(len)), "array_position": ("int4", _of_elements(_position)),
+    "array_remove": ("_text", _of_elements(lambda values, one: array_text([v for v in values if v != one]))),
+    "array_append": ("_text", lambda array, one: array_text([*(elements(array) or []), one])),
+    "array_cat": ("_text", _catenated),
+    "pg_encoding_to_char": ("name", lambda number: "UTF8" if number == 6 else ""),
+    "pg_char_to_encoding": ("int4", lambda name: 6 if str(name).upper().replace("-", "") == "UTF8" else -1),
+    "pg_size_pretty": ("text", lambda size: None if size is None else f"{int(size)} bytes"),
+    # What the translation calls.
+    "pg_matches": ("bool", matches), "pg_like": ("bool", like), "pg_subscript": ("text", subscript),
+    "pg_bool": ("bool", as_bool), "pg_array": ("_text", _as_array),
+    "pg_unqualified": ("text", lambda value: None if value is None else str(value).rpartition(".")[2]),
+}  # fmt: skip
+
+SETS = {
+    "unnest": CatalogFunction("", lambda array: array_text(elements(array) or []), is_set=True),
+    "generate_series": CatalogFunction("int4", _series, is_set=True),
+    "generate_subscripts": CatalogFunction(
+        "int4", lambda array, dimension=1: array_text(list(range(1, len(elements(array) or []) + 1))), is_set=True
+    ),
+    "_pg_expandarray": CatalogFunction("record", _expanded, is_set=True, fields={"x": "int2", "n": "int4"}),
+    "pg_options_to_table": CatalogFunction(
+        "record", _options, is_set=True, fields={"option_name": "text", "option_value": "text"}
+    ),
+    "pg_get_keywords": CatalogFunction(
+        "record", constantly(_KEYWORDS), is_set=True, fields={"word": "text", "catcode": "char", "catdesc": "text"}
+    ),
+    "aclexplode": CatalogFunction(
+        "record", constantly("[]"), is_set=True,
+        fields={"grantor": "oid", "grantee": "oid", "privilege_type": "text", "is_grantable": "bool"},
+    ),
+    "pg_available_extensions": CatalogFunction(
+        "record", constantly("[]"), is_set=True, fields={"name": "name", "default_version": "text", "comment": "text"}
+    ),
+}  # fmt: skip

@@ -1,0 +1,444 @@
+"""Expressions of PostgreSQL as texts for SQLite, with their types.
+
+Only what is known here is written; anything else is refused, so the text for SQLite has no part of a statement in it
+but its literals, which are written anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+from sqlglot import exp
+
+from penstock.errors import nearest
+from penstock.server.pgwire.catalog.functions import NATIVE_AGGREGATES
+from penstock.server.pgwire.catalog.pure_functions import CatalogFunction
+from penstock.server.pgwire.catalog.scopes import FromScope, SqlColumn
+from penstock.server.pgwire.protocol.errors import WireError, unsupported
+from penstock.server.pgwire.values.wire_types import WireType, type_named, type_of_oid, wire_type
+
+BOOL, TEXT, INT, BIGINT = wire_type("bool"), wire_type("text"), wire_type("int4"), wire_type("int8")
+_INTEGERS = frozenset({"int2", "int4", "int8", "oid", "xid"})
+_REALS = frozenset({"float4", "float8", "numeric"})
+#: Types that stand for an oid, and what they are of.
+_REGISTERS = frozenset({"regclass", "regtype", "regnamespace"})
+_COMPARISONS: dict[type[exp.Expr], str] = {
+    exp.EQ: "=", exp.NEQ: "<>", exp.GT: ">", exp.GTE: ">=", exp.LT: "<", exp.LTE: "<=", exp.NullSafeEQ: "IS",
+    exp.NullSafeNEQ: "IS NOT",
+}  # fmt: skip
+_ARITHMETIC: dict[type[exp.Expr], str] = {
+    exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.Mod: "%", exp.BitwiseAnd: "&", exp.BitwiseOr: "|",
+    exp.BitwiseLeftShift: "<<", exp.BitwiseRightShift: ">>",
+}  # fmt: skip
+#: Names that are values without parentheses.
+_VALUES: dict[type[exp.Expr], str] = {
+    exp.CurrentUser: "current_user", exp.SessionUser: "session_user", exp.CurrentSchema: "current_schema",
+    exp.CurrentCatalog: "current_catalog", exp.CurrentTimestamp: "current_timestamp", exp.CurrentRole: "current_role",
+}  # fmt: skip
+_OPERATORS: dict[str, Callable[[exp.Expr, exp.Expr], exp.Expr]] = {
+    "~": lambda a, b: exp.RegexpLike(this=a, expression=b),
+    "!~": lambda a, b: exp.Not(this=exp.RegexpLike(this=a, expression=b)),
+    "~*": lambda a, b: exp.RegexpILike(this=a, expression=b),
+    "!~*": lambda a, b: exp.Not(this=exp.RegexpILike(this=a, expression=b)),
+    "~~": lambda a, b: exp.Like(this=a, expression=b), "!~~": lambda a, b: exp.Like(this=a, expression=b, negate=True),
+    "=": lambda a, b: exp.EQ(this=a, expression=b), "<>": lambda a, b: exp.NEQ(this=a, expression=b),
+    "<": lambda a, b: exp.LT(this=a, expression=b), ">": lambda a, b: exp.GT(this=a, expression=b),
+    "<=": lambda a, b: exp.LTE(this=a, expression=b), ">=": lambda a, b: exp.GTE(this=a, expression=b),
+    "||": lambda a, b: exp.DPipe(this=a, expression=b), "+": lambda a, b: exp.Add(this=a, expression=b),
+    "-": lambda a, b: exp.Sub(this=a, expression=b), "*": lambda a, b: exp.Mul(this=a, expression=b),
+}  # fmt: skip
+
+
+class QueryTranslator(Protocol):
+    """What translates queries inside of expressions."""
+
+    def query(self, node: exp.Expr, above: FromScope | None = None) -> tuple[str, Sequence[tuple[str, SqlColumn]]]: ...
+
+    def ordering(self, node: exp.Order, scope: FromScope) -> str: ...
+
+
+class Scalars:
+    """Translates expressions. selects: translates queries inside them; functions: by name."""
+
+    def __init__(self, selects: QueryTranslator, functions: Mapping[str, CatalogFunction]) -> None:
+        self._selects = selects
+        self._functions = functions
+
+    def translate(self, node: exp.Expr, scope: FromScope) -> SqlColumn:
+        """Return an expression for SQLite. Raises WireError 0A000 for what is not known."""
+        if (mark := _COMPARISONS.get(type(node))) is not None:
+            return self._comparison(node, mark, scope)
+        if (mark := _ARITHMETIC.get(type(node))) is not None:
+            left, right = self.translate(node.this, scope), self.translate(node.expression, scope)
+            return SqlColumn(f"({left.text} {mark} {right.text})", _wider(left.type, right.type))
+        if (name := _VALUES.get(type(node))) is not None:
+            return self._called(name, [], scope)
+        method = _METHODS.get(type(node))
+        if method is None:
+            raise unsupported(f"{node.sql('postgres')[:100]} is not known over the catalogs")
+        return method(self, node, scope)
+
+    def condition(self, node: exp.Expr, scope: FromScope) -> str:
+        """Return the text of a condition."""
+        return self.translate(node, scope).text
+
+    # -- values ------------------------------------------------------------------------------------------------
+
+    def _literal(self, node: exp.Literal, scope: FromScope) -> SqlColumn:
+        if node.is_string:
+            return SqlColumn(text_literal(node.this), None)
+        text = node.this
+        if text.isdigit():
+            number = int(text)
+            if number >= 1 << 63:
+                return SqlColumn(f"{float(number)!r}", wire_type("numeric"))
+            return SqlColumn(str(number), INT if number < 1 << 31 else BIGINT)
+        return SqlColumn(repr(float(text)), wire_type("numeric"))
+
+    def _boolean(self, node: exp.Boolean, scope: FromScope) -> SqlColumn:
+        return SqlColumn("1" if node.this else "0", BOOL)
+
+    def _null(self, node: exp.Null, scope: FromScope) -> SqlColumn:
+        return SqlColumn("NULL", None)
+
+    def _column(self, node: exp.Column, scope: FromScope) -> SqlColumn:
+        name, table = folded(node.this), folded(node.args["table"]) if node.args.get("table") else None
+        if table is None and not node.this.args.get("quoted") and name in ("user", "current_role", "session_user"):
+            return self._called(name, [], scope)
+        return scope.column(name, table)
+
+    def _paren(self, node: exp.Paren, scope: FromScope) -> SqlColumn:
+        inner = self.translate(node.this, scope)
+        return SqlColumn(f"({inner.text})", inner.type)
+
+    def _tuple(self, node: exp.Tuple, scope: FromScope) -> SqlColumn:
+        return SqlColumn("(" + ", ".join(self.translate(one, scope).text for one in node.expressions) + ")", None)
+
+    def _neg(self, node: exp.Neg, scope: FromScope) -> SqlColumn:
+        inner = self.translate(node.this, scope)
+        return SqlColumn(f"(- {inner.text})", inner.type)
+
+    def _array(self, node: exp.Array | exp.Anonymous, scope: FromScope) -> SqlColumn:
+        parts = node.expressions
+        if len(parts) == 1 and isinstance(parts[0], exp.Select | exp.SetOperation):
+            return self._array_of_query(parts[0], scope)
+        inner = [self.translate(one, scope) for one in parts]
+        element = next((one.type for one in inner if one.type is not None), TEXT)
+        return SqlColumn("json_array(" + ", ".join(one.text for one in inner) + ")", type_of_oid(element.array))
+
+    def _array_of_query(self, node: exp.Expr, scope: FromScope) -> SqlColumn:
+        text, columns = self._selects.query(node, scope)
+        element = columns[0][1].type or TEXT
+        return SqlColumn(f"(SELECT json_group_array(c1) FROM ({text}))", type_of_oid(element.array))
+
+    def _subquery(self, node: exp.Subquery, scope: FromScope) -> SqlColumn:
+        text, columns = self._selects.query(node.this, scope)
+        return SqlColumn(f"({text})", columns[0][1].type)
+
+    def _exists(self, node: exp.Exists, scope: FromScope) -> SqlColumn:
+        inner = node.this.this if isinstance(node.this, exp.Subquery) else node.this
+        return SqlColumn(f"EXISTS ({self._selects.query(inner, scope)[0]})", BOOL)
+
+    # -- conditions --------------------------------------------------------------------------------------------
+
+    def _and_or(self, node: exp.And | exp.Or, scope: FromScope) -> SqlColumn:
+        # A chain of conditions is long in width, not in depth.
+        mark = " AND " if isinstance(node, exp.And) else " OR "
+        parts = [self.condition(one, scope) for one in node.flatten()]
+        return SqlColumn("(" + mark.join(parts) + ")", BOOL)
+
+    def _not(self, node: exp.Not, scope: FromScope) -> SqlColumn:
+        return SqlColumn(f"(NOT {self.condition(node.this, scope)})", BOOL)
+
+    def _is(self, node: exp.Is, scope: FromScope) -> SqlColumn:
+        left, right = self.translate(node.this, scope), self.translate(node.expression, scope)
+        negated = "NOT " if node.args.get("negate") else ""
+        if isinstance(node.expression, exp.Boolean):
+            word = "TRUE" if node.expression.this else "FALSE"
+            return SqlColumn(f"({left.text} IS {negated}{word})", BOOL)
+        return SqlColumn(f"({left.text} IS {negated}{right.text})", BOOL)
+
+    def _comparison(self, node: exp.Expr, mark: str, scope: FromScope) -> SqlColumn:
+        for side, other in ((node.expression, node.this), (node.this, node.expression)):
+            every = isinstance(side, exp.All) or (isinstance(side, exp.Anonymous) and side.name.lower() == "all")
+            if every or isinstance(side, exp.Any):
+                array = side.expressions[0] if isinstance(side, exp.Anonymous) else side.this
+                return self._quantified(other, mark, array, every, scope)
+        left, right = self.alike(self.translate(node.this, scope), self.translate(node.expression, scope))
+        return SqlColumn(f"({left.text} {mark} {right.text})", BOOL)
+
+    def _quantified(self, node: exp.Expr, mark: str, array: exp.Expr, every: bool, scope: FromScope) -> SqlColumn:
+        """Return `x = ANY (array)` or `x = ALL (array)`; the array may be a query."""
+        while isinstance(array, exp.Paren):
+            array = array.this
+        left = self.translate(node, scope)
+        if isinstance(array, exp.Subquery | exp.Select):
+            inner = array.this if isinstance(array, exp.Subquery) else array
+            rows, columns = self._selects.query(inner, scope)
+            source, value = f"({rows})", SqlColumn("c1", columns[0][1].type)
+        else:
+            made = self.translate(array, scope)
+            element = None if made.type is None else type_of_oid(made.type.element)
+            source, value = f"json_each(pg_fn_pg_array({made.text}))", SqlColumn("value", element)
+        left, value = self.alike(left, value)
+        test = f"{left.text} {mark} {value.text}"
+        if every:
+            return SqlColumn(f"(NOT EXISTS (SELECT 1 FROM {source} WHERE NOT ({test})))", BOOL)
+        return SqlColumn(f"EXISTS (SELECT 1 FROM {source} WHERE {test})", BOOL)
+
+    def alike(self, left: SqlColumn, right: SqlColumn) -> tuple[SqlColumn, SqlColumn]:
+        """Return two values of which a text without a type has become a value of the other's type."""
+        return self._as(left, right.type), self._as(right, left.type)
+
+    def _as(self, one: SqlColumn, type_: WireType | None) -> SqlColumn:
+        if one.type is not None or type_ is None or one.text == "NULL":
+            return one
+        if type_.name in _INTEGERS or type_.name in _REGISTERS:
+            return SqlColumn(f"CAST({one.text} AS INTEGER)", type_)
+        if type_.name in _REALS:
+            return SqlColumn(f"CAST({one.text} AS REAL)", type_)
+        if type_.name == "bool":
+            return SqlColumn(f"pg_fn_pg_bool({one.text})", type_)
+        return SqlColumn(f"pg_fn_pg_array({one.text})", type_) if type_.element else one
+
+    def _between(self, node: exp.Between, scope: FromScope) -> SqlColumn:
+        one = self.translate(node.this, scope)
+        ends = [self._as(self.translate(node.args[name], scope), one.type).text for name in ("low", "high")]
+        return SqlColumn(f"({one.text} BETWEEN {ends[0]} AND {ends[1]})", BOOL)
+
+    def _in(self, node: exp.In, scope: FromScope) -> SqlColumn:
+        one = self.translate(node.this, scope)
+        if (query := node.args.get("query")) is not None:
+            inner = query.this if isinstance(query, exp.Subquery) else query
+            return SqlColumn(f"({one.text} IN ({self._selects.query(inner, scope)[0]}))", BOOL)
+        parts = [self._as(self.translate(part, scope), one.type).text for part in node.expressions]
+        return SqlColumn(f"({one.text} IN ({', '.join(parts)}))", BOOL)
+
+    def _like(self, node: exp.Expr, scope: FromScope, escape: SqlColumn | None = None) -> SqlColumn:
+        names = {exp.Like: ("pg_like", 0), exp.ILike: ("pg_like", 1), exp.RegexpLike: ("pg_matches", 0),
+                 exp.RegexpILike: ("pg_matches", 1)}  # fmt: skip
+        name, ignore_case = names[type(node)]  # type: ignore[index]
+        left, right = self.translate(node.this, scope), self.translate(node.expression, scope)
+        last = "" if escape is None else f", {escape.text}"
+        text = f"pg_fn_{name}({left.text}, {right.text}, {ignore_case}{last})"
+        return SqlColumn(f"(NOT {text})" if node.args.get("negate") else text, BOOL)
+
+    def _escape(self, node: exp.Escape, scope: FromScope) -> SqlColumn:
+        return self._like(node.this, scope, self.translate(node.expression, scope))
+
+    def _operator(self, node: exp.Expr, scope: FromScope) -> SqlColumn:
+        mark = str(node.args["operator"]).rpartition(".")[2]
+        make = _OPERATORS.get(mark)
+        if make is None:
+            raise unsupported(f"the operator {mark} is not known over the catalogs")
+        return self.translate(make(node.this, node.expression), scope)
+
+    def _pipe(self, node: exp.DPipe, scope: FromScope) -> SqlColumn:
+        left, right = self.translate(node.this, scope), self.translate(node.expression, scope)
+        arrays = [one.type for one in (left, right) if one.type is not None and one.type.element]
+        if arrays:
+            return SqlColumn(f"pg_fn_array_cat({left.text}, {right.text})", arrays[0])
+        return SqlColumn(f"({self._shown(left).text} || {self._shown(right).text})", TEXT)
+
+    def _case(self, node: exp.Case, scope: FromScope) -> SqlColumn:
+        subject = None if node.this is None else self.translate(node.this, scope)
+        parts, type_ = ["CASE"], None
+        if subject is not None:
+            parts.append(subject.text)
+        for one in node.args["ifs"]:
+            test = self.translate(one.this, scope)
+            value = self.translate(one.args["true"], scope)
+            type_ = type_ or value.type
+            parts.append(f"WHEN {(self._as(test, subject.type) if subject else test).text} THEN {value.text}")
+        if (default := node.args.get("default")) is not None:
+            value = self.translate(default, scope)
+            type_ = type_ or value.type
+            parts.append(f"ELSE {value.text}")
+        return SqlColumn("(" + " ".join([*parts, "END"]) + ")", type_)
+
+    # -- casts -------------------------------------------------------------------------------------------------
+
+    def _cast(self, node: exp.Cast, scope: FromScope) -> SqlColumn:
+        word = type_word(node.to)
+        target = type_named(word)
+        inner = self.translate(node.this, scope)
+        if word in ("regproc", "regoper", "regprocedure", "regoperator"):
+            return SqlColumn(f"pg_fn_pg_unqualified({inner.text})", TEXT)
+        if word in ("regrole", "regconfig", "regdictionary", "regcollation"):
+            return SqlColumn(inner.text, inner.type)
+        if target is None:
+            known = {"sql_identifier": "name", "cardinal_number": "int4", "character_data": "varchar",
+                     "yes_or_no": "varchar"}  # fmt: skip
+            if word not in known:
+                raise WireError("42704", f"unknown type {word}", code="P0207")
+            target = wire_type(known[word])
+        if target.name in _REGISTERS:
+            return SqlColumn(f"pg_fn_pg_{target.name}({inner.text})", target)
+        if target.name in _INTEGERS:
+            return SqlColumn(f"CAST({inner.text} AS INTEGER)", target)
+        if target.name in _REALS:
+            return SqlColumn(f"CAST({inner.text} AS REAL)", target)
+        if target.name == "bool":
+            return SqlColumn(f"pg_fn_pg_bool({inner.text})", target)
+        if target.element:
+            return SqlColumn(f"pg_fn_pg_array({inner.text})", target)
+        shown = self._shown(inner)
+        return SqlColumn(f"CAST({shown.text} AS TEXT)", target)
+
+    def _shown(self, one: SqlColumn) -> SqlColumn:
+        """Return a value as PostgreSQL writes it as a text."""
+        if one.type is not None and one.type.name in _REGISTERS:
+            return SqlColumn(f"pg_fn_pg_{one.type.name}_name({one.text})", TEXT)
+        if one.type is BOOL:
+            return SqlColumn(f"CASE {one.text} WHEN 1 THEN 'true' WHEN 0 THEN 'false' END", TEXT)
+        return one
+
+    # -- functions ---------------------------------------------------------------------------------------------
+
+    def _anonymous(self, node: exp.Anonymous, scope: FromScope) -> SqlColumn:
+        name = node.name.lower()
+        if name == "array":
+            return self._array(node, scope)
+        return self._called(name, node.expressions, scope)
+
+    def _called(self, name: str, given: list[exp.Expr], scope: FromScope) -> SqlColumn:
+        if name in ("any", "some", "all"):
+            raise unsupported(f"{name.upper()} stands behind a comparison")
+        found = self._functions.get(name)
+        if found is None:
+            hint = nearest(name, self._functions)
+            raise WireError("42883", f"unknown function {name}", hint, code="P0204")
+        if found.is_set:
+            raise unsupported(f"{name} returns rows: it stands in FROM, or by itself in SELECT")
+        if name in NATIVE_AGGREGATES or name in ("array_agg", "string_agg"):
+            return self._aggregate(name, found, given, scope)
+        inner = [self.translate(one, scope) for one in given]
+        if found.result:
+            type_: WireType | None = wire_type(found.result)
+        else:
+            type_ = next((one.type for one in inner if one.type is not None), None)
+            inner = [self._as(one, type_) for one in inner]
+        arguments = ", ".join(one.text for one in inner)
+        return SqlColumn(f"{found.native or f'pg_fn_{name}'}({arguments})", type_)
+
+    def _aggregate(self, name: str, found: CatalogFunction, given: list[exp.Expr], scope: FromScope) -> SqlColumn:
+        distinct, parts = "", list(given)
+        if len(parts) == 1 and isinstance(parts[0], exp.Star):
+            return SqlColumn("count(*)", BIGINT)
+        if parts and isinstance(parts[0], exp.Distinct):
+            distinct, parts = "DISTINCT ", [*parts[0].expressions, *parts[1:]]
+        # SQLite aggregates in the order in which rows come: an order inside the parentheses is left to them.
+        inner = [self.translate(one.this if isinstance(one, exp.Order) else one, scope) for one in parts]
+        if not inner:
+            raise WireError("42883", f"{name} needs an argument", code="P0204")
+        if distinct:
+            inner = inner[:1]
+        type_ = wire_type(found.result) if found.result else inner[0].type
+        if name == "array_agg" and inner[0].type is not None:
+            type_ = type_of_oid(inner[0].type.array) or type_
+        if name == "sum" and inner[0].type is not None and inner[0].type.name in _REALS:
+            type_ = inner[0].type
+        native = NATIVE_AGGREGATES.get(name) or f"pg_fn_{name}"
+        return SqlColumn(f"{native}({distinct}{', '.join(one.text for one in inner)})", type_)
+
+    def _group_concat(self, node: exp.GroupConcat, scope: FromScope) -> SqlColumn:
+        separator = node.args.get("separator")
+        return self._called("string_agg", [node.this, *([separator] if separator is not None else [])], scope)
+
+    def _array_agg(self, node: exp.Expr, scope: FromScope) -> SqlColumn:
+        return self._called("array_agg", [node.this], scope)
+
+    def _filter(self, node: exp.Filter, scope: FromScope) -> SqlColumn:
+        inner = self.translate(node.this, scope)
+        return SqlColumn(f"{inner.text} FILTER (WHERE {self.condition(node.expression.this, scope)})", inner.type)
+
+    def _window(self, node: exp.Window, scope: FromScope) -> SqlColumn:
+        inner = self.translate(node.this, scope)
+        parts = [self.translate(one, scope).text for one in node.args.get("partition_by") or ()]
+        text = f"PARTITION BY {', '.join(parts)}" if parts else ""
+        if (order := node.args.get("order")) is not None:
+            text += f" ORDER BY {self._selects.ordering(order, scope)}"
+        if node.args.get("spec") is not None:
+            raise unsupported("the frame of a window is not known over the catalogs")
+        return SqlColumn(f"{inner.text} OVER ({text})", inner.type)
+
+    def _dot(self, node: exp.Dot, scope: FromScope) -> SqlColumn:
+        inner = node.expression
+        if isinstance(inner, exp.Func):
+            # The schema of a function.
+            return self.translate(inner, scope)
+        if isinstance(inner, exp.Identifier) and isinstance(node.this, exp.Paren):
+            value = self.translate(node.this.this, scope)
+            field = folded(inner)
+            return SqlColumn(f"json_extract({value.text}, {text_literal('$.' + field)})", INT)
+        raise unsupported(f"{node.sql('postgres')[:100]} is not known over the catalogs")
+
+    def _bracket(self, node: exp.Bracket, scope: FromScope) -> SqlColumn:
+        array = self.translate(node.this, scope)
+        (index,) = node.expressions
+        # The parser counts a literal from 0.
+        number = str(int(index.this) + 1) if isinstance(index, exp.Literal) else self.translate(index, scope).text
+        element = None if array.type is None else type_of_oid(array.type.element)
+        return SqlColumn(f"pg_fn_pg_subscript({array.text}, {number})", element or TEXT)
+
+    def _collate(self, node: exp.Collate, scope: FromScope) -> SqlColumn:
+        return self.translate(node.this, scope)
+
+    def _substring(self, node: exp.Substring, scope: FromScope) -> SqlColumn:
+        parts = [node.this, node.args.get("start"), node.args.get("length")]
+        return self._called("substr", [part for part in parts if part is not None], scope)
+
+    def _position(self, node: exp.StrPosition, scope: FromScope) -> SqlColumn:
+        return self._called("strpos", [node.this, node.args["substr"]], scope)
+
+    def _trim(self, node: exp.Trim, scope: FromScope) -> SqlColumn:
+        name = {"LEADING": "ltrim", "TRAILING": "rtrim"}.get(str(node.args.get("position") or "").upper(), "btrim")
+        parts = [node.this, *([node.expression] if node.args.get("expression") is not None else [])]
+        return self._called(name, parts, scope)
+
+    def _coalesce(self, node: exp.Coalesce, scope: FromScope) -> SqlColumn:
+        return self._called("coalesce", [node.this, *node.expressions], scope)
+
+
+def folded(identifier: exp.Expr) -> str:
+    """Return a name: in lower case unless it is quoted."""
+    return str(identifier.name) if identifier.args.get("quoted") else str(identifier.name).lower()
+
+
+def text_literal(text: str) -> str:
+    """Return a text for SQLite."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+def type_word(to: exp.Expr) -> str:
+    """Return the name of a type as the statement has it, without its schema and length."""
+    kind = to.args.get("kind")
+    if isinstance(kind, exp.Dot):
+        kind = kind.expression
+    if isinstance(kind, exp.Identifier):
+        return '"char"' if kind.args.get("quoted") and kind.name == "char" else kind.name.lower()
+    if isinstance(kind, str):
+        return kind.rpartition(".")[2].strip('"').lower()
+    text = to.sql("postgres").lower()
+    return text.partition("(")[0].strip() + ("[]" if text.endswith("[]") and "(" in text else "")
+
+
+def _wider(left: WireType | None, right: WireType | None) -> WireType | None:
+    names = [one.name for one in (left, right) if one is not None]
+    return next((wire_type(n) for n in ("float8", "numeric", "int8", "int4") if n in names), left or right)
+
+
+_METHODS: dict[type[exp.Expr], Callable[..., SqlColumn]] = {
+    exp.Literal: Scalars._literal, exp.Boolean: Scalars._boolean, exp.Null: Scalars._null,
+    exp.Column: Scalars._column, exp.Paren: Scalars._paren, exp.Tuple: Scalars._tuple, exp.Neg: Scalars._neg,
+    exp.Array: Scalars._array, exp.Subquery: Scalars._subquery, exp.Exists: Scalars._exists, exp.And: Scalars._and_or,
+    exp.Or: Scalars._and_or, exp.Not: Scalars._not, exp.Is: Scalars._is, exp.Between: Scalars._between,
+    exp.In: Scalars._in, exp.Like: Scalars._like, exp.ILike: Scalars._like, exp.RegexpLike: Scalars._like,
+    exp.RegexpILike: Scalars._like, exp.Escape: Scalars._escape,
+    exp.Operator: Scalars._operator, exp.DPipe: Scalars._pipe, exp.Case: Scalars._case,
+    exp.Cast: Scalars._cast, exp.Anonymous: Scalars._anonymous, exp.GroupConcat: Scalars._group_concat,
+    exp.ArrayAgg: Scalars._array_agg, exp.Filter: Scalars._filter, exp.Window: Scalars._window, exp.Dot: Scalars._dot,
+    exp.Bracket: Scalars._bracket, exp.Collate: Scalars._collate, exp.Substring: Scalars._substring,
+    exp.StrPosition: Scalars._position, exp.Trim: Scalars._trim, exp.Coalesce: Scalars._coalesce,
+}  # fmt: skip

@@ -1,0 +1,113 @@
+"""Names in a statement over the catalogs: what a FROM clause offers, and where a column is found."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from penstock.errors import nearest
+from penstock.server.pgwire.catalog.pure_functions import CatalogFunction
+from penstock.server.pgwire.protocol.errors import WireError, unsupported
+from penstock.server.pgwire.values.wire_types import WireType, wire_type
+
+
+@dataclass(frozen=True)
+class SqlColumn:
+    """A column or the value of an expression: its text for SQLite, and its type; None: a text without one yet."""
+
+    text: str
+    type: WireType | None
+
+
+@dataclass(frozen=True)
+class FromItem:
+    """What a FROM clause has: a name, and columns in their order. names: further ones by which columns are found."""
+
+    alias: str
+    columns: Mapping[str, SqlColumn]
+    names: Mapping[str, SqlColumn] = field(default_factory=dict)
+
+    def find(self, name: str) -> SqlColumn | None:
+        return self.columns.get(name) or self.names.get(name)
+
+
+@dataclass
+class FromScope:
+    """The items of a SELECT, and the one around it. tables: of WITH, by name."""
+
+    above: FromScope | None = None
+    items: list[FromItem] = field(default_factory=list)
+    tables: dict[str, Sequence[tuple[str, SqlColumn]]] = field(default_factory=dict)
+    outputs: dict[str, SqlColumn] = field(default_factory=dict)
+
+    def without_items(self) -> FromScope:
+        """Return what a query in FROM sees: everything around this SELECT, and nothing of its FROM."""
+        return FromScope(self.above, tables=dict(self.tables))
+
+    def table(self, name: str) -> Sequence[tuple[str, SqlColumn]] | None:
+        """Return the columns of a table of WITH."""
+        scope: FromScope | None = self
+        while scope is not None:
+            if name in scope.tables:
+                return scope.tables[name]
+            scope = scope.above
+        return None
+
+    def column(self, name: str, table: str | None) -> SqlColumn:
+        """Return a column. Raises WireError 42703, 42P01, 42702."""
+        scope: FromScope | None = self
+        while scope is not None:
+            items = [one for one in scope.items if table is None or one.alias == table]
+            found = [column for one in items if (column := one.find(name)) is not None]
+            if len(found) > 1 and len({one.text for one in found}) > 1 and table is None:
+                found = [column for one in items if (column := one.columns.get(name)) is not None] or found
+            if len(found) > 1 and table is None and len({one.text for one in found}) > 1:
+                raise WireError("42702", f"{name} is ambiguous: it may be several columns", code="P0205")
+            if found:
+                return found[0]
+            if table is not None and items:
+                hint = nearest(name, items[0].columns)
+                raise WireError("42703", f"{table} has no column {name}", hint, code="P0202")
+            if table is None and (whole := next((one for one in scope.items if one.alias == name), None)) is not None:
+                return _whole(whole)
+            scope = scope.above
+        if table is not None:
+            raise WireError("42P01", f"there is no {table} in FROM", code="P0201")
+        known = [column for one in self.items for column in one.columns]
+        raise WireError("42703", f"unknown column {name}", nearest(name, known), code="P0202")
+
+
+def _whole(item: FromItem) -> SqlColumn:
+    """Return the value that the name of an item stands for: that of its only column."""
+    if len(item.columns) == 1:
+        return next(iter(item.columns.values()))
+    raise unsupported(f"{item.alias} stands for whole rows, which are no values")
+
+
+def set_item(
+    alias: str, names: Sequence[str], function: CatalogFunction, type_: WireType | None, ordinal: str = ""
+) -> FromItem:
+    """Return the item of a function that returns rows.
+
+    Args:
+        names: of its columns, as the statement gives them.
+        ordinal: the name of the column with the number of the row; empty for none.
+    """
+    quoted = quoted_name(alias)
+    if function.fields is not None:
+        given = list(names) + list(function.fields)[len(names) :]
+        columns = {
+            name: SqlColumn(f"json_extract({quoted}.value, '$.{inner}')", wire_type(word))
+            for name, (inner, word) in zip(given, function.fields.items(), strict=False)
+        }
+        return FromItem(alias, columns, {alias: SqlColumn(f"{quoted}.value", wire_type("record"))})
+    value = SqlColumn(f"{quoted}.value", type_)
+    columns = {names[0] if names else alias: value}
+    if ordinal:
+        columns[ordinal] = SqlColumn(f"({quoted}.key + 1)", wire_type("int8"))
+    return FromItem(alias, columns, {alias: value})
+
+
+def quoted_name(name: str) -> str:
+    """Return a name for SQLite. In double quotes SQLite takes an unknown name for a text."""
+    return "[" + name.replace("]", "") + "]"

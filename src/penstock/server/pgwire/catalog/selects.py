@@ -1,0 +1,374 @@
+"""SELECT over the catalogs, from PostgreSQL's words to SQLite's.
+
+The columns of every query are called `c1`, `c2`, ... in the text for SQLite; what they are called in the statement, and
+their types, is returned beside it. So a name means what it means in PostgreSQL, whatever SQLite would take it for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from sqlglot import exp
+
+from penstock.server.pgwire.catalog.pure_functions import CatalogFunction
+from penstock.server.pgwire.catalog.scalars import Scalars, folded, type_word
+from penstock.server.pgwire.catalog.scopes import FromItem, FromScope, SqlColumn, quoted_name, set_item
+from penstock.server.pgwire.catalog.tables import system_columns
+from penstock.server.pgwire.protocol.errors import WireError, unsupported
+from penstock.server.pgwire.values.wire_types import WireType, type_of_oid, wire_type
+
+#: The names and the columns of a query's rows.
+SqlColumns = list[tuple[str, SqlColumn]]
+_JOINS = {"": "JOIN", "LEFT": "LEFT JOIN", "RIGHT": "RIGHT JOIN", "FULL": "FULL JOIN"}
+#: Parts of a SELECT that mean nothing to tables that nobody changes.
+_WITHOUT_MEANING = frozenset({"locks", "kind", "hint", "operation_modifiers"})
+_PARTS = frozenset({"expressions", "from_", "joins", "where", "group", "having", "order", "limit", "offset", "distinct",
+                    "with_"})  # fmt: skip
+
+
+_NAMES: dict[type[exp.Expr], str] = {
+    exp.CurrentUser: "current_user", exp.SessionUser: "session_user", exp.CurrentSchema: "current_schema",
+    exp.CurrentCatalog: "current_catalog", exp.GroupConcat: "string_agg", exp.ArrayAgg: "array_agg",
+    exp.Array: "array", exp.Substring: "substring", exp.Trim: "btrim", exp.Coalesce: "coalesce",
+    exp.CurrentTimestamp: "current_timestamp", exp.StrPosition: "position", exp.Boolean: "bool",
+}  # fmt: skip
+
+
+class Selects:
+    """Translates queries. functions: by name; tables: whether there are any."""
+
+    def __init__(self, functions: Mapping[str, CatalogFunction]) -> None:
+        self._functions = functions
+        self.scalars = Scalars(self, functions)
+        self._sets = 0
+
+    def query(self, node: exp.Expr, above: FromScope | None = None) -> tuple[str, SqlColumns]:
+        """Return a query for SQLite, and its columns. Raises WireError."""
+        while isinstance(node, exp.Subquery | exp.Paren) and not node.args.get("alias"):
+            node = node.this
+        scope = FromScope(above)
+        head = self._with(node, scope)
+        if isinstance(node, exp.SetOperation):
+            text, columns = self._set_operation(node, scope)
+        elif isinstance(node, exp.Values):
+            text, columns = self._values(node, scope)
+        elif isinstance(node, exp.Select):
+            text, columns = self._select(node, scope)
+        else:
+            raise unsupported(f"{node.key.upper()} is not known over the catalogs")
+        return head + text, columns
+
+    def _with(self, node: exp.Expr, scope: FromScope) -> str:
+        clause = node.args.get("with_")
+        if clause is None:
+            return ""
+        parts = []
+        for one in clause.expressions:
+            name, inner = one.alias.lower(), one.this
+            given = [folded(column) for column in one.args["alias"].args.get("columns") or ()]
+            if clause.args.get("recursive") and isinstance(inner, exp.SetOperation):
+                scope.tables[name] = self._renamed(self.query(inner.this, scope)[1], given)
+            text, columns = self.query(inner, scope)
+            scope.tables[name] = self._renamed(columns, given)
+            marks = ", ".join(f"c{number}" for number in range(1, len(columns) + 1))
+            parts.append(f"{quoted_name(name)}({marks}) AS ({text})")
+        return f"WITH {'RECURSIVE ' if clause.args.get('recursive') else ''}{', '.join(parts)} "
+
+    @staticmethod
+    def _renamed(columns: SqlColumns, names: Sequence[str]) -> SqlColumns:
+        return [(names[n] if n < len(names) else name, column) for n, (name, column) in enumerate(columns)]
+
+    def _set_operation(self, node: exp.SetOperation, scope: FromScope) -> tuple[str, SqlColumns]:
+        left, columns = self.query(node.this, scope)
+        right, others = self.query(node.expression, scope)
+        if len(columns) != len(others):
+            raise WireError("42601", "the sides of a set operation have different numbers of columns", code="P0305")
+        word = {exp.Union: "UNION", exp.Except: "EXCEPT", exp.Intersect: "INTERSECT"}[type(node)]
+        if not node.args.get("distinct"):
+            word += " ALL"
+        if word in ("EXCEPT ALL", "INTERSECT ALL"):
+            raise unsupported(f"{word} is not known over the catalogs")
+        merged = [
+            (name, SqlColumn(column.text, column.type or other.type))
+            for (name, column), (_, other) in zip(columns, others, strict=True)
+        ]
+        text = f"{_side(node.this, left)} {word} {_side(node.expression, right)}"
+        inner = FromScope(scope, outputs={name: SqlColumn(f"c{n}", c.type) for n, (name, c) in enumerate(merged, 1)})
+        return text + self._tail(node, inner), merged
+
+    def _values(self, node: exp.Values, scope: FromScope) -> tuple[str, SqlColumns]:
+        rows = [
+            [self.scalars.translate(one, scope) for one in (row.expressions if isinstance(row, exp.Tuple) else [row])]
+            for row in node.expressions
+        ]
+        columns = [(f"column{number}", column) for number, column in enumerate(rows[0], 1)]
+        head = ", ".join(f"{column.text} AS c{number}" for number, (_, column) in enumerate(columns, 1))
+        others = [" UNION ALL SELECT " + ", ".join(column.text for column in row) for row in rows[1:]]
+        return f"SELECT {head}" + "".join(others), columns
+
+    # -- SELECT ------------------------------------------------------------------------------------------------
+
+    def _select(self, node: exp.Select, scope: FromScope) -> tuple[str, SqlColumns]:
+        for name, value in node.args.items():
+            if value and name not in _PARTS and name not in _WITHOUT_MEANING:
+                raise unsupported(f"{name.upper().replace('_', ' ')} is not known over the catalogs")
+        source = self._from(node, scope)
+        columns, sets = self._outputs(node, scope)
+        source += sets
+        scope.outputs = {name: SqlColumn(f"c{n}", column.type) for n, (name, column) in enumerate(columns, 1)}
+        distinct = node.args.get("distinct")
+        if distinct is not None and distinct.args.get("on") is not None:
+            raise unsupported("DISTINCT ON is not known over the catalogs")
+        shown = ", ".join(f"{column.text} AS c{number}" for number, (_, column) in enumerate(columns, 1))
+        text = f"SELECT {'DISTINCT ' if distinct is not None else ''}{shown}"
+        text += f" FROM {source}" if source else ""
+        if (where := node.args.get("where")) is not None:
+            text += f" WHERE {self.scalars.condition(where.this, scope)}"
+        if (group := node.args.get("group")) is not None:
+            keys = [self._key(one, scope) for one in group.expressions]
+            text += f" GROUP BY {', '.join(keys)}"
+        if (having := node.args.get("having")) is not None:
+            text += f" HAVING {self.scalars.condition(having.this, scope)}"
+        return text + self._tail(node, scope), columns
+
+    def _outputs(self, node: exp.Select, scope: FromScope) -> tuple[SqlColumns, str]:
+        """Return the columns of a SELECT, and what its functions that return rows add to FROM."""
+        columns: SqlColumns = []
+        sets: list[str] = []
+        for one in node.expressions:
+            inner, name = (one.this, folded(one.args["alias"])) if isinstance(one, exp.Alias) else (one, None)
+            if isinstance(inner, exp.Star) or (isinstance(inner, exp.Column) and isinstance(inner.this, exp.Star)):
+                table = folded(inner.args["table"]) if isinstance(inner, exp.Column) else None
+                columns += self._all_of(table, scope)
+                continue
+            field = inner.expression if isinstance(inner, exp.Dot) and isinstance(inner.this, exp.Paren) else None
+            called = self._set_of(inner.this.this if field is not None else inner)
+            if called is None:
+                column = self.scalars.translate(inner, scope)
+            else:
+                column = self._expanded(called, folded(field) if field is not None else None, scope, sets)
+            columns.append((name or _name_of(inner), column))
+        if not columns:
+            # PostgreSQL allows a SELECT of nothing, for EXISTS.
+            columns = [("?column?", SqlColumn("1", wire_type("int4")))]
+        if len(columns) > 1_600:
+            raise WireError("54011", "a query has 1,600 columns at most", code="P0105")
+        if not scope.items and sets:
+            return columns, sets[0].removeprefix(" JOIN ").rpartition(" ON ")[0] + "".join(sets[1:])
+        return columns, "".join(sets)
+
+    def _all_of(self, table: str | None, scope: FromScope) -> SqlColumns:
+        items = [one for one in scope.items if table is None or one.alias == table]
+        if not items:
+            raise WireError("42P01", f"there is no {table or 'FROM'} for *", code="P0201")
+        return [(name, column) for one in items for name, column in one.columns.items()]
+
+    def _set_of(self, node: exp.Expr) -> exp.Expr | None:
+        """Return the call of a function that returns rows, None for another expression."""
+        if isinstance(node, exp.Dot) and isinstance(node.expression, exp.Func):
+            node = node.expression
+        if isinstance(node, exp.Anonymous):
+            found = self._functions.get(node.name.lower())
+            return node if found is not None and found.is_set else None
+        return node if isinstance(node, exp.Unnest) else None
+
+    def _expanded(self, node: exp.Expr, field: str | None, scope: FromScope, sets: list[str]) -> SqlColumn:
+        """Return a column with a row for each of those that a function returns; several go on side by side."""
+        alias = f"set{self._sets}"
+        self._sets += 1
+        text, function, element = self._set_text(node, scope)
+        sets.append(f" JOIN json_each({text}) AS {alias} ON " + (f"{alias}.key = set{self._sets - 2}.key" if sets
+                                                                 else "1"))  # fmt: skip
+        if function.fields is None:
+            return SqlColumn(f"{alias}.value", element)
+        if field is None:
+            return SqlColumn(f"{alias}.value", wire_type("record"))
+        return SqlColumn(f"json_extract({alias}.value, '$.{field}')", wire_type(function.fields[field]))
+
+    def _set_text(self, node: exp.Expr, scope: FromScope) -> tuple[str, CatalogFunction, WireType | None]:
+        """Return the JSON array of the rows of a function, and their type."""
+        name = "unnest" if isinstance(node, exp.Unnest) else node.name.lower()
+        function = self._functions[name]
+        given = [self.scalars.translate(one, scope) for one in node.expressions]
+        element = wire_type(function.result) if function.result else None
+        if name == "unnest" and given and given[0].type is not None:
+            element = type_of_oid(given[0].type.element)
+        return f"pg_fn_{name}({', '.join(one.text for one in given)})", function, element
+
+    # -- FROM --------------------------------------------------------------------------------------------------
+
+    def _from(self, node: exp.Select, scope: FromScope) -> str:
+        clause = node.args.get("from_")
+        if clause is None:
+            return ""
+        text, item = self._item(clause.this, scope)
+        scope.items.append(item)
+        for one in clause.this.args.get("joins") or ():
+            text += self._join(one, scope)
+        for one in node.args.get("joins") or ():
+            text += self._join(one, scope)
+        return text
+
+    def _join(self, node: exp.Join, scope: FromScope) -> str:
+        side, method = str(node.args.get("side") or "").upper(), str(node.args.get("method") or "").upper()
+        text, item = self._item(node.this, scope)
+        shared = [folded(one) for one in node.args.get("using") or ()]
+        if method == "NATURAL":
+            shared = [name for name in item.columns if any(one.find(name) is not None for one in scope.items)]
+        equalities = []
+        for name in shared:
+            left, right = scope.column(name, None), item.find(name)
+            if right is None:
+                raise WireError("42703", f"{item.alias} has no column {name}", code="P0202")
+            equalities.append(f"{left.text} = {right.text}")
+        if shared:
+            kept = {name: column for name, column in item.columns.items() if name not in shared}
+            item = FromItem(item.alias, kept, dict(item.columns))
+        scope.items.append(item)
+        if (on := node.args.get("on")) is not None:
+            equalities.append(self.scalars.condition(on, scope))
+        return f" {_JOINS[side]} {text} ON {' AND '.join(equalities) or '1'}"
+
+    def _item(self, node: exp.Expr, scope: FromScope) -> tuple[str, FromItem]:
+        """Return something in FROM, and what it is called."""
+        given = node.args.get("alias")
+        alias = folded(given.this) if given is not None and given.this is not None else ""
+        names = [_column_name(one) for one in given.args.get("columns") or ()] if given is not None else []
+        if isinstance(node, exp.Lateral):
+            inner = node.this
+            if isinstance(inner, exp.Dot):
+                inner = inner.expression
+            if isinstance(inner, exp.Subquery):
+                raise unsupported("LATERAL stands before a function over the catalogs")
+            return self._function_item(inner, alias, names, scope)
+        if isinstance(node, exp.Unnest):
+            offset = node.args.get("offset")
+            return self._function_item(node, alias, names, scope, folded(offset) if offset is not None else "")
+        if isinstance(node, exp.Subquery | exp.Values):
+            inner = node.this if isinstance(node, exp.Subquery) else node
+            if isinstance(inner, exp.Table):
+                return self._item(inner, scope)
+            # What stands beside it is not seen from inside.
+            text, columns = self.query(inner.copy() if isinstance(node, exp.Values) else inner, scope.without_items())
+            return f"({text}) AS {quoted_name(alias or 'q')}", _item_of(alias or "q", self._renamed(columns, names))
+        if isinstance(node, exp.Table):
+            if isinstance(node.this, exp.Anonymous | exp.Unnest):
+                return self._function_item(node.this, alias, names, scope)
+            return self._table(node, alias, names, scope)
+        raise unsupported(f"{node.sql('postgres')[:100]} in FROM is not known over the catalogs")
+
+    def _table(self, node: exp.Table, alias: str, names: Sequence[str], scope: FromScope) -> tuple[str, FromItem]:
+        name, schema = folded(node.this), folded(node.args["db"]) if node.args.get("db") else None
+        if schema is None and (known := scope.table(name)) is not None:
+            alias = alias or name
+            return f"{quoted_name(name)} AS {quoted_name(alias)}", _item_of(alias, self._renamed(list(known), names))
+        owner = schema or "pg_catalog"
+        found = system_columns().get((owner, name))
+        if found is None:
+            raise WireError("42P01", f"there is no {owner}.{name}", code="P0201")
+        alias = alias or name
+        mark = quoted_name(alias)
+        columns = {
+            names[n] if n < len(names) else column: SqlColumn(f"{mark}.{quoted_name(column)}", type_)
+            for n, (column, type_) in enumerate(found.items())
+        }
+        hidden = {"tableoid": SqlColumn("0", wire_type("oid")), "ctid": SqlColumn(f"{mark}.rowid", wire_type("int8"))}
+        return f"{owner}.{quoted_name(name)} AS {mark}", FromItem(alias, columns, hidden)
+
+    def _function_item(
+        self, node: exp.Expr, alias: str, names: Sequence[str], scope: FromScope, ordinal: str = ""
+    ) -> tuple[str, FromItem]:
+        called = self._set_of(node)
+        if called is not None:
+            text, function, element = self._set_text(called, scope)
+            alias = alias or ("unnest" if isinstance(called, exp.Unnest) else called.name.lower())
+            return f"json_each({text}) AS {quoted_name(alias)}", set_item(alias, names, function, element, ordinal)
+        # A function that returns one value is a row of it.
+        value = self.scalars.translate(node, scope)
+        alias = alias or node.name.lower()
+        item = set_item(alias, names, CatalogFunction("text", is_set=True), value.type)
+        return f"json_each(json_array({value.text})) AS {quoted_name(alias)}", item
+
+    # -- order and limits --------------------------------------------------------------------------------------
+
+    def _tail(self, node: exp.Expr, scope: FromScope) -> str:
+        text = ""
+        if (order := node.args.get("order")) is not None:
+            text += f" ORDER BY {self.ordering(order, scope)}"
+        limit, offset = node.args.get("limit"), node.args.get("offset")
+        count = None if limit is None else limit.args.get("expression") or limit.args.get("count")
+        if isinstance(count, exp.Var | exp.Null):
+            count = None
+        if count is not None or offset is not None:
+            most = "-1" if count is None else self.scalars.translate(count, scope).text
+            text += f" LIMIT {most}"
+        if offset is not None:
+            text += f" OFFSET {self.scalars.translate(offset.expression, scope).text}"
+        return text
+
+    def ordering(self, node: exp.Order, scope: FromScope) -> str:
+        """Return the keys of ORDER BY. NULL comes last, as in PostgreSQL; with DESC first."""
+        keys = []
+        for one in node.expressions:
+            down = bool(one.args.get("desc"))
+            first = one.args.get("nulls_first")
+            nulls = "FIRST" if (down if first is None else first) else "LAST"
+            keys.append(f"{self._key(one.this, scope)}{' DESC' if down else ''} NULLS {nulls}")
+        return ", ".join(keys)
+
+    def _key(self, node: exp.Expr, scope: FromScope) -> str:
+        """Return a key of ORDER BY or GROUP BY: the number or the name of a column of the answer, or an expression."""
+        if isinstance(node, exp.Literal) and not node.is_string:
+            return str(int(node.this))
+        if isinstance(node, exp.Column) and not node.args.get("table"):
+            found = scope.outputs.get(folded(node.this))
+            if found is not None:
+                return found.text
+        return self.scalars.translate(node, scope).text
+
+
+def _side(node: exp.Expr, text: str) -> str:
+    """Return a side of a set operation. SQLite wants that of a recursive one as it is, and any other in parentheses
+    where it has parts of its own that stand behind SELECT."""
+    while isinstance(node, exp.Subquery | exp.Paren):
+        node = node.this
+    is_plain = isinstance(node, exp.Select) and not any(node.args.get(n) for n in ("order", "limit", "offset", "with_"))
+    return text if is_plain else f"SELECT * FROM ({text})"
+
+
+def _item_of(alias: str, columns: SqlColumns) -> FromItem:
+    mark = quoted_name(alias)
+    return FromItem(
+        alias, {name: SqlColumn(f"{mark}.c{n}", column.type) for n, (name, column) in enumerate(columns, 1)}
+    )
+
+
+def _column_name(node: exp.Expr) -> str:
+    return folded(node.this if isinstance(node, exp.ColumnDef) else node)
+
+
+def _name_of(node: exp.Expr) -> str:
+    """Return what PostgreSQL calls a column without a name of its own."""
+    while isinstance(node, exp.Paren | exp.Collate):
+        node = node.this
+    if isinstance(node, exp.Column):
+        return folded(node.this)
+    if isinstance(node, exp.Dot):
+        return _name_of(node.expression) if isinstance(node.expression, exp.Func) else folded(node.expression)
+    if isinstance(node, exp.Anonymous):
+        return node.name.lower()
+    if isinstance(node, exp.Cast):
+        inner = _name_of(node.this)
+        return inner if inner != "?column?" else type_word(node.to).strip('"')
+    if isinstance(node, exp.Case):
+        return "case"
+    if isinstance(node, exp.Exists):
+        return "exists"
+    if isinstance(node, exp.Subquery):
+        select = node.this
+        one = select.expressions[0] if isinstance(select, exp.Select) and select.expressions else node.this
+        return folded(one.args["alias"]) if isinstance(one, exp.Alias) else _name_of(one) if one is not select else \
+            "?column?"  # fmt: skip
+    if isinstance(node, exp.Window | exp.Filter | exp.Bracket):
+        return _name_of(node.this)
+    return _NAMES.get(type(node), "?column?")

@@ -1,0 +1,396 @@
+"""Carries out the statements of one connection.
+
+What concerns the connection is done here, what reads the catalogs by the engine of the catalogs, and the rest by the
+service, as for the HTTP door.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from sqlglot import exp
+
+from penstock.errors import PenstockError
+from penstock.results.cancellation import Cancellation
+from penstock.server.pgwire.catalog.engine import CatalogEngine, parsed
+from penstock.server.pgwire.catalog.functions import SessionFacts
+from penstock.server.pgwire.catalog.tables import CatalogImage
+from penstock.server.pgwire.cursors import Cursors
+from penstock.server.pgwire.door import PgDoor
+from penstock.server.pgwire.protocol.errors import CANCELLED, TOO_LARGE, WireError, located, unsupported
+from penstock.server.pgwire.replies import (
+    LineRows,
+    RowColumn,
+    RowSource,
+    StreamRows,
+    TableRows,
+    columns_of,
+    text_columns,
+)
+from penstock.server.pgwire.session_state import KEY, SessionState
+from penstock.server.pgwire.statements.clauses import Copy, Reader, read_copy, read_declare, read_fetch, read_set
+from penstock.server.pgwire.statements.kinds import Classified, Does, classify
+from penstock.server.pgwire.statements.lexing import Statement, plain_text, string_text
+from penstock.server.pgwire.statements.script_texts import ScriptText, inserted_rows, script_text
+from penstock.server.pgwire.statements.transactions import outside
+from penstock.server.pgwire.values.bound import Values, cql_values, plain_values
+from penstock.server.pgwire.values.parameters import literal, sample
+from penstock.server.pgwire.values.wire_types import WireType
+from penstock.server.roles import Caller
+from penstock.server.service import ScriptReply, ScriptRequest, StatementReply
+
+T = TypeVar("T")
+
+#: Statements of the language whose answer is text.
+_TEXTS = frozenset({"SHOW", "EXPLAIN", "EXPORT", "DESCRIBE"})
+_UNFINISHED = frozenset({"PENDING", "HYDRATING"})
+
+
+@dataclass
+class PgOutcome:
+    """What a statement has led to. tag: of its end; behind that of one with rows comes their number."""
+
+    tag: str
+    rows: RowSource | None = None
+    copy: Copy | None = None
+
+
+class Executor:
+    """See the module. facts: of the connection, for functions."""
+
+    def __init__(self, door: PgDoor, caller: Caller, facts: SessionFacts, state: SessionState) -> None:
+        self._door, self._caller, self.state = door, caller, state
+        self.cursors = Cursors(door.limits.rows)
+        self._engine = CatalogEngine(facts, door.limits.rows, door.limits.seconds)
+        #: Ends the statement that runs; whether it has taken too long.
+        self._left = Cancellation()
+        self._late = False
+        self._timer: asyncio.TimerHandle | None = None
+
+    # -- for the connection ------------------------------------------------------------------------------------
+
+    def cancel(self) -> None:
+        """End the statement that runs, from any thread; a command happens all the same."""
+        self._left.set()
+
+    def close(self) -> None:
+        """End everything that belongs to the connection; in any thread."""
+        self._left.set()
+        self.cursors.close_all()
+        self._engine.close()
+
+    def finished(self) -> None:
+        """Note that a statement has ended, with all its rows."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    async def classified(self, statement: Statement) -> Classified:
+        """Return what a statement does. Raises WireError."""
+        try:
+            return await self._door.call(lambda: classify(statement, self._door.names, self.state.variables.knows))
+        except WireError as error:
+            raise error.moved(statement.offset) from None
+
+    async def image(self) -> CatalogImage:
+        """Return the catalogs of what is declared now."""
+        return await self._door.call(self._door.image)
+
+    # -- statements --------------------------------------------------------------------------------------------
+
+    async def execute(self, one: Classified, values: Values = ()) -> PgOutcome:
+        """Carry out a statement. Raises PenstockError, with its place in what the client sent."""
+        if self.state.transaction is not None and one.does not in (Does.COMMITS, Does.ROLLS_BACK):
+            self.state.transaction.check()
+        try:
+            return await self._timed(lambda: self._executed(one, values))
+        except WireError as error:
+            raise error.moved(one.statement.offset) from None
+        except PenstockError as error:
+            raise located(error, None) from None
+
+    async def scripts(self, given: Sequence[Classified]) -> list[PgOutcome]:
+        """Carry out statements of the language as one script, all of it or nothing. Raises WireError."""
+        if any(one.does is Does.COMMANDS for one in given):
+            self.state.check_writes()
+        script = await self._script([(one.statement, None) for one in given])
+        reply = await self._timed(lambda: self._sent(script))
+        pairs = zip(given, reply.statements, strict=True)
+        return [self._outcome(each, one.statement) for one, each in pairs]
+
+    async def _timed(self, action: Callable[[], Awaitable[T]]) -> T:
+        """Return what an action returns. It is cancelled after `statement_timeout`, and so are the rows of a SUBSCRIBE,
+        until `finished`."""
+        self.finished()
+        left, self._late = Cancellation(), False
+        self._left = left
+
+        def over() -> None:
+            self._late = True
+            left.set()
+
+        seconds = self.state.variables.timeout
+        self._timer = asyncio.get_running_loop().call_later(seconds, over) if seconds else None
+        try:
+            return await action()
+        except PenstockError:
+            if self._late:
+                raise WireError(CANCELLED, "the statement took longer than statement_timeout", code="P0725") from None
+            raise
+
+    async def _executed(self, one: Classified, values: Values) -> PgOutcome:
+        statement = one.statement
+        if one.does is Does.LOOKS_UP:
+            return await self._looked_up(one, values)
+        if one.does is Does.READS:
+            (reply,) = (await self._sent(await self._script([(statement, values)]))).statements
+            return self._outcome(reply, statement)
+        if one.does is Does.SUBSCRIBES:
+            return PgOutcome("SUBSCRIBE", await self._stream(statement, values, self._left))
+        if one.does is Does.COMMANDS:
+            return await self._command(statement, values)
+        if one.does is Does.COPIES:
+            copy = read_copy(statement)
+            return PgOutcome("COPY", await self._rows_of(copy.query, values, self._left), copy)
+        if one.does is Does.DECLARES:
+            return await self._declare(statement, values)
+        if one.does is Does.FETCHES:
+            return PgOutcome("FETCH", await self.cursors.fetch(read_fetch(statement), self._left))
+        if one.does is Does.SETS:
+            await self._set(statement)
+        elif one.does is Does.COMMITS:
+            return PgOutcome(await self._commit())
+        elif one.does is Does.SHOWS:
+            return PgOutcome("SHOW", self.state.shown(statement))
+        else:
+            self._of_connection(one)
+        return PgOutcome(one.does.value)
+
+    def _of_connection(self, one: Classified) -> None:
+        statement = one.statement
+        if one.does is Does.BEGINS:
+            self.state.begin(statement)
+        elif one.does is Does.ROLLS_BACK:
+            if self.state.roll_back(statement):
+                self.cursors.close_of_transaction()
+        elif one.does in (Does.SAVES, Does.RELEASES):
+            self.state.savepoint(statement, one.does is Does.RELEASES)
+        elif one.does is Does.CLOSES:
+            name = Reader(statement, 1).name()
+            if name == "all":
+                self.cursors.close_all()
+            else:
+                self.cursors.close(name)
+        elif one.does is Does.RESETS:
+            self.state.reset(statement)
+        elif one.does is Does.DISCARDS:
+            self.cursors.close_all()
+            self.state.discard()
+
+    # -- what is read ------------------------------------------------------------------------------------------
+
+    async def _looked_up(self, one: Classified, values: Values) -> PgOutcome:
+        left = self._left
+
+        def answer() -> PgOutcome:
+            tree, image = self._tree(one, plain_values(values))
+            found = self._engine.answer(tree, image, left)
+            pairs = zip(found.names, found.types, strict=True)
+            return PgOutcome("SELECT", TableRows(found.rows, tuple(RowColumn(name, type_) for name, type_ in pairs)))
+
+        return await self._door.call(answer)
+
+    def _tree(self, one: Classified, value_of: Callable[[int], str]) -> tuple[exp.Expr, CatalogImage | None]:
+        """Return the tree of a query over the catalogs, and the catalogs where it reads them."""
+        tree = parsed(plain_text(one.statement, value_of)) if one.statement.values else one.tree
+        assert tree is not None, "it was read before, perhaps with other values"
+        reads = one.reads_tables or any("reg" in token.text.lower() for token in one.statement.tokens)
+        reads = reads or any(token.text.lower().startswith(("pg_", "to_", "col_", "obj_", "format_"))
+                             for token in one.statement.tokens)  # fmt: skip
+        return tree, self._door.image() if reads else None
+
+    async def _stream(self, statement: Statement, values: Values, left: Cancellation) -> StreamRows:
+        """Begin a subscription. left: ends it."""
+        script = await self._script([(statement, values)])
+        self._door.open_stream()
+        try:
+            (reply,) = (await self._sent(script, left)).statements
+            if reply.results is None:
+                raise unsupported("the statement does not answer with rows that come")
+        except BaseException:
+            self._door.close_stream()
+            raise
+        door = self._door
+        return StreamRows(reply.results, door.streaming, left, door.closing.is_set, door.close_stream)
+
+    async def _rows_of(self, query: Statement, values: Values, left: Cancellation) -> RowSource:
+        """Return the rows of a query inside of another statement."""
+        one = await self.classified(query)
+        if one.does is Does.SUBSCRIBES:
+            return await self._stream(query, values, left)
+        if one.does not in (Does.LOOKS_UP, Does.READS):
+            message = "a SELECT or SUBSCRIBE is needed here"
+            raise WireError("42601", message, offset=0, code="P0101").moved(query.offset)
+        try:
+            found = await self._executed(one, values)
+        except WireError as error:
+            raise error.moved(query.offset) from None
+        assert found.rows is not None, "a query has rows"
+        return found.rows
+
+    async def columns(self, one: Classified, types: Sequence[WireType]) -> tuple[RowColumn, ...] | None:
+        """Return the columns of a statement that is not carried out yet; None for one without rows. Raises
+        PenstockError."""
+        statement = one.statement
+        if not one.has_rows:
+            return None
+        if one.does is Does.LOOKS_UP:
+            return await self._door.call(lambda: self._columns_of_catalogs(one))
+        if one.does is Does.SHOWS:
+            return self.state.shown(statement).columns
+        if one.does is Does.FETCHES:
+            return self.cursors.known_columns(read_fetch(statement).name)
+        if statement.words(1)[0] in _TEXTS:
+            return text_columns(_line_name(statement))
+        literals = [literal(None, type_) for type_ in types]
+        try:
+            return await self._columns_of(statement, literals)
+        except PenstockError:
+            if not types:
+                raise
+            # Some clauses take no NULL, such as LIMIT.
+            return await self._columns_of(statement, [sample(type_) for type_ in types])
+
+    def _columns_of_catalogs(self, one: Classified) -> tuple[RowColumn, ...]:
+        tree, image = self._tree(one, lambda number: "NULL")
+        names, types = self._engine.columns(tree, image)
+        return tuple(RowColumn(name, type_) for name, type_ in zip(names, types, strict=True))
+
+    async def _columns_of(self, statement: Statement, literals: Sequence[str]) -> tuple[RowColumn, ...] | None:
+        pair = (statement, lambda number: literals[number - 1])
+        script = await self._door.call(lambda: script_text([pair], self._door.names))
+        reply = (await self._checked(script)).statements[-1]
+        return None if reply.schema is None else columns_of(reply.schema)
+
+    # -- what changes ------------------------------------------------------------------------------------------
+
+    async def _command(self, statement: Statement, values: Values) -> PgOutcome:
+        self.state.check_writes()
+        transaction = self.state.transaction
+        if transaction is None:
+            (reply,) = (await self._sent(await self._script([(statement, values)]))).statements
+            return self._outcome(reply, statement)
+        script = await self._script([(statement, values)], transaction.commands)
+        self._check_size(script)
+        reply = (await self._checked(script)).statements[-1]
+        transaction.commands.append((await self._script([(statement, values)])).text)
+        return self._outcome(reply, statement)
+
+    async def _commit(self) -> str:
+        """End the transaction; return the tag. Raises PenstockError where its commands cannot happen."""
+        done = self.state.end()
+        if done is None:
+            return "COMMIT"
+        self.cursors.close_of_transaction()
+        if done.is_failed:
+            done.undone()
+            return "ROLLBACK"
+        try:
+            if done.commands:
+                await self._sent(script_text([], tuple, done.commands))
+        except PenstockError:
+            done.undone()
+            raise
+        return "COMMIT"
+
+    async def _set(self, statement: Statement) -> None:
+        setting = read_set(statement)
+        if setting is None:
+            self.state.set_modes(statement)
+            return
+        name = setting.name.lower()
+        if not self.state.variables.knows(name) and name != KEY and setting.value is not None:
+            # The service knows which settings the language has, and what they take.
+            text = f"SET {setting.name} = {string_text(setting.value)}"
+            await self._sent(ScriptText(text, ((0, None),)))
+        self.state.set(setting)
+
+    async def _declare(self, statement: Statement, values: Values) -> PgOutcome:
+        declared = read_declare(statement)
+        if self.state.transaction is None and not declared.holds:
+            raise outside("a cursor without HOLD")
+        self.cursors.check_new(declared.name)
+        left = Cancellation()
+        rows = await self._rows_of(declared.query, values, left)
+        self.cursors.add(declared.name, rows, declared.holds, left)
+        return PgOutcome("DECLARE CURSOR")
+
+    # -- the service -------------------------------------------------------------------------------------------
+
+    async def _script(self, given: Sequence[tuple[Statement, Values | None]], before: Sequence[str] = ()) -> ScriptText:
+        pairs = [(statement, None if values is None else cql_values(values)) for statement, values in given]
+        return await self._door.call(lambda: script_text(pairs, self._door.names, before))
+
+    async def _checked(self, script: ScriptText) -> ScriptReply:
+        """Have the service check a script. Raises WireError with its place in what the client sent."""
+        request = ScriptRequest(script.text, self._caller, dry=True, settings=self._given())
+        try:
+            return await self._door.call(lambda: self._door.service.execute(request))
+        except PenstockError as error:
+            raise script.error(error) from None
+
+    async def _sent(self, script: ScriptText, left: Cancellation | None = None) -> ScriptReply:
+        """Have the service execute a script. Raises WireError with its place in what the client sent."""
+        self._check_size(script)
+        key = self.state.settings.get(KEY)
+        if key is not None:
+            key = "pg-" + hashlib.sha256(f"{key}\0{script.text}".encode()).hexdigest()
+        request = ScriptRequest(script.text, self._caller, key, settings=self._given(), left=left or self._left)
+        self._door.count_script(self._caller.name)
+        try:
+            reply = await self._door.call(lambda: self._door.service.execute(request))
+        except PenstockError as error:
+            raise script.error(error) from None
+        for warning in reply.warnings:
+            self.state.notice("WARNING", warning.message, warning.hint)
+        failed = next((one.error for one in reply.statements if one.error is not None), None)
+        if failed is not None:
+            raise script.error(failed)
+        return reply
+
+    def _given(self) -> dict[str, str]:
+        return {name: value for name, value in self.state.settings.items() if name != KEY}
+
+    def _check_size(self, script: ScriptText) -> None:
+        most = self._door.limits.statement_bytes
+        if len(script.text.encode("utf-8", "surrogatepass")) > most:
+            message = f"the statement is larger than {most:,} bytes, the server's max_statement_bytes"
+            raise WireError(TOO_LARGE, message, code="P0804")
+
+    def _outcome(self, reply: StatementReply, statement: Statement) -> PgOutcome:
+        """Return what a statement of the language has led to. Raises WireError P0804 for too many rows."""
+        most = self._door.limits.rows
+        if reply.table is not None:
+            if reply.table.num_rows > most:
+                message = f"the answer has {reply.table.num_rows:,} rows, the server returns {most:,}: max_result_rows"
+                raise WireError(TOO_LARGE, message, "add a LIMIT, or aggregate", code="P0804")
+            return PgOutcome("SELECT", TableRows(reply.table))
+        first = statement.words(1)[0]
+        if reply.text is not None and first in _TEXTS:
+            return PgOutcome(first, LineRows(_line_name(statement), reply.text.splitlines()))
+        if reply.state in _UNFINISHED:
+            text = f"command {reply.number} is {reply.state}; SHOW COMMANDS tells what becomes of it"
+            self.state.notice("NOTICE", text, None)
+        if reply.kind == "INSERT":
+            return PgOutcome(f"INSERT 0 {inserted_rows(statement)}")
+        return PgOutcome(reply.kind if reply.changed is None else f"{reply.kind} {reply.changed}")
+
+
+def _line_name(statement: Statement) -> str:
+    """Return the column of an answer that is text."""
+    first = statement.words(1)[0]
+    return "QUERY PLAN" if first == "EXPLAIN" else first

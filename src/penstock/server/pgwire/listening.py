@@ -1,0 +1,87 @@
+"""The socket of the PostgreSQL door, its thread, and its end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import ssl
+import threading
+
+from penstock.server.addresses import Address
+from penstock.server.listening import Certificate
+from penstock.server.pgwire.connection import PgConnection
+from penstock.server.pgwire.door import PgDoor
+
+#: Seconds that connections get when the server ends.
+_GRACE = 5.0
+#: Connections that have not logged in, beyond those that have.
+_PENDING = 100
+
+
+class PgServer:
+    """A running door, in a thread of its own.
+
+    Args:
+        listener: a socket that listens at the address (`penstock.server.listening.opened`).
+    """
+
+    def __init__(
+        self, door: PgDoor, address: Address, listener: socket.socket, certificate: Certificate | None = None
+    ) -> None:
+        self._door = door
+        self._socket = listener
+        self.address = Address(address.host, int(listener.getsockname()[1]))
+        self._tls: ssl.SSLContext | None = None
+        if certificate is not None:
+            self._tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            self._tls.minimum_version = ssl.TLSVersion.TLSv1_2
+            self._tls.load_cert_chain(certificate.chain, certificate.key)
+        self._loop = asyncio.new_event_loop()
+        self._ending = asyncio.Event()
+        self._open: set[asyncio.Task[None]] = set()
+        self._thread = threading.Thread(target=self._run, name="penstock-pg", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Accept no more connections, cancel what runs, and end."""
+        self._door.closing.set()
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._ending.set)
+        self._thread.join(2 * _GRACE)
+        self._socket.close()
+        self._door.close()
+
+    def _run(self) -> None:
+        try:
+            self._loop.run_until_complete(self._serve())
+        finally:
+            self._loop.close()
+
+    async def _serve(self) -> None:
+        server = await asyncio.start_server(self._accepted, sock=self._socket, limit=1 << 16)
+        await self._ending.wait()
+        server.close()
+        for connection in list(self._door.connections.values()):
+            connection.cancel()
+        for task in list(self._open):
+            task.cancel()
+        if self._open:
+            await asyncio.wait(self._open, timeout=_GRACE)
+
+    async def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None, "it is called by the loop"
+        if self._ending.is_set() or len(self._open) >= self._door.limits.connections + _PENDING:
+            writer.close()
+            return
+        self._open.add(task)
+        found = writer.get_extra_info("socket")
+        if found is not None:
+            found.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        try:
+            await PgConnection(self._door, reader, writer, self._tls).serve()
+        except asyncio.CancelledError:
+            pass
+        finally:
+            self._open.discard(task)

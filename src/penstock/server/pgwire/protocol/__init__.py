@@ -1,0 +1,1 @@
+"""The protocol itself: messages, errors and the login."""

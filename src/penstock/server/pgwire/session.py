@@ -1,0 +1,465 @@
+"""The conversation behind the login: simple queries, and statements that are parsed, bound and executed.
+
+Messages are read ahead, up to a bound, so that a client that leaves is noticed while its statement runs. An error ends
+its statement; after one in the extended protocol all messages up to the next Sync are skipped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from penstock.errors import PenstockError
+from penstock.events import logger_of
+from penstock.server.pgwire.door import PgDoor
+from penstock.server.pgwire.executor import Executor, PgOutcome
+from penstock.server.pgwire.protocol import messages
+from penstock.server.pgwire.protocol.errors import (
+    NO_CURSOR,
+    NO_STATEMENT,
+    PROTOCOL,
+    SYNTAX,
+    TOO_LARGE,
+    Fatal,
+    WireError,
+    error_fields,
+    notice_fields,
+    unsupported,
+)
+from penstock.server.pgwire.protocol.messages import Fields, Message
+from penstock.server.pgwire.replies import data_rows, description, spread
+from penstock.server.pgwire.statements import copying
+from penstock.server.pgwire.statements.kinds import Classified, Does
+from penstock.server.pgwire.statements.lexing import Statement, statements
+from penstock.server.pgwire.values.parameter_types import parameter_type
+from penstock.server.pgwire.values.parameters import Value, declared_type, read_value
+from penstock.server.pgwire.values.wire_types import WireType
+from penstock.server.pgwire.variables import Variables
+
+_LOG = logger_of("server")
+#: Bytes that are written before the client is waited for, and bytes of messages that are read ahead.
+_WRITTEN, _AHEAD = 65_536, 1 << 20
+#: Statements and portals that a connection may have open.
+_MOST = 10_000
+_MOST_VALUES = 65_535
+
+
+@dataclass(frozen=True)
+class _Prepared:
+    """A statement. types: of its values; one: None for an empty text."""
+
+    one: Classified | None
+    types: tuple[WireType, ...]
+
+
+@dataclass
+class _Portal:
+    """A statement with its values. outcome: once it has been carried out; count: rows that were sent."""
+
+    prepared: _Prepared
+    values: list[tuple[Value, WireType]]
+    formats: list[int]
+    outcome: PgOutcome | None = None
+    count: int = 0
+    done: bool = False
+
+
+class Conversation:
+    """A connection that has logged in."""
+
+    def __init__(
+        self, door: PgDoor, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, executor: Executor,
+        variables: Variables,
+    ) -> None:  # fmt: skip
+        self._door, self._reader, self._writer = door, reader, writer
+        self._executor, self._variables = executor, variables
+        self._out = bytearray()
+        self._prepared: dict[str, _Prepared] = {}
+        self._portals: dict[str, _Portal] = {}
+        self._skipping = False
+        self._queue: asyncio.Queue[Message | Exception] = asyncio.Queue()
+        self._ahead = 0
+        self._room = asyncio.Event()
+        self._reported = variables.reported()
+
+    # -- reading and writing -----------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Serve until the client leaves. Raises Fatal."""
+        reading = asyncio.create_task(self._read())
+        try:
+            self._ready()
+            await self._flush()
+            while True:
+                message = await self._queue.get()
+                if isinstance(message, Exception):
+                    raise message
+                self._ahead -= len(message.body)
+                self._room.set()
+                if message.kind == "X":
+                    return
+                await self._handled(message)
+        except EOFError:
+            return
+        finally:
+            reading.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await reading
+
+    async def _read(self) -> None:
+        most = 2 * self._door.limits.statement_bytes + 65_536
+        try:
+            while True:
+                while self._ahead > _AHEAD:
+                    self._room.clear()
+                    await self._room.wait()
+                message = await messages.read_message(self._reader, most)
+                self._ahead += len(message.body)
+                self._queue.put_nowait(message)
+        except (EOFError, OSError):
+            # Nobody is there any more who waits for an answer; commands go on.
+            self._executor.cancel()
+            self._queue.put_nowait(EOFError())
+        except PenstockError as error:
+            self._executor.cancel()
+            self._queue.put_nowait(error)
+
+    async def _send(self, data: bytes) -> None:
+        self._out += data
+        if len(self._out) >= _WRITTEN:
+            await self._flush()
+
+    async def _flush(self) -> None:
+        """Write what there is, and wait until the client has taken most of it."""
+        if self._out:
+            self._writer.write(bytes(self._out))
+            self._out.clear()
+        try:
+            await self._writer.drain()
+        except OSError:
+            raise EOFError from None
+
+    def notice(self, severity: str, text: str, hint: str | None = None) -> None:
+        """Tell the client something beside the answer."""
+        if self._variables.tells(severity):
+            self._out += messages.problem("N", notice_fields(text, severity, hint))
+
+    def _ready(self) -> None:
+        transaction = self._executor.state.transaction
+        reported = self._variables.reported()
+        for name, value in reported.items():
+            if self._reported[name] != value:
+                self._out += messages.parameter_status(name, value)
+        self._reported = reported
+        self._out += messages.ready("I" if transaction is None else transaction.state)
+
+    # -- messages ----------------------------------------------------------------------------------------------
+
+    async def _handled(self, message: Message) -> None:
+        if self._skipping and message.kind not in "SQ":
+            return
+        try:
+            if message.left_out:
+                text = f"a message has {message.left_out:,} bytes, which is more than the server reads"
+                raise WireError(TOO_LARGE, text, "its max_statement_bytes bounds them", code="P0804")
+            await self._carried_out(message)
+            if message.kind in "QS":
+                self._executor.finished()
+        except Fatal:
+            raise
+        except PenstockError as error:
+            await self._failed(error, message.kind)
+        except (EOFError, asyncio.CancelledError):
+            raise
+        except Exception as error:
+            _LOG.exception("a statement of PostgreSQL's protocol failed")
+            known = WireError("XX000", f"the server failed: {type(error).__name__}", "its log has more", code="P0601")
+            await self._failed(known, message.kind)
+
+    async def _carried_out(self, message: Message) -> None:
+        fields = Fields(message.body)
+        if message.kind == "Q":
+            await self._simple(fields)
+        elif message.kind == "P":
+            await self._parse(fields)
+        elif message.kind == "B":
+            await self._bind(fields)
+        elif message.kind == "D":
+            await self._describe(fields)
+        elif message.kind == "E":
+            await self._execute(fields)
+        elif message.kind == "C":
+            self._close(fields)
+        elif message.kind == "S":
+            self._skipping = False
+            if self._executor.state.transaction is None:
+                self._end_portals()
+            self._ready()
+            await self._flush()
+        elif message.kind == "H":
+            await self._flush()
+        elif message.kind in "dcf":
+            # Rows of a COPY that was refused may still be on their way.
+            return
+        elif message.kind == "F":
+            raise unsupported("calls of functions by their oid are not supported", "SELECT calls functions")
+        else:
+            raise Fatal(PROTOCOL, f"there is no message of the kind {message.kind!r}")
+
+    async def _failed(self, error: PenstockError, kind: str) -> None:
+        self._executor.state.fail()
+        self._executor.finished()
+        self._out += messages.problem("E", error_fields(error))
+        if kind == "Q":
+            self._skipping = False
+            self._ready()
+        else:
+            self._skipping = True
+        await self._flush()
+
+    # -- simple queries ----------------------------------------------------------------------------------------
+
+    async def _simple(self, fields: Fields) -> None:
+        self._skipping = False
+        text = fields.text()
+        fields.end()
+        self._check_size(text)
+        self._portals.pop("", None)
+        found = statements(text)
+        if not found:
+            self._out += messages.EMPTY
+        at = 0
+        while at < len(found):
+            at += await self._next_of(found[at:])
+        self._ready()
+        await self._flush()
+
+    async def _next_of(self, found: Sequence[Statement]) -> int:
+        """Carry out the first of some statements, with those behind it that are one script with it; return how many
+        these are."""
+        one = await self._executor.classified(found[0])
+        run = [one]
+        if one.does in (Does.READS, Does.COMMANDS) and self._executor.state.transaction is None:
+            for following in found[1:]:
+                other = await self._executor.classified(following)
+                if other.does not in (Does.READS, Does.COMMANDS):
+                    break
+                run.append(other)
+        outcomes = [await self._executor.execute(one)] if len(run) == 1 else await self._executor.scripts(run)
+        for one, outcome in zip(run, outcomes, strict=True):
+            await self._whole(one, outcome)
+        return len(run)
+
+    async def _whole(self, one: Classified, outcome: PgOutcome) -> None:
+        """Send all that a statement has led to."""
+        rows = outcome.rows
+        if one.does is Does.DEALLOCATES:
+            self._deallocate(one.statement)
+        if rows is None:
+            await self._send(messages.complete(outcome.tag))
+            return
+        count = 0
+        try:
+            copy = outcome.copy
+            formats = [False] * len(rows.columns)
+            await self._send(description(rows.columns) if copy is None else copying.head(copy, rows.columns))
+            while True:
+                # Rows that come are sent as they come.
+                batch = await rows.next(1 << 30, wait=False)
+                if batch is not None and not batch.num_rows:
+                    await self._flush()
+                    batch = await rows.next(1 << 30)
+                if batch is None:
+                    break
+                made = (
+                    data_rows(batch, rows.columns, formats) if copy is None else copying.rows(copy, batch, rows.columns)
+                )
+                for row in made:
+                    await self._send(row)
+                count += batch.num_rows
+            if copy is not None:
+                await self._send(copying.tail(copy))
+        finally:
+            rows.close()
+        await self._send(messages.complete(f"{outcome.tag} {count}"))
+
+    def _check_size(self, text: str) -> None:
+        most = self._door.limits.statement_bytes
+        if len(text.encode()) > most:
+            message = f"the statement is larger than {most:,} bytes, the server's max_statement_bytes"
+            raise WireError(TOO_LARGE, message, code="P0804")
+
+    def _deallocate(self, statement: Statement) -> None:
+        name = next((t.name for t in reversed(statement.tokens) if t.name is not None), "") or ""
+        if name.upper() == "ALL":
+            self._prepared.clear()
+        elif self._prepared.pop(name, None) is None:
+            raise WireError(NO_STATEMENT, f"there is no statement {name}", code="P0201")
+
+    # -- the extended protocol ---------------------------------------------------------------------------------
+
+    async def _parse(self, fields: Fields) -> None:
+        name, text = fields.text(), fields.text()
+        oids = [fields.int32() & 0xFFFFFFFF for _ in range(fields.count())]
+        fields.end()
+        self._check_size(text)
+        if name and name in self._prepared:
+            raise WireError("42P05", f"there is a statement {name} already", "close it first", code="P0206")
+        if len(self._prepared) >= _MOST:
+            raise WireError(TOO_LARGE, f"a connection has {_MOST:,} statements at most", code="P0804")
+        found = statements(text)
+        if len(found) > 1:
+            raise WireError(SYNTAX, "a statement that is prepared stands alone", code="P0101", offset=found[1].offset)
+        one = await self._executor.classified(found[0]) if found else None
+        self._prepared[name] = _Prepared(one, await self._types(one, oids))
+        await self._send(messages.PARSE_COMPLETE)
+
+    async def _types(self, one: Classified | None, oids: Sequence[int]) -> tuple[WireType, ...]:
+        """Return the types of the values of a statement."""
+        count = max(len(oids), one.statement.values if one is not None else 0)
+        if count > _MOST_VALUES:
+            raise WireError(PROTOCOL, f"a statement has {_MOST_VALUES:,} values at most")
+        if one is None or not count:
+            return tuple(declared_type(oid, lambda: None) for oid in oids)
+        statement = one.statement
+        given = [*oids, *[0] * (count - len(oids))]
+        if all(oid not in (0, 705) for oid in given):
+            return tuple(declared_type(oid, lambda: None) for oid in given)
+        image = await self._executor.image()
+        return tuple(
+            declared_type(oid, lambda n=number: parameter_type(statement, n, image))  # type: ignore[misc]
+            for number, oid in enumerate(given, 1)
+        )
+
+    async def _bind(self, fields: Fields) -> None:
+        name, source = fields.text(), fields.text()
+        prepared = self._statement(source)
+        forms = [fields.int16() for _ in range(fields.count())]
+        raw = [fields.value() for _ in range(fields.count())]
+        results = [fields.int16() for _ in range(fields.count())]
+        fields.end()
+        if len(raw) != len(prepared.types):
+            message = f"{len(raw)} values for a statement with {len(prepared.types)}"
+            raise WireError(PROTOCOL, message)
+        formats = spread(forms, len(raw))
+        values = [
+            (read_value(one, type_, binary, number), type_)
+            for number, (one, type_, binary) in enumerate(zip(raw, prepared.types, formats, strict=True), 1)
+        ]
+        if name and name in self._portals:
+            raise WireError("42P03", f"there is a portal {name} already", "close it first", code="P0206")
+        if len(self._portals) >= _MOST:
+            raise WireError(TOO_LARGE, f"a connection has {_MOST:,} portals at most", code="P0804")
+        self._drop(name)
+        self._portals[name] = _Portal(prepared, values, results)
+        await self._send(messages.BIND_COMPLETE)
+
+    async def _describe(self, fields: Fields) -> None:
+        kind, name = fields.raw(1), fields.text()
+        fields.end()
+        if kind == b"S":
+            prepared = self._statement(name)
+            await self._send(messages.parameter_description([one.oid for one in prepared.types]))
+            columns = None if prepared.one is None else await self._executor.columns(prepared.one, prepared.types)
+            await self._send(messages.NO_DATA if columns is None else description(columns))
+            return
+        if name not in self._portals and (cursor := self._executor.cursors.columns(name)) is not None:
+            # What DECLARE has made is a portal, too.
+            await self._send(description(cursor))
+            return
+        portal = self._portal(name)
+        one = portal.prepared.one
+        if one is None or not one.has_rows:
+            await self._send(messages.NO_DATA)
+            return
+        outcome = await self._begun(portal, one)
+        if outcome.rows is None:
+            await self._send(messages.NO_DATA)
+        else:
+            columns = outcome.rows.columns
+            await self._send(description(columns, spread(portal.formats, len(columns))))
+
+    async def _begun(self, portal: _Portal, one: Classified) -> PgOutcome:
+        """Carry the statement of a portal out, once."""
+        if portal.outcome is None:
+            portal.outcome = await self._executor.execute(one, portal.values)
+            if one.does is Does.DEALLOCATES:
+                self._deallocate(one.statement)
+        return portal.outcome
+
+    async def _execute(self, fields: Fields) -> None:
+        portal = self._portal(fields.text())
+        most = fields.int32()
+        fields.end()
+        one = portal.prepared.one
+        if one is None:
+            await self._send(messages.EMPTY)
+            return
+        outcome = await self._begun(portal, one)
+        if outcome.copy is not None:
+            await self._whole(one, outcome)
+            return
+        if outcome.rows is None:
+            if portal.done:
+                raise WireError("55000", "the portal has been executed", code="P0732")
+            portal.done = True
+            await self._send(messages.complete(outcome.tag))
+            return
+        await self._some(portal, outcome, most)
+
+    async def _some(self, portal: _Portal, outcome: PgOutcome, most: int) -> None:
+        """Send the next rows of a portal. most: 0 for all."""
+        rows = outcome.rows
+        assert rows is not None, "it has rows"
+        formats = spread(portal.formats, len(rows.columns))
+        sent = 0
+        while not portal.done:
+            if most > 0 and sent >= most:
+                await self._send(messages.SUSPENDED)
+                return
+            batch = await rows.next(most - sent if most > 0 else 1 << 30, wait=False)
+            if batch is not None and not batch.num_rows:
+                await self._flush()
+                batch = await rows.next(most - sent if most > 0 else 1 << 30)
+            if batch is None:
+                portal.done = True
+                rows.close()
+                break
+            for row in data_rows(batch, rows.columns, formats):
+                await self._send(row)
+            sent += batch.num_rows
+            portal.count += batch.num_rows
+        await self._send(messages.complete(f"{outcome.tag} {sent}"))
+
+    def _close(self, fields: Fields) -> None:
+        kind, name = fields.raw(1), fields.text()
+        fields.end()
+        if kind == b"S":
+            self._prepared.pop(name, None)
+        else:
+            self._drop(name)
+        self._out += messages.CLOSE_COMPLETE
+
+    def _statement(self, name: str) -> _Prepared:
+        if name not in self._prepared:
+            raise WireError(NO_STATEMENT, f"there is no statement {name!r}", code="P0201")
+        return self._prepared[name]
+
+    def _portal(self, name: str) -> _Portal:
+        if name not in self._portals:
+            raise WireError(NO_CURSOR, f"there is no portal {name!r}", code="P0201")
+        return self._portals[name]
+
+    def _drop(self, name: str) -> None:
+        portal = self._portals.pop(name, None)
+        if portal is not None and portal.outcome is not None and portal.outcome.rows is not None:
+            portal.outcome.rows.close()
+
+    def _end_portals(self) -> None:
+        for name in list(self._portals):
+            self._drop(name)
+
+    def close(self) -> None:
+        self._end_portals()

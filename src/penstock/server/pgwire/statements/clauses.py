@@ -1,0 +1,282 @@
+"""The clauses of statements about the connection: DECLARE, FETCH, COPY, BEGIN and SET."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from penstock.server.pgwire.protocol.errors import INVALID_VALUE, SYNTAX, WireError, unsupported
+from penstock.server.pgwire.statements.lexing import Kind, PgToken, Statement
+from penstock.server.pgwire.variables import seconds_of
+
+
+class Reader:
+    """Reads the tokens of a statement one after the other."""
+
+    def __init__(self, statement: Statement, at: int = 0) -> None:
+        self.statement = statement
+        self.at = at
+
+    def peek(self) -> str:
+        """Return the next token as a word in capitals; empty at the end."""
+        tokens = self.statement.tokens
+        return tokens[self.at].word if self.at < len(tokens) else ""
+
+    def take(self, *words: str) -> str:
+        """Return the next token if it is one of some words, and go on; otherwise empty."""
+        found = self.peek()
+        if found and found in words:
+            self.at += 1
+            return found
+        return ""
+
+    def need(self, *words: str) -> str:
+        found = self.take(*words)
+        if not found:
+            raise self.wrong(" or ".join(words))
+        return found
+
+    def name(self) -> str:
+        """Return a name; one without quotes in lower case."""
+        token = self._next("a name")
+        if token.name is None:
+            self.at -= 1
+            raise self.wrong("a name")
+        return token.value if token.kind is Kind.NAME else token.text.lower()
+
+    def value(self) -> str:
+        """Return a word, a text or a number, with its sign."""
+        sign = self.take("-", "+")
+        token = self._next("a value")
+        if token.kind is Kind.MARK:
+            self.at -= 1
+            raise self.wrong("a value")
+        return ("-" if sign == "-" else "") + (token.value if token.kind in (Kind.TEXT, Kind.NAME) else token.text)
+
+    def rest(self) -> Statement:
+        """Return what is left as a statement."""
+        return part(self.statement, self.statement.tokens[self.at :])
+
+    def end(self) -> None:
+        """Raises WireError where something is left."""
+        if self.at < len(self.statement.tokens):
+            raise self.wrong("the end of the statement")
+
+    def wrong(self, expected: str) -> WireError:
+        """Return the error for what stands here."""
+        tokens = self.statement.tokens
+        found = tokens[self.at] if self.at < len(tokens) else None
+        shown = "the end of the statement" if found is None else found.text[:100]
+        offset = len(self.statement.text) if found is None else found.start
+        return WireError(SYNTAX, f"expected {expected}, found {shown}", offset=offset, code="P0101")
+
+    def _next(self, expected: str) -> PgToken:
+        if self.at >= len(self.statement.tokens):
+            raise self.wrong(expected)
+        self.at += 1
+        return self.statement.tokens[self.at - 1]
+
+
+def part(statement: Statement, tokens: Sequence[PgToken]) -> Statement:
+    """Return some tokens of a statement as a statement of their own."""
+    if not tokens:
+        raise WireError(SYNTAX, "a query is missing", offset=len(statement.text), code="P0101")
+    start, end = tokens[0].start, tokens[-1].end
+    moved = tuple(PgToken(t.kind, t.text, t.start - start, t.end - start, t.value) for t in tokens)
+    return Statement(statement.text[start:end], moved, statement.offset + start)
+
+
+@dataclass(frozen=True)
+class Declaration:
+    """DECLARE name CURSOR FOR query. holds: it outlives its transaction."""
+
+    name: str
+    query: Statement
+    holds: bool
+
+
+def read_declare(statement: Statement) -> Declaration:
+    """Raises WireError for a cursor that goes backwards, or in binary."""
+    reader = Reader(statement, 1)
+    name = reader.name()
+    while (word := reader.take("BINARY", "INSENSITIVE", "ASENSITIVE", "NO", "SCROLL")) != "":
+        if word == "NO":
+            reader.need("SCROLL")
+        elif word in ("BINARY", "SCROLL"):
+            raise unsupported(f"a cursor cannot be {word}", "a cursor goes forward, in the format of its FETCH")
+    reader.need("CURSOR")
+    holds = False
+    if (word := reader.take("WITH", "WITHOUT")) != "":
+        reader.need("HOLD")
+        holds = word == "WITH"
+    reader.need("FOR")
+    return Declaration(name, reader.rest(), holds)
+
+
+@dataclass(frozen=True)
+class Fetch:
+    """FETCH count FROM name. count: None for all; seconds: how long to wait for rows of a subscription."""
+
+    name: str
+    count: int | None
+    seconds: float | None
+
+
+def read_fetch(statement: Statement) -> Fetch:
+    """Raises WireError for a cursor that is to go backwards."""
+    reader = Reader(statement, 1)
+    if (word := reader.take("PRIOR", "FIRST", "LAST", "ABSOLUTE", "RELATIVE", "BACKWARD")) != "":
+        raise unsupported(f"FETCH {word}: a cursor goes forward only")
+    count: int | None = 1
+    reader.take("NEXT", "FORWARD")
+    if reader.take("ALL"):
+        count = None
+    elif reader.peek().isdecimal():
+        count = int(reader.value())
+    elif reader.peek() in ("-", "+"):
+        raise unsupported("a cursor goes forward only")
+    reader.take("FROM", "IN")
+    name = reader.name()
+    seconds = None
+    if reader.take("WITH"):
+        reader.need("(")
+        reader.need("TIMEOUT")
+        reader.take("=")
+        seconds = seconds_of(reader.value(), "s")
+        reader.need(")")
+    reader.end()
+    return Fetch(name, count, seconds)
+
+
+@dataclass(frozen=True)
+class Copy:
+    """COPY (query) TO STDOUT. form: `text`, `csv` or `binary`."""
+
+    query: Statement
+    form: str = "text"
+    header: bool = False
+    delimiter: str = "\t"
+    null: str = "\\N"
+
+
+def read_copy(statement: Statement) -> Copy:
+    """Raises WireError for rows that are to come in, and for options that are not known."""
+    tokens = statement.tokens
+    reader = Reader(statement, 1)
+    if reader.take("("):
+        depth, end = 1, reader.at
+        while end < len(tokens) and depth:
+            depth += {"(": 1, ")": -1}.get(tokens[end].text, 0) if tokens[end].kind is Kind.MARK else 0
+            end += 1
+        query = part(statement, tokens[reader.at : end - 1])
+        reader.at = end
+    else:
+        begin = reader.at
+        while reader.peek() not in ("TO", "FROM", "("):
+            reader.name()
+            reader.take(".")
+        if reader.peek() == "(":
+            raise unsupported("COPY of some columns", "COPY (SELECT ... FROM ...) TO STDOUT")
+        table = part(statement, tokens[begin : reader.at])
+        text = f"SELECT * FROM {table.text}"
+        shift = len(text) - len(table.text)
+        head = tuple(PgToken(kind, word, at, at + len(word)) for kind, word, at in
+                     ((Kind.WORD, "SELECT", 0), (Kind.MARK, "*", 7), (Kind.WORD, "FROM", 9)))  # fmt: skip
+        moved = tuple(PgToken(t.kind, t.text, t.start + shift, t.end + shift, t.value) for t in table.tokens)
+        query = Statement(text, (*head, *moved), table.offset - shift)
+    if reader.need("TO", "FROM") == "FROM":
+        hint = "INSERT INTO, or POST /v1/streams/{name}/rows over HTTP"
+        raise unsupported("COPY FROM is not supported", hint)
+    reader.need("STDOUT")
+    return _options(reader, query)
+
+
+def _options(reader: Reader, query: Statement) -> Copy:
+    reader.take("WITH")
+    found: dict[str, str] = {}
+    if reader.take("("):
+        while not reader.take(")"):
+            key = reader.name()
+            found[key] = "true" if reader.peek() in (",", ")") else reader.value()
+            if not reader.take(","):
+                reader.need(")")
+                break
+    else:
+        while reader.peek():
+            word = reader.need("CSV", "BINARY", "TEXT", "HEADER", "DELIMITER", "NULL")
+            if word in ("CSV", "BINARY", "TEXT"):
+                found["format"] = word.lower()
+            elif word == "HEADER":
+                found["header"] = "true"
+            else:
+                reader.take("AS")
+                found[word.lower()] = reader.value()
+    reader.end()
+    unknown = set(found) - {"format", "header", "delimiter", "null"}
+    if unknown:
+        raise unsupported(f"the option {sorted(unknown)[0]} of COPY", "FORMAT, HEADER, DELIMITER and NULL are known")
+    form = found.get("format", "text").lower()
+    if form not in ("text", "csv", "binary"):
+        raise WireError(INVALID_VALUE, f"COPY has the formats text, csv and binary, not {form}", code="P0104")
+    delimiter = found.get("delimiter", "," if form == "csv" else "\t")
+    if len(delimiter.encode()) != 1 or delimiter in '\\\r\n".' or delimiter.isalnum():
+        raise WireError(INVALID_VALUE, "a delimiter of COPY is one character, and none of values", code="P0104")
+    header = found.get("header", "false").lower() in ("true", "on", "1")
+    if form == "binary" and len(found) > 1:
+        raise WireError(SYNTAX, "COPY in binary has no other options", code="P0103")
+    return Copy(query, form, header, delimiter, found.get("null", "" if form == "csv" else "\\N"))
+
+
+def read_modes(statement: Statement) -> dict[str, str]:
+    """Return what BEGIN and SET TRANSACTION say: `isolation` and `read_only`. Raises WireError."""
+    reader = Reader(statement)
+    found: dict[str, str] = {}
+    for _ in range(6):
+        if not reader.take("BEGIN", "START", "TRANSACTION", "WORK", "SET", "SESSION", "CHARACTERISTICS", "AS", "LOCAL"):
+            break
+    while reader.peek():
+        if reader.take("ISOLATION"):
+            reader.need("LEVEL")
+            word = reader.need("READ", "REPEATABLE", "SERIALIZABLE")
+            found["isolation"] = word.lower() if word == "SERIALIZABLE" else \
+                f"{word} {reader.need('COMMITTED', 'UNCOMMITTED', 'READ')}".lower()  # fmt: skip
+        elif reader.take("READ"):
+            found["read_only"] = "on" if reader.need("ONLY", "WRITE") == "ONLY" else "off"
+        elif not reader.take("NOT", "DEFERRABLE", ","):
+            raise reader.wrong("a mode of a transaction")
+    return found
+
+
+@dataclass(frozen=True)
+class SettingClause:
+    """SET name TO value. value: None for DEFAULT; local: until the transaction ends."""
+
+    name: str
+    value: str | None
+    local: bool = False
+
+
+def read_set(statement: Statement) -> SettingClause | None:
+    """Return what SET sets; None for SET TRANSACTION and its like (`read_modes`)."""
+    reader = Reader(statement, 1)
+    scope = reader.take("SESSION", "LOCAL")
+    if reader.peek() in ("TRANSACTION", "CHARACTERISTICS"):
+        return None
+    if reader.take("TIME"):
+        reader.need("ZONE")
+        name = "timezone"
+    elif reader.take("NAMES"):
+        name = "client_encoding"
+    else:
+        name = reader.name()
+        while reader.take("."):
+            name += "." + reader.name()
+        reader.need("TO", "=")
+    if reader.take("DEFAULT"):
+        reader.end()
+        return SettingClause(name, None, scope == "LOCAL")
+    values = [reader.value()]
+    while reader.take(","):
+        values.append(reader.value())
+    reader.end()
+    return SettingClause(name, ", ".join(values), scope == "LOCAL")

@@ -1,0 +1,60 @@
+"""The rows of COPY TO STDOUT, as text, as CSV and in binary."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+
+from penstock.server.pgwire.protocol import messages
+from penstock.server.pgwire.replies import RowColumn
+from penstock.server.pgwire.statements.clauses import Copy
+from penstock.server.pgwire.values.encoding import encoded
+
+_SIGNATURE = b"PGCOPY\n\xff\r\n\0" + struct.pack("!ii", 0, 0)
+_ESCAPES = {b"\\": b"\\\\", b"\b": b"\\b", b"\f": b"\\f", b"\n": b"\\n", b"\r": b"\\r", b"\t": b"\\t", b"\v": b"\\v"}
+
+
+def head(copy: Copy, columns: Sequence[RowColumn]) -> bytes:
+    """Return what comes before the rows."""
+    found = messages.copy_out(len(columns), copy.form == "binary")
+    if copy.form == "binary":
+        return found + messages.message("d", _SIGNATURE)
+    if copy.header:
+        line = copy.delimiter.encode().join(_field(copy, one.name.encode()) for one in columns)
+        found += messages.message("d", line + b"\n")
+    return found
+
+
+def rows(copy: Copy, batch: pa.RecordBatch, columns: Sequence[RowColumn]) -> Iterator[bytes]:
+    """Yield the message of each row."""
+    binary = copy.form == "binary"
+    encodings = [encoded(values, one.type, binary) for values, one in zip(batch.columns, columns, strict=True)]
+    delimiter, null = copy.delimiter.encode(), copy.null.encode()
+    for row in zip(*encodings, strict=True):
+        if binary:
+            parts = [b"\xff\xff\xff\xff" if one is None else struct.pack("!I", len(one)) + one for one in row]
+            yield messages.message("d", struct.pack("!H", len(parts)) + b"".join(parts))
+        else:
+            fields = (null if one is None else _field(copy, one) for one in row)
+            yield messages.message("d", delimiter.join(fields) + b"\n")
+
+
+def tail(copy: Copy) -> bytes:
+    """Return what comes behind the rows."""
+    end = messages.message("d", b"\xff\xff") if copy.form == "binary" else b""
+    return end + messages.COPY_DONE
+
+
+def _field(copy: Copy, value: bytes) -> bytes:
+    if copy.form == "csv":
+        special = (copy.delimiter.encode(), b'"', b"\n", b"\r")
+        if value == copy.null.encode() or value == b"\\." or any(one in value for one in special):
+            return b'"' + value.replace(b'"', b'""') + b'"'
+        return value
+    for character, escape in _ESCAPES.items():
+        if character in value:
+            value = value.replace(character, escape)
+    delimiter = copy.delimiter.encode()
+    return value if delimiter == b"\t" else value.replace(delimiter, b"\\" + delimiter)

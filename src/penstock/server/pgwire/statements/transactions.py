@@ -1,0 +1,69 @@
+"""The transaction of a connection: commands wait for COMMIT, and then happen together or not at all.
+
+Each is checked when it comes, with those before it. What is read meanwhile is the state without them. Outside of a
+transaction a command happens at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from penstock.server.pgwire.protocol.errors import FAILED_TRANSACTION, NO_TRANSACTION, READ_ONLY, WireError
+
+
+@dataclass
+class PgTransaction:
+    """A transaction that has begun. commands: texts of the language; undo, at_end: go back to the settings from before,
+    when it is rolled back and in any case."""
+
+    is_read_only: bool = False
+    is_failed: bool = False
+    commands: list[str] = field(default_factory=list)
+    savepoints: list[tuple[str, int]] = field(default_factory=list)
+    undo: list[Callable[[], object]] = field(default_factory=list)
+    at_end: list[Callable[[], object]] = field(default_factory=list)
+
+    @property
+    def state(self) -> str:
+        """Return the letter of ReadyForQuery."""
+        return "E" if self.is_failed else "T"
+
+    def check(self) -> None:
+        """Raises WireError 25P02 in a transaction that has failed."""
+        if self.is_failed:
+            raise WireError(FAILED_TRANSACTION, "the transaction has failed", "ROLLBACK ends it", code="P0732")
+
+    def check_writes(self) -> None:
+        """Raises WireError 25006 in a transaction that only reads."""
+        if self.is_read_only:
+            raise WireError(READ_ONLY, "the transaction is READ ONLY", "BEGIN READ WRITE", code="P0802")
+
+    def undone(self) -> None:
+        """Go back to the settings from before."""
+        for action in reversed(self.undo):
+            action()
+
+    def save(self, name: str) -> None:
+        self.savepoints.append((name, len(self.commands)))
+
+    def release(self, name: str) -> None:
+        del self.savepoints[self._place(name) :]
+
+    def roll_back_to(self, name: str) -> None:
+        """Forget the commands since a savepoint, which stays."""
+        place = self._place(name)
+        del self.commands[self.savepoints[place][1] :]
+        del self.savepoints[place + 1 :]
+        self.is_failed = False
+
+    def _place(self, name: str) -> int:
+        for place in range(len(self.savepoints) - 1, -1, -1):
+            if self.savepoints[place][0] == name:
+                return place
+        raise WireError("3B001", f"there is no savepoint {name}", code="P0732")
+
+
+def outside(what: str) -> WireError:
+    """Return the error for what stands in a transaction only."""
+    return WireError(NO_TRANSACTION, f"{what} needs a transaction", "BEGIN first", code="P0732")

@@ -1,0 +1,1 @@
+"""Values on the wire: types, results and parameters."""

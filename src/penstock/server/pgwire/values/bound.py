@@ -1,0 +1,48 @@
+"""The values of `$1`, `$2` of a statement, as literals in it."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Sequence
+
+from penstock.server.pgwire.protocol.errors import WireError
+from penstock.server.pgwire.values.parameters import Value, literal
+from penstock.server.pgwire.values.wire_types import WireType
+
+#: Values of `$1`, `$2`, with their types.
+Values = Sequence[tuple[Value, WireType]]
+
+
+def cql_values(values: Values) -> Callable[[int], str]:
+    """Return what returns the literal of `$n` in the language, given n."""
+    return lambda number: literal(*_of(values, number))
+
+
+def plain_values(values: Values) -> Callable[[int], str]:
+    """Return what returns the literal of `$n` in PostgreSQL's words, given n."""
+
+    def value_of(number: int) -> str:
+        value, type_ = _of(values, number)
+        if value is None:
+            return "NULL"
+        if isinstance(value, list):
+            content = json.dumps([one if isinstance(one, int | float | str) else str(one) for one in value])
+            return f"{_quoted(content)}::{type_.name}"
+        if isinstance(value, bool):
+            return "TRUE" if value else "FALSE"
+        if isinstance(value, int) or (isinstance(value, float) and math.isfinite(value)):
+            return f"({value!r})"
+        return _quoted("\\x" + value.hex() if isinstance(value, bytes) else str(value))
+
+    return value_of
+
+
+def _of(values: Values, number: int) -> tuple[Value, WireType]:
+    if not 0 < number <= len(values):
+        raise WireError("42P02", f"there is no value for ${number}", code="P0203")
+    return values[number - 1]
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"

@@ -1,0 +1,105 @@
+"""The types of PostgreSQL that values have on the wire, and which of them a column of Arrow has."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import pyarrow as pa
+
+_FILE = Path(__file__).parents[1] / "catalog" / "types.txt"
+
+
+@dataclass(frozen=True)
+class WireType:
+    """A type. size: in bytes, negative where it differs; shown: as format_type writes it; element: oid of an array's
+    elements, 0 for others; array: oid of its arrays; row: of pg_type, as `types.txt` has it."""
+
+    oid: int
+    name: str
+    size: int
+    shown: str
+    element: int
+    array: int
+    row: tuple[str, ...]
+
+
+@cache
+def _all() -> dict[str, WireType]:
+    found: dict[str, WireType] = {}
+    for line in _FILE.read_text(encoding="utf-8").splitlines():
+        row = tuple(line.split(" "))
+        shown = row[12].replace("_", " ") if not row[12].startswith(("pg_", "_")) else row[12]
+        is_array = row[5] == "A"
+        one = WireType(int(row[0]), row[1], int(row[2]), shown, int(row[8]) if is_array else 0, int(row[9]), row)
+        found[one.name] = one
+    return found
+
+
+def all_types() -> tuple[WireType, ...]:
+    """Return every type, by oid."""
+    return tuple(_all().values())
+
+
+def wire_type(name: str) -> WireType:
+    """Return a type by its name in pg_type, such as `int4` or `_text`."""
+    return _all()[name]
+
+
+@cache
+def _by_oid() -> dict[int, WireType]:
+    return {one.oid: one for one in all_types()}
+
+
+def type_of_oid(oid: int) -> WireType | None:
+    return _by_oid().get(oid)
+
+
+@cache
+def _by_word() -> dict[str, WireType]:
+    words = {one.name: one for one in all_types()} | {one.shown: one for one in all_types()}
+    others = {"int": "int4", "decimal": "numeric", "string": "text", "float": "float8", "double": "float8",
+              "tinyint": "int2", "binary": "bytea", "serial": "int4", "bigserial": "int8",
+              "timestamp_ltz": "timestamptz"}  # fmt: skip
+    return words | {word: words[name] for word, name in others.items()}
+
+
+def type_named(word: str) -> WireType | None:
+    """Return the type of a name as statements write it, such as `int`, `character varying` or `text[]`."""
+    word = " ".join(word.lower().split()).removeprefix("pg_catalog.")
+    if word.endswith("[]"):
+        element = type_named(word[:-2])
+        return None if element is None else type_of_oid(element.array)
+    return _by_word().get(word.strip('"')) if word != '"char"' else wire_type("char")
+
+
+_PLAIN = {
+    pa.bool_(): "bool", pa.int8(): "int2", pa.int16(): "int2", pa.int32(): "int4", pa.int64(): "int8",
+    pa.uint8(): "int2", pa.uint16(): "int4", pa.uint32(): "int8", pa.uint64(): "numeric",
+    pa.float16(): "float4", pa.float32(): "float4", pa.float64(): "float8", pa.string(): "text",
+    pa.large_string(): "text", pa.binary(): "bytea", pa.large_binary(): "bytea", pa.date32(): "date",
+    pa.null(): "text",
+}  # fmt: skip
+
+
+def wire_type_of(arrow: pa.DataType) -> WireType:
+    """Return the type in which the values of a column are sent; `text` for those that PostgreSQL lacks."""
+    if (name := _PLAIN.get(arrow)) is not None:
+        return wire_type(name)
+    if pa.types.is_decimal(arrow):
+        return wire_type("numeric")
+    if pa.types.is_timestamp(arrow):
+        return wire_type("timestamp" if arrow.tz is None else "timestamptz")
+    if pa.types.is_duration(arrow):
+        return wire_type("interval")
+    if pa.types.is_list(arrow):
+        element = wire_type_of(arrow.value_type)
+        found = type_of_oid(element.array)
+        return wire_type("_text") if found is None else found
+    return wire_type("json") if pa.types.is_struct(arrow) else wire_type("text")
+
+
+def modifier_of(arrow: pa.DataType) -> int:
+    """Return the type modifier of a column: precision and scale of a decimal, otherwise -1."""
+    return (arrow.precision << 16 | arrow.scale) + 4 if pa.types.is_decimal(arrow) else -1

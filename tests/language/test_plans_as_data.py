@@ -1,0 +1,517 @@
+"""Plans as data: what is written is read back as the same plan, and nothing else is read."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import itertools
+import json
+from collections.abc import Callable, Iterator
+from decimal import Decimal
+from functools import partial
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from penstock import physical  # noqa: F401 - every operator of the algebra is loaded
+from penstock.algebra import Algebra
+from penstock.algebra.nodes.base import operators
+from penstock.errors import PenstockError, ScriptErrors
+from penstock.expressions.aggregates import AGGREGATES, build_aggregate
+from penstock.expressions.coercion import cast_to
+from penstock.expressions.fold import fold
+from penstock.expressions.functions import build_call, build_cast
+from penstock.expressions.library import TABLE
+from penstock.expressions.nodes import AggregateCall, Column, Expression, Literal
+from penstock.language import BoundScript, bind_script
+from penstock.language.binder.context import Context
+from penstock.language.plans.document import exported, logical, read_plan
+from penstock.language.plans.form import FORMAT, MAX_CHARACTERS, MAX_LEVELS, Part, parsed, printed
+from penstock.language.plans.nodes import NODES, REWRITTEN
+from penstock.language.plans.scalar_binding import NamedColumns, ScalarReader
+from penstock.language.plans.scalar_text import written, written_time
+from penstock.language.printer import string_text
+from penstock.language.text import SourceText
+from penstock.settings import Settings
+from penstock.testing.cases import CaseRun, case_arrivals, case_inputs, parse_case
+from penstock.testing.compare import assert_same
+from penstock.testing.oracle import run_oracle
+from penstock.testing.random.worlds import FLAVOURS, Flavour, random_case, seeded_choices
+from penstock.tree import walk
+from penstock.types import TIMESTAMP, Field, Schema
+
+CASES = 25
+SCRIPT = """
+CREATE STREAM s (ts INT, k INT, v STRING, x DOUBLE) FROM MEMORY () TIMESTAMP BY ts;
+CREATE STREAM c (at TIMESTAMP, k INT) FROM MEMORY () TIMESTAMP BY at;
+CREATE RELATION r (k INT, name STRING) FROM MEMORY ();
+CREATE RELATION u (ts INT, k INT, name STRING, op STRING) FROM MEMORY () TIMESTAMP BY ts OPERATION BY op;
+CREATE NON RETROACTIVE RELATION n (ts INT, k INT, name STRING, op STRING) FROM MEMORY ()
+  TIMESTAMP BY ts OPERATION BY op;
+"""
+
+
+def _kinds(kind: type[Algebra]) -> Iterator[type[Algebra]]:
+    for one in kind.__subclasses__():
+        yield one
+        yield from _kinds(one)
+
+
+def _context(bound: BoundScript, settings: Settings | None = None) -> Context:
+    return Context(SourceText(""), bound.catalog, settings or Settings())
+
+
+def _text(data: Any) -> str:
+    return printed({"format": FORMAT, "logical": data})
+
+
+# --- the registry
+
+
+def test_every_operator_of_the_algebra_is_in_the_registry() -> None:
+    kinds = {kind for kind in _kinds(Algebra) if not kind.__subclasses__() and kind.__module__.startswith("penstock.")}
+    assert kinds == {*NODES, *REWRITTEN}
+
+
+def test_a_field_is_known_where_it_is_needed() -> None:
+    for form in NODES.values():
+        assert set(form.needed) <= set(form.fields)
+
+
+# --- the law
+
+
+@pytest.mark.parametrize("flavour", FLAVOURS, ids=lambda one: FLAVOURS.index(one))
+def test_random_plans_are_read_as_they_were(flavour: Flavour) -> None:
+    for seed in range(CASES):
+        case = random_case(seeded_choices(seed), flavour)
+        bound = bind_script("\n".join(case.statements))
+        for query in bound.queries:
+            data = logical(query.root)
+            again = read_plan(_text(data), _context(bound))
+            assert logical(again) == data, query.text
+            assert _properties(again) == _properties(query.root), query.text
+
+
+def _properties(root: Algebra) -> list[object]:
+    """The properties of each operator; equal ones count once, however many objects they are."""
+    found: dict[str, object] = {}
+    for node in operators(root):
+        own = (type(node), node.schema, node.is_stream, node.domain, node.pattern, node.keys, node.needs)
+        found[repr(own)] = node.boundedness, node.carries_ends, node.is_windowed, node.results_have_lives
+    return [*found.items()]
+
+
+@pytest.mark.parametrize("flavour", FLAVOURS, ids=lambda one: FLAVOURS.index(one))
+def test_a_query_made_of_a_random_plan_has_the_answer_of_the_query(flavour: Flavour) -> None:
+    """Through statements: the text of the plan stands in a script, and the local runtime answers it."""
+    checked = 0
+    for seed in range(100, 104):
+        case = random_case(seeded_choices(seed), flavour)
+        bound = bind_script("\n".join(case.statements))
+        query = bound.queries[0]
+        plan = string_text(_text(exported(query.root, _context(bound))))
+        script = "\n".join([*case.statements, f"CREATE QUERY again FROM PLAN {plan};"])
+        (again,) = (one for one in bind_script(script).queries if one.name == "again")
+        parsed_case = parse_case(case.render())
+        inputs, arrivals = case_inputs(parsed_case, bound), case_arrivals(parsed_case, bound)
+        if case.origin:
+            continue  # the oracle would go through all ticks from there
+        result = CaseRun(2, seed, None).answer([again], inputs, True, arrivals)
+        assert_same(again, result.tables["again"], run_oracle(query, inputs, True, arrivals=arrivals))
+        checked += 1
+    assert checked
+
+
+def test_equal_operators_are_written_once() -> None:
+    views = ["CREATE VIEW v0 AS SELECT k FROM s [RANGE 5 SECONDS] WHERE k > 1;"]
+    views += [f"CREATE VIEW v{i} AS SELECT a.k FROM v{i - 1} a JOIN v{i - 1} b ON a.k = b.k;" for i in range(1, 5)]
+    bound = bind_script(SCRIPT + "\n".join(views) + "CREATE QUERY q AS SELECT * FROM v4;")
+    root = bound.queries[0].root
+    data = exported(root, _context(bound))
+    assert read_plan(_text(data), _context(bound)) == root
+    assert len(_text(data)) < 4_000 and json.dumps(data).count('"same"') == 4
+
+
+# --- expressions
+
+_TYPES = (pa.int32(), pa.int64(), pa.float64(), pa.string(), pa.bool_(), TIMESTAMP, pa.date32(),
+          pa.decimal128(9, 2), pa.binary(), pa.duration("us"))  # fmt: skip
+_SCHEMA = Schema(tuple(Field(f"c{i}", t) for i, t in enumerate((*_TYPES, pa.int8(), pa.float32()))))
+_LITERALS = (
+    Literal(pa.string(), "day"),
+    Literal(pa.int32(), 2),
+    Literal(pa.string(), "$.a"),
+    Literal(pa.float64(), 0.5),
+)
+
+
+def _again(expression: Expression, settings: Settings | None = None) -> Expression:
+    columns = NamedColumns.of(_SCHEMA)
+    reader = ScalarReader(_context(bind_script(SCRIPT), settings))
+    return reader.value(Part(written(expression, columns.names)), columns)
+
+
+def _fitting(build: Callable[[tuple[Expression, ...]], Expression], least: int, most: int | None) -> list[Expression]:
+    """Some calls with arguments that fit: the first ones, and others at random."""
+    lists = list(_argument_lists(least, most))
+    Random(1).shuffle(lists)
+    found: list[Expression] = []
+    for arguments in lists:
+        with contextlib.suppress(PenstockError):
+            found.append(build(arguments))
+        if len(found) == 25:
+            break
+    return found
+
+
+def _argument_lists(least: int, most: int | None) -> Iterator[tuple[Expression, ...]]:
+    columns: list[Expression] = [Column(f.type, i, f.name) for i, f in enumerate(_SCHEMA)]
+    for count in range(least, min(most or 3, 3) + 1):
+        if count < 3:
+            yield from itertools.product([*columns, *_LITERALS], repeat=count)
+        else:
+            for first in columns:
+                for literal in _LITERALS:
+                    yield (first, literal, literal)
+                yield (columns[4], first, first)
+                yield (first, first, first)
+
+
+def _as_bound(name: str, arguments: tuple[Expression, ...]) -> tuple[Expression, ...]:
+    """Return arguments as a statement may have them: constants that a function checks are computed before, and the
+    letter of ESCAPE is a constant."""
+    if name in ("LIKE", "ILIKE"):
+        return (*arguments[:2], *(Literal(pa.string(), "!") for _ in arguments[2:]))
+    if not TABLE[name].checks:
+        return arguments
+    second = [cast_to(one, pa.string()) if isinstance(one, Literal) else one for one in arguments[1:2]]
+    return (*arguments[:1], *(fold(one) for one in (*second, *arguments[2:])))
+
+
+@pytest.mark.parametrize("name", sorted(name for name, row in TABLE.items() if name == row.name))
+def test_calls_of_every_function_are_read_as_they_were(name: str) -> None:
+    row = TABLE[name]
+    if name == "TRY_CAST":
+        calls = [build_cast(Column(pa.string(), 3, "c3"), pa.int32(), try_=True)]
+    else:
+        calls = _fitting(lambda arguments: build_call(name, _as_bound(name, arguments)), *row.counts)
+    assert calls, "no arguments fit"
+    for call in calls:
+        again, names = _again(call), NamedColumns.of(_SCHEMA).names
+        assert (again.type, written(again, names)) == (call.type, written(call, names))
+        assert again == call or any(isinstance(one, Literal) for one in walk(call))
+
+
+def _aggregated(
+    name: str, arguments: tuple[Expression, ...], distinct: bool, only: Expression | None, order: Expression | None
+) -> Expression:
+    return build_aggregate(name, arguments, distinct, only, order)
+
+
+@pytest.mark.parametrize("row", AGGREGATES, ids=lambda row: row.name)
+def test_calls_of_every_aggregate_are_read_as_they_were(row: Any) -> None:
+    columns = NamedColumns.of(_SCHEMA)
+    reader = ScalarReader(_context(bind_script(SCRIPT)))
+    condition, time = Column(pa.bool_(), 4, "c4"), Column(TIMESTAMP, 5, "c5")
+    tried = 0
+    for distinct, only in ((False, None), (True, condition)):
+        order = time if row.timed else None
+        build = partial(_aggregated, row.name, distinct=distinct, only=only, order=order)
+        counts = (0, 1) if row.of_rows else (row.arguments, row.arguments)
+        for call in _fitting(build, *counts):
+            assert isinstance(call, AggregateCall)
+            times = tuple(columns.names.index(name) for name in written_time(call, columns.names))
+            again = reader.aggregate(Part(written(call, columns.names)), columns, times)
+            assert (again.type, written(again, columns.names)) == (call.type, written(call, columns.names))
+            assert again == call or any(isinstance(one, Literal) for one in walk(call))
+            tried += 1
+    assert tried
+
+
+@pytest.mark.parametrize(
+    ("type_", "value"),
+    [
+        (pa.int32(), 0), (pa.int32(), 2**31 - 1), (pa.int64(), 2**31), (pa.int64(), 2**63 - 1),
+        (pa.float64(), 0.1), (pa.float64(), 1e300), (pa.float64(), 5e-324), (pa.string(), ""),
+        (pa.string(), "it's \\ \"quoted\" `x` \n\t\x00 ü \U0001f600 -- /* ; {{ {% "), (pa.string(), "\\'"),
+        (pa.string(), "\\u0041"), (pa.binary(), b"\x00\xff"), (pa.bool_(), True), (pa.null(), None),
+        (pa.decimal128(3, 2), Decimal("1.25")),
+    ],
+)  # fmt: skip
+def test_constants_are_read_as_they_were(type_: pa.DataType, value: object) -> None:
+    literal = Literal(type_, value)
+    assert _again(literal) == literal
+
+
+@pytest.mark.parametrize(
+    ("type_", "value"),
+    [
+        (pa.int8(), -3), (pa.int32(), -(2**31)), (pa.int64(), -(2**63)), (pa.float64(), -0.0),
+        (pa.float64(), float("inf")), (pa.float64(), float("nan")), (pa.float32(), 1.5), (pa.bool_(), None),
+        (pa.duration("us"), dt.timedelta(days=-1, microseconds=5)), (pa.duration("us"), None),
+        (pa.decimal128(38, 10), Decimal("-1.5")), (pa.binary(), b""),
+        (pa.date32(), dt.date(1, 2, 3)),
+        (TIMESTAMP, dt.datetime(2013, 1, 1, 10, 0, 0, 7, dt.UTC)),
+    ],
+)  # fmt: skip
+def test_other_constants_have_the_same_type_and_value(type_: pa.DataType, value: object) -> None:
+    from penstock.expressions.evaluate import constant
+
+    literal = Literal(type_, value)
+    again = _again(literal)
+    assert again.type == type_
+    assert repr(constant(again).as_py()) == repr(constant(literal).as_py())
+    names = NamedColumns.of(_SCHEMA).names
+    assert written(again, names) == written(literal, names)
+
+
+def test_a_setting_of_the_reader_changes_nothing() -> None:
+    one, two = Column(pa.int32(), 0, "c0"), Column(pa.int64(), 1, "c1")
+    call = build_call("DIV", [one, two])
+    assert _again(call, Settings().with_value("integer_division", "true")) == call
+
+
+def test_columns_of_any_names_are_told_apart() -> None:
+    names = ["a", "A", "a#0", "", "", "x`y", "select", "ü 1", "a#1", "\n", "#3"]
+    schema = Schema(tuple(Field(name, pa.int32()) for name in names))
+    columns = NamedColumns.of(schema)
+    assert len({name.lower() for name in columns.names}) == len(names)
+    reader = ScalarReader(_context(bind_script(SCRIPT)))
+    for position in range(len(names)):
+        column = Column(pa.int32(), position)
+        assert reader.value(Part(written(column, columns.names)), columns) == column
+
+
+# --- what is refused
+
+
+def _scan(name: str = "s", columns: tuple[str, ...] = ("ts", "k", "v", "x"), node: str = "StreamScan") -> Any:
+    return {"node": node, "fields": {"source": name, "columns": list(columns)}}
+
+
+_U = _scan("u", ("ts", "k", "name", "op"), "RelationScan")
+_R = _scan("r", ("k", "name"), "RelationScan")
+_N = _scan("n", ("ts", "k", "name", "op"), "RelationScan")
+
+
+def _over(node: str, *inputs: Any, **fields: Any) -> Any:
+    return {"node": node, "fields": fields, "inputs": list(inputs)}
+
+
+_W = _over("Window", _scan(), kind="RANGE", length=5)
+_LINE = _over("FrequencyWindow", _over("Arrivals", place=0), rows=2)
+_C = _scan("c", ("at", "k"))
+
+
+@pytest.mark.parametrize(
+    ("plan", "code", "pointer"),
+    [
+        (3, "P0106", "/logical"),
+        ({}, "P0106", "/logical"),
+        ({"node": "Eval"}, "P0106", "/logical/node"),
+        ({"node": "__class__", "fields": {}}, "P0106", "/logical/node"),
+        ({"node": "MultiJoin", "inputs": [_W, _W, _W]}, "P0106", "/logical/node"),
+        ({"node": "Select", "inputs": []}, "P0106", "/logical/fields"),
+        ({"node": "Distinct", "inputs": []}, "P0106", "/logical"),
+        ({"node": "Distinct", "inputs": [_W, _W]}, "P0106", "/logical"),
+        ({"node": "Distinct", "inputs": _W}, "P0106", "/logical/inputs"),
+        ({"node": "Distinct", "fields": {"pattern": "MON"}, "inputs": [_W]}, "P0106", "/logical/fields/pattern"),
+        ({"node": "Distinct", "inputs": [_W], "pickle": "x"}, "P0106", "/logical/pickle"),
+        ({"same": "/logical"}, "P0106", "/logical/same"),
+        (_over("Distinct", {"same": "/logical"}), "P0106", "/logical/inputs/0/same"),
+        (_scan("nobody"), "P0201", "/logical/fields/source"),
+        (_scan("r"), "P0201", "/logical/fields/source"),
+        (_scan("S"), "P0201", "/logical/fields/source"),
+        (_scan("penstock.queries"), "P0751", "penstock.queries"),
+        (_scan(columns=("ts", "nothing")), "P0202", "/logical/fields/columns/1"),
+        (_scan(columns=("k", "k")), "P0206", "/logical/fields/columns/1"),
+        (_scan(columns=()), "P0106", "/logical/fields/columns"),
+        (_scan("u", ("k", "ts"), "RelationScan"), "P0341", "/logical/fields/columns"),
+        (_over("Select", _W, predicate="k"), "P0203", "/logical/fields/predicate"),
+        (_over("Select", _W, predicate="k >"), "P0101", "/logical/fields/predicate"),
+        (_over("Select", _W, predicate=""), "P0101", "/logical/fields/predicate"),
+        (_over("Select", _W, predicate="TRUE; DROP QUERY q"), "P0101", "/logical/fields/predicate"),
+        (_over("Select", _W, predicate="kk = 1"), "P0202", "/logical/fields/predicate"),
+        (_over("Select", _W, predicate="nope(k)"), "P0204", "/logical/fields/predicate"),
+        (_over("Select", _W, predicate="SUM(k) > 1"), "P0304", "/logical/fields/predicate"),
+        (_over("Select", _W, predicate="EXISTS (SELECT 1 FROM r)"), "P0312", "/logical/fields/predicate"),
+        (_over("Select", _W, predicate="'open"), "P0101", "/logical/fields/predicate"),
+        (_over("Select", _W, predicate="(" * 400 + "TRUE" + ")" * 400), "P0105", "/logical/fields/predicate"),
+        (_over("Select", _W, predicate=["TRUE"]), "P0106", "/logical/fields/predicate"),
+        (_over("Select", _W, predicate="\ud800"), "P0106", "/logical/fields/predicate"),
+        (_over("Project", _W, columns=[]), "P0341", "/logical"),
+        (_over("Project", _W, columns=[{"expression": "k"}]), "P0106", "/logical/fields/columns/0"),
+        (_over("Project", _W, columns=[{"expression": "k", "name": ""}]), "P0106", "/logical/fields/columns/0/name"),
+        (_over("Window", _W, kind="RANGE", length=5), "P0301", "/logical"),
+        (_over("Window", _scan(), kind="RANGE"), "P0102", "/logical"),
+        (_over("Window", _scan(), kind="NOW", length=1), "P0102", "/logical"),
+        (_over("Window", _scan(), kind="LATER"), "P0106", "/logical/fields/kind"),
+        (_over("Window", _scan(), kind="RANGE", length=0), "P0106", "/logical/fields/length"),
+        (_over("Window", _scan(), kind="RANGE", length=2**60), "P0106", "/logical/fields/length"),
+        (_over("Window", _scan(), kind="RANGE", length=1.5), "P0106", "/logical/fields/length"),
+        (_over("Window", _scan(), kind="RANGE", length=True), "P0106", "/logical/fields/length"),
+        (_over("Window", _scan(), kind="RANGE", length=5, align=1), "P0102", "/logical/fields/align"),
+        (_over("Window", _scan(), kind="RANGE", length=5, slide=2, align=2), "P0106", "/logical/fields/align"),
+        (_over("RowWindow", _scan()), "P0102", "/logical"),
+        (_over("RowWindow", _scan(), step=2, partition=["k"]), "P0102", "/logical"),
+        (_over("RowWindow", _scan(), rows=1, step=2, slide=2), "P0102", "/logical"),
+        (_over("RowWindow", _U, rows=1), "P0301", "/logical"),
+        (_over("Sample", _W, percent="5", seed=1, name="s"), "P0301", "/logical"),
+        (_over("Sample", _scan(), percent="101", seed=1, name="s"), "P0102", "/logical/fields/percent"),
+        (_over("Sample", _scan(), percent="1/0", seed=1, name="s"), "P0106", "/logical/fields/percent"),
+        (_over("Sample", _scan(), percent="1e999999999", seed=1, name="s"), "P0106", "/logical/fields/percent"),
+        (_over("Distinct", _scan()), "P0341", "/logical"),
+        (_over("Distinct", _over("Internal", _W)), "P0310", "/logical"),
+        (_over("Aggregate", _scan(), aggregates=[{"call": "COUNT(*)", "name": "n"}]), "P0341", "/logical"),
+        (_over("Aggregate", _W, aggregates=[]), "P0341", "/logical"),
+        (_over("Aggregate", _W, aggregates=[{"call": "k", "name": "n"}]), "P0304",
+         "/logical/fields/aggregates/0/call"),
+        (_over("Aggregate", _W, aggregates=[{"call": "SUM(v) + 1", "name": "n"}]), "P0304",
+         "/logical/fields/aggregates/0/call"),
+        (_over("Aggregate", _W, aggregates=[{"call": "LAST(v)", "name": "n"}]), "P0304",
+         "/logical/fields/aggregates/0/call"),
+        (_over("Aggregate", _W, aggregates=[{"call": "SUM(x > 1)", "name": "n"}]), "P0203",
+         "/logical/fields/aggregates/0/call"),
+        (_over("Aggregate", _W, group=["k", "k"], aggregates=[]), "P0206", "/logical/fields/group/1"),
+        (_over("TopK", _scan(), order=[], limit=1), "P0341", "/logical"),
+        (_over("TopK", _W, order=[], limit=-1), "P0106", "/logical/fields/limit"),
+        (_over("TopK", _W, order=[{"column": "q"}], limit=1), "P0202", "/logical/fields/order/0/column"),
+        (_over("UnionAll", _W, _R), "P0305", "/logical"),
+        (_over("UnionAll"), "P0106", "/logical"),
+        (_over("Except", _over("Internal", _W), _W, every=True), "P0310", "/logical"),
+        (_over("Join", _W, _scan()), "P0341", "/logical"),
+        (_over("Join", _W, _R, equal=[["k", "name"]]), "P0203", "/logical/fields/equal/0"),
+        (_over("Join", _W, _R, equal=[["k"]]), "P0106", "/logical/fields/equal/0"),
+        (_over("Join", _W, _R, equal=[["k", "k"], ["k", "k"]]), "P0206", "/logical/fields/equal/1"),
+        (_over("Join", _W, _over("Window", _C, kind="NOW")), "P0302", "/logical"),
+        (_over("Join", _W, _N, equal=[["k", "k"]]), "P0340", ""),
+        (_over("NRRJoin", _W, _U, equal=[["k", "k"]]), "P0340", "/logical"),
+        (_over("NRRJoin", _U, _N, equal=[["k", "k"]]), "P0340", "/logical"),
+        (_over("NRRJoin", _W, _N, equal=[["k", "k"]], came=1), "P0106", "/logical/fields/came"),
+        (_over("OuterJoin", _W, _R, equal=[["k", "k"]], kind="FULL", single="x"), "P0106", "/logical/fields/single"),
+        (_over("SemiJoin", _over("Internal", _W), _R, equal=[["k", "k"]], kind="SEMI"), "P0310", "/logical"),
+        (_over("RelationToStream", _scan(), kind="ISTREAM"), "P0307", "/logical"),
+        (_over("Restored", _over("RelationToStream", _W, kind="ISTREAM")), "P0319", "/logical"),
+        (_over("Restored", _W), "P0319", "/logical"),
+        (_over("IndividualResults", _over("Distinct", _W)), "P0318", "/logical"),
+        (_over("Internal", _over("Join", _W, _U, equal=[["k", "k"]])), "P0310", "/logical"),
+        (_over("Frequency", _scan()), "P0102", "/logical"),
+        (_over("Frequency", _scan(), rows=1, slot=1), "P0102", "/logical"),
+        (_over("Arrivals", place=0), "P0341", "/logical"),
+        (_LINE, "P0341", "/logical/inputs/0"),
+        (_over("AtInstants", _W), "P0341", "/logical"),
+        (_over("Sequenced", _over("AtInstants", _LINE), _W), "P0301", "/logical"),
+        (_over("Sequenced", _LINE, _scan()), "P0341", "/logical"),
+        (_over("Sequenced", _over("AtInstants", _LINE), _scan(), _scan(columns=("ts", "k"))), "P0341", "/logical"),
+        (_over("Sequenced", _over("AtInstants", _LINE), _scan(), _scan()), "P0106", "/logical"),
+        (_over("Sequenced", _over("AtInstants", _W), _scan()), "P0310", "/logical/inputs/0/inputs/0"),
+        (_over("Sequenced", _over("AtInstants", _over("Internal", _LINE)), _scan()), "P0310",
+         "/logical/inputs/0/inputs/0"),
+        (_over("Sequenced", _over("AtInstants", _over("FrequencyWindow", _over("Arrivals", place=1))), _scan()),
+         "P0106", "/logical/inputs/0/inputs/0/inputs/0/fields/place"),
+        (_over("Project", _U, columns=[{"expression": "RAND() > k", "name": "a"}]), "P0204", "/logical"),
+    ],
+)  # fmt: skip
+def test_a_plan_that_is_wrong_is_refused_with_its_place(plan: Any, code: str, pointer: str) -> None:
+    text = json.dumps({"format": FORMAT, "logical": plan})
+    with pytest.raises(ScriptErrors) as caught:
+        bind_script(SCRIPT + f"CREATE QUERY q FROM PLAN {string_text(text)};")
+    (error,) = caught.value.errors
+    assert error.code == code, error.message
+    assert pointer in error.message and error.position is not None
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "said"),
+    [
+        ("", "P0106", "no JSON"),
+        ("null", "P0106", "an object is needed"),
+        ("[]", "P0106", "an object is needed"),
+        ("{", "P0106", "no JSON"),
+        ('{"format": "penstock.plan/1"}', "P0106", "logical"),
+        ('{"format": "penstock.plan/2", "logical": {}}', "P0106", "/format"),
+        ('{"format": "penstock.plan/1", "logical": {}, "logical": {}}', "P0106", "twice"),
+        ('{"format": "penstock.plan/1", "logical": NaN}', "P0106", "NaN"),
+        ('{"format": "penstock.plan/1", "logical": ' + "1" * 5000 + "}", "P0106", "no JSON"),
+        ("[" * (MAX_LEVELS + 1), "P0105", "levels"),
+        (" " * (MAX_CHARACTERS + 1), "P0105", "characters"),
+    ],
+)
+def test_a_text_that_is_no_plan_is_refused(text: str, code: str, said: str) -> None:
+    with pytest.raises(ScriptErrors) as caught:
+        bind_script(SCRIPT + f"CREATE QUERY q FROM PLAN {string_text(text)};")
+    (error,) = caught.value.errors
+    assert error.code == code and said in error.message
+
+
+def test_brackets_in_strings_are_no_levels() -> None:
+    assert parsed('{"a": "' + "[" * 3000 + '\\""}').value["a"] == "[" * 3000 + '"'
+
+
+def test_operators_on_top_of_each_other_are_limited() -> None:
+    plan = _W
+    for _ in range(1_010):
+        plan = _over("Distinct", plan)
+    with pytest.raises(ScriptErrors) as caught:
+        bind_script(SCRIPT + f"CREATE QUERY q FROM PLAN {string_text(printed({'format': FORMAT, 'logical': plan}))};")
+    assert [error.code for error in caught.value.errors] == ["P0105"]
+
+
+def test_a_plan_that_doubles_itself_is_refused_soon() -> None:
+    plan = _W
+    pointer = "/logical" + "/inputs/0" * 40
+    for level in range(39, -1, -1):
+        below = "/logical" + "/inputs/0" * (level + 1)
+        plan = _over("UnionAll", plan, {"same": below})
+    assert pointer
+    with pytest.raises(ScriptErrors) as caught:
+        bind_script(SCRIPT + f"CREATE QUERY q FROM PLAN {string_text(printed({'format': FORMAT, 'logical': plan}))};")
+    assert [error.code for error in caught.value.errors] == ["P0105"]
+
+
+def test_a_plan_that_cannot_be_written_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    from penstock.language.plans import nodes
+
+    bound = bind_script(SCRIPT + "CREATE QUERY q AS SELECT k FROM s;")
+    numbers = itertools.count()
+    monkeypatch.setattr(nodes, "written", lambda expression, names: str(next(numbers)))
+    with pytest.raises(PenstockError, match="P0342") as caught:
+        exported(bound.queries[0].root, _context(bound))
+    assert caught.value.code == "P0342"
+
+
+# --- statements
+
+
+def test_a_plan_that_was_edited_is_another_query() -> None:
+    bound = bind_script(SCRIPT + "CREATE QUERY q AS SELECT k FROM s [RANGE 5 SECONDS] WHERE k > 1;")
+    text = _text(exported(bound.queries[0].root, _context(bound))).replace("`k` > 1", "`k` > 2")
+    (edited,) = bind_script(SCRIPT + f"CREATE QUERY e FROM PLAN {string_text(text)};").queries
+    (expected,) = bind_script(SCRIPT + "CREATE QUERY e AS SELECT k FROM s [RANGE 5 SECONDS] WHERE k > 2;").queries
+    assert edited.root == expected.root
+
+
+def test_what_a_plan_reads_cannot_be_dropped() -> None:
+    text = string_text(printed({"format": FORMAT, "logical": _W}))
+    with pytest.raises(ScriptErrors) as caught:
+        bind_script(SCRIPT + f"CREATE QUERY q FROM PLAN {text}; DROP STREAM s;")
+    assert [error.code for error in caught.value.errors] == ["P0222"]
+
+
+def test_a_plan_without_a_name_or_word_is_refused() -> None:
+    for statement in (
+        "EXPORT q",
+        "EXPORT PLAN q",
+        "EXPORT PLAN OF",
+        "CREATE QUERY q FROM PLAN",
+        "CREATE QUERY q FROM s",
+    ):
+        with pytest.raises(ScriptErrors) as caught:
+            bind_script(SCRIPT + statement + ";")
+        assert {error.code for error in caught.value.errors} == {"P0101"}, statement
+    with pytest.raises(ScriptErrors) as caught:
+        bind_script(SCRIPT + "EXPORT PLAN OF nobody;")
+    assert [error.code for error in caught.value.errors] == ["P0201"]

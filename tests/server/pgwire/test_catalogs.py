@@ -1,0 +1,97 @@
+"""PostgreSQL's catalogs: the statements of clients, and what they answer."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from tests.server.pgwire.running import RunningPg
+
+_TEXT = Path(__file__).with_name("statements_of_clients.txt").read_text(encoding="utf-8")
+STATEMENTS = re.findall(r"^-- (.+): (\d+|\*)\n(.*?)(?=^-- |\Z)", _TEXT, re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize(("client", "count", "statement"), STATEMENTS, ids=[one[0] for one in STATEMENTS])
+def test_statements_of_clients(pg: RunningPg, client: str, count: str, statement: str) -> None:
+    found = pg.rows(statement)
+    if client == "psql, \\d":
+        assert found == [
+            ("public", "notes", "table", "admin"), ("public", "readings", "foreign table", "admin"),
+            ("public", "rooms", "table", "admin"), ("public", "upstairs", "view", "admin"),
+            ("public", "warm", "materialized view", "admin"),
+        ]  # fmt: skip
+    elif count != "*":
+        assert len(found) == int(count), found
+
+
+def test_columns_types_keys_comments_and_definitions(pg: RunningPg) -> None:
+    columns = pg.rows("SELECT column_name, data_type, udt_name, is_nullable, numeric_precision, numeric_scale FROM"
+                      " information_schema.columns WHERE table_name = 'rooms' ORDER BY ordinal_position")  # fmt: skip
+    assert columns == [
+        ("room", "text", "text", "NO", None, None), ("level", "integer", "int4", "YES", 32, 0),
+        ("area", "numeric", "numeric", "YES", 8, 2), ("since", "date", "date", "YES", None, None),
+    ]  # fmt: skip
+    assert pg.rows("SELECT obj_description('warm'::regclass, 'pg_class')") == [("the last hour",)]
+    assert pg.rows("SELECT pg_get_viewdef('upstairs'::regclass)") == [("SELECT room FROM rooms WHERE level > 0",)]
+    assert pg.rows("SELECT pg_get_constraintdef(oid), conrelid::regclass FROM pg_constraint") == [
+        ("PRIMARY KEY (room)", "rooms")
+    ]
+    assert pg.rows("SELECT format_type(atttypid, atttypmod) FROM pg_attribute WHERE attrelid = 'rooms'::regclass") == [
+        ("text",), ("integer",), ("numeric(8,2)",), ("date",),
+    ]  # fmt: skip
+
+
+def test_what_is_declared_meanwhile_is_there_with_the_same_oids(pg: RunningPg) -> None:
+    with pg.connect() as connection:
+        before = connection.execute("SELECT 'rooms'::regclass::oid").fetchall()
+        connection.execute("CREATE VIEW brand_new AS SELECT room FROM rooms")
+        assert connection.execute("SELECT relkind FROM pg_class WHERE relname = 'brand_new'").fetchall() == [("v",)]
+        connection.execute("DROP VIEW brand_new")
+        assert connection.execute("SELECT to_regclass('brand_new')").fetchall() == [(None,)]
+        assert connection.execute("SELECT 'rooms'::regclass::oid").fetchall() == before
+
+
+@pytest.mark.parametrize(
+    ("expression", "value"),
+    [
+        ("'a' LIKE 'A'", False), ("'a_b' LIKE 'a\\_b'", True), ("'axb' LIKE 'a/_b' ESCAPE '/'", False),
+        ("'ABC' ILIKE 'a%'", True), ("'abc' ~ '^(abc|d)$'", True), ("'abc' !~* 'B'", False),
+        ("2 = ANY (ARRAY[1, 2])", True),
+        ("2 <> ALL (ARRAY[1, 2])", False), ("(ARRAY['x', 'y'])[2]", "y"), ("array_to_string(ARRAY[1, 2], '-')", "1-2"),
+        ("ARRAY(SELECT i FROM generate_series(1, 3) i WHERE i <> 2)", [1, 3]), ("NULL IS DISTINCT FROM 1", True),
+        ("coalesce(NULL, 'x')", "x"), ("CASE WHEN 1 > 2 THEN 'a' ELSE 'b' END", "b"), ("'t'::bool AND NOT false", True),
+        ("1 BETWEEN 0 AND 2", True), ("substring('abcdef' from 2 for 3)", "bcd"), ("position('c' in 'abc')", 3),
+        ("trim(both ' ' from '  x ')", "x"), ("(SELECT max(i) FROM generate_series(1, 4) i)", 4),
+        ("EXISTS (SELECT 1 FROM pg_class WHERE relname = 'rooms')", True), ("1 IN (2, 1)", True),
+        ("split_part('a.b.c', '.', 2)", "b"), ("'5'::int + 1", 6),
+        ("(SELECT max(word) FROM pg_get_keywords() WHERE word <> ALL ('{select,wstream}'::text[]))", "subscribe"),
+        ("true::text", "true"),
+    ],
+)  # fmt: skip
+def test_expressions(pg: RunningPg, expression: str, value: object) -> None:
+    assert pg.rows(f"SELECT {expression}") == [(value,)]
+
+
+@pytest.mark.parametrize(
+    ("statement", "state"),
+    [
+        ("SELECT nope FROM pg_class", "42703"), ("SELECT c.nope FROM pg_class c", "42703"),
+        ("SELECT d.oid FROM pg_class c", "42P01"), ("SELECT oid FROM pg_class, pg_type", "42702"),
+        ("SELECT * FROM pg_catalog.nope", "42P01"), ("SELECT 'nope'::regclass", "42P01"),
+        ("SELECT 'x'::nope", "42704"), ("SELECT current_setting('nope')", "42704"), ("SELECT left('x')", "42883"),
+        ("SELECT 'x' ~ '('", "42883"), ("SELECT count(*) FROM pg_class c, pg_class d, LATERAL (SELECT 1) x", "0A000"),
+        ("SELECT repeat('x', 100)", "42883"), ("SELECT load_extension('x')", "42883"),
+        ("SELECT * FROM generate_series(1, 1000000000)", "54000"), ("SELECT pg_sleep(10)", "42883"),
+        ("SELECT " + "(" * 3_000 + "1" + ")" * 3_000, "54001"),
+        ("SELECT relname FROM pg_class UNION SELECT 1, 2", "42601"),
+    ],
+)  # fmt: skip
+def test_errors(pg: RunningPg, statement: str, state: str) -> None:
+    with pg.connect() as connection:
+        with pytest.raises(psycopg.Error) as caught:
+            connection.execute(statement)  # type: ignore[arg-type]
+        assert caught.value.sqlstate == state, caught.value
+        assert connection.execute("SELECT 1").fetchall() == [(1,)]

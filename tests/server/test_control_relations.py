@@ -1,0 +1,320 @@
+"""Control relations at a server whose queries run in this process: SELECT reads what it does, UPDATE sets it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.client import ServerClient, connect
+from penstock.control.entities.attributes import Origin
+from penstock.control.entities.page import control_relations_page
+from penstock.control.entities.relations import CONTROL_RELATIONS
+from penstock.errors import PenstockError, ScriptErrors
+from penstock.server.roles import AccessRole, Caller
+from penstock.server.service import ResultRequest
+from tests.server.running import Running
+from tests.server.test_live_service import ROWS, WARM, answers, ended, started
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """A server with two queries that have answered. Tests here change attributes of their own queries alone."""
+    found = started(tmp_path_factory.mktemp("control"))
+    with connect(found.url, found.texts[AccessRole.ADMIN]) as client:
+        client.execute("CREATE VIEW late AS SELECT room FROM readings [RANGE 1 HOUR] WHERE celsius < 0")
+        client.execute(WARM)
+        client.execute(WARM.replace("warm", "again"))
+        client.insert("readings", ROWS)
+        answers(found, "warm", 3)
+    yield found
+    ended(found)
+
+
+@pytest.fixture
+def client(running: Running) -> Iterator[ServerClient]:
+    with connect(running.url, running.texts[AccessRole.ADMIN]) as made:
+        yield made
+
+
+def rows(client: ServerClient, sql: str) -> list[dict[str, Any]]:
+    return client.select(sql).table.to_pylist()
+
+
+def codes(error: pytest.ExceptionInfo[PenstockError | ScriptErrors]) -> list[str]:
+    found = error.value
+    return [one.code for one in found.errors] if isinstance(found, ScriptErrors) else [found.code]
+
+
+# -- reading
+
+
+@pytest.mark.parametrize("relation", CONTROL_RELATIONS, ids=lambda one: one.name)
+def test_every_relation_has_the_columns_that_it_declares(relation: Any, client: ServerClient) -> None:
+    table = client.select(f"SELECT * FROM {relation.qualified}").table
+    assert table.column_names == [one.name for one in relation.attributes]
+    assert [field.type for field in table.schema] == [one.type for one in relation.attributes]
+    for attribute in relation.attributes:
+        if attribute.origin is Origin.NOWHERE:
+            assert table.column(attribute.name).null_count == table.num_rows and attribute.setting is None
+
+
+def test_queries_show_what_they_have_done(client: ServerClient) -> None:
+    (warm,) = rows(client, "SELECT * FROM penstock.queries WHERE name = 'warm'")
+    assert (warm["state"], warm["kind"], warm["pattern"], warm["rows"]) == ("RUNNING", "relation", "STRICT", 3)
+    assert warm["state_bytes"] == warm["own_bytes"] > 0 and warm["shared_bytes"] == 0
+    assert 0 < warm["cpu_share"] < 1 and 0 < warm["latency_p50"] <= warm["latency_p99"]
+    assert warm["verdict"].startswith("bounded by RANGE 1 HOUR of readings")
+    assert str(warm["heartbeat"]).startswith("2024-03-01 10:09:59.999999") and warm["started_at"] is not None
+
+
+def test_streams_count_their_rows(client: ServerClient) -> None:
+    (stream,) = rows(client, "SELECT name, rows, late, malformed, heartbeat, on_error FROM penstock.streams")
+    assert (stream["name"], stream["rows"], stream["late"], stream["on_error"]) == ("readings", 3, 0, "dead letter")
+    assert rows(client, "SELECT name, domain FROM penstock.relations") == [{"name": "rooms", "domain": None}]
+
+
+def test_rows_flow_through_operators_edges_and_shards(client: ServerClient) -> None:
+    sql = "SELECT o.kind, o.rows_in, o.rows_out, o.queries FROM penstock.operators o JOIN penstock.query_operators q"
+    found = rows(client, f"{sql} ON o.id = q.operator WHERE q.query = 'warm' AND o.kind IN ('Scan', 'Aggregate')")
+    assert {(one["kind"], one["rows_in"], one["queries"]) for one in found} == {("Scan", 3, 2), ("Aggregate", 3, 1)}
+    skew = rows(client, "SELECT operator, SUM(rows_in) AS n, COUNT(shard) AS shards FROM penstock.operator_shards"
+                        " GROUP BY operator HAVING SUM(rows_in) > 3")  # fmt: skip
+    assert all(one["n"] <= 5 for one in skew)
+    edges = rows(client, "SELECT e.rows, e.bytes, e.exchange_key FROM penstock.plan_edges e"
+                         " JOIN penstock.operators o ON o.id = e.to_operator WHERE o.kind = 'Aggregate'")  # fmt: skip
+    assert [one["rows"] for one in edges] == [3, 3]
+    held = rows(client, "SELECT SUM(s.bytes) AS b FROM penstock.synopses s JOIN penstock.query_operators q"
+                        " ON q.operator = s.operator WHERE q.query = 'warm'")  # fmt: skip
+    assert held == rows(client, "SELECT state_bytes AS b FROM penstock.queries WHERE name = 'warm'")
+
+
+def test_control_relations_join_with_data(client: ServerClient) -> None:
+    sql = "SELECT r.room, q.name FROM rooms r, penstock.queries q WHERE q.name = 'warm' ORDER BY r.room"
+    assert rows(client, sql) == [{"room": "attic", "name": "warm"}, {"room": "hall", "name": "warm"}]
+
+
+def test_catalog_commands_and_settings(client: ServerClient) -> None:
+    assert rows(client, "SELECT name, type FROM penstock.columns WHERE object = 'rooms' ORDER BY position") == [
+        {"name": "room", "type": "STRING"}, {"name": "floor", "type": "INT"},
+    ]  # fmt: skip
+    assert rows(client, "SELECT name, kind FROM penstock.views") == [{"name": "late", "kind": "relation"}]
+    assert rows(client, "SELECT who, state FROM penstock.commands WHERE text LIKE 'CREATE QUERY warm%'") == [
+        {"who": "admin", "state": "RUNNING"}
+    ]
+    assert rows(client, "SELECT COUNT(*) AS n FROM penstock.versions WHERE is_current")[0]["n"] == 1
+    assert rows(client, "SELECT value, default_value FROM penstock.settings WHERE name = 'snapshot_memory'") == [
+        {"value": "256 MB", "default_value": "256 MB"}
+    ]
+    assert {one["kind"] for one in rows(client, "SELECT kind FROM penstock.functions WHERE name = 'SUM'")} == {
+        "aggregate"
+    }
+
+
+def test_statements_and_tokens(client: ServerClient, running: Running) -> None:
+    assert {one["name"] for one in rows(client, "SELECT name, role FROM penstock.snapshots s, penstock.tokens t")} <= {
+        "read", "control", "admin",
+    }  # fmt: skip
+    source = running.door.service.results(ResultRequest("warm", caller=Caller("somebody", AccessRole.READ)))
+    (found,) = rows(client, "SELECT who, text FROM penstock.subscriptions")
+    source.close()
+    assert found == {"who": "somebody", "text": "SUBSCRIBE TO `warm`"}
+
+
+def test_attributes_are_the_columns_of_entities(client: ServerClient) -> None:
+    sql = (
+        "SELECT a.attribute, a.value, a.settable FROM penstock.attributes a JOIN penstock.queries q ON a.entity = q.id"
+    )
+    found = {one["attribute"]: one for one in rows(client, f"{sql} WHERE q.name = 'warm'")}
+    assert found["rows"]["value"] == "3" and not found["rows"]["settable"] and found["on_failure"]["settable"]
+    ids = [one["id"] for one in rows(client, "SELECT id FROM penstock.entities")]
+    assert len(ids) == len(set(ids)) > 30
+
+
+def test_the_page_is_printed_from_the_registry() -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "control-relations.md").read_text(encoding="utf-8")
+    assert page == control_relations_page(), "python -m penstock.control.entities.page > docs/control-relations.md"
+
+
+def test_the_examples_of_the_page_are_carried_out(client: ServerClient) -> None:
+    examples = re.findall(r"```sql\n(.*?)```", control_relations_page(), re.DOTALL)
+    statements = [one for example in examples for one in example.split(";\n") if one.strip()]
+    assert len(statements) >= 10
+    for one in statements:
+        # The server of these tests has two queries, and no number is known beforehand.
+        done = client.execute(one.replace("CONFIRM 3 ROWS", "WHERE name = 'nothing'"))
+        assert done[0].state in ("DONE", "COMPLETED", "RUNNING"), one
+    client.execute("DROP QUERY slow; DROP QUERY falling_behind")
+
+
+def test_the_log_of_batches_is_selected(client: ServerClient) -> None:
+    found = rows(client, "SELECT number, rows_in FROM penstock.batch_log ORDER BY number")
+    listed = rows(client, "SELECT number, rows_in FROM penstock.batches WHERE rows_in > 0 ORDER BY number")
+    assert found == listed and sum(one["rows_in"] for one in found) == 3
+    (last,) = rows(client, "SELECT COUNT(*) AS n, MAX(rows_in) AS most FROM penstock.batch_log [ROWS 1]")
+    assert last == {"n": 1, "most": found[-1]["rows_in"]}
+
+
+def test_entities_over_http(running: Running) -> None:
+    with running.client(AccessRole.ADMIN) as http:
+        listed = http.get("/v1/entities", params={"kind": "operator", "query": "WARM"}).json()["entities"]
+        assert listed and all("warm" in one["queries"] and one["kind"] == "operator" for one in listed)
+        (query,) = http.get("/v1/entities", params={"kind": "query", "query": "warm"}).json()["entities"]
+        found = {one["name"]: one for one in http.get(f"/v1/entities/{query['id']}").json()["attributes"]}
+        assert (found["rows"]["value"], found["rows"]["unit"], found["rows"]["settable"]) == ("3", "rows", False)
+        assert found["weight"]["settable"] and found["weight"]["default"] == "1"
+        answer = http.patch(
+            f"/v1/entities/{query['id']}", json={"attributes": {"comment": "it's \\ odd", "weight": "2"}}
+        )
+        assert answer.status_code == 200, answer.text
+        attributes = http.get("/v1/queries/warm").json()["attributes"]
+        assert (attributes["comment"], attributes["weight"]) == ("it's \\ odd", "2")
+        for body, code, status in (
+            ({"attributes": {"rows": "1"}}, "P0752", 400),
+            ({"attributes": {"comment": "x", "weight": "-1"}}, "P0104", 400),
+            ({"attributes": {"nothing": "1"}}, "P0753", 400),
+            ({"attributes": {}}, "P0803", 400),
+        ):
+            answer = http.patch(f"/v1/entities/{query['id']}", json=body)
+            assert (answer.status_code, answer.json()["code"]) == (status, code), answer.text
+        assert http.get("/v1/queries/warm").json()["attributes"] == attributes, "all of them or none"
+        assert http.get("/v1/entities/query:999").json()["code"] == "P0201"
+    with running.client(AccessRole.READ) as http:
+        assert http.patch(f"/v1/entities/{query['id']}", json={"attributes": {"weight": "1"}}).status_code == 403
+
+
+def test_relations_over_http(running: Running) -> None:
+    with running.client(AccessRole.READ) as http:
+        found = http.get("/v1/relations/Queries", params={"where": "name = 'warm' OR rows < 0"}).json()
+        assert [one["name"] for one in found["statements"][0]["rows"]] == ["warm"]
+        for where, code in (
+            ("nothing = 1", "P0202"), ("1 = 1; DROP QUERY warm", "P0101"), ("name =", "P0101"), ("rows", "P0203"),
+        ):  # fmt: skip
+            answer = http.get("/v1/relations/queries", params={"where": where})
+            assert answer.status_code == 400 and answer.json()["code"] == code, answer.text
+        assert http.get("/v1/relations/nothing").json()["code"] == "P0201"
+        csv = http.get("/v1/relations/versions", headers={"Accept": "text/csv"})
+        assert csv.text.splitlines()[0] == "number,command,commands,at,is_current"
+
+
+# -- setting
+
+
+def test_an_update_is_a_command_like_those_it_stands_for(client: ServerClient) -> None:
+    client.execute("CREATE STREAM kept (at TIMESTAMP) FROM HTTP () TIMESTAMP BY at RETAIN 1 HOUR")
+    client.execute("CREATE QUERY mine AS SELECT at FROM kept [RANGE 1 MINUTE]")
+    done = client.execute("UPDATE penstock.queries SET on_failure = 'stop server', comment = name WHERE name = 'mine'")
+    assert done[0].number is not None
+    assert client.query("mine").attributes == {"on_failure": "stop server", "comment": "mine"}
+    client.execute("UPDATE penstock.queries SET state = 'PAUSED', comment = 'it''s paused' WHERE name = 'mine'")
+    assert (client.query("mine").state, client.query("mine").attributes["comment"]) == ("PAUSED", "it's paused")
+    same = client.execute("UPDATE penstock.queries SET state = 'PAUSED' WHERE name = 'mine'")
+    assert same[0].number is None and same[0].text == "no value changes"
+    client.execute("UPDATE penstock.queries SET state = 'RUNNING' WHERE name = 'mine'")
+    assert client.query("mine").state == "RUNNING"
+    client.execute("DROP STREAM kept CASCADE")
+
+
+def test_an_update_of_attributes_sets_those_of_any_entity(client: ServerClient) -> None:
+    client.execute(WARM.replace("warm", "mine"))
+    (found,) = rows(client, "SELECT id FROM penstock.queries WHERE name = 'mine'")
+    where = f"WHERE entity = '{found['id']}' AND attribute ="
+    client.execute(f"UPDATE penstock.attributes SET value = 'a note' {where} 'comment'")
+    assert client.query("mine").attributes == {"comment": "a note"}
+    with pytest.raises((PenstockError, ScriptErrors)) as error:
+        client.execute(f"UPDATE penstock.attributes SET value = '1' {where} 'rows'")
+    assert codes(error) == ["P0752"]
+    client.execute("DROP QUERY mine")
+
+
+def test_streams_and_settings_are_set(client: ServerClient) -> None:
+    client.execute("CREATE STREAM other (at TIMESTAMP) FROM HTTP () TIMESTAMP BY at")
+    client.execute("UPDATE penstock.streams SET retain = '10 MINUTES', rate_limit = 5 WHERE name = 'other'")
+    sql = "SELECT retain, rate_limit FROM penstock.streams WHERE name = 'other'"
+    assert rows(client, sql) == [{"retain": "10 MINUTE", "rate_limit": 5}]
+    client.execute("UPDATE penstock.streams SET retain = NULL, rate_limit = 'none' WHERE name = 'other'")
+    assert rows(client, sql) == [{"retain": None, "rate_limit": None}]
+    client.execute("DROP STREAM other")
+    client.execute("UPDATE penstock.settings SET value = '7' WHERE name = 'seed'")
+    assert rows(client, "SELECT value FROM penstock.settings WHERE name = 'seed'") == [{"value": "7"}]
+
+
+def test_an_update_of_all_rows_is_confirmed(client: ServerClient) -> None:
+    for sql, number in (
+        ("UPDATE penstock.queries SET state = 'PAUSED'", 2),
+        ("UPDATE penstock.queries SET state = 'PAUSED' CONFIRM 3 ROWS", 2),
+        ("UPDATE penstock.queries SET state = 'PAUSED' WHERE name = 'warm' CONFIRM 2 ROWS", 1),
+    ):
+        with pytest.raises((PenstockError, ScriptErrors)) as error:
+            client.execute(sql)
+        assert codes(error) == ["P0753"] and f"CONFIRM {number} ROWS" in str(error.value)
+    client.execute("UPDATE penstock.queries SET comment = 'x' CONFIRM 2 ROWS")
+    assert {query.attributes["comment"] for query in client.queries()} == {"x"}
+
+
+@pytest.mark.parametrize(
+    ("sql", "code"),
+    [
+        ("UPDATE penstock.queries SET rows = 0 WHERE name = 'warm'", "P0752"),
+        ("UPDATE penstock.queries SET nothing = 0 WHERE name = 'warm'", "P0202"),
+        ("UPDATE penstock.batches SET seconds = 0 WHERE number = 0", "P0752"),
+        ("UPDATE penstock.nothing SET x = 0 WHERE y = 0", "P0201"),
+        ("UPDATE penstock.queries SET state = 'FAILED' WHERE name = 'warm'", "P0752"),
+        ("UPDATE penstock.queries SET on_failure = 'explode' WHERE name = 'warm'", "P0104"),
+        ("UPDATE penstock.queries SET comment = NULL WHERE name = 'again' OR name = 'warm'", "P0752"),
+        ("UPDATE penstock.settings SET value = 'blue' WHERE name = 'seed'", "P0104"),
+        ("UPDATE penstock.settings SET value = '1 MB' WHERE name = 'snapshot_memory'", "P0805"),
+        ("UPDATE rooms SET floor = 1 CONFIRM 1 ROWS", "P0103"),
+        ("SELECT * FROM penstock.nothing", "P0201"),
+        ("SELECT * FROM elsewhere.queries", "P0101"),
+        ("SELECT * FROM penstock.queries [RANGE 1 HOUR]", "P0301"),
+        ("CREATE QUERY q AS SELECT name FROM penstock.queries", "P0751"),
+        ("CREATE VIEW v AS SELECT name FROM penstock.queries", "P0751"),
+        ("SUBSCRIBE TO (SELECT name FROM penstock.queries)", "P0751"),
+        ("EXPLAIN SELECT name FROM penstock.queries", "P0751"),
+        ("CREATE STREAM `penstock.x` (at TIMESTAMP) FROM HTTP () TIMESTAMP BY at", "P0206"),
+        ("DELETE FROM penstock.queries", "P0101"),
+    ],
+)
+def test_what_cannot_be_read_or_set(sql: str, code: str, client: ServerClient) -> None:
+    before = rows(client, "SELECT name, state, on_failure FROM penstock.queries")
+    with pytest.raises((PenstockError, ScriptErrors)) as error:
+        client.execute(sql)
+    assert codes(error) == [code]
+    assert rows(client, "SELECT name, state, on_failure FROM penstock.queries") == before
+
+
+def test_who_may_set_what(running: Running) -> None:
+    with connect(running.url, running.texts[AccessRole.READ]) as reader:
+        assert reader.select("SELECT COUNT(*) AS n FROM penstock.queries").table.column("n").to_pylist() == [2]
+        with pytest.raises(PenstockError, match="P0802"):
+            reader.execute("UPDATE penstock.queries SET comment = 'x' WHERE name = 'warm'")
+    with connect(running.url, running.texts[AccessRole.CONTROL]) as controller:
+        controller.execute("UPDATE penstock.queries SET comment = 'y' WHERE name = 'warm'")
+        with pytest.raises((PenstockError, ScriptErrors)) as error:
+            controller.execute("UPDATE penstock.settings SET value = '1' WHERE name = 'seed'")
+    assert codes(error) == ["P0802"]
+
+
+def test_what_was_set_is_there_after_a_restart(tmp_path: Path) -> None:
+    running = started(tmp_path)
+    with connect(running.url, running.texts[AccessRole.ADMIN]) as client:
+        client.execute(WARM)
+        for _ in range(2):
+            client.execute("UPDATE penstock.queries SET comment = CONCAT(name, comment) WHERE name = 'warm'", key="k")
+    ended(running)
+    running = started(tmp_path)
+    with connect(running.url, running.texts[AccessRole.ADMIN]) as client:
+        assert rows(client, "SELECT comment FROM penstock.queries") == [{"comment": "warm"}]
+    ended(running)
+
+
+def test_there_are_none_without_a_server() -> None:
+    from penstock import Session
+
+    with pytest.raises((PenstockError, ScriptErrors)) as error:
+        Session().execute("SELECT * FROM penstock.queries")
+    assert codes(error) == ["P0751"]

@@ -1,0 +1,99 @@
+"""What a server on Spark tells of its batches, with a run that is not there."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from penstock.runtime.watching.progress import RunProgress
+from penstock.server import spark_side
+from penstock.server.spark_side import SparkSide
+
+
+@dataclass
+class FakeRun:
+    """A run whose batches are delivered by a call. before: batches of an earlier process; asked: how often its sums
+    were computed.
+    """
+
+    active: bool = True
+    before: int = 0
+    delivered: int = 0
+    asked: int = 0
+    unread: dict[str, int] = field(default_factory=dict)
+    epoch: Any = field(default_factory=lambda: SimpleNamespace(number=7))
+
+    @property
+    def rounds(self) -> Any:
+        return SimpleNamespace(unread=lambda: self.unread)
+
+    def deliver(self) -> None:
+        self.delivered += 1
+
+    @property
+    def batches(self) -> int:
+        return self.before + self.delivered
+
+    def sums(self) -> RunProgress:
+        self.asked += 1
+        return RunProgress(batches=self.batches, rows_in=10 * self.batches)
+
+
+class Closed:
+    def close(self) -> None:
+        pass
+
+
+@pytest.fixture
+def side(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[tuple[SparkSide, FakeRun]]:
+    monkeypatch.setattr(spark_side, "_LOOK", 0.002)
+    run = FakeRun()
+    engine: Any = SimpleNamespace(run=run, close=lambda: None)
+    nothing: Any = Closed()
+    made = SparkSide(engine, tmp_path, nothing, nothing)
+    yield made, run
+    made.close()
+
+
+def until(true: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.002)
+
+
+def test_each_batch_is_an_event_and_nothing_is_asked_between_them(side: tuple[SparkSide, FakeRun]) -> None:
+    made, run = side
+    events: list[Mapping[str, object]] = []
+    made.listen(events.append)
+    for number in (1, 2):
+        run.deliver()
+        until(lambda number=number: made.batch()[0] == number and len(events) == number)  # type: ignore[misc]
+        asked = run.asked
+        time.sleep(0.05)
+        assert run.asked == asked <= number + 1
+    assert [(event["number"], event["version"], event["rows_in"]) for event in events] == [(1, 7, 10), (2, 7, 20)]
+
+
+def test_batches_of_an_earlier_process_are_counted(side: tuple[SparkSide, FakeRun]) -> None:
+    made, run = side
+    run.before = 5
+    run.deliver()
+    until(lambda: made.batch()[0] == 6)
+
+
+def test_time_passes_without_a_batch_only_while_input_waits(side: tuple[SparkSide, FakeRun]) -> None:
+    made, run = side
+    run.deliver()
+    until(lambda: made.batch()[0] == 1)
+    run.unread = {"s": 1}
+    time.sleep(0.1)
+    until(lambda: (made.batch()[1] or 0.0) >= 0.1)
+    run.unread = {}
+    until(lambda: (made.batch()[1] or 0.0) < 0.1)
