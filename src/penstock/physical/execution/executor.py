@@ -10,7 +10,7 @@ workers and in the local runtime.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -60,6 +60,18 @@ def _attach(steps: Sequence[Step], operators: Mapping[int, Operator]) -> None:
 def _read_in_place(step: Step) -> list[int]:
     """Return the steps whose state `step` reads in place."""
     return [edge.step for port, edge in enumerate(step.inputs) if step.spec.reads_port(port)]
+
+
+def _readers_of(readers: Sequence[Step], changed: Collection[int]) -> list[Step]:
+    """Return the readers of the steps `changed`, in order, and with each reader those of all that it reads: it attaches
+    to all of it at once, and what it attaches to releases its readers before."""
+    released, found = set(changed), set[int]()
+    while True:
+        more = [step for step in readers if step.id not in found and not released.isdisjoint(_read_in_place(step))]
+        if not more:
+            return [step for step in readers if step.id in found]
+        found.update(step.id for step in more)
+        released.update(number for step in more for number in _read_in_place(step))
 
 
 class IngestExecutor:
@@ -272,10 +284,11 @@ class StageExecutor:
         changed = {number for step in [*reading, *new_steps] if step.spec.reads for number in _read_in_place(step)}
         changed = (changed & operators.keys()) | made.keys()
         self._plan, self._graph, self._operators = plan, StepGraph.of_stage(plan, self.stage), operators | made
-        for number in changed:
-            self._operators[number].release_readers()
         readers = [step for step in self._graph.steps if step.spec.reads]
-        _attach([step for step in readers if not changed.isdisjoint(_read_in_place(step))], self._operators)
+        attaching = _readers_of(readers, changed)
+        for number in changed.union(*map(_read_in_place, attaching)):
+            self._operators[number].release_readers()
+        _attach(attaching, self._operators)
         self._whole = True
         attached = {number for step in readers for number in _read_in_place(step)}
         ahead = operators.keys() - attached

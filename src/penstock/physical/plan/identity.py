@@ -19,7 +19,6 @@ from penstock.algebra.nodes.scans import Source
 from penstock.expressions.user import UserDefined
 from penstock.physical.plan.plan import Plan, Step
 from penstock.physical.plan.spec import Spec
-from penstock.physical.plan.windows import TimeWindowSpec
 from penstock.redaction import redacted
 from penstock.tree import Node
 
@@ -85,7 +84,7 @@ def near_keys(plan: Plan) -> Mapping[int, str]:
     tables = {name: _whole(static) for name, static in plan.statics.items()}
     found: dict[int, str] = {}
     for step in plan.steps:
-        if step.spec.condition is not None or isinstance(step.spec, TimeWindowSpec):
+        if step.spec.only_varies:
             (edge,) = step.inputs
             found[step.id] = found[edge.step]
             continue

@@ -19,6 +19,7 @@ class FilterSpec(PassingSpec):
 
     forwards_early: ClassVar[bool] = True
     streams_batches: ClassVar[bool] = True
+    only_varies: ClassVar[bool] = True
 
     predicate: Expression
 

@@ -38,6 +38,7 @@ class TimeWindowSpec(PassingSpec):
 
     forwards_early: ClassVar[bool] = True
     varying: ClassVar[frozenset[str]] = frozenset({"length", "slide", "align"})
+    only_varies: ClassVar[bool] = True
 
     length: int | None
     slide: int | None
