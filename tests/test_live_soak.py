@@ -95,10 +95,23 @@ def test_what_is_wrong_is_found(shape: Shape, lie: str) -> None:
 def test_episodes_are_judged_each_by_itself() -> None:
     first, second = Passed(2, 0), Passed(3, 1)
     one = Episode(first, True, NOTHING, -1, reached=STEP * 50)
-    two = Episode(second, False, STEP * 80 - 1, 80, reached=STEP * 99)
+    two = Episode(second, False, STEP * 80 - 1, 80, reached=STEP * 99, resumed=True)
     received = one.answer(SEED, NOTHING, STEP * 60) + two.answer(SEED, two.begun, STEP * 99)
     story = Life(1, "q1", [one, two], received, STEP * 99)
     assert list(wrong(story, SEED)) == []
     # What the first answered when it had ended belongs to nobody.
     late = replace(story, received=received + first.answer(Span(SEED, 0, STEP * 84, STEP * 90)))
     assert len(list(wrong(late, SEED))) == 1
+
+
+def test_of_the_instant_of_an_exchange_the_former_query_has_answered_what_had_been_read() -> None:
+    first, second = Passed(2, 0), Passed(2, 1)
+    one = Episode(first, True, NOTHING, -1)
+    for warm in (False, True):
+        two = Episode(second, warm, STEP * 80 - 1, 80, reached=STEP * 99)
+        received = one.answer(SEED, NOTHING, STEP * 80)
+        assert received[-1][0] == STEP * 80, "its row of the instant left early"
+        story = Life(1, "q1", [one, two], received + two.answer(SEED, STEP * 80, STEP * 99), STEP * 99)
+        assert list(wrong(story, SEED)) == []
+        assert len(list(wrong(replace(story, received=[*story.received, received[-1]]), SEED))) == 1
+        assert len(list(wrong(replace(story, received=[r for r in story.received if r != received[-1]]), SEED))) == 1

@@ -219,6 +219,7 @@ class Course:
         if episode is None:
             return
         life.episodes[-1].reached = max(life.episodes[-1].reached, reached)
+        episode.resumed = life.paused
         life.episodes.append(episode)
         life.paused = False
 

@@ -26,6 +26,7 @@ class Episode:
         begun: τ0, or `NOTHING`.
         last: the last row of the stream that had been read then, -1 for none.
         reached: an instant that it has answered before it ended.
+        resumed: whether nothing answered before it.
     """
 
     shape: Shape
@@ -33,9 +34,16 @@ class Episode:
     begun: int
     last: int
     reached: int = NOTHING
+    resumed: bool = False
 
     def answer(self, seed: int, after: int, until: int) -> list[Change]:
         return self.shape.answer(Span(seed, 0 if self.warm else self.last + 1, after, until))
+
+    @property
+    def left_early(self) -> int | None:
+        """Return the instant behind τ0 if a row of it had been read by then, None otherwise: what leaves before its
+        instant is complete had been answered by the query before."""
+        return self.begun + 1 if self.shape.leaves_early and self.begun + 1 == self.last * STEP else None
 
 
 @dataclass
@@ -72,6 +80,12 @@ def wrong(life: Life, seed: int) -> Iterator[str]:
         until = max(episode.reached, max((tick for tick, _, _ in own), default=NOTHING))
         expected = Counter(one for one in episode.answer(seed, episode.begun, until) if one[0] <= until)
         found = Counter(own)
+        if number and (tick := episode.left_early) is not None:
+            before = life.episodes[number - 1]
+            answered = [one for one in before.answer(seed, episode.begun, tick) if one[0] == tick]
+            # A query that was paused had answered it if it had been read before the pause.
+            if not episode.resumed or Counter(one for one in own if one[0] == tick) == Counter(answered):
+                expected = Counter(one for one in expected.elements() if one[0] != tick) + Counter(answered)
         missing, extra = expected - found, found - expected
         if missing or extra:
             yield (

@@ -40,10 +40,14 @@ class Span:
 
 
 class Shape(Protocol):
-    """A kind of query with its constants."""
+    """A kind of query with its constants. leaves_early: whether its rows are answered before their instant is
+    complete."""
 
     @property
     def is_stream(self) -> bool: ...
+
+    @property
+    def leaves_early(self) -> bool: ...
 
     @property
     def text(self) -> str: ...
@@ -58,6 +62,7 @@ class Passed:
     modulus: int
     rest: int
     is_stream: bool = field(default=True, init=False)
+    leaves_early: bool = field(default=True, init=False)
 
     @property
     def text(self) -> str:
@@ -76,6 +81,7 @@ class Sums:
     length: int
     slide: int
     is_stream: bool = field(default=True, init=False)
+    leaves_early: bool = field(default=False, init=False)
 
     @property
     def text(self) -> str:
@@ -101,6 +107,7 @@ class Totals:
 
     length: int
     is_stream: bool = field(default=False, init=False)
+    leaves_early: bool = field(default=False, init=False)
 
     @property
     def text(self) -> str:
@@ -144,6 +151,7 @@ class Levelled:
 
     modulus: int
     is_stream: bool = field(default=True, init=False)
+    leaves_early: bool = field(default=False, init=False)
 
     @property
     def text(self) -> str:
@@ -170,7 +178,14 @@ class Levelled:
 
 
 def drawn(draw: random.Random, like: Shape | None = None) -> Shape:
-    """Return a query of a random kind, or another one with the columns of `like`."""
+    """Return a query of a random kind, or one with the columns of `like` that is not the same: by itself a query goes
+    on."""
+    while (made := _drawn(draw, like)) == like:
+        pass
+    return made
+
+
+def _drawn(draw: random.Random, like: Shape | None) -> Shape:
     slide = draw.randint(1, 5)
     made: dict[type, Shape] = {
         Passed: Passed(draw.randint(2, 9), draw.randint(0, 1)),

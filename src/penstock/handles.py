@@ -112,11 +112,13 @@ class _GrowingRows:
         self._seen = 0
 
     def next(self, seconds: float) -> pa.Table | None:
+        """Raises the error that ended the run."""
         end = time.monotonic() + seconds
         while True:
-            is_active = self._run.active
+            # Before the rows are looked at: those of its end are among them.
+            has_ended = self._run.wait(0)
             table = self._result.to_arrow()
-            if table.num_rows > self._seen or not is_active:
+            if table.num_rows > self._seen or has_ended:
                 break
             if time.monotonic() >= end:
                 return table.slice(0, 0)

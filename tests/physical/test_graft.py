@@ -118,7 +118,8 @@ def stamped_rounds(sources: Mapping[str, Source], inputs: Mapping[str, pa.Table]
 
 
 def run_round(job: LocalJob, given: Input) -> dict[str, str]:
-    """The answers of one round as text, in which NaN is NaN and -0.0 is not 0.0."""
+    """The rows that are answered in one round, as text, in which NaN is NaN and -0.0 is not 0.0. They have no order: that
+    of a table that was restored may be another one."""
     elements: dict[str, list[Elements]] = {}
     for name, batches in given.elements.items():
         columns = job.ingests[name].columns if name in job.ingests else ()
@@ -127,7 +128,11 @@ def run_round(job: LocalJob, given: Input) -> dict[str, str]:
         elements[name] = chosen if name in job.ingests else []
     answers = job.round(elements, {name: given.progress[name] for name in job.plan.sources})
     queries = job.plan.queries
-    return {name: repr(answer_table(queries[name], parts).to_pylist()) for name, parts in answers.items() if parts}
+    return {
+        name: str(sorted(map(repr, answer_table(queries[name], parts).to_pylist())))
+        for name, parts in answers.items()
+        if parts
+    }
 
 
 def held(executor: StageExecutor) -> dict[str, int]:

@@ -118,6 +118,50 @@ def test_what_follows_from_a_relation_alone_is_not_shown_again(server: InlineSer
     assert server.emitted("q").count((5, 50)) == 1
 
 
+@pytest.mark.parametrize(
+    ("command", "emitted"),
+    [
+        ("AS {even} START NOW", [10, 12]),
+        ("AS {even} START WARM", [6, 8, 10, 12]),
+        ("RESUME START NOW", [10, 11, 12, 13]),
+        ("RESUME START WARM", [5, 6, 7, 8, 9, 10, 11, 12, 13]),
+        ("AS {each} START NOW", [5, 6, 7, 8, 9, 10, 11, 12, 13]),
+    ],
+)
+def test_rows_that_wait_for_another_source_are_of_the_query_that_can_answer_them(
+    server: InlineServer, command: str, emitted: list[int]
+) -> None:
+    """5 to 9 have been read, and the join has been answered up to 4. By itself a query goes on."""
+    join = "SELECT ISTREAM(s.v AS v, l.w AS w) FROM S [NOW] AS s, L AS l WHERE l.k = s.v % 2"
+    even = f"{join} AND s.v % 2 = 0"
+    server.post(STREAM.format(more=KEPT))
+    server.post(
+        "CREATE RELATION L (k INT, w INT, ts INT, PRIMARY KEY (k)) FROM HTTP () TIMESTAMP BY ts UNIT SECOND;"
+        f"CREATE QUERY q AS {join};"
+    )
+
+    def level(*rows: tuple[int, int, int]) -> None:
+        k, w, ts = (pa.array(column, pa.int32()) for column in zip(*rows, strict=True))
+        server.control.insert("L", pa.table({"k": k, "w": w, "ts": ts}))
+        server.run.round()
+
+    server.insert("S", [(tick, tick) for tick in range(1, 10)])
+    level((0, 100, 1), (1, 101, 1))
+    level((0, 200, 5))
+    before = server.emitted("q")
+    assert before == [(tick, tick, 100 + tick % 2) for tick in range(1, 5)]
+    if command.startswith("RESUME"):
+        server.post("ALTER QUERY q PAUSE;")
+    server.post(f"ALTER QUERY q {command.format(each=join, even=even)};")
+    server.insert("S", [(10, 10), (11, 11)])
+    level((1, 301, 13), (0, 300, 14))
+    server.insert("S", [(tick, tick) for tick in range(12, 18)])
+    levels = {0: 200, 1: 101}
+    assert sorted(server.emitted("q")[len(before) :]) == [
+        (tick, tick, 301 if tick == 13 else levels[tick % 2]) for tick in emitted
+    ]
+
+
 # -- lives -----------------------------------------------------------------------------------------------------
 
 SELECTS = (

@@ -11,6 +11,7 @@ from penstock.algebra.nodes.r2s import RelationToStream, StreamKind
 from penstock.algebra.nodes.results import IndividualResults
 from penstock.algebra.nodes.rowwise import Project, Select
 from penstock.algebra.nodes.windows import unbounded
+from penstock.algebra.properties.arrival_order import in_arrival_order
 
 
 def read_sequence_as_stream(node: Algebra) -> Algebra:
@@ -21,6 +22,8 @@ def read_sequence_as_stream(node: Algebra) -> Algebra:
     and projects a stream has too (`algebra/properties/arrival_order.py`). No instants need be counted, and the query
     leaves its one shard. Unsound for:
     - a window that jumps: F-th elements speak for all others;
+    - a projection of a stream without an order of arrival, whose elements of one instant come in the order of their
+      values: behind the projection that is another one;
     - ISTREAM in place of Results: an element of S [RANGE 1 TUPLE] that comes as an equal one goes is not in it;
     - a join: another element of the other stream gives more results.
     """
@@ -31,7 +34,7 @@ def read_sequence_as_stream(node: Algebra) -> Algebra:
 
 
 def _without_window(relation: Algebra, stream: Algebra) -> Algebra | None:
-    if isinstance(relation, Select | Project):
+    if isinstance(relation, Select) or (isinstance(relation, Project) and in_arrival_order(stream) is not None):
         below = _without_window(relation.input, stream)
         return None if below is None else replace(relation, input=below)
     if isinstance(relation, FrequencyWindow) and isinstance(relation.input, Arrivals) and not relation.jumps:
