@@ -74,6 +74,7 @@ class Course:
         self._killer = Killer(self._served, settings.seed + 1, settings.kills_every, settings.seconds, settings.kills)
         self._lives: dict[str, Life] = {}
         self._subscribers: dict[int, Subscriber] = {}
+        self._feed: Feed | None = None
         self._number = 0
         self._sampled = 0.0
         self.report = Report()
@@ -93,8 +94,8 @@ class Course:
             self._served.start()
             self._client = connect(self._served.url, self._served.token, patience=300)
             self._client.execute(DECLARED)
-            self._feed = Feed(self._served.url, self._served.token, self._settings.seed, self._settings.rate)
-            self._feed.start()
+            feed = self._feed = Feed(self._served.url, self._served.token, self._settings.seed, self._settings.rate)
+            feed.start()
             self._killer.start()
             commanded = time.monotonic()
             while time.monotonic() - commanded < self._settings.seconds or self._kills_are_due():
@@ -102,8 +103,8 @@ class Course:
                 self._look()
                 time.sleep(self._draw.uniform(0, _PAUSE))
             self._killer.end()
-            self._feed.end()
-            self._finish()
+            feed.end()
+            self._finish(feed.posted)
         except (Failed, PenstockError) as why:
             report.wrong.append(f"{type(why).__name__}: {why}")
         report.wrong += [f"{who} failed: {one!r}" for who, one in self._failures()]
@@ -111,13 +112,14 @@ class Course:
         if report.wrong:
             report.tail = self._served.tail()
         report.kills, report.starts = self._killer.kills, self._served.starts
-        report.rows, report.seconds = self._feed.posted, time.monotonic() - began
+        report.rows = 0 if self._feed is None else self._feed.posted
+        report.seconds = time.monotonic() - began
         return report
 
     def _failures(self) -> Iterator[tuple[str, BaseException]]:
-        for who, one in (("the feed", self._feed.failure), ("the server", self._killer.failure)):
-            if one is not None:
-                yield who, one
+        for who, one in (("the feed", self._feed), ("the server", self._killer)):
+            if one is not None and one.failure is not None:
+                yield who, one.failure
 
     def _kills_are_due(self) -> bool:
         return min(self._killer.kills.values()) < self._settings.kills
@@ -291,9 +293,8 @@ class Course:
         self.report.changes += len(life.received)
         self.report.subscriptions += subscriber.begun
 
-    def _finish(self) -> None:
-        """Wait until everything has been answered, judge all queries, and end the server."""
-        rows = self._feed.posted
+    def _finish(self, rows: int) -> None:
+        """Wait until all `rows` that were posted have been answered, judge all queries, and end the server."""
         last = {True: STEP * BETWEEN * ((rows - 1) // BETWEEN), False: STEP * (rows - 1) - 1}
         end = time.monotonic() + _DRAIN
         standing = [life for life in self._lives.values() if not life.paused]

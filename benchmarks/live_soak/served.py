@@ -261,4 +261,5 @@ class Killer(threading.Thread):
     def end(self) -> None:
         """End after the kill in hand."""
         self._over.set()
-        self.join(_START + _END)
+        if self.is_alive():
+            self.join(_START + _END)

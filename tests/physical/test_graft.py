@@ -118,8 +118,8 @@ def stamped_rounds(sources: Mapping[str, Source], inputs: Mapping[str, pa.Table]
 
 
 def run_round(job: LocalJob, given: Input) -> dict[str, str]:
-    """The rows that are answered in one round, as text, in which NaN is NaN and -0.0 is not 0.0. They have no order: that
-    of a table that was restored may be another one."""
+    """The rows that are answered in one round, as text, in which NaN is NaN and -0.0 is not 0.0. They have no order: a
+    table that was restored may have another one."""
     elements: dict[str, list[Elements]] = {}
     for name, batches in given.elements.items():
         columns = job.ingests[name].columns if name in job.ingests else ()

@@ -10,7 +10,7 @@ workers and in the local runtime.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -28,6 +28,7 @@ from penstock.physical.execution.progress import (
     query_heartbeat,
     timed_sources,
 )
+from penstock.physical.execution.reading_in_place import attach, attach_again, read_in_place
 from penstock.physical.execution.step_failures import StepFailures, step_error
 from penstock.physical.execution.step_graph import StepGraph
 from penstock.physical.operators import Moment, Operator, Tables, make_operator
@@ -42,36 +43,12 @@ Taker = Callable[[str, Elements], None]
 
 def _operators(steps: Sequence[Step], tables: Tables, shards: int, meter: Meter | None) -> dict[int, Operator]:
     made = {step.id: make_operator(step.spec, tables, shards, NestedPlan) for step in steps}
-    _attach(steps, made)
+    attach(steps, made)
     if meter is None:
         return made
     # Readers perform the work of scans.
     scans = {step.id for step in steps if step.spec.scanned is not None}
     return {i: operator if i in scans else meter.watch(i, operator) for i, operator in made.items()}
-
-
-def _attach(steps: Sequence[Step], operators: Mapping[int, Operator]) -> None:
-    """Attach the operators that read the state of their inputs in place."""
-    for step in steps:
-        if step.spec.reads:
-            operators[step.id].attach([operators[number] for number in _read_in_place(step)])
-
-
-def _read_in_place(step: Step) -> list[int]:
-    """Return the steps whose state `step` reads in place."""
-    return [edge.step for port, edge in enumerate(step.inputs) if step.spec.reads_port(port)]
-
-
-def _readers_of(readers: Sequence[Step], changed: Collection[int]) -> list[Step]:
-    """Return the readers of the steps `changed`, in order, and with each reader those of all that it reads: it attaches
-    to all of it at once, and what it attaches to releases its readers before."""
-    released, found = set(changed), set[int]()
-    while True:
-        more = [step for step in readers if step.id not in found and not released.isdisjoint(_read_in_place(step))]
-        if not more:
-            return [step for step in readers if step.id in found]
-        found.update(step.id for step in more)
-        released.update(number for step in more for number in _read_in_place(step))
 
 
 class IngestExecutor:
@@ -281,16 +258,13 @@ class StageExecutor:
         }
         # Nothing has changed so far: an operator that cannot be made leaves the executor as it was.
         reading = [step for piece in ended for step in piece.steps if step.spec.reads and step.stage == self.stage]
-        changed = {number for step in [*reading, *new_steps] if step.spec.reads for number in _read_in_place(step)}
+        changed = {number for step in [*reading, *new_steps] if step.spec.reads for number in read_in_place(step)}
         changed = (changed & operators.keys()) | made.keys()
         self._plan, self._graph, self._operators = plan, StepGraph.of_stage(plan, self.stage), operators | made
         readers = [step for step in self._graph.steps if step.spec.reads]
-        attaching = _readers_of(readers, changed)
-        for number in changed.union(*map(_read_in_place, attaching)):
-            self._operators[number].release_readers()
-        _attach(attaching, self._operators)
+        attach_again(readers, changed, self._operators)
         self._whole = True
-        attached = {number for step in readers for number in _read_in_place(step)}
+        attached = {number for step in readers for number in read_in_place(step)}
         ahead = operators.keys() - attached
         self._moments = {number: moment for number, moment in self._moments.items() if number in ahead}
         self._query_sources = {name: timed_sources(query.root) for name, query in plan.queries.items()}
@@ -348,7 +322,7 @@ class StageExecutor:
             self._ran.add(step.id)
             if step.spec.reads:
                 # It may remove from what it reads in place.
-                self._ran.update(_read_in_place(step))
+                self._ran.update(read_in_place(step))
             flow.turn(step, moment)
             if failures is None or not failures.stopped(step):
                 result.rejected += self._operators[step.id].rejections()
@@ -359,7 +333,7 @@ class StageExecutor:
 
     def _reads_change(self, step: Step) -> bool:
         """Return whether `step` reads in place what has changed in this round."""
-        return step.spec.reads and any(number in self._ran for number in _read_in_place(step))
+        return step.spec.reads and any(number in self._ran for number in read_in_place(step))
 
     def _drop(self, failures: StepFailures) -> None:
         """Drop the steps of queries that have failed; the others keep their operators."""
@@ -369,7 +343,7 @@ class StageExecutor:
         self._moments = {}
         for operator in self._operators.values():
             operator.release_readers()
-        _attach(self._graph.steps, self._operators)
+        attach(self._graph.steps, self._operators)
 
     def _start(self, step: Step) -> int | None:
         """Return the first instant of the inputs of `step`."""
