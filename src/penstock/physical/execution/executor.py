@@ -24,9 +24,8 @@ from penstock.physical.execution.progress import (
     Progress,
     SourceProgress,
     first_instant,
-    query_frontier,
-    query_heartbeat,
-    timed_sources,
+    query_frontiers,
+    query_heartbeats,
 )
 from penstock.physical.execution.reading_in_place import attach, attach_again, read_in_place
 from penstock.physical.execution.step_failures import StepFailures, step_error
@@ -203,7 +202,7 @@ class StageExecutor:
         self._meter = meter
         self._graph = StepGraph.of_stage(plan, stage)
         self._operators = _operators(self._graph.steps, tables, shards, meter)
-        self._query_sources = {name: timed_sources(query.root) for name, query in plan.queries.items()}
+        self._roots = {name: query.root for name, query in plan.queries.items()}
         self.progress: dict[str, SourceProgress] = {}
         #: For each source, its first instant for the queries of an epoch.
         self._firsts: dict[int, dict[str, SourceProgress]] = {birth: {} for birth in plan.births}
@@ -267,7 +266,7 @@ class StageExecutor:
         attached = {number for step in readers for number in read_in_place(step)}
         ahead = operators.keys() - attached
         self._moments = {number: moment for number, moment in self._moments.items() if number in ahead}
-        self._query_sources = {name: timed_sources(query.root) for name, query in plan.queries.items()}
+        self._roots = {name: query.root for name, query in plan.queries.items()}
         self.progress = {name: seen for name, seen in self.progress.items() if name in unchanged}
         self._firsts = {birth: self._firsts.get(birth, {}) for birth in plan.births}
         self.spent, self.counts = {}, FlowCounts()
@@ -292,9 +291,10 @@ class StageExecutor:
         """
         for name, seen in progress.items():
             self.progress[name] = self.progress.get(name, SourceProgress()).merge(seen)
-            for firsts in self._firsts.values():
-                firsts[name] = firsts.get(name, SourceProgress()).merge(SourceProgress(seen.first))
-        heartbeats, frontiers = self.heartbeats(), self.frontiers()
+            if seen.first is not None:
+                self._begin(name, seen.first)
+        heartbeats = self.heartbeats()
+        frontiers = query_frontiers(self._roots, heartbeats, self.progress)
         result = StageResult()
 
         def keep(query: str, elements: Elements) -> None:
@@ -312,10 +312,15 @@ class StageExecutor:
         flow = _Flow(self._graph, self._operators, inbox, result, answer, failures)
         flow.counts.tapped = self.tapped
         self._ran = set()
+        # Many steps are over the same sources.
+        starts: dict[tuple[int, frozenset[str]], int | None] = {}
         for step in self._graph.turns:
             heartbeat = max(heartbeats[query] for query in step.queries)
             frontier = max(frontiers[query] for query in step.queries)
-            moment = Moment(heartbeat, self._start(step), self._shard, frontier > heartbeat)
+            known = step.birth, step.sources
+            if known not in starts:
+                starts[known] = first_instant(step.sources, self._firsts[step.birth])
+            moment = Moment(heartbeat, starts[known], self._shard, frontier > heartbeat)
             if not flow.has_input(step) and self._moments.get(step.id) == moment and not self._reads_change(step):
                 continue
             self._moments[step.id] = moment
@@ -331,6 +336,13 @@ class StageExecutor:
             self._drop(failures)
         return result
 
+    def _begin(self, source: str, first: int) -> None:
+        """Note a smallest timestamp of a source that has been seen."""
+        for firsts in self._firsts.values():
+            known = firsts.get(source)
+            if known is None or known.first is None or first < known.first:
+                firsts[source] = SourceProgress(first)
+
     def _reads_change(self, step: Step) -> bool:
         """Return whether `step` reads in place what has changed in this round."""
         return step.spec.reads and any(number in self._ran for number in read_in_place(step))
@@ -345,23 +357,9 @@ class StageExecutor:
             operator.release_readers()
         attach(self._graph.steps, self._operators)
 
-    def _start(self, step: Step) -> int | None:
-        """Return the first instant of the inputs of `step`."""
-        return first_instant(step.sources, self._firsts[step.birth])
-
     def heartbeats(self) -> dict[str, int]:
         """Return, by query, the tick up to which its answer is final."""
-        return {
-            name: query_heartbeat(query.root, self._query_sources[name], self.progress, self._drain)
-            for name, query in self._plan.queries.items()
-        }
-
-    def frontiers(self) -> dict[str, int]:
-        """Return, by query, the tick up to which its answer may be emitted, since nothing is retracted any more."""
-        return {
-            name: query_frontier(query.root, self._query_sources[name], self.progress, self._drain)
-            for name, query in self._plan.queries.items()
-        }
+        return query_heartbeats(self._roots, self.progress, self._drain)
 
     def source_heartbeats(self) -> dict[str, int]:
         """Return the heartbeat of each source; `END` for one that has ended."""

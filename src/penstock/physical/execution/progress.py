@@ -79,17 +79,35 @@ def _timed(root: Algebra) -> Mapping[str, Source]:
     return known
 
 
-def query_heartbeats(roots: Mapping[str, Algebra], progress: Progress) -> dict[str, int]:
-    """Return the heartbeat of each of many queries by name, without draining. Queries over the same sources have the
-    same one, so it is computed once for them."""
+def query_heartbeats(roots: Mapping[str, Algebra], progress: Progress, drain: bool = False) -> dict[str, int]:
+    """Return the heartbeat of each of many queries by name. Without `drain` queries over the same sources have the same
+    one, so it is computed once for them."""
+    if drain:
+        return {name: query_heartbeat(root, _timed(root), progress, drain) for name, root in roots.items()}
     known: dict[tuple[tuple[str, int], ...], int] = {}
     heartbeats: dict[str, int] = {}
     for name, root in roots.items():
         key = _heartbeat_key(root)
         if key not in known:
-            known[key] = query_heartbeat(root, _timed(root), progress, drain=False)
+            known[key] = query_heartbeat(root, _timed(root), progress, drain)
         heartbeats[name] = known[key]
     return heartbeats
+
+
+def query_frontiers(roots: Mapping[str, Algebra], heartbeats: Mapping[str, int], progress: Progress) -> dict[str, int]:
+    """Return by query, of which the heartbeat is known, the earliest instant at which elements of its sources may still
+    arrive.
+
+    Before any progress, and where time has stopped, it is the heartbeat, because no result may follow it.
+    """
+    ended: dict[tuple[tuple[str, int], ...], bool] = {}
+    frontiers: dict[str, int] = {}
+    for name, root in roots.items():
+        key, heartbeat = _heartbeat_key(root), heartbeats[name]
+        if key not in ended:
+            ended[key] = all(progress.get(source, SourceProgress()).ended for source, _ in key)
+        frontiers[name] = heartbeat if ended[key] or heartbeat == NOTHING else heartbeat + 1
+    return frontiers
 
 
 def _heartbeat_key(root: Algebra) -> tuple[tuple[str, int], ...]:
@@ -116,16 +134,6 @@ def query_heartbeat(root: Algebra, sources: Mapping[str, Source], progress: Prog
         # Time itself never reaches END: an element that would end there never does.
         return min(max([*highs, *(e for e in [last_end(root, seen)] if e is not None)]), END - 1)
     return max(highs)
-
-
-def query_frontier(root: Algebra, sources: Mapping[str, Source], progress: Progress, drain: bool) -> int:
-    """Return the earliest instant at which elements of the query's sources may still arrive.
-
-    Before any progress, and where time has stopped, it is the heartbeat, because no result may follow it.
-    """
-    heartbeat = query_heartbeat(root, sources, progress, drain)
-    ended = all(progress.get(name, SourceProgress()).ended for name in sources)
-    return heartbeat if ended or heartbeat == NOTHING else heartbeat + 1
 
 
 def first_instant(sources: Iterable[str], progress: Progress) -> int | None:
