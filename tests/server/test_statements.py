@@ -100,6 +100,43 @@ def test_bad_bodies_are_problems(client: httpx.Client, content: bytes, type_: st
     assert answer.json()["code"].startswith("P0")
 
 
+SQL = {"Content-Type": "application/sql; charset=utf-8"}
+
+
+def test_a_script_may_be_the_whole_body(client: httpx.Client) -> None:
+    """Quotes of CQL need no JSON around them."""
+    text = "SELECT room AS `Raum ü` FROM readings WHERE room <> 'a \"quote\"' ORDER BY 1"
+    answer = client.post("/v1/statements", content=text, headers=SQL)
+    assert answer.status_code == 200
+    assert answer.json() == post(client, text).json()
+    assert client.post("/v1/statements", content=text, headers={**SQL, "Accept": "text/csv"}).text.startswith("Raum")
+    mistake = client.post("/v1/statements", content="SELECT\nroam FROM readings", headers=SQL)
+    assert mistake.status_code == 400 and mistake.json()["position"]["line"] == 2
+
+
+def test_a_script_may_come_in_pieces(client: httpx.Client) -> None:
+    answer = client.post("/v1/statements", content=iter([b"SHOW ", b"", b"QUERIES"]), headers=SQL)
+    assert answer.status_code == 200 and answer.json()["statements"][0]["kind"] == "SHOW"
+
+
+@pytest.mark.parametrize(
+    ("content", "status", "said"),
+    [
+        (b"SELECT '\xff'", 400, "byte 9 is 0xFF"), (b"\x00", 400, ""),
+        (b"-- " + b"x" * (2**20 + 1), 413, "max_statement_bytes"), (b"x" * 2**22, 413, "larger"),
+    ],
+)  # fmt: skip
+def test_bad_scripts_as_bodies_are_problems(client: httpx.Client, content: bytes, status: int, said: str) -> None:
+    answer = client.post("/v1/statements", content=content, headers=SQL)
+    assert answer.status_code == status, answer.text
+    assert answer.headers["content-type"] == "application/problem+json" and said in answer.json()["detail"]
+
+
+def test_only_scripts_may_be_whole_bodies(client: httpx.Client) -> None:
+    answer = client.patch("/v1/queries/warm", content="PAUSED", headers=SQL)
+    assert answer.status_code == 415 and "application/sql" not in answer.json()["hint"]
+
+
 def test_a_body_without_a_length_is_limited_too(client: httpx.Client) -> None:
     def pieces() -> Any:
         for _ in range(64):

@@ -294,7 +294,7 @@ class StageExecutor:
             if seen.first is not None:
                 self._begin(name, seen.first)
         heartbeats = self.heartbeats()
-        frontiers = query_frontiers(self._roots, heartbeats, self.progress)
+        frontiers = self.frontiers(heartbeats)
         result = StageResult()
 
         def keep(query: str, elements: Elements) -> None:
@@ -319,7 +319,7 @@ class StageExecutor:
             frontier = max(frontiers[query] for query in step.queries)
             known = step.birth, step.sources
             if known not in starts:
-                starts[known] = first_instant(step.sources, self._firsts[step.birth])
+                starts[known] = self._start(step)
             moment = Moment(heartbeat, starts[known], self._shard, frontier > heartbeat)
             if not flow.has_input(step) and self._moments.get(step.id) == moment and not self._reads_change(step):
                 continue
@@ -357,9 +357,17 @@ class StageExecutor:
             operator.release_readers()
         attach(self._graph.steps, self._operators)
 
+    def _start(self, step: Step) -> int | None:
+        """Return the first instant of the inputs of `step`."""
+        return first_instant(step.sources, self._firsts[step.birth])
+
     def heartbeats(self) -> dict[str, int]:
         """Return, by query, the tick up to which its answer is final."""
         return query_heartbeats(self._roots, self.progress, self._drain)
+
+    def frontiers(self, heartbeats: Mapping[str, int]) -> Mapping[str, int]:
+        """Return, by query, the tick up to which its answer may be emitted, since nothing is retracted any more."""
+        return query_frontiers(self._roots, heartbeats, self.progress)
 
     def source_heartbeats(self) -> dict[str, int]:
         """Return the heartbeat of each source; `END` for one that has ended."""
@@ -433,9 +441,9 @@ class NestedStage(StageExecutor):
     def heartbeats(self) -> dict[str, int]:
         return {"": self.reached}
 
-    def frontiers(self) -> dict[str, int]:
+    def frontiers(self, heartbeats: Mapping[str, int]) -> Mapping[str, int]:
         # Its instants are complete when they arrive.
-        return self.heartbeats()
+        return heartbeats
 
     def _start(self, step: Step) -> int | None:
         return 1 if self.reached else None

@@ -7,6 +7,7 @@ answered without its text.
 from __future__ import annotations
 
 import hmac
+import json
 import logging
 import math
 from collections.abc import Mapping
@@ -29,6 +30,11 @@ _TOKEN_NAMES = frozenset({"token", "access_token", "auth_token", "authorization"
 _LOG = logger_of("server")
 #: Requests that bring a script.
 _SCRIPTS = (("POST", "/v1/statements"), ("PUT", "/v1/catalog"))
+#: The type of a body that is a script: quotes need no JSON around them. No page of another site can send this type
+#: without being asked first, as it can text/plain.
+SQL = "application/sql"
+#: How routes that accept it tell so in their description.
+SQL_BODY = {"requestBody": {"content": {SQL: {"schema": {"type": "string"}}}}}
 #: Headers of every answer: nothing of it is cached, framed or executed by a browser.
 _HEADERS = ((b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff"),
             (b"content-security-policy", b"default-src 'self'; frame-ancestors 'none'"),
@@ -68,9 +74,12 @@ class Gate:
                 scope.setdefault("state", {})["caller"] = caller
                 scope["state"]["counted"] = counted
                 _check_type(scope)
+                receive = self._limited(scope, receive)
                 if (scope["method"], scope["path"]) in _SCRIPTS:
                     self._door.scripts.count(caller.name)
-                await self._app(scope, self._limited(scope, receive), marked)
+                    if _media_type(scope) == SQL:
+                        scope, receive = as_document(scope, receive)
+                await self._app(scope, receive, marked)
         except Interrupted:
             # Returning without the end of the body makes the server break the connection off.
             return
@@ -176,15 +185,50 @@ def _headers(scope: Scope) -> dict[str, str]:
     return {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
 
 
+def as_document(scope: Scope, receive: Receive) -> tuple[Scope, Receive]:
+    """Return a request whose body is a script as one with the document that has it as `sql`. Reading the body raises
+    Refused where it is not UTF-8."""
+    kept = [(name, value) for name, value in scope["headers"] if name not in (b"content-type", b"content-length")]
+    given = {**scope, "headers": [*kept, (b"content-type", b"application/json")]}
+    is_read = False
+
+    async def document() -> Message:
+        nonlocal is_read
+        if is_read:
+            return await receive()
+        content = bytearray()
+        more = True
+        while more:
+            message = await receive()
+            if message["type"] != "http.request":
+                return message
+            content += message.get("body", b"")
+            more = message.get("more_body", False)
+        is_read = True
+        try:
+            sql = content.decode()
+        except UnicodeDecodeError as error:
+            message_ = f"the script is not UTF-8: byte {error.start + 1} is 0x{content[error.start]:02X}"
+            raise Refused(400, "P0803", message_) from None
+        return {"type": "http.request", "body": json.dumps({"sql": sql}).encode(), "more_body": False}
+
+    return given, document
+
+
 def _check_type(scope: Scope) -> None:
     """Refuse a body that is not of the type JSON where it should be: pages of other sites cannot send that type without
     being asked first."""
     if scope["method"] not in ("POST", "PATCH") or scope["path"].endswith("/rows"):
         return
-    media = _headers(scope).get("content-type", "").partition(";")[0].strip().lower()
-    if media != "application/json":
+    media, takes_scripts = _media_type(scope), (scope["method"], scope["path"]) in _SCRIPTS
+    if media != "application/json" and not (takes_scripts and media == SQL):
         message = f"the body is of the type {media[:100] or 'unknown'!r}"
-        raise Refused(415, "P0803", message, hint="send it with `Content-Type: application/json`")
+        hint = f", or a script alone with `Content-Type: {SQL}`" if takes_scripts else ""
+        raise Refused(415, "P0803", message, hint=f"send it with `Content-Type: application/json`{hint}")
+
+
+def _media_type(scope: Scope) -> str:
+    return _headers(scope).get("content-type", "").partition(";")[0].strip().lower()
 
 
 def _check_query(scope: Scope) -> None:

@@ -19,6 +19,7 @@ from penstock.server.http.documents import (
 )
 from penstock.server.http.door import HttpDoor, at_end, caller_of, door_of
 from penstock.server.http.formats import BodyFormat, chosen, columns_document, dumped, json_array, media_of, whole
+from penstock.server.http.gate import SQL_BODY
 from penstock.server.http.problems import Refused, error_document, problem, warning_document
 from penstock.server.http.streams import STREAMED, opened, stream_response
 from penstock.server.roles import AccessRole
@@ -41,6 +42,7 @@ Key = Annotated[str | None, Header(alias="Idempotency-Key", description="Execute
     response_model=ScriptDocument,
     tags=["statements"],
     responses={200: {"content": media_of(OFFERED[1:])}, 202: {"model": ScriptDocument}},
+    openapi_extra=SQL_BODY,
 )
 async def execute(
     request: Request,

@@ -21,6 +21,7 @@ from penstock.server.http.documents import (
 )
 from penstock.server.http.door import caller_of, door_of
 from penstock.server.http.formats import BodyFormat
+from penstock.server.http.gate import SQL_BODY
 from penstock.server.http.problems import problem
 from penstock.server.http.statements import Key, check_size, checked_key, executed, script_response
 from penstock.server.roles import AccessRole
@@ -62,7 +63,9 @@ async def catalog(request: Request) -> CatalogDocument:
     return catalog_document(await door.slow(door.service.catalog))
 
 
-@router.put("/v1/catalog", response_model=ScriptDocument, responses={202: {"model": ScriptDocument}})
+@router.put(
+    "/v1/catalog", response_model=ScriptDocument, responses={202: {"model": ScriptDocument}}, openapi_extra=SQL_BODY
+)
 async def apply(
     request: Request,
     body: CatalogBody,
