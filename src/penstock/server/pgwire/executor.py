@@ -21,7 +21,14 @@ from penstock.server.pgwire.catalog.functions import SessionFacts
 from penstock.server.pgwire.catalog.tables import CatalogImage
 from penstock.server.pgwire.cursors import Cursors
 from penstock.server.pgwire.door import PgDoor
-from penstock.server.pgwire.protocol.errors import CANCELLED, TOO_LARGE, WireError, located, unsupported
+from penstock.server.pgwire.protocol.errors import (
+    CANCELLED,
+    IN_TRANSACTION,
+    TOO_LARGE,
+    WireError,
+    located,
+    unsupported,
+)
 from penstock.server.pgwire.replies import (
     LineRows,
     RowColumn,
@@ -35,6 +42,7 @@ from penstock.server.pgwire.session_state import KEY, SessionState
 from penstock.server.pgwire.statements.clauses import Copy, Reader, read_copy, read_declare, read_fetch, read_set
 from penstock.server.pgwire.statements.kinds import Classified, Does, classify
 from penstock.server.pgwire.statements.lexing import Statement, plain_text, string_text
+from penstock.server.pgwire.statements.prepare_clauses import read_discard
 from penstock.server.pgwire.statements.script_texts import ScriptText, inserted_rows, script_text
 from penstock.server.pgwire.statements.transactions import outside
 from penstock.server.pgwire.values.bound import Values, cql_values, plain_values
@@ -113,14 +121,14 @@ class Executor:
         except PenstockError as error:
             raise located(error, None) from None
 
-    async def scripts(self, given: Sequence[Classified]) -> list[PgOutcome]:
+    async def scripts(self, given: Sequence[tuple[Classified, Values]]) -> list[PgOutcome]:
         """Carry out statements of the language as one script, all of it or nothing. Raises WireError."""
-        if any(one.does is Does.COMMANDS for one in given):
+        if any(one.does is Does.COMMANDS for one, _ in given):
             self.state.check_writes()
-        script = await self._script([(one.statement, None) for one in given])
+        script = await self._script([(one.statement, values or None) for one, values in given])
         reply = await self._timed(lambda: self._sent(script))
         pairs = zip(given, reply.statements, strict=True)
-        return [self._outcome(each, one.statement) for one, each in pairs]
+        return [self._outcome(each, one.statement) for (one, _), each in pairs]
 
     async def _timed(self, action: Callable[[], Awaitable[T]]) -> T:
         """Return what an action returns. It is cancelled after `statement_timeout`, and so are the rows of a SUBSCRIBE,
@@ -166,9 +174,20 @@ class Executor:
             return PgOutcome(await self._commit())
         elif one.does is Does.SHOWS:
             return PgOutcome("SHOW", self.state.shown(statement))
+        elif one.does is Does.DISCARDS:
+            what = read_discard(statement)
+            if what == "ALL":
+                self._discard_all()
+            return PgOutcome(f"DISCARD {what}")
         else:
             self._of_connection(one)
         return PgOutcome(one.does.value)
+
+    def _discard_all(self) -> None:
+        if self.state.transaction is not None:
+            raise WireError(IN_TRANSACTION, "DISCARD ALL has to be outside of a transaction", code="P0732")
+        self.cursors.close_all()
+        self.state.discard()
 
     def _of_connection(self, one: Classified) -> None:
         statement = one.statement
@@ -187,9 +206,6 @@ class Executor:
                 self.cursors.close(name)
         elif one.does is Does.RESETS:
             self.state.reset(statement)
-        elif one.does is Does.DISCARDS:
-            self.cursors.close_all()
-            self.state.discard()
 
     # -- what is read ------------------------------------------------------------------------------------------
 

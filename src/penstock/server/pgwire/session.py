@@ -15,10 +15,10 @@ from penstock.errors import PenstockError
 from penstock.events import logger_of
 from penstock.server.pgwire.door import PgDoor
 from penstock.server.pgwire.executor import Executor, PgOutcome
+from penstock.server.pgwire.prepared import Prepared, PreparedStatements
 from penstock.server.pgwire.protocol import messages
 from penstock.server.pgwire.protocol.errors import (
     NO_CURSOR,
-    NO_STATEMENT,
     PROTOCOL,
     SYNTAX,
     TOO_LARGE,
@@ -33,32 +33,23 @@ from penstock.server.pgwire.replies import data_rows, description, spread
 from penstock.server.pgwire.statements import copying
 from penstock.server.pgwire.statements.kinds import Classified, Does
 from penstock.server.pgwire.statements.lexing import Statement, statements
-from penstock.server.pgwire.values.parameter_types import parameter_type
-from penstock.server.pgwire.values.parameters import Value, declared_type, read_value
+from penstock.server.pgwire.values.bound import Values
+from penstock.server.pgwire.values.parameters import Value, read_value
 from penstock.server.pgwire.values.wire_types import WireType
 from penstock.server.pgwire.variables import Variables
 
 _LOG = logger_of("server")
 #: Bytes that are written before the client is waited for, and bytes of messages that are read ahead.
 _WRITTEN, _AHEAD = 65_536, 1 << 20
-#: Statements and portals that a connection may have open.
+#: Portals that a connection may have open.
 _MOST = 10_000
-_MOST_VALUES = 65_535
-
-
-@dataclass(frozen=True)
-class _Prepared:
-    """A statement. types: of its values; one: None for an empty text."""
-
-    one: Classified | None
-    types: tuple[WireType, ...]
 
 
 @dataclass
 class _Portal:
     """A statement with its values. outcome: once it has been carried out; count: rows that were sent."""
 
-    prepared: _Prepared
+    prepared: Prepared
     values: list[tuple[Value, WireType]]
     formats: list[int]
     outcome: PgOutcome | None = None
@@ -76,7 +67,7 @@ class Conversation:
         self._door, self._reader, self._writer = door, reader, writer
         self._executor, self._variables = executor, variables
         self._out = bytearray()
-        self._prepared: dict[str, _Prepared] = {}
+        self._prepared = PreparedStatements(executor)
         self._portals: dict[str, _Portal] = {}
         self._skipping = False
         self._queue: asyncio.Queue[Message | Exception] = asyncio.Queue()
@@ -239,24 +230,42 @@ class Conversation:
     async def _next_of(self, found: Sequence[Statement]) -> int:
         """Carry out the first of some statements, with those behind it that are one script with it; return how many
         these are."""
-        one = await self._executor.classified(found[0])
-        run = [one]
+        one, values = self._resolved(await self._executor.classified(found[0]))
+        run = [(one, values)]
         if one.does in (Does.READS, Does.COMMANDS) and self._executor.state.transaction is None:
             for following in found[1:]:
-                other = await self._executor.classified(following)
+                other, values = self._resolved(await self._executor.classified(following))
                 if other.does not in (Does.READS, Does.COMMANDS):
                     break
-                run.append(other)
-        outcomes = [await self._executor.execute(one)] if len(run) == 1 else await self._executor.scripts(run)
-        for one, outcome in zip(run, outcomes, strict=True):
+                run.append((other, values))
+        outcomes = [await self._carried(*run[0])] if len(run) == 1 else await self._executor.scripts(run)
+        for (one, _), outcome in zip(run, outcomes, strict=True):
             await self._whole(one, outcome)
         return len(run)
+
+    def _resolved(self, one: Classified, values: Values = ()) -> tuple[Classified, Values]:
+        """Return what is to be carried out in place of a statement (`PreparedStatements.resolved`)."""
+        if one.does is Does.EXECUTES and self._executor.state.transaction is not None:
+            self._executor.state.transaction.check()
+        return self._prepared.resolved(one, values)
+
+    async def _carried(self, one: Classified, values: Values) -> PgOutcome:
+        """Carry out a statement that is resolved, and what it does to prepared statements. Raises PenstockError."""
+        outcome = await self._executor.execute(one, values)
+        try:
+            if one.does is Does.PREPARES:
+                await self._prepared.prepare(one.statement)
+            elif one.does is Does.DEALLOCATES:
+                self._prepared.deallocate(one.statement)
+        except WireError as error:
+            raise error.moved(one.statement.offset) from None
+        if one.does is Does.DISCARDS and outcome.tag == "DISCARD ALL":
+            self._prepared.clear()
+        return outcome
 
     async def _whole(self, one: Classified, outcome: PgOutcome) -> None:
         """Send all that a statement has led to."""
         rows = outcome.rows
-        if one.does is Does.DEALLOCATES:
-            self._deallocate(one.statement)
         if rows is None:
             await self._send(messages.complete(outcome.tag))
             return
@@ -291,13 +300,6 @@ class Conversation:
             message = f"the statement is larger than {most:,} bytes, the server's max_statement_bytes"
             raise WireError(TOO_LARGE, message, code="P0804")
 
-    def _deallocate(self, statement: Statement) -> None:
-        name = next((t.name for t in reversed(statement.tokens) if t.name is not None), "") or ""
-        if name.upper() == "ALL":
-            self._prepared.clear()
-        elif self._prepared.pop(name, None) is None:
-            raise WireError(NO_STATEMENT, f"there is no statement {name}", code="P0201")
-
     # -- the extended protocol ---------------------------------------------------------------------------------
 
     async def _parse(self, fields: Fields) -> None:
@@ -305,37 +307,15 @@ class Conversation:
         oids = [fields.int32() & 0xFFFFFFFF for _ in range(fields.count())]
         fields.end()
         self._check_size(text)
-        if name and name in self._prepared:
-            raise WireError("42P05", f"there is a statement {name} already", "close it first", code="P0206")
-        if len(self._prepared) >= _MOST:
-            raise WireError(TOO_LARGE, f"a connection has {_MOST:,} statements at most", code="P0804")
         found = statements(text)
         if len(found) > 1:
             raise WireError(SYNTAX, "a statement that is prepared stands alone", code="P0101", offset=found[1].offset)
-        one = await self._executor.classified(found[0]) if found else None
-        self._prepared[name] = _Prepared(one, await self._types(one, oids))
+        await self._prepared.parse(name, found[0] if found else None, oids)
         await self._send(messages.PARSE_COMPLETE)
-
-    async def _types(self, one: Classified | None, oids: Sequence[int]) -> tuple[WireType, ...]:
-        """Return the types of the values of a statement."""
-        count = max(len(oids), one.statement.values if one is not None else 0)
-        if count > _MOST_VALUES:
-            raise WireError(PROTOCOL, f"a statement has {_MOST_VALUES:,} values at most")
-        if one is None or not count:
-            return tuple(declared_type(oid, lambda: None) for oid in oids)
-        statement = one.statement
-        given = [*oids, *[0] * (count - len(oids))]
-        if all(oid not in (0, 705) for oid in given):
-            return tuple(declared_type(oid, lambda: None) for oid in given)
-        image = await self._executor.image()
-        return tuple(
-            declared_type(oid, lambda n=number: parameter_type(statement, n, image))  # type: ignore[misc]
-            for number, oid in enumerate(given, 1)
-        )
 
     async def _bind(self, fields: Fields) -> None:
         name, source = fields.text(), fields.text()
-        prepared = self._statement(source)
+        prepared = self._prepared.named(source)
         forms = [fields.int16() for _ in range(fields.count())]
         raw = [fields.value() for _ in range(fields.count())]
         results = [fields.int16() for _ in range(fields.count())]
@@ -360,9 +340,13 @@ class Conversation:
         kind, name = fields.raw(1), fields.text()
         fields.end()
         if kind == b"S":
-            prepared = self._statement(name)
+            prepared = self._prepared.named(name)
             await self._send(messages.parameter_description([one.oid for one in prepared.types]))
-            columns = None if prepared.one is None else await self._executor.columns(prepared.one, prepared.types)
+            one, types = prepared.one, prepared.types
+            if one is not None and one.does is Does.EXECUTES:
+                one, values = self._resolved(one)
+                types = tuple(type_ for _, type_ in values)
+            columns = None if one is None else await self._executor.columns(one, types)
             await self._send(messages.NO_DATA if columns is None else description(columns))
             return
         if name not in self._portals and (cursor := self._executor.cursors.columns(name)) is not None:
@@ -371,7 +355,7 @@ class Conversation:
             return
         portal = self._portal(name)
         one = portal.prepared.one
-        if one is None or not one.has_rows:
+        if one is None or not self._resolved(one)[0].has_rows:
             await self._send(messages.NO_DATA)
             return
         outcome = await self._begun(portal, one)
@@ -384,9 +368,7 @@ class Conversation:
     async def _begun(self, portal: _Portal, one: Classified) -> PgOutcome:
         """Carry the statement of a portal out, once."""
         if portal.outcome is None:
-            portal.outcome = await self._executor.execute(one, portal.values)
-            if one.does is Does.DEALLOCATES:
-                self._deallocate(one.statement)
+            portal.outcome = await self._carried(*self._resolved(one, portal.values))
         return portal.outcome
 
     async def _execute(self, fields: Fields) -> None:
@@ -437,15 +419,10 @@ class Conversation:
         kind, name = fields.raw(1), fields.text()
         fields.end()
         if kind == b"S":
-            self._prepared.pop(name, None)
+            self._prepared.forget(name)
         else:
             self._drop(name)
         self._out += messages.CLOSE_COMPLETE
-
-    def _statement(self, name: str) -> _Prepared:
-        if name not in self._prepared:
-            raise WireError(NO_STATEMENT, f"there is no statement {name!r}", code="P0201")
-        return self._prepared[name]
 
     def _portal(self, name: str) -> _Portal:
         if name not in self._portals:

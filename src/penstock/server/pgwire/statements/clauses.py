@@ -83,7 +83,7 @@ def part(statement: Statement, tokens: Sequence[PgToken]) -> Statement:
         raise WireError(SYNTAX, "a query is missing", offset=len(statement.text), code="P0101")
     start, end = tokens[0].start, tokens[-1].end
     moved = tuple(PgToken(t.kind, t.text, t.start - start, t.end - start, t.value) for t in tokens)
-    return Statement(statement.text[start:end], moved, statement.offset + start)
+    return Statement(statement.text[start:end], moved, None if statement.offset is None else statement.offset + start)
 
 
 @dataclass(frozen=True)
@@ -183,7 +183,7 @@ def read_copy(statement: Statement) -> Copy:
         head = tuple(PgToken(kind, word, at, at + len(word)) for kind, word, at in
                      ((Kind.WORD, "SELECT", 0), (Kind.MARK, "*", 7), (Kind.WORD, "FROM", 9)))  # fmt: skip
         moved = tuple(PgToken(t.kind, t.text, t.start + shift, t.end + shift, t.value) for t in table.tokens)
-        query = Statement(text, (*head, *moved), table.offset - shift)
+        query = Statement(text, (*head, *moved), None if table.offset is None else table.offset - shift)
     if reader.need("TO", "FROM") == "FROM":
         hint = "INSERT INTO, or POST /v1/streams/{name}/rows over HTTP"
         raise unsupported("COPY FROM is not supported", hint)
