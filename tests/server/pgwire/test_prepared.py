@@ -84,7 +84,8 @@ def test_arguments(pg: RunningPg, type_: str, argument: str, value: object) -> N
      ("PREPARE q", "42601", "P0101"), ("PREPARE q AS BEGIN", "42601", "P0101"),
      ("PREPARE q AS EXECUTE p(1)", "42601", "P0101"), ("PREPARE q AS COPY rooms FROM STDIN", "42601", "P0101"),
      ("PREPARE q AS SELECT * FROM nowhere", "42P01", "P0201"), ("PREPARE q () AS SELECT 1", "42601", "P0101"),
-     ("EXECUTE p(" + "(" * 10_000 + "1", "54001", "P0105"), ("DEALLOCATE", "42601", "P0101"), ("DISCARD nothing", "42601", "P0101")],
+     ("EXECUTE p(" + "(" * 10_000 + "1", "54001", "P0105"), ("DEALLOCATE", "42601", "P0101"),
+     ("DISCARD nothing", "42601", "P0101")],
 )  # fmt: skip
 def test_what_is_refused(raw: RawClient, statement: str, state: str, code: str) -> None:
     raw.query("PREPARE p (int) AS SELECT $1")

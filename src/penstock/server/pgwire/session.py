@@ -18,6 +18,7 @@ from penstock.server.pgwire.executor import Executor, PgOutcome
 from penstock.server.pgwire.prepared import Prepared, PreparedStatements
 from penstock.server.pgwire.protocol import messages
 from penstock.server.pgwire.protocol.errors import (
+    CANCELLED,
     NO_CURSOR,
     PROTOCOL,
     SYNTAX,
@@ -31,6 +32,7 @@ from penstock.server.pgwire.protocol.errors import (
 from penstock.server.pgwire.protocol.messages import Fields, Message
 from penstock.server.pgwire.replies import data_rows, description, spread
 from penstock.server.pgwire.statements import copying
+from penstock.server.pgwire.statements.copied_rows import CopyTarget
 from penstock.server.pgwire.statements.kinds import Classified, Does
 from penstock.server.pgwire.statements.lexing import Statement, statements
 from penstock.server.pgwire.values.bound import Values
@@ -70,7 +72,9 @@ class Conversation:
         self._prepared = PreparedStatements(executor)
         self._portals: dict[str, _Portal] = {}
         self._skipping = False
-        self._queue: asyncio.Queue[Message | Exception] = asyncio.Queue()
+        #: None wakes up a COPY whose statement has been cancelled.
+        self._queue: asyncio.Queue[Message | Exception | None] = asyncio.Queue()
+        self._copying = False
         self._ahead = 0
         self._room = asyncio.Event()
         self._reported = variables.reported()
@@ -84,11 +88,7 @@ class Conversation:
             self._ready()
             await self._flush()
             while True:
-                message = await self._queue.get()
-                if isinstance(message, Exception):
-                    raise message
-                self._ahead -= len(message.body)
-                self._room.set()
+                message = await self._next()
                 if message.kind == "X":
                     return
                 await self._handled(message)
@@ -99,14 +99,31 @@ class Conversation:
             with contextlib.suppress(asyncio.CancelledError):
                 await reading
 
+    async def _next(self) -> Message:
+        """Return the next message. Raises EOFError, Fatal, and in a COPY PenstockError where that is cancelled."""
+        while True:
+            message = await self._queue.get()
+            if isinstance(message, Exception):
+                raise message
+            if message is not None:
+                self._ahead -= len(message.body)
+                self._room.set()
+                return message
+            if self._copying:
+                raise self._executor.interruption()
+
+    def _most_of(self, kind: str) -> int:
+        """Return how many bytes a message may have: lines of a COPY as many as posted rows."""
+        limits = self._door.limits
+        return limits.body_bytes if kind == "d" and self._copying else 2 * limits.statement_bytes + 65_536
+
     async def _read(self) -> None:
-        most = 2 * self._door.limits.statement_bytes + 65_536
         try:
             while True:
                 while self._ahead > _AHEAD:
                     self._room.clear()
                     await self._room.wait()
-                message = await messages.read_message(self._reader, most)
+                message = await messages.read_message(self._reader, self._most_of)
                 self._ahead += len(message.body)
                 self._queue.put_nowait(message)
         except (EOFError, OSError):
@@ -152,7 +169,7 @@ class Conversation:
         if self._skipping and message.kind not in "SQ":
             return
         try:
-            if message.left_out:
+            if message.left_out and message.kind != "d":
                 text = f"a message has {message.left_out:,} bytes, which is more than the server reads"
                 raise WireError(TOO_LARGE, text, "its max_statement_bytes bounds them", code="P0804")
             await self._carried_out(message)
@@ -266,6 +283,10 @@ class Conversation:
     async def _whole(self, one: Classified, outcome: PgOutcome) -> None:
         """Send all that a statement has led to."""
         rows = outcome.rows
+        if outcome.target is not None:
+            count = await self._executor.copied(outcome.target, await self._lines(outcome.target))
+            await self._send(messages.complete(f"{outcome.tag} {count}"))
+            return
         if rows is None:
             await self._send(messages.complete(outcome.tag))
             return
@@ -293,6 +314,39 @@ class Conversation:
         finally:
             rows.close()
         await self._send(messages.complete(f"{outcome.tag} {count}"))
+
+    async def _lines(self, target: CopyTarget) -> bytes:
+        """Return all lines that the client sends for COPY FROM. Raises WireError 57014 where it takes them back, 54000
+        for too many bytes, 08P01 for another message."""
+        loop = asyncio.get_running_loop()
+        data = bytearray()
+
+        def wake() -> None:
+            with contextlib.suppress(RuntimeError):
+                loop.call_soon_threadsafe(self._queue.put_nowait, None)
+
+        self._copying = True
+        try:
+            await self._send(messages.copy_in(len(target.positions)))
+            await self._flush()
+            with self._executor.left.ending(wake):
+                while (message := await self._next()).kind != "c":
+                    if message.kind == "d":
+                        if message.left_out or len(data) + len(message.body) > target.most:
+                            text = "COPY FROM has more bytes than the server's max_body_bytes"
+                            raise WireError(TOO_LARGE, text, "send the rows in several parts", code="P0804")
+                        data += message.body
+                    elif message.kind == "f":
+                        reason = Fields(message.body).text()[:1_000]
+                        raise WireError(CANCELLED, f"the client has ended COPY FROM: {reason}", code="P0726")
+                    elif message.kind == "X":
+                        raise EOFError
+                    elif message.kind not in "HS":
+                        text = f"a message of the kind {message.kind!r} in the lines of COPY FROM"
+                        raise WireError(PROTOCOL, text, "CopyDone or CopyFail ends them")
+        finally:
+            self._copying = False
+        return bytes(data)
 
     def _check_size(self, text: str) -> None:
         most = self._door.limits.statement_bytes
@@ -380,7 +434,8 @@ class Conversation:
             await self._send(messages.EMPTY)
             return
         outcome = await self._begun(portal, one)
-        if outcome.copy is not None:
+        if outcome.copy is not None or (outcome.target is not None and not portal.done):
+            portal.done = True
             await self._whole(one, outcome)
             return
         if outcome.rows is None:
