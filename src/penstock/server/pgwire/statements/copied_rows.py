@@ -32,7 +32,6 @@ _LARGEST_BLOCK = (1 << 31) - 1
 _ESCAPE = re.compile(rb"\\(?:([0-7]{1,3})|x([0-9A-Fa-f]{1,2})|(.))", re.DOTALL)
 _SIMPLE = {b"b": b"\b", b"f": b"\f", b"n": b"\n", b"r": b"\r", b"t": b"\t", b"v": b"\v"}
 _EMPTY_LINE = re.compile(rb"(?:\A|\n)\r?\n")
-_BACKSLASHES = re.compile(rb"\\*\Z")
 
 
 @dataclass(frozen=True)
@@ -209,9 +208,11 @@ def _csv_cells(target: CopyTarget, data: bytes) -> _Cells:
 
 def _behind_header(data: bytes) -> bytes:
     """Return what follows the first line; a line feed in quotes does not end it."""
-    at = data.find(b"\n")
-    while at >= 0 and data.count(b'"', 0, at) % 2:
-        at = data.find(b"\n", at + 1)
+    at, quotes = data.find(b"\n"), data.count(b'"', 0, max(0, data.find(b"\n")))
+    while at >= 0 and quotes % 2:
+        following = data.find(b"\n", at + 1)
+        quotes += data.count(b'"', at, max(at, following))
+        at = following
     return data[at + 1 :] if at >= 0 else b""
 
 
@@ -259,12 +260,15 @@ def _text_lines(data: bytes, delimiter: bytes) -> Iterator[tuple[int, list[bytes
     while at < len(lines):
         number, line = at + 1, lines[at]
         at += 1
-        while b"\\" in line and len(_BACKSLASHES.findall(line)[0]) % 2:
+        if _continues(line):
             # A backslash before a line feed makes it a character of a value.
-            if at == len(lines):
-                raise _wrong(_MALFORMED, number, "it ends with a backslash")
-            line += b"\n" + lines[at]
-            at += 1
+            parts = [line]
+            while _continues(parts[-1]):
+                if at == len(lines):
+                    raise _wrong(_MALFORMED, number, "it ends with a backslash")
+                parts.append(lines[at])
+                at += 1
+            line = b"\n".join(parts)
         if has_returns and not line.endswith(b"\r") and at < len(lines):
             raise _wrong(_MALFORMED, number, "it ends without the carriage return that the first line has")
         line = line[:-1] if has_returns and line.endswith(b"\r") else line
@@ -283,6 +287,11 @@ def _text_lines(data: bytes, delimiter: bytes) -> Iterator[tuple[int, list[bytes
             fields.append(match[1])
             place = match.end() if match.end() > match.end(1) else len(line) + 1
         yield number, fields
+
+
+def _continues(line: bytes) -> bool:
+    """Return whether a line ends with a backslash that is not escaped itself."""
+    return line.endswith(b"\\") and bool((len(line) - len(line.rstrip(b"\\"))) % 2)
 
 
 def _unescaped(field: bytes, line: int) -> bytes:
