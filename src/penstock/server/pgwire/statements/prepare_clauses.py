@@ -35,7 +35,7 @@ class Prepare:
 
 
 @dataclass(frozen=True)
-class Argument:
+class LiteralArgument:
     """A literal of EXECUTE. text: None for NULL; kind: of its values, None for a text whose type is open."""
 
     text: str | None
@@ -62,7 +62,7 @@ class Execute:
     """EXECUTE name (arguments)."""
 
     name: str
-    arguments: tuple[Argument, ...]
+    arguments: tuple[LiteralArgument, ...]
 
 
 def read_prepare(statement: Statement) -> Prepare:
@@ -84,7 +84,7 @@ def read_execute(statement: Statement) -> Execute:
     """Raises WireError 42601, 42704, and 0A000 for an argument that is no literal."""
     reader = Reader(statement, 1)
     name = reader.name()
-    arguments: list[Argument] = []
+    arguments: list[LiteralArgument] = []
     if reader.take("("):
         while True:
             arguments.append(_argument(reader))
@@ -114,7 +114,7 @@ def read_discard(statement: Statement) -> str:
     return found
 
 
-def _argument(reader: Reader, depth: int = 0) -> Argument:
+def _argument(reader: Reader, depth: int = 0) -> LiteralArgument:
     if depth > _DEPTH:
         raise WireError("54001", f"an argument has more than {_DEPTH} parentheses", code="P0105")
     found = _literal(reader, depth)
@@ -123,7 +123,7 @@ def _argument(reader: Reader, depth: int = 0) -> Argument:
     return found
 
 
-def _literal(reader: Reader, depth: int) -> Argument:
+def _literal(reader: Reader, depth: int) -> LiteralArgument:
     tokens = reader.statement.tokens
     token = tokens[reader.at] if reader.at < len(tokens) else None
     if token is None or (token.kind is Kind.MARK and token.text not in ("(", "-", "+")):
@@ -135,7 +135,7 @@ def _literal(reader: Reader, depth: int) -> Argument:
         reader.at += 2
         type_ = type_named(token.text)
         assert type_ is not None, "PostgreSQL has these types"
-        return _cast(Argument(following.value, None), type_)
+        return _cast(LiteralArgument(following.value, None), type_)
     if reader.take("CAST"):
         reader.need("(")
         inner = _argument(reader, depth + 1)
@@ -155,35 +155,35 @@ def _literal(reader: Reader, depth: int) -> Argument:
         raise reader.wrong("a number")
     reader.at += 1
     if token.kind is Kind.TEXT:
-        return Argument(token.value, None)
+        return LiteralArgument(token.value, None)
     if token.word == "NULL":
-        return Argument(None, None)
+        return LiteralArgument(None, None)
     if token.word in ("TRUE", "FALSE"):
-        return Argument(token.text.lower(), "bool")
+        return LiteralArgument(token.text.lower(), "bool")
     raise _no_literal(token.start)
 
 
-def _number(sign: str, reader: Reader) -> Argument:
+def _number(sign: str, reader: Reader) -> LiteralArgument:
     text = reader.statement.tokens[reader.at].text
     reader.at += 1
     if text[:1] in "xX":
-        return Argument(f"\\x{text[2:-1]}", "bytea")
-    return Argument(("-" if sign == "-" else "") + text, "number")
+        return LiteralArgument(f"\\x{text[2:-1]}", "bytea")
+    return LiteralArgument(("-" if sign == "-" else "") + text, "number")
 
 
-def _cast(argument: Argument, type_: WireType) -> Argument:
+def _cast(argument: LiteralArgument, type_: WireType) -> LiteralArgument:
     """Return an argument as one of a type. Raises WireError 22P02, 42804."""
     kind = _kind_of(type_)
-    value = (argument if kind != "text" else Argument(argument.text, None)).value(type_, 1)
+    value = (argument if kind != "text" else LiteralArgument(argument.text, None)).value(type_, 1)
     if value is None:
-        return Argument(None, kind)
+        return LiteralArgument(None, kind)
     if isinstance(value, bool):
-        return Argument("true" if value else "false", kind)
+        return LiteralArgument("true" if value else "false", kind)
     if isinstance(value, bytes):
-        return Argument("\\x" + value.hex(), kind)
+        return LiteralArgument("\\x" + value.hex(), kind)
     if isinstance(value, list):
-        return Argument(argument.text, kind)
-    return Argument(format(value, "f") if isinstance(value, Decimal) else str(value), kind)
+        return LiteralArgument(argument.text, kind)
+    return LiteralArgument(format(value, "f") if isinstance(value, Decimal) else str(value), kind)
 
 
 def _kind_of(type_: WireType) -> str:
