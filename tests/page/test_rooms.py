@@ -144,11 +144,46 @@ def test_a_hidden_page_asks_nothing(page: Any, live: Running) -> None:
     assert not asked
 
 
-def test_a_read_token_is_told_what_it_may_not(page: Any, live: Running) -> None:
+def test_a_read_token_has_no_commands(page: Any, live: Running) -> None:
     sign_in(page, live, AccessRole.READ, "query/warm")
-    page.get_by_role("button", name="Pause").click()
-    page.get_by_text("P0802").wait_for()
+    for name in ("Pause", "Alter", "Rename", "Weight", "Drop"):
+        button = page.get_by_role("button", name=name)
+        button.wait_for()
+        assert button.is_disabled()
+        assert button.get_attribute("title") == "the token read has the role read; this needs the role control"
+    rooms = page.get_by_label("Rooms")
+    rooms.get_by_role("link", name="Settings").click()
+    page.get_by_role("button", name="Set").first.wait_for()
+    buttons = page.get_by_role("button", name="Set", exact=True).all()
+    assert buttons and all(one.is_disabled() and "role admin" in str(one.get_attribute("title")) for one in buttons)
+    rooms.get_by_role("link", name="Editor").click()
+    assert page.get_by_role("button", name="Execute").is_disabled()
+    field = page.get_by_label("statement")
+    field.fill("CREATE QUERY q AS SELECT room FROM rooms")
+    field.press("Control+Enter")
+    # What reads can be used.
+    rooms.get_by_role("link", name="Console").click()
+    page.get_by_label("SELECT", exact=True).fill("SELECT floor FROM rooms WHERE room = 'hall'")
+    page.get_by_role("button", name="Select").click()
+    page.get_by_role("region", name="answer").get_by_text("9223372036854775807").wait_for()
+    assert [one.name for one in live.door.service.queries()] == ["warm", 'hot "rooms"/é']
     assert live.door.service.query("warm").state == "RUNNING"
+
+
+def test_a_control_token_has_all_commands_but_those_of_the_system(page: Any, live: Running) -> None:
+    sign_in(page, live, AccessRole.CONTROL, "settings")
+    page.get_by_role("button", name="Set", exact=True).first.wait_for()
+    assert page.get_by_role("button", name="Set", exact=True).first.is_disabled()
+    page.get_by_label("Rooms").get_by_role("link", name="Queries").click()
+    page.get_by_role("link", name="warm").click()
+    page.get_by_role("button", name="Pause").click()
+    page.get_by_role("button", name="Resume").wait_for()
+    # Another token has its own commands in the same browser.
+    page.get_by_role("button", name="Sign out").click()
+    page.get_by_label("token").wait_for()
+    sign_in(page, live, AccessRole.READ, "query/warm")
+    page.get_by_role("button", name="Resume").wait_for()
+    assert page.get_by_role("button", name="Resume").is_disabled()
 
 
 def test_what_the_server_says_is_text(page: Any, live: Running) -> None:

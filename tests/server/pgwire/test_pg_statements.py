@@ -76,7 +76,7 @@ def test_an_error_has_its_code_and_place_and_leaves_the_connection_usable(pg: Ru
 
 @pytest.mark.parametrize(
     "statement",
-    ["CREATE TABLE t (a INT)", "LISTEN x", "COPY rooms FROM STDIN", "SELECT * FROM pg_class, rooms",
+    ["CREATE TABLE t (a INT)", "LISTEN x", "COPY rooms FROM STDIN BINARY", "SELECT * FROM pg_class, rooms",
      "GRANT SELECT ON rooms TO x", "SET client_encoding TO 'LATIN1'", "SET TRANSACTION ISOLATION LEVEL SERIALIZABLE",
      "SELECT DISTINCT ON (relname) relname FROM pg_class", "DECLARE c SCROLL CURSOR FOR SELECT 1"],
 )  # fmt: skip

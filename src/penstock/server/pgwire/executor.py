@@ -12,16 +12,24 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+import pyarrow as pa
 from sqlglot import exp
 
 from penstock.errors import PenstockError
-from penstock.results.cancellation import Cancellation
+from penstock.results.cancellation import Cancellation, cancelled
 from penstock.server.pgwire.catalog.engine import CatalogEngine, parsed
 from penstock.server.pgwire.catalog.functions import SessionFacts
 from penstock.server.pgwire.catalog.tables import CatalogImage
 from penstock.server.pgwire.cursors import Cursors
 from penstock.server.pgwire.door import PgDoor
-from penstock.server.pgwire.protocol.errors import CANCELLED, TOO_LARGE, WireError, located, unsupported
+from penstock.server.pgwire.protocol.errors import (
+    CANCELLED,
+    IN_TRANSACTION,
+    TOO_LARGE,
+    WireError,
+    located,
+    unsupported,
+)
 from penstock.server.pgwire.replies import (
     LineRows,
     RowColumn,
@@ -32,15 +40,25 @@ from penstock.server.pgwire.replies import (
     text_columns,
 )
 from penstock.server.pgwire.session_state import KEY, SessionState
-from penstock.server.pgwire.statements.clauses import Copy, Reader, read_copy, read_declare, read_fetch, read_set
+from penstock.server.pgwire.statements.clauses import (
+    Copy,
+    CopyFrom,
+    Reader,
+    read_copy,
+    read_declare,
+    read_fetch,
+    read_set,
+)
+from penstock.server.pgwire.statements.copied_rows import CopyTarget, copied_table, copy_target
 from penstock.server.pgwire.statements.kinds import Classified, Does, classify
 from penstock.server.pgwire.statements.lexing import Statement, plain_text, string_text
+from penstock.server.pgwire.statements.prepare_clauses import read_discard
 from penstock.server.pgwire.statements.script_texts import ScriptText, inserted_rows, script_text
-from penstock.server.pgwire.statements.transactions import outside
+from penstock.server.pgwire.statements.transactions import CopiedRows, PgTransaction, outside
 from penstock.server.pgwire.values.bound import Values, cql_values, plain_values
 from penstock.server.pgwire.values.parameters import literal, sample
 from penstock.server.pgwire.values.wire_types import WireType
-from penstock.server.roles import Caller
+from penstock.server.roles import AccessRole, Caller
 from penstock.server.service import ScriptReply, ScriptRequest, StatementReply
 
 T = TypeVar("T")
@@ -52,11 +70,13 @@ _UNFINISHED = frozenset({"PENDING", "HYDRATING"})
 
 @dataclass
 class PgOutcome:
-    """What a statement has led to. tag: of its end; behind that of one with rows comes their number."""
+    """What a statement has led to. tag: of its end; behind that of one with rows comes their number; target: of COPY
+    FROM, whose lines are to come."""
 
     tag: str
     rows: RowSource | None = None
     copy: Copy | None = None
+    target: CopyTarget | None = None
 
 
 class Executor:
@@ -76,6 +96,17 @@ class Executor:
     def cancel(self) -> None:
         """End the statement that runs, from any thread; a command happens all the same."""
         self._left.set()
+
+    @property
+    def left(self) -> Cancellation:
+        """Return what ends the statement that runs."""
+        return self._left
+
+    def interruption(self) -> PenstockError:
+        """Return the error of a statement that has been ended."""
+        if self._late:
+            return WireError(CANCELLED, "the statement took longer than statement_timeout", code="P0725")
+        return cancelled()
 
     def close(self) -> None:
         """End everything that belongs to the connection; in any thread."""
@@ -113,14 +144,14 @@ class Executor:
         except PenstockError as error:
             raise located(error, None) from None
 
-    async def scripts(self, given: Sequence[Classified]) -> list[PgOutcome]:
+    async def scripts(self, given: Sequence[tuple[Classified, Values]]) -> list[PgOutcome]:
         """Carry out statements of the language as one script, all of it or nothing. Raises WireError."""
-        if any(one.does is Does.COMMANDS for one in given):
+        if any(one.does is Does.COMMANDS for one, _ in given):
             self.state.check_writes()
-        script = await self._script([(one.statement, None) for one in given])
+        script = await self._script([(one.statement, values or None) for one, values in given])
         reply = await self._timed(lambda: self._sent(script))
         pairs = zip(given, reply.statements, strict=True)
-        return [self._outcome(each, one.statement) for one, each in pairs]
+        return [self._outcome(each, one.statement) for (one, _), each in pairs]
 
     async def _timed(self, action: Callable[[], Awaitable[T]]) -> T:
         """Return what an action returns. It is cancelled after `statement_timeout`, and so are the rows of a SUBSCRIBE,
@@ -139,7 +170,7 @@ class Executor:
             return await action()
         except PenstockError:
             if self._late:
-                raise WireError(CANCELLED, "the statement took longer than statement_timeout", code="P0725") from None
+                raise self.interruption() from None
             raise
 
     async def _executed(self, one: Classified, values: Values) -> PgOutcome:
@@ -155,6 +186,8 @@ class Executor:
             return await self._command(statement, values)
         if one.does is Does.COPIES:
             copy = read_copy(statement)
+            if isinstance(copy, CopyFrom):
+                return PgOutcome("COPY", target=await self._copy_target(copy))
             return PgOutcome("COPY", await self._rows_of(copy.query, values, self._left), copy)
         if one.does is Does.DECLARES:
             return await self._declare(statement, values)
@@ -166,9 +199,20 @@ class Executor:
             return PgOutcome(await self._commit())
         elif one.does is Does.SHOWS:
             return PgOutcome("SHOW", self.state.shown(statement))
+        elif one.does is Does.DISCARDS:
+            what = read_discard(statement)
+            if what == "ALL":
+                self._discard_all()
+            return PgOutcome(f"DISCARD {what}")
         else:
             self._of_connection(one)
         return PgOutcome(one.does.value)
+
+    def _discard_all(self) -> None:
+        if self.state.transaction is not None:
+            raise WireError(IN_TRANSACTION, "DISCARD ALL has to be outside of a transaction", code="P0732")
+        self.cursors.close_all()
+        self.state.discard()
 
     def _of_connection(self, one: Classified) -> None:
         statement = one.statement
@@ -187,9 +231,6 @@ class Executor:
                 self.cursors.close(name)
         elif one.does is Does.RESETS:
             self.state.reset(statement)
-        elif one.does is Does.DISCARDS:
-            self.cursors.close_all()
-            self.state.discard()
 
     # -- what is read ------------------------------------------------------------------------------------------
 
@@ -284,6 +325,7 @@ class Executor:
         if transaction is None:
             (reply,) = (await self._sent(await self._script([(statement, values)]))).statements
             return self._outcome(reply, statement)
+        transaction.check_command()
         script = await self._script([(statement, values)], transaction.commands)
         self._check_size(script)
         reply = (await self._checked(script)).statements[-1]
@@ -302,10 +344,44 @@ class Executor:
         try:
             if done.commands:
                 await self._sent(script_text([], tuple, done.commands))
+            if done.copied:
+                await self._post(done.copied[0].source, [one.rows for one in done.copied])
         except PenstockError:
             done.undone()
             raise
         return "COMMIT"
+
+    async def _copy_target(self, copy: CopyFrom) -> CopyTarget:
+        """Return where the rows of COPY FROM go. Raises PenstockError."""
+        self.state.check_writes()
+        self._caller.need(AccessRole.CONTROL, "for COPY FROM")
+        transaction = self.state.transaction or PgTransaction()
+        most = self._door.limits.body_bytes - sum(one.size for one in transaction.copied)
+        service = self._door.service
+        target = await self._door.call(lambda: copy_target(copy, service.declaration(copy.name), most))
+        transaction.check_copy(target.source.name)
+        return target
+
+    async def copied(self, target: CopyTarget, data: bytes) -> int:
+        """Add the rows of COPY FROM; return their number. They are durable then, or wait for COMMIT in a transaction.
+        Raises PenstockError, and nothing is added."""
+        rows = await self._door.call(lambda: copied_table(target, data))
+        if self.state.transaction is None:
+            await self._post(target.source.name, [rows])
+        else:
+            self.state.transaction.copied.append(CopiedRows(target.source.name, rows, len(data)))
+        return int(rows.num_rows)
+
+    async def _post(self, source: str, parts: Sequence[pa.Table]) -> None:
+        self._door.count_script(self._caller.name)
+        key, service, caller = self.state.settings.get(KEY), self._door.service, self._caller
+
+        def post() -> None:
+            rows = pa.concat_tables(parts).combine_chunks()
+            name = None if key is None else "pg-" + _digest(f"COPY {key}\0{source}\0", rows)
+            service.post(source, rows, name, caller)
+
+        await self._door.call(post)
 
     async def _set(self, statement: Statement) -> None:
         setting = read_set(statement)
@@ -388,6 +464,14 @@ class Executor:
         if reply.kind == "INSERT":
             return PgOutcome(f"INSERT 0 {inserted_rows(statement)}")
         return PgOutcome(reply.kind if reply.changed is None else f"{reply.kind} {reply.changed}")
+
+
+def _digest(text: str, rows: pa.Table) -> str:
+    """Return a digest of a text and rows."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema) as writer:
+        writer.write_table(rows)
+    return hashlib.sha256(text.encode() + sink.getvalue()).hexdigest()
 
 
 def _line_name(statement: Statement) -> str:

@@ -15,10 +15,11 @@ from penstock.errors import PenstockError
 from penstock.events import logger_of
 from penstock.server.pgwire.door import PgDoor
 from penstock.server.pgwire.executor import Executor, PgOutcome
+from penstock.server.pgwire.prepared import Prepared, PreparedStatements
 from penstock.server.pgwire.protocol import messages
 from penstock.server.pgwire.protocol.errors import (
+    CANCELLED,
     NO_CURSOR,
-    NO_STATEMENT,
     PROTOCOL,
     SYNTAX,
     TOO_LARGE,
@@ -31,34 +32,26 @@ from penstock.server.pgwire.protocol.errors import (
 from penstock.server.pgwire.protocol.messages import Fields, Message
 from penstock.server.pgwire.replies import data_rows, description, spread
 from penstock.server.pgwire.statements import copying
+from penstock.server.pgwire.statements.copied_rows import CopyTarget
 from penstock.server.pgwire.statements.kinds import Classified, Does
 from penstock.server.pgwire.statements.lexing import Statement, statements
-from penstock.server.pgwire.values.parameter_types import parameter_type
-from penstock.server.pgwire.values.parameters import Value, declared_type, read_value
+from penstock.server.pgwire.values.bound import Values
+from penstock.server.pgwire.values.parameters import Value, read_value
 from penstock.server.pgwire.values.wire_types import WireType
 from penstock.server.pgwire.variables import Variables
 
 _LOG = logger_of("server")
 #: Bytes that are written before the client is waited for, and bytes of messages that are read ahead.
 _WRITTEN, _AHEAD = 65_536, 1 << 20
-#: Statements and portals that a connection may have open.
+#: Portals that a connection may have open.
 _MOST = 10_000
-_MOST_VALUES = 65_535
-
-
-@dataclass(frozen=True)
-class _Prepared:
-    """A statement. types: of its values; one: None for an empty text."""
-
-    one: Classified | None
-    types: tuple[WireType, ...]
 
 
 @dataclass
 class _Portal:
     """A statement with its values. outcome: once it has been carried out; count: rows that were sent."""
 
-    prepared: _Prepared
+    prepared: Prepared
     values: list[tuple[Value, WireType]]
     formats: list[int]
     outcome: PgOutcome | None = None
@@ -76,10 +69,12 @@ class Conversation:
         self._door, self._reader, self._writer = door, reader, writer
         self._executor, self._variables = executor, variables
         self._out = bytearray()
-        self._prepared: dict[str, _Prepared] = {}
+        self._prepared = PreparedStatements(executor)
         self._portals: dict[str, _Portal] = {}
         self._skipping = False
-        self._queue: asyncio.Queue[Message | Exception] = asyncio.Queue()
+        #: None wakes up a COPY whose statement has been cancelled.
+        self._queue: asyncio.Queue[Message | Exception | None] = asyncio.Queue()
+        self._copying = False
         self._ahead = 0
         self._room = asyncio.Event()
         self._reported = variables.reported()
@@ -93,11 +88,7 @@ class Conversation:
             self._ready()
             await self._flush()
             while True:
-                message = await self._queue.get()
-                if isinstance(message, Exception):
-                    raise message
-                self._ahead -= len(message.body)
-                self._room.set()
+                message = await self._next()
                 if message.kind == "X":
                     return
                 await self._handled(message)
@@ -108,14 +99,31 @@ class Conversation:
             with contextlib.suppress(asyncio.CancelledError):
                 await reading
 
+    async def _next(self) -> Message:
+        """Return the next message. Raises EOFError, Fatal, and in a COPY PenstockError where that is cancelled."""
+        while True:
+            message = await self._queue.get()
+            if isinstance(message, Exception):
+                raise message
+            if message is not None:
+                self._ahead -= len(message.body)
+                self._room.set()
+                return message
+            if self._copying:
+                raise self._executor.interruption()
+
+    def _most_of(self, kind: str) -> int:
+        """Return how many bytes a message may have: lines of a COPY as many as posted rows."""
+        limits = self._door.limits
+        return limits.body_bytes if kind == "d" and self._copying else 2 * limits.statement_bytes + 65_536
+
     async def _read(self) -> None:
-        most = 2 * self._door.limits.statement_bytes + 65_536
         try:
             while True:
                 while self._ahead > _AHEAD:
                     self._room.clear()
                     await self._room.wait()
-                message = await messages.read_message(self._reader, most)
+                message = await messages.read_message(self._reader, self._most_of)
                 self._ahead += len(message.body)
                 self._queue.put_nowait(message)
         except (EOFError, OSError):
@@ -161,7 +169,7 @@ class Conversation:
         if self._skipping and message.kind not in "SQ":
             return
         try:
-            if message.left_out:
+            if message.left_out and message.kind != "d":
                 text = f"a message has {message.left_out:,} bytes, which is more than the server reads"
                 raise WireError(TOO_LARGE, text, "its max_statement_bytes bounds them", code="P0804")
             await self._carried_out(message)
@@ -239,24 +247,46 @@ class Conversation:
     async def _next_of(self, found: Sequence[Statement]) -> int:
         """Carry out the first of some statements, with those behind it that are one script with it; return how many
         these are."""
-        one = await self._executor.classified(found[0])
-        run = [one]
+        one, values = self._resolved(await self._executor.classified(found[0]))
+        run = [(one, values)]
         if one.does in (Does.READS, Does.COMMANDS) and self._executor.state.transaction is None:
             for following in found[1:]:
-                other = await self._executor.classified(following)
+                other, values = self._resolved(await self._executor.classified(following))
                 if other.does not in (Does.READS, Does.COMMANDS):
                     break
-                run.append(other)
-        outcomes = [await self._executor.execute(one)] if len(run) == 1 else await self._executor.scripts(run)
-        for one, outcome in zip(run, outcomes, strict=True):
+                run.append((other, values))
+        outcomes = [await self._carried(*run[0])] if len(run) == 1 else await self._executor.scripts(run)
+        for (one, _), outcome in zip(run, outcomes, strict=True):
             await self._whole(one, outcome)
         return len(run)
+
+    def _resolved(self, one: Classified, values: Values = ()) -> tuple[Classified, Values]:
+        """Return what is to be carried out in place of a statement (`PreparedStatements.resolved`)."""
+        if one.does is Does.EXECUTES and self._executor.state.transaction is not None:
+            self._executor.state.transaction.check()
+        return self._prepared.resolved(one, values)
+
+    async def _carried(self, one: Classified, values: Values) -> PgOutcome:
+        """Carry out a statement that is resolved, and what it does to prepared statements. Raises PenstockError."""
+        outcome = await self._executor.execute(one, values)
+        try:
+            if one.does is Does.PREPARES:
+                await self._prepared.prepare(one.statement)
+            elif one.does is Does.DEALLOCATES:
+                self._prepared.deallocate(one.statement)
+        except WireError as error:
+            raise error.moved(one.statement.offset) from None
+        if one.does is Does.DISCARDS and outcome.tag == "DISCARD ALL":
+            self._prepared.clear()
+        return outcome
 
     async def _whole(self, one: Classified, outcome: PgOutcome) -> None:
         """Send all that a statement has led to."""
         rows = outcome.rows
-        if one.does is Does.DEALLOCATES:
-            self._deallocate(one.statement)
+        if outcome.target is not None:
+            count = await self._executor.copied(outcome.target, await self._lines(outcome.target))
+            await self._send(messages.complete(f"{outcome.tag} {count}"))
+            return
         if rows is None:
             await self._send(messages.complete(outcome.tag))
             return
@@ -285,18 +315,44 @@ class Conversation:
             rows.close()
         await self._send(messages.complete(f"{outcome.tag} {count}"))
 
+    async def _lines(self, target: CopyTarget) -> bytes:
+        """Return all lines that the client sends for COPY FROM. Raises WireError 57014 where it takes them back, 54000
+        for too many bytes, 08P01 for another message."""
+        loop = asyncio.get_running_loop()
+        data = bytearray()
+
+        def wake() -> None:
+            with contextlib.suppress(RuntimeError):
+                loop.call_soon_threadsafe(self._queue.put_nowait, None)
+
+        self._copying = True
+        try:
+            await self._send(messages.copy_in(len(target.positions)))
+            await self._flush()
+            with self._executor.left.ending(wake):
+                while (message := await self._next()).kind != "c":
+                    if message.kind == "d":
+                        if message.left_out or len(data) + len(message.body) > target.most:
+                            text = "COPY FROM has more bytes than the server's max_body_bytes"
+                            raise WireError(TOO_LARGE, text, "send the rows in several parts", code="P0804")
+                        data += message.body
+                    elif message.kind == "f":
+                        reason = Fields(message.body).text()[:1_000]
+                        raise WireError(CANCELLED, f"the client has ended COPY FROM: {reason}", code="P0726")
+                    elif message.kind == "X":
+                        raise EOFError
+                    elif message.kind not in "HS":
+                        text = f"a message of the kind {message.kind!r} in the lines of COPY FROM"
+                        raise WireError(PROTOCOL, text, "CopyDone or CopyFail ends them")
+        finally:
+            self._copying = False
+        return bytes(data)
+
     def _check_size(self, text: str) -> None:
         most = self._door.limits.statement_bytes
         if len(text.encode()) > most:
             message = f"the statement is larger than {most:,} bytes, the server's max_statement_bytes"
             raise WireError(TOO_LARGE, message, code="P0804")
-
-    def _deallocate(self, statement: Statement) -> None:
-        name = next((t.name for t in reversed(statement.tokens) if t.name is not None), "") or ""
-        if name.upper() == "ALL":
-            self._prepared.clear()
-        elif self._prepared.pop(name, None) is None:
-            raise WireError(NO_STATEMENT, f"there is no statement {name}", code="P0201")
 
     # -- the extended protocol ---------------------------------------------------------------------------------
 
@@ -305,37 +361,15 @@ class Conversation:
         oids = [fields.int32() & 0xFFFFFFFF for _ in range(fields.count())]
         fields.end()
         self._check_size(text)
-        if name and name in self._prepared:
-            raise WireError("42P05", f"there is a statement {name} already", "close it first", code="P0206")
-        if len(self._prepared) >= _MOST:
-            raise WireError(TOO_LARGE, f"a connection has {_MOST:,} statements at most", code="P0804")
         found = statements(text)
         if len(found) > 1:
             raise WireError(SYNTAX, "a statement that is prepared stands alone", code="P0101", offset=found[1].offset)
-        one = await self._executor.classified(found[0]) if found else None
-        self._prepared[name] = _Prepared(one, await self._types(one, oids))
+        await self._prepared.parse(name, found[0] if found else None, oids)
         await self._send(messages.PARSE_COMPLETE)
-
-    async def _types(self, one: Classified | None, oids: Sequence[int]) -> tuple[WireType, ...]:
-        """Return the types of the values of a statement."""
-        count = max(len(oids), one.statement.values if one is not None else 0)
-        if count > _MOST_VALUES:
-            raise WireError(PROTOCOL, f"a statement has {_MOST_VALUES:,} values at most")
-        if one is None or not count:
-            return tuple(declared_type(oid, lambda: None) for oid in oids)
-        statement = one.statement
-        given = [*oids, *[0] * (count - len(oids))]
-        if all(oid not in (0, 705) for oid in given):
-            return tuple(declared_type(oid, lambda: None) for oid in given)
-        image = await self._executor.image()
-        return tuple(
-            declared_type(oid, lambda n=number: parameter_type(statement, n, image))  # type: ignore[misc]
-            for number, oid in enumerate(given, 1)
-        )
 
     async def _bind(self, fields: Fields) -> None:
         name, source = fields.text(), fields.text()
-        prepared = self._statement(source)
+        prepared = self._prepared.named(source)
         forms = [fields.int16() for _ in range(fields.count())]
         raw = [fields.value() for _ in range(fields.count())]
         results = [fields.int16() for _ in range(fields.count())]
@@ -360,9 +394,13 @@ class Conversation:
         kind, name = fields.raw(1), fields.text()
         fields.end()
         if kind == b"S":
-            prepared = self._statement(name)
+            prepared = self._prepared.named(name)
             await self._send(messages.parameter_description([one.oid for one in prepared.types]))
-            columns = None if prepared.one is None else await self._executor.columns(prepared.one, prepared.types)
+            one, types = prepared.one, prepared.types
+            if one is not None and one.does is Does.EXECUTES:
+                one, values = self._resolved(one)
+                types = tuple(type_ for _, type_ in values)
+            columns = None if one is None else await self._executor.columns(one, types)
             await self._send(messages.NO_DATA if columns is None else description(columns))
             return
         if name not in self._portals and (cursor := self._executor.cursors.columns(name)) is not None:
@@ -371,7 +409,7 @@ class Conversation:
             return
         portal = self._portal(name)
         one = portal.prepared.one
-        if one is None or not one.has_rows:
+        if one is None or not self._resolved(one)[0].has_rows:
             await self._send(messages.NO_DATA)
             return
         outcome = await self._begun(portal, one)
@@ -384,9 +422,7 @@ class Conversation:
     async def _begun(self, portal: _Portal, one: Classified) -> PgOutcome:
         """Carry the statement of a portal out, once."""
         if portal.outcome is None:
-            portal.outcome = await self._executor.execute(one, portal.values)
-            if one.does is Does.DEALLOCATES:
-                self._deallocate(one.statement)
+            portal.outcome = await self._carried(*self._resolved(one, portal.values))
         return portal.outcome
 
     async def _execute(self, fields: Fields) -> None:
@@ -398,7 +434,8 @@ class Conversation:
             await self._send(messages.EMPTY)
             return
         outcome = await self._begun(portal, one)
-        if outcome.copy is not None:
+        if outcome.copy is not None or (outcome.target is not None and not portal.done):
+            portal.done = True
             await self._whole(one, outcome)
             return
         if outcome.rows is None:
@@ -437,15 +474,10 @@ class Conversation:
         kind, name = fields.raw(1), fields.text()
         fields.end()
         if kind == b"S":
-            self._prepared.pop(name, None)
+            self._prepared.forget(name)
         else:
             self._drop(name)
         self._out += messages.CLOSE_COMPLETE
-
-    def _statement(self, name: str) -> _Prepared:
-        if name not in self._prepared:
-            raise WireError(NO_STATEMENT, f"there is no statement {name!r}", code="P0201")
-        return self._prepared[name]
 
     def _portal(self, name: str) -> _Portal:
         if name not in self._portals:

@@ -3,6 +3,7 @@
 import { get, request } from "./api.js";
 import { errorBox, fill, h, say } from "./dom.js";
 import { begin, end, follow } from "./live.js";
+import { signedIn } from "./roles.js";
 import { commands } from "./views/commands.js";
 import { console_ } from "./views/console.js";
 import { editor } from "./views/editor.js";
@@ -59,6 +60,7 @@ async function start() {
     setTimeout(start, 3000);
     return;
   }
+  signedIn(who);
   const leave = document.getElementById("leave");
   leave.hidden = !who.needs_token;
   leave.title = `${who.name}, ${who.role}`;

@@ -3,6 +3,7 @@
 import { literal, once, relation, request } from "./api.js";
 import { errorBox, fill, h, notice } from "./dom.js";
 import { shown } from "./format.js";
+import { needs } from "./roles.js";
 
 export class Attributes {
   constructor() {
@@ -22,7 +23,7 @@ export class Attributes {
   }
 
   form(entity, one) {
-    const input = h("input", { "aria-label": one.attribute, value: one.value === null ? "" : shown(one.value) });
+    const input = h("input", { "aria-label": one.attribute, value: one.value === null ? "" : shown(one.value), ...needs("control") });
     const trouble = h("div");
     const set = async (event) => {
       event.preventDefault();
@@ -33,6 +34,6 @@ export class Attributes {
       } catch (error) { fill(trouble, errorBox(error)); }
     };
     return h("form", { onsubmit: set }, h("label", {}, h("span", {}, `${one.attribute}${one.unit ? `, ${one.unit}` : ""}: ${one.help ?? ""}`),
-      h("div", { class: "row" }, input, h("button", {}, "Set"))), trouble);
+      h("div", { class: "row" }, input, h("button", needs("control"), "Set"))), trouble);
   }
 }

@@ -40,10 +40,11 @@ class WireError(PenstockError):
         self.offset = offset
         self.is_placed = False
 
-    def moved(self, by: int) -> WireError:
-        """Return the error of a statement that stands at an offset, with its place in all that the client sent."""
+    def moved(self, by: int | None) -> WireError:
+        """Return the error of a statement that stands at an offset, with its place in all that the client sent. by:
+        None for a statement that the client has sent before."""
         if self.offset is not None and not self.is_placed:
-            self.offset += by
+            self.offset = None if by is None else self.offset + by
         self.is_placed = True
         return self
 

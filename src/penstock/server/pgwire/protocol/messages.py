@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from penstock.server.pgwire.protocol.errors import BAD_TEXT, PROTOCOL, Fatal, WireError
@@ -45,14 +45,15 @@ async def read_login(reader: asyncio.StreamReader) -> bytes:
     return await _exactly(reader, length - 4)
 
 
-async def read_message(reader: asyncio.StreamReader, most: int) -> Message:
-    """Return the next message; of one with a body beyond `most` bytes only its kind. Raises Fatal, EOFError."""
+async def read_message(reader: asyncio.StreamReader, most_of: Callable[[str], int]) -> Message:
+    """Return the next message; of one with too large a body only its kind. most_of: returns the bytes that a body of a
+    kind may have, when its head has come. Raises Fatal, EOFError."""
     head, length = struct.unpack("!cI", await _exactly(reader, 5))
     kind = head.decode("latin-1")
     if length < 4 or length >= 1 << 31:
         raise Fatal(PROTOCOL, "a message has an impossible length")
     size = length - 4
-    if size <= most:
+    if size <= most_of(kind):
         return Message(kind, await _exactly(reader, size))
     left = size
     while left:
@@ -179,6 +180,11 @@ def data_row(values: Iterable[bytes | None]) -> bytes:
 def copy_out(columns: int, binary: bool) -> bytes:
     form = int(binary)
     return message("H", struct.pack(f"!bH{columns}H", form, columns, *[form] * columns))
+
+
+def copy_in(columns: int) -> bytes:
+    """Return that the lines of COPY may come, as text."""
+    return message("G", struct.pack(f"!bH{columns}H", 0, columns, *[0] * columns))
 
 
 PARSE_COMPLETE, BIND_COMPLETE, CLOSE_COMPLETE = message("1"), message("2"), message("3")

@@ -83,7 +83,7 @@ def part(statement: Statement, tokens: Sequence[PgToken]) -> Statement:
         raise WireError(SYNTAX, "a query is missing", offset=len(statement.text), code="P0101")
     start, end = tokens[0].start, tokens[-1].end
     moved = tuple(PgToken(t.kind, t.text, t.start - start, t.end - start, t.value) for t in tokens)
-    return Statement(statement.text[start:end], moved, statement.offset + start)
+    return Statement(statement.text[start:end], moved, None if statement.offset is None else statement.offset + start)
 
 
 @dataclass(frozen=True)
@@ -159,8 +159,22 @@ class Copy:
     null: str = "\\N"
 
 
-def read_copy(statement: Statement) -> Copy:
-    """Raises WireError for rows that are to come in, and for options that are not known."""
+@dataclass(frozen=True)
+class CopyFrom:
+    """COPY name (columns) FROM STDIN. columns: None for all; form: `text` or `csv`; matches: the header has to have the
+    names of the columns."""
+
+    name: str
+    columns: tuple[str, ...] | None
+    form: str = "text"
+    header: bool = False
+    matches: bool = False
+    delimiter: str = "\t"
+    null: str = "\\N"
+
+
+def read_copy(statement: Statement) -> Copy | CopyFrom:
+    """Raises WireError for files of the server, and for options that are not known."""
     tokens = statement.tokens
     reader = Reader(statement, 1)
     if reader.take("("):
@@ -171,27 +185,64 @@ def read_copy(statement: Statement) -> Copy:
         query = part(statement, tokens[reader.at : end - 1])
         reader.at = end
     else:
-        begin = reader.at
-        while reader.peek() not in ("TO", "FROM", "("):
-            reader.name()
-            reader.take(".")
-        if reader.peek() == "(":
+        begin, names = reader.at, [reader.name()]
+        while reader.take("."):
+            names.append(reader.name())
+        end, columns = reader.at, _listed(reader)
+        if reader.need("TO", "FROM") == "FROM":
+            return _copy_from(reader, names, columns)
+        if columns is not None:
             raise unsupported("COPY of some columns", "COPY (SELECT ... FROM ...) TO STDOUT")
-        table = part(statement, tokens[begin : reader.at])
+        reader.at -= 1
+        table = part(statement, tokens[begin:end])
         text = f"SELECT * FROM {table.text}"
         shift = len(text) - len(table.text)
         head = tuple(PgToken(kind, word, at, at + len(word)) for kind, word, at in
                      ((Kind.WORD, "SELECT", 0), (Kind.MARK, "*", 7), (Kind.WORD, "FROM", 9)))  # fmt: skip
         moved = tuple(PgToken(t.kind, t.text, t.start + shift, t.end + shift, t.value) for t in table.tokens)
-        query = Statement(text, (*head, *moved), table.offset - shift)
-    if reader.need("TO", "FROM") == "FROM":
-        hint = "INSERT INTO, or POST /v1/streams/{name}/rows over HTTP"
-        raise unsupported("COPY FROM is not supported", hint)
+        query = Statement(text, (*head, *moved), None if table.offset is None else table.offset - shift)
+    reader.need("TO")
     reader.need("STDOUT")
-    return _options(reader, query)
+    found = _options(reader)
+    return Copy(query, found.form, found.header, found.delimiter, found.null)
 
 
-def _options(reader: Reader, query: Statement) -> Copy:
+def _listed(reader: Reader) -> tuple[str, ...] | None:
+    """Return the names in parentheses, None where there are none."""
+    if not reader.take("("):
+        return None
+    found = [reader.name()]
+    while reader.take(","):
+        found.append(reader.name())
+    reader.need(")")
+    return tuple(found)
+
+
+def _copy_from(reader: Reader, names: Sequence[str], columns: tuple[str, ...] | None) -> CopyFrom:
+    if reader.peek() != "STDIN":
+        raise unsupported("COPY FROM a file or a program of the server", "COPY name FROM STDIN")
+    reader.need("STDIN")
+    found = _options(reader)
+    if found.form == "binary":
+        raise unsupported("COPY FROM in the format binary", "FORMAT text or csv; asyncpg: copy_to_table(format='csv')")
+    if found.delimiter in found.null or "\n" in found.null or "\r" in found.null:
+        raise WireError(INVALID_VALUE, "NULL of COPY has neither the delimiter nor a line feed", code="P0104")
+    name = ".".join(names[1:] if names[0] == "public" and len(names) > 1 else names)
+    return CopyFrom(name, columns, found.form, found.header, found.matches, found.delimiter, found.null)
+
+
+@dataclass(frozen=True)
+class _Options:
+    """The options of COPY."""
+
+    form: str
+    header: bool
+    matches: bool
+    delimiter: str
+    null: str
+
+
+def _options(reader: Reader) -> _Options:
     reader.take("WITH")
     found: dict[str, str] = {}
     if reader.take("("):
@@ -221,10 +272,13 @@ def _options(reader: Reader, query: Statement) -> Copy:
     delimiter = found.get("delimiter", "," if form == "csv" else "\t")
     if len(delimiter.encode()) != 1 or delimiter in '\\\r\n".' or delimiter.isalnum():
         raise WireError(INVALID_VALUE, "a delimiter of COPY is one character, and none of values", code="P0104")
-    header = found.get("header", "false").lower() in ("true", "on", "1")
+    header = found.get("header", "false").lower()
+    if header not in ("true", "on", "1", "false", "off", "0", "match"):
+        raise WireError(INVALID_VALUE, f"HEADER of COPY is true, false or match, not {header[:200]}", code="P0104")
     if form == "binary" and len(found) > 1:
         raise WireError(SYNTAX, "COPY in binary has no other options", code="P0103")
-    return Copy(query, form, header, delimiter, found.get("null", "" if form == "csv" else "\\N"))
+    null = found.get("null", "" if form == "csv" else "\\N")
+    return _Options(form, header in ("true", "on", "1", "match"), header == "match", delimiter, null)
 
 
 def read_modes(statement: Statement) -> dict[str, str]:

@@ -142,11 +142,12 @@ def _unclosed(what: str, start: int) -> WireError:
 
 @dataclass(frozen=True)
 class Statement:
-    """One statement of a text. offset: of its text in what the client sent; tokens: with places in its text."""
+    """One statement of a text. offset: of its text in what the client sent, None where it has sent that before;
+    tokens: with places in its text."""
 
     text: str
     tokens: tuple[PgToken, ...]
-    offset: int = 0
+    offset: int | None = 0
 
     def words(self, count: int) -> tuple[str, ...]:
         """Return the first tokens as words in capitals."""

@@ -51,7 +51,10 @@ def script_text(
         if text and not text.endswith(";\n"):
             text += ";\n"
         made = cql_text(statement, value_of, names)
-        places += [(len(text) + here, statement.offset + there) for here, there in made.places]
+        if statement.offset is None:
+            places.append((len(text), None))
+        else:
+            places += [(len(text) + here, statement.offset + there) for here, there in made.places]
         text += made.text
     return ScriptText(text, tuple(places))
 

@@ -9,18 +9,41 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from penstock.server.pgwire.protocol.errors import FAILED_TRANSACTION, NO_TRANSACTION, READ_ONLY, WireError
+import pyarrow as pa
+
+from penstock.server.pgwire.protocol.errors import (
+    FAILED_TRANSACTION,
+    NO_TRANSACTION,
+    READ_ONLY,
+    WireError,
+    unsupported,
+)
+
+
+@dataclass(frozen=True)
+class CopiedRows:
+    """Rows of a COPY. source: name of what they go into; size: bytes in which they came."""
+
+    source: str
+    rows: pa.Table
+    size: int
 
 
 @dataclass
 class PgTransaction:
-    """A transaction that has begun. commands: texts of the language; undo, at_end: go back to the settings from before,
-    when it is rolled back and in any case."""
+    """A transaction that has begun. It has either commands or rows of COPY, since both cannot happen together.
+
+    Args:
+        commands: texts of the language.
+        copied: rows of COPY, with the name of the source and the bytes in which they came.
+        undo, at_end: go back to the settings from before, when it is rolled back and in any case.
+    """
 
     is_read_only: bool = False
     is_failed: bool = False
     commands: list[str] = field(default_factory=list)
-    savepoints: list[tuple[str, int]] = field(default_factory=list)
+    copied: list[CopiedRows] = field(default_factory=list)
+    savepoints: list[tuple[str, int, int]] = field(default_factory=list)
     undo: list[Callable[[], object]] = field(default_factory=list)
     at_end: list[Callable[[], object]] = field(default_factory=list)
 
@@ -39,13 +62,24 @@ class PgTransaction:
         if self.is_read_only:
             raise WireError(READ_ONLY, "the transaction is READ ONLY", "BEGIN READ WRITE", code="P0802")
 
+    def check_command(self) -> None:
+        """Raises WireError 0A000 behind a COPY."""
+        if self.copied:
+            raise unsupported("a command behind COPY FROM in one transaction", "COMMIT the COPY first")
+
+    def check_copy(self, source: str) -> None:
+        """Raises WireError 0A000 behind commands, and behind a COPY into another source."""
+        if self.commands or any(one.source != source for one in self.copied):
+            hint = "a transaction has either commands or COPY into one stream or relation: COMMIT first"
+            raise unsupported("COPY FROM together with other changes in one transaction", hint)
+
     def undone(self) -> None:
         """Go back to the settings from before."""
         for action in reversed(self.undo):
             action()
 
     def save(self, name: str) -> None:
-        self.savepoints.append((name, len(self.commands)))
+        self.savepoints.append((name, len(self.commands), len(self.copied)))
 
     def release(self, name: str) -> None:
         del self.savepoints[self._place(name) :]
@@ -53,7 +87,9 @@ class PgTransaction:
     def roll_back_to(self, name: str) -> None:
         """Forget the commands since a savepoint, which stays."""
         place = self._place(name)
-        del self.commands[self.savepoints[place][1] :]
+        _, commands, copied = self.savepoints[place]
+        del self.commands[commands:]
+        del self.copied[copied:]
         del self.savepoints[place + 1 :]
         self.is_failed = False
 

@@ -4,6 +4,7 @@ import { execute, once, request } from "../api.js";
 import { errorBox, fill, h, messageBox, notice, state } from "../dom.js";
 import { Editor } from "../editor.js";
 import { bytes, short } from "../format.js";
+import { allows, needs } from "../roles.js";
 import { columnsOf, Table } from "../table.js";
 
 const draft = "penstock.draft", pause = 400;
@@ -12,9 +13,9 @@ export async function editor(main) {
   let due = null, asked = 0;
   const verdict = h("div", { "aria-live": "polite" }), answer = h("div");
   const field = new Editor({ value: localStorage.getItem(draft) ?? "", changed: (text) => { localStorage.setItem(draft, text); later(); }, submitted: () => run() });
-  const button = h("button", { class: "first", onclick: () => run() }, "Execute");
+  const button = h("button", { class: "first", onclick: () => run(), ...needs("control") }, "Execute");
   fill(main, h("h1", {}, "Editor"), h("section", {}, field.element,
-    h("div", { class: "row" }, button, h("span", { class: "quiet" }, "Ctrl+Enter"))), h("section", {}, h("h2", {}, "Verdict"), verdict), answer);
+    h("div", { class: "row" }, button, h("span", { class: "quiet" }, allows("control") ? "Ctrl+Enter" : "your token may not change anything; the console answers SELECT"))), h("section", {}, h("h2", {}, "Verdict"), verdict), answer);
 
   function later() {
     clearTimeout(due);
@@ -38,7 +39,7 @@ export async function editor(main) {
 
   async function run() {
     const text = field.value;
-    if (!text.trim()) return;
+    if (!text.trim() || !allows("control")) return;
     button.disabled = true;
     try {
       const reply = await execute(text, once());

@@ -7,6 +7,7 @@ import { bytes, seconds, share, short, shown } from "../format.js";
 import { version } from "../live.js";
 import { OperatorFigures, Plan } from "../plan.js";
 import { Results } from "../results.js";
+import { needs } from "../roles.js";
 import { Attributes } from "../attributes.js";
 import { Tap } from "../tap.js";
 
@@ -38,11 +39,11 @@ export async function query(main, name) {
   const patch = (body, done) => act(() => request("PATCH", path, body, once()), done);
 
   function showButtons() {
-    const paused = known.state === "PAUSED" || known.state === "FAILED";
+    const allowed = needs("control"), paused = known.state === "PAUSED" || known.state === "FAILED";
     fill(buttons,
-      paused ? h("button", { class: "first", onclick: resume }, "Resume") : h("button", { onclick: () => patch({ state: "PAUSED" }, `${name} is paused`) }, "Pause"),
-      h("button", { onclick: edit }, "Alter"), h("button", { onclick: rename }, "Rename"), h("button", { onclick: weigh }, "Weight"),
-      h("button", { class: "grave", onclick: drop }, "Drop"));
+      paused ? h("button", { class: "first", onclick: resume, ...allowed }, "Resume") : h("button", { onclick: () => patch({ state: "PAUSED" }, `${name} is paused`), ...allowed }, "Pause"),
+      h("button", { onclick: edit, ...allowed }, "Alter"), h("button", { onclick: rename, ...allowed }, "Rename"), h("button", { onclick: weigh, ...allowed }, "Weight"),
+      h("button", { class: "grave", onclick: drop, ...allowed }, "Drop"));
   }
 
   async function resume() {
