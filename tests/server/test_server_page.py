@@ -65,7 +65,7 @@ def test_the_commands(tmp_path: Path) -> None:
             if following in ("result", "json"):
                 assert done.stdout.strip() == result.strip()
             executed += 1
-        assert executed == 9
+        assert executed == 10
         python = next(text for kind, text in BLOCKS if kind == "python")
         _run_python(python.replace("http://127.0.0.1:8265", url), (tmp_path / "ada.token").read_text().strip())
 
