@@ -169,7 +169,7 @@ def decide(request: StartRequest, folder: Folder) -> Decision:
     if before is None:
         _check_delivery_mark(folder, latest)
         return _first_start(request)
-    return _changed_start(request, folder, before, 1 + epoch_numbers(folder)[-1])
+    return _in_log_of(before, request, folder, _changed_start(request, folder, before, 1 + epoch_numbers(folder)[-1]))
 
 
 def _check_delivery_mark(folder: Folder, latest: Epoch | None) -> None:
@@ -301,7 +301,11 @@ def decide_change(
     last = epoch_numbers(folder)[-1]
     # Numbers under which others read their past belong to these.
     number = ahead.number if ahead is not None and ahead.number > last else 1 + max(last, request.cache.reserved)
-    decision = _changed_start(request, folder, before, number, ahead)
+    return _in_log_of(before, request, folder, _changed_start(request, folder, before, number, ahead))
+
+
+def _in_log_of(before: Epoch, request: StartRequest, folder: Folder, decision: Decision) -> Decision:
+    """Return `decision` with an epoch that continues the log of `before`, and shares the steps that can be shared."""
     left = last_offset(folder, before)
     epoch = replace(decision.epoch, log=before.log, log_base=before.log_base, left=left)
     parts = _parts(request, epoch)
@@ -350,7 +354,7 @@ def _changed_start(
         epoch, offset=offset, backfill=backfill, starts=beginning, answered=dict(how.answered), past=past_number
     )
     epoch = replace(epoch, beginnings=beginnings_of(epoch, before, new, progress_at_start(folder, epoch, plan), plan))
-    epoch = with_silences(epoch, request, folder, before, kept_sinks, how)
+    epoch = with_silences(epoch, request, folder, before, kept_sinks, how, delivered)
     epoch = _with_results(epoch, before, kept_sinks | resumed, new_queries).after(before)
     notices = notices_of_change(before, new_queries, ended_queries, past, request.starts.keys())
     return Decision(

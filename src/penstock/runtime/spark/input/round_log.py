@@ -107,12 +107,15 @@ class RoundLog:
             storage().make_folder(self.place)
         except OSError as error:
             raise unwritable(self.place, error) from error
-        self._offset = read_offset(folder, log, epoch) or carried or self._planner.start()
+        offset = read_offset(folder, log, epoch)
+        self._offset = offset or carried or self._planner.start()
         self._delivered_round = folder.delivered().round
         #: When that was delivered, in seconds since 1970; None where another process did it.
         self.delivered_at: float | None = None
         #: Whether all sources had ended with the round delivered last.
         self._all_ended = bool(folder.delivered().ended)
+        if offset is None:
+            self._remove_round(self._delivered_round + 1)
         if not 0 <= self._offset.round - self._delivered_round <= 1:
             cause: Exception = FileNotFoundError("it does not tell the round that was read last")
             raise damaged(folder.root / f"{self._offset_mark}.json", cause)
@@ -337,6 +340,13 @@ class RoundLog:
 
     def _folder_of(self, number: int) -> Path:
         return self.place / round_name(number)
+
+    def _remove_round(self, number: int) -> None:
+        """Remove a round of an earlier version of the plan that has not been delivered. It is planned anew, so its
+        files are not to come back when the power goes."""
+        if storage().exists(self._folder_of(number)):
+            storage().remove_tree(self._folder_of(number))
+            storage().sync(self.place)
 
     def _mend_outstanding(self) -> None:
         """Restore the files of the outstanding round, the same as before.
