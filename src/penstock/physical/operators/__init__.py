@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from penstock.physical.operators.aggregates.aggregate import Aggregation
 from penstock.physical.operators.aggregates.pane_store import PaneStore, WindowSums
+from penstock.physical.operators.aggregates.row_log import LoggedAggregation, RowLog
 from penstock.physical.operators.aggregates.slide_incremental import IncrementalSlideAggregation
 from penstock.physical.operators.aggregates.slide_recompute import RecomputedSlideAggregation
 from penstock.physical.operators.aggregates.user_defined.user_aggregate import UserAggregation
@@ -50,7 +51,7 @@ from penstock.physical.operators.windows.negative_tuples import NegativeTuples
 from penstock.physical.operators.windows.row_window import RowWindow
 from penstock.physical.operators.windows.sample import Sample
 from penstock.physical.operators.windows.step_window import StepWindow
-from penstock.physical.plan.aggregates import AccumulatorRowsSpec, AggregateSpec
+from penstock.physical.plan.aggregates import AccumulatorRowsSpec, AggregateSpec, LoggedAggregateSpec, RowLogSpec
 from penstock.physical.plan.inputs import OutputSpec, ScanSpec, StaticSpec, UpdatesSpec
 from penstock.physical.plan.joins import (
     AggregateLookupSpec,
@@ -103,6 +104,8 @@ OPERATORS: dict[type, Callable[..., Operator]] = {
     AccumulatorRowsSpec: lambda spec, context: AccumulatorRows(spec),
     PanesSpec: lambda spec, context: Panes(spec),
     AggregateSpec: lambda spec, context: Aggregation(spec),
+    RowLogSpec: lambda spec, context: RowLog(spec),
+    LoggedAggregateSpec: lambda spec, context: LoggedAggregation(spec),
     IncrementalSlideSpec: lambda spec, context: IncrementalSlideAggregation(spec),
     PaneStoreSpec: lambda spec, context: PaneStore(spec),
     WindowSumsSpec: lambda spec, context: WindowSums(spec),
