@@ -109,21 +109,24 @@ class Aggregation(Operator):
         slots = placed.slots
         values = tuple(arrived.columns[self._plan.values_at :])
         lanes = all_lanes(self._plan, arrived.columns[self._keys : self._plan.values_at], values)
+        self._keep(arrived, placed, heartbeat)
         every = np.arange(len(arrived))
-        expired = np.flatnonzero(arrived.exp <= heartbeat)
-        parts = [
+        ones = np.ones(len(every), np.int64)
+        gone = arrived.exp <= heartbeat
+        if not gone.any():
+            return [GroupEvents(slots, arrived.ts, every, ones, *lanes, values, arrived.exp)]
+        expired = np.flatnonzero(gone)
+        return [
             GroupEvents(
                 np.concatenate([slots, slots[expired]]),
                 np.concatenate([arrived.ts, arrived.exp[expired]]),
                 np.concatenate([every, expired]),
-                np.concatenate([np.ones(len(every), np.int64), np.full(len(expired), -1, np.int64)]),
+                np.concatenate([ones, np.full(len(expired), -1, np.int64)]),
                 *lanes,
                 values,
                 arrived.exp,
             )
         ]
-        self._keep(arrived, placed, heartbeat)
-        return parts
 
     def _keep(self, arrived: Elements, placed: SlotAssignment, heartbeat: int) -> None:
         """Keep the rows that expire after `heartbeat`."""
