@@ -17,6 +17,7 @@ from penstock.algebra.nodes.sample import Sample
 from penstock.algebra.nodes.scans import OnError, RelationScan, Scan, Source, StreamScan
 from penstock.algebra.nodes.semi_and_outer_joins import OuterJoin, OuterKind, SemiJoin, SemiKind
 from penstock.algebra.nodes.set_operations import Except, Intersect, UnionAll
+from penstock.algebra.nodes.shed import Shed
 from penstock.algebra.nodes.windows import RowWindow, Window, WindowKind, unbounded
 from penstock.algebra.properties.update_pattern import Pattern
 
@@ -52,6 +53,7 @@ __all__ = [
     "SemiJoin",
     "SemiKind",
     "Sequenced",
+    "Shed",
     "SortKey",
     "Source",
     "StreamKind",

@@ -11,11 +11,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from penstock.shedding import machine
-from penstock.shedding.contract import Shedding
+from penstock.shedding.contract import DropUnit, Shedding
 from penstock.shedding.layout import (
     ALWAYS,
     BEGIN_,
     BUDGET,
+    COUNT,
     COVERED,
     DROP_COLUMNS,
     END_,
@@ -53,6 +54,10 @@ SLICE = 1 << 16
 
 #: The columns of an entry that a checkpoint keeps; the others follow.
 SAVED = (SLOT, BEGIN_, END_, EXPIRES, NUMBER, RANK, TIE, WEIGHT)
+#: Columns of a saved entry behind these: the largest end that its value has shown, and, at the first entry of a stretch,
+#: the ticks lost at its two ends.
+_LAST_END, _LEFT, _RIGHT = range(len(SAVED), len(SAVED) + 3)
+SAVED_COLUMNS = len(SAVED) + 3
 
 
 @dataclass(frozen=True)
@@ -85,6 +90,10 @@ class ArrivingTuples:
         """Return the arrivals from `start` to before `stop`."""
         return ArrivingTuples(*(np.ascontiguousarray(column[start:stop], np.int64) for column in vars(self).values()))
 
+    def chosen(self, rows: Int64s) -> ArrivingTuples:
+        """Return some of the arrivals."""
+        return ArrivingTuples(*(column[rows] for column in vars(self).values()))
+
 
 @dataclass(frozen=True)
 class SheddingOutcome:
@@ -101,14 +110,10 @@ class SheddingOutcome:
 
 @dataclass(frozen=True)
 class SavedTuples:
-    """All state of a shedder, as arrays. lost: rows (number of the first entry of a stretch, ticks lost at its left,
-    at its right end); ends: rows (slot, the largest end that arrived).
-    """
+    """All state of a shedder, as arrays: entries and the sample with `SAVED_COLUMNS` columns, and single numbers."""
 
     entries: Int64s
     sample: Int64s
-    lost: Int64s
-    ends: Int64s
     numbers: Int64s
 
 
@@ -229,22 +234,24 @@ class Shedder:
 
     def saved(self) -> SavedTuples:
         """Return all state, as arrays that do not change later."""
-        entries = self.rows()
-        entries = entries[np.argsort(entries[:, NUMBER])]
+        places = self._items[EXPIRIES, : self._sizes[EXPIRIES]]
+        places = places[np.argsort(self._entries[places, NUMBER])]
+        rows = self._entries[places]
+        last_ends = self._values[rows[:, SLOT], LAST_END]
+        first = self._stretches[rows[:, STRETCH], HEAD] == places
+        lost = self._stretches[rows[:, STRETCH]][:, (LOST_LEFT, LOST_RIGHT)] * first[:, None]
         sample = self.sample_rows()
         sample = sample[np.argsort(sample[:, NUMBER])]
-        stretches = self._stretches[np.unique(entries[:, STRETCH])]
-        lost = np.column_stack(
-            [self._entries[stretches[:, HEAD], NUMBER], stretches[:, LOST_LEFT], stretches[:, LOST_RIGHT]]
+        none = np.zeros((len(sample), 3), np.int64)
+        return SavedTuples(
+            np.column_stack([rows[:, SAVED], last_ends, lost]),
+            np.column_stack([sample[:, SAVED], none]),
+            np.append(self._numbers, self.arrived),
         )
-        slots = np.unique(entries[:, SLOT])
-        ends = np.column_stack([slots, self._values[slots, LAST_END]])
-        numbers = np.append(self._numbers, self.arrived)
-        return SavedTuples(entries[:, SAVED], sample[:, SAVED], lost[(lost[:, 1:] != 0).any(axis=1)], ends, numbers)
 
     def restore(self, saved: SavedTuples) -> None:
-        """Take back what `saved` returned, on a new shedder."""
-        slots = int(saved.entries[:, 0].max()) + 1 if len(saved.entries) else 0
+        """Take back what `saved` returned, on a new shedder. Values may have other slots by now."""
+        slots = max((int(part[:, 0].max()) + 1 for part in (saved.entries, saved.sample) if len(part)), default=0)
         self._make_room(len(saved.entries) + len(saved.sample) + 2, slots)
         kept = saved.numbers[:-1].copy()
         self.arrived = int(saved.numbers[-1])
@@ -253,11 +260,53 @@ class Shedder:
         self._numbers[:] = kept
         machine.restore_sample(*self._state(), _entry_rows(saved.sample))
         machine.restore_entries(*self._state(), _entry_rows(saved.entries))
-        at = {int(row[NUMBER]): int(row[STRETCH]) for row in self.rows()}
-        for number, left, right in saved.lost.tolist():
-            self._stretches[at[number], LOST_LEFT], self._stretches[at[number], LOST_RIGHT] = left, right
-        self._values[saved.ends[:, 0], LAST_END] = saved.ends[:, 1]
+        places = self._items[EXPIRIES, : self._sizes[EXPIRIES]]
+        by_number = places[np.argsort(self._entries[places, NUMBER])]
+        self._values[saved.entries[:, 0], LAST_END] = saved.entries[:, _LAST_END]
+        lost = np.flatnonzero((saved.entries[:, (_LEFT, _RIGHT)] != 0).any(axis=1))
+        stretches = self._entries[by_number[lost], STRETCH]
+        self._stretches[stretches, LOST_LEFT] = saved.entries[lost, _LEFT]
+        self._stretches[stretches, LOST_RIGHT] = saved.entries[lost, _RIGHT]
         machine.refresh_all(*self._state())
+
+    # --- slots
+
+    def live(self, count: int) -> Int64s:
+        """Return how many entries, those of the sample included, each of `count` slots has."""
+        found = np.zeros(count, np.int64)
+        known = min(count, len(self._values))
+        found[:known] = self._values[:known, COUNT]
+        return found + np.bincount(self.sample_rows()[:, SLOT], minlength=count)[:count]
+
+    def renumber(self, kept: Int64s) -> None:
+        """Give values other slots: kept[k], which has all that are live among others, becomes k."""
+        size = max(len(self._values), int(kept.max(initial=-1)) + 1)
+        self._make_room(0, size)
+        old = self._values.copy()
+        if self.shedding.policy.unit == DropUnit.VALUE:
+            self._places[0] = -1
+        numbers = np.full(size, -1, np.int64)
+        numbers[kept] = np.arange(len(kept))
+        self._values[:] = (-1, 0, ALWAYS, 0)
+        self._values[: len(kept)] = old[kept]
+        for heap in (EXPIRIES, SAMPLED):
+            places = self._items[heap, : self._sizes[heap]]
+            self._entries[places, SLOT] = numbers[self._entries[places, SLOT]]
+        if self.shedding.policy.unit == DropUnit.VALUE:
+            members = numbers[self._items[0, : self._sizes[0]]]
+            self._items[0, : self._sizes[0]] = members
+            self._places[0, members] = np.arange(len(members))
+
+    @property
+    def nbytes(self) -> int:
+        """Return the bytes of all arrays."""
+        arrays = (self._entries, self._stretches, self._values, self._items, self._places)
+        return sum(array.nbytes for array in arrays)
+
+    @property
+    def refuses_from(self) -> int:
+        """Return the rank from which on values are refused."""
+        return int(self._numbers[THRESHOLD])
 
 
 def _grown(array: Int64s, size: int) -> Int64s:
@@ -268,5 +317,5 @@ def _grown(array: Int64s, size: int) -> Int64s:
 
 def _entry_rows(saved: Int64s) -> Int64s:
     rows = np.zeros((len(saved), ENTRY_COLUMNS), np.int64)
-    rows[:, SAVED] = saved
+    rows[:, SAVED] = saved[:, : len(SAVED)]
     return rows

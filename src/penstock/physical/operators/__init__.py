@@ -40,6 +40,7 @@ from penstock.physical.operators.sequence.relations import make_sequence_model
 from penstock.physical.operators.sets.distinct import make_distinct
 from penstock.physical.operators.sets.first_rows import TopK
 from penstock.physical.operators.sets.set_operations import SetOperation
+from penstock.physical.operators.shedding import Shed
 from penstock.physical.operators.static import Static
 from penstock.physical.operators.streams.changes import Changes
 from penstock.physical.operators.streams.distinct_changes import DistinctChanges
@@ -75,6 +76,7 @@ from penstock.physical.plan.panes import (
 from penstock.physical.plan.rowwise import FilterSpec, ProjectSpec, UnionSpec
 from penstock.physical.plan.sequence import CountTimeSpec, FrequencySpec, SequenceModelSpec
 from penstock.physical.plan.sets import DistinctSpec, SetOperationSpec, TopKSpec
+from penstock.physical.plan.shedding import ShedSpec
 from penstock.physical.plan.spec import Spec
 from penstock.physical.plan.streams import (
     ChangesSpec,
@@ -132,6 +134,7 @@ OPERATORS: dict[type, Callable[..., Operator]] = {
     FrequencySpec: lambda spec, context: make_every_nth(spec),
     SequenceModelSpec: lambda spec, context: make_sequence_model(spec, context.tables, context.run_plan),
     CountTimeSpec: lambda spec, context: CountTime(spec, context.tables, context.run_plan),
+    ShedSpec: lambda spec, context: Shed(spec),
     OutputSpec: lambda spec, context: Passing(),
 }
 
