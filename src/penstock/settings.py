@@ -317,8 +317,8 @@ TABLE: tuple[Setting, ...] = (
         "shed_memory",
         "none",
         _budget_or_none,
-        "default of `memory` of the queries that coalesce: the most that they hold, as '10000 TUPLES' or '64 MB'; none: "
-        "nothing is shed",
+        "default of `memory` of the queries that coalesce: the most that they hold, as '10000 TUPLES' or '64 MB'; "
+        "none: nothing is shed",
     ),
     Setting("shed", "cals_q", _one_of(*SHEDDING_POLICIES), "default of `shed`: which tuple goes first"),
     Setting("shed_buckets", 1, _count(1, 2**20), "default of `buckets`: parts of a budget, by hash of the value"),

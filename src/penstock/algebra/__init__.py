@@ -2,6 +2,7 @@
 
 from penstock.algebra.nodes.aggregate import Aggregate, Distinct
 from penstock.algebra.nodes.base import Algebra, ArrivalTime, StreamToRelation, TimeModelWindow, is_static, leaves
+from penstock.algebra.nodes.coalesce import Begins, Closing, Coalesce
 from penstock.algebra.nodes.first_rows import SortKey, TopK
 from penstock.algebra.nodes.frequency import Arrivals, AtInstants, Frequency, Sequenced
 from penstock.algebra.nodes.frequency_window import FrequencyWindow
@@ -27,6 +28,9 @@ __all__ = [
     "ArrivalTime",
     "Arrivals",
     "AtInstants",
+    "Begins",
+    "Closing",
+    "Coalesce",
     "Distinct",
     "Except",
     "Frequency",

@@ -54,8 +54,8 @@ SLICE = 1 << 16
 
 #: The columns of an entry that a checkpoint keeps; the others follow.
 SAVED = (SLOT, BEGIN_, END_, EXPIRES, NUMBER, RANK, TIE, WEIGHT)
-#: Columns of a saved entry behind these: the largest end that its value has shown, and, at the first entry of a stretch,
-#: the ticks lost at its two ends.
+#: Columns of a saved entry behind these: the largest end that its value has shown, and, at the first entry of a
+#: stretch, the ticks lost at its two ends.
 _LAST_END, _LEFT, _RIGHT = range(len(SAVED), len(SAVED) + 3)
 SAVED_COLUMNS = len(SAVED) + 3
 

@@ -169,15 +169,8 @@ def _units(length: Expression, width: int) -> tuple[int, int] | None:
     end, begin = (_uncast(argument) for argument in length.arguments)
     if isinstance(end, Call) and end.function == "NULLIF":
         end = _uncast(end.arguments[0])
-    plain = isinstance(end, Column) and isinstance(begin, Column)
-    if (
-        plain
-        and isinstance(end, Column)
-        and isinstance(begin, Column)
-        and (begin.index, end.index) == (width, width + 1)
-    ):
-        return 1, 1
-    return None
+    bounds = tuple(bound.index for bound in (begin, end) if isinstance(bound, Column))
+    return (1, 1) if bounds == (width, width + 1) else None
 
 
 def _uncast(expression: Expression) -> Expression:
