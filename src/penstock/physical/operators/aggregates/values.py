@@ -15,7 +15,7 @@ from penstock.physical.elements import Bools, Int64s
 from penstock.physical.kernels import trees
 from penstock.physical.kernels.extremes import comings, from_order_keys, order_keys
 from penstock.physical.kernels.key_order import is_wide
-from penstock.physical.operators.aggregates.cells.registers import Registers
+from penstock.physical.operators.aggregates.cells.registers import RegisterMaxima
 from penstock.physical.operators.aggregates.events import GroupEvents, join
 from penstock.physical.planning.aggregate_layout import AggregateLayout
 from penstock.physical.synopses.contract import Synopsis
@@ -57,7 +57,7 @@ class GroupValues:
         self._sets = {a: (columns[a], ValueBag(groups, types[columns[a]])) for a in plan.distincts}
         self._bags: list[_Bag] = []
         self._extremes: list[_Extreme] = []
-        self._registers = [Registers(plan, a, columns[a], groups) for a in plan.ranked]
+        self._registers = [RegisterMaxima(plan, a, columns[a], groups) for a in plan.ranked]
         for argument in (*plan.extremes, *plan.bags, *plan.cells):
             calls = tuple(i for i, source in enumerate(plan.sources) if source == argument)
             column, kind = columns[argument], plan.arguments[argument].kind

@@ -27,7 +27,7 @@ from penstock.physical.synopses.tables.skyline import Skyline
 _SUMS = 3
 
 
-class Registers:
+class RegisterMaxima:
     """The registers of one argument. column: of its cells among the values of lane rows; known_ends: whether the
     expiration of every cell is known when it arrives."""
 
