@@ -83,7 +83,7 @@ def bind_shedding(
 
 def with_budgets(root: Algebra, name: str, options: SheddingOptions) -> Algebra:
     """Return a query with a budget below every coalescing of rows that change. Raises PenstockError P0376."""
-    budget, _ = read_memory(options.memory)
+    budget, in_bytes = read_memory(options.memory)
     misses_only = _only_misses(root)
 
     def rule(node: Any) -> Any:
