@@ -27,7 +27,7 @@ from penstock.runtime.spark.catching_up.compaction import Compaction, compacting
 from penstock.runtime.spark.catching_up.hydration import Hydration
 from penstock.runtime.spark.catching_up.kept_relations import KeptRelations
 from penstock.runtime.spark.checkpoint.checkpoint_lock import CheckpointLock
-from penstock.runtime.spark.checkpoint.epochs import read_offset, remove_epoch_on_failure
+from penstock.runtime.spark.checkpoint.epochs import outstanding_before, remove_epoch_on_failure
 from penstock.runtime.spark.checkpoint.folder import Finish, Folder, Job
 from penstock.runtime.spark.checkpoint.place import remove_checkpoint
 from penstock.runtime.spark.checkpoint.query_failure import QueryFailure
@@ -148,8 +148,7 @@ class SparkRun:
         storage().make_folder(self._log)
         if self._in_files:
             mend_log(self._folder, self._log, self._job.log_base)
-            if read_offset(self._folder, self._job.log, self._job.epoch) is None:
-                # A round that is outstanding is one of an earlier version of the plan, and is planned anew.
+            if outstanding_before(self._folder, self._job.log, self._job.epoch) is not None:
                 take_back(self._folder, self._log, self._job.log_base)
             check_log(self._folder, self._log, self._job.log_base)
         job = self._job

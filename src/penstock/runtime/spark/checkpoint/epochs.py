@@ -41,11 +41,12 @@ from penstock.storage.seals import damaged
 #: user's text unchanged, and seals each file for its run and place. Format 3 has epochs that refer to others; a
 #: checkpoint of format 2 is taken over, and its next epoch has the present one. Format 4 has merges of steps, whose
 #: state goes by other keys; format 3 has none. Format 5 has window stores among the choices of a birth
-#: (`Generation.grains`); queries of earlier formats have none, and keep the steps that they have. Format 6 says what
-#: sinks had before something was withheld of them; its epochs use one log, whatever the script was.
-FORMAT, _WITHOUT_RECEIVED, _WITHOUT_STORES, _WITHOUT_MERGES, _WITHOUT_REFERENCES = 6, 5, 4, 3, 2
-#: Those whose checksum is that of a line of their files.
-_OF_LINES = (FORMAT, _WITHOUT_RECEIVED, _WITHOUT_STORES, _WITHOUT_MERGES)
+#: (`Generation.grains`), format 6 logs and windows behind the exchange too, and merges of more kinds of steps; queries
+#: of earlier formats have none, and keep the steps that they have. Format 7 says what sinks had before something was
+#: withheld of them; its epochs use one log, whatever the script was.
+FORMAT, _WITHOUT_RECEIVED, _WITHOUT_LOGS, _WITHOUT_STORES, _WITHOUT_MERGES, _WITHOUT_REFERENCES = 7, 6, 5, 4, 3, 2
+#: The earlier formats whose checksum is that of the text, as now.
+_READ_AS_TEXT = (_WITHOUT_RECEIVED, _WITHOUT_LOGS, _WITHOUT_STORES, _WITHOUT_MERGES)
 #: The fields of an epoch that have a record by name.
 _RECORDS = ("queries", "sources", "statistics", "paused")
 #: These and the small ones, which each change once or twice and do not count as differences.
@@ -291,7 +292,8 @@ def read_fields(folder: Folder, number: int) -> dict[str, Any]:
         content = json.loads(text)
         version, fields = content["format"], content["epoch"]
         line = text.partition("\n")[2].removesuffix("\n}\n")
-        checked = fields if version == _WITHOUT_REFERENCES else line if version in _OF_LINES else None
+        readable = {FORMAT: line, **dict.fromkeys(_READ_AS_TEXT, line), _WITHOUT_REFERENCES: fields}
+        checked = readable.get(version)
         if checked is not None and content["checksum"] != _checksum(checked, folder.place(path)):
             raise ValueError("its content does not match its checksum")
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -384,6 +386,16 @@ def read_offset(folder: Folder, log: int, epoch: int | None = None) -> Offset | 
     fields = folder.read_mark(offset_mark(log))
     offset = None if fields is None else Offset.from_json(fields)
     return None if offset is None or (epoch is not None and max(offset.epoch, log) < epoch) else offset
+
+
+def outstanding_before(folder: Folder, log: int, epoch: int) -> int | None:
+    """Return the round of a log that an earlier epoch than `epoch` planned and that was not delivered; None for none.
+    It is planned anew, until `epoch` has a round of its own.
+    """
+    offset = read_offset(folder, log)
+    if offset is None or max(offset.epoch, log) >= epoch or offset.round <= folder.delivered().round:
+        return None
+    return offset.round
 
 
 def last_offset(folder: Folder, epoch: Epoch) -> Offset | None:
