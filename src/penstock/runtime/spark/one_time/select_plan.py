@@ -223,7 +223,8 @@ class SelectPlan:
             if plan is self.contents:
                 table = remaining(table, self.tick or 0, plan.queries[name])
                 if self.plain is not None:
-                    yield from self._static(name, table, shard)
+                    if name in self.plain.sources:
+                        yield from self._static(name, table, shard)
                     continue
             else:
                 table = table.select(range(2, table.num_columns))

@@ -115,7 +115,7 @@ def continuations(
         content = _content(request, before, name)
         starts[name], first = _first(query, start, content.reached, offset)
         seeds[name] = Withheld(typed(query, _taken_back(content)), first)
-    for name in (before.silent.keys() & set(kept)) - request.silent - request.moved.keys():
+    for name in sorted((before.silent.keys() & set(kept)) - request.silent - request.moved.keys()):
         if by_name[name].root.is_stream:
             seeds[name] = _shown_again(folder, before, by_name[name], offset)
     for name, former in request.moved.items():
