@@ -226,7 +226,9 @@ class _Report:
         """Return why a step can never be merged with what computes the same; empty if it can."""
         if step.spec.memory is Memory.HISTORY:
             return _HISTORY
-        if any(self._mine.by_id[edge.step].spec.memory is Memory.ROUNDED for edge in step.inputs):
+        reads_rounded = step.spec.reads and step.spec.memory is Memory.ROUNDED
+        below = (self._mine.by_id[edge.step].spec.memory for edge in step.inputs)
+        if not reads_rounded and Memory.ROUNDED in below:
             return _ROUNDED
         users = set(self._users(twins))
         if any(not users & self._others.get(edge.step, frozenset()) for edge in step.inputs):

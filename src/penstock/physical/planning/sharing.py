@@ -172,7 +172,9 @@ def _sharable_steps(plan: Plan, nodes: Sequence[Algebra]) -> dict[int, SharableS
     closed: set[int] = set()
     for step, node in zip(plan.steps, nodes, strict=True):
         memory = step.spec.memory
-        below = all(edge.step in found and edge.step not in closed for edge in step.inputs)
+        # What reads a rounded store may itself be rounded.
+        is_rounded = step.spec.reads and memory is Memory.ROUNDED
+        below = all(edge.step in found and (is_rounded or edge.step not in closed) for edge in step.inputs)
         if memory is Memory.HISTORY or not below or step.spec.answered is not None or _is_volatile(step.spec):
             continue
         if step.spec.scanned is None and not step.inputs:
