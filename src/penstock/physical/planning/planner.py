@@ -115,7 +115,18 @@ def plan_part(
         source_predicates=source_predicates(steps),
     )
     note_nodes(plan, nodes)
+    plan.__dict__[_CHOICES] = grains
     return plan, nodes
+
+
+#: Where the choices are noted with which a part was planned. They are not pickled.
+_CHOICES = "_choices"
+
+
+def choices_of(plan: Plan) -> Iterable[Mapping[str, int]]:
+    """Return what the queries of each part of `plan` were planned to share (`Generation.grains`)."""
+    parts = (piece.alone or piece for piece in plan.pieces)
+    return [part.__dict__[_CHOICES] for part in parts if _CHOICES in part.__dict__]
 
 
 def plan_static(node: Algebra) -> Plan:
