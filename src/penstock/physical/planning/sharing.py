@@ -14,10 +14,11 @@ always. Twins that remember the live tuples (`Memory.LIVE`) are merged when
   later. What a twin emitted before the merge is in the state of its consumers, and what it would have emitted after it
   is what the other emits.
 
-A window store (`Spec.keeps_rows`) emits nothing; what its readers see is which rows it has, each those of its own
-window. So two of them need not be at one heartbeat: one is merged into another one that has all rows which its readers
-need, and which keeps them from then on. A query with a longer window than any before it thus begins with a store of its
-own, which its past or time fills; when it is mature, it becomes the store of all.
+A window store, a log of rows and a store of panes (`Spec.keeps_rows`) emit nothing; what their readers see is which
+rows they have, each those of its own window. So two of them need not be at one heartbeat: one is merged into another
+one that has all rows which its readers need, and which keeps them from then on. A query with a longer window than any
+before it thus begins with a store of its own, which its past or time fills; when it is mature, it becomes the store of
+all.
 
 Where it ends, with a counter-example each:
 
@@ -29,6 +30,9 @@ Where it ends, with a counter-example each:
   consumer of the second that receives the first one's negative tuple does not find the row. Such sums are merged
   only where no row is taken back (RSTREAM), and nothing above them is.
 - GROUP BY a DOUBLE shows -0.0 if that came first and has left since, 0.0 for a twin that began later.
+- The first rows of each shard, where rows lie in the shards in which their senders put them: what came in several tasks
+  for one twin came in one for the other that read it as its past. Each would tell of rows that the other never had.
+- Row windows of queries that began NOW: no length of time makes them mature.
 - A volatile function draws again for each query.
 - Of two stores for 10 and 20 ticks at 100, the shorter one has no row of 85. Merged into it, the longer reader would
   miss that row. The store of a reader at 100 has none of 85 either that a reader at 92 still needs for 10 ticks.
@@ -172,7 +176,9 @@ def _sharable_steps(plan: Plan, nodes: Sequence[Algebra]) -> dict[int, SharableS
     closed: set[int] = set()
     for step, node in zip(plan.steps, nodes, strict=True):
         memory = step.spec.memory
-        below = all(edge.step in found and edge.step not in closed for edge in step.inputs)
+        # What reads a rounded store may itself be rounded.
+        is_rounded = step.spec.reads and memory is Memory.ROUNDED
+        below = all(edge.step in found and (is_rounded or edge.step not in closed) for edge in step.inputs)
         if memory is Memory.HISTORY or not below or step.spec.answered is not None or _is_volatile(step.spec):
             continue
         if step.spec.scanned is None and not step.inputs:

@@ -400,10 +400,12 @@ def _epoch(
     former = before.statistics if before is not None else {}
     statistics = {str(birth): former[str(birth)] for birth in set(births.values()) if str(birth) in former}
     planning = request.strategy.planning(request.statistics)
+    standing = [one["grains"] for one in statistics.values()]
     for birth in sorted({number, *births.values()} - set(map(int, statistics))):
         new_queries = [request.optimized(q, planning) for q in request.queries if births[q.name] == birth]
         statistics[str(birth)] = statistics_as_json(
-            request.statistics, grains_of(new_queries, request.statistics, request.strategy, request.live)
+            request.statistics,
+            grains_of(new_queries, request.statistics, request.strategy, request.live, standing),
         )
     records = {
         q.name: before.queries[q.name]
