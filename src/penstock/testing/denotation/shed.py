@@ -27,34 +27,16 @@ def _(node: Shed, world: World) -> Relation:
     for ts, exp, rank, size, row in arrivals:
         bucket = salted(rank, 4) % node.buckets
         part = parts[bucket]
-        number = part._arrived
-        refused = rank >= part._threshold
-        held[bucket, number] = len(lives)
         dropped: list[HeldTuple] = part.arrive(rank, (row[-2], row[-1]), ts, exp, weight=size)
-        lives.append((row, ts, ts if refused else exp))
         for t in dropped:
-            place = held[bucket, t.number]
-            lives[place] = (lives[place][0], lives[place][1], ts)
-    if node.compact:
-        lives = _without_equals(node, arrivals, lives)
+            if t is not part.last:
+                place = held[bucket, t.number]
+                lives[place] = (lives[place][0], lives[place][1], ts)
+        if part.last in part.held:
+            held[bucket, part.last.number] = len(lives)
+            lives.append((row, ts, exp))
     instants = frozenset({ts for _, ts, _ in lives} | {end for _, _, end in lives if end < END})
     return Relation(instants, lambda tau: [row for row, start, end in lives if start <= tau < end])
-
-
-def _without_equals(
-    node: Shed, arrivals: list[tuple[int, int, int, int, Row]], lives: list[tuple[Row, int, int]]
-) -> list[tuple[Row, int, int]]:
-    """End an arrival that equals a tuple that is held with that tuple."""
-    last: dict[object, int] = {}
-    made = list(lives)
-    for k, (ts, exp, _, _, row) in enumerate(arrivals):
-        key = (key_of(row), exp)
-        before = last.get(key)
-        if before is not None and made[before][2] > ts:
-            made[k] = (row, ts, made[before][2])
-        else:
-            last[key] = k
-    return made
 
 
 def _arrivals(node: Shed, below: Relation) -> list[tuple[int, int, int, int, Row]]:
