@@ -80,6 +80,15 @@ class SynopsisSize(NamedTuple):
 #: By step and name of its synopsis.
 StateSizes: TypeAlias = Mapping[int, Mapping[str, SynopsisSize]]
 
+#: By step, what its operator says of itself (`Operator.figures`), by name.
+StepFigures: TypeAlias = Mapping[int, Mapping[str, int | float]]
+
+
+def figures_of(operators: Mapping[int, Operator]) -> StepFigures:
+    """Return the figures of the operators that have some."""
+    found = {step: operator.figures() for step, operator in operators.items()}
+    return {step: figures for step, figures in found.items() if figures}
+
 
 class StateGauge:
     """The rows and bytes that operators hold. Some synopses must count them, so measuring is limited to a fiftieth of
