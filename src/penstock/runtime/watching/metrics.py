@@ -183,11 +183,13 @@ def _of_sources(run: RunMetrics, name: str) -> Iterator[tuple[tuple[str, ...], A
 
 
 def _of_queries(run: RunMetrics, name: str) -> Iterator[tuple[tuple[str, ...], Any]]:
-    yield from (((key,), getattr(query, name)) for key, query in run.queries.items())
-
-
-def _of_shedding(run: RunMetrics, name: str) -> Iterator[tuple[tuple[str, ...], Any]]:
-    yield from (((key,), getattr(q.shedding, name)) for key, q in run.queries.items() if q.shedding is not None)
+    part, _, inner = name.partition(".")
+    for key, query in run.queries.items():
+        figure = getattr(query, part)
+        if not inner:
+            yield (key,), figure
+        elif figure is not None:
+            yield (key,), getattr(figure, inner)
 
 
 def _of_operators(run: RunMetrics, name: str) -> Iterator[tuple[tuple[str, ...], Any]]:
@@ -199,7 +201,6 @@ _OWNERS: Mapping[str, Callable[[RunMetrics, str], Iterator[tuple[tuple[str, ...]
     "sources": _of_sources,
     "queries": _of_queries,
     "operators": _of_operators,
-    "shedding": _of_shedding,
 }
 
 _S, _Q, _O, _P = ("source",), ("query",), ("query", "operator", "stage"), ("phase",)
@@ -229,20 +230,30 @@ METRICS: tuple[Metric, ...] = (
     Metric("penstock_query_lag_seconds", False, _Q, "queries.lag", "Its heartbeat behind the wall clock."),
     Metric("penstock_query_state_rows", False, _Q, "queries.state_rows", "Rows of state, shared ones too."),
     Metric("penstock_query_state_bytes", False, _Q, "queries.state_bytes", "Bytes of state, shared ones too."),
-    Metric("penstock_query_held", False, _Q, "shedding.held", "What a query that sheds holds under its budget."),
-    Metric("penstock_query_budget", False, _Q, "shedding.budget", "The budget, in tuples or bytes."),
-    Metric("penstock_query_shed_total", True, _Q, "shedding.shed", "Tuples shed."),
-    Metric("penstock_query_shed_live", False, _Q, "shedding.shed_live", "Of them those that may be missing now."),
-    Metric("penstock_query_lost_ticks_live", False, _Q, "shedding.lost_ticks_live", "Ticks lost with them."),
-    Metric("penstock_query_without_period", False, _Q, "shedding.without_period", "Rows without a period."),
-    Metric("penstock_query_exact", False, _Q, "shedding.exact", "1 where the answer lacks nothing, else 0."),
+    Metric("penstock_query_held", False, _Q, "queries.shedding.held", "What is held under its budget."),
+    Metric("penstock_query_budget", False, _Q, "queries.shedding.budget", "The budget, in tuples or bytes."),
+    Metric("penstock_query_shed_total", True, _Q, "queries.shedding.shed", "Tuples shed."),
+    Metric("penstock_query_shed_live", False, _Q, "queries.shedding.shed_live", "Of them what may be missing now."),
+    Metric("penstock_query_lost_ticks_live", False, _Q, "queries.shedding.lost_ticks_live", "Ticks lost with them."),
+    Metric("penstock_query_without_period", False, _Q, "queries.shedding.without_period", "Rows without a period."),
+    Metric("penstock_query_exact", False, _Q, "queries.shedding.exact", "1 where the answer lacks nothing, else 0."),
     Metric(
-        "penstock_query_coverage_at_least", False, _Q, "shedding.coverage_at_least", "A certain bound of the coverage."
+        "penstock_query_coverage_at_least_ratio",
+        False,
+        _Q,
+        "queries.shedding.coverage_at_least",
+        "A certain bound of the coverage.",
     ),
-    Metric("penstock_query_accuracy", False, _Q, "shedding.accuracy", "Estimated accuracy of the answer."),
-    Metric("penstock_query_accuracy_low", False, _Q, "shedding.accuracy_low", "Where its interval begins."),
-    Metric("penstock_query_accuracy_high", False, _Q, "shedding.accuracy_high", "Where its interval ends."),
-    Metric("penstock_query_accuracy_values", False, _Q, "shedding.accuracy_values", "Values that it is of."),
+    Metric(
+        "penstock_query_accuracy_ratio", False, _Q, "queries.shedding.accuracy", "Estimated accuracy of the answer."
+    ),
+    Metric(
+        "penstock_query_accuracy_low_ratio", False, _Q, "queries.shedding.accuracy_low", "Where its interval begins."
+    ),
+    Metric(
+        "penstock_query_accuracy_high_ratio", False, _Q, "queries.shedding.accuracy_high", "Where its interval ends."
+    ),
+    Metric("penstock_query_accuracy_values", False, _Q, "queries.shedding.accuracy_values", "Values that it is of."),
     Metric("penstock_operator_seconds_total", True, _O, "operators.seconds", "Time an operator worked, in all shards."),
     Metric("penstock_operator_state_rows", False, _O, "operators.state_rows", "Rows of an operator's state."),
     Metric("penstock_operator_state_bytes", False, _O, "operators.state_bytes", "Bytes of an operator's state."),
