@@ -25,7 +25,7 @@ from penstock.settings import Settings
 from penstock.tree import transform_up
 from penstock.types import CALENDAR, Interval, Unit
 
-_FLIPPED = {"GTE": "LTE", "GT": "LT", "LTE": "GTE", "LT": "GT"}
+_FLIPPED = {"GE": "LE", "GT": "LT", "LE": "GE", "LT": "GT"}
 #: Policies that drop whole values, so that what is kept is exact.
 _EXACT = ("value",)
 
@@ -93,7 +93,7 @@ def with_budgets(root: Algebra, name: str, options: SheddingOptions) -> Algebra:
     misses_only = _only_misses(root)
 
     def rule(node: Any) -> Any:
-        if isinstance(node, Coalesce) and not is_static(node):
+        if isinstance(node, Coalesce) and not is_static(node) and not isinstance(node.input, Shed):
             _check(node, name)
             policy = options.policy if node.closed is None else _EXACT[0]
             shed = Shed(
@@ -159,7 +159,7 @@ def least_length(part: Expression, width: int) -> int | None:
     if _constant(left) is not None:
         name, left, right = _FLIPPED[name], right, left
     constant = _constant(right)
-    if constant is None or name not in ("GTE", "GT"):
+    if constant is None or name not in ("GE", "GT"):
         return None
     units = _units(left, width)
     if units is None:
@@ -229,7 +229,7 @@ def _is_monotone(part: Expression, width: int) -> bool:
     if isinstance(left, Call) and left.function == "NULLIF":
         left = _uncast(left.arguments[0])
     bound = left.index if isinstance(left, Column) else None
-    return (bound == width and name in ("LT", "LTE")) or (bound == width + 1 and name in ("GT", "GTE"))
+    return (bound == width and name in ("LT", "LE")) or (bound == width + 1 and name in ("GT", "GE"))
 
 
 def spans_of(attributes: Sequence[Any]) -> dict[str, TextSpan]:
