@@ -19,7 +19,7 @@ from penstock.physical.elements import Elements
 from penstock.physical.execution.exchange import ExchangeRouter, Port, StageResult
 from penstock.physical.execution.flow_counts import FlowCounts
 from penstock.physical.execution.marks import StageMarks
-from penstock.physical.execution.meter import Meter, StateGauge, StateSizes
+from penstock.physical.execution.meter import Meter, StateGauge, StateSizes, StepFigures, figures_of
 from penstock.physical.execution.progress import (
     Progress,
     SourceProgress,
@@ -381,6 +381,10 @@ class StageExecutor:
     def state_sizes(self) -> StateSizes | None:
         """Return the sizes of the synopses of every step with state; None if they were measured a moment ago."""
         return self._gauge.look(self._operators)
+
+    def figures(self) -> StepFigures:
+        """Return what operators say of themselves."""
+        return figures_of(self._operators)
 
     def steps(self) -> Iterator[tuple[str, Operator, bool]]:
         """Yield the key and the operator of every step, and whether its synopses may have changed in the last round."""
