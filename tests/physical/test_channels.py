@@ -53,6 +53,17 @@ TWO_STAGES = [
        WHERE S.k = c.k""",
 ]
 
+#: Windows of several lengths, which all read the same columns by one key; the last but one has rows of its own.
+SEVERAL_LENGTHS = [
+    "SELECT k, SUM(a) AS s FROM S [RANGE 7 SECONDS] GROUP BY k",
+    "SELECT k, MAX(a) AS m, MIN(a) AS l FROM S [RANGE 10 SECONDS] GROUP BY k",
+    "SELECT k, COUNT(DISTINCT a) AS n FROM S [RANGE UNBOUNDED] GROUP BY k",
+    "SELECT k, MAX(a) AS m, MIN(a) AS l FROM S [NOW] GROUP BY k",
+    "SELECT S.k, S.a, T.b FROM S [RANGE 3 SECONDS], T [RANGE 10 SECONDS] WHERE S.k = T.k",
+    "SELECT k, AVG(a) AS s FROM S [RANGE 5 SECONDS] WHERE a > 1 GROUP BY k",
+    "SELECT k, a FROM S [RANGE 6 SECONDS] WHERE NOT EXISTS (SELECT * FROM T [RANGE 4 SECONDS] WHERE T.k = S.k)",
+]
+
 
 def queries(texts: list[str]) -> list[Query]:
     return bind_script(SOURCES + "".join(f"CREATE QUERY q{i} AS {text};" for i, text in enumerate(texts))).queries
@@ -100,7 +111,20 @@ def test_rows_for_two_stages_are_sent_once() -> None:
     assert [sent[channel] for channel in both] == [given["S"].num_rows] * len(both)
 
 
-@pytest.mark.parametrize("texts", [FIVE, TWO_STAGES])
+def test_windows_of_several_lengths_get_the_rows_of_their_stream_once() -> None:
+    plan, given = plan_queries(queries(SEVERAL_LENGTHS)), inputs(0)
+    chosen = sum(a > 1 for a in given["S"].column("a").to_pylist())
+    by_key = {c: rows for c, rows in sent_of(plan, "S", given["S"]).items() if c.exchange.key == (1,)}
+    assert sorted(by_key.values()) == [chosen, given["S"].num_rows]
+    assert not any(step.spec.sets_ends_alone for step in plan.steps if step.stage == 0 and "S" in step.sources)
+
+
+def test_a_window_of_one_length_stays_next_to_the_readers() -> None:
+    plan = plan_queries(queries(SEVERAL_LENGTHS[:1] * 2))
+    assert [step.stage for step in plan.steps if step.spec.sets_ends_alone] == [0]
+
+
+@pytest.mark.parametrize("texts", [FIVE, TWO_STAGES, SEVERAL_LENGTHS])
 @pytest.mark.parametrize("shards", [1, 3])
 def test_what_reads_one_channel_answers_as_the_oracle(texts: list[str], shards: int) -> None:
     asked, given = queries(texts), inputs(shards)
