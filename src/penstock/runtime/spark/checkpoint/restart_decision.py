@@ -210,9 +210,15 @@ def _kept_queries(request: StartRequest, before: Epoch, sources: Mapping[str, So
         record = before.queries.get(request.moved.get(query.name, query.name))
         if record is None or (renewed and not renewed.isdisjoint(declared_sources(query.root))):
             continue
-        if fingerprint(query, request, before, record.birth) == record.fingerprint:
+        agrees = partial(_computes, query, request, before, record)
+        if request.cache.agrees(query, record, before.statistics[str(record.birth)], agrees):
             kept.add(query.name)
     return kept
+
+
+def _computes(query: Query, request: StartRequest, epoch: Epoch, record: QueryRecord) -> bool:
+    """Return whether a query computes what its record in `epoch` says."""
+    return fingerprint(query, request, epoch, record.birth) == record.fingerprint
 
 
 def fingerprint(query: Query, request: StartRequest, epoch: Epoch, birth: int) -> str:
