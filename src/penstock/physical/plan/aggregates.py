@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import pyarrow as pa
 
 from penstock.algebra.properties.boundedness import Boundedness
 from penstock.expressions.aggregates.contract import ArgumentState
 from penstock.expressions.nodes import columns_of
-from penstock.physical.plan.spec import Memory, Spec, has_one_form, queue_name
+from penstock.physical.plan.choices import SynopsisKinds
+from penstock.physical.plan.spec import Memory, Spec, has_one_form, queue_kinds, queue_name, with_queue
 from penstock.physical.plan.state import SLOT, StateInput, StatePart, pending_ends, width, width_of_value
 from penstock.physical.planning.aggregate_layout import AggregateLayout
 
@@ -58,6 +59,13 @@ class AggregateSpec(Spec):
         # Sums of floating point may carry the rounding of what has left, and a row is taken back to the bit.
         exact = not self.plan.floats and has_one_form(self.input_types)
         return Memory.LIVE if exact else Memory.HISTORY
+
+    @property
+    def kinds(self) -> Mapping[str, SynopsisKinds]:
+        return queue_kinds(self.fifo, self.listed)
+
+    def with_kinds(self, kinds: Mapping[str, str]) -> Self:
+        return with_queue(self, kinds)
 
     def describe(self) -> dict[str, str]:
         return {"state": queue_name(self.fifo, self.listed)}
