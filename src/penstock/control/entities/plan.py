@@ -6,21 +6,30 @@ process; state is as of the last measurement, which the workers make as often as
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 
 from penstock.control.entities.attributes import (
     COUNT,
+    FLAG,
     REAL,
     TEXT,
     Attribute,
+    AttributeSetting,
     ControlRelation,
     Origin,
     unmeasured,
 )
 from penstock.control.entities.system import SystemView
+from penstock.control.registry import quoted
+from penstock.errors import PenstockError
+from penstock.language.binder.statements.attributes import NONE
+from penstock.language.printer import string_text
 from penstock.physical.execution.meter import SynopsisSize
 from penstock.physical.plan.plan import Edge, Step
+from penstock.physical.planning.step_choices import JOIN_ORDER, SHARED, KindChoice, open_choices
 from penstock.runtime.watching.figures import NO_SHARD, EdgeFlow, StepWork
 
 _TASKS = Origin.TASKS
@@ -74,6 +83,28 @@ class OperatorRow:
     def state(self) -> tuple[int, int] | None:
         return self.view.state_of_steps.get(self.key)
 
+    @cached_property
+    def maturity(self) -> tuple[bool, int | None] | None:
+        return self.view.maturity(self.step)
+
+    @property
+    def plan_key(self) -> str | None:
+        return self.step.choices.operator or None
+
+    @property
+    def join_order(self) -> str | None:
+        order = self.step.choices.order
+        return None if order is None else order.text
+
+    @property
+    def is_sharable(self) -> bool | None:
+        return None if self.step.spec.answered is not None else not self.step.choices.owner
+
+    @property
+    def chosen(self) -> str | None:
+        names = [one.attribute for one in open_choices(self.step.choices) if one.is_chosen]
+        return ", ".join(names) or None
+
     @property
     def spec(self) -> str:
         """Return its parameters, as EXPLAIN shows them."""
@@ -90,6 +121,36 @@ def _operators(view: SystemView) -> Iterable[OperatorRow]:
     return [OperatorRow(view, step) for step in view.steps]
 
 
+def plan_statements(view: SystemView, step: Step, operator: str, attribute: str, value: str) -> list[str]:
+    """Return the statements that choose something of a step, one for each query that uses it. value: as text; the
+    planner's for NULL."""
+    chosen = None if value.lower() in (NONE, "default") else value
+    text = string_text(json.dumps({operator: {attribute: chosen}}, ensure_ascii=False))
+    return [f"ALTER QUERY {quoted(one.stored.name)} SET (plan {text})" for one in view.of_plan(step)]
+
+
+def _set_order(row: OperatorRow, value: str) -> list[str]:
+    order = row.step.choices.order
+    if order is None:
+        hint = "a join of three inputs or more has an order; both sides of one of two look for each other"
+        raise PenstockError("P0752", f"operator {row.step.spec.title} joins no inputs in an order", hint=hint)
+    return plan_statements(row.view, row.step, order.operator, JOIN_ORDER, value)
+
+
+def _set_shared(row: OperatorRow, value: str) -> list[str]:
+    if row.is_sharable is None:
+        raise PenstockError("P0752", f"operator {row.step.spec.title} answers one query, and is never shared")
+    return plan_statements(row.view, row.step, row.step.choices.operator, SHARED, value)
+
+
+def _readers(row: OperatorRow) -> int:
+    return len(row.readers)
+
+
+_APPLIED = "ALTER QUERY .. SET (plan ..), of every query that uses it"
+_PLAN_ORDER: AttributeSetting[OperatorRow] = AttributeSetting(_set_order, _APPLIED, NONE, _readers)
+_PLAN_SHARED: AttributeSetting[OperatorRow] = AttributeSetting(_set_shared, _APPLIED, NONE, _readers)
+
 OPERATORS: ControlRelation[OperatorRow] = ControlRelation(
     "operators",
     "The operators of the plan that runs, each once however many queries use it.",
@@ -98,8 +159,10 @@ OPERATORS: ControlRelation[OperatorRow] = ControlRelation(
         Attribute("kind", TEXT, "what it does, as EXPLAIN names it", lambda row: row.step.spec.title, _TASKS),
         Attribute("key", TEXT, "the key of its state, the same as long as it computes the same", lambda row: row.key),
         Attribute("stage", COUNT, "0: beside the readers; 1 and more: by key, in shards", lambda row: row.step.stage),
-        unmeasured("since_tick", COUNT, "the tick since which it has seen its input; comes with mature operators"),
-        unmeasured("mature", TEXT, "whether its state is that of one that was always there; comes with them"),
+        Attribute("since_tick", COUNT, "the tick after which it has seen its input; NULL where it has seen all of it",
+                  lambda row: None if row.maturity is None else row.maturity[1], Origin.RUN, "ticks"),
+        Attribute("mature", FLAG, "whether its state is that of one that was always there; NULL before its time begins",
+                  lambda row: None if row.maturity is None else row.maturity[0], Origin.RUN),
         Attribute("pattern", TEXT, "the update pattern of its output", lambda row: row.step.pattern or None),
         Attribute("queries", COUNT, "how many queries use it", lambda row: len(row.readers)),
         Attribute("rows_in", COUNT, "rows received; of a scan, those that its readers passed on",
@@ -120,6 +183,13 @@ OPERATORS: ControlRelation[OperatorRow] = ControlRelation(
         unmeasured("sample", REAL, "comes with approximation"),
         unmeasured("memory", COUNT, "comes with approximation"),
         Attribute("spec", TEXT, "its parameters", lambda row: row.spec),
+        Attribute("plan_key", TEXT, "what choices of its kind and sharing go by in the attribute `plan` of queries: the"
+                  " same for all queries that compute the same, whatever is chosen", lambda row: row.plan_key),
+        Attribute("join_order", TEXT, "of a join of many inputs, or a join of the tree that it runs as, the order in"
+                  " which the inputs are joined; NULL for others", lambda row: row.join_order, setting=_PLAN_ORDER),
+        Attribute("shared", FLAG, "whether it may be shared with other queries; NULL for what answers one",
+                  lambda row: row.is_sharable, setting=_PLAN_SHARED),
+        Attribute("chosen", TEXT, "which of these are chosen, instead of the planner's", lambda row: row.chosen),
     ),
     _operators,
     kind="operator",
@@ -282,19 +352,56 @@ QUEUES: ControlRelation[EdgeRow] = ControlRelation(
 class SynopsisRow:
     """A synopsis of a step, in all shards."""
 
-    key: str
+    view: SystemView
+    step: Step
     part: str
     sizes: tuple[SynopsisSize, ...]
-    readers: int
+
+    @property
+    def key(self) -> str:
+        return self.view.figures.run.keys[self.step.id]
+
+    @property
+    def readers(self) -> tuple[str, ...]:
+        return self.view.readers[self.step.id]
+
+    @property
+    def choice(self) -> KindChoice | None:
+        """Return what can be chosen of its kind; None where there is one kind."""
+        return next((one for one in self.step.choices.kinds if one.part == self.part), None)
+
+    @property
+    def span(self) -> int | None:
+        """Return the length of the longest window whose rows it keeps, where it keeps those of windows."""
+        return max((length for length in self._lengths() if length is not None), default=None)
+
+    def _lengths(self) -> Iterable[int | None]:
+        if not self.step.spec.keeps_rows:
+            return
+        for step in self.view.steps:
+            lengths = getattr(step.spec, "windows", ())
+            if any(edge.step == self.step.id for edge in step.inputs):
+                yield from (n for n, edge in zip(lengths, step.inputs, strict=True) if edge.step == self.step.id)
 
 
 def _synopses(view: SystemView) -> Iterable[SynopsisRow]:
-    kept = {key: len(view.readers[number]) for number, key in view.figures.run.keys.items()}
+    keys = view.figures.run.keys
+    kept = {keys[step.id]: step for step in view.steps}
     found: dict[tuple[str, str], list[SynopsisSize]] = {}
     for (key, _, part), size in sorted(view.figures.run.synopses.items()):
         if key in kept:
             found.setdefault((key, part), []).append(size)
-    return [SynopsisRow(key, part, tuple(sizes), kept[key]) for (key, part), sizes in found.items()]
+    return [SynopsisRow(view, kept[key], part, tuple(sizes)) for (key, part), sizes in found.items()]
+
+
+def _set_kind(row: SynopsisRow, value: str) -> list[str]:
+    choice = row.choice
+    if choice is None:
+        message = (
+            f"{row.part} of operator {row.step.spec.title} is a {row.sizes[0].kind}, and cannot be another synopsis"
+        )
+        raise PenstockError("P0752", message, hint="chosen can be the sides of joins, and queues of what expires")
+    return plan_statements(row.view, row.step, choice.operator, choice.attribute, value)
 
 
 SYNOPSES: ControlRelation[SynopsisRow] = ControlRelation(
@@ -303,18 +410,43 @@ SYNOPSES: ControlRelation[SynopsisRow] = ControlRelation(
     (
         Attribute("id", TEXT, "the id of its entity", lambda row: f"synopsis:{row.key}.{row.part}"),
         Attribute("operator", TEXT, "the id of its operator", lambda row: operator_id(row.key)),
-        Attribute("kind", TEXT, "the class of the synopsis", lambda row: row.sizes[0].kind, _TASKS),
+        Attribute(
+            "kind",
+            TEXT,
+            "the class of the synopsis",
+            lambda row: row.sizes[0].kind,
+            _TASKS,
+            setting=AttributeSetting(_set_kind, _APPLIED, NONE, lambda row: len(row.readers)),
+        ),
         Attribute("rows", COUNT, "its rows", lambda row: sum(size.rows for size in row.sizes), _TASKS, "rows"),
         Attribute("bytes", COUNT, "its bytes", lambda row: sum(size.bytes for size in row.sizes), _TASKS, "bytes"),
         unmeasured("chunks", COUNT, "the pieces in which it is written"),
         unmeasured("oldest", COUNT, "the least tick in it"),
         unmeasured("newest", COUNT, "the largest tick in it"),
-        Attribute("readers", COUNT, "how many queries use it", lambda row: row.readers),
-        unmeasured("span", COUNT, "the length of time that it covers; comes with shared windows"),
+        Attribute("readers", COUNT, "how many queries use it", lambda row: len(row.readers)),
+        Attribute(
+            "span",
+            COUNT,
+            "of the rows that are kept for windows of several lengths, the longest of them",
+            lambda row: row.span,
+            unit="ticks",
+        ),
         unmeasured("memory", COUNT, "comes with approximation"),
         unmeasured("compression", TEXT, "comes with approximation"),
         unmeasured("precision_fp", REAL, "comes with approximation"),
         unmeasured("precision_fn", REAL, "comes with approximation"),
+        Attribute(
+            "possible",
+            TEXT,
+            "the kinds that can be chosen; NULL where there is one",
+            lambda row: None if row.choice is None else ", ".join(row.choice.possible),
+        ),
+        Attribute(
+            "chosen",
+            FLAG,
+            "whether its kind is chosen, instead of the planner's",
+            lambda row: row.choice is not None and row.choice.is_chosen,
+        ),
     ),
     _synopses,
     kind="synopsis",

@@ -12,10 +12,10 @@ import pyarrow as pa
 from penstock.algebra.properties.boundedness import Boundedness
 from penstock.expressions.aggregates.contract import ArgumentState
 from penstock.expressions.nodes import columns_of
-from penstock.physical.plan.choices import SynopsisKinds
 from penstock.physical.plan.spec import Memory, Spec, has_one_form, queue_kinds, queue_name, with_queue
 from penstock.physical.plan.state import SLOT, StateInput, StatePart, pending_ends, width, width_of_value
 from penstock.physical.planning.aggregate_layout import AggregateLayout
+from penstock.physical.planning.step_choices import SynopsisKinds
 
 #: Bytes of a node of a tree of values, and of the skyline of an extreme.
 TREE, SKYLINE = 64, 64

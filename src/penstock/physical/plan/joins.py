@@ -12,7 +12,6 @@ import pyarrow as pa
 from penstock.expressions.nodes import Expression
 from penstock.expressions.text import to_sql
 from penstock.physical.plan.aggregates import grouped_state
-from penstock.physical.plan.choices import SynopsisKinds
 from penstock.physical.plan.spec import (
     Memory,
     Parameter,
@@ -26,6 +25,7 @@ from penstock.physical.plan.spec import (
 from penstock.physical.plan.state import INDEX, SIGN, TIMES, StateInput, StatePart, all_rows, pending_ends, slots
 from penstock.physical.planning.aggregate_layout import AggregateLayout
 from penstock.physical.planning.ranges import Ranges, RangeSpan, range_properties
+from penstock.physical.planning.step_choices import SynopsisKinds
 from penstock.types import CALENDAR, TimeDomain
 
 #: The parts of the state of a join, by port; that of a window store.

@@ -11,7 +11,6 @@ import pyarrow as pa
 from penstock.algebra.nodes.r2s import RelationToStream
 from penstock.algebra.optimizer.statistics import seconds
 from penstock.physical.plan.aggregates import grouped_state
-from penstock.physical.plan.choices import SynopsisKinds
 from penstock.physical.plan.spec import (
     Memory,
     Parameter,
@@ -24,6 +23,7 @@ from penstock.physical.plan.spec import (
 )
 from penstock.physical.plan.state import SLOT, TIMES, StateInput, StatePart, pending_ends, width
 from penstock.physical.planning.aggregate_layout import AggregateLayout
+from penstock.physical.planning.step_choices import SynopsisKinds
 
 
 @dataclass(frozen=True)

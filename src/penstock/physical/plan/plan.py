@@ -19,8 +19,8 @@ from penstock.algebra.nodes.query import Query
 from penstock.algebra.nodes.scans import Source
 from penstock.algebra.properties.periods import Period
 from penstock.expressions.nodes import Expression
-from penstock.physical.plan.choices import StepChoices
 from penstock.physical.plan.spec import Spec
+from penstock.physical.planning.step_choices import StepChoices
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,9 @@ from typing import Self
 import pyarrow as pa
 
 from penstock.algebra.nodes.first_rows import SortKey
-from penstock.physical.plan.choices import SynopsisKinds
 from penstock.physical.plan.spec import Memory, Spec, has_one_form, queue_kinds, with_queue
 from penstock.physical.plan.state import DUE, StateInput, StatePart, all_rows, pending_ends, slots
+from penstock.physical.planning.step_choices import SynopsisKinds
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,9 @@ import pyarrow as pa
 
 from penstock.algebra.nodes.scans import Source
 from penstock.expressions.nodes import Expression
-from penstock.physical.plan.choices import SynopsisKinds
 from penstock.physical.plan.state import StateInput, StatePart, all_rows
 from penstock.physical.planning.aggregate_layout import AggregateLayout
+from penstock.physical.planning.step_choices import SynopsisKinds
 from penstock.types import TimeDomain
 
 

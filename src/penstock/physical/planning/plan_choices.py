@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from penstock.algebra import Algebra
 from penstock.algebra.nodes.query import PlanChoice
 from penstock.algebra.properties.operator_keys import operator_key
-from penstock.physical.plan.choices import KIND, SHARED, KindChoice, StepChoices, kind_named
 from penstock.physical.plan.spec import Spec
+from penstock.physical.planning.step_choices import KIND, SHARED, KindChoice, StepChoices, kind_named
 
 
 @dataclass

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from penstock.algebra.nodes.query import PlanChoice
-from penstock.physical.plan.choices import JOIN_ORDER, SHARED, OpenChoice, open_choices, order_text
 from penstock.physical.plan.plan import Step
+from penstock.physical.planning.step_choices import JOIN_ORDER, SHARED, OpenChoice, open_choices, order_text
 from penstock.testing.random.choices import Choices
 
 

@@ -8,7 +8,6 @@ from penstock.algebra import (
     Pattern,
     is_static,
 )
-from penstock.physical.plan.choices import KIND, KindChoice, kind_named
 from penstock.physical.plan.joins import INDEX_KINDS, SIDES, STORED, JoinSpec, LookupSpec, StoreJoinSpec
 from penstock.physical.plan.plan import Edge, Exchange
 from penstock.physical.planning.lowering.builder import Builder, Lowered, Partitions, lower, meet, moved_partitions
@@ -17,6 +16,7 @@ from penstock.physical.planning.lowering.ranges import in_cells, lower_in_cells,
 from penstock.physical.planning.lowering.stores import StoredSide, arriving, stored_side, window_store
 from penstock.physical.planning.plan_choices import step_operator
 from penstock.physical.planning.ranges import Ranges, find_ranges
+from penstock.physical.planning.step_choices import KIND, KindChoice, kind_named
 
 
 @lower.register
