@@ -18,6 +18,7 @@ from penstock.physical.plan.spec import (
     PassingSpec,
     Spec,
     Ticks,
+    has_one_form,
     queue_kinds,
     queue_name,
     with_queue,
@@ -234,6 +235,8 @@ class MultiJoinSpec(PassingSpec):
 class LookupSpec(PassingSpec):
     """Join with a static relation of which every task holds a copy. `static_left`: the table's columns come first."""
 
+    keeps_times: ClassVar[bool] = True
+
     table: str
     key: tuple[int, ...]
     table_key: tuple[int, ...]
@@ -285,6 +288,12 @@ class PartnerCountsSpec(Spec):
     def with_kinds(self, kinds: Mapping[str, str]) -> Self:
         return with_queue(self, kinds)
 
+    @property
+    def memory(self) -> Memory:
+        # The numbers of live copies and of pairs. A change takes back all copies that are valid and emits those that
+        # are, so what is valid now is one element, whenever it was emitted.
+        return Memory.LIVE if has_one_form(self.types) else Memory.HISTORY
+
     def describe(self) -> dict[str, str]:
         return {"keeps": self.keep.value, "state": "copies and partners by tuple"}
 
@@ -299,6 +308,8 @@ class StaticPartnerCountsSpec(PassingSpec):
     """The partners of a tuple in a static relation of which every task holds a copy; no tuple is stored. table_types:
     of the static relation, whose columns PADDED appends."""
 
+    keeps_times: ClassVar[bool] = True
+
     table: str
     table_types: tuple[pa.DataType, ...]
     key: tuple[int, ...]
@@ -308,6 +319,10 @@ class StaticPartnerCountsSpec(PassingSpec):
     single: str = ""
     domain: TimeDomain = CALENDAR
     ranges: Ranges | None = None
+
+    @property
+    def memory(self) -> Memory:
+        return Memory.NOTHING
 
     def describe(self) -> dict[str, str]:
         return {"table": self.table, "keeps": self.keep.value, **range_properties(self.ranges)}
