@@ -34,8 +34,8 @@ from penstock.testing.cases import case_inputs, parse_case
 from penstock.testing.compare import check_shape, events_of, first_difference, show_events
 from penstock.testing.live import Episode, heartbeat, run_live
 from penstock.testing.oracle import timely_rows
+from penstock.testing.plan_choices import random_choices
 from penstock.testing.random.choices import Choices
-from penstock.testing.random.plan_choices import random_choices
 from penstock.testing.random.worlds import FLAVOURS, random_case, seeded_choices
 from penstock.testing.thresholds import lowered, small
 

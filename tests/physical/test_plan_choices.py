@@ -21,7 +21,7 @@ from penstock.runtime.local.runtime import run_local
 from penstock.testing.cases import case_inputs, parse_case
 from penstock.testing.compare import assert_same
 from penstock.testing.oracle import run_oracle
-from penstock.testing.random.plan_choices import random_choices
+from penstock.testing.plan_choices import random_choices
 from penstock.testing.random.worlds import FLAVOURS, random_case, seeded_choices
 from penstock.testing.thresholds import lowered, small
 

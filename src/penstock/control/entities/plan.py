@@ -27,9 +27,8 @@ from penstock.control.registry import quoted
 from penstock.errors import PenstockError
 from penstock.language.binder.statements.attributes import NONE
 from penstock.language.printer import string_text
-from penstock.physical.execution.meter import SynopsisSize
 from penstock.physical.plan.plan import Edge, Step
-from penstock.physical.planning.step_choices import JOIN_ORDER, SHARED, KindChoice, open_choices
+from penstock.physical.planning.step_choices import JOIN_ORDER, SHARED, open_choices
 from penstock.runtime.watching.figures import NO_SHARD, EdgeFlow, StepWork
 
 _TASKS = Origin.TASKS
@@ -147,9 +146,9 @@ def _readers(row: OperatorRow) -> int:
     return len(row.readers)
 
 
-_APPLIED = "ALTER QUERY .. SET (plan ..), of every query that uses it"
-_PLAN_ORDER: AttributeSetting[OperatorRow] = AttributeSetting(_set_order, _APPLIED, NONE, _readers)
-_PLAN_SHARED: AttributeSetting[OperatorRow] = AttributeSetting(_set_shared, _APPLIED, NONE, _readers)
+PLAN_APPLIED = "ALTER QUERY .. SET (plan ..), of every query that uses it"
+_PLAN_ORDER: AttributeSetting[OperatorRow] = AttributeSetting(_set_order, PLAN_APPLIED, NONE, _readers)
+_PLAN_SHARED: AttributeSetting[OperatorRow] = AttributeSetting(_set_shared, PLAN_APPLIED, NONE, _readers)
 
 OPERATORS: ControlRelation[OperatorRow] = ControlRelation(
     "operators",
@@ -346,113 +345,6 @@ QUEUES: ControlRelation[EdgeRow] = ControlRelation(
     key=lambda row: f"{row.to_key}.{row.port}",
     title=lambda row: f"{row.to.spec.title}, input {row.port}",
 )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class SynopsisRow:
-    """A synopsis of a step, in all shards."""
-
-    view: SystemView
-    step: Step
-    part: str
-    sizes: tuple[SynopsisSize, ...]
-
-    @property
-    def key(self) -> str:
-        return self.view.figures.run.keys[self.step.id]
-
-    @property
-    def readers(self) -> tuple[str, ...]:
-        return self.view.readers[self.step.id]
-
-    @property
-    def choice(self) -> KindChoice | None:
-        """Return what can be chosen of its kind; None where there is one kind."""
-        return next((one for one in self.step.choices.kinds if one.part == self.part), None)
-
-    @property
-    def span(self) -> int | None:
-        """Return the length of the longest window whose rows it keeps, where it keeps those of windows."""
-        return max((length for length in self._lengths() if length is not None), default=None)
-
-    def _lengths(self) -> Iterable[int | None]:
-        if not self.step.spec.keeps_rows:
-            return
-        for step in self.view.steps:
-            lengths = getattr(step.spec, "windows", ())
-            if any(edge.step == self.step.id for edge in step.inputs):
-                yield from (n for n, edge in zip(lengths, step.inputs, strict=True) if edge.step == self.step.id)
-
-
-def _synopses(view: SystemView) -> Iterable[SynopsisRow]:
-    keys = view.figures.run.keys
-    kept = {keys[step.id]: step for step in view.steps}
-    found: dict[tuple[str, str], list[SynopsisSize]] = {}
-    for (key, _, part), size in sorted(view.figures.run.synopses.items()):
-        if key in kept:
-            found.setdefault((key, part), []).append(size)
-    return [SynopsisRow(view, kept[key], part, tuple(sizes)) for (key, part), sizes in found.items()]
-
-
-def _set_kind(row: SynopsisRow, value: str) -> list[str]:
-    choice = row.choice
-    if choice is None:
-        message = (
-            f"{row.part} of operator {row.step.spec.title} is a {row.sizes[0].kind}, and cannot be another synopsis"
-        )
-        raise PenstockError("P0752", message, hint="chosen can be the sides of joins, and queues of what expires")
-    return plan_statements(row.view, row.step, choice.operator, choice.attribute, value)
-
-
-SYNOPSES: ControlRelation[SynopsisRow] = ControlRelation(
-    "synopses",
-    "What operators hold, by operator and part, over all shards.",
-    (
-        Attribute("id", TEXT, "the id of its entity", lambda row: f"synopsis:{row.key}.{row.part}"),
-        Attribute("operator", TEXT, "the id of its operator", lambda row: operator_id(row.key)),
-        Attribute(
-            "kind",
-            TEXT,
-            "the class of the synopsis",
-            lambda row: row.sizes[0].kind,
-            _TASKS,
-            setting=AttributeSetting(_set_kind, _APPLIED, NONE, lambda row: len(row.readers)),
-        ),
-        Attribute("rows", COUNT, "its rows", lambda row: sum(size.rows for size in row.sizes), _TASKS, "rows"),
-        Attribute("bytes", COUNT, "its bytes", lambda row: sum(size.bytes for size in row.sizes), _TASKS, "bytes"),
-        unmeasured("chunks", COUNT, "the pieces in which it is written"),
-        unmeasured("oldest", COUNT, "the least tick in it"),
-        unmeasured("newest", COUNT, "the largest tick in it"),
-        Attribute("readers", COUNT, "how many queries use it", lambda row: len(row.readers)),
-        Attribute(
-            "span",
-            COUNT,
-            "of the rows that are kept for windows of several lengths, the longest of them",
-            lambda row: row.span,
-            unit="ticks",
-        ),
-        unmeasured("memory", COUNT, "comes with approximation"),
-        unmeasured("compression", TEXT, "comes with approximation"),
-        unmeasured("precision_fp", REAL, "comes with approximation"),
-        unmeasured("precision_fn", REAL, "comes with approximation"),
-        Attribute(
-            "possible",
-            TEXT,
-            "the kinds that can be chosen; NULL where there is one",
-            lambda row: None if row.choice is None else ", ".join(row.choice.possible),
-        ),
-        Attribute(
-            "chosen",
-            FLAG,
-            "whether its kind is chosen, instead of the planner's",
-            lambda row: row.choice is not None and row.choice.is_chosen,
-        ),
-    ),
-    _synopses,
-    kind="synopsis",
-    key=lambda row: f"{row.key}.{row.part}",
-    title=lambda row: row.part,
-)
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,6 @@ from penstock.control.entities.plan import (
     QUEUES,
     SHARDS,
     STAGES,
-    SYNOPSES,
     OperatorRow,
 )
 from penstock.control.entities.queries import QUERIES, QueryRow
@@ -43,6 +42,7 @@ from penstock.control.entities.running import (
     VERSIONS,
 )
 from penstock.control.entities.sources import COLUMNS, FUNCTIONS, RELATIONS, STREAMS, VIEWS
+from penstock.control.entities.synopses import SYNOPSES
 from penstock.control.entities.system import SystemView
 from penstock.errors import PenstockError
 from penstock.language.catalog import ControlTable

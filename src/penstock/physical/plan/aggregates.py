@@ -132,6 +132,14 @@ class LoggedAggregateSpec(AggregateSpec):
     def title(self) -> str:
         return "Aggregate"
 
+    def read_length(self, port: int) -> int | None:
+        return self.length
+
+    @property
+    def kinds(self) -> Mapping[str, SynopsisKinds]:
+        # What is to expire is read in the log.
+        return {}
+
     def describe(self) -> Mapping[str, Parameter]:
         return {"state": "groups; rows in the log below", "length": Ticks(self.length)}
 

@@ -165,6 +165,9 @@ class StoreJoinSpec(JoinSpec):
     def reads_port(self, port: int) -> bool:
         return self.windows[port] is not None
 
+    def read_length(self, port: int) -> int | None:
+        return self.windows[port]
+
     @property
     def kinds(self) -> Mapping[str, SynopsisKinds]:
         own = super().kinds

@@ -119,6 +119,10 @@ class Spec:
         """Return whether the operator reads the state of the input `port` in place."""
         return self.reads
 
+    def read_length(self, port: int) -> int | None:
+        """Return the length in ticks of the window whose rows the operator reads in the state of the input `port`."""
+        return None
+
     @property
     def title(self) -> str:
         return type(self).__name__.removesuffix("Spec")

@@ -5,7 +5,7 @@ Reports travel beside the results, in packets that no result depends on::
     {"stage": 0, "task": 3, "phases": {"read": 0.1, ...}, "rows_out": {"0": 500}}            an ingest task
     {"stage": 1, "shard": 2, "phases": {...}, "seconds": {"4": 0.01},                        a shard of a stage
      "rows_in": {"4.0": 500}, "bytes_in": {"4.0": 8000}, "rows_out": {"4": 20},
-     "state": {"4": {"groups": ["KeyedTable", 10, 800]}}, "samples": {"4.0": "<Arrow, in base 64>"}}
+     "state": {"4": {"groups": ["KeyedTable", 10, 800, null, null, null]}}, "samples": {"4.0": "<Arrow, in base 64>"}}
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from penstock.storage.documents import (
     as_document,
     as_integer,
     as_number,
+    as_optional_integer,
     as_text,
     integer,
     nested,
@@ -135,6 +136,9 @@ def _sizes(fields: Document) -> StateSizes | None:
     for step, parts in nested(fields, "state").items():
         found = sizes[int(step)] = {}
         for name, size in as_document(parts, "state").items():
-            kind, rows, nbytes = as_array(size, "state")
-            found[name] = SynopsisSize(as_text(kind, "state"), as_integer(rows, "state"), as_integer(nbytes, "state"))
+            kind, rows, nbytes, *extent = as_array(size, "state")
+            counts = as_integer(rows, "state"), as_integer(nbytes, "state")
+            found[name] = SynopsisSize(
+                as_text(kind, "state"), *counts, *(as_optional_integer(one, "state") for one in extent)
+            )
     return sizes

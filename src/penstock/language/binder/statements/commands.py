@@ -46,14 +46,7 @@ from penstock.language.commands import (
     Subscribe,
     Unchanged,
 )
-from penstock.language.plans.choices import (
-    NO_CHOICES,
-    as_choices,
-    choices_in,
-    choices_of_plan,
-    choices_text,
-    merged_choices,
-)
+from penstock.language.plans.choices import NO_CHOICES, as_choices, attributes_with_plan, choices_in
 from penstock.language.plans.document import exported
 from penstock.language.plans.form import sources_named
 from penstock.language.queries import CONTROL_SCHEMA, EmbeddedQuery, Name, NamedSource, PlanQuery, QueryTree, WithQuery
@@ -156,15 +149,6 @@ def bind_create_query(statement: CreateQuery, context: Context) -> Command:
     return CreateQueryCommand(
         query, start, attributes, text, read_by(statement.query), into is not None, *_flags(statement.existence)
     )
-
-
-def attributes_with_plan(tree: QueryTree, attributes: dict[str, str]) -> dict[str, str]:
-    """Return the attributes of a query with the choices of the plan as data that it is made of; those that are written
-    beside it come first."""
-    chosen = choices_text(choices_of_plan(tree.text)) if isinstance(tree, PlanQuery) else NO_CHOICES
-    if "plan" in attributes:
-        chosen = merged_choices(chosen, attributes["plan"])
-    return attributes if chosen == NO_CHOICES and "plan" not in attributes else {**attributes, "plan": chosen}
 
 
 def bind_create_function(statement: CreateFunction, context: Context) -> Command:
