@@ -5,7 +5,7 @@ Reports travel beside the results, in packets that no result depends on::
     {"stage": 0, "task": 3, "phases": {"read": 0.1, ...}, "rows_out": {"0": 500}}            an ingest task
     {"stage": 1, "shard": 2, "phases": {...}, "seconds": {"4": 0.01},                        a shard of a stage
      "rows_in": {"4.0": 500}, "bytes_in": {"4.0": 8000}, "rows_out": {"4": 20},
-     "state": {"4": {"groups": ["KeyedTable", 10, 800, null, null, null]}}, "samples": {"4.0": "<Arrow, in base 64>"}}
+     "state": {"4": {"groups": ["KeyedTable", 10, 800]}}, "samples": {"4.0": "<Arrow, in base 64>"}}
 """
 
 from __future__ import annotations
@@ -77,9 +77,14 @@ class ShardReport:
         }
         if self.state is not None:
             report["state"] = {
-                str(step): {name: list(size) for name, size in sizes.items()} for step, sizes in self.state.items()
+                str(step): {name: _size(size) for name, size in sizes.items()} for step, sizes in self.state.items()
             }
         return report
+
+
+def _size(size: SynopsisSize) -> list[Json]:
+    """Return a size as JSON, without an extent that is not known."""
+    return list(size[:3] if size.chunks is None else size)
 
 
 def report_from_json(fields: Document) -> IngestReport | ShardReport:
