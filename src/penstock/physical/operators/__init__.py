@@ -79,7 +79,6 @@ from penstock.physical.plan.panes import (
 from penstock.physical.plan.rowwise import FilterSpec, ProjectSpec, UnionSpec
 from penstock.physical.plan.sequence import CountTimeSpec, FrequencySpec, SequenceModelSpec
 from penstock.physical.plan.sets import DistinctSpec, SetOperationSpec, TopKSpec
-from penstock.physical.plan.shedding import ShedSpec
 from penstock.physical.plan.spec import Spec
 from penstock.physical.plan.streams import (
     ChangesSpec,
@@ -91,6 +90,7 @@ from penstock.physical.plan.streams import (
     ShortLivesSpec,
 )
 from penstock.physical.plan.temporal.coalesce import CoalesceSpec
+from penstock.physical.plan.temporal.shedding import ShedSpec
 from penstock.physical.plan.user_aggregates import UserAggregateSpec
 from penstock.physical.plan.windows import NegativeTuplesSpec, RowWindowSpec, SampleSpec, StepWindowSpec, TimeWindowSpec
 

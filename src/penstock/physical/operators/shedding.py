@@ -19,7 +19,7 @@ from penstock.expressions.value_sizes import value_bytes
 from penstock.physical.elements import Elements, Int64s, int64s
 from penstock.physical.operators.contract import Moment
 from penstock.physical.operators.reorder_buffer import ReorderBuffer, ReorderingOperator
-from penstock.physical.plan.shedding import ShedSpec
+from penstock.physical.plan.temporal.shedding import ShedSpec
 from penstock.physical.synopses.contract import Synopsis
 from penstock.physical.synopses.tables.held_tuples import HeldTuples
 from penstock.physical.synopses.tables.keyed_table import KeyedTable

@@ -74,7 +74,7 @@ def bind_shedding(
     if options.memory == "none":
         hint = "as in WITH (memory '10000 TUPLES'), or SET shed_memory"
         context.fail("P0376", f"{name} has no budget: attribute {next(iter(own))} needs memory", span, hint)
-    budget, in_bytes = read_memory(options.memory)
+    budget, _ = read_memory(options.memory)
     if options.buckets > budget:
         message = f"a budget of {budget:,} has no {options.buckets:,} parts"
         context.fail("P0104", message, spans.get("buckets", span), "fewer buckets, or more memory")

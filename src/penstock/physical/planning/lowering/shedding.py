@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock.algebra.nodes.shed import Shed
-from penstock.physical.plan.shedding import ShedSpec
+from penstock.physical.plan.temporal.shedding import ShedSpec
 from penstock.physical.planning.lowering.builder import Builder, Lowered, lower
 
 
