@@ -19,8 +19,15 @@ from penstock.physical.execution.progress import SourceProgress
 from penstock.physical.plan.plan import Channel, Plan
 from penstock.physical.planning.planner import plan_queries
 from penstock.runtime.local.runtime import run_local
-from penstock.runtime.spark.worker.packets import AnswerOf, ChannelRows, Packet, channel_packets, progress_packet
-from penstock.runtime.spark.worker.spill_files import unpacked
+from penstock.runtime.spark.output.answer_writer import answers_in
+from penstock.runtime.spark.worker.packets import (
+    AnswerOf,
+    ChannelRows,
+    FewOfMany,
+    Packet,
+    channel_packets,
+    progress_packet,
+)
 from penstock.runtime.spark.worker.stage import ShardRound
 from penstock.testing.compare import events_of, first_difference
 from penstock.testing.oracle import run_oracle
@@ -127,6 +134,12 @@ def test_what_reads_one_channel_answers_as_the_oracle(texts: list[str], shards: 
         assert first_difference(expected, events_of(query, found.tables[query.name])) is None, query.text
 
 
+def answers_of(query: str, packet: Packet) -> list[Elements]:
+    if not isinstance(packet.kind, AnswerOf | FewOfMany):
+        return []
+    return [c.take() for name, chunks in answers_in(packet.kind, packet.blob) for c in chunks if name == query]
+
+
 def test_a_stage_on_spark_keeps_its_rows_and_hands_them_on() -> None:
     plan, given = plan_queries(queries(TWO_STAGES)), inputs(1)
     job = SimpleNamespace(plan=plan, shards=1, drain=False, epoch=0, cache_bytes=0, isolated=False, ends=lambda _: True)
@@ -150,6 +163,6 @@ def test_a_stage_on_spark_keeps_its_rows_and_hands_them_on() -> None:
         travels = any(isinstance(p.kind, ChannelRows) and p.kind.channel == both for p in packets)
         assert travels == (stage < max(plan.receivers[both]))
     for query in queries(TWO_STAGES):
-        answers = [e for p in packets if p.kind == AnswerOf(query.name) for e in unpacked(p.blob)]
+        answers = [e for p in packets for e in answers_of(query.name, p)]
         found = events_of(query, answer_table(query, answers))
         assert first_difference(run_oracle(query, given).events, found) is None, query.text

@@ -14,6 +14,9 @@ from penstock.algebra import (
     Arrivals,
     ArrivalTime,
     AtInstants,
+    Begins,
+    Closing,
+    Coalesce,
     Distinct,
     Except,
     Frequency,
@@ -37,6 +40,7 @@ from penstock.algebra import (
     SemiJoin,
     SemiKind,
     Sequenced,
+    Shed,
     SortKey,
     StreamKind,
     StreamScan,
@@ -47,10 +51,12 @@ from penstock.algebra import (
     is_nrr,
 )
 from penstock.algebra.nodes.base import has_lives
+from penstock.algebra.nodes.panes import check_panes
 from penstock.algebra.nodes.r2s import evaluation_period
 from penstock.algebra.nodes.results import without_slide
 from penstock.algebra.properties.update_pattern import Pattern
-from penstock.expressions.coercion import STRING, cast_to
+from penstock.errors import PenstockError
+from penstock.expressions.coercion import BIGINT, STRING, cast_to
 from penstock.expressions.nodes import Expression
 from penstock.language.limits import MAX_COLUMNS
 from penstock.language.plans import checks
@@ -58,6 +64,7 @@ from penstock.language.plans.form import fault
 from penstock.language.plans.node_form import MOST_COUNTED, MOST_ROWS, Below, Fields, NodeForm, given, names_of
 from penstock.language.plans.scalar_binding import NamedColumns, is_absent
 from penstock.language.plans.scalar_text import column_names, written, written_time
+from penstock.language.plans.shedding import SHED
 from penstock.types import Field, Schema, exact
 
 # --- scans
@@ -211,6 +218,11 @@ def _read_aggregate(below: Below) -> Algebra:
         raise below.refuse("groups by no column need an aggregate")
     if len(calls) + len(group) > MAX_COLUMNS:
         raise below.refuse(f"these are more than {MAX_COLUMNS:,} columns", "P0105")
+    for call in calls:
+        try:
+            check_panes(below.input, call)
+        except PenstockError as error:
+            raise below.refuse(error.message, error.code) from error
     return Aggregate(below.input, group, tuple(calls), tuple(names))
 
 
@@ -218,6 +230,29 @@ def _read_distinct(below: Below) -> Algebra:
     checks.relation(below.input, below.pointer)
     checks.without_internal(below.inputs, "DISTINCT", below.pointer)
     return Distinct(below.input)
+
+
+def _write_coalesce(node: Coalesce) -> Fields:
+    closed = node.closed
+    if closed is None:
+        return {"begins": node.begins.name}
+    rest = given(slide=closed.slide, align=closed.align or None, later=closed.later or None)
+    return {"begins": node.begins.name, "closed": True, **rest}
+
+
+def _read_coalesce(below: Below) -> Algebra:
+    checks.relation(below.input, below.pointer)
+    checks.without_internal(below.inputs, "coalescing", below.pointer)
+    schema = below.input.schema
+    if len(schema) < 2 or {schema[-2].type, schema[-1].type} != {BIGINT}:
+        raise below.refuse("the last two columns of what is coalesced are a period, two BIGINTs")
+    closed = None
+    if "closed" in below.fields and below.fields["closed"].flag():
+        closed = Closing(*_slide(below), below.whole("later", 0, 1, 0) or 0)
+    begins = below.enum("begins", Begins)
+    if closed is not None and begins is Begins.ANY:
+        raise below.refuse("periods may begin at any time, so none is ever closed")
+    return Coalesce(below.input, begins, closed)
 
 
 def _write_top(node: TopK) -> Fields:
@@ -407,6 +442,10 @@ NODES: Mapping[type[Algebra], NodeForm] = {
     ),
     Aggregate: NodeForm(_write_aggregate, _read_aggregate, ("group", "aggregates"), ("aggregates",)),
     Distinct: NodeForm(lambda node: {}, _read_distinct),
+    Coalesce: NodeForm(
+        _write_coalesce, _read_coalesce, ("begins", "closed", "slide", "align", "later"), ("begins",)
+    ),
+    Shed: SHED,
     TopK: NodeForm(_write_top, _read_top, ("order", "limit", "offset", "partition"), ("order", "limit")),
     UnionAll: NodeForm(lambda node: {}, _read_union, inputs=(1, None)),
     Except: NodeForm(lambda node: {"every": node.every}, _read_except, ("every",), ("every",), (2, 2)),

@@ -46,6 +46,8 @@ from penstock.physical.operators.streams.changes import Changes
 from penstock.physical.operators.streams.distinct_changes import DistinctChanges
 from penstock.physical.operators.streams.results import IndividualResults, Rounded, ShortChanges, ShortLives
 from penstock.physical.operators.streams.rstream import RStream
+from penstock.physical.operators.temporal.coalesce import make_coalescing
+from penstock.physical.operators.temporal.shedding import Shed
 from penstock.physical.operators.updates import Updates
 from penstock.physical.operators.windows.negative_tuples import NegativeTuples
 from penstock.physical.operators.windows.row_window import RowWindow
@@ -86,6 +88,8 @@ from penstock.physical.plan.streams import (
     ShortChangesSpec,
     ShortLivesSpec,
 )
+from penstock.physical.plan.temporal.coalesce import CoalesceSpec
+from penstock.physical.plan.temporal.shedding import ShedSpec
 from penstock.physical.plan.user_aggregates import UserAggregateSpec
 from penstock.physical.plan.windows import NegativeTuplesSpec, RowWindowSpec, SampleSpec, StepWindowSpec, TimeWindowSpec
 
@@ -111,6 +115,7 @@ OPERATORS: dict[type, Callable[..., Operator]] = {
     WindowSumsSpec: lambda spec, context: WindowSums(spec),
     RecomputedSlideSpec: lambda spec, context: RecomputedSlideAggregation(spec),
     UserAggregateSpec: lambda spec, context: UserAggregation(spec),
+    CoalesceSpec: lambda spec, context: make_coalescing(spec),
     DistinctSpec: lambda spec, context: make_distinct(spec),
     SetOperationSpec: lambda spec, context: SetOperation(spec),
     TopKSpec: lambda spec, context: TopK(spec),
@@ -135,6 +140,7 @@ OPERATORS: dict[type, Callable[..., Operator]] = {
     FrequencySpec: lambda spec, context: make_every_nth(spec),
     SequenceModelSpec: lambda spec, context: make_sequence_model(spec, context.tables, context.run_plan),
     CountTimeSpec: lambda spec, context: CountTime(spec, context.tables, context.run_plan),
+    ShedSpec: lambda spec, context: Shed(spec),
     OutputSpec: lambda spec, context: Passing(),
 }
 

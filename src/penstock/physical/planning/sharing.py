@@ -47,6 +47,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 
 from penstock.algebra import Algebra
 from penstock.algebra.nodes.scans import Source
@@ -161,6 +162,14 @@ def sharable_steps(plan: Plan) -> Mapping[int, SharableStep]:
     return known
 
 
+def _keeping_keys(plan: Plan) -> Sequence[str]:
+    """Return the keys of the sharable steps of a part that have a past."""
+    keys: Sequence[str] | None = plan.__dict__.get("_keeping_keys")
+    if keys is None:
+        keys = plan.__dict__["_keeping_keys"] = [one.key for one in _keeping(plan)]
+    return keys
+
+
 def _keeping(plan: Plan) -> Sequence[SharableStep]:
     """Return the sharable steps of a part that have a past."""
     sharable_steps(plan)
@@ -220,7 +229,7 @@ class _PartSharing:
 
 def _sharing_of(part: Plan, merges: Merges) -> _PartSharing:
     """Return what a part shares; it is found out again only when steps of the part have been merged."""
-    states = [merges.get(one.key) for one in _keeping(part)]
+    states = [*map(merges.get, _keeping_keys(part))]
     made: tuple[object, _PartSharing] | None = part.__dict__.get("_part_sharing")
     if made is not None and made[0] == states:
         return made[1]
@@ -236,8 +245,8 @@ def _sharing_of(part: Plan, merges: Merges) -> _PartSharing:
                 continue
             below.add(merges[one.key])
         ids[number] = one.token, one.step.stage, tuple(sorted(below))
-    keys = [one.key for _, one in twins if one.step.id in ids]
-    result = _PartSharing(ids, twins, {key: merges[key] for key in keys})
+    own = [one.key for _, one in twins if one.step.id in ids]
+    result = _PartSharing(ids, twins, {key: merges[key] for key in own})
     part.__dict__["_part_sharing"] = states, result
     return result
 
@@ -252,7 +261,7 @@ def merged(
         merges: of the version before.
         beginnings: by birth; without one its steps are not mature.
     """
-    present = {one.key for part in parts for one in _keeping(part)}
+    present = set(chain.from_iterable(map(_keeping_keys, parts)))
     result = {key: state for key, state in merges.items() if key in present}
     sources = {name: source for part in parts for name, source in part.sources.items()}
     changes = True
