@@ -409,10 +409,8 @@ def _epoch(
     standing = [one["grains"] for one in statistics.values()]
     for birth in sorted({number, *births.values()} - set(map(int, statistics))):
         new_queries = [request.optimized(q, planning) for q in request.queries if births[q.name] == birth]
-        statistics[str(birth)] = statistics_as_json(
-            request.statistics,
-            grains_of(new_queries, request.statistics, request.strategy, request.live, standing),
-        )
+        grains = grains_of(new_queries, request.statistics, request.strategy, request.live, standing)
+        statistics[str(birth)] = statistics_as_json(request.statistics, grains)
     records = {
         q.name: before.queries[q.name]
         if before is not None and q.name in kept and q.name not in request.moved
