@@ -336,6 +336,8 @@ TABLE: tuple[Setting, ...] = (
         share_of,
         "default of `error_sample`: share of the values also held unshed, to estimate accuracy; '0' for none",
     ),
+    Setting("shed_accuracy_at_least", 0.0, share_of, "default of `accuracy_at_least`; 0: any accuracy will do"),
+    Setting("shed_on_inaccuracy", "warn", _one_of("warn", "fail"), "default of `on_inaccuracy`"),
     Setting(
         "metrics_file",
         "",

@@ -206,9 +206,15 @@ def _kept_queries(request: StartRequest, before: Epoch, sources: Mapping[str, So
         record = before.queries.get(request.moved.get(query.name, query.name))
         if record is None or (renewed and not renewed.isdisjoint(declared_sources(query.root))):
             continue
-        if fingerprint(query, request, before, record.birth) == record.fingerprint:
+        agrees = partial(_computes, query, request, before, record)
+        if request.cache.agrees(query, record, before.statistics[str(record.birth)], agrees):
             kept.add(query.name)
     return kept
+
+
+def _computes(query: Query, request: StartRequest, epoch: Epoch, record: QueryRecord) -> bool:
+    """Return whether a query computes what its record in `epoch` says."""
+    return fingerprint(query, request, epoch, record.birth) == record.fingerprint
 
 
 def fingerprint(query: Query, request: StartRequest, epoch: Epoch, birth: int) -> str:
@@ -396,10 +402,12 @@ def _epoch(
     former = before.statistics if before is not None else {}
     statistics = {str(birth): former[str(birth)] for birth in set(births.values()) if str(birth) in former}
     planning = request.strategy.planning(request.statistics)
+    standing = [one["grains"] for one in statistics.values()]
     for birth in sorted({number, *births.values()} - set(map(int, statistics))):
         new_queries = [request.optimized(q, planning) for q in request.queries if births[q.name] == birth]
         statistics[str(birth)] = statistics_as_json(
-            request.statistics, grains_of(new_queries, request.statistics, request.strategy, request.live)
+            request.statistics,
+            grains_of(new_queries, request.statistics, request.strategy, request.live, standing),
         )
     records = {
         q.name: before.queries[q.name]
