@@ -161,7 +161,8 @@ def decide(request: StartRequest, folder: Folder) -> Decision:
         names = frozenset(latest.queries)
         epoch = _with_commands(latest, request)
         return Decision(StartKind.SAME, latest, epoch, plan_of(request, latest), (), (), names, ())
-    before = next((e for e in _epochs(folder) if is_committed(folder, e)), None)
+    newest_first = (read_epoch(folder, n) for n in reversed(epoch_numbers(folder)))
+    before = next((epoch for epoch in newest_first if is_committed(folder, epoch)), None)
     if before is None:
         _check_delivery_mark(folder, latest)
         return _first_start(request)
@@ -174,11 +175,6 @@ def _check_delivery_mark(folder: Folder, latest: Epoch | None) -> None:
     offset = read_offset(folder, latest.log) if latest is not None else None
     if offset is not None and offset.round > 1:
         raise damaged(folder.root / "delivered.json", FileNotFoundError("it is gone"))
-
-
-def _epochs(folder: Folder) -> Sequence[Epoch]:
-    """Return all epochs, the newest first."""
-    return [read_epoch(folder, n) for n in reversed(epoch_numbers(folder))]
 
 
 def _is_same_script(request: StartRequest, epoch: Epoch) -> bool:
