@@ -43,6 +43,10 @@ class Versions:
     _sources: dict[int, tuple[Source, Source]] = field(default_factory=dict)
     #: By place: a bound query with the choices of its plan, the sources that it reads, and the query over these.
     _queries: dict[int, tuple[tuple[Query, str], Mapping[str, Source], Query]] = field(default_factory=dict)
+    #: By place: a declaration and the bound query, and what they are in a version over the sources below.
+    _standing: dict[int, tuple[StoredObject, Query, StandingQuery]] = field(default_factory=dict)
+    #: The sources of the version before, as the engine reads them, by name.
+    _by_name: Mapping[str, Source] = field(default_factory=dict)
 
     @cached_property
     def _log(self) -> Source:
@@ -62,12 +66,23 @@ class Versions:
             if source is not None:
                 by_name[source.name] = self._source(source, one.id)
                 sources[one.id] = StandingSource(one.id, by_name[source.name])
+        if any(by_name.get(name) is not source for name, source in self._by_name.items()):
+            # Queries may read another declaration now.
+            self._standing = {}
+        self._by_name = by_name
         queries: dict[int, StandingQuery] = {}
+        standing: dict[int, tuple[StoredObject, Query, StandingQuery]] = {}
         for one, kept in stored.queries:
             found = bound.queries.get(one.name.lower())
             for place, plan in kept.plans:
-                query = None if found is None else self._query(found, place, by_name, plan)
-                queries[place] = standing_query(one, kept, place, query)
+                known = self._standing.get(place)
+                if known is None or known[0] is not one or known[1] is not found:
+                    query = None if found is None else self._query(found, place, by_name, plan)
+                    queries[place] = made = standing_query(one, kept, place, query)
+                    known = None if found is None else (one, found, made)
+                if known is not None:
+                    queries[place], standing[place] = known[2], known
+        self._standing = standing
         if any(one.query is not None and LOG_NAME in self._queries[place][1] for place, one in queries.items()):
             sources[LOG_ID] = StandingSource(LOG_ID, self._log)
         self._sources = {number: known for number, known in self._sources.items() if number in sources}

@@ -92,6 +92,8 @@ SHEDDING_ATTRIBUTES = OptionTable(
         Option("buckets", whole(1), "parts of the budget, by hash of the value", "1"),
         Option("compact", _COMPACT, "whether equal tuples of one life count once", "true"),
         Option("error_sample", _PERCENT, "share of the values also held unshed, to estimate accuracy", "5%"),
+        Option("accuracy_at_least", _PERCENT, "accuracy below which `on_inaccuracy` decides", "0"),
+        Option("on_inaccuracy", one_of("warn", "fail"), "what happens below `accuracy_at_least`", "warn"),
     )
 )
 
