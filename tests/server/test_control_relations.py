@@ -205,7 +205,7 @@ def test_relations_over_http(running: Running) -> None:
 
 
 def test_an_update_is_a_command_like_those_it_stands_for(client: ServerClient) -> None:
-    client.execute("CREATE STREAM kept (at TIMESTAMP) FROM HTTP () TIMESTAMP BY at UNIT SECOND RETAIN 1 HOUR")
+    client.execute("CREATE STREAM kept (at TIMESTAMP) FROM HTTP () TIMESTAMP BY at RETAIN 1 HOUR")
     client.execute("CREATE QUERY mine AS SELECT at FROM kept [RANGE 1 MINUTE]")
     done = client.execute("UPDATE penstock.queries SET on_failure = 'stop server', comment = name WHERE name = 'mine'")
     assert done[0].number is not None

@@ -54,12 +54,14 @@ class AttributeSetting(Generic[T]):
         applied: what that statement is, for the page.
         default: the value without one, as text.
         together: how many queries change with a row; an UPDATE that changes several has to be confirmed.
+        default_of: the value of a row without one, where rows differ in it.
     """
 
     statement: Callable[[T, str], str | Sequence[str]]
     applied: str
     default: str | None = None
     together: Callable[[T], int] | None = None
+    default_of: Callable[[T], str | None] | None = None
 
 
 @dataclass(frozen=True)

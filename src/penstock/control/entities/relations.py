@@ -119,6 +119,11 @@ def _attributes(view: SystemView) -> Iterable[AttributeRow]:
     return [AttributeRow(one, attribute) for one in entities(view) for attribute in one.relation.attributes]
 
 
+def _default(row: AttributeRow) -> str | None:
+    setting = row.attribute.setting
+    return None if setting is None else setting.default
+
+
 def _together(row: AttributeRow) -> int:
     setting = row.attribute.setting
     return 1 if setting is None or setting.together is None else setting.together(row.entity.row)
@@ -141,7 +146,7 @@ ATTRIBUTES: ControlRelation[AttributeRow] = ControlRelation(
         Attribute("attribute", TEXT, "its name", lambda row: row.attribute.name),
         Attribute("value", TEXT, "its value as text", lambda row: row.entity.value(row.attribute),
                   setting=AttributeSetting(_set, "as the attribute is set in the relation of its entity",
-                                           together=_together)),
+                                           together=_together, default_of=_default)),
         Attribute("type", TEXT, "its type", lambda row: type_name(row.attribute.type)),
         Attribute("unit", TEXT, "its unit; NULL for none", lambda row: row.attribute.unit or None),
         Attribute("settable", FLAG, "whether UPDATE may set it", lambda row: row.attribute.setting is not None),

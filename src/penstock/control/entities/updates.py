@@ -96,8 +96,9 @@ def _setting(relation: ControlRelation[Any], row: Any, attribute: Attribute[Any]
     if before == value or (before is not None and as_text(before) == value):
         return []
     if value is None:
-        if setting.default != NONE:
-            hint = "a value of its type" + (f", such as {setting.default}" if setting.default else "")
+        default = setting.default if setting.default_of is None else setting.default_of(row)
+        if default != NONE:
+            hint = "a value of its type" + (f", such as {default}" if default else "")
             raise PenstockError("P0752", f"{attribute.name} of {relation.described(row)} cannot be NULL", hint=hint)
         value = NONE
     made = setting.statement(row, as_text(value))
