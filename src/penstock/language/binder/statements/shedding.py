@@ -60,16 +60,22 @@ class SheddingOptions:
 
 
 def bind_shedding(
-    root: Algebra, name: str, written: Mapping[str, str], spans: Mapping[str, TextSpan], context: Context
+    root: Algebra,
+    name: str,
+    written: Mapping[str, str],
+    spans: Mapping[str, TextSpan],
+    whole: TextSpan,
+    context: Context,
 ) -> Algebra:
     """Return the query with its budgets. Raises BindingFailed after P0376 or P0104.
 
     Args:
-        written: the attributes of the query, in normal form; spans: where they stand.
+        written: the attributes of the query, in normal form.
+        spans: where they stand; whole: the place of messages where they do not.
     """
     own = {key: value for key, value in written.items() if key in SHEDDING_ATTRIBUTES.names}
     options = SheddingOptions.of(own, context.settings)
-    span = next((spans[key] for key in own), TextSpan(0, 0))
+    span = next((spans[key] for key in own if key in spans), whole)
     if not own and options.memory == "none":
         return root
     if not any(isinstance(node, Coalesce) and not is_static(node) for node in operators(root)):
