@@ -296,7 +296,14 @@ TABLE: tuple[Setting, ...] = (
         "snapshot_memory",
         256 * 2**20,
         _bytes,
-        "bytes that a one-time query at a server may take, for the rows that it reads and for its computation",
+        "bytes that a one-time query at a server may take, for the rows that it reads and for its computation; on "
+        "Spark one that needs more is a job of its own",
+    ),
+    Setting(
+        "snapshot_weight",
+        1,
+        _count(1, 1000),
+        "share of Spark's cores that these jobs get together, where the rounds of the run want them too, which get 1",
     ),
     Setting(
         "isolation",
