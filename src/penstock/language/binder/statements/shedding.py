@@ -1,4 +1,4 @@
-"""Load shedding of a query, `WITH (memory .., shed ..)` and `SET shed_...`: budgets go below coalescing [temporal 2.4].
+"""Load shedding of a query, `WITH (memory .., shed ..)` and `SET shed_...`: budgets go below coalescing [tls III].
 
 A selection on the value alone commutes with coalescing and goes below the budget, which then counts what passes it. A
 conjunct LENGTH >= constant is told to the policy. Both are looked for in the selection that stands on the coalescing.
@@ -133,7 +133,7 @@ def _check(node: Coalesce, name: str) -> None:
         message = f"{name} coalesces under ROWS: budgets are not supported there yet"
         raise PenstockError("P0376", message, hint="a window in time, RANGE, has them")
     if below.pattern is Pattern.STRICT:
-        message = f"{name} coalesces a relation with updates: a tuple that was dropped could be taken back"
+        message = f"{name} coalesces a relation with updates: a tuple that was dropped could be retracted later"
         raise PenstockError("P0376", message, hint="coalesce a stream under a window")
     if node.closed is not None and below.pattern is Pattern.MONOTONIC:
         message = f"{name} coalesces a stream without a window: budgets of closed stretches are not supported yet"
@@ -207,7 +207,7 @@ def _constant(expression: Expression) -> int | None:
 
 def _only_misses(root: Algebra) -> bool:
     """Return whether a query over fewer tuples can only miss rows: what is true of a part of a period is true of the
-    whole one, for all that it says of periods [temporal 2.1]."""
+    whole one, for all that it says of periods [tls III]."""
     node = root
     while isinstance(node, Project | Select):
         if isinstance(node, Select):
