@@ -132,7 +132,7 @@ def bind_create_query(statement: CreateQuery, context: Context) -> Command:
     )
     root = continuous(statement.query, context)
     if attributes is not None:
-        root = bind_shedding(root, name, attributes, spans_of(statement.attributes), context)
+        root = bind_shedding(root, name, attributes, spans_of(statement.attributes), statement.name.span, context)
     start = bind_start(statement.start, root, context) or Start()
     text = context.source.slice(statement.span)
     attributes = attributes_with_plan(statement.query, attributes or {})
