@@ -43,8 +43,8 @@ class RegisterCells(CellEncoder):
         known = column if len(rows) == len(column) else column.take(pa.array(rows))
         return rows, pa.array(hll.cells_of(known, self.lg))
 
-    def most(self) -> float:
-        return float(1 << self.lg)
+    def expected(self, values: float) -> float:
+        return hll.hit(self.lg, values)
 
 
 @dataclass(frozen=True)
