@@ -27,9 +27,9 @@ from penstock.expressions.aggregates.contract import ArgumentState, NullRule
 from penstock.expressions.evaluate import evaluate_all, mask
 from penstock.expressions.sketches.hyperloglog import RANK_BITS
 from penstock.physical.elements import Elements, Int64s, int64s
-from penstock.physical.kernels.compiled import pane_codes, sum_by_code
+from penstock.physical.kernels.compiled import in_time, pane_codes, sum_by_code
 from penstock.physical.kernels.compiling import compiled
-from penstock.physical.kernels.extremes import extreme_by_code
+from penstock.physical.kernels.extremes import extreme_by_code, greatest_by_code
 from penstock.physical.kernels.fingerprints import fingerprints
 from penstock.physical.operators.aggregates.cells.cell_rows import encoded_rows
 from penstock.physical.planning.aggregate_layout import AggregateLayout, Argument
@@ -165,7 +165,10 @@ def pre_aggregate(plan: AggregateLayout, lanes: Elements) -> Elements:
 def pre_aggregate_where_it_pays(plan: AggregateLayout, lanes: Elements) -> Elements:
     """Return `pre_aggregate(plan, lanes)`, or `lanes` unchanged if a sample shows that hardly two rows share a pane:
     then grouping all rows costs more than it saves afterwards."""
-    first, second = fingerprints(_pane_columns(plan, lanes), len(lanes))
+    columns = _pane_columns(plan, lanes)
+    if not columns and len(lanes) and in_time(lanes.ts):
+        return added_up(plan, lanes, *_runs(lanes))
+    first, second = fingerprints(columns, len(lanes))
     if len(lanes) >= _SAMPLED:
         # The sample contains either all rows of a pane or none.
         drawn = np.flatnonzero((first & _SAMPLE) == 0)
@@ -173,6 +176,12 @@ def pre_aggregate_where_it_pays(plan: AggregateLayout, lanes: Elements) -> Eleme
         if len(heads) > _MOST_LEFT * len(drawn):
             return lanes
     return added_up(plan, lanes, *pane_codes(first, second, lanes.ts, lanes.exp))
+
+
+def _runs(lanes: Elements) -> tuple[Int64s, Int64s]:
+    """Return (run of each row, its first row) of rows in time order; a run has one validity."""
+    changes = (lanes.ts[1:] != lanes.ts[:-1]) | (lanes.exp[1:] != lanes.exp[:-1])
+    return np.concatenate([[0], np.cumsum(changes)]), np.concatenate([[0], np.flatnonzero(changes) + 1])
 
 
 def _pane_columns(plan: AggregateLayout, lanes: Elements) -> list[pa.Array]:
@@ -204,6 +213,9 @@ def added_up(plan: AggregateLayout, lanes: Elements, codes: Int64s, firsts: Int6
         at += width
     for i, argument in enumerate(plan.extremes + plan.registers, plan.values_at):
         if lanes.columns[i].null_count == len(lanes):
+            continue
+        if argument in plan.registers and not lanes.columns[i].null_count:
+            columns[i] = pa.array(greatest_by_code(codes, int64s(lanes.columns[i]), count))
             continue
         least = plan.arguments[argument].kind is ArgumentState.LEAST
         columns[i] = extreme_by_code(least, codes, count, lanes.columns[i])
