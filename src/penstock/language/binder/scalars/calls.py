@@ -14,6 +14,7 @@ from penstock.expressions.functions import build_aggregate, build_call, build_ca
 from penstock.expressions.nodes import AggregateCall, Column, Expression
 from penstock.expressions.user import UserAggregate, UserFunction, build_user_aggregate, build_user_call
 from penstock.language.binder.context import BindingFailed
+from penstock.language.binder.scalars import periods
 from penstock.language.binder.scalars.binder import Binding, ScalarBinder
 from penstock.language.binder.scalars.bounds import BOUND_FUNCTIONS, bound_function
 from penstock.language.binder.scalars.intervals import interval
@@ -82,6 +83,9 @@ def _function(binder: ScalarBinder, node: exp.Expr) -> Expression:
     if name in OPERATOR_WORDS:
         hint = f"write {name}(SELECT ...) or SELECT {name}(item, ...) FROM ..."
         binder.context.fail("P0304", f"{name} encloses a query or a whole select list", name_span(node), hint)
+    of_periods = periods.function(binder, node, name)
+    if of_periods is not None:
+        return of_periods
     if called_aggregate(node, binder.context.catalog):
         return _aggregate(binder, node, None)
     if name in BOUND_FUNCTIONS and binder.context.catalog.function(name) is None:

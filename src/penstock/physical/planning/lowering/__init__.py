@@ -2,6 +2,7 @@
 
 from penstock.physical.planning.lowering import (
     aggregates,
+    coalesce,
     frequency,
     joins,
     matching,
@@ -11,6 +12,7 @@ from penstock.physical.planning.lowering import (
     rowwindow,
     rowwise,
     sets,
+    shedding,
     streams,
 )
 from penstock.physical.planning.lowering.builder import Builder, Lowered, lower
@@ -18,7 +20,8 @@ from penstock.physical.planning.lowering.frequency import lower_answer
 from penstock.physical.planning.lowering.streams import lower_changes
 
 FAMILIES = (
-    aggregates, frequency, joins, matching, multi_join, nonretroactive, results, rowwindow, rowwise, sets, streams,
+    aggregates, coalesce, frequency, joins, matching, multi_join, nonretroactive, results, rowwindow, rowwise, sets,
+    shedding, streams,
 )  # fmt: skip
 
 __all__ = ["FAMILIES", "Builder", "Lowered", "lower", "lower_answer", "lower_changes"]
