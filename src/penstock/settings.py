@@ -193,7 +193,7 @@ _ERROR = re.compile(r"\s*(rsd|accuracy)\s+([0-9.]+(?:e-?[0-9]+)?)\s*", re.IGNORE
 
 def _approximations(text: str) -> tuple[tuple[str, float], ...]:
     """Return (kind of error, its size) of such as `rsd 0.02, accuracy 0.01`; none of them for `none`."""
-    if text.strip().lower() == "none":
+    if text.strip().lower() in ("", "none"):
         return ()
     found: dict[str, float] = {}
     for part in text.split(","):
