@@ -12,7 +12,7 @@ import pyarrow as pa
 from penstock.algebra.properties.boundedness import Boundedness
 from penstock.expressions.aggregates.contract import ArgumentState
 from penstock.expressions.nodes import columns_of
-from penstock.physical.plan.sketch_state import sketch_state
+from penstock.physical.plan.sketches.state import sketch_state
 from penstock.physical.plan.spec import Memory, Parameter, Spec, Ticks, has_one_form, queue_name
 from penstock.physical.plan.state import (
     SLOT,
