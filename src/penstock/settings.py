@@ -186,6 +186,30 @@ def _statistics(text: str) -> tuple[SourceHint, ...]:
     return tuple(hints)
 
 
+#: The error that approximate aggregates may have in place of exact ones: of COUNT(DISTINCT), and of quantiles.
+_ERRORS = {"rsd": (0.0021, 0.3), "accuracy": (1e-6, 0.5)}
+_ERROR = re.compile(r"\s*(rsd|accuracy)\s+([0-9.]+(?:e-?[0-9]+)?)\s*", re.IGNORECASE)
+
+
+def _approximations(text: str) -> tuple[tuple[str, float], ...]:
+    """Return (kind of error, its size) of such as `rsd 0.02, accuracy 0.01`; none of them for `none`."""
+    if text.strip().lower() in ("", "none"):
+        return ()
+    found: dict[str, float] = {}
+    for part in text.split(","):
+        match = _ERROR.fullmatch(part)
+        kind = match[1].lower() if match else ""
+        if match is None or kind in found:
+            raise ValueError(
+                "'rsd 0.02' for COUNT(DISTINCT), 'accuracy 0.01' for quantiles, both with a comma, or none"
+            )
+        least, most = _ERRORS[kind]
+        if not least <= (size := float(match[2])) <= most:
+            raise ValueError(f"{kind} from {least:g} to {most:g}")
+        found[kind] = size
+    return tuple(found.items())
+
+
 @dataclass(frozen=True)
 class Setting:
     """One setting.
@@ -224,6 +248,13 @@ class Setting:
 
 TABLE: tuple[Setting, ...] = (
     Setting("integer_division", False, _boolean, "`/` between integers truncates, as in STREAM"),
+    Setting(
+        "approximate_aggregates",
+        (),
+        _approximations,
+        "errors such as `rsd 0.02, accuracy 0.01` that replace COUNT(DISTINCT) by APPROX_COUNT_DISTINCT and QUANTILE,"
+        " MEDIAN by APPROX_QUANTILE, with a warning for each; none: nothing is replaced",
+    ),
     Setting("seed", 0, _count(0), "seed of all random choices, such as `SAMPLE`"),
     Setting(
         "shards",

@@ -12,6 +12,7 @@ import pyarrow as pa
 from penstock.algebra.properties.boundedness import Boundedness
 from penstock.expressions.aggregates.contract import ArgumentState
 from penstock.expressions.nodes import columns_of
+from penstock.physical.plan.sketches.state import sketch_state
 from penstock.physical.plan.spec import (
     Memory,
     Parameter,
@@ -163,6 +164,9 @@ def grouped_state(
         if argument.kind is ArgumentState.SUMS:
             continue
         nbytes = width_of_value(argument.type)
+        if argument.encoder is not None:
+            yield from sketch_state(plan, argument, rows, groups)
+            continue
         if argument.kind in (ArgumentState.LEAST, ArgumentState.GREATEST):
             # Of n rows in random order about log n are greater than all that follow.
             count = groups * math.log(rows.size / groups + math.e)

@@ -107,3 +107,27 @@ def combined_aggregate(
     column = choices.pick(scope)
     by = "" if function == "ANY_VALUE" else f", {choices.pick(scope).name}"
     return f"{function}({distinct}{column.name}{by})", column.type
+
+
+def approximate_aggregate(choices: Choices, scope: Sequence[RandomColumn], loose: str | None) -> tuple[str, str]:
+    """Return (text, type) of an aggregate over a sketch, with few registers and coarse buckets.
+
+    Args:
+        loose: type of results that no other query can read, such as images; None where they may not be drawn.
+    """
+    column = choices.pick(scope)
+    numbers = [c.name for c in scope if c.type in _NUMERIC]
+    items = [c.name for c in scope if c.type in ("INT", "BIGINT", "STRING")]
+    functions = ["APPROX_COUNT_DISTINCT", "BOTH", *(("APPROX_QUANTILE",) if numbers and loose else ())]
+    functions += ["HLL_SKETCH_AGG", *(("COUNT_MIN_SKETCH",) if items else ())] if loose else []
+    function = choices.pick(functions)
+    if function == "BOTH":
+        return f"APPROX_COUNT_DISTINCT({column.name}, {choices.pick(scope).name}, 0.3)", "BIGINT"
+    if function == "APPROX_COUNT_DISTINCT":
+        return f"{function}({column.name}, {choices.pick(('0.3', '0.1'))})", "BIGINT"
+    if function == "HLL_SKETCH_AGG":
+        return f"{function}({column.name}, 4)", loose or ""
+    if function == "COUNT_MIN_SKETCH":
+        return f"{function}({choices.pick(items)}, 0.5, 0.7)", loose or ""
+    call = f"APPROX_QUANTILE({choices.pick(numbers)}, {choices.pick(('0', '0.3', '0.5', '1'))}, 0.2)"
+    return call, loose or ""

@@ -35,6 +35,7 @@ class Flavour:
     ordered: int = 0
     combined: int = 0
     """Aggregates of conditions, of bits, of texts and of two values"""
+    approximate: int = 0
     user: int = 0
     outer: int = 0
     subquery: int = 0
@@ -64,6 +65,7 @@ FLAVOURS = (
     Flavour(
         "combined", join=15, group=100, nested=15, union=5, distinct=10, updates=30, rows=25, ordered=15, combined=80
     ),
+    Flavour("approximate", join=20, group=100, nested=20, updates=30, rows=25, ordered=15, approximate=70),
     Flavour("outer", join=80, outer=70, group=15, nested=15, updates=20, static=30, rows=10),
     Flavour(
         "bands", join=100, band=85, outer=30, group=10, nested=10, union=5, updates=25, static=30, rows=15, disorder=30

@@ -14,7 +14,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from penstock.testing.random.aggregate_lookups import Probing
-from penstock.testing.random.aggregates import combined_aggregate, ordered_aggregate, plain_aggregate
+from penstock.testing.random.aggregates import (
+    approximate_aggregate,
+    combined_aggregate,
+    ordered_aggregate,
+    plain_aggregate,
+)
 from penstock.testing.random.bands import range_condition
 from penstock.testing.random.cells import COMPARED, ROUGH, VALUES
 from penstock.testing.random.choices import Choices, seeded_choices
@@ -429,6 +434,8 @@ class _Maker(Relations):
         # Flavours without these aggregates make no choice here, so that their seeds give the cases that they gave.
         if self.flavour.combined and self.choices.chance(self.flavour.combined):
             call, type_ = combined_aggregate(self.choices, scope, loose, lambda: self.predicate(scope))
+        elif self.flavour.approximate and self.choices.chance(self.flavour.approximate):
+            call, type_ = approximate_aggregate(self.choices, scope, loose)
         elif self.choices.chance(self.flavour.ordered):
             aliases = {c.name.partition(".")[0] for c in scope}
             timed = {self.stamped[alias] for alias in aliases if alias in self.stamped} == {True}

@@ -15,6 +15,7 @@ from penstock.expressions.nodes import AggregateCall, Column, Expression
 from penstock.expressions.user import UserAggregate, UserFunction, build_user_aggregate, build_user_call
 from penstock.language.binder.context import BindingFailed
 from penstock.language.binder.scalars import periods
+from penstock.language.binder.scalars.approximations import approximated
 from penstock.language.binder.scalars.binder import Binding, ScalarBinder
 from penstock.language.binder.scalars.bounds import BOUND_FUNCTIONS, bound_function
 from penstock.language.binder.scalars.intervals import interval
@@ -164,7 +165,7 @@ def _aggregate(binder: ScalarBinder, node: exp.Expr, condition: exp.Expr | None)
     bound = bound[:1] + [fold_constant(b) for b in bound[1:]]
     order = time_of(binder.scope) if known is not None and known.timed else None
     call: AggregateCall = context.guard(name_span(node), lambda: _call(name, bound, distinct, where, order))
-    return call
+    return approximated(context, call, name_span(node))
 
 
 def _is_list(node: exp.Expr) -> bool:

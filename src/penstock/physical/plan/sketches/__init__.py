@@ -1,0 +1,1 @@
+"""What sketches store, estimated before the run."""
