@@ -122,7 +122,7 @@ CARRIED_OUT: dict[type, frozenset[str]] = {
         StartClause: "mode at wait",
         RetainClause: "length columns",
         CreateSource: "name is_stream columns connector timestamp operation slack on_error primary_key non_retroactive"
-        " system_time ahead idle retain existence",
+        " system_time ahead idle retain existence valid",
         CreateView: "name columns query existence",
         CreateQuery: "name query into start attributes existence",
         AsOf: "at",

@@ -40,11 +40,13 @@ from penstock.algebra import (
     SemiJoin,
     SemiKind,
     Sequenced,
+    SessionWindow,
     SortKey,
     StreamKind,
     StreamScan,
     TopK,
     UnionAll,
+    ValidWindow,
     Window,
     WindowKind,
     is_nrr,
@@ -224,11 +226,11 @@ def _read_distinct(below: Below) -> Algebra:
 
 
 def _write_coalesce(node: Coalesce) -> Fields:
-    closed = node.closed
-    if closed is None:
+    when = node.closing
+    if when is None:
         return {"begins": node.begins.name}
-    rest = given(slide=closed.slide, align=closed.align or None, later=closed.later or None)
-    return {"begins": node.begins.name, "closed": True, **rest}
+    rest = given(slide=when.slide, align=when.align or None, later=when.later or None, longest=when.longest)
+    return {"begins": node.begins.name, "closed": node.only_closed, **rest}
 
 
 def _read_coalesce(below: Below) -> Algebra:
@@ -237,13 +239,33 @@ def _read_coalesce(below: Below) -> Algebra:
     schema = below.input.schema
     if len(schema) < 2 or {schema[-2].type, schema[-1].type} != {BIGINT}:
         raise below.refuse("the last two columns of what is coalesced are a period, two BIGINTs")
-    closed = None
-    if "closed" in below.fields and below.fields["closed"].flag():
-        closed = Closing(*_slide(below), below.whole("later", 0, 1, 0) or 0)
+    closing = None
+    if "closed" in below.fields:
+        closing = Closing(*_slide(below), below.whole("later", 0, 1, 0) or 0, below.ticks("longest"))
     begins = below.enum("begins", Begins)
-    if closed is not None and begins is Begins.ANY:
-        raise below.refuse("periods may begin at any time, so none is ever closed")
-    return Coalesce(below.input, begins, closed)
+    if closing is not None and begins is Begins.ANY:
+        raise below.refuse("periods may begin at any time, so none is ever closed", "P0373")
+    return Coalesce(below.input, begins, closing, closing is not None and below.fields["closed"].flag())
+
+
+def _write_sessions(node: SessionWindow) -> Fields:
+    partition = names_of(node.input, node.partition)
+    return given(partition=partition, gap=node.gap, at_most=node.at_most, open=node.open or None)
+
+
+def _read_sessions(below: Below) -> Algebra:
+    checks.stream(below.input, below.pointer)
+    if below.input.schema[-1].type != BIGINT:
+        raise below.refuse("the last column of a stream with sessions is a gap in ticks, BIGINT")
+    is_open = "open" in below.fields and below.fields["open"].flag()
+    return SessionWindow(below.input, below.partition(), below.ticks("gap"), below.ticks("at_most"), is_open)
+
+
+def _read_valid(below: Below) -> Algebra:
+    schema = below.input.schema
+    if len(schema) < 2 or {schema[-2].type, schema[-1].type} != {BIGINT}:
+        raise below.refuse("the last two columns below VALID are a period, two BIGINTs")
+    return ValidWindow(below.input)
 
 
 def _write_top(node: TopK) -> Fields:
@@ -434,8 +456,10 @@ NODES: Mapping[type[Algebra], NodeForm] = {
     Aggregate: NodeForm(_write_aggregate, _read_aggregate, ("group", "aggregates"), ("aggregates",)),
     Distinct: NodeForm(lambda node: {}, _read_distinct),
     Coalesce: NodeForm(
-        _write_coalesce, _read_coalesce, ("begins", "closed", "slide", "align", "later"), ("begins",)
+        _write_coalesce, _read_coalesce, ("begins", "closed", "slide", "align", "later", "longest"), ("begins",)
     ),
+    SessionWindow: NodeForm(_write_sessions, _read_sessions, ("partition", "gap", "at_most", "open")),
+    ValidWindow: NodeForm(lambda node: {}, _read_valid),
     TopK: NodeForm(_write_top, _read_top, ("order", "limit", "offset", "partition"), ("order", "limit")),
     UnionAll: NodeForm(lambda node: {}, _read_union, inputs=(1, None)),
     Except: NodeForm(lambda node: {"every": node.every}, _read_except, ("every",), ("every",), (2, 2)),
