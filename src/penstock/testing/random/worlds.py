@@ -23,6 +23,7 @@ from penstock.testing.random.flavours import FLAVOURS, Flavour
 from penstock.testing.random.relations import Relations
 from penstock.testing.random.semi_and_outer_joins import Matching
 from penstock.testing.random.set_queries import first_rows, set_operations
+from penstock.testing.random.temporal import temporal_case
 from penstock.testing.random.user_calls import user_aggregate
 from penstock.testing.random.windows import frequency, frequency_window, row_window, time_window
 from penstock.testing.samples import STATEMENTS as SAMPLES
@@ -55,6 +56,8 @@ def random_case(
     Args:
         queries: the names of its queries; None for one, `q`, and sometimes another, `p`.
     """
+    if choices.chance(flavour.temporal):
+        return temporal_case(choices, ("q",) if queries is None else queries)
     return _Maker(choices, flavour).case(queries)
 
 

@@ -203,7 +203,7 @@ def _swapped(
 
 
 def _contains(p: TicksPeriod, q: TicksPeriod) -> Expression:
-    return _and(_compare("LTE", p.begin, q.begin), _compare("LTE", q.end, p.end))
+    return _and(_compare("LE", p.begin, q.begin), _compare("LE", q.end, p.end))
 
 
 def _equals(p: TicksPeriod, q: TicksPeriod) -> Expression:
@@ -215,7 +215,7 @@ def _meets(p: TicksPeriod, q: TicksPeriod) -> Expression:
 
 
 def _precedes(p: TicksPeriod, q: TicksPeriod) -> Expression:
-    return _compare("LTE", p.end, q.begin)
+    return _compare("LE", p.end, q.begin)
 
 
 def _before(p: TicksPeriod, q: TicksPeriod) -> Expression:
@@ -284,7 +284,7 @@ def predicate(binder: ScalarBinder, node: exp.Expr) -> Expression:
     if name == "CONTAINS" and not is_period(binder, right):
         p = period(binder, left)
         at = _instant_for(binder, right, p)
-        return _and(_compare("LTE", p.begin, at), _compare("LT", at, p.end))
+        return _and(_compare("LE", p.begin, at), _compare("LT", at, p.end))
     p, q = binder.context.each(lambda part: period(binder, part), [left, right])
     return PREDICATES[name](*_alike(binder, node, p, q))
 

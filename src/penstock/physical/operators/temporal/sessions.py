@@ -31,8 +31,8 @@ _ALIVE, _FIRST, _END = range(3)
 @compiled(reads="slots order ts reach")
 def _follow(slots, order, ts, reach, at_most, lanes, firsts, ended):  # type: ignore[no-untyped-def]
     """Put elements, in the order of time of every partition, into sessions; at_most: 0 for any length. firsts: the
-    first tick of the session of each; ended: (slot, first, end) of the sessions that another one follows. Return how many
-    these are."""
+    first tick of the session of each; ended: (slot, first, end) of the sessions that another one follows. Return how
+    many these are."""
     count = 0
     for k in range(order.shape[0]):
         i = order[k]
