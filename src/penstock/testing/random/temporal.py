@@ -93,6 +93,7 @@ class TemporalMaker:
             (
                 "LENGTH(VALID(s)) >= 3", "VALID(s) CONTAINS 5", "VALID(s) OVERLAPS PERIOD(3, 8)", "BEGIN(VALID(s)) < 6",
                 "END(VALID(s)) IS NULL", "CAST(VALID(s) AS INTERVAL SECOND) > 2", "VALID(s) BEFORE PERIOD(7, NULL)",
+                "1 = 0 OR LENGTH(VALID(s)) > 1",
                 "NOT VALID(s) MEETS PERIOD(4, 9)", "ALLEN(VALID(s), PERIOD(2, 6)) <> 'during'",
             )
         )  # fmt: skip
@@ -103,6 +104,8 @@ class TemporalMaker:
         columns, valid, window = self.columns(), self.valid_clause(), self.window()
         names = "".join(f"{part.split(' AS ')[-1].strip()}, " for part in columns.split(",") if part.strip())
         conditions = [self.condition()] if self.choices.chance(30) else []
+        if "k" in columns and self.choices.chance(30):
+            conditions.append(self.choices.pick(("k = 'x'", "k IS NULL", "s.k <> 'x'")))
         closes = (valid or self.begins_at_timestamp) and window != "[VALID]"
         if closes and self.choices.chance(50):
             conditions.append("CLOSED(VALID(s))")
