@@ -129,6 +129,41 @@ def _share(text: str) -> float:
     return value
 
 
+#: Policies of load shedding (`shedding/policies/`), by name.
+SHEDDING_POLICIES = ("random", "newest", "value", "cals_v", "cals_i", "cals", "cals_q")
+
+_TUPLES = re.compile(r"\s*([0-9]+)\s*tuples?\s*", re.IGNORECASE)
+
+
+def budget_text(text: str) -> str:
+    """Return a budget in the form in which it is kept: `n TUPLES`, or a number of bytes. Raises ValueError with what is
+    accepted."""
+    match = _TUPLES.fullmatch(text)
+    try:
+        number = int(match[1]) if match else _bytes(text)
+    except ValueError:
+        number = 0
+    if not 1 <= number < 2**62:
+        raise ValueError("a number of tuples such as '10000 TUPLES', or a size such as '64 MB', of at least one")
+    return f"{number} TUPLES" if match else str(number)
+
+
+def share_of(text: str) -> float:
+    """Return a share such as `5%` or `0.05`. Raises ValueError with what is accepted."""
+    folded = text.strip()
+    try:
+        value = float(folded.removesuffix("%")) / (100 if folded.endswith("%") else 1)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= 1:
+        raise ValueError("a share such as '5%', from 0 to 100 %")
+    return value
+
+
+def _budget_or_none(text: str) -> str:
+    return "none" if text.strip().lower() == "none" else budget_text(text)
+
+
 #: The statistics of a source in a hint: its name, tuples per second (None: unknown), and (column, distinct values).
 SourceHint = tuple[str, float | None, tuple[tuple[str, float], ...]]
 
@@ -261,7 +296,14 @@ TABLE: tuple[Setting, ...] = (
         "snapshot_memory",
         256 * 2**20,
         _bytes,
-        "bytes that a one-time query at a server may take, for the rows that it reads and for its computation",
+        "bytes that a one-time query at a server may take, for the rows that it reads and for its computation; on "
+        "Spark one that needs more is a job of its own",
+    ),
+    Setting(
+        "snapshot_weight",
+        1,
+        _count(1, 1000),
+        "share of Spark's cores that these jobs get together, where the rounds of the run want them too, which get 1",
     ),
     Setting(
         "isolation",
@@ -278,6 +320,24 @@ TABLE: tuple[Setting, ...] = (
         _one_of("warn", "fail"),
         "what a run does above `state_limit`: log a warning, or fail",
     ),
+    Setting(
+        "shed_memory",
+        "none",
+        _budget_or_none,
+        "default of `memory` of the queries that coalesce: the most that they hold, as '10000 TUPLES' or '64 MB'; "
+        "none: nothing is shed",
+    ),
+    Setting("shed", "cals_q", _one_of(*SHEDDING_POLICIES), "default of `shed`: which tuple goes first"),
+    Setting("shed_buckets", 1, _count(1, 2**20), "default of `buckets`: parts of a budget, by hash of the value"),
+    Setting("shed_compact", True, _boolean, "default of `compact`: whether equal tuples of one life count once"),
+    Setting(
+        "shed_error_sample",
+        0.05,
+        share_of,
+        "default of `error_sample`: share of the values also held unshed, to estimate accuracy; '0' for none",
+    ),
+    Setting("shed_accuracy_at_least", 0.0, share_of, "default of `accuracy_at_least`; 0: any accuracy will do"),
+    Setting("shed_on_inaccuracy", "warn", _one_of("warn", "fail"), "default of `on_inaccuracy`"),
     Setting(
         "metrics_file",
         "",

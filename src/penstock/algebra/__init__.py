@@ -19,6 +19,7 @@ from penstock.algebra.nodes.scans import OnError, RelationScan, Scan, Source, St
 from penstock.algebra.nodes.semi_and_outer_joins import OuterJoin, OuterKind, SemiJoin, SemiKind
 from penstock.algebra.nodes.session_window import SessionWindow, ValidWindow
 from penstock.algebra.nodes.set_operations import Except, Intersect, UnionAll
+from penstock.algebra.nodes.shed import Shed
 from penstock.algebra.nodes.windows import RowWindow, Window, WindowKind, unbounded
 from penstock.algebra.properties.update_pattern import Pattern
 
@@ -58,6 +59,7 @@ __all__ = [
     "SemiKind",
     "Sequenced",
     "SessionWindow",
+    "Shed",
     "SortKey",
     "Source",
     "StreamKind",

@@ -14,7 +14,7 @@ from penstock.control.engine import Activity, EngineVersion, NextVersion, Standi
 from penstock.control.entities.batch_log import LOG_ID, LOG_NAME, log_source
 from penstock.control.outcomes import CommandOutcome, CommandState
 from penstock.control.posted_rows import PostedRows
-from penstock.control.stored_catalog import CatalogChange, StoredCatalog, StoredQuery
+from penstock.control.stored_catalog import CatalogChange, StoredCatalog, StoredObject, StoredQuery
 from penstock.deep import deep
 from penstock.errors import PenstockError
 from penstock.language.binder.statements.attributes import QUERY_ATTRIBUTES
@@ -39,6 +39,10 @@ class Versions:
     _sources: dict[int, tuple[Source, Source]] = field(default_factory=dict)
     #: By place: a bound query, the sources that it reads, and the query over these.
     _queries: dict[int, tuple[Query, Mapping[str, Source], Query]] = field(default_factory=dict)
+    #: By place: a declaration and the bound query, and what they are in a version over the sources below.
+    _standing: dict[int, tuple[StoredObject, Query, StandingQuery]] = field(default_factory=dict)
+    #: The sources of the version before, as the engine reads them, by name.
+    _by_name: Mapping[str, Source] = field(default_factory=dict)
 
     @cached_property
     def _log(self) -> Source:
@@ -58,14 +62,26 @@ class Versions:
             if source is not None:
                 by_name[source.name] = self._source(source, one.id)
                 sources[one.id] = StandingSource(one.id, by_name[source.name])
+        if any(by_name.get(name) is not source for name, source in self._by_name.items()):
+            # Queries may read another declaration now.
+            self._standing = {}
+        self._by_name = by_name
         queries: dict[int, StandingQuery] = {}
+        standing: dict[int, tuple[StoredObject, Query, StandingQuery]] = {}
         for one, kept in stored.queries:
             found = bound.queries.get(one.name.lower())
-            query = None if found is None else self._query(found, kept.place, by_name)
-            activity = Activity.PAUSED if query is None else _activity(kept)
-            queries[kept.place] = StandingQuery(
-                kept.place, kept.track, query, kept.start, activity, kept.reset, **_policy(one.attributes)
-            )
+            known = self._standing.get(kept.place)
+            if known is None or known[0] is not one or known[1] is not found:
+                query = None if found is None else self._query(found, kept.place, by_name)
+                activity = Activity.PAUSED if query is None else _activity(kept)
+                made = StandingQuery(
+                    kept.place, kept.track, query, kept.start, activity, kept.reset, **_policy(one.attributes)
+                )
+                queries[kept.place] = made
+                known = None if found is None else (one, found, made)
+            if known is not None:
+                queries[kept.place], standing[kept.place] = known[2], known
+        self._standing = standing
         if any(one.query is not None and LOG_NAME in self._queries[place][1] for place, one in queries.items()):
             sources[LOG_ID] = StandingSource(LOG_ID, self._log)
         self._sources = {number: known for number, known in self._sources.items() if number in sources}

@@ -41,6 +41,7 @@ from penstock.algebra import (
     SemiKind,
     Sequenced,
     SessionWindow,
+    Shed,
     SortKey,
     StreamKind,
     StreamScan,
@@ -52,9 +53,11 @@ from penstock.algebra import (
     is_nrr,
 )
 from penstock.algebra.nodes.base import has_lives
+from penstock.algebra.nodes.panes import check_panes
 from penstock.algebra.nodes.r2s import evaluation_period
 from penstock.algebra.nodes.results import without_slide
 from penstock.algebra.properties.update_pattern import Pattern
+from penstock.errors import PenstockError
 from penstock.expressions.coercion import BIGINT, STRING, cast_to
 from penstock.expressions.nodes import Expression
 from penstock.language.limits import MAX_COLUMNS
@@ -63,6 +66,7 @@ from penstock.language.plans.form import fault
 from penstock.language.plans.node_form import MOST_COUNTED, MOST_ROWS, Below, Fields, NodeForm, given, names_of
 from penstock.language.plans.scalar_binding import NamedColumns, is_absent
 from penstock.language.plans.scalar_text import column_names, written, written_time
+from penstock.language.plans.shedding import SHED
 from penstock.types import Field, Schema, exact
 
 # --- scans
@@ -216,6 +220,11 @@ def _read_aggregate(below: Below) -> Algebra:
         raise below.refuse("groups by no column need an aggregate")
     if len(calls) + len(group) > MAX_COLUMNS:
         raise below.refuse(f"these are more than {MAX_COLUMNS:,} columns", "P0105")
+    for call in calls:
+        try:
+            check_panes(below.input, call)
+        except PenstockError as error:
+            raise below.refuse(error.message, error.code) from error
     return Aggregate(below.input, group, tuple(calls), tuple(names))
 
 
@@ -460,6 +469,7 @@ NODES: Mapping[type[Algebra], NodeForm] = {
     ),
     SessionWindow: NodeForm(_write_sessions, _read_sessions, ("partition", "gap", "at_most", "open")),
     ValidWindow: NodeForm(lambda node: {}, _read_valid),
+    Shed: SHED,
     TopK: NodeForm(_write_top, _read_top, ("order", "limit", "offset", "partition"), ("order", "limit")),
     UnionAll: NodeForm(lambda node: {}, _read_union, inputs=(1, None)),
     Except: NodeForm(lambda node: {"every": node.every}, _read_except, ("every",), ("every",), (2, 2)),

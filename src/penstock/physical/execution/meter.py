@@ -28,7 +28,7 @@ class Measured:
     peak_rows: int = 0
     peak_bytes: int = 0
     nanoseconds: int = 0
-    extra: dict[str, int] = field(default_factory=dict)
+    extra: dict[str, int | float] = field(default_factory=dict)
     operators: list[Operator] = field(default_factory=list)
 
     def pairs(self) -> tuple[tuple[str, int | float], ...]:
@@ -64,6 +64,8 @@ class Meter:
             measured.state_rows = sum(synopsis.rows for synopsis in held)
             measured.state_bytes = sum(synopsis.nbytes for synopsis in held)
             measured.peak_rows = max(measured.peak_rows, measured.state_rows)
+            for operator in measured.operators:
+                measured.extra |= operator.figures()
             measured.peak_bytes = max(measured.peak_bytes, measured.state_bytes)
 
 
@@ -77,6 +79,15 @@ class SynopsisSize(NamedTuple):
 
 #: By step and name of its synopsis.
 StateSizes: TypeAlias = Mapping[int, Mapping[str, SynopsisSize]]
+
+#: By step, what its operator says of itself (`Operator.figures`), by name.
+StepFigures: TypeAlias = Mapping[int, Mapping[str, int | float]]
+
+
+def figures_of(operators: Mapping[int, Operator]) -> StepFigures:
+    """Return the figures of the operators that have some."""
+    found = {step: operator.figures() for step, operator in operators.items()}
+    return {step: figures for step, figures in found.items() if figures}
 
 
 class StateGauge:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from penstock.physical.operators.aggregates.aggregate import Aggregation
 from penstock.physical.operators.aggregates.pane_store import PaneStore, WindowSums
+from penstock.physical.operators.aggregates.row_log import LoggedAggregation, RowLog
 from penstock.physical.operators.aggregates.slide_incremental import IncrementalSlideAggregation
 from penstock.physical.operators.aggregates.slide_recompute import RecomputedSlideAggregation
 from penstock.physical.operators.aggregates.user_defined.user_aggregate import UserAggregation
@@ -47,13 +48,14 @@ from penstock.physical.operators.streams.results import IndividualResults, Round
 from penstock.physical.operators.streams.rstream import RStream
 from penstock.physical.operators.temporal.coalesce import Coalescing
 from penstock.physical.operators.temporal.sessions import Sessions, ValidWindow
+from penstock.physical.operators.temporal.shedding import Shed
 from penstock.physical.operators.temporal.stretches_in_order import StretchesInOrder
 from penstock.physical.operators.updates import Updates
 from penstock.physical.operators.windows.negative_tuples import NegativeTuples
 from penstock.physical.operators.windows.row_window import RowWindow
 from penstock.physical.operators.windows.sample import Sample
 from penstock.physical.operators.windows.step_window import StepWindow
-from penstock.physical.plan.aggregates import AccumulatorRowsSpec, AggregateSpec
+from penstock.physical.plan.aggregates import AccumulatorRowsSpec, AggregateSpec, LoggedAggregateSpec, RowLogSpec
 from penstock.physical.plan.inputs import OutputSpec, ScanSpec, StaticSpec, UpdatesSpec
 from penstock.physical.plan.joins import (
     AggregateLookupSpec,
@@ -90,6 +92,7 @@ from penstock.physical.plan.streams import (
 )
 from penstock.physical.plan.temporal.coalesce import CoalesceSpec
 from penstock.physical.plan.temporal.sessions import SessionsSpec, ValidWindowSpec
+from penstock.physical.plan.temporal.shedding import ShedSpec
 from penstock.physical.plan.user_aggregates import UserAggregateSpec
 from penstock.physical.plan.windows import NegativeTuplesSpec, RowWindowSpec, SampleSpec, StepWindowSpec, TimeWindowSpec
 
@@ -108,6 +111,8 @@ OPERATORS: dict[type, Callable[..., Operator]] = {
     AccumulatorRowsSpec: lambda spec, context: AccumulatorRows(spec),
     PanesSpec: lambda spec, context: Panes(spec),
     AggregateSpec: lambda spec, context: Aggregation(spec),
+    RowLogSpec: lambda spec, context: RowLog(spec),
+    LoggedAggregateSpec: lambda spec, context: LoggedAggregation(spec),
     IncrementalSlideSpec: lambda spec, context: IncrementalSlideAggregation(spec),
     PaneStoreSpec: lambda spec, context: PaneStore(spec),
     WindowSumsSpec: lambda spec, context: WindowSums(spec),
@@ -140,6 +145,7 @@ OPERATORS: dict[type, Callable[..., Operator]] = {
     FrequencySpec: lambda spec, context: make_every_nth(spec),
     SequenceModelSpec: lambda spec, context: make_sequence_model(spec, context.tables, context.run_plan),
     CountTimeSpec: lambda spec, context: CountTime(spec, context.tables, context.run_plan),
+    ShedSpec: lambda spec, context: Shed(spec),
     OutputSpec: lambda spec, context: Passing(),
 }
 

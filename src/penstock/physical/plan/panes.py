@@ -51,8 +51,7 @@ class IncrementalSlideSpec(Spec):
 
     @property
     def memory(self) -> Memory:
-        exact = not self.plan.floats and has_one_form(self.input_types)
-        return Memory.LIVE if exact else Memory.ROUNDED
+        return _sums_of_live(self.plan, self.input_types)
 
     def describe(self) -> Mapping[str, Parameter]:
         return {"slide": Ticks(self.slide), "state": queue_name(self.fifo, self.listed)}
@@ -61,14 +60,25 @@ class IncrementalSlideSpec(Spec):
         return grouped_state(self.plan, inputs[-1], self.input_types, made.content)
 
 
+def _sums_of_live(plan: AggregateLayout, types: Sequence[pa.DataType]) -> Memory:
+    """Return what sums remember of which nothing is taken back."""
+    return Memory.LIVE if not plan.floats and has_one_form(types) else Memory.ROUNDED
+
+
 @dataclass(frozen=True)
 class PaneStoreSpec(Spec):
     """The panes of all windows that differ in length and slide alone, stored once. types: of lane rows."""
 
     holds_early: ClassVar[bool] = False
+    keeps_rows: ClassVar[bool] = True
 
     plan: AggregateLayout
     types: tuple[pa.DataType, ...]
+
+    @property
+    def memory(self) -> Memory:
+        # The panes that its readers may read. In which order the rows of one came is a matter of rounding.
+        return _sums_of_live(self.plan, self.types)
 
     def describe(self) -> dict[str, str]:
         return {"state": "panes, read by every window over them"}
@@ -90,6 +100,11 @@ class WindowSumsSpec(Spec):
     length: int
     slide: int
     align: int
+
+    @property
+    def memory(self) -> Memory:
+        # Its sums follow from the panes, and it takes nothing back.
+        return _sums_of_live(self.plan, ())
 
     def describe(self) -> Mapping[str, Parameter]:
         return {"length": Ticks(self.length), "slide": Ticks(self.slide), "state": "sums of the panes below"}

@@ -7,7 +7,7 @@ step.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from penstock.algebra import Algebra
@@ -19,8 +19,10 @@ from penstock.deep import deep
 from penstock.physical.execution.progress import timed_sources
 from penstock.physical.plan.inputs import OutputSpec
 from penstock.physical.plan.plan import Edge, Plan
+from penstock.physical.planning.late_windows import late_windows, windows_behind
 from penstock.physical.planning.lowering import Builder, lower_answer, lower_changes
 from penstock.physical.planning.lowering.builder import with_queries
+from penstock.physical.planning.lowering.logs import shared_logs
 from penstock.physical.planning.lowering.panes import shared_grains
 from penstock.physical.planning.lowering.stores import shared_stores
 from penstock.physical.planning.plan_parts import joined
@@ -42,13 +44,16 @@ class Generation:
 
 
 def grains_of(
-    queries: Sequence[Query], statistics: Statistics, strategy: Strategy, live: bool = False
-) -> dict[str, int]:
-    """Return the panes and the window stores that queries which begin together share. live: others may come later."""
+    queries: Sequence[Query], statistics: Statistics, strategy: Strategy, live: bool = False,
+    standing: Iterable[Mapping[str, int]] = (),
+) -> dict[str, int]:  # fmt: skip
+    """Return the panes, stores, logs and streams without windows that queries which begin together share. live:
+    others may come later; standing: the same of queries that run."""
     if strategy is not Strategy.PATTERN:
         return {}
     roots = [strategy.prepared(query).root for query in queries]
-    return {**shared_grains(roots, statistics), **shared_stores(roots, live)}
+    panes, stores = shared_grains(roots, statistics, live, standing), shared_stores(roots, live)
+    return {**panes, **stores, **shared_logs(roots, live), **late_windows(roots, live)}
 
 
 @deep
@@ -99,7 +104,8 @@ def plan_part(
     )  # fmt: skip
     for query in queries:
         _lower_query(builder, query)
-    steps = with_queries(builder.steps)
+    lowered, nodes = windows_behind(builder.steps, builder.nodes, grains.keys())
+    steps = with_queries(lowered)
     plan = Plan(
         steps,
         {query.name: query for query in queries},
@@ -108,8 +114,19 @@ def plan_part(
         periods={query.name: periods(query.root) for query in queries},
         source_predicates=source_predicates(steps),
     )
-    note_nodes(plan, builder.nodes)
-    return plan, builder.nodes
+    note_nodes(plan, nodes)
+    plan.__dict__[_CHOICES] = grains
+    return plan, nodes
+
+
+#: Where the choices are noted with which a part was planned. They are not pickled.
+_CHOICES = "_choices"
+
+
+def choices_of(plan: Plan) -> Iterable[Mapping[str, int]]:
+    """Return what the queries of each part of `plan` were planned to share (`Generation.grains`)."""
+    parts = (piece.alone or piece for piece in plan.pieces)
+    return [part.__dict__[_CHOICES] for part in parts if _CHOICES in part.__dict__]
 
 
 def plan_static(node: Algebra) -> Plan:

@@ -373,7 +373,9 @@ class LiveEngine:
         statistics = Statistics()
         root = optimize(track.query.root, planning=self._strategy.planning(statistics))
         ready = replace(track.query, name=_key(track), root=root)
-        return Generation(track.birth, [ready], statistics, grains_of([ready], statistics, self._strategy, live=True))
+        standing = (one.grains for one in self._generations.values() if one.grains is not None)
+        grains = grains_of([ready], statistics, self._strategy, live=True, standing=standing)
+        return Generation(track.birth, [ready], statistics, grains)
 
     def _part(self, generation: Generation) -> Plan:
         """Return the plan of a generation by itself. Numbers of steps are never used again."""

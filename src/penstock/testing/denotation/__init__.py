@@ -5,7 +5,7 @@ with the instants at which R may change. Nothing is incremental. A new operator 
 fails for an operator without one.
 """
 
-from penstock.testing.denotation import coalesce, frequency, matching, results, sessions, sets
+from penstock.testing.denotation import coalesce, frequency, matching, results, sessions, sets, shed
 from penstock.testing.denotation.base import (
     Bag,
     Relation,
@@ -40,7 +40,9 @@ __all__ = [
     "minus",
     "relation",
     "results",
-    "sessions", "sets",
+    "sessions",
+    "sets",
+    "shed",
     "steps",
     "validity",
     "values_of",

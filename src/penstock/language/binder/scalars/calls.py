@@ -16,6 +16,7 @@ from penstock.expressions.user import UserAggregate, UserFunction, build_user_ag
 from penstock.language.binder.context import BindingFailed
 from penstock.language.binder.scalars import periods
 from penstock.language.binder.scalars.binder import Binding, ScalarBinder
+from penstock.language.binder.scalars.bounds import BOUND_FUNCTIONS, bound_function
 from penstock.language.binder.scalars.intervals import interval
 from penstock.language.binder.scope import Role, Scope
 from penstock.language.binder.subqueries.placeholders import reads_outer
@@ -87,6 +88,8 @@ def _function(binder: ScalarBinder, node: exp.Expr) -> Expression:
         return of_periods
     if called_aggregate(node, binder.context.catalog):
         return _aggregate(binder, node, None)
+    if name in BOUND_FUNCTIONS and binder.context.catalog.function(name) is None:
+        return bound_function(binder, node, name)
     if node.expressions and isinstance(node.expressions[0], exp.Distinct):
         message = "DISTINCT follows SELECT or is first in an aggregate"
         binder.context.fail("P0304", message, span_of(node.expressions[0]))
@@ -144,6 +147,9 @@ def _aggregate(binder: ScalarBinder, node: exp.Expr, condition: exp.Expr | None)
             arguments = []
         elif not arguments:
             context.fail("P0204", f"{name} takes an argument", name_span(node), f"{name}(*) counts rows")
+    if known is not None and known.cell_constants and any(_is_list(argument) for argument in arguments[1:]):
+        hint = f"call {name} once for each; calls over the same values share their state"
+        context.fail("P0901", f"a list of fractions in {name} is not supported yet", name_span(node), hint)
     inner = replace(binder, aggregates=None, aliases={}, outputs=(), inside=True)
     where = None if condition is None else context.attempt(lambda: inner.predicate(condition, "FILTER"))
     bound = inner.bind_all(arguments)
@@ -159,6 +165,10 @@ def _aggregate(binder: ScalarBinder, node: exp.Expr, condition: exp.Expr | None)
     order = time_of(binder.scope) if known is not None and known.timed else None
     call: AggregateCall = context.guard(name_span(node), lambda: _call(name, bound, distinct, where, order))
     return call
+
+
+def _is_list(node: exp.Expr) -> bool:
+    return isinstance(node, exp.Anonymous) and function_name(node).upper() == "ARRAY"
 
 
 def _call(

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import cast
 
 from penstock.algebra import Aggregate, Algebra, Distinct, Project
+from penstock.algebra.nodes.panes import check_panes
 from penstock.expressions.aggregates import count_rows
 from penstock.expressions.nodes import AggregateCall, Column, Expression
 from penstock.expressions.text import to_sql
@@ -22,6 +23,7 @@ class Grouping:
     binder: ExpressionBinder
     group: tuple[Expression, ...]
     calls: list[AggregateCall] = field(default_factory=list)
+    spans: list[TextSpan] = field(default_factory=list)
 
     def lift(self, expression: Expression, span: TextSpan) -> Expression:
         """Return `expression` over the columns (group..., aggregates...). Raises BindingFailed after P0304."""
@@ -31,6 +33,7 @@ class Grouping:
         if isinstance(expression, AggregateCall):
             if expression not in self.calls:
                 self.calls.append(expression)
+                self.spans.append(span)
             position = self.calls.index(expression)
             return Column(expression.type, len(self.group) + position, "")
         if isinstance(expression, Column):
@@ -43,6 +46,8 @@ class Grouping:
 
     def build(self, node: Algebra) -> Algebra:
         """Return the grouped relation over `node`: group columns, then aggregates."""
+        for call, span in zip(self.calls, self.spans, strict=True):
+            self.binder.context.guard(span, lambda: check_panes(node, call))  # noqa: B023
         if self.group and not self.calls:
             fields = tuple(Field(_name(e), e.type) for e in self.group)
             return Distinct(Project(node, self.group, fields))

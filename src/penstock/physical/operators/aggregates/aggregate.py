@@ -18,7 +18,8 @@ from penstock.expressions.aggregates.accumulators.contract import Float64s
 from penstock.physical.elements import Elements, Int64s, int64s, unnamed
 from penstock.physical.kernels.compiled import argsort_code_time, distinct_slots, group_codes
 from penstock.physical.kernels.fingerprints import fingerprints
-from penstock.physical.operators.aggregates.accumulators import all_lanes
+from penstock.physical.operators.aggregates.accumulators import all_lanes, without_cells
+from penstock.physical.operators.aggregates.cells.pane_blocks import with_blocks
 from penstock.physical.operators.aggregates.events import GroupEvents, join, sweep
 from penstock.physical.operators.aggregates.finalize import finish
 from penstock.physical.operators.aggregates.group_rows import GroupHistory, changed_rows
@@ -69,8 +70,7 @@ class Aggregation(Operator):
         return []
 
     def advance(self, moment: Moment) -> Iterable[Elements]:
-        arrived = self._early.until(moment.heartbeat)
-        events = self._events(arrived, moment.heartbeat)
+        events = self._events(self._entering(moment.heartbeat), moment.heartbeat)
         result: list[Elements] = []
         # Not before the first heartbeat: rows from the beginning of time may still arrive.
         begun = moment.heartbeat >= BEGIN
@@ -87,9 +87,17 @@ class Aggregation(Operator):
 
     # -- events ------------------------------------------------------------------------------------------------
 
+    def _entering(self, heartbeat: int) -> Elements | None:
+        """Return the rows up to `heartbeat` that have not been added yet."""
+        return self._early.until(heartbeat)
+
+    def _leaving(self, heartbeat: int) -> list[pa.RecordBatch]:
+        """Return the rows of earlier rounds that expire up to `heartbeat`, as `_keep` makes them."""
+        return self._live.pop_until(heartbeat)
+
     def _events(self, arrived: Elements | None, heartbeat: int) -> GroupEvents | None:
         """Return additions of the rows that arrived, and subtractions of those that have expired."""
-        expired = self._live.pop_until(heartbeat)
+        expired = self._leaving(heartbeat)
         parts: list[GroupEvents] = []
         if arrived is not None and len(arrived):
             parts += self._arrivals(arrived, heartbeat)
@@ -97,34 +105,42 @@ class Aggregation(Operator):
         return join(parts) if parts else None
 
     def _arrivals(self, arrived: Elements, heartbeat: int) -> list[GroupEvents]:
+        arrived = with_blocks(self._plan, arrived)
         keys = arrived.columns[: self._keys]
         placed = self._groups.place(keys, len(arrived))
         slots = placed.slots
         values = tuple(arrived.columns[self._plan.values_at :])
         lanes = all_lanes(self._plan, arrived.columns[self._keys : self._plan.values_at], values)
+        self._keep(arrived, placed, heartbeat)
         every = np.arange(len(arrived))
-        expired = np.flatnonzero(arrived.exp <= heartbeat)
-        parts = [
+        ones = np.ones(len(every), np.int64)
+        gone = arrived.exp <= heartbeat
+        if not gone.any():
+            return [GroupEvents(slots, arrived.ts, every, ones, *lanes, values, arrived.exp)]
+        expired = np.flatnonzero(gone)
+        return [
             GroupEvents(
                 np.concatenate([slots, slots[expired]]),
                 np.concatenate([arrived.ts, arrived.exp[expired]]),
                 np.concatenate([every, expired]),
-                np.concatenate([np.ones(len(every), np.int64), np.full(len(expired), -1, np.int64)]),
+                np.concatenate([ones, np.full(len(expired), -1, np.int64)]),
                 *lanes,
                 values,
                 arrived.exp,
             )
         ]
-        self._keep(arrived, placed, heartbeat)
-        return parts
 
     def _keep(self, arrived: Elements, placed: SlotAssignment, heartbeat: int) -> None:
         """Keep the rows that expire after `heartbeat`."""
         later = (arrived.exp > heartbeat) & (arrived.exp < END)
         if later.any():
+            first, second = placed.first, placed.second
+            if self._plan.registers:
+                arrived, which = without_cells(self._plan, arrived, self._values.lasting, np.flatnonzero(later))
+                first, second, later = first[which], second[which], np.ones(len(which), np.bool_)
             kept = [True] * (self._plan.values_at - self._keys) + list(self._values.lasting)
             columns = [c for c, k in zip(arrived.columns[self._keys :], kept, strict=True) if k]
-            head = [pa.array(a) for a in (arrived.exp, placed.first.view(np.int64), placed.second.view(np.int64))]
+            head = [pa.array(a) for a in (arrived.exp, first.view(np.int64), second.view(np.int64))]
             rows = unnamed(head + columns)
             self._live.push(rows if later.all() else rows.filter(pa.array(later)))
 
@@ -161,6 +177,7 @@ class Aggregation(Operator):
 
     def _course(self, events: GroupEvents) -> GroupHistory:
         """Apply `events` to the groups; return their history in the round."""
+        events = self._values.with_registers(events)
         touched = distinct_slots(events.slots, self._groups.count)
         before = self._rows(touched)
         was_live = self._groups.integers[0, touched] > 0

@@ -12,6 +12,7 @@ from penstock.physical.planning.lowering import (
     rowwindow,
     rowwise,
     sets,
+    shedding,
     streams,
 )
 from penstock.physical.planning.lowering.builder import Builder, Lowered, lower
@@ -20,7 +21,7 @@ from penstock.physical.planning.lowering.streams import lower_changes
 
 FAMILIES = (
     aggregates, coalesce, frequency, joins, matching, multi_join, nonretroactive, results, rowwindow, rowwise, sets,
-    streams,
+    shedding, streams,
 )  # fmt: skip
 
 __all__ = ["FAMILIES", "Builder", "Lowered", "lower", "lower_answer", "lower_changes"]

@@ -10,6 +10,7 @@ from penstock.physical.plan.spec import Spec
 from penstock.physical.planning.aggregate_layout import plan_lanes
 from penstock.physical.planning.lowering.builder import Builder, Lowered, lower
 from penstock.physical.planning.lowering.lanes import lower_lanes, lower_store
+from penstock.physical.planning.lowering.logs import lower_logged
 from penstock.physical.planning.lowering.panes import paned_window
 from penstock.physical.planning.lowering.user_aggregates import has_user_aggregates, lower_user_aggregates
 
@@ -27,6 +28,9 @@ def _distinct(node: Distinct, builder: Builder) -> Lowered:
 def _aggregate(node: Aggregate, builder: Builder) -> Lowered:
     if has_user_aggregates(node):
         return lower_user_aggregates(node, builder)
+    logged = lower_logged(node, builder)
+    if logged is not None:
+        return logged
     lanes = lower_lanes(node, builder)
     spec = AggregateSpec(lanes.plan, node.input.pattern <= Pattern.WEAKEST, lanes.types)
     return Lowered(builder.add(spec, [lanes.edge], lanes.stage, node), lanes.stage, lanes.partitions)
@@ -49,7 +53,7 @@ def hardly_overlaps(node: Aggregate) -> bool:
     if window is None or window.slide is None or window.lifetime is None:
         return False
     plan = plan_lanes(node.group, node.aggregates, strict=False)
-    if plan.bags or not (plan.distincts or plan.extremes or _counts_elements(node)):
+    if plan.bags or plan.sketched or not (plan.distincts or plan.extremes or _counts_elements(node)):
         return False
     # The skyline of an extreme is cheaper to maintain than a row to read twice.
     often = 1 if plan.extremes and not plan.distincts else _FEW

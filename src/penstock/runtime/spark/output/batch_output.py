@@ -7,11 +7,13 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from penstock.errors import PenstockError
 from penstock.physical.operators import Rejection
 from penstock.runtime.spark.checkpoint.query_failure import QueryFailure
-from penstock.runtime.spark.output.answer_writer import PendingAnswer, read_answers
+from penstock.runtime.spark.output.answer_writer import PendingAnswer, answers_in
 from penstock.runtime.spark.worker.packets import (
     AnswerOf,
+    FewOfMany,
     Heartbeats,
     Signal,
     read_failed,
@@ -62,7 +64,19 @@ def read_output(table: pa.Table, report: Callable[[IngestReport | ShardReport], 
             case Signal.FAILED:
                 output.failed = read_failed(blob.as_py()) | output.failed
             case Signal.ROUND:
-                output.round = int(blob.as_py())
-            case AnswerOf(query):
-                output.answers.setdefault(query, []).append((shard, read_answers(blob.as_buffer())))
+                output.round = _one_round(output.round, int(blob.as_py()))
+            case AnswerOf() | FewOfMany() as kind:
+                for query, chunks in answers_in(kind, blob.as_buffer()):
+                    output.answers.setdefault(query, []).append((shard, chunks))
     return output
+
+
+def _one_round(before: int | None, number: int) -> int:
+    """Return the round of a packet. Raises PenstockError P0605 where an earlier packet of the batch has another one."""
+    if before is not None and number != before:
+        raise PenstockError(
+            "P0605",
+            f"a batch of Spark's has read the rounds {before} and {number}",
+            hint="restore the checkpoint from a copy",
+        )
+    return number
