@@ -1,4 +1,4 @@
-"""Coalescing [temporal 1.4]: of rows that are equal but for their periods, the maximal periods that these cover.
+"""Coalescing [semantics 4.5]: of rows that are equal but for their periods, the maximal periods that these cover.
 
 The last two columns of the input are the begin and the end of a period `[begin, end)` in ticks, BIGINT; an end that is
 never reached is END. The other columns are the value. A row without a period (NULL, or not begin < end) is left out.

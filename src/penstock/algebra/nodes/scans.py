@@ -65,6 +65,11 @@ class Source:
     valid: str = field(default="", compare=False, repr=False)
 
     @property
+    def declared(self) -> tuple[object, ...]:
+        """Return the source with what does not count for its identity."""
+        return self, self.retain, self.retain_columns, self.valid
+
+    @property
     def is_static(self) -> bool:
         return not self.is_stream and self.timestamp is None and not self.system_time
 

@@ -1,4 +1,4 @@
-"""Session windows [temporal 1.8]: the elements of the sessions that end at an instant, or of those that go on; and the
+"""Session windows [semantics 4.5]: the elements of the sessions that end at an instant, or of those that go on; and the
 window `[VALID]`, in which a row lives as long as what it says is true.
 
 A session is a stretch of the periods [ts, ts + gap) of the elements of a partition; with `at_most` an element so long

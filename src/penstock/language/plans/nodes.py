@@ -14,8 +14,6 @@ from penstock.algebra import (
     Arrivals,
     ArrivalTime,
     AtInstants,
-    Begins,
-    Closing,
     Coalesce,
     Distinct,
     Except,
@@ -58,12 +56,22 @@ from penstock.algebra.nodes.r2s import evaluation_period
 from penstock.algebra.nodes.results import without_slide
 from penstock.algebra.properties.update_pattern import Pattern
 from penstock.errors import PenstockError
-from penstock.expressions.coercion import BIGINT, STRING, cast_to
+from penstock.expressions.coercion import STRING, cast_to
 from penstock.expressions.nodes import Expression
 from penstock.language.limits import MAX_COLUMNS
 from penstock.language.plans import checks
 from penstock.language.plans.form import fault
-from penstock.language.plans.node_form import MOST_COUNTED, MOST_ROWS, Below, Fields, NodeForm, given, names_of
+from penstock.language.plans.node_form import (
+    MOST_COUNTED,
+    MOST_ROWS,
+    Below,
+    Fields,
+    NodeForm,
+    given,
+    names_of,
+    slide_of,
+)
+from penstock.language.plans.periods import COALESCE, SESSIONS, VALID
 from penstock.language.plans.scalar_binding import NamedColumns, is_absent
 from penstock.language.plans.scalar_text import column_names, written, written_time
 from penstock.language.plans.shedding import SHED
@@ -139,19 +147,12 @@ def _write_window(node: Window) -> Fields:
     return {"kind": node.kind.name, **given(length=node.length, slide=node.slide, align=node.align or None)}
 
 
-def _slide(below: Below) -> tuple[int | None, int]:
-    slide = below.ticks("slide")
-    if slide is None and "align" in below.fields:
-        raise fault(below.fields["align"].pointer, "align needs a slide", "P0102")
-    return slide, 0 if slide is None else below.whole("align", 0, slide - 1, 0) or 0
-
-
 def _read_window(below: Below) -> Algebra:
     checks.window(below.input, below.line, below.pointer)
     kind, length = below.enum("kind", WindowKind), below.ticks("length")
     if (length is None) is (kind is WindowKind.RANGE):
         raise below.refuse("length belongs to the kind RANGE", "P0102")
-    return Window(below.input, kind, length, *_slide(below))
+    return Window(below.input, kind, length, *slide_of(below))
 
 
 def _write_row_window(node: RowWindow) -> Fields:
@@ -166,7 +167,7 @@ def _read_row_window(below: Below) -> Algebra:
     checks.window(below.input, below.line, below.pointer)
     rows, step = below.whole("rows", 1, MOST_COUNTED), below.whole("step", 1, MOST_COUNTED)
     partition, length = below.partition(), below.ticks("length")
-    slide, align = _slide(below)
+    slide, align = slide_of(below)
     if rows is None and (step is None or partition):
         raise below.refuse("a window without rows moves by a step, and has no partition", "P0102")
     if step is not None and slide is not None:
@@ -184,7 +185,7 @@ def _write_frequency_window(node: FrequencyWindow) -> Fields:
 def _read_frequency_window(below: Below) -> Algebra:
     checks.on_the_line(below.input, below.line, below.pointer)
     every = below.whole("every", 1, MOST_COUNTED)
-    slide, align = _slide(below)
+    slide, align = slide_of(below)
     if every is not None and slide is not None:
         raise below.refuse("a window is evaluated at every n-th element or at a slide", "P0102")
     if "by" in below.fields and every is None:
@@ -232,49 +233,6 @@ def _read_distinct(below: Below) -> Algebra:
     checks.relation(below.input, below.pointer)
     checks.without_internal(below.inputs, "DISTINCT", below.pointer)
     return Distinct(below.input)
-
-
-def _write_coalesce(node: Coalesce) -> Fields:
-    when = node.closing
-    if when is None:
-        return {"begins": node.begins.name}
-    rest = given(slide=when.slide, align=when.align or None, later=when.later or None, longest=when.longest)
-    return {"begins": node.begins.name, "closed": node.only_closed, **rest}
-
-
-def _read_coalesce(below: Below) -> Algebra:
-    checks.relation(below.input, below.pointer)
-    checks.without_internal(below.inputs, "coalescing", below.pointer)
-    schema = below.input.schema
-    if len(schema) < 2 or {schema[-2].type, schema[-1].type} != {BIGINT}:
-        raise below.refuse("the last two columns of what is coalesced are a period, two BIGINTs")
-    closing = None
-    if "closed" in below.fields:
-        closing = Closing(*_slide(below), below.whole("later", 0, 1, 0) or 0, below.ticks("longest"))
-    begins = below.enum("begins", Begins)
-    if closing is not None and begins is Begins.ANY:
-        raise below.refuse("periods may begin at any time, so none is ever closed", "P0373")
-    return Coalesce(below.input, begins, closing, closing is not None and below.fields["closed"].flag())
-
-
-def _write_sessions(node: SessionWindow) -> Fields:
-    partition = names_of(node.input, node.partition)
-    return given(partition=partition, gap=node.gap, at_most=node.at_most, open=node.open or None)
-
-
-def _read_sessions(below: Below) -> Algebra:
-    checks.stream(below.input, below.pointer)
-    if below.input.schema[-1].type != BIGINT:
-        raise below.refuse("the last column of a stream with sessions is a gap in ticks, BIGINT")
-    is_open = "open" in below.fields and below.fields["open"].flag()
-    return SessionWindow(below.input, below.partition(), below.ticks("gap"), below.ticks("at_most"), is_open)
-
-
-def _read_valid(below: Below) -> Algebra:
-    schema = below.input.schema
-    if len(schema) < 2 or {schema[-2].type, schema[-1].type} != {BIGINT}:
-        raise below.refuse("the last two columns below VALID are a period, two BIGINTs")
-    return ValidWindow(below.input)
 
 
 def _write_top(node: TopK) -> Fields:
@@ -464,11 +422,9 @@ NODES: Mapping[type[Algebra], NodeForm] = {
     ),
     Aggregate: NodeForm(_write_aggregate, _read_aggregate, ("group", "aggregates"), ("aggregates",)),
     Distinct: NodeForm(lambda node: {}, _read_distinct),
-    Coalesce: NodeForm(
-        _write_coalesce, _read_coalesce, ("begins", "closed", "slide", "align", "later", "longest"), ("begins",)
-    ),
-    SessionWindow: NodeForm(_write_sessions, _read_sessions, ("partition", "gap", "at_most", "open")),
-    ValidWindow: NodeForm(lambda node: {}, _read_valid),
+    Coalesce: COALESCE,
+    SessionWindow: SESSIONS,
+    ValidWindow: VALID,
     Shed: SHED,
     TopK: NodeForm(_write_top, _read_top, ("order", "limit", "offset", "partition"), ("order", "limit")),
     UnionAll: NodeForm(lambda node: {}, _read_union, inputs=(1, None)),

@@ -1,4 +1,4 @@
-"""Session windows [temporal 1.8]: one pass over the elements of each partition; and `[VALID]`, by definition."""
+"""Session windows [semantics 4.5]: one pass over the elements of each partition; and `[VALID]`, by definition."""
 
 from __future__ import annotations
 

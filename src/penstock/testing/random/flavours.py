@@ -44,7 +44,7 @@ class Flavour:
     probe: int = 0
     """Rows of one instant joined with groups of an aggregate"""
     temporal: int = 0
-    """A query over periods, in place of all others (`temporal.py`)"""
+    """A query over periods, in place of all others (`testing/periods.py`)"""
 
 
 FLAVOURS = (

@@ -13,6 +13,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
+from penstock.testing.periods import temporal_case
 from penstock.testing.random.aggregate_lookups import Probing
 from penstock.testing.random.aggregates import combined_aggregate, ordered_aggregate, plain_aggregate
 from penstock.testing.random.bands import range_condition
@@ -23,7 +24,6 @@ from penstock.testing.random.flavours import FLAVOURS, Flavour
 from penstock.testing.random.relations import Relations
 from penstock.testing.random.semi_and_outer_joins import Matching
 from penstock.testing.random.set_queries import first_rows, set_operations
-from penstock.testing.random.temporal import temporal_case
 from penstock.testing.random.user_calls import user_aggregate
 from penstock.testing.random.windows import frequency, frequency_window, row_window, time_window
 from penstock.testing.samples import STATEMENTS as SAMPLES

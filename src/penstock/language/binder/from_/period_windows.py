@@ -1,4 +1,4 @@
-"""Windows that periods decide [temporal 1.4, 1.8]: `[VALID]`, and `[PARTITION BY .. SESSION g]`."""
+"""Windows that periods decide [semantics 4.5]: `[VALID]`, and `[PARTITION BY .. SESSION g]`."""
 
 from __future__ import annotations
 

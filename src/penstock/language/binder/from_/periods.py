@@ -1,4 +1,4 @@
-"""The valid time of a source in FROM [temporal 1.3], and the coalescing on its list of columns [temporal 1.2].
+"""The valid time of a source in FROM [semantics 4.5], and the coalescing on its list of columns [semantics 4.5].
 
 The period of every row becomes two columns behind those of the source, in ticks. They are added only where the query
 reads them.
@@ -229,7 +229,7 @@ class PeriodSource:
     ) -> Timed:  # fmt: skip
         columns = tuple(Column(f.type, i, f.name) for i, f in enumerate(self.node.schema))
         fields = (*self.node.schema.fields, Field("begin", BIGINT), Field("end", BIGINT))
-        known = length.value if isinstance(length, Literal) else 0 if begins is Begins.GRANULE else None
+        known = length.value if isinstance(length, Literal) else None
         return Timed(Project(node, (*columns, begin, end), fields), bound, begins, self._closing(begins, known))
 
     def _closing(self, begins: Begins, longest: int | None) -> Closing | None:

@@ -1,4 +1,4 @@
-"""Periods in expressions [temporal 1.2, 1.5]: VALID(s), PERIOD(b, e), what is made of them, and predicates of two.
+"""Periods in expressions [semantics 4.5]: VALID(s), PERIOD(b, e), what is made of them, and predicates of two.
 
 A period is two expressions, its begin and its end in ticks, BIGINT. An end that is never reached is END; a period that
 is NULL has bounds that are NULL. Predicates are comparisons of the bounds.

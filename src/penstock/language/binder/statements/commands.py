@@ -10,7 +10,6 @@ from sqlglot import exp
 from penstock.algebra.nodes.base import Algebra
 from penstock.algebra.nodes.one_time import ordered
 from penstock.algebra.nodes.query import Query, SinkSpec, Start
-from penstock.algebra.nodes.scans import Source
 from penstock.errors import PenstockError, counted, nearest
 from penstock.expressions.user import REGISTERED, signature
 from penstock.language.binder.context import BindingFailed, Context, QueryNames
@@ -87,15 +86,10 @@ def bind_create_source(statement: CreateSource, context: Context) -> Command:
     text = context.source.slice(statement.span)
     known = context.catalog.sources.get(statement.name.key)
     if known is not None and _replaces(statement.existence):
-        if _apart(known) == _apart(source):
+        if known.declared == source.declared:
             return Unchanged(kind, source.name, "the declaration is the same")
         _unused(statement.name, context.catalog.users_of(statement.name.key), context)
     return CreateSourceCommand(source, text, *_flags(statement.existence))
-
-
-def _apart(source: Source) -> tuple[object, ...]:
-    """Return a declaration with what does not count for its identity."""
-    return source, source.retain, source.retain_columns, source.valid
 
 
 def bind_create_view(statement: CreateView, context: Context) -> Command:

@@ -1,4 +1,4 @@
-"""Load shedding of a query, `WITH (memory .., shed ..)` and `SET shed_...`: budgets go below coalescing [temporal 2.4].
+"""Load shedding of a query, `WITH (memory .., shed ..)` and `SET shed_...`: budgets go below coalescing.
 
 A selection on the value alone commutes with coalescing and goes below the budget, which then counts what passes it. A
 conjunct LENGTH >= constant is told to the policy. Both are looked for in the selection that stands on the coalescing.
@@ -201,7 +201,7 @@ def _constant(expression: Expression) -> int | None:
 
 def _only_misses(root: Algebra) -> bool:
     """Return whether a query over fewer tuples can only miss rows: what is true of a part of a period is true of the
-    whole one, for all that it says of periods [temporal 2.1]."""
+    whole one, for all that it says of periods [semantics 4.5]."""
     node = root
     while isinstance(node, Project | Select):
         if isinstance(node, Select):
