@@ -56,7 +56,7 @@ def random_case(
     Args:
         queries: the names of its queries; None for one, `q`, and sometimes another, `p`.
     """
-    if choices.chance(flavour.temporal):
+    if flavour.temporal and choices.chance(flavour.temporal):
         return temporal_case(choices, ("q",) if queries is None else queries)
     return _Maker(choices, flavour).case(queries)
 
