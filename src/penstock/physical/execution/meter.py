@@ -70,11 +70,19 @@ class Meter:
 
 
 class SynopsisSize(NamedTuple):
-    """The size of a synopsis. kind: its class."""
+    """The size of a synopsis. kind: its class; chunks, oldest, newest: its extent, where it tells one."""
 
     kind: str
     rows: int
     bytes: int
+    chunks: int | None = None
+    oldest: int | None = None
+    newest: int | None = None
+
+    @staticmethod
+    def of(synopsis: Synopsis) -> SynopsisSize:
+        extent = synopsis.extent
+        return SynopsisSize(type(synopsis).__name__, synopsis.rows, synopsis.nbytes, *(extent or (None, None, None)))
 
 
 #: By step and name of its synopsis.
@@ -108,9 +116,7 @@ class StateGauge:
             return None
         held = {step: operator.synopses() for step, operator in operators.items()}
         found = {
-            step: {name: SynopsisSize(type(one).__name__, one.rows, one.nbytes) for name, one in some.items()}
-            for step, some in held.items()
-            if some
+            step: {name: SynopsisSize.of(one) for name, one in some.items()} for step, some in held.items() if some
         }
         ended = self._clock()
         self._next = ended + self._SHARE * (ended - began)

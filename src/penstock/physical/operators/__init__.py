@@ -60,6 +60,7 @@ from penstock.physical.plan.inputs import OutputSpec, ScanSpec, StaticSpec, Upda
 from penstock.physical.plan.joins import (
     AggregateLookupSpec,
     BandPartitionerSpec,
+    ChosenJoinSpec,
     JoinSpec,
     LookupSpec,
     MultiJoinSpec,
@@ -126,6 +127,7 @@ OPERATORS: dict[type, Callable[..., Operator]] = {
     TopKSpec: lambda spec, context: TopK(spec),
     BandPartitionerSpec: lambda spec, context: BandPartitioner(spec),
     JoinSpec: lambda spec, context: Join(spec),
+    ChosenJoinSpec: lambda spec, context: Join(spec),
     WindowStoreSpec: lambda spec, context: WindowStore(spec),
     StoreJoinSpec: lambda spec, context: StoreJoin(spec),
     AggregateLookupSpec: lambda spec, context: make_probe(spec),

@@ -4,16 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import pyarrow as pa
 
 from penstock.algebra.nodes.r2s import RelationToStream
 from penstock.algebra.optimizer.statistics import seconds
 from penstock.physical.plan.aggregates import grouped_state
-from penstock.physical.plan.spec import Memory, Parameter, Spec, Ticks, has_one_form, queue_name
+from penstock.physical.plan.spec import (
+    Memory,
+    Parameter,
+    Spec,
+    Ticks,
+    has_one_form,
+    queue_kinds,
+    queue_name,
+    with_queue,
+)
 from penstock.physical.plan.state import SLOT, TIMES, StateInput, StatePart, pending_ends, width
 from penstock.physical.planning.aggregate_layout import AggregateLayout
+from penstock.physical.planning.step_choices import SynopsisKinds
 
 
 @dataclass(frozen=True)
@@ -52,6 +62,13 @@ class IncrementalSlideSpec(Spec):
     @property
     def memory(self) -> Memory:
         return _sums_of_live(self.plan, self.input_types)
+
+    @property
+    def kinds(self) -> Mapping[str, SynopsisKinds]:
+        return queue_kinds(self.fifo, self.listed)
+
+    def with_kinds(self, kinds: Mapping[str, str]) -> Self:
+        return with_queue(self, kinds)
 
     def describe(self) -> Mapping[str, Parameter]:
         return {"slide": Ticks(self.slide), "state": queue_name(self.fifo, self.listed)}

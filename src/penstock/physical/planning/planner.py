@@ -25,6 +25,7 @@ from penstock.physical.planning.lowering.builder import with_queries
 from penstock.physical.planning.lowering.logs import shared_logs
 from penstock.physical.planning.lowering.panes import shared_grains
 from penstock.physical.planning.lowering.stores import shared_stores
+from penstock.physical.planning.plan_choices import QueryChoices
 from penstock.physical.planning.plan_parts import joined
 from penstock.physical.planning.sharing import note_nodes
 from penstock.physical.planning.source_predicate import source_predicates
@@ -140,6 +141,7 @@ def plan_static(node: Algebra) -> Plan:
 
 def _lower_query(builder: Builder, query: Query) -> None:
     root = query.root
+    builder.choices = QueryChoices(query.name, query.choices)
     if root.is_stream:
         answer = lower_answer(builder, root)
     else:

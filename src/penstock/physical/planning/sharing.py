@@ -190,7 +190,7 @@ def _sharable_steps(plan: Plan, nodes: Sequence[Algebra]) -> dict[int, SharableS
         below = all(edge.step in found and (is_rounded or edge.step not in closed) for edge in step.inputs)
         if memory is Memory.HISTORY or not below or step.spec.answered is not None or _is_volatile(step.spec):
             continue
-        if step.spec.scanned is None and not step.inputs:
+        if step.choices.owner or (step.spec.scanned is None and not step.inputs):
             continue
         found[step.id] = SharableStep(step, tokens[step.id], keys[step.id], node.needs, memory)
         if memory is Memory.ROUNDED:

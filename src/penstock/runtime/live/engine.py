@@ -223,6 +223,11 @@ class LiveEngine:
         is_ahead = result.track is not None and result.waits and result.first > result.track.reached
         return result.first if is_ahead else None
 
+    def unseen(self, name: str) -> dict[str, int]:
+        """Return by source the tick up to which a running query did not see elements, where it began behind some."""
+        track = self._results[name].track
+        return {} if track is None else dict(self._beginnings[track.birth].ahead)
+
     def lost(self) -> dict[str, int]:
         """Return by source the tick up to which its elements may be gone, where some are."""
         return {name: h.dropped for name, h in self._histories.items() if h.dropped is not None}

@@ -27,6 +27,7 @@ from penstock.storage.documents import (
     as_document,
     as_integer,
     as_number,
+    as_optional_integer,
     as_text,
     integer,
     nested,
@@ -79,11 +80,16 @@ class ShardReport:
         }
         if self.state is not None:
             report["state"] = {
-                str(step): {name: list(size) for name, size in sizes.items()} for step, sizes in self.state.items()
+                str(step): {name: _size(size) for name, size in sizes.items()} for step, sizes in self.state.items()
             }
         if self.figures:
             report["figures"] = {str(step): dict(figures) for step, figures in self.figures.items()}
         return report
+
+
+def _size(size: SynopsisSize) -> list[Json]:
+    """Return a size as JSON, without an extent that is not known."""
+    return list(size[:3] if size.chunks is None else size)
 
 
 def report_from_json(fields: Document) -> IngestReport | ShardReport:
@@ -145,6 +151,9 @@ def _sizes(fields: Document) -> StateSizes | None:
     for step, parts in nested(fields, "state").items():
         found = sizes[int(step)] = {}
         for name, size in as_document(parts, "state").items():
-            kind, rows, nbytes = as_array(size, "state")
-            found[name] = SynopsisSize(as_text(kind, "state"), as_integer(rows, "state"), as_integer(nbytes, "state"))
+            kind, rows, nbytes, *extent = as_array(size, "state")
+            counts = as_integer(rows, "state"), as_integer(nbytes, "state")
+            found[name] = SynopsisSize(
+                as_text(kind, "state"), *counts, *(as_optional_integer(one, "state") for one in extent)
+            )
     return sizes

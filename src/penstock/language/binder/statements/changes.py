@@ -42,7 +42,8 @@ from penstock.language.commands import (
     UpdateRows,
 )
 from penstock.language.dialect import span_of
-from penstock.language.queries import Duration, Name
+from penstock.language.plans.choices import as_choices, choices_of_plan
+from penstock.language.queries import Duration, Name, PlanQuery
 from penstock.language.statements import (
     AlterAction,
     AlterQueryStatement,
@@ -110,7 +111,8 @@ def _replaced(action: AsAction, query: Query, context: Context) -> ReplaceQuery:
         root = bind_shedding(root, query.name, registered.attributes, {}, context)
     start = bind_start(action.start, root, context)
     text = redacted_text(context.source.slice(action.query.span))
-    new = Query(query.name, root, query.sink, text)
+    chosen = as_choices(choices_of_plan(action.query.text)) if isinstance(action.query, PlanQuery) else ()
+    new = Query(query.name, root, query.sink, text, chosen)
     return ReplaceQuery(new, text, read_by(action.query), start, action.reset is not None)
 
 

@@ -91,7 +91,7 @@ def _shared(node: Aggregate, grain: int, builder: Builder) -> tuple[Lowered, Agg
     shared = over_panes(node, grain)
     plan = plan_lanes(node.group, node.aggregates, strict=False)
     types = lane_types(node, plan)
-    name = f"panes of {shared.fingerprint}"
+    name = f"panes of {builder.known_as(shared)}"
     if name not in builder.known:
         fine = _own(shared, builder)
         met = builder.add(UnionSpec(), [fine.edge], fine.stage, shared.input, types, lane_names(node, types))
@@ -109,7 +109,7 @@ def lower_store(node: Aggregate, builder: Builder) -> AccumulatorInput | None:
         return None
     panes, plan, types = _shared(node, grain, builder)
     shared = over_panes(node, grain)
-    name = f"store of {shared.fingerprint}"
+    name = f"store of {builder.known_as(shared)}"
     if name not in builder.known:
         spec = PaneStoreSpec(plan, types)
         step = builder.add(spec, [Edge(panes.step)], panes.stage, node.input, types, lane_names(node, types))

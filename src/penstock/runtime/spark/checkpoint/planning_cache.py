@@ -14,7 +14,7 @@ from threading import RLock
 from typing import Any
 
 from penstock.algebra.nodes.base import Algebra
-from penstock.algebra.nodes.query import Query
+from penstock.algebra.nodes.query import PlanChoice, Query
 from penstock.algebra.optimizer.optimizer import Planning, optimize
 from penstock.connectors.sinks import sink_options
 from penstock.physical.plan.identity import step_keys
@@ -96,7 +96,7 @@ class PlanningCache:
     def __init__(self) -> None:
         self._lock = RLock()
         self._optimized: dict[str, list[tuple[Planning, Algebra]]] = {}
-        self._fingerprints: dict[str, list[tuple[PlanningChoice, str]]] = {}
+        self._fingerprints: dict[str, list[tuple[PlanningChoice, tuple[PlanChoice, ...], str]]] = {}
         self._texts: dict[str, tuple[Query, QueryTexts]] = {}
         #: By name, a query and what it was found to agree with.
         self._agreed: dict[str, tuple[Query, object, object]] = {}
@@ -128,10 +128,11 @@ class PlanningCache:
         """Return the fingerprint of what `query` computes if it is planned as in `choice`. compute: finds it out."""
         with self._lock:
             known = self._fingerprints.setdefault(query.root.fingerprint, [])
-            found = next((fingerprint for one, fingerprint in known if one.is_like(choice)), None)
+            same = (found for one, choices, found in known if choices == query.choices and one.is_like(choice))
+            found = next(same, None)
             if found is None:
                 found = compute()
-                known.append((choice, found))
+                known.append((choice, query.choices, found))
             return found
 
     def agrees(self, query: Query, record: object, statistics: object, compare: Callable[[], bool]) -> bool:

@@ -8,7 +8,6 @@ nothing; `start.py` carries a decision out.
 from __future__ import annotations
 
 import enum
-import secrets
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -52,14 +51,11 @@ from penstock.runtime.spark.checkpoint.start_provider import (
 )
 from penstock.runtime.spark.output.continuation import continuations, paused_records, with_silences
 from penstock.runtime.spark.output.emitted_content import ContentReader
+from penstock.runtime.spark.output.result_parts import new_result_id
 from penstock.runtime.spark.output.withheld import Withheld
 from penstock.runtime.spark.shared_steps import beginnings_of, merges_of, progress_at_start
 from penstock.storage.documents import Document
-from penstock.storage.names import file_name
 from penstock.storage.seals import damaged
-
-#: Characters of the name of a query in the id of its result.
-_LONGEST_NAME = 24
 
 
 class StartKind(enum.Enum):
@@ -165,7 +161,8 @@ def decide(request: StartRequest, folder: Folder) -> Decision:
         names = frozenset(latest.queries)
         epoch = _with_commands(latest, request)
         return Decision(StartKind.SAME, latest, epoch, plan_of(request, latest), (), (), names, ())
-    before = next((e for e in _epochs(folder) if is_committed(folder, e)), None)
+    newest_first = (read_epoch(folder, n) for n in reversed(epoch_numbers(folder)))
+    before = next((epoch for epoch in newest_first if is_committed(folder, epoch)), None)
     if before is None:
         _check_delivery_mark(folder, latest)
         return _first_start(request)
@@ -178,11 +175,6 @@ def _check_delivery_mark(folder: Folder, latest: Epoch | None) -> None:
     offset = read_offset(folder, latest.log) if latest is not None else None
     if offset is not None and offset.round > 1:
         raise damaged(folder.root / "delivered.json", FileNotFoundError("it is gone"))
-
-
-def _epochs(folder: Folder) -> Sequence[Epoch]:
-    """Return all epochs, the newest first."""
-    return [read_epoch(folder, n) for n in reversed(epoch_numbers(folder))]
 
 
 def _is_same_script(request: StartRequest, epoch: Epoch) -> bool:
@@ -409,10 +401,8 @@ def _epoch(
     standing = [one["grains"] for one in statistics.values()]
     for birth in sorted({number, *births.values()} - set(map(int, statistics))):
         new_queries = [request.optimized(q, planning) for q in request.queries if births[q.name] == birth]
-        statistics[str(birth)] = statistics_as_json(
-            request.statistics,
-            grains_of(new_queries, request.statistics, request.strategy, request.live, standing),
-        )
+        grains = grains_of(new_queries, request.statistics, request.strategy, request.live, standing)
+        statistics[str(birth)] = statistics_as_json(request.statistics, grains)
     records = {
         q.name: before.queries[q.name]
         if before is not None and q.name in kept and q.name not in request.moved
@@ -457,16 +447,11 @@ def _with_results(epoch: Epoch, before: Epoch | None, kept: Collection[str], new
     queries: dict[str, QueryRecord] = {}
     for name, record in epoch.queries.items():
         if name not in kept:
-            record = replace(record, id=_new_id(name), whole=name in new)
+            record = replace(record, id=new_result_id(name), whole=name in new)
         elif (record.id, record.whole) != (former[name].id, former[name].whole):
             record = replace(record, id=former[name].id, whole=former[name].whole)
         queries[name] = record
     return replace(epoch, queries=queries)
-
-
-def _new_id(name: str) -> str:
-    """Return the id of a new result, which begins with the name of its query for readers of the folder."""
-    return f"{file_name(name)[:_LONGEST_NAME]}-{secrets.token_hex(6)}"
 
 
 def _check_settings(request: StartRequest, before: Epoch) -> None:

@@ -57,7 +57,7 @@ _ANSWER = ""
 _ROWS = 1 << 17
 
 
-class Rows(Protocol):
+class InputRows(Protocol):
     """The rows of a source, or a part of them, which another process can read."""
 
     def table(self) -> pa.Table:
@@ -77,7 +77,7 @@ class InputTask:
     source: str
     declared: Source
     number: int
-    rows: Rows
+    rows: InputRows
 
 
 @dataclass(frozen=True)
@@ -247,7 +247,7 @@ class SelectPlan:
 
 
 def select_plan(
-    query: OneTimeQuery, inputs: Mapping[str, Sequence[Rows]], shards: int, strategy: Strategy = Strategy.PATTERN
+    query: OneTimeQuery, inputs: Mapping[str, Sequence[InputRows]], shards: int, strategy: Strategy = Strategy.PATTERN
 ) -> tuple[SelectPlan, list[InputTask]] | None:
     """Return the plans of a query and the tasks that read its inputs; None where it cannot be divided, since a source
     has the time of the clock.
@@ -291,7 +291,7 @@ def run_here(plan: SelectPlan, tasks: Sequence[InputTask]) -> pa.Table:
     return plan.answer(packets)
 
 
-def _static_tables(plan: Plan, inputs: Mapping[str, Sequence[Rows]]) -> dict[str, pa.Table]:
+def _static_tables(plan: Plan, inputs: Mapping[str, Sequence[InputRows]]) -> dict[str, pa.Table]:
     tables: dict[str, pa.Table] = {}
     for name, source in static_sources(plan).items():
         tables[name] = _keyed(source, pa.concat_tables([rows.table() for rows in inputs[name]]))

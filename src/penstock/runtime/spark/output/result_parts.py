@@ -8,6 +8,7 @@ batch are recorded (`Sink.leaves_parts`).
 from __future__ import annotations
 
 import json
+import secrets
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
@@ -15,12 +16,15 @@ from penstock.connectors.contract import Sink
 from penstock.errors import PenstockError, counted
 from penstock.runtime.spark.checkpoint.folder import Folder
 from penstock.storage import storage
+from penstock.storage.names import file_name
 from penstock.storage.seals import damaged
 
 #: Batches in one file, which is rewritten with each of them.
 _BLOCK = 1024
 #: Number of missing parts named in a message.
 _SHOWN = 5
+#: Characters of the name of a query in the id of its result.
+_LONGEST_NAME = 24
 
 Stretches = list[list[int]]
 
@@ -125,3 +129,8 @@ def check_results(parts: ResultParts, sinks: Mapping[str, Sink], kept_queries: C
                 "another --checkpoint, and --overwrite",
             )  # fmt: skip
         parts.forget(name, missing.values())
+
+
+def new_result_id(name: str) -> str:
+    """Return the id of a new result, which begins with the name of its query for readers of the folder."""
+    return f"{file_name(name)[:_LONGEST_NAME]}-{secrets.token_hex(6)}"
