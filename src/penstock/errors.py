@@ -59,6 +59,7 @@ CODES: dict[str, str] = {
     "P0370": "a source whose rows have no valid time",
     "P0371": "a VALID clause that does not fit the columns",
     "P0372": "a column, or an alias, that is no part of a coalesced source",
+    "P0373": "CLOSED where periods never become final",
     "P0374": "coalescing where it has no meaning",
     "P0375": "a session window that does not fit",
     "P0376": "shedding of a query that cannot shed",

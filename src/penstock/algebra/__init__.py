@@ -17,6 +17,7 @@ from penstock.algebra.nodes.rowwise import Project, Select
 from penstock.algebra.nodes.sample import Sample
 from penstock.algebra.nodes.scans import OnError, RelationScan, Scan, Source, StreamScan
 from penstock.algebra.nodes.semi_and_outer_joins import OuterJoin, OuterKind, SemiJoin, SemiKind
+from penstock.algebra.nodes.session_window import SessionWindow, ValidWindow
 from penstock.algebra.nodes.set_operations import Except, Intersect, UnionAll
 from penstock.algebra.nodes.shed import Shed
 from penstock.algebra.nodes.windows import RowWindow, Window, WindowKind, unbounded
@@ -57,6 +58,7 @@ __all__ = [
     "SemiJoin",
     "SemiKind",
     "Sequenced",
+    "SessionWindow",
     "Shed",
     "SortKey",
     "Source",
@@ -66,6 +68,7 @@ __all__ = [
     "TimeModelWindow",
     "TopK",
     "UnionAll",
+    "ValidWindow",
     "Window",
     "WindowKind",
     "evaluation_period",

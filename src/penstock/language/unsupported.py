@@ -94,7 +94,7 @@ CARRIED_OUT: dict[type, frozenset[str]] = {
         Duration: "interval",
         Count: "value",
         Length: "value unit",
-        ValidClause: "length begin end through",
+        ValidClause: "length begin end through by at_most",
         Align: "to",
         FrequencyClause: "every partition",
         WindowClause: "extent length partition span_limit slide align where internal frequency at_most open",
@@ -122,7 +122,7 @@ CARRIED_OUT: dict[type, frozenset[str]] = {
         StartClause: "mode at wait",
         RetainClause: "length columns",
         CreateSource: "name is_stream columns connector timestamp operation slack on_error primary_key non_retroactive"
-        " system_time ahead idle retain existence",
+        " system_time ahead idle retain existence valid",
         CreateView: "name columns query existence",
         CreateQuery: "name query into start attributes existence",
         AsOf: "at",
@@ -179,7 +179,7 @@ def _span(value: Any) -> TextSpan:
 
 
 #: Fields that are rejected by name; any other field outside CARRIED_OUT is rejected by its field name.
-REFUSED: dict[tuple[type, str], Clause] = {}
+REFUSED: dict[tuple[type, str], Clause] = {(ValidClause, "until_next"): Clause("VALID UNTIL NEXT", _own("until_next"))}
 
 
 def refusals(statement: object) -> list[Refusal]:

@@ -146,7 +146,8 @@ class SourceGrammar(WindowGrammar):
 
     def _is_function(self) -> bool:
         """Return whether the bracket that is next belongs to a window function of another system, or to a call."""
-        return self._prev.text.upper() in WINDOW_FUNCTIONS
+        argument = self._next.token_type if self._next else None
+        return self._prev.text.upper() in WINDOW_FUNCTIONS or argument in (TokenType.NUMBER, TokenType.STRING)
 
     def _coalesced(self) -> tuple[tuple[Item, ...] | None, Mark | None]:
         """Parse `(c, expression AS d, ...) [(PERIOD)]`, on which a source is coalesced."""

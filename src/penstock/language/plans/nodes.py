@@ -14,8 +14,6 @@ from penstock.algebra import (
     Arrivals,
     ArrivalTime,
     AtInstants,
-    Begins,
-    Closing,
     Coalesce,
     Distinct,
     Except,
@@ -40,12 +38,14 @@ from penstock.algebra import (
     SemiJoin,
     SemiKind,
     Sequenced,
+    SessionWindow,
     Shed,
     SortKey,
     StreamKind,
     StreamScan,
     TopK,
     UnionAll,
+    ValidWindow,
     Window,
     WindowKind,
     is_nrr,
@@ -56,12 +56,22 @@ from penstock.algebra.nodes.r2s import evaluation_period
 from penstock.algebra.nodes.results import without_slide
 from penstock.algebra.properties.update_pattern import Pattern
 from penstock.errors import PenstockError
-from penstock.expressions.coercion import BIGINT, STRING, cast_to
+from penstock.expressions.coercion import STRING, cast_to
 from penstock.expressions.nodes import Expression
 from penstock.language.limits import MAX_COLUMNS
 from penstock.language.plans import checks
 from penstock.language.plans.form import fault
-from penstock.language.plans.node_form import MOST_COUNTED, MOST_ROWS, Below, Fields, NodeForm, given, names_of
+from penstock.language.plans.node_form import (
+    MOST_COUNTED,
+    MOST_ROWS,
+    Below,
+    Fields,
+    NodeForm,
+    given,
+    names_of,
+    slide_of,
+)
+from penstock.language.plans.periods import COALESCE, SESSIONS, VALID
 from penstock.language.plans.scalar_binding import NamedColumns, is_absent
 from penstock.language.plans.scalar_text import column_names, written, written_time
 from penstock.language.plans.shedding import SHED
@@ -137,19 +147,12 @@ def _write_window(node: Window) -> Fields:
     return {"kind": node.kind.name, **given(length=node.length, slide=node.slide, align=node.align or None)}
 
 
-def _slide(below: Below) -> tuple[int | None, int]:
-    slide = below.ticks("slide")
-    if slide is None and "align" in below.fields:
-        raise fault(below.fields["align"].pointer, "align needs a slide", "P0102")
-    return slide, 0 if slide is None else below.whole("align", 0, slide - 1, 0) or 0
-
-
 def _read_window(below: Below) -> Algebra:
     checks.window(below.input, below.line, below.pointer)
     kind, length = below.enum("kind", WindowKind), below.ticks("length")
     if (length is None) is (kind is WindowKind.RANGE):
         raise below.refuse("length belongs to the kind RANGE", "P0102")
-    return Window(below.input, kind, length, *_slide(below))
+    return Window(below.input, kind, length, *slide_of(below))
 
 
 def _write_row_window(node: RowWindow) -> Fields:
@@ -164,7 +167,7 @@ def _read_row_window(below: Below) -> Algebra:
     checks.window(below.input, below.line, below.pointer)
     rows, step = below.whole("rows", 1, MOST_COUNTED), below.whole("step", 1, MOST_COUNTED)
     partition, length = below.partition(), below.ticks("length")
-    slide, align = _slide(below)
+    slide, align = slide_of(below)
     if rows is None and (step is None or partition):
         raise below.refuse("a window without rows moves by a step, and has no partition", "P0102")
     if step is not None and slide is not None:
@@ -182,7 +185,7 @@ def _write_frequency_window(node: FrequencyWindow) -> Fields:
 def _read_frequency_window(below: Below) -> Algebra:
     checks.on_the_line(below.input, below.line, below.pointer)
     every = below.whole("every", 1, MOST_COUNTED)
-    slide, align = _slide(below)
+    slide, align = slide_of(below)
     if every is not None and slide is not None:
         raise below.refuse("a window is evaluated at every n-th element or at a slide", "P0102")
     if "by" in below.fields and every is None:
@@ -230,29 +233,6 @@ def _read_distinct(below: Below) -> Algebra:
     checks.relation(below.input, below.pointer)
     checks.without_internal(below.inputs, "DISTINCT", below.pointer)
     return Distinct(below.input)
-
-
-def _write_coalesce(node: Coalesce) -> Fields:
-    closed = node.closed
-    if closed is None:
-        return {"begins": node.begins.name}
-    rest = given(slide=closed.slide, align=closed.align or None, later=closed.later or None)
-    return {"begins": node.begins.name, "closed": True, **rest}
-
-
-def _read_coalesce(below: Below) -> Algebra:
-    checks.relation(below.input, below.pointer)
-    checks.without_internal(below.inputs, "coalescing", below.pointer)
-    schema = below.input.schema
-    if len(schema) < 2 or {schema[-2].type, schema[-1].type} != {BIGINT}:
-        raise below.refuse("the last two columns of what is coalesced are a period, two BIGINTs")
-    closed = None
-    if "closed" in below.fields and below.fields["closed"].flag():
-        closed = Closing(*_slide(below), below.whole("later", 0, 1, 0) or 0)
-    begins = below.enum("begins", Begins)
-    if closed is not None and begins is Begins.ANY:
-        raise below.refuse("periods may begin at any time, so none is ever closed")
-    return Coalesce(below.input, begins, closed)
 
 
 def _write_top(node: TopK) -> Fields:
@@ -442,9 +422,9 @@ NODES: Mapping[type[Algebra], NodeForm] = {
     ),
     Aggregate: NodeForm(_write_aggregate, _read_aggregate, ("group", "aggregates"), ("aggregates",)),
     Distinct: NodeForm(lambda node: {}, _read_distinct),
-    Coalesce: NodeForm(
-        _write_coalesce, _read_coalesce, ("begins", "closed", "slide", "align", "later"), ("begins",)
-    ),
+    Coalesce: COALESCE,
+    SessionWindow: SESSIONS,
+    ValidWindow: VALID,
     Shed: SHED,
     TopK: NodeForm(_write_top, _read_top, ("order", "limit", "offset", "partition"), ("order", "limit")),
     UnionAll: NodeForm(lambda node: {}, _read_union, inputs=(1, None)),

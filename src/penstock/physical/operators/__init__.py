@@ -46,8 +46,10 @@ from penstock.physical.operators.streams.changes import Changes
 from penstock.physical.operators.streams.distinct_changes import DistinctChanges
 from penstock.physical.operators.streams.results import IndividualResults, Rounded, ShortChanges, ShortLives
 from penstock.physical.operators.streams.rstream import RStream
-from penstock.physical.operators.temporal.coalesce import make_coalescing
+from penstock.physical.operators.temporal.coalesce import Coalescing
+from penstock.physical.operators.temporal.sessions import Sessions, ValidWindow
 from penstock.physical.operators.temporal.shedding import Shed
+from penstock.physical.operators.temporal.stretches_in_order import StretchesInOrder
 from penstock.physical.operators.updates import Updates
 from penstock.physical.operators.windows.negative_tuples import NegativeTuples
 from penstock.physical.operators.windows.row_window import RowWindow
@@ -90,6 +92,7 @@ from penstock.physical.plan.streams import (
     ShortLivesSpec,
 )
 from penstock.physical.plan.temporal.coalesce import CoalesceSpec
+from penstock.physical.plan.temporal.sessions import SessionsSpec, ValidWindowSpec
 from penstock.physical.plan.temporal.shedding import ShedSpec
 from penstock.physical.plan.user_aggregates import UserAggregateSpec
 from penstock.physical.plan.windows import NegativeTuplesSpec, RowWindowSpec, SampleSpec, StepWindowSpec, TimeWindowSpec
@@ -116,7 +119,9 @@ OPERATORS: dict[type, Callable[..., Operator]] = {
     WindowSumsSpec: lambda spec, context: WindowSums(spec),
     RecomputedSlideSpec: lambda spec, context: RecomputedSlideAggregation(spec),
     UserAggregateSpec: lambda spec, context: UserAggregation(spec),
-    CoalesceSpec: lambda spec, context: make_coalescing(spec),
+    SessionsSpec: lambda spec, context: Sessions(spec),
+    ValidWindowSpec: lambda spec, context: ValidWindow(spec),
+    CoalesceSpec: lambda spec, context: StretchesInOrder(spec) if spec.in_order else Coalescing(spec),
     DistinctSpec: lambda spec, context: make_distinct(spec),
     SetOperationSpec: lambda spec, context: SetOperation(spec),
     TopKSpec: lambda spec, context: TopK(spec),

@@ -5,7 +5,7 @@ with the instants at which R may change. Nothing is incremental. A new operator 
 fails for an operator without one.
 """
 
-from penstock.testing.denotation import coalesce, frequency, matching, results, sets, shed
+from penstock.testing.denotation import coalesce, frequency, matching, results, sessions, sets, shed
 from penstock.testing.denotation.base import (
     Bag,
     Relation,
@@ -40,6 +40,7 @@ __all__ = [
     "minus",
     "relation",
     "results",
+    "sessions",
     "sets",
     "shed",
     "steps",

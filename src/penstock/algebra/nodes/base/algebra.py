@@ -251,6 +251,11 @@ class Algebra(Node):
         return False
 
     @property
+    def varies_by_itself(self) -> bool:
+        """Return whether rows come and go with time although no input changes."""
+        return False
+
+    @property
     def delays(self) -> tuple[Delay, ...]:
         """Return how long after the last end below this operator something may end in it: `--drain` advances time so
         far."""
@@ -350,4 +355,4 @@ def has_lives(node: Algebra) -> bool:
 def is_static(node: Algebra) -> bool:
     """Return whether the relation is the same at every instant: it reads static relations only. A stream made of them
     does not count: its elements arrive at the first instant, and a window over them ends."""
-    return node.domain is None and not any(n.is_stream for n in operators(node))
+    return node.domain is None and not any(n.is_stream or n.varies_by_itself for n in operators(node))

@@ -20,6 +20,7 @@ from penstock.language.binder.from_.frequency import answer_stream
 from penstock.language.binder.from_.from_joins import Around, join_sources
 from penstock.language.binder.from_.inputs import FromInput, Inputs
 from penstock.language.binder.from_.lateral import reads_beside
+from penstock.language.binder.from_.period_windows import windowed_by_period
 from penstock.language.binder.from_.periods import PeriodSource, bound_entries, read_periods
 from penstock.language.binder.from_.windows import bind_window
 from penstock.language.binder.scope import Entry, Role, Scope, lost
@@ -28,6 +29,7 @@ from penstock.language.binder.subqueries.unplacing import ClauseSubqueries
 from penstock.language.catalog import View
 from penstock.language.queries import (
     DerivedSource,
+    Extent,
     FromSource,
     JoinedSource,
     Name,
@@ -46,7 +48,9 @@ NestedBinder = Callable[[QueryTree, Levels, bool], tuple[Inner, tuple[str, ...]]
 
 @dataclass(frozen=True)
 class SourceBinder:
-    """Binds FROM clauses. views: those of WITH, by lower-case name; subqueries, outer, enclosing: as in `Around`."""
+    """Binds FROM clauses. views: those of WITH, by lower-case name; subqueries, outer, enclosing: as in `Around`;
+    closed: aliases in lower case of which WHERE wants the closed periods alone.
+    """
 
     context: Context
     nested: NestedBinder
@@ -54,6 +58,7 @@ class SourceBinder:
     subqueries: Callable[[Scope], ClauseSubqueries]
     outer: tuple[Entry, ...] = ()
     enclosing: Levels = ()
+    closed: frozenset[str] = frozenset()
 
     def bind(self, source: FromSource) -> Inputs:
         """Return all relations of a FROM clause; with `failed`, and the errors recorded, where some could
@@ -103,7 +108,7 @@ class SourceBinder:
             self._unknown(name)
         node = self._sampled(_scan(declared), source.sample, declared.name)
         alias = source.alias.text if source.alias else declared.name
-        return self._relation(node, node.schema.names, source.window, alias, name, source, declared=True)
+        return self._relation(node, node.schema.names, source.window, alias, name, source, declared.valid)
 
     def _derived(self, source: DerivedSource, around: Levels, right: bool) -> Inputs:
         beside, last = len(around) - len(self.enclosing), source.lateral is None
@@ -152,7 +157,7 @@ class SourceBinder:
         qualifier: str | None,
         item: Name | DerivedSource,
         named: NamedSource | None = None,
-        declared: bool = False,
+        valid: str | None = None,
     ) -> Inputs:
         stream = node if node.is_stream else None
         stamp = node.timestamp_column if node.is_stream else None
@@ -161,6 +166,13 @@ class SourceBinder:
             Entry(i, n, f.type, qualifier, role=Role.TIMESTAMP if i == stamp else plain)
             for i, (n, f) in enumerate(zip(names, node.schema, strict=True))
         )
+        if window is not None and window.extent in (Extent.VALID, Extent.SESSION):
+            shown = item.text if isinstance(item, Name) else "this query"
+            source = PeriodSource(node, stream, entries, window, shown, item.span, self.context, valid)
+            bound = self.context.attempt(lambda: self._over_periods(source, named, qualifier))
+            if bound is None:
+                return Inputs((), entries, failed=True)
+            return Inputs((FromInput(bound[0], item.span, None),), bound[1])
         if node.is_stream:
             called = item if isinstance(item, Name) else item.called
             own = called.text if called is not None else qualifier
@@ -180,7 +192,7 @@ class SourceBinder:
             return Inputs((), entries, failed=True)
         source = PeriodSource(
             node, stream, entries, window, item.text if isinstance(item, Name) else "this query", item.span,
-            self.context, declared,
+            self.context, valid,
         )  # fmt: skip
         node, entries = self._timed(source, named, qualifier)
         internal = window.internal.span if window is not None and window.internal is not None else None
@@ -199,9 +211,22 @@ class SourceBinder:
         if items is not None:
             if timed is None:
                 source.without_valid_time(source.span)
-            return source.coalesced(timed, items, qualifier)
+            closed = qualifier is not None and qualifier.lower() in self.closed
+            return source.coalesced(timed, items, qualifier, closed)
         if timed is None or not read:
             return source.node, source.entries
+        bounds = bound_entries(len(source.node.schema), timed.bound, qualifier)
+        return timed.node, (*source.entries, *bounds)
+
+    def _over_periods(
+        self, source: PeriodSource, named: NamedSource | None, qualifier: str | None
+    ) -> tuple[Algebra, tuple[Entry, ...]]:
+        """Return a source under `[VALID]` or SESSION, whose rows have the period of the window."""
+        timed = windowed_by_period(source, None if named is None else named.valid)
+        items = None if named is None else named.items
+        if items is not None:
+            closed = qualifier is not None and qualifier.lower() in self.closed
+            return source.coalesced(timed, items, qualifier, closed)
         bounds = bound_entries(len(source.node.schema), timed.bound, qualifier)
         return timed.node, (*source.entries, *bounds)
 

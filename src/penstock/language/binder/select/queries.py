@@ -219,7 +219,11 @@ class QueryBinder:
     def _inputs(self, tree: SelectQuery) -> tuple[Inputs, Scope]:
         if tree.source is None:
             raise BindingFailed
-        binder = SourceBinder(self.context, self._nested, self.views, self._subqueries, self.outer, self.enclosing)
+        closed = {periods.closed_alias(part) for part in periods.anded(tree.where)}
+        binder = SourceBinder(
+            self.context, self._nested, self.views, self._subqueries, self.outer, self.enclosing,
+            frozenset(alias for alias in closed if alias is not None),
+        )  # fmt: skip
         inputs = binder.bind(tree.source)
         return inputs, Scope(inputs.entries, self.outer, self.enclosing)
 

@@ -87,7 +87,7 @@ def bind_create_source(statement: CreateSource, context: Context) -> Command:
     text = context.source.slice(statement.span)
     known = context.catalog.sources.get(statement.name.key)
     if known is not None and _replaces(statement.existence):
-        if (known, known.retain, known.retain_columns) == (source, source.retain, source.retain_columns):
+        if known.declared == source.declared:
             return Unchanged(kind, source.name, "the declaration is the same")
         _unused(statement.name, context.catalog.users_of(statement.name.key), context)
     return CreateSourceCommand(source, text, *_flags(statement.existence))
