@@ -5,6 +5,7 @@ from penstock.algebra.nodes.base import Algebra, ArrivalTime, StreamToRelation, 
 from penstock.algebra.nodes.first_rows import SortKey, TopK
 from penstock.algebra.nodes.frequency import Arrivals, AtInstants, Frequency, Sequenced
 from penstock.algebra.nodes.frequency_window import FrequencyWindow
+from penstock.algebra.nodes.frequent import Frequent, Measure
 from penstock.algebra.nodes.internal import Internal
 from penstock.algebra.nodes.join import Join
 from penstock.algebra.nodes.multi_join import MultiJoin
@@ -30,10 +31,12 @@ __all__ = [
     "Except",
     "Frequency",
     "FrequencyWindow",
+    "Frequent",
     "IndividualResults",
     "Internal",
     "Intersect",
     "Join",
+    "Measure",
     "MultiJoin",
     "NRRJoin",
     "NegativeTuples",

@@ -19,6 +19,7 @@ from penstock.language.queries import (
     EmbeddedQuery,
     Extent,
     FrequencyClause,
+    FrequentClause,
     FromSource,
     Item,
     JoinedSource,
@@ -107,7 +108,20 @@ def _select(tree: SelectQuery) -> str:
         text += f" WHERE {scalar_text(tree.where)}"
     if tree.group:
         text += " GROUP BY " + ", ".join(scalar_text(g) for g in tree.group)
+    if tree.frequent is not None:
+        text += _frequent(tree.frequent)
     return text + (f" HAVING {scalar_text(tree.having)}" if tree.having is not None else "")
+
+
+def _frequent(clause: FrequentClause) -> str:
+    text = f" FREQUENT {clause.k}"
+    if clause.by is not None:
+        text += f" BY {scalar_text(clause.by)}"
+    if clause.per:
+        text += f" PER ({', '.join(scalar_text(p) for p in clause.per)})"
+    if clause.above is not None:
+        text += f" ABOVE {_amount(clause.above)}"
+    return text + (" OR POSSIBLY" if clause.possibly else "")
 
 
 def _item(item: Item) -> str:

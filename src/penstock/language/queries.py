@@ -234,6 +234,18 @@ class OrderItem:
 
 
 @dataclass(frozen=True)
+class FrequentClause:
+    """FREQUENT k [BY agg] [PER ( c, ... )] [ABOVE number] [OR POSSIBLY], behind GROUP BY."""
+
+    k: int
+    by: exp.Expr | None = None
+    per: tuple[exp.Expr, ...] = ()
+    above: Fraction | None = None
+    possibly: Mark | None = None
+    span: TextSpan = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True)
 class SelectQuery:
     """One SELECT. wrapped: an R2S around the select list."""
 
@@ -244,6 +256,7 @@ class SelectQuery:
     frequency: FrequencyClause | None = None
     where: exp.Expr | None = None
     group: tuple[exp.Expr, ...] = ()
+    frequent: FrequentClause | None = None
     having: exp.Expr | None = None
     span: TextSpan = field(default=NOWHERE, compare=False)
 

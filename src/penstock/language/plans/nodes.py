@@ -18,6 +18,7 @@ from penstock.algebra import (
     Except,
     Frequency,
     FrequencyWindow,
+    Frequent,
     IndividualResults,
     Internal,
     Intersect,
@@ -55,6 +56,7 @@ from penstock.expressions.nodes import Expression
 from penstock.language.limits import MAX_COLUMNS
 from penstock.language.plans import checks
 from penstock.language.plans.form import fault
+from penstock.language.plans.frequent import FREQUENT
 from penstock.language.plans.node_form import MOST_COUNTED, MOST_ROWS, Below, Fields, NodeForm, given, names_of
 from penstock.language.plans.scalar_binding import NamedColumns, is_absent
 from penstock.language.plans.scalar_text import column_names, written, written_time
@@ -406,6 +408,7 @@ NODES: Mapping[type[Algebra], NodeForm] = {
         _write_frequency_window, _read_frequency_window, ("rows", "partition", "every", "by", *_WINDOW)
     ),
     Aggregate: NodeForm(_write_aggregate, _read_aggregate, ("group", "aggregates"), ("aggregates",)),
+    Frequent: FREQUENT,
     Distinct: NodeForm(lambda node: {}, _read_distinct),
     TopK: NodeForm(_write_top, _read_top, ("order", "limit", "offset", "partition"), ("order", "limit")),
     UnionAll: NodeForm(lambda node: {}, _read_union, inputs=(1, None)),

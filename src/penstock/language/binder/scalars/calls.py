@@ -15,6 +15,7 @@ from penstock.expressions.nodes import AggregateCall, Column, Expression
 from penstock.expressions.user import UserAggregate, UserFunction, build_user_aggregate, build_user_call
 from penstock.language.binder.context import BindingFailed
 from penstock.language.binder.scalars.binder import Binding, ScalarBinder
+from penstock.language.binder.scalars.bounds import BOUNDS, bound_of
 from penstock.language.binder.scalars.intervals import interval
 from penstock.language.binder.scope import Role, Scope
 from penstock.language.binder.subqueries.placeholders import reads_outer
@@ -81,6 +82,8 @@ def _function(binder: ScalarBinder, node: exp.Expr) -> Expression:
     if name in OPERATOR_WORDS:
         hint = f"write {name}(SELECT ...) or SELECT {name}(item, ...) FROM ..."
         binder.context.fail("P0304", f"{name} encloses a query or a whole select list", name_span(node), hint)
+    if name in BOUNDS:
+        return bound_of(binder, node, name)
     if called_aggregate(node, binder.context.catalog):
         return _aggregate(binder, node, None)
     if node.expressions and isinstance(node.expressions[0], exp.Distinct):

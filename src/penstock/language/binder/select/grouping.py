@@ -9,7 +9,9 @@ from penstock.algebra import Aggregate, Algebra, Distinct, Project
 from penstock.expressions.aggregates import count_rows
 from penstock.expressions.nodes import AggregateCall, Column, Expression
 from penstock.expressions.text import to_sql
+from penstock.language.binder.scalars.bounds import BOUNDS, refuse_bound
 from penstock.language.binder.scalars.expressions import ExpressionBinder
+from penstock.language.binder.select.frequent import FrequentTerms
 from penstock.language.binder.subqueries.placeholders import attached_in
 from penstock.language.text import TextSpan
 from penstock.types import Field
@@ -22,13 +24,18 @@ class Grouping:
     binder: ExpressionBinder
     group: tuple[Expression, ...]
     calls: list[AggregateCall] = field(default_factory=list)
+    frequent: FrequentTerms | None = None
 
     def lift(self, expression: Expression, span: TextSpan) -> Expression:
         """Return `expression` over the columns (group..., aggregates...). Raises BindingFailed after P0304."""
         for i, key in enumerate(self.group):
             if expression == key:
                 return Column(key.type, i, _name(key))
+        if isinstance(expression, AggregateCall) and self.frequent is not None:
+            return self.frequent.column(expression, len(self.group), span, self.binder.context)
         if isinstance(expression, AggregateCall):
+            if expression.function in BOUNDS:
+                refuse_bound(expression, span, self.binder.context)
             if expression not in self.calls:
                 self.calls.append(expression)
             position = self.calls.index(expression)
@@ -43,7 +50,7 @@ class Grouping:
 
     def build(self, node: Algebra) -> Algebra:
         """Return the grouped relation over `node`: group columns, then aggregates."""
-        if self.group and not self.calls:
+        if self.group and not self.calls and self.frequent is None:
             fields = tuple(Field(_name(e), e.type) for e in self.group)
             return Distinct(Project(node, self.group, fields))
         # HAVING alone also makes one group. A relation needs at least one column, by which its rows are counted.
@@ -61,6 +68,8 @@ class Grouping:
             columns = tuple(Column(f.type, i, f.name) for i, f in enumerate(node.schema))
             fields = node.schema.fields + tuple(Field(to_sql(e, node.schema.names), e.type) for e in computed)
             node = Project(node, (*columns, *computed), fields)
+        if self.frequent is not None:
+            return self.frequent.relation(node, tuple(positions), self.group, self.binder.context)
         return Aggregate(node, tuple(positions), tuple(calls), names)
 
 

@@ -3,6 +3,7 @@
 from penstock.physical.planning.lowering import (
     aggregates,
     frequency,
+    frequent,
     joins,
     matching,
     multi_join,
@@ -18,7 +19,8 @@ from penstock.physical.planning.lowering.frequency import lower_answer
 from penstock.physical.planning.lowering.streams import lower_changes
 
 FAMILIES = (
-    aggregates, frequency, joins, matching, multi_join, nonretroactive, results, rowwindow, rowwise, sets, streams,
+    aggregates, frequency, frequent, joins, matching, multi_join, nonretroactive, results, rowwindow, rowwise, sets,
+    streams,
 )  # fmt: skip
 
 __all__ = ["FAMILIES", "Builder", "Lowered", "lower", "lower_answer", "lower_changes"]
