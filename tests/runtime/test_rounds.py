@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -118,6 +119,23 @@ def test_old_rounds_are_removed(tmp_path: Path) -> None:
         rounds.delivered(number)
     assert sorted(p.name for p in rounds.place.iterdir())[0] == "000000005"
     rounds.stop()
+
+
+def test_a_start_removes_rounds_that_a_crash_has_left(tmp_path: Path) -> None:
+    for number in range(9):
+        write(tmp_path / "data", number)
+    rounds = opened(tmp_path)
+    for number in range(1, 9):
+        if number == 6:
+            # Killed between the delivery mark and the removal.
+            shutil.copytree(rounds.place / "000000002", tmp_path / "left")
+        rounds.delivered(number)
+    rounds.stop()
+    shutil.copytree(tmp_path / "left", rounds.place / "000000002")
+    again = opened(tmp_path)
+    assert sorted(p.name for p in again.place.iterdir()) == [f"{number:09d}" for number in range(5, 10)]
+    assert paths(again, 9) == ["008.parquet"]
+    again.stop()
 
 
 def test_what_appears_during_a_round_is_recorded_before_its_end(tmp_path: Path) -> None:

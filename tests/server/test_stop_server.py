@@ -1,8 +1,10 @@
-"""`penstock serve` ends by itself where a query that has failed is to stop it."""
+"""How `penstock serve` ends: by a query that has failed and is to stop it, and with requests in hand."""
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx
@@ -10,7 +12,10 @@ import pytest
 
 from penstock.cli.serve import ServeOptions, serve
 from penstock.errors import PenstockError
-from tests.server.fake_service import FakeService
+from penstock.server import listening
+from penstock.server.roles import AccessRole
+from tests.server.fake_service import FakeService, eventually
+from tests.server.running import Running
 
 
 def test_a_server_is_stopped_by_a_query(fake: FakeService, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -27,3 +32,18 @@ def test_a_server_is_stopped_by_a_query(fake: FakeService, tmp_path: Path, capsy
     assert fake.closed and "P0502" in said.err and "query q failed: its disk is full" in said.err
     with pytest.raises(httpx.ConnectError):
         httpx.get(f"{said.out.strip()}/healthz")
+
+
+def test_a_request_that_outlasts_the_end_is_told_to_ask_again(
+    serve: Callable[..., Running], fake: FakeService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listening, "_GRACE", 1)
+    fake.slow = 20.0
+    running = serve()
+    with running.client(AccessRole.ADMIN) as client, ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(client.post, "/v1/statements", json={"sql": "SELECT * FROM readings"})
+        eventually(lambda: bool(fake.statements()))
+        running.server.close()
+        answer = asked.result(20)
+    assert answer.status_code == 503 and answer.headers["content-type"] == "application/problem+json"
+    assert answer.headers["retry-after"] == "1" and answer.json()["code"] == "P0601"

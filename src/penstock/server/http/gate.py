@@ -6,6 +6,7 @@ answered without its text.
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import json
 import logging
@@ -83,6 +84,14 @@ class Gate:
         except Interrupted:
             # Returning without the end of the body makes the server break the connection off.
             return
+        except asyncio.CancelledError:
+            if started or not self._door.closing.is_set():
+                raise
+            # The server waits no longer for the requests in hand. A command that has been accepted is executed all the
+            # same, so a client asks again with its idempotency key.
+            await problem(
+                Refused(503, "P0601", "the server ends before it could answer", hint="ask again when it runs")
+            )(scope, receive, marked)
         except PenstockError as error:
             if started:
                 raise

@@ -126,6 +126,7 @@ class RoundLog:
         if self._offset.round > self._delivered_round:
             self._mend_outstanding()
         self._check_outstanding()
+        self._remove_old()
         self._advance()
         self._thread = threading.Thread(target=self._poll, name="penstock-rounds", daemon=True)
         self._thread.start()
@@ -337,6 +338,14 @@ class RoundLog:
 
     def _folder_of(self, number: int) -> Path:
         return self.place / round_name(number)
+
+    def _remove_old(self) -> None:
+        """Remove the rounds that `delivered` did not come to remove before a crash. Spark forgets which files it read
+        long ago (`source_log.py`), and would read them again."""
+        newest = round_name(max(self._delivered_round - _KEPT, 0))
+        for name in storage().list(self.place):
+            if name <= newest:
+                storage().remove_tree(self.place / name)
 
     def _mend_outstanding(self) -> None:
         """Restore the files of the outstanding round, the same as before.

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from penstock.errors import PenstockError
 from penstock.physical.operators import Rejection
 from penstock.runtime.spark.checkpoint.query_failure import QueryFailure
 from penstock.runtime.spark.output.answer_writer import PendingAnswer, read_answers
@@ -62,7 +63,18 @@ def read_output(table: pa.Table, report: Callable[[IngestReport | ShardReport], 
             case Signal.FAILED:
                 output.failed = read_failed(blob.as_py()) | output.failed
             case Signal.ROUND:
-                output.round = int(blob.as_py())
+                output.round = _one_round(output.round, int(blob.as_py()))
             case AnswerOf(query):
                 output.answers.setdefault(query, []).append((shard, read_answers(blob.as_buffer())))
     return output
+
+
+def _one_round(before: int | None, number: int) -> int:
+    """Return the round of a packet. Raises PenstockError P0605 where an earlier packet of the batch has another one."""
+    if before is not None and number != before:
+        raise PenstockError(
+            "P0605",
+            f"a batch of Spark's has read the rounds {before} and {number}",
+            hint="restore the checkpoint from a copy",
+        )
+    return number
