@@ -14,7 +14,7 @@ from penstock.language.unsupported import CARRIED_OUT, REFUSED
 CASES = [
     ("SELECT SUM(a) OVER (ORDER BY b) FROM s", "SUM(a) OVER (ORDER BY b)", "a window function (OVER)"),
     ("SELECT ARRAY_AGG(a ORDER BY b) FROM s", "a ORDER BY b", "ORDER BY in an aggregate"),
-    ("SELECT PERCENTILE_APPROX(a, 0.5) FROM s", "PERCENTILE_APPROX", "the aggregate PERCENTILE_APPROX"),
+    ("SELECT COLLECT_SET(a) FROM s", "COLLECT_SET", "the aggregate COLLECT_SET"),
     ("SELECT FIRST(a) IGNORE NULLS FROM s", "FIRST(a) IGNORE NULLS", "IGNORE NULLS"),
     ("SELECT s.a.b FROM s", "s.a.b", "a name of more than two parts"),
     ("SELECT a FROM s WHERE b = 'x' 'y'", "'x' 'y'", "adjacent strings"),

@@ -31,6 +31,14 @@ _LATEST_OF_KEY = (
     " NON RETROACTIVE RELATION"
 )
 
+_APPROX_COUNT = (
+    "COUNT(*) FILTER (WHERE condition) is exact; COUNT_MIN_SKETCH(value, 0.001, 0.99) counts values that are looked up"
+    " later"
+)
+_HLL = "APPROX_COUNT_DISTINCT(value) is HyperLogLog"
+_COUNT_MIN = "COUNT_MIN_SKETCH(value, 0.001, 0.99) and COUNT_MIN_ESTIMATE(sketch, value)"
+_DDSKETCH = "APPROX_QUANTILE(number, 0.5) is within 1 % of the value, APPROX_PERCENTILE(value, 0.5) near it in rank"
+
 #: Functions of Spark, Flink and others, in capitals -> what to write instead.
 FUNCTIONS: dict[str, str] = {
     **dict.fromkeys(("ROW_NUMBER", "RANK", "DENSE_RANK", "LAG", "LEAD", "NTILE", "PERCENT_RANK", "CUME_DIST"), _RANKS),
@@ -53,8 +61,12 @@ FUNCTIONS: dict[str, str] = {
     **dict.fromkeys(("COLLECT_SET", "GROUP_CONCAT"), _LISTED),
     **dict.fromkeys(("ARG_MAX", "ARG_MIN"), _LATEST),
     **dict.fromkeys(("ANY", "SOME"), _ANY),
-    **dict.fromkeys(("APPROX_COUNT_DISTINCT", "APPROX_DISTINCT"), "COUNT(DISTINCT value) is exact"),
-    **dict.fromkeys(("PERCENTILE_APPROX", "APPROX_PERCENTILE", "PERCENTILE_CONT"), "QUANTILE(value, 0.5) is exact"),
+    "PERCENTILE_CONT": "QUANTILE(value, 0.5) is exact, APPROX_QUANTILE(value, 0.5) takes less state",
+    "PERCENTILE_DISC": "APPROX_PERCENTILE(value, 0.5) is a value that occurs",
+    "APPROX_COUNT": _APPROX_COUNT,
+    **dict.fromkeys(("FM", "FLAJOLET_MARTIN", "HLL", "HYPERLOGLOG", "UNIQ"), _HLL),
+    **dict.fromkeys(("CM", "COUNT_MIN"), _COUNT_MIN),
+    **dict.fromkeys(("APPROX_MEDIAN", "QUANTILE_APPROX", "TDIGEST", "KLL"), _DDSKETCH),
     **dict.fromkeys(("WINDOW_START", "WINDOW_END", "WINDOW_TIME"), _BOUNDARY),
 }  # fmt: skip
 
@@ -69,6 +81,7 @@ CLAUSES: dict[str, str] = {
     "PIVOT": "COUNT(*) FILTER (WHERE place = 'a') AS a, and so on for every column of the answer",
     "TABLESAMPLE": "S SAMPLE(5) keeps 5 percent of a stream S",
     "QUALIFY": _RANKS,
+    "WITHIN GROUP": "QUANTILE(number, 0.5) is exact, " + _DDSKETCH,
     "MATCH_RECOGNIZE": _PATTERN,
     "FOR SYSTEM_TIME": _AS_OF,
     **dict.fromkeys(("ASOF JOIN", "ASOF LEFT"), _LATEST_OF_KEY),

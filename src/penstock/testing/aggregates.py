@@ -12,15 +12,17 @@ import functools
 import math
 import operator
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from decimal import Decimal
 from fractions import Fraction
+from itertools import compress
 from typing import Any, TypeVar
 
 import pyarrow as pa
 
 from penstock.expressions.nodes import AggregateCall, Expression
 from penstock.expressions.user import UserAggregateCall
+from penstock.testing.sketches import BY_PANES, SKETCHES
 from penstock.testing.user import user_value
 from penstock.testing.values import Row, key_of, order_key
 
@@ -29,13 +31,14 @@ T = TypeVar("T")
 Evaluate = Callable[[Expression, list[Row]], list[Any]]
 
 
-def aggregate(call: AggregateCall, rows: list[Row], evaluate: Evaluate) -> Any:
+def aggregate(call: AggregateCall, rows: list[Row], evaluate: Evaluate, panes: Sequence[Hashable] | None = None) -> Any:
     """Return the value of `call` over the rows of one group: FILTER is applied first, then NULLs are removed, then
-    DISTINCT.
+    DISTINCT. panes: the validity of each row, for aggregates that depend on it.
     """
+    panes = [None] * len(rows) if panes is None else panes
     if call.filter is not None:
-        kept = evaluate(call.filter, rows)
-        rows = [row for row, keep in zip(rows, kept, strict=True) if keep is True]
+        kept = [keep is True for keep in evaluate(call.filter, rows)]
+        rows, panes = list(compress(rows, kept)), list(compress(panes, kept))
     if isinstance(call, UserAggregateCall):
         return user_value(call, rows, evaluate)
     if not call.arguments:
@@ -46,7 +49,12 @@ def aggregate(call: AggregateCall, rows: list[Row], evaluate: Evaluate) -> Any:
     if call.function in BY_ANOTHER:
         tuples = [t for t in tuples if t[1] is not None]
         return BY_ANOTHER[call.function](tuples) if tuples else None
+    panes = [pane for pane, t in zip(panes, tuples, strict=True) if None not in t]
     tuples = [t for t in tuples if None not in t]
+    if call.function in BY_PANES:
+        return BY_PANES[call.function](call, tuples, panes)
+    if call.function in SKETCHES:
+        return SKETCHES[call.function](call, tuples)
     if call.distinct:
         tuples = list({key_of(t): t for t in tuples}.values())
     if call.function == "COUNT":

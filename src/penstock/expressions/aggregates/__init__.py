@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from penstock.errors import PenstockError, nearest
+from penstock.expressions.aggregates import approx_percentile, approx_quantile
 from penstock.expressions.aggregates.any_value import ANY_VALUE
+from penstock.expressions.aggregates.approx_count_distinct import APPROX_COUNT_DISTINCT
+from penstock.expressions.aggregates.approx_percentile import APPROX_PERCENTILE
+from penstock.expressions.aggregates.approx_quantile import APPROX_QUANTILE
 from penstock.expressions.aggregates.arguments import condition
 from penstock.expressions.aggregates.array_agg import ARRAY_AGG
 from penstock.expressions.aggregates.bits import BIT_AND, BIT_OR, BIT_XOR
@@ -13,10 +17,12 @@ from penstock.expressions.aggregates.bool_and_or import BOOL_AND, BOOL_OR
 from penstock.expressions.aggregates.contract import AggregateFunction, AggregateInput, DistinctRule
 from penstock.expressions.aggregates.count import COUNT, count_rows
 from penstock.expressions.aggregates.count_if import COUNT_IF
+from penstock.expressions.aggregates.count_min_sketch import COUNT_MIN_SKETCH
 from penstock.expressions.aggregates.covariance import CORR, COVAR_POP, COVAR_SAMP
 from penstock.expressions.aggregates.extremes import MAX, MIN
 from penstock.expressions.aggregates.first_last import FIRST, LAST
 from penstock.expressions.aggregates.frequent import MODE, TOP_K
+from penstock.expressions.aggregates.hll_sketch import HLL_SKETCH_AGG, HLL_UNION_AGG
 from penstock.expressions.aggregates.quantile import MEDIAN, QUANTILE
 from penstock.expressions.aggregates.string_agg import STRING_AGG
 from penstock.expressions.aggregates.sum_and_average import AVG, SUM
@@ -67,16 +73,23 @@ AGGREGATES: tuple[AggregateFunction, ...] = (
     BIT_AND,
     BIT_OR,
     BIT_XOR,
+    APPROX_COUNT_DISTINCT,
+    APPROX_QUANTILE,
+    APPROX_PERCENTILE,
+    COUNT_MIN_SKETCH,
+    HLL_SKETCH_AGG,
+    HLL_UNION_AGG,
 )
-_BY_NAME = {name: row for row in AGGREGATES for name in (row.name, *row.aliases)}
+#: What LOWER_BOUND and UPPER_BOUND become: callable, so that a plan can be written as text, but not documented.
+_BOUNDS: tuple[AggregateFunction, ...] = (approx_quantile.BOUND, approx_percentile.BOUND)
+_BY_NAME = {name: row for row in (*AGGREGATES, *_BOUNDS) for name in (row.name, *row.aliases)}
 
 #: Aggregates of [semantics 4.2] and of Spark that are refused by name until they exist.
 _LATER = frozenset(
     """
-    PERCENTILE_APPROX APPROX_PERCENTILE PERCENTILE_CONT PERCENTILE_DISC COLLECT_SET APPROX_COUNT_DISTINCT
-    APPROX_TOP_K
+    PERCENTILE_CONT PERCENTILE_DISC COLLECT_SET APPROX_COUNT APPROX_TOP_K
     ANY SOME SKEWNESS
-    KURTOSIS REGR_COUNT REGR_SLOPE REGR_INTERCEPT REGR_R2 GROUPING GROUPING_ID HISTOGRAM_NUMERIC COUNT_MIN_SKETCH
+    KURTOSIS REGR_COUNT REGR_SLOPE REGR_INTERCEPT REGR_R2 GROUPING GROUPING_ID HISTOGRAM_NUMERIC
     TRY_SUM TRY_AVG
     """.split()  # noqa: SIM905
 )

@@ -64,3 +64,31 @@ def text(name: str, argument: Expression) -> Literal:
     if value is None:
         raise PenstockError("P0203", f"{name} takes a constant text there", hint=f"write {name}(x, ', ')")
     return Literal(STRING, value)
+
+
+def within(name: str, argument: Expression, least: float, most: float, example: str) -> Literal:
+    """Return a constant from `least` to `most`."""
+    value = argument.value if isinstance(argument, Literal) and is_numeric(argument.type) else None
+    if value is None or not least <= float(value) <= most:
+        raise PenstockError(
+            "P0203", f"{name} takes a constant from {least:g} to {most:g} there", hint=f"write {example}"
+        )
+    return Literal(DOUBLE, float(value))
+
+
+def whole(name: str, argument: Expression, least: int, most: int, example: str) -> Literal:
+    """Return a constant integer from `least` to `most`."""
+    value = argument.value if isinstance(argument, Literal) and is_integer(argument.type) else None
+    if value is None or not least <= value <= most:
+        raise PenstockError(
+            "P0203", f"{name} takes a constant integer from {least} to {most} there", hint=f"write {example}"
+        )
+    return Literal(BIGINT, int(value))
+
+
+def between(name: str, argument: Expression, example: str) -> Literal:
+    """Return a constant between 0 and 1, neither of them."""
+    value = argument.value if isinstance(argument, Literal) and is_numeric(argument.type) else None
+    if value is None or not 0 < value < 1:
+        raise PenstockError("P0203", f"{name} takes a constant between 0 and 1 there", hint=f"write {example}")
+    return Literal(DOUBLE, float(value))

@@ -6,6 +6,8 @@ which state it needs; the operators how its value is computed from the state. Tw
 - accumulators: additive numbers, added when a row enters and subtracted when it leaves (`AccumulatedFunction`);
 - ordered values: value -> count in the order of values, on which a question is answered (`OrderedFunction`).
 
+A sketch is one of both over *cells* in place of values (`cells.py`).
+
 A function is one instance in one file and one line in the registry (`__init__.py`). Its semantics are implemented a
 second time, naively, in the oracle.
 """
@@ -24,6 +26,8 @@ import pyarrow as pa
 
 from penstock.errors import PenstockError
 from penstock.expressions.aggregates.accumulators.contract import Accumulator, Float64s, Int64s
+from penstock.expressions.aggregates.bounds import BOUNDED, Accuracy, Bounds
+from penstock.expressions.aggregates.cells import CellEncoder
 from penstock.expressions.coercion import NULL, STRING, cast_to
 from penstock.expressions.nodes import AggregateCall, Expression, Literal
 
@@ -40,6 +44,12 @@ class ArgumentState(enum.Enum):
     LEAST = "least"
     GREATEST = "greatest"
     BAG = "bag"
+    #: Cells of a sketch with their counts.
+    CELLS = "cells"
+    #: Cells (register, rank), of which the greatest rank in every register matters.
+    REGISTERS = "registers"
+    #: The same with a count for each, where rows may be retracted.
+    REGISTER_COUNTS = "register counts"
 
 
 class DistinctRule(enum.Enum):
@@ -61,7 +71,7 @@ class NullRule(enum.Enum):
 
 class Question(enum.IntEnum):
     """The question to ordered values: the least or greatest; a quantile (with its fraction); the most frequent; the k
-    most frequent (with k); all."""
+    most frequent (with k); all; the value at a rank (`RankParameter`); every different value with its count."""
 
     LEAST = 0
     GREATEST = 1
@@ -69,6 +79,8 @@ class Question(enum.IntEnum):
     MODE = 3
     TOP = 4
     EVERY = 5
+    RANK = 6
+    COUNTS = 7
 
 
 @dataclass(frozen=True)
@@ -99,6 +111,8 @@ class AggregateFunction(ABC):
     timed: ClassVar[bool] = False
     #: Whether a call may be of *, that is of rows.
     of_rows: ClassVar[bool] = False
+    #: Whether the arguments behind the first are the constants of a sketch.
+    cell_constants: ClassVar[bool] = False
     #: The value over no rows.
     of_nothing: ClassVar[int | None] = None
 
@@ -135,6 +149,19 @@ class AggregateFunction(ABC):
     @abstractmethod
     def state(self, distinct: bool, negative: bool) -> ArgumentState:
         """Return how the values are stored. negative: rows may also be retracted before their expiration."""
+
+    def cells(self, call: AggregateCall) -> CellEncoder | None:
+        """Return which cells of a sketch a value falls into; None where the values themselves are stored."""
+        return None
+
+    def accuracy(self, call: AggregateCall) -> Accuracy | None:
+        """Return how far the value of a call may be from the exact one; None where it is exact."""
+        return None
+
+    def bounds(self, call: AggregateCall, confidence: float) -> Bounds:
+        """Return expressions between whose values the exact value of a call lies, with this confidence or for certain.
+        Raises PenstockError P0355."""
+        raise PenstockError("P0355", f"{self.name} is exact and has no bounds", hint=BOUNDED)
 
 
 class AccumulatedFunction(AggregateFunction):
@@ -179,6 +206,12 @@ class OrderedFunction(AggregateFunction):
         """Return the constant of the question."""
         return 0.0
 
+    def parameters(self, call: AggregateCall) -> tuple[float, float, float]:
+        """Return the constants of the question: one, or for RANK (q, rounded, spread): of n values the one with the
+        rank 1 + ⌊q·(n - 1)⌋ for rounded = 0, or max(1, ⌈q·n⌉) for 1; moved by ⌊n/spread⌋, downwards for spread < 0.
+        There is none where that is not a rank from 1 to n."""
+        return self.parameter(call), 0.0, 0.0
+
     def state(self, distinct: bool, negative: bool) -> ArgumentState:
         return ArgumentState.BAG
 
@@ -199,13 +232,13 @@ class OrderedAnswer(Protocol):
         """Return the second of the two values around a quantile."""
 
     def members(self) -> Members:
-        """Return the values for TOP and EVERY."""
+        """Return the values for TOP, EVERY and COUNTS."""
 
 
 @dataclass(frozen=True)
 class Members:
     """Some values for each group. Those of row i are values[offsets[i] : offsets[i + 1]]; counts: how often each
-    occurs, for TOP; none: where there are no values at all."""
+    occurs, for TOP and COUNTS; none: where there are no values at all."""
 
     offsets: npt.NDArray[np.int32]
     values: pa.Array

@@ -13,6 +13,7 @@ from penstock.expressions.library import (
     logic,
     math,
     patterns,
+    sketches,
     strings,
 )
 from penstock.expressions.registry import Function
@@ -30,11 +31,12 @@ TOPICS: Mapping[str, tuple[Function, ...]] = MappingProxyType(
         "Patterns": patterns.FUNCTIONS,
         "Dates and times": dates.FUNCTIONS,
         "JSON": json.FUNCTIONS,
+        "Sketches": sketches.FUNCTIONS,
     }
 )
 
 #: topic -> remarks on all its functions.
-NOTES: Mapping[str, str] = MappingProxyType({"Patterns": patterns.NOTE, "JSON": json.NOTE})
+NOTES: Mapping[str, str] = MappingProxyType({"Patterns": patterns.NOTE, "JSON": json.NOTE, "Sketches": sketches.NOTE})
 
 #: canonical name or alias -> entry.
 TABLE: Mapping[str, Function] = MappingProxyType(

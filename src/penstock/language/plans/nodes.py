@@ -48,9 +48,11 @@ from penstock.algebra import (
     is_nrr,
 )
 from penstock.algebra.nodes.base import has_lives
+from penstock.algebra.nodes.panes import check_panes
 from penstock.algebra.nodes.r2s import evaluation_period
 from penstock.algebra.nodes.results import without_slide
 from penstock.algebra.properties.update_pattern import Pattern
+from penstock.errors import PenstockError
 from penstock.expressions.coercion import STRING, cast_to
 from penstock.expressions.nodes import Expression
 from penstock.language.limits import MAX_COLUMNS
@@ -213,6 +215,11 @@ def _read_aggregate(below: Below) -> Algebra:
         raise below.refuse("groups by no column need an aggregate")
     if len(calls) + len(group) > MAX_COLUMNS:
         raise below.refuse(f"these are more than {MAX_COLUMNS:,} columns", "P0105")
+    for call in calls:
+        try:
+            check_panes(below.input, call)
+        except PenstockError as error:
+            raise below.refuse(error.message, error.code) from error
     return Aggregate(below.input, group, tuple(calls), tuple(names))
 
 

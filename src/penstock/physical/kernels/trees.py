@@ -20,8 +20,11 @@ from penstock.physical.kernels.key_order import bytes_less
 LEFT, RIGHT, PARENT, TOTAL, BEST, WEIGHT, KEY, PRIORITY = range(8)
 WIDTH = 8
 
+#: How far a product may be from an integer, as a share of it, to be taken for it.
+_NEAR = 1e-12
+
 #: The queries that a tree answers.
-LEAST, GREATEST, QUANTILE, MODE, TOP, EVERY = map(int, Question)
+LEAST, GREATEST, QUANTILE, MODE, TOP, EVERY, RANK, COUNTS = map(int, Question)
 
 
 @nb.njit(cache=True)
@@ -151,11 +154,31 @@ def _roomy(array, size, more):  # type: ignore[no-untyped-def]
     return grown
 
 
+@nb.njit(cache=True)
+def _rank(total, fraction, rounded, spread):  # type: ignore[no-untyped-def]
+    """Return the rank from 1 to `total` that RANK asks for (`OrderedFunction.parameters`); 0 where there is none. A
+    fraction is meant as it was written in decimals, so a product that is an integer but for rounding is one."""
+    if rounded == 0.0:
+        product = fraction * (total - 1)
+        near = np.floor(product + 0.5)
+        rank = 1 + int(near if abs(product - near) <= _NEAR * max(1.0, near) else np.floor(product))
+    else:
+        product = fraction * total
+        near = np.floor(product + 0.5)
+        rank = int(near if abs(product - near) <= _NEAR * max(1.0, near) else np.ceil(product))
+        rank = max(1, rank)
+    if spread > 0.0:
+        rank += total // int(spread)
+    elif spread < 0.0:
+        rank -= total // int(-spread)
+    return rank if 1 <= rank <= total else 0
+
+
 @compiled()
 def _answer(nodes, root, asked, parameters, k, found, between, members, counts, size):  # type: ignore[no-untyped-def]
     """Answer every query about one tree into found[:, k]; return (members, counts, size).
 
-    The answers are slots, or for TOP and EVERY a range of `members` (and `counts`); -1 where no value is live.
+    The answers are slots, or for TOP, EVERY and COUNTS a range of `members` (and `counts`); -1 where no value is live.
     `between`: the distance of a quantile from the first of its two slots.
     """
     total = nodes[root, TOTAL]
@@ -170,17 +193,21 @@ def _answer(nodes, root, asked, parameters, k, found, between, members, counts, 
         elif what == GREATEST:
             found[q, k, 0] = _kth(nodes, root, total - 1) - 1
         elif what == QUANTILE:
-            place = (total - 1) * parameters[q]
+            place = (total - 1) * parameters[q, 0]
             low = int(np.floor(place))
             found[q, k, 0] = found[q, k, 1] = _kth(nodes, root, low) - 1
             if place > low:
                 found[q, k, 1] = _kth(nodes, root, low + 1) - 1
                 between[q, k] = place - low
+        elif what == RANK:
+            rank = _rank(total, parameters[q, 0], parameters[q, 1], parameters[q, 2])
+            if rank > 0:
+                found[q, k, 0] = found[q, k, 1] = _kth(nodes, root, rank - 1) - 1
         elif what == MODE:
             found[q, k, 0] = _most(nodes, root) - 1
         elif what == TOP:
             found[q, k, 0] = size
-            wanted = int(parameters[q])
+            wanted = int(parameters[q, 0])
             while nodes[root, BEST] > 0 and size - found[q, k, 0] < wanted:
                 members, counts = _roomy(members, size, 1), _roomy(counts, size, 1)
                 n = _most(nodes, root)
@@ -192,12 +219,17 @@ def _answer(nodes, root, asked, parameters, k, found, between, members, counts, 
             found[q, k, 1] = size
         else:
             found[q, k, 0] = size
-            members, counts = _roomy(members, size, total), _roomy(counts, size, total)
+            if what == EVERY:
+                members, counts = _roomy(members, size, total), _roomy(counts, size, total)
             n = root
             while nodes[n, LEFT]:
                 n = nodes[n, LEFT]
             while n:
-                for _ in range(nodes[n, WEIGHT]):
+                if what == COUNTS and nodes[n, WEIGHT] > 0:
+                    members, counts = _roomy(members, size, 1), _roomy(counts, size, 1)
+                    members[size], counts[size] = n - 1, nodes[n, WEIGHT]
+                    size += 1
+                for _ in range(nodes[n, WEIGHT] if what == EVERY else 0):
                     members[size] = n - 1
                     size += 1
                 if nodes[n, RIGHT]:

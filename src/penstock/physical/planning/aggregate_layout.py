@@ -1,12 +1,16 @@
 """The state that the aggregates of one GROUP BY need: sums, counts by value, ordered values.
 
-A call's *argument* is the values that it reads; calls on the same argument share its state. Three kinds:
+A call's *argument* is the values that it reads; calls on the same argument share its state. Four kinds:
 
 - sums (`expressions/aggregates/accumulators/`): additive numbers, added when a row enters and subtracted when it
   leaves;
 - extremes: MIN and MAX of rows whose expiration is known on arrival, stored as skylines;
 - bags: value -> count in the order of values, for functions of the order or the frequency of values, and for MIN and
-  MAX where negative tuples may arrive.
+  MAX where negative tuples may arrive;
+- cells of sketches (`expressions/aggregates/cells.py`): cell -> count, or the greatest rank of every register.
+
+A row falls into any number of cells, so each of these is a lane row of its own, beside the one that has the other
+lanes. It carries how often it counts, since it does not count as a row of its group.
 
 A DISTINCT argument of sums is a set of values beside its lanes, which change when a value enters or leaves.
 """
@@ -19,6 +23,7 @@ import pyarrow as pa
 
 from penstock.expressions.aggregates import function_of
 from penstock.expressions.aggregates.accumulators.contract import Accumulator
+from penstock.expressions.aggregates.cells import CellEncoder
 from penstock.expressions.aggregates.contract import AccumulatedFunction, ArgumentState, NullRule
 from penstock.expressions.nodes import AggregateCall, Expression
 
@@ -27,7 +32,8 @@ from penstock.expressions.nodes import AggregateCall, Expression
 class Argument:
     """The input of an aggregate: expressions over the input (several: a tuple of values), without the rows that its
     FILTER rejects. integers, floats: the first positions of its lanes; integers = [count, then by accumulator], floats
-    = pairs and expansions, by accumulator. distinct: a bag counts every value once. nulls: which tuples count."""
+    = pairs and expansions, by accumulator. distinct: a bag counts every value once. nulls: which tuples count.
+    encoder: which cells of a sketch a value falls into."""
 
     expressions: tuple[Expression, ...]
     filter: Expression | None
@@ -37,21 +43,37 @@ class Argument:
     integers: int
     floats: int
     accumulators: tuple[Accumulator, ...]
+    encoder: CellEncoder | None = None
 
     @property
     def type(self) -> pa.DataType:
-        """Return the type of the values: a struct for several expressions."""
+        """Return the type of the stored values."""
+        return self.value_type if self.encoder is None else self.encoder.type(self.value_type)
+
+    @property
+    def value_type(self) -> pa.DataType:
+        """Return the type of the values that are read: a struct for several expressions."""
         if len(self.expressions) == 1:
             return self.expressions[0].type
         return pa.struct([(f"f{i}", e.type) for i, e in enumerate(self.expressions)])
 
     @property
     def summed(self) -> bool:
-        return self.kind in (ArgumentState.SUMS, ArgumentState.DISTINCT)
+        return self.kind in (ArgumentState.SUMS, ArgumentState.DISTINCT, *_RANKED)
 
     @property
     def integer_lanes(self) -> int:
+        if self.kind is ArgumentState.CELLS:
+            return 1
         return 1 + sum(a.integers(self.type) for a in self.accumulators) if self.summed else 0
+
+    @property
+    def carried_lanes(self) -> int:
+        """Return how many of its integer lanes travel in lane rows. Those of DISTINCT arguments and of registers follow
+        from values, but for the lane that says how often a cell counts."""
+        if self.kind is ArgumentState.SUMS:
+            return self.integer_lanes
+        return 1 if self.encoder is not None else 0
 
     @property
     def float_lanes(self) -> int:
@@ -96,7 +118,7 @@ class AggregateLayout:
     def carried(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Return the integer and float lanes of lane rows. Those of DISTINCT arguments follow from values."""
         kept = [a for a in self.arguments if a.kind is ArgumentState.SUMS]
-        integers = [lane for a in kept for lane in range(a.integers, a.integers + a.integer_lanes)]
+        integers = [lane for a in self.arguments for lane in range(a.integers, a.integers + a.carried_lanes)]
         return (0, *integers), tuple(lane for a in kept for lane in range(a.floats, a.floats + a.float_lanes))
 
     @property
@@ -124,9 +146,30 @@ class AggregateLayout:
         return self._of(ArgumentState.BAG)
 
     @property
+    def registers(self) -> tuple[int, ...]:
+        """Return the positions of the arguments of which a pane keeps the greatest rank of every register."""
+        return self._of(ArgumentState.REGISTERS)
+
+    @property
+    def ranked(self) -> tuple[int, ...]:
+        """Return the positions of the arguments whose lanes follow from the greatest rank of every register."""
+        return self._of(*_RANKED)
+
+    @property
+    def cells(self) -> tuple[int, ...]:
+        """Return the positions of the arguments whose cells are counted."""
+        return self._of(ArgumentState.CELLS)
+
+    @property
+    def sketched(self) -> tuple[int, ...]:
+        """Return the positions of the arguments that are stored as cells of sketches."""
+        return self.registers + self._of(ArgumentState.REGISTER_COUNTS) + self.cells
+
+    @property
     def valued(self) -> tuple[int, ...]:
         """Return the positions of the arguments whose values travel beside the lanes, in the order of their columns."""
-        return self.extremes + self.distincts + self.bags
+        counted = self._of(ArgumentState.REGISTER_COUNTS)
+        return self.extremes + self.registers + self.distincts + self.bags + counted + self.cells
 
     @property
     def plain_sums(self) -> bool:
@@ -139,8 +182,10 @@ class AggregateLayout:
         return tuple(i for i, a in enumerate(self.arguments) if a.kind in kinds)
 
 
-#: (expressions, filter, kind, distinct, nulls) of an argument.
-_Key = tuple[tuple[str, ...], str, ArgumentState, bool, NullRule]
+_RANKED = (ArgumentState.REGISTERS, ArgumentState.REGISTER_COUNTS)
+
+#: (expressions, filter, kind, distinct, nulls, encoder) of an argument.
+_Key = tuple[tuple[str, ...], str, ArgumentState, bool, NullRule, CellEncoder | None]
 
 
 def plan_lanes(group: tuple[int, ...], calls: tuple[AggregateCall, ...], strict: bool) -> AggregateLayout:
@@ -155,7 +200,8 @@ def plan_lanes(group: tuple[int, ...], calls: tuple[AggregateCall, ...], strict:
         kind = function.state(call.distinct, strict)
         distinct = call.distinct and kind in (ArgumentState.DISTINCT, ArgumentState.BAG)
         prints = tuple(e.fingerprint for e in function.values(call))
-        key = (prints, call.filter.fingerprint if call.filter else "", kind, distinct, function.nulls)
+        only = call.filter.fingerprint if call.filter else ""
+        key = (prints, only, kind, distinct, function.nulls, function.cells(call))
         _, accumulators = needed.setdefault(key, (call, set()))
         if isinstance(function, AccumulatedFunction):
             accumulators.update(function.accumulators(call))
@@ -163,10 +209,10 @@ def plan_lanes(group: tuple[int, ...], calls: tuple[AggregateCall, ...], strict:
     arguments: list[Argument] = []
     integers, floats = 1, 0
     for key, (call, accumulators) in needed.items():
-        _, _, kind, distinct, nulls = key
+        _, _, kind, distinct, nulls, encoder = key
         ranked = tuple(sorted(accumulators, key=lambda a: a.rank))
         expressions = function_of(call).values(call)
-        argument = Argument(expressions, call.filter, kind, distinct, nulls, integers, floats, ranked)
+        argument = Argument(expressions, call.filter, kind, distinct, nulls, integers, floats, ranked, encoder)
         integers, floats = integers + argument.integer_lanes, floats + argument.float_lanes
         arguments.append(argument)
     index_of = {key: i for i, key in enumerate(needed)}

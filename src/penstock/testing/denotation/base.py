@@ -33,10 +33,13 @@ class Stream:
 
 @dataclass(frozen=True)
 class Relation:
-    """R(τ) by `at`. `instants`: every finite instant at which R may differ from the instant before."""
+    """R(τ) by `at`. `instants`: every finite instant at which R may differ from the instant before. `lives`: the
+    validity [start, end) of each row of R(τ), in the same order, for relations made of windows by selection,
+    projection, joins and unions."""
 
     instants: frozenset[int]
     at: Callable[[int], Bag]
+    lives: Callable[[int], list[tuple[int, int]]] | None = None
 
 
 @dataclass(frozen=True)
@@ -124,7 +127,7 @@ class _Denote:
         if found is None:
             found = _meaning(node, world)
             if isinstance(found, Relation):
-                found = Relation(found.instants, functools.cache(found.at))
+                found = Relation(found.instants, functools.cache(found.at), found.lives)
             world.known[node.fingerprint] = found
         return found
 
@@ -146,7 +149,20 @@ def windowed(elements: list[tuple[int, tuple[int, int], Row]]) -> Relation:
     """Return the relation of elements that are valid while start ≤ τ < end."""
     shown = [(start, end, row) for _, (start, end), row in elements if start < end]
     instants = frozenset(tick for start, end, _ in shown for tick in (start, end) if tick != END)
-    return Relation(instants, lambda tau: [row for start, end, row in shown if start <= tau < end])
+
+    def live(tau: int) -> list[tuple[int, int, Row]]:
+        return [element for element in shown if element[0] <= tau < element[1]]
+
+    return Relation(
+        instants,
+        lambda tau: [row for _, _, row in live(tau)],
+        lambda tau: [(start, end) for start, end, _ in live(tau)],
+    )
+
+
+def crossed(one: tuple[int, int], other: tuple[int, int]) -> tuple[int, int]:
+    """Return the validity of a row that is made of two."""
+    return max(one[0], other[0]), min(one[1], other[1])
 
 
 def values_of(expression: Expression, rows: Bag) -> list[Any]:

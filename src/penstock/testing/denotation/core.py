@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import singledispatch
-from itertools import compress
+from itertools import compress, product
+from typing import Any
 
 from penstock.algebra import (
     Aggregate,
@@ -30,6 +31,7 @@ from penstock.testing.denotation.base import (
     Relation,
     Stream,
     World,
+    crossed,
     denote,
     first_instant,
     minus,
@@ -100,7 +102,12 @@ def _(node: Select, world: World) -> Stream | Relation:
     below = denote(node.input, world)
     if isinstance(below, Stream):
         return Stream(list(compress(below.elements, keep([row for _, row in below.elements]))))
-    return Relation(below.instants, lambda tau: list(compress(rows := below.at(tau), keep(rows))))
+    lives = below.lives
+    return Relation(
+        below.instants,
+        lambda tau: list(compress(rows := below.at(tau), keep(rows))),
+        None if lives is None else lambda tau: list(compress(lives(tau), keep(below.at(tau)))),
+    )
 
 
 @denote.register
@@ -113,7 +120,7 @@ def _(node: Project, world: World) -> Stream | Relation:
     if isinstance(below, Stream):
         rows = project([row for _, row in below.elements])
         return Stream([(ts, row) for (ts, _), row in zip(below.elements, rows, strict=True)])
-    return Relation(below.instants, lambda tau: project(below.at(tau)))
+    return Relation(below.instants, lambda tau: project(below.at(tau)), below.lives)
 
 
 @denote.register
@@ -122,13 +129,24 @@ def _(node: Join, world: World) -> Relation:
     left, right = relation(node.left, world), relation(node.right, world)
 
     def at(tau: int) -> Bag:
-        others = right.at(tau)
-        pairs = [one + other for one in left.at(tau) for other in others if same_key(node, one, other)]
-        if node.residual is None:
-            return pairs
-        return [row for row, value in zip(pairs, values_of(node.residual, pairs), strict=True) if value is True]
+        return [one + other for one, other in joined_rows(tau, left.at(tau), right.at(tau))]
 
-    return Relation(left.instants | right.instants, at)
+    def joined_rows(tau: int, ones: list[Any], others: list[Any]) -> list[tuple[Any, Any]]:
+        """Return the pairs that join of `ones` and `others`, which belong to the rows of the two sides."""
+        rows = list(product(left.at(tau), right.at(tau)))
+        kept = [same_key(node, one, other) for one, other in rows]
+        if node.residual is not None and any(kept):
+            whole = [one + other for one, other in compress(rows, kept)]
+            holds = iter(values_of(node.residual, whole))
+            kept = [same and next(holds) is True for same in kept]
+        return list(compress(product(ones, others), kept))
+
+    def lives(tau: int) -> list[tuple[int, int]]:
+        assert left.lives is not None and right.lives is not None
+        return [crossed(one, other) for one, other in joined_rows(tau, left.lives(tau), right.lives(tau))]
+
+    known = left.lives is not None and right.lives is not None
+    return Relation(left.instants | right.instants, at, lives if known else None)
 
 
 def same_key(node: Join, one: Row, other: Row) -> bool:
@@ -175,13 +193,16 @@ def _(node: Aggregate, world: World) -> Relation:
 
     def at(tau: int) -> Bag:
         rows = below.at(tau)
-        groups: dict[Row, Bag] = {} if node.group else {(): []}
-        for row in rows:
-            groups.setdefault(key_of(tuple(row[i] for i in node.group)), []).append(row)
-        return [
-            tuple(members[0][i] for i in node.group) + tuple(aggregate(a, members, values_of) for a in node.aggregates)
-            for members in groups.values()
-        ]
+        panes: list[Any] = [None] * len(rows) if below.lives is None else below.lives(tau)
+        groups: dict[Row, list[tuple[Row, Any]]] = {} if node.group else {(): []}
+        for row, pane in zip(rows, panes, strict=True):
+            groups.setdefault(key_of(tuple(row[i] for i in node.group)), []).append((row, pane))
+        result: Bag = []
+        for members in groups.values():
+            own, lives = [row for row, _ in members], [pane for _, pane in members]
+            computed = tuple(aggregate(a, own, values_of, lives) for a in node.aggregates)
+            result.append(tuple(own[0][i] for i in node.group) + computed)
+        return result
 
     return Relation(below.instants, at)
 
@@ -196,7 +217,12 @@ def _(node: Distinct, world: World) -> Relation:
 def _(node: UnionAll, world: World) -> Relation:
     members = [relation(member, world) for member in node.members]
     instants = frozenset().union(*(member.instants for member in members))
-    return Relation(instants, lambda tau: [row for member in members for row in member.at(tau)])
+    lives = [member.lives for member in members if member.lives is not None]
+    return Relation(
+        instants,
+        lambda tau: [row for member in members for row in member.at(tau)],
+        (lambda tau: [life for of in lives for life in of(tau)]) if len(lives) == len(members) else None,
+    )
 
 
 @denote.register

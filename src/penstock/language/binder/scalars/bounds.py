@@ -1,53 +1,89 @@
-"""LOWER_BOUND, UPPER_BOUND, ERROR_BOUND and MISSED_BOUND: certain or probable bounds of an approximate value.
+"""LOWER_BOUND, UPPER_BOUND and ERROR_BOUND: what the exact value of an approximate call is between.
 
-A bound is an `AggregateCall` named after it, of the call that it bounds; what it is computed from is decided where rows
-are grouped. None of them is left in a plan.
+A rule says how the calls of one kind are bounded: it is given the call as it was parsed and the constants behind
+it, and returns the two bounds, or None where the call is not of its kind. The rules are tried in order.
 """
 
 from __future__ import annotations
 
-from typing import NoReturn
+from collections.abc import Callable
 
 from sqlglot import exp
 
-from penstock.expressions.coercion import DOUBLE
-from penstock.expressions.nodes import AggregateCall
-from penstock.language.binder.context import Context
+from penstock.errors import PenstockError
+from penstock.expressions.aggregates import function_of
+from penstock.expressions.aggregates.arguments import between
+from penstock.expressions.aggregates.bounds import BOUNDED, Bounds
+from penstock.expressions.aggregates.hll_sketch import HLL_SKETCH_AGG, lg_of
+from penstock.expressions.aggregates.sketch import divided, quantile_of_normal
+from penstock.expressions.coercion import DOUBLE, cast_to
+from penstock.expressions.fold import fold
+from penstock.expressions.functions import build_call
+from penstock.expressions.nodes import AggregateCall, Call, Expression, Literal
+from penstock.expressions.sketches.hyperloglog import standard_error
+from penstock.expressions.user import UserAggregateCall
 from penstock.language.binder.scalars.binder import ScalarBinder
+from penstock.language.binder.scalars.frequent_bounds import of_frequent
 from penstock.language.dialect import span_of
-from penstock.language.text import TextSpan
 
-LOWER, UPPER, ERROR, MISSED = "LOWER_BOUND", "UPPER_BOUND", "ERROR_BOUND", "MISSED_BOUND"
-BOUNDS = frozenset({LOWER, UPPER, ERROR, MISSED})
+BOUND_FUNCTIONS = frozenset({"LOWER_BOUND", "UPPER_BOUND", "ERROR_BOUND"})
+_CONFIDENCE = 0.95
 
-
-def bound_of(binder: ScalarBinder, node: exp.Expr, name: str) -> AggregateCall:
-    """Bind a call of one of `BOUNDS`. Raises BindingFailed after P0204, P0304 or P0355."""
-    context, arguments = binder.context, list(node.expressions)
-    if binder.aggregates is not None or binder.inside:
-        place = binder.aggregates or "another aggregate"
-        context.fail("P0304", f"{name} bounds an aggregate, not allowed in {place}", span_of(node))
-    if name == MISSED:
-        if arguments:
-            context.fail("P0204", f"{name} takes no arguments", span_of(node), f"{name}()")
-        if binder.frequent is None:
-            context.fail("P0355", f"{MISSED} belongs to GROUP BY .. FREQUENT", span_of(node))
-        return AggregateCall(binder.frequent.type, name, ())
-    if len(arguments) != 1:
-        context.fail("P0204", f"{name} takes 1 argument, not {len(arguments)}", span_of(node), f"{name}(COUNT(*))")
-    (call,) = binder.bind_all(arguments)
-    if not isinstance(call, AggregateCall) or call.function in BOUNDS:
-        hint = f"write {name}(COUNT(*)) over GROUP BY .. FREQUENT"
-        context.fail("P0355", f"{name} of what is no approximate aggregate", span_of(node), hint)
-    return AggregateCall(DOUBLE if name == ERROR else call.type, name, (call,))
+#: (binder, the call, the constants behind it) -> its bounds; None where the rule is not for it. Raises PenstockError.
+BoundRule = Callable[[ScalarBinder, exp.Expr, tuple[Literal, ...]], Bounds | None]
 
 
-def refuse_bound(call: AggregateCall, span: TextSpan, context: Context) -> NoReturn:
-    """Raise BindingFailed after P0355: what `call` bounds is exact."""
-    (bounded,) = call.arguments
-    assert isinstance(bounded, AggregateCall)
-    if bounded.function == "APPROX_TOP_K":
-        hint = "GROUP BY .. FREQUENT k tells each item with its bounds"
-        context.fail("P0355", f"{call.function} of an array", span, hint)
-    hint = "leave the bound out: the value is exact"
-    context.fail("P0355", f"{call.function} of {bounded.function}, which is exact", span, hint)
+def _of_call(binder: ScalarBinder, node: exp.Expr, constants: tuple[Literal, ...]) -> Bounds | None:
+    """Return the bounds of an aggregate, of COUNT_MIN_ESTIMATE or of HLL_SKETCH_ESTIMATE."""
+    value = binder.bind(node)
+    confidence = _confidence(constants)
+    if isinstance(value, AggregateCall) and not isinstance(value, UserAggregateCall):
+        return function_of(value).bounds(value, confidence)
+    if isinstance(value, Call) and value.function == "COUNT_MIN_ESTIMATE":
+        error = build_call("COUNT_MIN_ERROR", value.arguments[:1])
+        least = build_call("SUB", [cast_to(value, DOUBLE), error])
+        return Bounds(build_call("GREATEST", [least, Literal(DOUBLE, 0.0)]), cast_to(value, DOUBLE))
+    if isinstance(value, Call) and value.function == "HLL_SKETCH_ESTIMATE":
+        sketch = value.arguments[0]
+        if isinstance(sketch, AggregateCall) and sketch.function == HLL_SKETCH_AGG.name:
+            spread = quantile_of_normal(confidence) * standard_error(lg_of(sketch))
+            return Bounds(divided(value, 1.0 + spread), divided(value, 1.0 - spread))
+    return None
+
+
+#: In the order in which they are tried.
+RULES: tuple[BoundRule, ...] = (of_frequent, _of_call)
+
+
+def bound_function(binder: ScalarBinder, node: exp.Expr, name: str) -> Expression:
+    """Return the call `node` of LOWER_BOUND, UPPER_BOUND or ERROR_BOUND."""
+    context, span = binder.context, span_of(node)
+    if not node.expressions:
+        context.fail("P0204", f"{name} takes an approximate call", span, BOUNDED)
+    called, *rest = node.expressions
+    constants = [fold(constant) for constant in binder.bind_all(rest)]
+    if not all(isinstance(constant, Literal) for constant in constants):
+        context.fail("P0203", f"{name} takes constants behind the call", span, f"write {name}(call, 0.95)")
+    literals = tuple(constant for constant in constants if isinstance(constant, Literal))
+    found: Bounds | None = None
+    for rule in RULES:
+        found = context.guard(span, lambda: rule(binder, called, literals))  # noqa: B023
+        if found is not None:
+            break
+    if found is None:
+        context.fail("P0355", f"{name} of an expression that has no bounds", span_of(called), BOUNDED)
+    assert found is not None
+    if name != "ERROR_BOUND":
+        return found.lower if name == "LOWER_BOUND" else found.upper
+    lower, upper = found.lower, found.upper
+    return context.guard(
+        span, lambda: build_call("DIV", [build_call("SUB", [upper, lower]), Literal(DOUBLE, 2.0)])
+    )  # fmt: skip
+
+
+def _confidence(constants: tuple[Literal, ...]) -> float:
+    if len(constants) > 1:
+        raise PenstockError("P0204", "a bound takes one constant, its confidence", hint="LOWER_BOUND(call, 0.95)")
+    if not constants:
+        return _CONFIDENCE
+    return float(between("a bound", constants[0], "LOWER_BOUND(call, 0.95)").value)

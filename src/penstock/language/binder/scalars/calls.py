@@ -15,7 +15,8 @@ from penstock.expressions.nodes import AggregateCall, Column, Expression
 from penstock.expressions.user import UserAggregate, UserFunction, build_user_aggregate, build_user_call
 from penstock.language.binder.context import BindingFailed
 from penstock.language.binder.scalars.binder import Binding, ScalarBinder
-from penstock.language.binder.scalars.bounds import BOUNDS, bound_of
+from penstock.language.binder.scalars.bounds import BOUND_FUNCTIONS, bound_function
+from penstock.language.binder.scalars.frequent_bounds import MISSED_BOUND, missed_bound
 from penstock.language.binder.scalars.intervals import interval
 from penstock.language.binder.scope import Role, Scope
 from penstock.language.binder.subqueries.placeholders import reads_outer
@@ -82,10 +83,12 @@ def _function(binder: ScalarBinder, node: exp.Expr) -> Expression:
     if name in OPERATOR_WORDS:
         hint = f"write {name}(SELECT ...) or SELECT {name}(item, ...) FROM ..."
         binder.context.fail("P0304", f"{name} encloses a query or a whole select list", name_span(node), hint)
-    if name in BOUNDS:
-        return bound_of(binder, node, name)
+    if name == MISSED_BOUND:
+        return missed_bound(binder, node)
     if called_aggregate(node, binder.context.catalog):
         return _aggregate(binder, node, None)
+    if name in BOUND_FUNCTIONS and binder.context.catalog.function(name) is None:
+        return bound_function(binder, node, name)
     if node.expressions and isinstance(node.expressions[0], exp.Distinct):
         message = "DISTINCT follows SELECT or is first in an aggregate"
         binder.context.fail("P0304", message, span_of(node.expressions[0]))
@@ -143,6 +146,9 @@ def _aggregate(binder: ScalarBinder, node: exp.Expr, condition: exp.Expr | None)
             arguments = []
         elif not arguments:
             context.fail("P0204", f"{name} takes an argument", name_span(node), f"{name}(*) counts rows")
+    if known is not None and known.cell_constants and any(_is_list(argument) for argument in arguments[1:]):
+        hint = f"call {name} once for each; calls over the same values share their state"
+        context.fail("P0901", f"a list of fractions in {name} is not supported yet", name_span(node), hint)
     inner = replace(binder, aggregates=None, aliases={}, outputs=(), inside=True)
     where = None if condition is None else context.attempt(lambda: inner.predicate(condition, "FILTER"))
     bound = inner.bind_all(arguments)
@@ -158,6 +164,10 @@ def _aggregate(binder: ScalarBinder, node: exp.Expr, condition: exp.Expr | None)
     order = time_of(binder.scope) if known is not None and known.timed else None
     call: AggregateCall = context.guard(name_span(node), lambda: _call(name, bound, distinct, where, order))
     return call
+
+
+def _is_list(node: exp.Expr) -> bool:
+    return isinstance(node, exp.Anonymous) and function_name(node).upper() == "ARRAY"
 
 
 def _call(

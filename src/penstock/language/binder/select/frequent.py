@@ -7,13 +7,11 @@ from dataclasses import dataclass
 from penstock.algebra import Algebra, Frequent, Measure
 from penstock.algebra.nodes.frequent import MOST_ITEMS, check_above, check_aggregate, refuse_without_panes
 from penstock.expressions.aggregates import count_rows
-from penstock.expressions.coercion import DOUBLE, cast_to
-from penstock.expressions.functions import build_call
-from penstock.expressions.nodes import AggregateCall, Column, Expression, Literal
+from penstock.expressions.nodes import AggregateCall, Column, Expression
 from penstock.expressions.text import to_sql
 from penstock.language.binder.context import Context
-from penstock.language.binder.scalars.bounds import BOUNDS, ERROR, MISSED, UPPER
 from penstock.language.binder.scalars.expressions import ExpressionBinder
+from penstock.language.binder.scalars.frequent_bounds import MISSED_BOUND, UPPER_OF_ITEM
 from penstock.language.binder.subqueries.placeholders import attached_in, reads_outer
 from penstock.language.dialect import span_of
 from penstock.language.queries import FrequentClause
@@ -38,19 +36,15 @@ class FrequentTerms:
         def measure(one: Measure) -> Column:
             return Column(self.aggregate.type, width + MEASURES.index(one), "")
 
-        if call.function == MISSED:
+        if call.function == MISSED_BOUND:
             return measure(Measure.MISSED)
-        inner = call.arguments[0] if call.function in BOUNDS else call
+        upper = call.function == UPPER_OF_ITEM
+        inner = call.arguments[0] if upper else call
         if inner != self.aggregate:
             kept = to_sql(self.aggregate)
-            hint = f"it keeps {kept} of the group columns, its bounds and {MISSED}(); write BY for another"
+            hint = f"it keeps {kept} of the group columns, its bounds and {MISSED_BOUND}(); write BY for another"
             context.fail("P0356", f"{to_sql(inner)} is not kept by FREQUENT", span, hint)
-        if call.function == UPPER:
-            return measure(Measure.UPPER)
-        if call.function == ERROR:
-            width_of_error = build_call("SUB", [measure(Measure.UPPER), measure(Measure.RECORDED)])
-            return build_call("MUL", [cast_to(width_of_error, DOUBLE), Literal(DOUBLE, 0.5)])
-        return measure(Measure.RECORDED)
+        return measure(Measure.UPPER if upper else Measure.RECORDED)
 
     def relation(
         self, node: Algebra, positions: tuple[int, ...], group: tuple[Expression, ...], context: Context

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from typing import cast
 
 from penstock.algebra import Aggregate, Algebra, Distinct, Project
+from penstock.algebra.nodes.panes import check_panes
 from penstock.expressions.aggregates import count_rows
 from penstock.expressions.nodes import AggregateCall, Column, Expression
 from penstock.expressions.text import to_sql
-from penstock.language.binder.scalars.bounds import BOUNDS, refuse_bound
 from penstock.language.binder.scalars.expressions import ExpressionBinder
 from penstock.language.binder.select.frequent import FrequentTerms
 from penstock.language.binder.subqueries.placeholders import attached_in
@@ -25,6 +25,7 @@ class Grouping:
     group: tuple[Expression, ...]
     calls: list[AggregateCall] = field(default_factory=list)
     frequent: FrequentTerms | None = None
+    spans: list[TextSpan] = field(default_factory=list)
 
     def lift(self, expression: Expression, span: TextSpan) -> Expression:
         """Return `expression` over the columns (group..., aggregates...). Raises BindingFailed after P0304."""
@@ -34,10 +35,9 @@ class Grouping:
         if isinstance(expression, AggregateCall) and self.frequent is not None:
             return self.frequent.column(expression, len(self.group), span, self.binder.context)
         if isinstance(expression, AggregateCall):
-            if expression.function in BOUNDS:
-                refuse_bound(expression, span, self.binder.context)
             if expression not in self.calls:
                 self.calls.append(expression)
+                self.spans.append(span)
             position = self.calls.index(expression)
             return Column(expression.type, len(self.group) + position, "")
         if isinstance(expression, Column):
@@ -50,6 +50,8 @@ class Grouping:
 
     def build(self, node: Algebra) -> Algebra:
         """Return the grouped relation over `node`: group columns, then aggregates."""
+        for call, span in zip(self.calls, self.spans, strict=True):
+            self.binder.context.guard(span, lambda: check_panes(node, call))  # noqa: B023
         if self.group and not self.calls and self.frequent is None:
             fields = tuple(Field(_name(e), e.type) for e in self.group)
             return Distinct(Project(node, self.group, fields))

@@ -6,8 +6,9 @@ lanes of one accumulator are is written in its file in `expressions/aggregates/a
 multiplicity of rows. What is not additive travels as value columns beside the lanes. The lanes of a DISTINCT argument,
 which move when a value comes or goes, are made of its values where that is known.
 
-Layout of an accumulator row: key columns | integer lanes | float lanes (hi and lo of each) | values of MIN/MAX | values
-of DISTINCT | values of bags."""
+Layout of an accumulator row: key columns | integer lanes | float lanes (hi and lo of each) | values of MIN/MAX | cells
+of registers | values of DISTINCT | values of bags | cells that are counted. Cells have rows of their own
+(`cells/cell_rows.py`)."""
 
 from __future__ import annotations
 
@@ -24,11 +25,13 @@ from penstock.expressions.aggregates.accumulators.double_pairs import add_pair
 from penstock.expressions.aggregates.accumulators.expansions import add_term
 from penstock.expressions.aggregates.contract import ArgumentState, NullRule
 from penstock.expressions.evaluate import evaluate_all, mask
+from penstock.expressions.sketches.hyperloglog import RANK_BITS
 from penstock.physical.elements import Elements, Int64s, int64s
 from penstock.physical.kernels.compiled import pane_codes, sum_by_code
 from penstock.physical.kernels.compiling import compiled
 from penstock.physical.kernels.extremes import extreme_by_code
 from penstock.physical.kernels.fingerprints import fingerprints
+from penstock.physical.operators.aggregates.cells.cell_rows import with_cells
 from penstock.physical.planning.aggregate_layout import AggregateLayout, Argument
 
 #: Rows sampled to decide whether pre-aggregation pays: those whose fingerprint has these bits 0.
@@ -39,14 +42,19 @@ _MOST_LEFT = 0.7
 
 
 def to_lanes(plan: AggregateLayout, elements: Elements) -> Elements:
-    """Return the accumulator rows of `elements`, one each, with the signs multiplied into the lanes."""
+    """Return the accumulator rows of `elements`, with the signs multiplied into the lanes: one each, and one for each
+    cell of a sketch that it falls into."""
     signs = elements.signs
     integers: list[Int64s] = [signs]
     floats: list[Float64s] = []
     values: dict[int, pa.Array] = {}
+    sketched: dict[int, pa.Array] = {}
     for number, argument in enumerate(plan.arguments):
         column = _argument_column(argument, elements)
-        if argument.kind is ArgumentState.SUMS:
+        if argument.encoder is not None:
+            sketched[number] = column
+            integers.append(np.zeros(len(signs), np.int64))
+        elif argument.kind is ArgumentState.SUMS:
             more_integers, more_floats = value_lanes(argument, column, signs)
             integers += more_integers
             floats += more_floats
@@ -54,7 +62,10 @@ def to_lanes(plan: AggregateLayout, elements: Elements) -> Elements:
             values[number] = column
     columns = [elements.columns[i] for i in plan.group]
     columns += [pa.array(lane) for lane in integers] + [pa.array(lane) for lane in floats]
-    return Elements((*columns, *(values[i] for i in plan.valued)), elements.ts, elements.exp)
+    for i in plan.valued:
+        columns.append(pa.nulls(len(signs), plan.arguments[i].type) if i in sketched else values[i])
+    rows = Elements(tuple(columns), elements.ts, elements.exp)
+    return with_cells(plan, rows, sketched, signs) if sketched else rows
 
 
 def value_lanes(argument: Argument, column: pa.Array, signs: Int64s) -> tuple[list[Int64s], list[Float64s]]:
@@ -78,6 +89,9 @@ def all_lanes(
     width, pairs = plan.carried
     length = len(carried[0])
     integers, floats = np.empty((length, plan.integers), np.int64), np.empty((length, plan.floats), np.float64)
+    for argument in plan.ranked:
+        first = plan.arguments[argument].integers
+        integers[:, first : first + plan.arguments[argument].integer_lanes] = 0
     for lane, column in zip(width, carried[: len(width)], strict=True):
         integers[:, lane] = int64s(column)
     for lane, column in zip(pairs, carried[len(width) :], strict=True):
@@ -104,7 +118,7 @@ def _argument_column(argument: Argument, elements: Elements) -> pa.Array:
     kept = np.ones(length, np.bool_) if chosen is None else chosen
     for part in _never_null(argument.nulls, parts):
         kept = kept & part.is_valid().to_numpy(zero_copy_only=False)
-    return pa.StructArray.from_arrays(parts, fields=list(argument.type), mask=pa.array(~kept))
+    return pa.StructArray.from_arrays(parts, fields=list(argument.value_type), mask=pa.array(~kept))
 
 
 def _never_null(rule: NullRule, parts: list[pa.Array]) -> list[pa.Array]:
@@ -144,16 +158,14 @@ def _sum_expansions(codes, lanes, count):  # type: ignore[no-untyped-def]
 def pre_aggregate(plan: AggregateLayout, lanes: Elements) -> Elements:
     """Return one lane row for all rows with equal (key, values but those of MIN/MAX, ts, exp): a pane (Golab).
     Signs must all have been positive where the plan has extremes."""
-    values = plan.values_at + len(plan.extremes)
-    first, second = fingerprints([*lanes.columns[: len(plan.group)], *lanes.columns[values:]], len(lanes))
+    first, second = fingerprints(_pane_columns(plan, lanes), len(lanes))
     return added_up(plan, lanes, *pane_codes(first, second, lanes.ts, lanes.exp))
 
 
 def pre_aggregate_where_it_pays(plan: AggregateLayout, lanes: Elements) -> Elements:
     """Return `pre_aggregate(plan, lanes)`, or `lanes` unchanged if a sample shows that hardly two rows share a pane:
     then grouping all rows costs more than it saves afterwards."""
-    values = plan.values_at + len(plan.extremes)
-    first, second = fingerprints([*lanes.columns[: len(plan.group)], *lanes.columns[values:]], len(lanes))
+    first, second = fingerprints(_pane_columns(plan, lanes), len(lanes))
     if len(lanes) >= _SAMPLED:
         # The sample contains either all rows of a pane or none.
         drawn = np.flatnonzero((first & _SAMPLE) == 0)
@@ -161,6 +173,15 @@ def pre_aggregate_where_it_pays(plan: AggregateLayout, lanes: Elements) -> Eleme
         if len(heads) > _MOST_LEFT * len(drawn):
             return lanes
     return added_up(plan, lanes, *pane_codes(first, second, lanes.ts, lanes.exp))
+
+
+def _pane_columns(plan: AggregateLayout, lanes: Elements) -> list[pa.Array]:
+    """Return what rows of one pane have in common: group, values and cells; of cells with a rank the register alone."""
+    at = plan.values_at + len(plan.extremes)
+    registers = [
+        pc.shift_right(column, RANK_BITS) for column in lanes.columns[at : at + len(plan.registers)]
+    ]  # fmt: skip
+    return [*lanes.columns[: len(plan.group)], *registers, *lanes.columns[at + len(plan.registers) :]]
 
 
 def added_up(plan: AggregateLayout, lanes: Elements, codes: Int64s, firsts: Int64s) -> Elements:
@@ -179,7 +200,23 @@ def added_up(plan: AggregateLayout, lanes: Elements, codes: Int64s, firsts: Int6
         doubles = [column.to_numpy(zero_copy_only=True) for column in lanes.columns[at : at + width]]
         columns[at : at + width] = map(pa.array, sum_doubles(codes, doubles, count))
         at += width
-    for i, argument in enumerate(plan.extremes, plan.values_at):
+    for i, argument in enumerate(plan.extremes + plan.registers, plan.values_at):
         least = plan.arguments[argument].kind is ArgumentState.LEAST
         columns[i] = extreme_by_code(least, codes, count, lanes.columns[i])
     return base.with_columns(columns)
+
+
+def without_cells(
+    plan: AggregateLayout, rows: Elements, lasting: Sequence[bool], chosen: Int64s
+) -> tuple[Elements, Int64s]:
+    """Return the rows that remain of `chosen` when values that are not needed again are left out: one for each group,
+    expiration and other values; and which row each of them has its group from."""
+    columns = list(rows.columns)
+    for at, kept in enumerate(lasting, plan.values_at):
+        if not kept:
+            columns[at] = pa.nulls(len(rows), columns[at].type)
+    left = Elements(tuple(columns), np.zeros(len(rows), np.int64), rows.exp).take(chosen)
+    values = [column for column, kept in zip(left.columns[plan.values_at :], lasting, strict=True) if kept]
+    first, second = fingerprints([*left.columns[: len(plan.group)], *values], len(left))
+    codes, heads = pane_codes(first, second, left.ts, left.exp)
+    return added_up(plan, left, codes, heads), chosen[heads]

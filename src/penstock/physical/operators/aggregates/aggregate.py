@@ -18,7 +18,8 @@ from penstock.expressions.aggregates.accumulators.contract import Float64s
 from penstock.physical.elements import Elements, Int64s, int64s, unnamed
 from penstock.physical.kernels.compiled import argsort_code_time, distinct_slots, group_codes
 from penstock.physical.kernels.fingerprints import fingerprints
-from penstock.physical.operators.aggregates.accumulators import all_lanes
+from penstock.physical.operators.aggregates.accumulators import all_lanes, without_cells
+from penstock.physical.operators.aggregates.cells.pane_blocks import with_blocks
 from penstock.physical.operators.aggregates.events import GroupEvents, join, sweep
 from penstock.physical.operators.aggregates.finalize import finish
 from penstock.physical.operators.aggregates.group_rows import GroupHistory, changed_rows
@@ -97,6 +98,7 @@ class Aggregation(Operator):
         return join(parts) if parts else None
 
     def _arrivals(self, arrived: Elements, heartbeat: int) -> list[GroupEvents]:
+        arrived = with_blocks(self._plan, arrived)
         keys = arrived.columns[: self._keys]
         placed = self._groups.place(keys, len(arrived))
         slots = placed.slots
@@ -122,9 +124,13 @@ class Aggregation(Operator):
         """Keep the rows that expire after `heartbeat`."""
         later = (arrived.exp > heartbeat) & (arrived.exp < END)
         if later.any():
+            first, second = placed.first, placed.second
+            if self._plan.registers:
+                arrived, which = without_cells(self._plan, arrived, self._values.lasting, np.flatnonzero(later))
+                first, second, later = first[which], second[which], np.ones(len(which), np.bool_)
             kept = [True] * (self._plan.values_at - self._keys) + list(self._values.lasting)
             columns = [c for c, k in zip(arrived.columns[self._keys :], kept, strict=True) if k]
-            head = [pa.array(a) for a in (arrived.exp, placed.first.view(np.int64), placed.second.view(np.int64))]
+            head = [pa.array(a) for a in (arrived.exp, first.view(np.int64), second.view(np.int64))]
             rows = unnamed(head + columns)
             self._live.push(rows if later.all() else rows.filter(pa.array(later)))
 
@@ -161,6 +167,7 @@ class Aggregation(Operator):
 
     def _course(self, events: GroupEvents) -> GroupHistory:
         """Apply `events` to the groups; return their history in the round."""
+        events = self._values.with_registers(events)
         touched = distinct_slots(events.slots, self._groups.count)
         before = self._rows(touched)
         was_live = self._groups.integers[0, touched] > 0

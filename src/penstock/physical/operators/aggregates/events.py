@@ -30,10 +30,9 @@ class GroupEvents:
     values: tuple[pa.Array, ...]
     ends: Int64s
 
-    @property
-    def weights(self) -> Int64s:
-        """Return by how many rows each event changes its group."""
-        weights: Int64s = self.signs * self.integers[self.rows, 0]
+    def weights(self, lane: int = 0) -> Int64s:
+        """Return by how many rows each event changes its group; for the lane of a sketch, how often a cell counts."""
+        weights: Int64s = self.signs * self.integers[self.rows, lane]
         return weights
 
     def of_events(self, column: pa.Array) -> pa.Array:

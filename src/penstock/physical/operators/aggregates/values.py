@@ -1,4 +1,5 @@
-"""Aggregates computed from values rather than sums: MIN and MAX, ordered bags, and changes of DISTINCT arguments."""
+"""Aggregates computed from values rather than sums: MIN and MAX, ordered bags, and changes of DISTINCT arguments and of
+the registers of sketches."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ from penstock.physical.elements import Bools, Int64s
 from penstock.physical.kernels import trees
 from penstock.physical.kernels.extremes import comings, from_order_keys, order_keys
 from penstock.physical.kernels.key_order import is_wide
-from penstock.physical.operators.aggregates.events import GroupEvents
+from penstock.physical.operators.aggregates.cells.registers import RegisterMaxima
+from penstock.physical.operators.aggregates.events import GroupEvents, join
 from penstock.physical.planning.aggregate_layout import AggregateLayout
 from penstock.physical.synopses.contract import Synopsis
 from penstock.physical.synopses.tables.bags import Found, LinkedBag, Questions, ValueBag
@@ -25,11 +27,13 @@ from penstock.physical.synopses.tables.skyline import Skyline
 
 @dataclass(frozen=True)
 class _Bag:
-    """An argument kept in order, and the calls (by position) computed from it, one question each."""
+    """An argument kept in order, and the calls (by position) computed from it, one question each. lane: the integer
+    lane that says how often a value counts."""
 
     column: int
     bag: LinkedBag
     calls: tuple[int, ...]
+    lane: int
 
 
 @dataclass(frozen=True)
@@ -53,16 +57,17 @@ class GroupValues:
         self._sets = {a: (columns[a], ValueBag(groups, types[columns[a]])) for a in plan.distincts}
         self._bags: list[_Bag] = []
         self._extremes: list[_Extreme] = []
-        for argument in (*plan.extremes, *plan.bags):
+        self._registers = [RegisterMaxima(plan, a, columns[a], groups) for a in plan.ranked]
+        for argument in (*plan.extremes, *plan.bags, *plan.cells):
             calls = tuple(i for i, source in enumerate(plan.sources) if source == argument)
             column, kind = columns[argument], plan.arguments[argument].kind
-            if kind is not ArgumentState.BAG and not is_wide(types[column]):
+            if argument in plan.extremes and not is_wide(types[column]):
                 flip = 0 if kind is ArgumentState.LEAST else -1
                 self._extremes.append(_Extreme(column, Skyline(groups), calls, types[column], flip))
                 continue
             functions = [_ordered(plan.calls[i]) for i in calls]
             kinds = np.array([f.question() for f in functions], np.int64)
-            parameters = np.array([f.parameter(plan.calls[i]) for f, i in zip(functions, calls, strict=True)])
+            parameters = np.array([f.parameters(plan.calls[i]) for f, i in zip(functions, calls, strict=True)])
             distinct = plan.arguments[argument].distinct
             questions = Questions(kinds, parameters)
             bag: LinkedBag
@@ -70,13 +75,15 @@ class GroupValues:
                 bag = ExtremeBag(groups, types[column], questions)
             else:
                 bag = OrderedBag(groups, types[column], distinct, questions)
-            self._bags.append(_Bag(column, bag, calls))
+            lane = plan.arguments[argument].integers if argument in plan.cells else 0
+            self._bags.append(_Bag(column, bag, calls, lane))
 
     @property
     def synopses(self) -> dict[str, Synopsis]:
         """Return the synopses by a stable name."""
         skylines = {f"skyline{e.column}": e.skyline for e in self._extremes}
-        return {**self._tables, **skylines}
+        registers = {name: synopsis for r in self._registers for name, synopsis in r.synopses.items()}
+        return {**self._tables, **skylines, **registers}
 
     @property
     def _tables(self) -> dict[str, ValueBag]:
@@ -86,6 +93,13 @@ class GroupValues:
     def shrink(self) -> None:
         for table in self._tables.values():
             table.shrink()
+        for registers in self._registers:
+            registers.shrink()
+
+    def with_registers(self, events: GroupEvents) -> GroupEvents:
+        """Apply the cells of registers; return `events`, and those that change the lanes which follow from them."""
+        changes = [r.changes(events) for r in self._registers]
+        return join([events, *changes]) if changes else events
 
     def now(self, groups: Int64s) -> dict[int, pa.Array]:
         """Return by call the current results of `groups`."""
@@ -100,7 +114,7 @@ class GroupValues:
         for b in self._bags:
             column = events.of_events(events.values[b.column])
             pairs = b.bag.pairs(events.slots, column)
-            answers = b.bag.follow(events.slots, events.times, order, pairs, events.weights, outputs)
+            answers = b.bag.follow(events.slots, events.times, order, pairs, events.weights(b.lane), outputs)
             results |= self._results(b, answers)
         for e in self._extremes:
             column = events.values[e.column]
@@ -115,7 +129,7 @@ class GroupValues:
     @property
     def lasting(self) -> tuple[bool, ...]:
         """Return, for each value column, whether a row's value is needed when the row is removed."""
-        once = {e.column for e in self._extremes}
+        once = {e.column for e in self._extremes} | {r.column for r in self._registers if r.known_ends}
         return tuple(i not in once for i in range(len(self._plan.valued)))
 
     def factors(self, events: GroupEvents, order: Int64s) -> Int64s:
@@ -126,7 +140,7 @@ class GroupValues:
         for number, (argument, bag) in enumerate(self._sets.values(), 1):
             column = events.of_events(events.values[argument])
             pairs = bag.pairs(events.slots, column)
-            comings(events.slots, events.times, order, pairs, events.weights, bag.integers, factors[:, number])
+            comings(events.slots, events.times, order, pairs, events.weights(), bag.integers, factors[:, number])
             bag.touch(pairs[pairs >= 0])
         return factors
 

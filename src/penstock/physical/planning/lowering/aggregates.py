@@ -49,7 +49,7 @@ def hardly_overlaps(node: Aggregate) -> bool:
     if window is None or window.slide is None or window.lifetime is None:
         return False
     plan = plan_lanes(node.group, node.aggregates, strict=False)
-    if plan.bags or not (plan.distincts or plan.extremes or _counts_elements(node)):
+    if plan.bags or plan.sketched or not (plan.distincts or plan.extremes or _counts_elements(node)):
         return False
     # The skyline of an extreme is cheaper to maintain than a row to read twice.
     often = 1 if plan.extremes and not plan.distincts else _FEW

@@ -73,7 +73,8 @@ class ValueBag(KeyedTable):
 
 @dataclass(frozen=True)
 class Questions:
-    """The questions evaluated on every tree: one of trees.LEAST ... trees.EVERY each, with its constant."""
+    """The questions evaluated on every tree: one of trees.LEAST ... trees.COUNTS each, with its three constants
+    (`OrderedFunction.parameters`)."""
 
     asked: Int64s
     parameters: npt.NDArray[np.float64]

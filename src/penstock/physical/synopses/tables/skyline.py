@@ -134,6 +134,14 @@ class Skyline(Synopsis):
         heads = self._tips[groups, _HEAD]
         return self._nodes[heads, _KEY], heads > 0
 
+    def due(self, until: int) -> tuple[Int64s, Int64s]:
+        """Return the (group, instant) up to `until` at which a row expires, by scanning all rows; each once or more."""
+        self._refresh()
+        nodes = self._nodes
+        rows = np.flatnonzero((nodes[:, _STATE] > 0) & (nodes[:, _END] <= until))
+        first, second = (np.ascontiguousarray(nodes[rows, i]).view(np.uint64) for i in (_FIRST, _SECOND))
+        return self._groups.find(first, second), nodes[rows, _END]
+
     def follow(
         self,
         slots: Int64s,

@@ -1,0 +1,28 @@
+"""Which aggregates need panes, that is elements with equal validity, and whether a relation is made of them."""
+
+from __future__ import annotations
+
+from penstock.algebra.nodes.base import Algebra, TimeModelWindow, is_static
+from penstock.algebra.nodes.r2s import own_windows
+from penstock.algebra.properties.update_pattern import Pattern
+from penstock.errors import PenstockError
+from penstock.expressions.aggregates import function_of
+from penstock.expressions.nodes import AggregateCall
+from penstock.expressions.user import UserAggregateCall
+
+
+def check_panes(below: Algebra, call: AggregateCall) -> None:
+    """Check that the aggregate `call` can be computed over `below`. Raises PenstockError P0352, P0353."""
+    if isinstance(call, UserAggregateCall) or is_static(below):
+        return
+    function = function_of(call)
+    cells = function.cells(call)
+    if cells is None or not cells.cut:
+        return
+    name = function.name.removesuffix("_BOUND")
+    hint = f"APPROX_QUANTILE takes any input; {name} takes windows such as [RANGE 1 MINUTE SLIDE 1 SECOND]"
+    if below.pattern is Pattern.STRICT:
+        raise PenstockError("P0352", f"{name} over rows that may be retracted", hint=hint)
+    windows = [below] if isinstance(below, TimeModelWindow) else list(own_windows(below))
+    if not windows or any(window.slide is None for window in windows):
+        raise PenstockError("P0353", f"{name} needs a window with SLIDE", hint=hint)

@@ -1,0 +1,37 @@
+"""What an approximate aggregate promises: its algorithm and error, and bounds around the exact value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from penstock.expressions.nodes import Expression
+
+#: What has bounds, as a hint.
+BOUNDED = "bounds are of an approximate aggregate, as in LOWER_BOUND(APPROX_COUNT_DISTINCT(x), 0.95)"
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Expressions that enclose the exact value. They may contain aggregate calls of the same group, whose state is
+    shared with equal calls."""
+
+    lower: Expression
+    upper: Expression
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """algorithm: with its parameters; error: its size, in words; certain: whether the error is never larger."""
+
+    algorithm: str
+    error: str
+    certain: bool
+
+    @property
+    def text(self) -> str:
+        return f"{self.algorithm}, {self.error}, {'certain' if self.certain else 'probable'}"
+
+
+def percent(share: float) -> str:
+    """Return a share as text, such as `1.6 %`."""
+    return f"{100 * share:.2g} %"

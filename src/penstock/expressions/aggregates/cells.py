@@ -1,0 +1,36 @@
+"""Cells: which cells of a sketch a value falls into.
+
+A sketch of a group is a table of cells. The rows of a pane that fall into the same cell are one lane row, so a pane has
+at most as many as the sketch has cells. What is known of a cell is either how often something fell into it, which adds
+up and can be taken away again, or for cells (register, rank) the greatest rank of every register.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import ClassVar
+
+import pyarrow as pa
+
+from penstock.expressions.aggregates.accumulators.contract import Int64s
+
+
+class CellEncoder(ABC):
+    """Frozen dataclasses: the parameters of a sketch decide which calls share its state."""
+
+    #: How many of the low bits of a cell are its rank in a register; 0 where cells are counted.
+    rank_bits: ClassVar[int] = 0
+    #: Whether the cells of a pane are put together once it is complete (`accuracy` says how many remain).
+    cut: ClassVar[bool] = False
+
+    def type(self, values: pa.DataType) -> pa.DataType:
+        """Return the type of a cell of `values`."""
+        return pa.int64()
+
+    @abstractmethod
+    def encode(self, column: pa.Array) -> tuple[Int64s, pa.Array]:
+        """Return (rows, cells): rows[i] falls into cells[i]. NULLs fall into none."""
+
+    def most(self) -> float:
+        """Return how many cells a group has at most; infinite where that follows from the values."""
+        return float("inf")

@@ -1,0 +1,119 @@
+"""What the images of sketches say: HLL_SKETCH_ESTIMATE, COUNT_MIN_ESTIMATE, COUNT_MIN_ERROR."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.errors import PenstockError
+from penstock.expressions.coercion import BIGINT, BINARY, DOUBLE, STRING, cast_to, implicit, is_integer, misfit
+from penstock.expressions.nodes import Expression, Literal
+from penstock.expressions.registry import Function
+from penstock.expressions.sketches import count_min, hyperloglog
+from penstock.expressions.values.datum import Arguments, Datum, Kernel, arrays
+
+NOTE = """A sketch is a BINARY value that an aggregate made, here or elsewhere: `HLL_SKETCH_AGG` in the format of
+Apache DataSketches, `COUNT_MIN_SKETCH` in that of Spark. A value that is no such image, is cut off or has another
+version gives NULL, and as a constant the error `P0203`.
+"""
+
+Typed = tuple[tuple[Expression, ...], pa.DataType]
+
+
+def _image(name: str, argument: Expression, read: Callable[[bytes], Any]) -> Expression:
+    """Return the argument as BINARY. Raises PenstockError P0203: it is a constant and no image."""
+    sketch = implicit(argument, BINARY, name)
+    if isinstance(sketch, Literal) and sketch.value is not None:
+        read(sketch.value)
+    return sketch
+
+
+def _hll_rule(name: str, arguments: Sequence[Expression]) -> Typed:
+    return (_image(name, arguments[0], hyperloglog.deserialized),), BIGINT
+
+
+def _error_rule(name: str, arguments: Sequence[Expression]) -> Typed:
+    return (_image(name, arguments[0], count_min.read_image),), DOUBLE
+
+
+def _count_rule(name: str, arguments: Sequence[Expression]) -> Typed:
+    sketch = _image(name, arguments[0], count_min.read_image)
+    value = arguments[1]
+    if is_integer(value.type):
+        return (sketch, cast_to(value, BIGINT)), BIGINT
+    if value.type not in (STRING, BINARY) and not pa.types.is_null(value.type):
+        raise misfit(name, [value.type], hint="it takes integers, STRING and BINARY: cast the value")
+    return (sketch, value), BIGINT
+
+
+def _per_image(column: pa.Array, of: Callable[[bytes], Any]) -> list[Any]:
+    """Return `of` each image, computed once for each different one; None where it is NULL or no image."""
+    known: dict[bytes | None, Any] = {None: None}
+    result = []
+    for data in column.to_pylist():
+        if data not in known:
+            try:
+                known[data] = of(data)
+            except PenstockError:
+                known[data] = None
+        result.append(known[data])
+    return result
+
+
+def _of_image(of: Callable[[bytes], Any]) -> Kernel:
+    def run(arguments: Arguments, type_: pa.DataType) -> Datum:
+        (column,) = arrays(arguments)
+        return pa.array(_per_image(column, of), type_)
+
+    return run
+
+
+def _estimate(data: bytes) -> int:
+    estimate: float = hyperloglog.deserialized(data).get_estimate()
+    return math.floor(estimate + 0.5)
+
+
+def _counts(arguments: Arguments, type_: pa.DataType) -> Datum:
+    """Decode every image once, then look up all values that meet it."""
+    images, values = arrays(arguments)
+    encoded = images.dictionary_encode()
+    found = np.zeros(len(values), np.int64)
+    known = np.zeros(len(values), np.bool_)
+    which = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+    for number, sketch in enumerate(_per_image(encoded.dictionary, count_min.read_image)):
+        rows = np.flatnonzero(which == number)
+        if sketch is not None and not pa.types.is_null(values.type):
+            found[rows] = sketch.counts(values.take(pa.array(rows)))
+            known[rows] = True
+    known &= pc.is_valid(values).to_numpy(zero_copy_only=False)
+    return pa.array(found, type_, mask=~known)
+
+
+FUNCTIONS = (
+    Function(
+        "HLL_SKETCH_ESTIMATE",
+        "sketch",
+        _hll_rule,
+        _of_image(_estimate),
+        "about how many different values the sketch of HLL_SKETCH_AGG or HLL_UNION_AGG has",
+    ),
+    Function(
+        "COUNT_MIN_ESTIMATE",
+        "sketch, value",
+        _count_rule,
+        _counts,
+        "how often the value occurs in the sketch of COUNT_MIN_SKETCH: never too small",
+    ),
+    Function(
+        "COUNT_MIN_ERROR",
+        "sketch",
+        _error_rule,
+        _of_image(lambda data: count_min.read_image(data).error),
+        "by how much a COUNT_MIN_ESTIMATE is too large, at most, with the sketch's confidence: eps times its values",
+    ),
+)

@@ -1,0 +1,178 @@
+"""HyperLogLog: the register and rank of a value, the estimate, and images that Apache DataSketches reads.
+
+The registers are those of the library: register = the low bits of the first half of the hash, rank = 1 + the leading
+zeros of the second half, at most 63. A cell is register · 64 + rank. The estimate depends on the registers through
+three numbers alone, which are sums over registers and so are kept as accumulators; the library's composite estimator
+computes it from an image whose header has these numbers.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numba as nb
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from penstock.errors import PenstockError
+from penstock.expressions.sketches.murmur import hash128
+
+Int64s = npt.NDArray[np.int64]
+
+#: log2 of the number of registers: of images, and of APPROX_COUNT_DISTINCT.
+LEAST_LG, MOST_LG = 4, 21
+DEFAULT_LG = 12
+#: Ranks below this are summed at one scale, the others at another, so that both sums are exact integers.
+SPLIT = 32
+#: Bits of the rank in a cell.
+RANK_BITS = 6
+RANK_MASK = (1 << RANK_BITS) - 1
+_HEADER = 40
+_OUT_OF_ORDER = 16
+
+
+def registers_for(rsd: float) -> int:
+    """Return log2 of the least number of registers m with 1.04/√m ≤ rsd."""
+    lg = LEAST_LG
+    while standard_error(lg) > rsd:
+        lg += 1
+    return lg
+
+
+def standard_error(lg: int) -> float:
+    """Return the relative standard error of an estimate from 2**lg registers."""
+    return 1.04 / math.sqrt(1 << lg)
+
+
+def cells_of(column: pa.Array, lg: int) -> Int64s:
+    """Return the cell of every value; arbitrary where it is NULL."""
+    one, two = hash128(column)
+    cells: Int64s = _cells(one, two, lg)
+    return cells
+
+
+@nb.njit(cache=True)
+def _cells(one, two, lg):  # type: ignore[no-untyped-def]
+    cells = np.empty(one.shape[0], np.int64)
+    mask = np.uint64((1 << lg) - 1)
+    for i in range(one.shape[0]):
+        zeros, word = 0, two[i]
+        while zeros < 62 and word >> np.uint64(63) == 0:
+            word <<= np.uint64(1)
+            zeros += 1
+        cells[i] = np.int64(one[i] & mask) << RANK_BITS | (zeros + 1)
+    return cells
+
+
+def rank_sums(ranks: Int64s) -> tuple[Int64s, Int64s, Int64s]:
+    """Return what registers with these ranks add to: the registers that are not 0; the sum of 2**(31 - rank) over
+    ranks up to 31; and of 2**(63 - rank) over the others. Rank 0 adds nothing."""
+    hit = (ranks > 0).astype(np.int64)
+    low = np.where((ranks > 0) & (ranks < SPLIT), np.int64(1) << np.clip(31 - ranks, 0, 31), 0)
+    high = np.where(ranks >= SPLIT, np.int64(1) << np.clip(63 - ranks, 0, 31), 0)
+    return hit, low, high
+
+
+def estimates(lg: int, hit: Int64s, low: Int64s, high: Int64s) -> npt.NDArray[np.float64]:
+    """Return the library's composite estimate for registers with these sums (`rank_sums`)."""
+    sums = np.stack([np.asarray(hit), np.asarray(low), np.asarray(high)], axis=1)
+    different, which = np.unique(sums, axis=0, return_inverse=True)
+    found = np.array([_estimate(lg, *row) for row in different.tolist()], np.float64)
+    return found[which.reshape(-1)]
+
+
+def _estimate(lg: int, hit: int, low: int, high: int) -> float:
+    if not hit:
+        return 0.0
+    empty = (1 << lg) - hit
+    image = _scratch(lg)
+    image[16:40] = struct.pack("<ddII", empty + low / 2.0**31, high / 2.0**63, empty, 0)
+    return float(library().hll_sketch.deserialize(bytes(image)).get_estimate())
+
+
+@cache
+def _scratch(lg: int) -> bytearray:
+    return bytearray(_header(lg) + bytes(1 << lg))
+
+
+def _header(lg: int) -> bytes:
+    # Preamble of 10 words, format 1, family 7, registers, flags, least rank, mode: registers of 8 bits.
+    return bytes([10, 1, 7, lg, 0, _OUT_OF_ORDER, 0, 10]) + bytes(_HEADER - 8)
+
+
+def image(lg: int, ranks: npt.NDArray[np.uint8]) -> bytes:
+    """Return the HLL_8 image of the registers `ranks`."""
+    hit, low, high = (int(part.sum()) for part in rank_sums(ranks.astype(np.int64)))
+    empty = (1 << lg) - hit
+    header = _header(lg)[:16] + struct.pack("<ddII", empty + low / 2.0**31, high / 2.0**63, empty, 0)
+    return header + ranks.tobytes()
+
+
+@dataclass(frozen=True)
+class Registers:
+    """The registers of an image: those that are not 0, and their ranks."""
+
+    lg: int
+    places: Int64s
+    ranks: Int64s
+
+    @property
+    def cells(self) -> Int64s:
+        return self.places << RANK_BITS | self.ranks
+
+
+def registers_of(data: bytes) -> Registers:
+    """Return the registers of an image of any mode. Raises PenstockError P0203: it is not an image."""
+    sketch = deserialized(data)
+    lg = int(sketch.lg_config_k)
+    union = library().hll_union(lg)
+    union.update(sketch)
+    body = union.get_result(library().tgt_hll_type.HLL_8).serialize_updatable()
+    if body[7] & 3 == 2:
+        ranks = np.frombuffer(body, np.uint8, 1 << lg, _HEADER).astype(np.int64)
+        places = np.flatnonzero(ranks)
+        return Registers(lg, places, ranks[places])
+    # A list or a set of coupons: 26 bits of the hash, then the rank.
+    start = 8 if body[7] & 3 == 0 else 12
+    coupons = np.frombuffer(body, np.uint32, (len(body) - start) // 4, start).astype(np.int64)
+    coupons = coupons[coupons != 0]
+    whole = np.zeros(1 << lg, np.int64)
+    np.maximum.at(whole, coupons & ((1 << lg) - 1), coupons >> 26)
+    places = np.flatnonzero(whole)
+    return Registers(lg, places, whole[places])
+
+
+def deserialized(data: bytes) -> Any:
+    """Return the library's sketch of an image. Raises PenstockError P0203: it is none."""
+    if not _is_image(data):
+        raise PenstockError("P0203", "not an image of an HLL sketch of format 1")
+    try:
+        return library().hll_sketch.deserialize(data)
+    except Exception as error:
+        raise PenstockError("P0203", f"not an image of an HLL sketch: {error}") from error
+
+
+def _is_image(data: bytes) -> bool:
+    if len(data) < 8 or data[1] != 1 or data[2] != 7 or not LEAST_LG <= data[3] <= MOST_LG:
+        return False
+    mode, kind = data[7] & 3, data[7] >> 2
+    if mode == 3 or kind > 2:
+        return False
+    if mode == 2:
+        # 4 bits a register and a table of exceptions, 6 bits, or 8.
+        sizes = (1 << data[3] >> 1, (3 << data[3] >> 2) + 1, 1 << data[3])
+        return len(data) >= _HEADER + sizes[kind] and data[0] == 10
+    return data[0] == (2 if mode == 0 else 3)
+
+
+@cache
+def library() -> Any:
+    """Return Apache DataSketches, which is imported when a query with such a sketch first needs it."""
+    import datasketches
+
+    return datasketches
