@@ -30,6 +30,7 @@ from penstock.language.queries import (
     OrderItem,
     PlanQuery,
     QueryTree,
+    SampleClause,
     SelectQuery,
     SetQuery,
     SortedQuery,
@@ -146,10 +147,22 @@ def _source(source: FromSource) -> str:
     if source.window:
         text += " " + window_text(source.window)
     if isinstance(source, NamedSource) and source.sample:
-        text += f" SAMPLE({_amount(source.sample.percent)})"
+        text += _sample(source.sample)
     if source.alias:
         text += f" AS {name_text(source.alias)}"
     return text + (columns_text(source.columns) if isinstance(source, DerivedSource) else "")
+
+
+def _sample(sample: SampleClause) -> str:
+    def listed(columns: tuple[exp.Expr, ...]) -> str:
+        return ", ".join(scalar_text(column) for column in columns)
+
+    if sample.percent is not None:
+        inside = _amount(sample.percent) + (f" BY {listed(sample.by)}" if sample.by else "")
+    else:
+        inside = f"{sample.rows} ROWS" + (f" PER {listed(sample.per)}" if sample.per else "")
+        inside += f" WEIGHT {scalar_text(sample.weight)}" if sample.weight is not None else ""
+    return f" SAMPLE({inside})" + (f" REPEATABLE({sample.seed})" if sample.seed is not None else "")
 
 
 def _join(join: JoinedSource) -> str:

@@ -168,9 +168,14 @@ class Item:
 
 @dataclass(frozen=True)
 class SampleClause:
-    """SAMPLE(percent)."""
+    """SAMPLE(percent [BY c, ...]) or SAMPLE(n ROWS [PER c, ...] [WEIGHT e]), with REPEATABLE(seed)."""
 
-    percent: Fraction
+    percent: Fraction | None
+    by: tuple[exp.Expr, ...] = ()
+    rows: int | None = None
+    per: tuple[exp.Expr, ...] = ()
+    weight: exp.Expr | None = None
+    seed: int | None = None
     span: TextSpan = field(default=NOWHERE, compare=False)
 
 

@@ -100,7 +100,7 @@ CARRIED_OUT: dict[type, frozenset[str]] = {
         Item: "value alias",
         Mark: "",
         FrequentClause: "k by per above possibly",
-        SampleClause: "percent",
+        SampleClause: "percent by rows per weight seed",
         NamedSource: "name window sample alias",
         DerivedSource: "query window alias columns called lateral",
         JoinedSource: "left right kind on using natural",

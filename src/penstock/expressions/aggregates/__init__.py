@@ -19,6 +19,7 @@ from penstock.expressions.aggregates.count import COUNT, count_rows
 from penstock.expressions.aggregates.count_if import COUNT_IF
 from penstock.expressions.aggregates.count_min_sketch import COUNT_MIN_SKETCH
 from penstock.expressions.aggregates.covariance import CORR, COVAR_POP, COVAR_SAMP
+from penstock.expressions.aggregates.estimate import ESTIMATES
 from penstock.expressions.aggregates.extremes import MAX, MIN
 from penstock.expressions.aggregates.first_last import FIRST, LAST
 from penstock.expressions.aggregates.frequent import MODE, TOP_K
@@ -81,7 +82,11 @@ AGGREGATES: tuple[AggregateFunction, ...] = (
     HLL_UNION_AGG,
 )
 #: What LOWER_BOUND and UPPER_BOUND become: callable, so that a plan can be written as text, but not documented.
-_BOUNDS: tuple[AggregateFunction, ...] = (approx_quantile.BOUND, approx_percentile.BOUND)
+_BOUNDS: tuple[AggregateFunction, ...] = (
+    approx_quantile.BOUND,
+    approx_percentile.BOUND,
+    *ESTIMATES,
+)
 _BY_NAME = {name: row for row in (*AGGREGATES, *_BOUNDS) for name in (row.name, *row.aliases)}
 
 #: Aggregates of [semantics 4.2] and of Spark that are refused by name until they exist.

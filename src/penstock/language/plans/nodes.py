@@ -124,7 +124,9 @@ def _read_sample(below: Below) -> Algebra:
         raise fault(percent.pointer, "this is no fraction, such as 5 or 1/3") from None
     if not 0 <= share <= 100:
         raise fault(percent.pointer, "a sample is between 0 and 100 percent", "P0102")
-    return Sample(below.input, share, below.fields["seed"].whole(-(2**63), 2**63 - 1), below.fields["name"].name())
+    seed, name = below.fields["seed"].whole(-(2**63), 2**63 - 1), below.fields["name"].name()
+    records = "records" in below.fields and below.fields["records"].flag()
+    return Sample(below.input, share, seed, name, below.partition("by"), records)
 
 
 # --- windows
@@ -406,8 +408,11 @@ NODES: Mapping[type[Algebra], NodeForm] = {
     ),
     Project: NodeForm(_write_project, _read_project, ("columns",), ("columns",)),
     Sample: NodeForm(
-        lambda node: {"percent": str(node.percent), "seed": node.seed, "name": node.name},
-        _read_sample, ("percent", "seed", "name"), ("percent", "seed", "name"),
+        lambda node: {
+            "percent": str(node.percent), "seed": node.seed, "name": node.name,
+            **given(by=names_of(node.input, node.by), records=node.records or None),
+        },
+        _read_sample, ("percent", "seed", "name", "by", "records"), ("percent", "seed", "name"),
     ),
     Window: NodeForm(_write_window, _read_window, ("kind", *_WINDOW), ("kind",)),
     RowWindow: NodeForm(_write_row_window, _read_row_window, ("rows", "step", "partition", *_WINDOW)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from itertools import compress
 
 import numpy as np
@@ -9,7 +10,7 @@ import pyarrow as pa
 
 from penstock.algebra import Algebra, IndividualResults, Internal, RelationToStream, RowWindow, Sample, StreamKind
 from penstock.algebra.properties.arrival_order import in_arrival_order
-from penstock.expressions.draws import kept
+from penstock.expressions.draws import draws, universe
 from penstock.testing.denotation.base import Bag, Relation, Stream, World, denote, windowed
 from penstock.testing.denotation.core import boundaries, lasting, validity
 from penstock.testing.values import Row, key_of, value_order
@@ -80,10 +81,20 @@ def _(node: Sample, world: World) -> Stream:
     if not below.elements:
         return below
     rows = [row for _, row in below.elements]
-    columns = [pa.array([row[i] for row in rows], type_) for i, type_ in enumerate(node.schema.types)]
+    columns = [pa.array([row[i] for row in rows], type_) for i, type_ in enumerate(node.input.schema.types)]
     ticks = np.array([ts for ts, _ in below.elements], np.int64)
-    chosen = kept(node.percent, node.seed, node.name, ticks, columns)
-    return Stream(list(compress(below.elements, chosen.tolist())))
+    if node.by:
+        drawn = universe(node.seed, [columns[i] for i in node.by], len(rows))
+    else:
+        drawn = draws(node.seed, node.name, ticks, columns)
+    share = node.percent / 100
+    chosen = [share == 1 or int(draw) < int(share * 2**64) for draw in drawn]
+    elements = list(compress(below.elements, chosen))
+    if not node.records:
+        return Stream(elements)
+    clusters = [int(draw) for draw in compress(drawn.view(np.int64), chosen)]
+    records = [struct.pack("<dqqq", float(share), cluster, 0, 0) for cluster in clusters]
+    return Stream([(ts, (*row, record)) for (ts, row), record in zip(elements, records, strict=True)])
 
 
 @denote.register

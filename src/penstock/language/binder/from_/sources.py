@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import NoReturn
 
-from penstock.algebra import Algebra, RelationScan, RelationToStream, Sample, Source, StreamKind, StreamScan, unjoined
+from penstock.algebra import Algebra, RelationScan, RelationToStream, Source, StreamKind, StreamScan, unjoined
 from penstock.algebra.properties.update_pattern import Pattern
 from penstock.errors import PenstockError, counted, nearest
 from penstock.language.binder.context import Context
@@ -20,6 +20,7 @@ from penstock.language.binder.from_.frequency import answer_stream
 from penstock.language.binder.from_.from_joins import Around, join_sources
 from penstock.language.binder.from_.inputs import FromInput, Inputs
 from penstock.language.binder.from_.lateral import reads_beside
+from penstock.language.binder.from_.samples import bind_sample
 from penstock.language.binder.from_.windows import bind_window
 from penstock.language.binder.scope import Entry, Role, Scope, lost
 from penstock.language.binder.select.rows import Inner
@@ -134,14 +135,7 @@ class SourceBinder:
         """Return the sample of `node`; a SAMPLE that fails is reported, and binding continues without it."""
         if sample is None:
             return node
-        return self.context.attempt(lambda: self._sample(node, sample, name)) or node
-
-    def _sample(self, node: Algebra, sample: SampleTree, name: str) -> Algebra:
-        if not node.is_stream:
-            self.context.fail("P0103", f"SAMPLE draws from a stream; {name} is a relation", sample.span)
-        if not 0 <= sample.percent <= 100:
-            self.context.fail("P0102", "a sample is between 0 and 100 percent", sample.span)
-        return Sample(node, sample.percent, self.context.settings.get_int("seed"), name)
+        return self.context.attempt(lambda: bind_sample(node, sample, name, self.context)) or node
 
     def _relation(
         self,

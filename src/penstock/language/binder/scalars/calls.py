@@ -16,6 +16,7 @@ from penstock.expressions.user import UserAggregate, UserFunction, build_user_ag
 from penstock.language.binder.context import BindingFailed
 from penstock.language.binder.scalars.binder import Binding, ScalarBinder
 from penstock.language.binder.scalars.bounds import BOUND_FUNCTIONS, bound_function
+from penstock.language.binder.scalars.estimates import ESTIMATE, estimate
 from penstock.language.binder.scalars.frequent_bounds import MISSED_BOUND, missed_bound
 from penstock.language.binder.scalars.intervals import interval
 from penstock.language.binder.scope import Role, Scope
@@ -83,6 +84,8 @@ def _function(binder: ScalarBinder, node: exp.Expr) -> Expression:
     if name in OPERATOR_WORDS:
         hint = f"write {name}(SELECT ...) or SELECT {name}(item, ...) FROM ..."
         binder.context.fail("P0304", f"{name} encloses a query or a whole select list", name_span(node), hint)
+    if name == ESTIMATE and binder.context.catalog.function(name) is None:
+        return estimate(binder, node)
     if name == MISSED_BOUND:
         return missed_bound(binder, node)
     if called_aggregate(node, binder.context.catalog):

@@ -10,6 +10,7 @@ from penstock.algebra.nodes.panes import check_panes
 from penstock.expressions.aggregates import count_rows
 from penstock.expressions.nodes import AggregateCall, Column, Expression
 from penstock.expressions.text import to_sql
+from penstock.language.binder.scalars.estimates import is_estimate, with_records
 from penstock.language.binder.scalars.expressions import ExpressionBinder
 from penstock.language.binder.select.frequent import FrequentTerms
 from penstock.language.binder.subqueries.placeholders import attached_in
@@ -57,6 +58,9 @@ class Grouping:
             return Distinct(Project(node, self.group, fields))
         # HAVING alone also makes one group. A relation needs at least one column, by which its rows are counted.
         calls = self.calls if self.group else self.calls or [count_rows()]
+        if any(map(is_estimate, calls)):
+            span = self.spans[next(n for n, call in enumerate(calls) if is_estimate(call))]
+            node, calls = self.binder.context.guard(span, lambda: with_records(node, calls))
         positions: list[int] = []
         computed: list[Expression] = []
         for key in self.group:

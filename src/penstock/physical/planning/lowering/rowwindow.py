@@ -57,7 +57,7 @@ def stamped(node: Algebra, child: Lowered, builder: Builder) -> Lowered:
 @lower.register
 def _sample(node: Sample, builder: Builder) -> Lowered:
     child = builder.lower(node.input)
-    spec = SampleSpec(node.percent, node.seed, node.name)
+    spec = SampleSpec(node.percent, node.seed, node.name, node.by, node.records)
     return replace(child, step=builder.add(spec, [Edge(child.step)], child.stage, node))
 
 
