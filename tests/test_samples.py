@@ -27,7 +27,8 @@ from penstock.testing.oracle import run_oracle
 
 STREAM = "CREATE STREAM {0} (ts INT, k INT, g STRING, x INT) FROM MEMORY () TIMESTAMP BY ts UNIT SECOND;"
 SAMPLES = ("SAMPLE(50)", "SAMPLE(30) REPEATABLE(3)", "SAMPLE(60 BY k)", "SAMPLE(100)", "TABLESAMPLE BERNOULLI (40)",
-           "SAMPLE(70 BY g, k) REPEATABLE(9)")  # fmt: skip
+           "SAMPLE(70 BY g, k) REPEATABLE(9)", "SAMPLE(4 ROWS)", "SAMPLE(2 ROWS PER g)", "TABLESAMPLE (3 ROWS)",
+           "SAMPLE(3 ROWS WEIGHT x) REPEATABLE(4)", "SAMPLE(2 ROWS PER k WEIGHT x + 1)")  # fmt: skip
 CALLS = ("COUNT(*)", "COUNT(x)", "SUM(x)", "AVG(x)", "SUM(x) FILTER (WHERE x > 0)")
 
 

@@ -18,6 +18,7 @@ from penstock.algebra.nodes.sample import Sample
 from penstock.algebra.nodes.scans import OnError, RelationScan, Scan, Source, StreamScan
 from penstock.algebra.nodes.semi_and_outer_joins import OuterJoin, OuterKind, SemiJoin, SemiKind
 from penstock.algebra.nodes.set_operations import Except, Intersect, UnionAll
+from penstock.algebra.nodes.window_sample import WindowSample
 from penstock.algebra.nodes.windows import RowWindow, Window, WindowKind, unbounded
 from penstock.algebra.properties.update_pattern import Pattern
 
@@ -65,6 +66,7 @@ __all__ = [
     "UnionAll",
     "Window",
     "WindowKind",
+    "WindowSample",
     "evaluation_period",
     "is_nrr",
     "is_static",

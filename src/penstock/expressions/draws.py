@@ -33,9 +33,10 @@ def kept(
     return draws(seed, name, ts, columns) < np.uint64(int(percent * 2**64 / 100))
 
 
-def universe(seed: int, columns: Sequence[pa.Array], count: int) -> UInt64s:
-    """Return the draw of the values of some columns, the same in every stream and at all times."""
-    return draws(seed, "/universe", np.zeros(count, np.int64), columns)
+def universe(seed: int, columns: Sequence[pa.Array], count: int, use: str = "/universe") -> UInt64s:
+    """Return the draw of the values of some columns, the same in every stream and at all times. use: each use of draws
+    has its own."""
+    return draws(seed, use, np.zeros(count, np.int64), columns)
 
 
 def limit(percent: Fraction) -> np.uint64:

@@ -20,7 +20,7 @@ from penstock.language.binder.from_.frequency import answer_stream
 from penstock.language.binder.from_.from_joins import Around, join_sources
 from penstock.language.binder.from_.inputs import FromInput, Inputs
 from penstock.language.binder.from_.lateral import reads_beside
-from penstock.language.binder.from_.samples import bind_sample
+from penstock.language.binder.from_.samples import bind_rows, bind_sample
 from penstock.language.binder.from_.windows import bind_window
 from penstock.language.binder.scope import Entry, Role, Scope, lost
 from penstock.language.binder.select.rows import Inner
@@ -89,21 +89,21 @@ class SourceBinder:
         if name.schema:
             table = bind_control_name(name, self.context)
             root = self._sampled(_scan(table), source.sample, table.name)
-            return self._relation(root, root.schema.names, source.window, qualifier, name)
+            return self._relation(root, root.schema.names, source.window, qualifier, name, source.sample)
         view = self.views.get(name.key) or self.context.catalog.views.get(name.key)
         if view is not None and name.matches(view.name):
             root = self._sampled(view.root, source.sample, view.name)
-            return self._relation(root, view.names, source.window, qualifier, name)
+            return self._relation(root, view.names, source.window, qualifier, name, source.sample)
         query = self.context.catalog.queries.get(name.key)
         if query is not None and name.matches(query.name):
             root = self._sampled(bind_query_name(query, name, self.context), source.sample, query.name)
-            return self._relation(root, root.schema.names, source.window, qualifier, name)
+            return self._relation(root, root.schema.names, source.window, qualifier, name, source.sample)
         declared = self.context.catalog.sources.get(name.key)
         if declared is None or not name.matches(declared.name):
             self._unknown(name)
         node = self._sampled(_scan(declared), source.sample, declared.name)
         alias = source.alias.text if source.alias else declared.name
-        return self._relation(node, node.schema.names, source.window, alias, name)
+        return self._relation(node, node.schema.names, source.window, alias, name, source.sample)
 
     def _derived(self, source: DerivedSource, around: Levels, right: bool) -> Inputs:
         beside, last = len(around) - len(self.enclosing), source.lateral is None
@@ -144,6 +144,7 @@ class SourceBinder:
         window: WindowClause | None,
         qualifier: str | None,
         item: Name | DerivedSource,
+        sample: SampleTree | None = None,
     ) -> Inputs:
         stamp = node.timestamp_column if node.is_stream else None
         plain = Role.ELEMENT if node.is_stream else Role.RELATION
@@ -160,7 +161,10 @@ class SourceBinder:
             windowed = self.context.attempt(lambda: bind_window(window, stream, self.context, (*entries, *other)))
             if windowed is None:
                 return Inputs((), entries, failed=True)
-            node = windowed
+            sampled = self.context.attempt(lambda: bind_rows(windowed, sample, Scope((*entries, *other)), self.context))
+            if sampled is None:
+                return Inputs((), entries, failed=True)
+            node = sampled
         elif window is not None:
             shown = item.text if isinstance(item, Name) else "this query"
             hint = "a window belongs to a stream; leave it out"
