@@ -82,7 +82,7 @@ def _reach(confidence: float, clusters: int) -> float:
     freedom = clusters - 1
     scale = math.exp(math.lgamma((freedom + 1) / 2) - math.lgamma(freedom / 2)) / math.sqrt(freedom * math.pi)
     # With t = sqrt(freedom) tan(angle) the density over the angle is scale sqrt(freedom) cos^(freedom - 1).
-    low, high, steps = 0.0, math.pi / 2, 200
+    low, high, steps = 0.0, math.pi / 2, 800
     for _ in range(50):
         middle = (low + high) / 2
         width = middle / steps
