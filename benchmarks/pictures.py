@@ -76,3 +76,18 @@ def _save(figure: Figure, path: Path) -> None:
     figure.savefig(path, format="svg", metadata={"Date": None, "Creator": None})
     text = path.read_text(encoding="utf-8")
     path.write_text("\n".join(line.rstrip() for line in text.splitlines()) + "\n", encoding="utf-8")
+
+
+def accuracies(found: Mapping[str, Any], values: Any, along: str, path: Path) -> None:
+    """A figure of `temporal.py`: one line for each policy."""
+    labels = {
+        "ratio": "memory ratio r", "continues": "coalescing probability p", "least": "θ of LENGTH >= θ (ticks)",
+    }  # fmt: skip
+    with matplotlib.rc_context(_STYLE):
+        figure = Figure(figsize=(6.0, 4.0), layout="constrained")
+        axes = figure.subplots()
+        for number, (name, heights) in enumerate(found.items()):
+            axes.plot(values, heights, marker=_MARKS[number % len(_MARKS)], markersize=4, label=name)
+        axes.set(xlabel=labels[along], ylabel="accuracy", ylim=(0.0, 1.02))
+        axes.legend(frameon=False, fontsize=8)
+        _save(figure, path)

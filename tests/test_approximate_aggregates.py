@@ -153,6 +153,31 @@ def test_sketches_above_and_below_others() -> None:
     )
 
 
+def test_exact_aggregates_are_replaced_where_that_is_asked_for() -> None:
+    items = "COUNT(DISTINCT i) AS a, MEDIAN(x) AS b, QUANTILE(x, 0.9) FILTER (WHERE k > 0) AS c, COUNT(i) AS n"
+    own = (
+        "APPROX_COUNT_DISTINCT(i, 0.3) AS a, APPROX_QUANTILE(x, 0.5, 0.2) AS b,"
+        " APPROX_QUANTILE(x, 0.9, 0.2) FILTER (WHERE k > 0) AS c, COUNT(i) AS n"
+    )
+    text = "CREATE QUERY q AS SELECT {} FROM S [RANGE 9 SECONDS];"
+    setting = "SET approximate_aggregates = 'rsd 0.3, accuracy 0.2';"
+    asked = bind_script(DECLARED + setting + text.format(items))
+    plain = bind_script(DECLARED + text.format(own))
+    given = inputs(3)
+    answers = [RUNS[0].answer(bound.queries, given, False, None).tables["q"] for bound in (asked, plain)]
+    assert answers[0].equals(answers[1])
+    assert [w.message.split(" is approximate here: ")[0] for w in asked.warnings] == [
+        "COUNT(DISTINCT)", "QUANTILE", "QUANTILE"
+    ]  # fmt: skip
+    assert "HyperLogLog of 16 registers, standard error 26 %, probable" in asked.warnings[0].message
+    unchanged = bind_script(DECLARED + "SET approximate_aggregates = none;" + text.format(items))
+    assert not unchanged.warnings
+    for wrong in ("rsd", "rsd 0.5", "0.02", "rsd 0.1, rsd 0.2", "accuracy 1"):
+        with pytest.raises(ScriptErrors) as caught:
+            bind_script(f"SET approximate_aggregates = '{wrong}';")
+        assert [error.code for error in caught.value.errors] == ["P0104"]
+
+
 def test_small_counts_are_exact() -> None:
     queries = bind_script(f"{DECLARED} CREATE QUERY q AS SELECT APPROX_COUNT_DISTINCT(i) AS c FROM S;").queries
     rows = [{**dict.fromkeys(TYPES), "i": i} for i in range(5) for _ in range(3)]

@@ -29,6 +29,7 @@ LAYERS = (
     ("algebra",),
     ("connectors",),
     ("language",),
+    ("shedding",),
     ("physical",),
     ("runtime",),
     ("handles",),
@@ -59,6 +60,7 @@ ONLY = {
     "runtime.java": {"errors"},
     "client": {"client", "errors", "notebook", "served", "types"},
     "notebook": {"notebook"},
+    "shedding": {"shedding"},
 }
 
 #: Who may import only a part of a layer below: folder -> (the layer, what of it).

@@ -20,6 +20,7 @@ from penstock.physical.planning.planner import plan_queries
 from penstock.runtime.spark.worker.packets import (
     AnswerOf,
     ChannelRows,
+    FewOfMany,
     PacketKind,
     Signal,
     answer_packets,
@@ -80,6 +81,8 @@ def test_an_answer_has_no_sender() -> None:
         (AnswerOf("q"), "answer:q"),
         (AnswerOf("a:b: c"), "answer:a:b: c"),
         (AnswerOf("progress"), "answer:progress"),
+        (AnswerOf("answers"), "answer:answers"),
+        (FewOfMany(), "answers"),
         *((signal, signal.value) for signal in Signal),
     ],
 )

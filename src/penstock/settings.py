@@ -129,6 +129,41 @@ def _share(text: str) -> float:
     return value
 
 
+#: Policies of load shedding (`shedding/policies/`), by name.
+SHEDDING_POLICIES = ("random", "newest", "value", "cals_v", "cals_i", "cals", "cals_q")
+
+_TUPLES = re.compile(r"\s*([0-9]+)\s*tuples?\s*", re.IGNORECASE)
+
+
+def budget_text(text: str) -> str:
+    """Return a budget in the form in which it is kept: `n TUPLES`, or a number of bytes. Raises ValueError with what is
+    accepted."""
+    match = _TUPLES.fullmatch(text)
+    try:
+        number = int(match[1]) if match else _bytes(text)
+    except ValueError:
+        number = 0
+    if not 1 <= number < 2**62:
+        raise ValueError("a number of tuples such as '10000 TUPLES', or a size such as '64 MB', of at least one")
+    return f"{number} TUPLES" if match else str(number)
+
+
+def share_of(text: str) -> float:
+    """Return a share such as `5%` or `0.05`. Raises ValueError with what is accepted."""
+    folded = text.strip()
+    try:
+        value = float(folded.removesuffix("%")) / (100 if folded.endswith("%") else 1)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= 1:
+        raise ValueError("a share such as '5%', from 0 to 100 %")
+    return value
+
+
+def _budget_or_none(text: str) -> str:
+    return "none" if text.strip().lower() == "none" else budget_text(text)
+
+
 #: The statistics of a source in a hint: its name, tuples per second (None: unknown), and (column, distinct values).
 SourceHint = tuple[str, float | None, tuple[tuple[str, float], ...]]
 
@@ -149,6 +184,30 @@ def _statistics(text: str) -> tuple[SourceHint, ...]:
         hints.append((match[1], rate, tuple(fact for fact in found if fact[0].lower() != "rate")))
         place = match.end()
     return tuple(hints)
+
+
+#: The error that approximate aggregates may have in place of exact ones: of COUNT(DISTINCT), and of quantiles.
+_ERRORS = {"rsd": (0.0021, 0.3), "accuracy": (1e-6, 0.5)}
+_ERROR = re.compile(r"\s*(rsd|accuracy)\s+([0-9.]+(?:e-?[0-9]+)?)\s*", re.IGNORECASE)
+
+
+def _approximations(text: str) -> tuple[tuple[str, float], ...]:
+    """Return (kind of error, its size) of such as `rsd 0.02, accuracy 0.01`; none of them for `none`."""
+    if text.strip().lower() == "none":
+        return ()
+    found: dict[str, float] = {}
+    for part in text.split(","):
+        match = _ERROR.fullmatch(part)
+        kind = match[1].lower() if match else ""
+        if match is None or kind in found:
+            raise ValueError(
+                "'rsd 0.02' for COUNT(DISTINCT), 'accuracy 0.01' for quantiles, both with a comma, or none"
+            )
+        least, most = _ERRORS[kind]
+        if not least <= (size := float(match[2])) <= most:
+            raise ValueError(f"{kind} from {least:g} to {most:g}")
+        found[kind] = size
+    return tuple(found.items())
 
 
 @dataclass(frozen=True)
@@ -189,6 +248,13 @@ class Setting:
 
 TABLE: tuple[Setting, ...] = (
     Setting("integer_division", False, _boolean, "`/` between integers truncates, as in STREAM"),
+    Setting(
+        "approximate_aggregates",
+        (),
+        _approximations,
+        "errors such as `rsd 0.02, accuracy 0.01` that replace COUNT(DISTINCT) by APPROX_COUNT_DISTINCT and QUANTILE,"
+        " MEDIAN by APPROX_QUANTILE, with a warning for each; none: nothing is replaced",
+    ),
     Setting("seed", 0, _count(0), "seed of all random choices, such as `SAMPLE`"),
     Setting(
         "frequent_bound",
@@ -283,6 +349,22 @@ TABLE: tuple[Setting, ...] = (
         "warn",
         _one_of("warn", "fail"),
         "what a run does above `state_limit`: log a warning, or fail",
+    ),
+    Setting(
+        "shed_memory",
+        "none",
+        _budget_or_none,
+        "default of `memory` of the queries that coalesce: the most that they hold, as '10000 TUPLES' or '64 MB'; "
+        "none: nothing is shed",
+    ),
+    Setting("shed", "cals_q", _one_of(*SHEDDING_POLICIES), "default of `shed`: which tuple goes first"),
+    Setting("shed_buckets", 1, _count(1, 2**20), "default of `buckets`: parts of a budget, by hash of the value"),
+    Setting("shed_compact", True, _boolean, "default of `compact`: whether equal tuples of one life count once"),
+    Setting(
+        "shed_error_sample",
+        0.05,
+        share_of,
+        "default of `error_sample`: share of the values also held unshed, to estimate accuracy; '0' for none",
     ),
     Setting(
         "metrics_file",

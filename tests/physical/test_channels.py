@@ -19,8 +19,15 @@ from penstock.physical.execution.progress import SourceProgress
 from penstock.physical.plan.plan import Channel, Plan
 from penstock.physical.planning.planner import plan_queries
 from penstock.runtime.local.runtime import run_local
-from penstock.runtime.spark.worker.packets import AnswerOf, ChannelRows, Packet, channel_packets, progress_packet
-from penstock.runtime.spark.worker.spill_files import unpacked
+from penstock.runtime.spark.output.answer_writer import answers_in
+from penstock.runtime.spark.worker.packets import (
+    AnswerOf,
+    ChannelRows,
+    FewOfMany,
+    Packet,
+    channel_packets,
+    progress_packet,
+)
 from penstock.runtime.spark.worker.stage import ShardRound
 from penstock.testing.compare import events_of, first_difference
 from penstock.testing.oracle import run_oracle
@@ -44,6 +51,17 @@ TWO_STAGES = [
     """SELECT S.k, S.a, c.n FROM S [RANGE 10 SECONDS],
        (SELECT a AS k, COUNT(*) AS n FROM (SELECT DISTINCT k, a FROM S [RANGE 10 SECONDS]) d GROUP BY a) c
        WHERE S.k = c.k""",
+]
+
+#: Windows of several lengths, which all read the same columns by one key; the last but one has rows of its own.
+SEVERAL_LENGTHS = [
+    "SELECT k, SUM(a) AS s FROM S [RANGE 7 SECONDS] GROUP BY k",
+    "SELECT k, MAX(a) AS m, MIN(a) AS l FROM S [RANGE 10 SECONDS] GROUP BY k",
+    "SELECT k, COUNT(DISTINCT a) AS n FROM S [RANGE UNBOUNDED] GROUP BY k",
+    "SELECT k, MAX(a) AS m, MIN(a) AS l FROM S [NOW] GROUP BY k",
+    "SELECT S.k, S.a, T.b FROM S [RANGE 3 SECONDS], T [RANGE 10 SECONDS] WHERE S.k = T.k",
+    "SELECT k, AVG(a) AS s FROM S [RANGE 5 SECONDS] WHERE a > 1 GROUP BY k",
+    "SELECT k, a FROM S [RANGE 6 SECONDS] WHERE NOT EXISTS (SELECT * FROM T [RANGE 4 SECONDS] WHERE T.k = S.k)",
 ]
 
 
@@ -93,7 +111,20 @@ def test_rows_for_two_stages_are_sent_once() -> None:
     assert [sent[channel] for channel in both] == [given["S"].num_rows] * len(both)
 
 
-@pytest.mark.parametrize("texts", [FIVE, TWO_STAGES])
+def test_windows_of_several_lengths_get_the_rows_of_their_stream_once() -> None:
+    plan, given = plan_queries(queries(SEVERAL_LENGTHS)), inputs(0)
+    chosen = sum(a > 1 for a in given["S"].column("a").to_pylist())
+    by_key = {c: rows for c, rows in sent_of(plan, "S", given["S"]).items() if c.exchange.key == (1,)}
+    assert sorted(by_key.values()) == [chosen, given["S"].num_rows]
+    assert not any(step.spec.sets_ends_alone for step in plan.steps if step.stage == 0 and "S" in step.sources)
+
+
+def test_a_window_of_one_length_stays_next_to_the_readers() -> None:
+    plan = plan_queries(queries(SEVERAL_LENGTHS[:1] * 2))
+    assert [step.stage for step in plan.steps if step.spec.sets_ends_alone] == [0]
+
+
+@pytest.mark.parametrize("texts", [FIVE, TWO_STAGES, SEVERAL_LENGTHS])
 @pytest.mark.parametrize("shards", [1, 3])
 def test_what_reads_one_channel_answers_as_the_oracle(texts: list[str], shards: int) -> None:
     asked, given = queries(texts), inputs(shards)
@@ -101,6 +132,12 @@ def test_what_reads_one_channel_answers_as_the_oracle(texts: list[str], shards: 
     for query in asked:
         expected = run_oracle(query, given).events
         assert first_difference(expected, events_of(query, found.tables[query.name])) is None, query.text
+
+
+def answers_of(query: str, packet: Packet) -> list[Elements]:
+    if not isinstance(packet.kind, AnswerOf | FewOfMany):
+        return []
+    return [c.take() for name, chunks in answers_in(packet.kind, packet.blob) for c in chunks if name == query]
 
 
 def test_a_stage_on_spark_keeps_its_rows_and_hands_them_on() -> None:
@@ -126,6 +163,6 @@ def test_a_stage_on_spark_keeps_its_rows_and_hands_them_on() -> None:
         travels = any(isinstance(p.kind, ChannelRows) and p.kind.channel == both for p in packets)
         assert travels == (stage < max(plan.receivers[both]))
     for query in queries(TWO_STAGES):
-        answers = [e for p in packets if p.kind == AnswerOf(query.name) for e in unpacked(p.blob)]
+        answers = [e for p in packets for e in answers_of(query.name, p)]
         found = events_of(query, answer_table(query, answers))
         assert first_difference(run_oracle(query, given).events, found) is None, query.text

@@ -105,7 +105,7 @@ def test_steps_without_memory_are_shared_at_once() -> None:
     life.go_on(1)
     life.register("two", SUM)
     steps = life.steps()
-    assert steps["Scan"] == steps["TimeWindow"] == steps["AccumulatorRows"] == 1
+    assert steps["Scan"] == steps["AccumulatorRows"] == 1
     assert steps["Aggregate"] == 2, "the second has not seen what came before"
     (channel,) = life.engine._job.plan.receivers
     assert channel.step in life.engine._job.plan.shared, "and rows are sent once for both"
@@ -196,12 +196,38 @@ def test_steps_are_not_merged_while_a_slower_source_holds_one_back() -> None:
     [
         ("SELECT k, SUM(d) AS s FROM S [RANGE 10 SECONDS] GROUP BY k", "Aggregate"),
         ("SELECT d, COUNT(*) AS n FROM S [RANGE 10 SECONDS] GROUP BY d", "Aggregate"),
-        ("SELECT DISTINCT k FROM S [RANGE 10 SECONDS]", "DistinctChanges"),
+        ("SELECT COUNT(*) AS n FROM (SELECT DISTINCT k FROM S [RANGE 10 SECONDS]) d", "Distinct"),
         ("SELECT k, a FROM S [RANGE 10 SECONDS] WHERE a > 3 OR draw(a) < 0", "Filter"),
     ],
 )
 def test_what_remembers_more_than_live_tuples_is_not_merged(text: str, kind: str) -> None:
     assert shared_kinds(("one", text, NOW), ("two", text, WARM))[kind] == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("SELECT DISTINCT k FROM S [RANGE 10 SECONDS]", "DistinctChanges"),
+        ("SELECT k FROM S [RANGE 9 SECONDS] EXCEPT ALL SELECT k FROM T [RANGE 4 SECONDS]", "SetOperation"),
+        ("SELECT S.k, c FROM S [RANGE 9 SECONDS] LEFT JOIN R ON S.k = R.k AND R.c < 5", "PartnerCounts"),
+        ("SELECT k, a FROM S [RANGE 9 SECONDS] WHERE NOT EXISTS (SELECT * FROM R WHERE R.k = S.k)", "PartnerCounts"),
+        ("SELECT k, COUNT(*) AS n FROM S [RANGE 9 SECONDS] GROUP BY k ORDER BY n, k LIMIT 2", "TopK"),
+        ("SELECT k, a FROM S [PARTITION BY k ROWS 3]", "RowWindow"),
+    ],
+)
+def test_what_remembers_live_tuples_alone_is_merged(text: str, kind: str) -> None:
+    once = shared_kinds(("one", text, BEGINNING))
+    assert shared_kinds(("one", text, BEGINNING), ("two", text, WARM))[kind] == once[kind] > 0
+
+
+def test_the_first_rows_of_shards_are_not_merged_where_senders_decide_on_the_shard() -> None:
+    text = "SELECT k, a FROM S [RANGE 10 SECONDS] ORDER BY a DESC, k LIMIT 3"
+    assert shared_kinds(("one", text, NOW), ("two", text, WARM))["TopK"] == 4, "local and final, of each"
+
+
+def test_a_row_window_that_has_not_read_its_rows_is_never_merged() -> None:
+    text = "SELECT k, a FROM S [ROWS 3]"
+    assert shared_kinds(("one", text, NOW), ("two", text, NOW), seconds=60)["RowWindow"] == 2
 
 
 def test_samples_of_other_percentages_are_different_steps() -> None:

@@ -37,7 +37,7 @@ CASES, MANY_CASES = 8, 200
 def random_text(draw: random.Random) -> str:
     """A query over S: joins of windows of several lengths with relations, streams and itself; MIN and MAX; nested."""
     t, u, r = draw.choice(LENGTHS), draw.choice(LENGTHS), draw.randrange(3)
-    kind = draw.randrange(8)
+    kind = draw.randrange(13)
     if kind <= 2:
         where = draw.choice(("", " AND S.a > 2", " AND S.a < R.c"))
         return f"SELECT S.k, S.a, R.c FROM S [RANGE {t} SECONDS], R{r} R WHERE S.k = R.k{where}"
@@ -50,10 +50,36 @@ def random_text(draw: random.Random) -> str:
         )
     if kind == 5:
         return f"ISTREAM(SELECT S.k, S.a, R.c FROM S [NOW], R{r} R WHERE S.k = R.k)"
-    if kind == 6:
+    if kind == 7:
+        return _other_text(draw, t, u, r)
+    if kind == 8:
+        return f"SELECT k, SUM(d) AS total, COUNT(DISTINCT a) AS n FROM S [RANGE {t} SECONDS] WHERE a > 1 GROUP BY k"
+    if kind == 9:
+        return f"SELECT MAX(a) AS most, COUNT(*) AS n FROM S [RANGE {t} SECONDS]"
+    if kind == 10:
+        return f"SELECT DISTINCT k, a FROM S [RANGE {t} SECONDS]"
+    if kind in (6, 11):
         return f"SELECT k, MIN(a) AS least, MAX(a) AS most FROM S [RANGE {t} SECONDS] GROUP BY k"
     below = f"SELECT S.k, S.a, R.c FROM S [RANGE {t} SECONDS], R{r} R WHERE S.k = R.k"
     return f"SELECT k, MIN(a) AS least, MAX(c) AS most, COUNT(*) AS n FROM ({below}) j GROUP BY k"
+
+
+def _other_text(draw: random.Random, t: int, u: int, r: int) -> str:
+    """A query of an operator that keeps rows by itself."""
+    rows, pairs = f"FROM S [RANGE {t} SECONDS]", f"SELECT k, b AS a FROM T [RANGE {u} SECONDS]"
+    return draw.choice(
+        (
+            f"SELECT k, a {rows} {draw.choice(('EXCEPT', 'EXCEPT ALL', 'INTERSECT', 'INTERSECT ALL'))} {pairs}",
+            f"SELECT S.k, S.a, R.c {rows} LEFT JOIN R{r} R ON S.k = R.k AND S.a < R.c",
+            f"SELECT k, a {rows} WHERE NOT EXISTS (SELECT * FROM R{r} R WHERE R.k = S.k AND R.c > 2)",
+            f"SELECT k, a {rows} WHERE a IN (SELECT c FROM R{r} R)",
+            f"SELECT k, a {rows} ORDER BY a DESC, k LIMIT 2",
+            f"SELECT k, COUNT(*) AS n {rows} GROUP BY k ORDER BY n DESC, k LIMIT 1",
+            f"SELECT k, a FROM S [PARTITION BY k ROWS {draw.choice((1, 3))}]",
+            f"SELECT k, a FROM S [ROWS {draw.choice((1, 4))}]",
+            f"SELECT COUNT(*) AS n FROM (SELECT DISTINCT k {rows}) d",
+        )
+    )
 
 
 @dataclass

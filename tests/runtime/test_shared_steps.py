@@ -94,6 +94,7 @@ def test_the_merged_state_stays_when_the_query_ends_with_which_it_began(alone: P
     assert {operator.operator for operator in report(tmp / "checkpoint").queries["sums2"]} == {
         "Aggregate",
         "Changes",
+        "RowLog",
     }
     if restarts:
         run.rounds.stop()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import weakref
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +22,8 @@ from penstock.physical.operators.aggregates import shared_pane_sums as window_su
 from penstock.physical.planning.planner import plan_queries
 from penstock.runtime.local.runtime import LocalJob, run_local
 from penstock.runtime.spark.output import answer_writer as telling
-from penstock.runtime.spark.output.answer_writer import AnswerWriter, PendingAnswer, read_answers
-from penstock.runtime.spark.worker.packets import AnswerOf
+from penstock.runtime.spark.output.answer_writer import AnswerWriter, PendingAnswer, answers_in
+from penstock.runtime.spark.worker.packets import AnswerOf, FewOfMany, Packet
 from penstock.runtime.spark.worker.spill_files import LARGE, SpillFiles
 from penstock.types import END
 
@@ -128,10 +129,50 @@ def test_what_a_stage_tells_is_what_the_driver_takes_up(apart: bool, tmp_path: P
         packets = list(made.packets(0))
     assert all(len(p.blob) < LARGE for p in packets) == apart
     for query, pieces in sent.items():
-        found = [one for p in packets if p.kind == AnswerOf(query) for one in read_answers(p.blob)]
+        found = in_packets(packets)[query]
         assert sum(one.rows for one in found) == sum(map(len, pieces))
         assert all(one.low == one.take().ts.min() for one in found)
         assert str(rows_of(found)) == str(rows_of([PendingAnswer.of(e) for e in pieces]))
+
+
+def in_packets(packets: Iterable[Packet]) -> dict[str, list[PendingAnswer]]:
+    """The chunks of each query."""
+    found: dict[str, list[PendingAnswer]] = {}
+    for packet in packets:
+        assert isinstance(packet.kind, AnswerOf | FewOfMany)
+        for query, chunks in answers_in(packet.kind, packet.blob):
+            found.setdefault(query, []).extend(chunks)
+    return found
+
+
+def test_few_rows_of_many_queries_travel_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In packets of queries with the same types of columns, and of limited size; what is larger goes alone."""
+    monkeypatch.setattr(telling, "_TOGETHER", 6_000)
+    draw = random.Random(8)
+    made = AnswerWriter(None)
+    sent: dict[str, list[Elements]] = {}
+    for number in range(200):
+        name = f"q{number} é:,\"'"
+        sent[name] = [
+            piece(draw, 0, 9, draw.choice([1, 1, 2, 7, 400]), number % 3 == 0, number % 5 == 0)
+            for _ in range(draw.choice([1, 1, 3]))
+        ]
+        if number % 7 == 0:
+            texts = pa.nulls(2, pa.string()), pa.array(["", "a\0b"])
+            sent[name] = [Elements(texts, np.array([1, 1]), np.array([2, 9]))]
+        if number % 11 == 0:
+            sent[name] = [Elements((), np.array([number]), np.array([END]))]
+        for elements in sent[name]:
+            made.take(name, elements)
+    packets = list(made.packets(3))
+    assert {p.shard for p in packets} == {3}
+    together = [p for p in packets if p.kind == FewOfMany()]
+    assert len(packets) < 100 and len(together) > 3 and all(len(p.blob) < 40_000 for p in together)
+    found = in_packets(packets)
+    assert found.keys() == sent.keys()
+    for name, pieces in sent.items():
+        assert str(rows_of(found[name])) == str(rows_of([PendingAnswer.of(e) for e in pieces]))
+        assert [column.type for column in found[name][0].take().columns] == [c.type for c in pieces[0].columns]
 
 
 SUMS = STREAM + "".join(
@@ -153,7 +194,6 @@ def test_standing_sums_leave_a_stage_piece_by_piece(tmp_path: Path, monkeypatch:
     expected = run_local(queries, {"S": table}).tables
     job = LocalJob(plan_queries(queries), {})
     (executor,) = job.stages[0]
-    found: dict[str, list[Elements]] = {}
     most = 0
     with SpillFiles(str(tmp_path), 0) as parcels:
         made = AnswerWriter(parcels)
@@ -168,9 +208,7 @@ def test_standing_sums_leave_a_stage_piece_by_piece(tmp_path: Path, monkeypatch:
         monkeypatch.setattr(executor, "run", lambda inputs, progress: run(inputs, progress, take))
         monkeypatch.setattr("penstock.runtime.local.runtime.LocalJob", lambda *args: job)
         assert all(t.num_rows == 0 for t in run_local(queries, {"S": table}).tables.values())
-        for packet in made.packets(0):
-            assert isinstance(packet.kind, AnswerOf)
-            found[packet.kind.query] = [one.take() for one in read_answers(packet.blob)]
+        found = {name: [one.take() for one in chunks] for name, chunks in in_packets(made.packets(0)).items()}
     written = sum(f.stat().st_size for f in tmp_path.rglob("*.arrow"))
     assert most < 8 * 20_000 and written > 20 * 20_000
     assert sum(t.num_rows for t in expected.values()) > 100_000

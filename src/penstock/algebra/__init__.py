@@ -2,6 +2,7 @@
 
 from penstock.algebra.nodes.aggregate import Aggregate, Distinct
 from penstock.algebra.nodes.base import Algebra, ArrivalTime, StreamToRelation, TimeModelWindow, is_static, leaves
+from penstock.algebra.nodes.coalesce import Begins, Closing, Coalesce
 from penstock.algebra.nodes.first_rows import SortKey, TopK
 from penstock.algebra.nodes.frequency import Arrivals, AtInstants, Frequency, Sequenced
 from penstock.algebra.nodes.frequency_window import FrequencyWindow
@@ -18,6 +19,7 @@ from penstock.algebra.nodes.sample import Sample
 from penstock.algebra.nodes.scans import OnError, RelationScan, Scan, Source, StreamScan
 from penstock.algebra.nodes.semi_and_outer_joins import OuterJoin, OuterKind, SemiJoin, SemiKind
 from penstock.algebra.nodes.set_operations import Except, Intersect, UnionAll
+from penstock.algebra.nodes.shed import Shed
 from penstock.algebra.nodes.window_sample import WindowSample
 from penstock.algebra.nodes.windows import RowWindow, Window, WindowKind, unbounded
 from penstock.algebra.properties.update_pattern import Pattern
@@ -28,6 +30,9 @@ __all__ = [
     "ArrivalTime",
     "Arrivals",
     "AtInstants",
+    "Begins",
+    "Closing",
+    "Coalesce",
     "Distinct",
     "Except",
     "Frequency",
@@ -56,6 +61,7 @@ __all__ = [
     "SemiJoin",
     "SemiKind",
     "Sequenced",
+    "Shed",
     "SortKey",
     "Source",
     "StreamKind",

@@ -35,6 +35,25 @@ _ARROWS: dict[TokenType, type[exp.Binary]] = {
 _COMPARED = (TokenType.EQ, TokenType.NEQ, TokenType.LT, TokenType.LTE, TokenType.GT, TokenType.GTE)
 _COMMANDS = (TokenType.COMMAND, TokenType.SHOW, TokenType.DESCRIBE)
 
+#: What makes a period.
+PERIOD_FUNCTIONS = frozenset(("VALID", "PERIOD", "INTERSECTION", "SPAN"))
+#: The predicates that stand between two periods; longer ones before those that they begin with.
+PERIOD_PREDICATES: tuple[tuple[str, ...], ...] = tuple(
+    tuple(line.split())
+    for line in (
+        "IMMEDIATELY PRECEDES", "IMMEDIATELY SUCCEEDS", "STARTED BY", "FINISHED BY", "MET BY", "OVERLAPS", "CONTAINS",
+        "EQUALS", "PRECEDES", "SUCCEEDS", "MEETS", "BEFORE", "AFTER", "STARTS", "DURING", "FINISHES",
+    )
+)  # fmt: skip
+_FIRST_WORDS = frozenset(words[0] for words in PERIOD_PREDICATES)
+
+
+def is_period_text(node: exp.Expr) -> bool:
+    """Return whether `node` is written as a period: VALID(s), PERIOD(b, e), INTERSECTION(p, q) or SPAN(p, q)."""
+    while isinstance(node, exp.Paren):
+        node = node.this
+    return isinstance(node, exp.Anonymous) and str(node.this).upper() in PERIOD_FUNCTIONS
+
 
 class Fault(ParseError):
     """A fault of syntax at `token` (None: the end of the statement).
@@ -101,7 +120,11 @@ class ExpressionParser(SparkParser):
         "CASE": SparkParser.NO_PAREN_FUNCTION_PARSERS["CASE"]
     }
     NO_PAREN_FUNCTIONS: ClassVar[dict[Any, Any]] = {}
-    FUNC_TOKENS: ClassVar[Any] = SparkParser.FUNC_TOKENS - {TokenType.AND, TokenType.OR}
+    # END before a bracket is the function: no CASE goes on with one.
+    FUNC_TOKENS: ClassVar[Any] = (SparkParser.FUNC_TOKENS - {TokenType.AND, TokenType.OR}) | {
+        TokenType.BEGIN,
+        TokenType.END,
+    }
     BRACKETS: ClassVar[frozenset[TokenType]] = frozenset()
     PLACEHOLDER_PARSERS: ClassVar[dict[Any, Any]] = {}
     ASSIGNMENT: ClassVar[dict[Any, Any]] = {}
@@ -163,6 +186,32 @@ class ExpressionParser(SparkParser):
         node = super()._parse_unary()
         # -1, NOT x: the operator precedes the operand, whose span expression() uses.
         return self._from(start, node) if isinstance(node, (exp.Neg, exp.Not)) else node
+
+    def _parse_range(self, this: exp.Expr | None = None, parse_is: bool = False) -> exp.Expr | None:
+        left = super()._parse_range(this, parse_is)
+        words = None if left is None else self._period_predicate()
+        if left is None or words is None or not (is_period_text(left) or self._period_behind(len(words))):
+            return left
+        self._advance(len(words))
+        right = self._required(self._parse_bitwise())
+        call = self.expression(exp.Anonymous(this=" ".join(words), expressions=[left, right]))
+        call.meta["span"] = TextSpan(span_of(left).start, span_of(right).end)
+        return call
+
+    def _period_predicate(self) -> tuple[str, ...] | None:
+        """Return the words of a predicate of periods, if they are next."""
+        first = self._curr.text.upper() if self._curr else ""
+        if first not in _FIRST_WORDS:
+            return None
+        return next((words for words in PERIOD_PREDICATES if self._match_text_seq(*words, advance=False)), None)
+
+    def _period_behind(self, steps: int) -> bool:
+        """Return whether a period begins `steps` tokens from here."""
+        index = self._index + steps
+        if index + 1 >= self._tokens_size:
+            return False
+        opens = self._tokens[index + 1].token_type is TokenType.L_PAREN
+        return opens and self._tokens[index].text.upper() in PERIOD_FUNCTIONS
 
     def _parse_function_call(
         self,

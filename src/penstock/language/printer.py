@@ -24,6 +24,7 @@ from penstock.language.queries import (
     Item,
     JoinedSource,
     JoinKind,
+    Length,
     LocalView,
     Name,
     NamedSource,
@@ -37,6 +38,7 @@ from penstock.language.queries import (
     Star,
     StreamQuery,
     ToStream,
+    ValidClause,
     WindowClause,
     WithQuery,
 )
@@ -144,6 +146,10 @@ def _source(source: FromSource) -> str:
             )
     else:
         text = name_text(source.name)
+        if source.items is not None:
+            text += f" ({', '.join(map(_item, source.items))})" + (" (PERIOD)" if source.period else "")
+        if source.valid is not None:
+            text += " " + valid_text(source.valid)
     if source.window:
         text += " " + window_text(source.window)
     if isinstance(source, NamedSource) and source.sample:
@@ -163,6 +169,22 @@ def _sample(sample: SampleClause) -> str:
         inside = f"{sample.rows} ROWS" + (f" PER {listed(sample.per)}" if sample.per else "")
         inside += f" WEIGHT {scalar_text(sample.weight)}" if sample.weight is not None else ""
     return f" SAMPLE({inside})" + (f" REPEATABLE({sample.seed})" if sample.seed is not None else "")
+
+
+def valid_text(valid: ValidClause) -> str:
+    """Return the text of a VALID clause."""
+    if valid.length is not None:
+        length = valid.length
+        return f"VALID FOR {length.interval if isinstance(length, Duration) else _computed(length)}"
+    if valid.begin is not None and valid.end is not None:
+        word = "THROUGH" if valid.through else "TO"
+        return f"VALID FROM {name_text(valid.begin)} {word} {name_text(valid.end)}"
+    by = f" BY {', '.join(map(name_text, valid.by))}" if valid.by else ""
+    return f"VALID UNTIL NEXT{by}" + (f" AT MOST {valid.at_most.interval}" if valid.at_most else "")
+
+
+def _computed(length: Length) -> str:
+    return scalar_text(length.value) + (f" {length.unit.name}" if length.unit else "")
 
 
 def _join(join: JoinedSource) -> str:
@@ -188,6 +210,10 @@ def window_text(window: WindowClause) -> str:
         parts.append(f"{window.extent.value}{length}")
     if window.partition and window.extent is Extent.UNBOUNDED:
         parts[-1] = "ROWS UNBOUNDED"
+    if window.at_most:
+        parts.append(f"AT MOST {window.at_most.interval}")
+    if window.open:
+        parts.append("OPEN")
     if window.span_limit:
         parts.append(f"RANGE {window.span_limit.interval}")
     if window.slide:
@@ -204,9 +230,11 @@ def window_text(window: WindowClause) -> str:
     return f"[{text}]"
 
 
-def _length(length: Duration | Count, worded: bool) -> str:
+def _length(length: Duration | Count | Length, worded: bool) -> str:
     if isinstance(length, Duration):
         return str(length.interval)
+    if isinstance(length, Length):
+        return _computed(length)
     return f"{length.value} ROWS" if worded else str(length.value)
 
 

@@ -14,7 +14,7 @@ from typing import ClassVar, TypeAlias
 from sqlglot import exp
 
 from penstock.language.text import TextSpan
-from penstock.types import Interval
+from penstock.types import Interval, Unit
 
 NOWHERE = TextSpan(0, 0)
 #: The schema of the control relations of a server.
@@ -69,6 +69,40 @@ class Count:
     span: TextSpan = field(default=NOWHERE, compare=False)
 
 
+# --- valid time (docs/temporal.md)
+
+
+@dataclass(frozen=True)
+class Length:
+    """A length of time that is computed, or in ticks: an expression, and its unit, None for ticks."""
+
+    value: exp.Expr
+    unit: Unit | None = None
+    span: TextSpan = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True)
+class ValidClause:
+    """VALID: during which period that is true what a row says. One of three forms.
+
+    Args:
+        length: of FOR.
+        begin, end: the columns of FROM.
+        through: whether the end is the last instant of the period, and not the first one behind it.
+        until_next: of UNTIL NEXT, whose period ends where the next one of the columns `by` begins.
+        by, at_most: its columns, and the longest period.
+    """
+
+    length: Duration | Length | None = None
+    begin: Name | None = None
+    end: Name | None = None
+    through: Mark | None = None
+    until_next: Mark | None = None
+    by: tuple[Name, ...] = ()
+    at_most: Duration | None = None
+    span: TextSpan = field(default=NOWHERE, compare=False)
+
+
 # --- windows (docs/language.md)
 
 
@@ -79,6 +113,8 @@ class Extent(enum.Enum):
     RANGE = "RANGE"
     UNBOUNDED = "UNBOUNDED"
     ROWS = "ROWS"
+    VALID = "VALID"
+    SESSION = "SESSION"
 
 
 @dataclass(frozen=True)
@@ -111,13 +147,15 @@ class WindowClause:
 
     Args:
         extent: None for `[FREQUENCY ...]` alone.
-        length: T of RANGE T, n of ROWS n or RANGE n TUPLES.
+        length: T of RANGE T, n of ROWS n or RANGE n TUPLES, the gap of SESSION.
         span_limit: the RANGE after PARTITION BY ... ROWS n.
+        at_most: the longest session.
+        open: whether the sessions are those that have not ended.
         lost: whether the content of the brackets could not be parsed.
     """
 
     extent: Extent | None
-    length: Duration | Count | None = None
+    length: Duration | Count | Length | None = None
     partition: tuple[exp.Expr, ...] = ()
     span_limit: Duration | None = None
     slide: Duration | Count | None = None
@@ -125,6 +163,8 @@ class WindowClause:
     where: exp.Expr | None = None
     internal: Mark | None = None
     frequency: FrequencyClause | None = None
+    at_most: Duration | None = None
+    open: Mark | None = None
     lost: bool = field(default=False, compare=False)
     span: TextSpan = field(default=NOWHERE, compare=False)
 
@@ -181,12 +221,17 @@ class SampleClause:
 
 @dataclass(frozen=True)
 class NamedSource:
-    """A stream, relation or view in FROM."""
+    """A stream, relation or view in FROM. items: the columns on which it is coalesced, None where it is not; period:
+    whether `(PERIOD)` follows them, which changes nothing.
+    """
 
     name: Name
     window: WindowClause | None = None
     sample: SampleClause | None = None
     alias: Name | None = None
+    items: tuple[Item, ...] | None = None
+    period: Mark | None = None
+    valid: ValidClause | None = None
     span: TextSpan = field(default=NOWHERE, compare=False)
 
 

@@ -15,10 +15,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from penstock.storage.arrow_streams import small_stream
 from penstock.types import BEGIN, END
 
 Int64s = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
+#: Up to this many rows a call of an Arrow kernel costs more than what it does.
+_FEW = 64
 #: Below this many bytes a buffer grows as it is written: that costs less than computing its size first.
 _SMALL = 2**18
 
@@ -46,9 +49,8 @@ class Elements:
         return int(sum(c.nbytes for c in self.columns)) + self.ts.nbytes + self.exp.nbytes + extra
 
     def take(self, indices: Int64s) -> Elements:
-        chosen = pa.array(indices)
         return Elements(
-            tuple(c.take(chosen) for c in self.columns),
+            tuple(taken(self.columns, indices)),
             self.ts[indices],
             self.exp[indices],
             None if self.sign is None else self.sign[indices],
@@ -123,6 +125,20 @@ def concat(parts: Sequence[Elements]) -> Elements:
     )
 
 
+def taken(columns: Sequence[pa.Array], rows: Int64s) -> list[pa.Array]:
+    """Return the values of columns at `rows`, none of which is negative. Of short columns they may share the memory."""
+    if len(rows) <= _FEW and columns and len(columns[0]) <= _FEW:
+        size, at = len(rows), rows.tolist()
+        if not size:
+            return [c.slice(0, 0) for c in columns]
+        if at[-1] - at[0] == size - 1 and (size < 3 or at == list(range(at[0], at[0] + size))):
+            if size == len(columns[0]):
+                return list(columns)
+            return [c.slice(at[0], size) for c in columns]
+    chosen = pa.array(rows)
+    return [c.take(chosen) for c in columns]
+
+
 def concat_arrays(arrays: Sequence[pa.Array]) -> pa.Array:
     return arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays)
 
@@ -139,11 +155,14 @@ def forever(columns: Sequence[pa.Array], length: int) -> Elements:
 
 def encode(batches: Sequence[pa.RecordBatch]) -> bytes:
     """Return record batches of one schema (at least one) as an Arrow IPC stream, the form sent between processes."""
-    return bytes(encoded(batches).to_pybytes())
+    small = small_stream(batches[0]) if len(batches) == 1 else None
+    return small if small is not None else bytes(encoded(batches).to_pybytes())
 
 
 def encoded(batches: Sequence[pa.RecordBatch]) -> pa.Buffer:
     """Do the same as `encode`, without the copy to `bytes`."""
+    if len(batches) == 1 and (content := small_stream(batches[0])) is not None:
+        return pa.py_buffer(content)
     if sum(batch.nbytes for batch in batches) < _SMALL:
         small = pa.BufferOutputStream()
         _write(small, batches)

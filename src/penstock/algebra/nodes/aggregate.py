@@ -10,8 +10,10 @@ from penstock.algebra.optimizer.statistics import Statistics
 from penstock.algebra.properties.boundedness import Boundedness
 from penstock.algebra.properties.cardinality import Estimate
 from penstock.algebra.properties.update_pattern import Pattern
+from penstock.expressions.aggregates import function_of
 from penstock.expressions.nodes import AggregateCall, columns_of
 from penstock.expressions.text import to_sql
+from penstock.expressions.user import UserAggregateCall
 from penstock.types import Field, Schema
 
 
@@ -93,7 +95,17 @@ class Aggregate(Algebra):
     def describe(self) -> Mapping[str, str]:
         labels = column_labels(self.input.schema)
         calls = (named(to_sql(a, labels), n) for a, n in zip(self.aggregates, self.names, strict=True))
-        return {"group": ", ".join(labels[i] for i in self.group) or "()", "aggregates": ", ".join(calls)}
+        shown = {"group": ", ".join(labels[i] for i in self.group) or "()", "aggregates": ", ".join(calls)}
+        errors = dict.fromkeys(text for call in self.aggregates for text in _errors(call, labels))
+        return {**shown, "errors": "; ".join(errors)} if errors else shown
+
+
+def _errors(call: AggregateCall, labels: Sequence[str]) -> Sequence[str]:
+    """Return how an approximate call is computed and how far it may be off."""
+    if isinstance(call, UserAggregateCall):
+        return ()
+    accuracy = function_of(call).accuracy(call)
+    return () if accuracy is None else (f"{to_sql(call, labels)}: {accuracy.text}",)
 
 
 @dataclass(frozen=True, eq=False)

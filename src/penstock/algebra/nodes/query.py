@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from functools import cached_property
 
 import pyarrow as pa
 
@@ -77,12 +78,16 @@ class Query:
         own = ("ts",) if self.root.is_stream else ("ts", "op")
         return distinct_names(own, self.root.schema.names)
 
-    @property
+    @cached_property
     def output_schema(self) -> pa.Schema:
         """Return the columns of the result, by `output_names`."""
         op = [] if self.root.is_stream else [pa.string()]
         types = [self.domain.type(), *op, *self.root.schema.types]
         return pa.schema(list(zip(self.output_names, types, strict=True)))
+
+    def __getstate__(self) -> dict[str, object]:
+        # Equal queries have equal pickles, whatever has been asked of them.
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
 def distinct_names(taken: Sequence[str], items: Sequence[str]) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ import struct
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from penstock.storage import NewFile, storage
+from penstock.storage.arrow_streams import small_stream
 from penstock.storage.seals import damaged
 
 if TYPE_CHECKING:
@@ -69,6 +70,11 @@ class Section:
     rows: int
     checksum: int
     high: int
+
+    @property
+    def fields(self) -> list[int]:
+        """Return what `Section` is made of."""
+        return [self.start, self.length, self.rows, self.checksum, self.high]
 
 
 class BatchFile:
@@ -158,16 +164,12 @@ class BatchWriter:
 
     def _add_small(self, id_: str, rows: pa.Table, high: int) -> None:
         """Do the same with one write; most answers are a few rows."""
-        out = pa.BufferOutputStream()
-        with pa.ipc.new_stream(out, rows.schema) as writer:
-            if rows.num_rows:
-                writer.write_table(rows)
-        content = out.getvalue()
+        content = _stream(rows)
         position = self._file.tell()
         padding = -position % _ALIGNMENT
-        self._file.write(bytes(padding) + content.to_pybytes())
+        self._file.write(bytes(padding) + content)
         high = max(high, _last_tick(rows)) if rows.num_rows else high
-        self._set(id_, Section(position + padding, content.size, rows.num_rows, zlib.crc32(content), high))
+        self._set(id_, Section(position + padding, len(content), rows.num_rows, zlib.crc32(content), high))
 
     def copy(self, other: BatchFile, id_: str) -> None:
         """Write a section of another file."""
@@ -191,7 +193,7 @@ class BatchWriter:
         for id_, tick in heartbeats.items():
             by_tick.setdefault(tick, []).append(id_)
         index = json.dumps({
-            "batch": self.batch, "delivered": delivered, "sections": {i: astuple(s) for i, s in self.sections.items()},
+            "batch": self.batch, "delivered": delivered, "sections": {i: s.fields for i, s in self.sections.items()},
             "heartbeats": list(by_tick.items()),
         }).encode()  # fmt: skip
         self._file.write(index)
@@ -212,6 +214,18 @@ def _last_tick(rows: pa.Table) -> int:
     """Return the tick of the last row."""
     last = rows.column(0)[rows.num_rows - 1]
     return int(last.value if isinstance(last, pa.TimestampScalar) else last.as_py())
+
+
+def _stream(rows: pa.Table) -> bytes:
+    """Return rows as an Arrow stream."""
+    batches = rows.to_batches() if rows.num_rows else []
+    if len(batches) == 1 and (small := small_stream(batches[0])) is not None:
+        return small
+    out = pa.BufferOutputStream()
+    with pa.ipc.new_stream(out, rows.schema) as writer:
+        for batch in batches:
+            writer.write_batch(batch)
+    return bytes(out.getvalue().to_pybytes())
 
 
 class _Checked(io.RawIOBase):

@@ -39,12 +39,13 @@ class RegisterCells(CellEncoder):
     lg: int
 
     def encode(self, column: pa.Array) -> tuple[Int64s, pa.Array]:
+        if not column.null_count:
+            return np.arange(len(column)), pa.array(hll.cells_of(column, self.lg))
         rows = np.flatnonzero(column.is_valid().to_numpy(zero_copy_only=False))
-        known = column if len(rows) == len(column) else column.take(pa.array(rows))
-        return rows, pa.array(hll.cells_of(known, self.lg))
+        return rows, pa.array(hll.cells_of(column.take(pa.array(rows)), self.lg))
 
-    def most(self) -> float:
-        return float(1 << self.lg)
+    def expected(self, values: float) -> float:
+        return hll.hit(self.lg, values)
 
 
 @dataclass(frozen=True)

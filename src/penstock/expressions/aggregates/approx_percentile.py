@@ -37,8 +37,8 @@ class PaneBlocks(CellEncoder):
     def encode(self, column: pa.Array) -> tuple[Int64s, pa.Array]:
         return np.flatnonzero(column.is_valid().to_numpy(zero_copy_only=False)), column.drop_null()
 
-    def most(self) -> float:
-        return self.accuracy / 2 + 1
+    def expected(self, values: float) -> float:
+        return min(values, self.accuracy / 2 + 1)
 
 
 class ApproxPercentile(CellFunction):

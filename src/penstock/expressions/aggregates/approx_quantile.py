@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -34,6 +35,10 @@ class BucketCells(CellEncoder):
         rows = np.flatnonzero(column.is_valid().to_numpy(zero_copy_only=False))
         values = np.asarray(column.drop_null().to_numpy(zero_copy_only=False), np.float64)
         return rows, pa.array(dd_sketch.buckets(values, self.accuracy))
+
+    def expected(self, values: float) -> float:
+        # Values that spread over three powers of ten.
+        return min(values, 3 * math.log(10) / (2 * self.accuracy))
 
 
 class ApproxQuantile(CellFunction):

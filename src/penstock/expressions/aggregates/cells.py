@@ -31,6 +31,6 @@ class CellEncoder(ABC):
     def encode(self, column: pa.Array) -> tuple[Int64s, pa.Array]:
         """Return (rows, cells): rows[i] falls into cells[i]. NULLs fall into none."""
 
-    def most(self) -> float:
-        """Return how many cells a group has at most; infinite where that follows from the values."""
-        return float("inf")
+    @abstractmethod
+    def expected(self, values: float) -> float:
+        """Return how many different cells so many different values are expected to fall into."""

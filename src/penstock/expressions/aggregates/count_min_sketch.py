@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -41,10 +42,11 @@ class CounterCells(CellEncoder):
         shape = self.shape
         found = count_min.columns_of(column.drop_null(), shape)
         cells = found + shape.width * np.arange(shape.depth)[:, None]
-        return np.tile(rows, shape.depth), pa.array(cells.reshape(-1))
+        return np.repeat(rows, shape.depth), pa.array(cells.T.reshape(-1))
 
-    def most(self) -> float:
-        return float(self.shape.cells)
+    def expected(self, values: float) -> float:
+        shape = self.shape
+        return -math.expm1(-values / shape.width) * shape.cells
 
 
 class CountMinSketch(CellFunction):

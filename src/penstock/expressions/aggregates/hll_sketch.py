@@ -32,6 +32,10 @@ class CountedRegisterCells(CellEncoder):
     def encode(self, column: pa.Array) -> tuple[Int64s, pa.Array]:
         return RegisterCells(self.lg).encode(column)
 
+    def expected(self, values: float) -> float:
+        # A rank is half as likely as the one below it.
+        return sum(hll.hit(self.lg, values / 2**rank) for rank in range(1, 40))
+
 
 @dataclass(frozen=True)
 class ImageCells(CellEncoder):
@@ -48,6 +52,9 @@ class ImageCells(CellEncoder):
                 rows.append(np.full(len(own), row))
                 cells.append(own)
         return np.concatenate(rows), pa.array(np.concatenate(cells))
+
+    def expected(self, values: float) -> float:
+        return values * (1 << hll.DEFAULT_LG)
 
 
 def _registers(data: bytes) -> hll.Registers | None:

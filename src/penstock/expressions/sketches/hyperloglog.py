@@ -49,6 +49,11 @@ def standard_error(lg: int) -> float:
     return 1.04 / math.sqrt(1 << lg)
 
 
+def hit(lg: int, values: float) -> float:
+    """Return how many of 2**lg registers so many different values are expected to fall into."""
+    return -math.expm1(-values / (1 << lg)) * (1 << lg)
+
+
 def cells_of(column: pa.Array, lg: int) -> Int64s:
     """Return the cell of every value; arbitrary where it is NULL."""
     one, two = hash128(column)
@@ -61,10 +66,11 @@ def _cells(one, two, lg):  # type: ignore[no-untyped-def]
     cells = np.empty(one.shape[0], np.int64)
     mask = np.uint64((1 << lg) - 1)
     for i in range(one.shape[0]):
-        zeros, word = 0, two[i]
-        while zeros < 62 and word >> np.uint64(63) == 0:
-            word <<= np.uint64(1)
-            zeros += 1
+        zeros, word = 0, two[i] | np.uint64(2)  # at most 62
+        for step in (32, 16, 8, 4, 2, 1):
+            if word >> np.uint64(64 - step) == 0:
+                word <<= np.uint64(step)
+                zeros += step
         cells[i] = np.int64(one[i] & mask) << RANK_BITS | (zeros + 1)
     return cells
 

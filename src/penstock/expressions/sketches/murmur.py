@@ -59,7 +59,7 @@ def _words(column: pa.Array) -> UInt64s:
     if pa.types.is_boolean(kind):
         column = column.cast(pa.int8())
     raw = np.frombuffer(column.buffers()[1], f"i{column.type.bit_width // 8}")
-    return raw[column.offset : column.offset + len(column)].astype(np.int64).view(np.uint64)
+    return raw[column.offset : column.offset + len(column)].astype(np.int64, copy=False).view(np.uint64)
 
 
 @nb.njit(inline="always")

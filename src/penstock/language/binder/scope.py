@@ -15,7 +15,7 @@ from penstock.language.binder.context import Context
 from penstock.language.elsewhere import NAMES
 from penstock.language.queries import Name, StreamOperator
 from penstock.language.text import TextSpan
-from penstock.types import UNKNOWN_TYPE
+from penstock.types import UNKNOWN_TYPE, TimeDomain, Unit
 
 
 class Role(enum.Enum):
@@ -27,6 +27,14 @@ class Role(enum.Enum):
 
 
 @dataclass(frozen=True)
+class PeriodBound:
+    """What the bounds of a period are: their type as they are shown, and what a tick is, None where any fits."""
+
+    type: pa.DataType
+    domain: TimeDomain | None
+
+
+@dataclass(frozen=True)
 class Entry:
     """A visible column: its position in the row, and the alias of its source.
 
@@ -35,6 +43,8 @@ class Entry:
         depth: number of enclosing queries between.
         lost: no column, but a placeholder for all those of a source that could not be bound, whose names are unknown.
         beside: of a source beside a query in FROM without LATERAL; used only where nothing else has the name.
+        bound: it is the begin or the end of the period of its source, which no name refers to; None for a column.
+        withheld: a column of the source that it is not coalesced on, so that it cannot be read.
     """
 
     index: int
@@ -46,6 +56,13 @@ class Entry:
     lost: bool = False
     beside: bool = False
     role: Role = Role.RELATION
+    bound: PeriodBound | None = None
+    withheld: bool = False
+
+    @property
+    def named(self) -> bool:
+        """Return whether a name can refer to it."""
+        return not (self.lost or self.withheld) and self.bound is None
 
     def column(self) -> Expression:
         if self.depth:
@@ -74,13 +91,29 @@ class Scope:
         if qualifier is None:
             if any(e.lost for e in self.entries):
                 context.fail_silently()
-            return _known([e for e in self.entries if not e.merged], context)
+            return _known([e for e in self.entries if e.named and not e.merged], context)
         matching = [e for e in self.entries if e.qualifier is not None and qualifier.matches(e.qualifier)]
         if any(e.lost for e in matching):
             context.fail_silently()
         if not matching:
             self._unknown_qualifier(qualifier, context)
-        return _known(matching, context)
+        return _known([e for e in matching if e.named], context)
+
+    def bounds(self) -> list[Entry]:
+        """Return the bounds of the periods of all sources, the nearest first; those of one source in a row."""
+        around = [replace(e, depth=depth) for depth, level in enumerate(self.enclosing, 1) for e in level]
+        return [e for e in (*self.entries, *around) if e.bound is not None]
+
+    def tick_of(self, type_: pa.DataType, domain: TimeDomain | None) -> int:
+        """Return the microseconds of a tick of periods: of integers in the unit of the query."""
+        if pa.types.is_timestamp(type_) or pa.types.is_date(type_):
+            return 1
+        known = [domain, *(e.bound.domain for e in self.bounds() if e.bound is not None)]
+        return next((d.unit.value for d in known if d is not None and not d.calendar), Unit.SECOND.value)
+
+    def all_qualifiers(self) -> list[str]:
+        """Return the names of the sources of this query and of those around it."""
+        return list(dict.fromkeys(e.qualifier for level in self._levels() for e in level if e.qualifier is not None))
 
     def resolve(self, name: Name, qualifier: Name | None, context: Context) -> Entry:
         """Return the one column to which the name refers. Fails with P0201, P0202 or P0205."""
@@ -102,7 +135,7 @@ class Scope:
 
     def _refuse(self, matching: list[Entry], name: Name, qualifier: Name | None, context: Context) -> NoReturn:
         span = qualifier.span.to(name.span) if qualifier else name.span
-        if self._may_be_lost(qualifier):
+        if self.may_be_lost(qualifier):
             context.fail_silently()
         if matching:
             owners = [f"{e.qualifier}.{e.name}" for e in matching if e.qualifier]
@@ -113,8 +146,14 @@ class Scope:
             context.fail("P0312", f"{name.text} cannot be read in this query", span, hint)
         if qualifier is not None and not any(_owns(entries, qualifier) for entries in self._levels()):
             self._unknown_qualifier(qualifier, context)
+        kept_back = [e for e in self.entries if e.withheld and name.matches(e.name)]
+        if kept_back and (qualifier is None or qualifier.matches(kept_back[0].qualifier or "")):
+            source = kept_back[0].qualifier
+            listed = ", ".join((*(e.name for e in self.entries if e.named and e.qualifier == source), name.text))
+            message = f"{name.text} is not among the columns that {source} is coalesced on"
+            context.fail("P0372", message, span, f"add it: ({listed})")
         level = next((es for es in self._levels() if qualifier is None or _owns(es, qualifier)), self.entries)
-        known = [e.name for e in level if qualifier is None or qualifier.matches(e.qualifier or "")]
+        known = [e.name for e in level if e.named and (qualifier is None or qualifier.matches(e.qualifier or ""))]
         shown = f"{qualifier.text}.{name.text}" if qualifier else name.text
         operator = qualifier is None and name.text.upper() in StreamOperator.__members__
         elsewhere = NAMES.get(name.key.upper()) if qualifier is None else None
@@ -124,7 +163,7 @@ class Scope:
     def knows(self, name: Name) -> bool:
         """Return whether the name is or may be known here, including names that may not be read here."""
         every = (*self._levels(), self.outer)
-        return self._may_be_lost(None) or any(_matching(entries, name, None) for entries in every)
+        return self.may_be_lost(None) or any(_matching(entries, name, None) for entries in every)
 
     def can_resolve(self, name: Name) -> bool:
         return bool(_matching(self.entries, name, None))
@@ -139,7 +178,7 @@ class Scope:
     def _levels(self) -> tuple[tuple[Entry, ...], ...]:
         return (self.entries, *self.enclosing)
 
-    def _may_be_lost(self, qualifier: Name | None) -> bool:
+    def may_be_lost(self, qualifier: Name | None) -> bool:
         """Return whether the name may belong to a source that failed, which has been reported."""
         return any(
             e.lost and (qualifier is None or (e.qualifier is not None and qualifier.matches(e.qualifier)))
@@ -152,7 +191,7 @@ def _matching(entries: Sequence[Entry], name: Name, qualifier: Name | None) -> l
     return [
         e
         for e in entries
-        if not e.lost
+        if e.named
         and name.matches(e.name)
         and (not e.merged if qualifier is None else e.qualifier is not None and qualifier.matches(e.qualifier))
     ]

@@ -12,17 +12,21 @@ from sqlglot.tokenizer_core import TokenType
 
 from penstock.language.elsewhere import CLAUSES
 from penstock.language.grammar.samples import SampleGrammar
+from penstock.language.grammar.tokens import CLAUSE_WORDS
 from penstock.language.hints import WINDOW, WINDOW_FUNCTIONS
 from penstock.language.queries import (
     DerivedSource,
     FromSource,
+    Item,
     JoinedSource,
     JoinKind,
+    Mark,
     Name,
     NamedSource,
     QueryTree,
     SampleClause,
     StreamOperator,
+    ValidClause,
     WindowClause,
 )
 from penstock.language.text import TextSpan
@@ -43,6 +47,10 @@ _FOREIGN = (
 
 class SourceGrammar(SampleGrammar):
     """Parser of FROM. `_from_sources()` parses what follows FROM."""
+
+    @abstractmethod
+    def _item(self) -> Item:
+        """Parse an item of a list, with its name."""
 
     @abstractmethod
     def query(self) -> QueryTree:
@@ -111,10 +119,83 @@ class SourceGrammar(SampleGrammar):
             self._need_token(TokenType.R_PAREN, ")")
             return inner
         name = self._source_name("a stream, relation or view")
-        if self._curr.token_type is TokenType.L_PAREN:
+        self._refuse_foreign()
+        before = self._early_alias()
+        if self._curr.token_type is TokenType.L_PAREN and self._is_function():
             self._reject("a function in FROM is not supported", self._prev, "P0901", _window_hint(self._prev.text))
-        window, sample, alias = self._decorations()
-        return NamedSource(name, window, sample, alias, self._since(start))
+        items, period = self._coalesced()
+        valid: list[ValidClause] = []
+        window, sample, alias = self._decorations(valid)
+        if before is not None and (alias is None or alias != before):
+            self._fail("FROM, WHERE or the end of the query", token=self._prev, hint=f"write {before.text} once, last")
+        return NamedSource(
+            name, window, sample, alias, items, period, valid[0] if valid else None, self._since(start)
+        )  # fmt: skip
+
+    def _early_alias(self) -> Name | None:
+        """Parse the alias before a list of columns, which is repeated behind it: `Employee E (Name) AS E`."""
+        following = self._ahead(1)
+        if (
+            following is not None
+            and following.token_type is TokenType.L_PAREN
+            and self._is_name()
+            and self._curr.text.upper() not in CLAUSE_WORDS
+        ):
+            return self._name("an alias")
+        return None
+
+    def _is_function(self) -> bool:
+        """Return whether the bracket that is next belongs to a window function of another system, or to a call."""
+        return self._prev.text.upper() in WINDOW_FUNCTIONS
+
+    def _coalesced(self) -> tuple[tuple[Item, ...] | None, Mark | None]:
+        """Parse `(c, expression AS d, ...) [(PERIOD)]`, on which a source is coalesced."""
+        if not self._match(TokenType.L_PAREN):
+            return None, None
+        items: list[Item] = []
+        if not self._match(TokenType.R_PAREN):
+            items.append(self._item())
+            while self._match(TokenType.COMMA):
+                items.append(self._item())
+            self._need_token(TokenType.R_PAREN, ")")
+        following, behind = self._next, self._ahead(2)
+        if (
+            self._curr.token_type is TokenType.L_PAREN
+            and following.text.upper() == "PERIOD"
+            and behind is not None
+            and behind.token_type is TokenType.R_PAREN
+        ):
+            start = self._here()
+            self._advance(3)
+            return tuple(items), Mark(self._since(start))
+        return tuple(items), None
+
+    def _valid(self) -> ValidClause | None:
+        """Parse VALID with what follows; return None where VALID is an alias, or not next."""
+        if not (self._at("VALID") and self._next and self._next.text.upper() in ("FOR", "FROM", "UNTIL")):
+            return None
+        start = self._here()
+        self._advance()
+        if self._take("FOR"):
+            return ValidClause(length=self._length(), span=self._since(start))
+        if self._match(TokenType.FROM):
+            begin = self._name("a column name")
+            through = self._mark("THROUGH")
+            if through is None and not self._take("TO"):
+                self._fail("TO or THROUGH")
+            end = self._name("a column name")
+            return ValidClause(begin=begin, end=end, through=through, span=self._since(start))
+        until = self._here()
+        self._advance()
+        self._need("NEXT")
+        mark = Mark(self._since(until))
+        by: list[Name] = []
+        if self._take("BY"):
+            by.append(self._name("a column name"))
+            while self._match(TokenType.COMMA):
+                by.append(self._name("a column name"))
+        most = self._duration() if self._take("AT", "MOST") else None
+        return ValidClause(until_next=mark, by=tuple(by), at_most=most, span=self._since(start))
 
     def _query_ahead(self) -> bool:
         """Return whether a query begins after the opening brackets that are next."""
@@ -151,8 +232,10 @@ class SourceGrammar(SampleGrammar):
             self._retreat(index)
             return None
 
-    def _decorations(self) -> tuple[WindowClause | None, SampleClause | None, Name | None]:
-        """Parse window, SAMPLE and alias, in any order."""
+    def _decorations(
+        self, valid: list[ValidClause] | None = None
+    ) -> tuple[WindowClause | None, SampleClause | None, Name | None]:
+        """Parse window, SAMPLE, alias and, into the list, VALID, in any order."""
         window: WindowClause | None = None
         sample: SampleClause | None = None
         alias: Name | None = None
@@ -167,6 +250,10 @@ class SourceGrammar(SampleGrammar):
                 if sample is not None:
                     self._reject("SAMPLE occurs twice", token, "P0103")
                 sample = drawn
+            elif valid is not None and (said := self._valid()) is not None:
+                if valid:
+                    self._reject("VALID occurs twice", token, "P0103")
+                valid.append(said)
             elif alias is None and (alias := self._alias()) is not None:
                 continue
             else:

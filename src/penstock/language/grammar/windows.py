@@ -11,12 +11,13 @@ from sqlglot.tokenizer_core import TokenType
 from penstock.errors import nearest
 from penstock.language.dialect import Fault
 from penstock.language.grammar.tokens import UNITS, TokenGrammar, unit_hint
-from penstock.language.queries import Align, Count, Duration, Extent, FrequencyClause, WindowClause
+from penstock.language.queries import Align, Count, Duration, Extent, FrequencyClause, Length, WindowClause
 from penstock.language.text import TextSpan
 from penstock.types import Unit
 
 _ROW_WORDS = ("ROWS", "ROW", "TUPLES", "TUPLE")
-_STARTS = "NOW, RANGE, UNBOUNDED, ROWS, PARTITION BY or FREQUENCY"
+_STARTS = "NOW, RANGE, UNBOUNDED, ROWS, VALID, SESSION, PARTITION BY or FREQUENCY"
+_SESSIONS = "it holds the sessions that end at an instant; AT MOST bounds how long they are"
 
 
 class WindowGrammar(TokenGrammar):
@@ -73,24 +74,34 @@ class WindowGrammar(TokenGrammar):
             return {"extent": Extent.UNBOUNDED}
         if self._take("ROWS"):
             return self._rows()
+        if self._take("VALID"):
+            return {"extent": Extent.VALID}
+        if self._take("SESSION"):
+            return {"extent": Extent.SESSION, "length": self._length()}
         if self._take_any("RANGE", "WINDOW"):
             if self._take("UNBOUNDED"):
                 return {"extent": Extent.UNBOUNDED}
             return {"extent": Extent.RANGE, "length": self._duration_or_count()}
-        hint = nearest(self._curr.text, ("NOW", "RANGE", "UNBOUNDED", "ROWS", "FREQUENCY")) if self._curr else None
+        hint = (
+            nearest(self._curr.text, ("NOW", "RANGE", "UNBOUNDED", "ROWS", "VALID", "SESSION", "FREQUENCY"))
+            if self._curr
+            else None
+        )
         close = hint if hint is not None and hint.startswith("did you mean") else None
         if self._curr and self._curr.token_type is TokenType.NUMBER:
             close = "write RANGE for a length of time, ROWS for a number of rows"
         return self._fail(f"a window: {_STARTS}", code="P0102", hint=close)
 
     def _partitioned(self) -> dict[str, Any]:
-        """Parse what follows PARTITION BY: `ROWS n [RANGE i]`, or a RANGE alone."""
+        """Parse what follows PARTITION BY: `ROWS n [RANGE i]`, a RANGE alone, or `SESSION g`."""
+        if self._take("SESSION"):
+            return {"extent": Extent.SESSION, "length": self._length()}
         if self._take("RANGE"):
             if self._take("UNBOUNDED"):
                 return {"extent": Extent.UNBOUNDED}
             return {"extent": Extent.RANGE, "length": self._duration()}
         if not self._take("ROWS"):
-            self._fail("ROWS or RANGE", code="P0102")
+            self._fail("ROWS, RANGE or SESSION", code="P0102")
         parts = self._rows()
         if self._take("RANGE"):
             parts["span_limit"] = self._duration()
@@ -104,6 +115,23 @@ class WindowGrammar(TokenGrammar):
             hint = f"ROWS counts rows; a length of time is RANGE {count} {self._curr.text}"
             self._fail("']'", code="P0102", hint=hint)
         return {"extent": Extent.ROWS, "length": Count(count, span)}
+
+    def _length(self) -> Duration | Length:
+        """Parse `10 SECONDS`, `gap SECONDS`, `(a + b) SECONDS`, or one of these without a unit, in ticks."""
+        start = self._here()
+        following = self._ahead(1)
+        if self._curr.token_type is TokenType.INTERVAL or (
+            self._curr.token_type is TokenType.NUMBER and following is not None and Unit.parse(following.text)
+        ):
+            return self._duration()
+        if self._curr.token_type is TokenType.DASH:
+            self._reject("a length is positive: at least one tick of time", code="P0102")
+        value = self._parse_primary() or self._parse_column()
+        if value is None:
+            self._fail("a length of time such as 10 SECONDS", code="P0102")
+        # A short form, such as s, is an alias here.
+        unit = self._unit() if self._curr and self._curr.text.upper().removesuffix("S") in UNITS else None
+        return Length(value, unit, self._since(start))
 
     def _duration_or_count(self) -> Duration | Count:
         following = self._ahead(1)
@@ -137,6 +165,14 @@ class WindowGrammar(TokenGrammar):
             key, value = "align", self._align(start)
         elif bracketed and self._match(TokenType.WHERE):
             key, value = "where", self._condition()
+        elif parts.get("extent") is Extent.SESSION and self._take("AT", "MOST"):
+            key, value = "at_most", self._duration()
+        elif parts.get("extent") is Extent.SESSION and (mark := self._mark("OPEN")):
+            key, value = "open", mark
+        elif parts.get("extent") is Extent.SESSION and self._match(TokenType.PARTITION_BY):
+            key, value = "partition", tuple(self._parse_csv(lambda: self._required(self._parse_column())))
+        elif parts.get("extent") is Extent.SESSION and self._take("RANGE"):
+            self._reject("a session window takes no RANGE", token, "P0375", _SESSIONS)
         elif mark := self._mark("INTERNAL"):
             key, value = "internal", mark
         elif self._at("FREQUENCY") or (bracketed and self._match(TokenType.COMMA)):

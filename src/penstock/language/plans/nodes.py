@@ -14,6 +14,9 @@ from penstock.algebra import (
     Arrivals,
     ArrivalTime,
     AtInstants,
+    Begins,
+    Closing,
+    Coalesce,
     Distinct,
     Except,
     Frequency,
@@ -54,7 +57,7 @@ from penstock.algebra.nodes.r2s import evaluation_period
 from penstock.algebra.nodes.results import without_slide
 from penstock.algebra.properties.update_pattern import Pattern
 from penstock.errors import PenstockError
-from penstock.expressions.coercion import STRING, cast_to, is_numeric
+from penstock.expressions.coercion import BIGINT, STRING, cast_to, is_numeric
 from penstock.expressions.nodes import Expression
 from penstock.language.limits import MAX_COLUMNS
 from penstock.language.plans import checks
@@ -247,6 +250,29 @@ def _read_distinct(below: Below) -> Algebra:
     checks.relation(below.input, below.pointer)
     checks.without_internal(below.inputs, "DISTINCT", below.pointer)
     return Distinct(below.input)
+
+
+def _write_coalesce(node: Coalesce) -> Fields:
+    closed = node.closed
+    if closed is None:
+        return {"begins": node.begins.name}
+    rest = given(slide=closed.slide, align=closed.align or None, later=closed.later or None)
+    return {"begins": node.begins.name, "closed": True, **rest}
+
+
+def _read_coalesce(below: Below) -> Algebra:
+    checks.relation(below.input, below.pointer)
+    checks.without_internal(below.inputs, "coalescing", below.pointer)
+    schema = below.input.schema
+    if len(schema) < 2 or {schema[-2].type, schema[-1].type} != {BIGINT}:
+        raise below.refuse("the last two columns of what is coalesced are a period, two BIGINTs")
+    closed = None
+    if "closed" in below.fields and below.fields["closed"].flag():
+        closed = Closing(*_slide(below), below.whole("later", 0, 1, 0) or 0)
+    begins = below.enum("begins", Begins)
+    if closed is not None and begins is Begins.ANY:
+        raise below.refuse("periods may begin at any time, so none is ever closed")
+    return Coalesce(below.input, begins, closed)
 
 
 def _write_top(node: TopK) -> Fields:
@@ -444,6 +470,9 @@ NODES: Mapping[type[Algebra], NodeForm] = {
     Aggregate: NodeForm(_write_aggregate, _read_aggregate, ("group", "aggregates"), ("aggregates",)),
     Frequent: FREQUENT,
     Distinct: NodeForm(lambda node: {}, _read_distinct),
+    Coalesce: NodeForm(
+        _write_coalesce, _read_coalesce, ("begins", "closed", "slide", "align", "later"), ("begins",)
+    ),
     TopK: NodeForm(_write_top, _read_top, ("order", "limit", "offset", "partition"), ("order", "limit")),
     UnionAll: NodeForm(lambda node: {}, _read_union, inputs=(1, None)),
     Except: NodeForm(lambda node: {"every": node.every}, _read_except, ("every",), ("every",), (2, 2)),

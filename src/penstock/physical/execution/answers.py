@@ -119,6 +119,10 @@ def _content_bytes(array: pa.Array) -> int:
         return len(array) * width // 8
     if pa.types.is_null(array.type):
         return 0
+    if pa.types.is_string(array.type) and not array.null_count:
+        start, stop = array.offset, array.offset + len(array)
+        offsets = np.frombuffer(array.buffers()[1], np.int32)
+        return 4 * len(array) + int(offsets[stop]) - int(offsets[start]) if len(array) else 0
     if pa.types.is_struct(array.type):
         return sum(map(_content_bytes, array.flatten()))
     if pa.types.is_list(array.type):

@@ -302,7 +302,8 @@ class StageExecutor:
 
         def answer(query: str, elements: Elements) -> None:
             # A step shared with a query that ends later may be ahead of this query's frontier.
-            final = elements.filter(elements.ts <= frontiers[query])
+            due = elements.ts <= frontiers[query]
+            final = elements if due.all() else elements.filter(due)
             if len(final):
                 (take or keep)(query, final)
 

@@ -58,6 +58,15 @@ def _least(codes, keys, valid, count):  # type: ignore[no-untyped-def]
     return best
 
 
+@compiled(reads="codes values")
+def greatest_by_code(codes, values, count):  # type: ignore[no-untyped-def]
+    """Return the greatest of `values`, which are not negative, per code in [0, count)."""
+    greatest = np.zeros(count, np.int64)
+    for i in range(codes.shape[0]):
+        greatest[codes[i]] = max(greatest[codes[i]], values[i])
+    return greatest
+
+
 def extreme_by_code(least: bool, codes: Int64s, count: int, column: pa.Array) -> pa.Array:
     """Return the smallest or largest value of `column` per code in [0, count), NULL where a code has only NULLs."""
     keys = order_keys(column)

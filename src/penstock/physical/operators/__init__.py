@@ -8,6 +8,7 @@ from penstock.physical.operators.aggregates.aggregate import Aggregation
 from penstock.physical.operators.aggregates.frequent.candidates import FrequentCandidates
 from penstock.physical.operators.aggregates.frequent.items import FrequentItems
 from penstock.physical.operators.aggregates.pane_store import PaneStore, WindowSums
+from penstock.physical.operators.aggregates.row_log import LoggedAggregation, RowLog
 from penstock.physical.operators.aggregates.slide_incremental import IncrementalSlideAggregation
 from penstock.physical.operators.aggregates.slide_recompute import RecomputedSlideAggregation
 from penstock.physical.operators.aggregates.user_defined.user_aggregate import UserAggregation
@@ -42,17 +43,19 @@ from penstock.physical.operators.sequence.relations import make_sequence_model
 from penstock.physical.operators.sets.distinct import make_distinct
 from penstock.physical.operators.sets.first_rows import TopK
 from penstock.physical.operators.sets.set_operations import SetOperation
+from penstock.physical.operators.shedding import Shed
 from penstock.physical.operators.static import Static
 from penstock.physical.operators.streams.changes import Changes
 from penstock.physical.operators.streams.distinct_changes import DistinctChanges
 from penstock.physical.operators.streams.results import IndividualResults, Rounded, ShortChanges, ShortLives
 from penstock.physical.operators.streams.rstream import RStream
+from penstock.physical.operators.temporal.coalesce import make_coalescing
 from penstock.physical.operators.updates import Updates
 from penstock.physical.operators.windows.negative_tuples import NegativeTuples
 from penstock.physical.operators.windows.row_window import RowWindow
 from penstock.physical.operators.windows.sample import Sample
 from penstock.physical.operators.windows.step_window import StepWindow
-from penstock.physical.plan.aggregates import AccumulatorRowsSpec, AggregateSpec
+from penstock.physical.plan.aggregates import AccumulatorRowsSpec, AggregateSpec, LoggedAggregateSpec, RowLogSpec
 from penstock.physical.plan.inputs import OutputSpec, ScanSpec, StaticSpec, UpdatesSpec
 from penstock.physical.plan.joins import (
     AggregateLookupSpec,
@@ -89,6 +92,8 @@ from penstock.physical.plan.streams import (
     ShortChangesSpec,
     ShortLivesSpec,
 )
+from penstock.physical.plan.temporal.coalesce import CoalesceSpec
+from penstock.physical.plan.temporal.shedding import ShedSpec
 from penstock.physical.plan.user_aggregates import UserAggregateSpec
 from penstock.physical.plan.windows import NegativeTuplesSpec, RowWindowSpec, SampleSpec, StepWindowSpec, TimeWindowSpec
 
@@ -107,6 +112,8 @@ OPERATORS: dict[type, Callable[..., Operator]] = {
     AccumulatorRowsSpec: lambda spec, context: AccumulatorRows(spec),
     PanesSpec: lambda spec, context: Panes(spec),
     AggregateSpec: lambda spec, context: Aggregation(spec),
+    RowLogSpec: lambda spec, context: RowLog(spec),
+    LoggedAggregateSpec: lambda spec, context: LoggedAggregation(spec),
     IncrementalSlideSpec: lambda spec, context: IncrementalSlideAggregation(spec),
     PaneStoreSpec: lambda spec, context: PaneStore(spec),
     WindowSumsSpec: lambda spec, context: WindowSums(spec),
@@ -114,6 +121,7 @@ OPERATORS: dict[type, Callable[..., Operator]] = {
     FrequentCandidatesSpec: lambda spec, context: FrequentCandidates(spec),
     FrequentItemsSpec: lambda spec, context: FrequentItems(spec),
     UserAggregateSpec: lambda spec, context: UserAggregation(spec),
+    CoalesceSpec: lambda spec, context: make_coalescing(spec),
     DistinctSpec: lambda spec, context: make_distinct(spec),
     SetOperationSpec: lambda spec, context: SetOperation(spec),
     TopKSpec: lambda spec, context: TopK(spec),
@@ -138,6 +146,7 @@ OPERATORS: dict[type, Callable[..., Operator]] = {
     FrequencySpec: lambda spec, context: make_every_nth(spec),
     SequenceModelSpec: lambda spec, context: make_sequence_model(spec, context.tables, context.run_plan),
     CountTimeSpec: lambda spec, context: CountTime(spec, context.tables, context.run_plan),
+    ShedSpec: lambda spec, context: Shed(spec),
     OutputSpec: lambda spec, context: Passing(),
 }
 

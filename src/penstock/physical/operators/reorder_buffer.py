@@ -38,6 +38,8 @@ class ReorderBuffer:
     def parts_until(self, heartbeat: int) -> list[Elements]:
         """Do the same as `until`, but return the batches unconcatenated; none of them is empty."""
         due = [_unpack(batch) for batch in self.queue.pop_until(heartbeat)]
+        if not self._fresh:
+            return due
         for elements in self._fresh:
             ready = elements.ts <= heartbeat
             if ready.all():

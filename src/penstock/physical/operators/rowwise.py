@@ -89,8 +89,8 @@ class AccumulatorRows(Operator):
         self._spec = spec
 
     def process(self, port: int, elements: Elements) -> list[Elements]:
-        lanes = to_lanes(self._spec.plan, elements)
-        return [pre_aggregate_where_it_pays(self._spec.plan, lanes) if self._spec.pre_aggregate else lanes]
+        parts = to_lanes(self._spec.plan, elements)
+        return [pre_aggregate_where_it_pays(self._spec.plan, p) for p in parts] if self._spec.pre_aggregate else parts
 
 
 class Panes(Operator):

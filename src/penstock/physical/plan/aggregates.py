@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import pyarrow as pa
@@ -12,8 +12,18 @@ import pyarrow as pa
 from penstock.algebra.properties.boundedness import Boundedness
 from penstock.expressions.aggregates.contract import ArgumentState
 from penstock.expressions.nodes import columns_of
-from penstock.physical.plan.spec import Memory, Spec, has_one_form, queue_name
-from penstock.physical.plan.state import SLOT, StateInput, StatePart, pending_ends, width, width_of_value
+from penstock.physical.plan.sketch_state import sketch_state
+from penstock.physical.plan.spec import Memory, Parameter, Spec, Ticks, has_one_form, queue_name
+from penstock.physical.plan.state import (
+    SLOT,
+    TIMES,
+    StateInput,
+    StatePart,
+    all_rows,
+    pending_ends,
+    width,
+    width_of_value,
+)
 from penstock.physical.planning.aggregate_layout import AggregateLayout
 
 #: Bytes of a node of a tree of values, and of the skyline of an extreme.
@@ -59,26 +69,79 @@ class AggregateSpec(Spec):
         exact = not self.plan.floats and has_one_form(self.input_types)
         return Memory.LIVE if exact else Memory.HISTORY
 
-    def describe(self) -> dict[str, str]:
+    def describe(self) -> Mapping[str, Parameter]:
         return {"state": queue_name(self.fifo, self.listed)}
 
     def state(self, inputs: Sequence[StateInput], made: StateInput) -> Iterable[StatePart]:
         return grouped_state(self.plan, inputs[-1], self.input_types, made.content)
 
 
+@dataclass(frozen=True)
+class RowLogSpec(Spec):
+    """The accumulator rows of a stream in order of time, for aggregates over windows of any length over it [bulletin
+    2.2]. How long they are kept follows from these windows, so the length is no part of what the log is.
+
+    Args:
+        types: of the accumulator rows.
+    """
+
+    keeps_rows: ClassVar[bool] = True
+
+    plan: AggregateLayout
+    types: tuple[pa.DataType, ...]
+
+    @property
+    def memory(self) -> Memory:
+        # Each row is kept as it came.
+        return Memory.LIVE
+
+    def describe(self) -> dict[str, str]:
+        return {"state": "rows of the longest window, in order of time"}
+
+    def state(self, inputs: Sequence[StateInput], made: StateInput) -> Iterable[StatePart]:
+        return [all_rows(replace(made, types=self.types), "rows of the longest window", 3 * TIMES // 2)]
+
+
+@dataclass(frozen=True)
+class LoggedAggregateSpec(AggregateSpec):
+    """The same over a window of `length` ticks of the rows in a log: those that enter and leave are read there."""
+
+    reads: ClassVar[bool] = True
+    holds_early: ClassVar[bool] = False
+    varying: ClassVar[frozenset[str]] = frozenset({"length"})
+
+    length: int = 1
+
+    @property
+    def title(self) -> str:
+        return "Aggregate"
+
+    def describe(self) -> Mapping[str, Parameter]:
+        return {"state": "groups; rows in the log below", "length": Ticks(self.length)}
+
+    def state(self, inputs: Sequence[StateInput], made: StateInput) -> Iterable[StatePart]:
+        return grouped_state(self.plan, inputs[-1], self.input_types, made.content, stores_rows=False)
+
+
 def grouped_state(
-    plan: AggregateLayout, rows: StateInput, input_types: Sequence[pa.DataType], bound: Boundedness
-) -> Iterable[StatePart]:
+    plan: AggregateLayout, rows: StateInput, input_types: Sequence[pa.DataType], bound: Boundedness,
+    stores_rows: bool = True,
+) -> Iterable[StatePart]:  # fmt: skip
     """Return the state that grouping stores of its input `rows`: groups with their accumulators, and the values of
-    aggregates that are not sums. input_types: of the accumulator rows; bound: what bounds the number of groups."""
+    aggregates that are not sums. input_types: of the accumulator rows; bound: what bounds the number of groups;
+    stores_rows: rows whose end is to come are part of it."""
     groups = rows.values(plan.group)
     keys = width(input_types[: len(plan.group)])
     yield StatePart("groups", groups, groups * (SLOT + 8 * (plan.integers + plan.floats) + keys), bound)
-    yield from pending_ends(rows)
+    if stores_rows:
+        yield from pending_ends(rows)
     for argument in plan.arguments:
         if argument.kind is ArgumentState.SUMS:
             continue
         nbytes = width_of_value(argument.type)
+        if argument.encoder is not None:
+            yield from sketch_state(plan, argument, rows, groups)
+            continue
         if argument.kind in (ArgumentState.LEAST, ArgumentState.GREATEST):
             # Of n rows in random order about log n are greater than all that follow.
             count = groups * math.log(rows.size / groups + math.e)

@@ -12,7 +12,7 @@ import pyarrow as pa
 from penstock.expressions.nodes import Expression
 from penstock.expressions.text import to_sql
 from penstock.physical.plan.aggregates import grouped_state
-from penstock.physical.plan.spec import Memory, Parameter, PassingSpec, Spec, Ticks, queue_name
+from penstock.physical.plan.spec import Memory, Parameter, PassingSpec, Spec, Ticks, has_one_form, queue_name
 from penstock.physical.plan.state import INDEX, SIGN, TIMES, StateInput, StatePart, all_rows, pending_ends, slots
 from penstock.physical.planning.aggregate_layout import AggregateLayout
 from penstock.physical.planning.ranges import Ranges, RangeSpan, range_properties
@@ -175,6 +175,8 @@ class MultiJoinSpec(PassingSpec):
 class LookupSpec(PassingSpec):
     """Join with a static relation of which every task holds a copy. `static_left`: the table's columns come first."""
 
+    keeps_times: ClassVar[bool] = True
+
     table: str
     key: tuple[int, ...]
     table_key: tuple[int, ...]
@@ -219,6 +221,12 @@ class PartnerCountsSpec(Spec):
     domain: TimeDomain = CALENDAR
     listed: bool = False
 
+    @property
+    def memory(self) -> Memory:
+        # The numbers of live copies and of pairs. A change takes back all copies that are valid and emits those that
+        # are, so what is valid now is one element, whenever it was emitted.
+        return Memory.LIVE if has_one_form(self.types) else Memory.HISTORY
+
     def describe(self) -> dict[str, str]:
         return {"keeps": self.keep.value, "state": "copies and partners by tuple"}
 
@@ -233,6 +241,8 @@ class StaticPartnerCountsSpec(PassingSpec):
     """The partners of a tuple in a static relation of which every task holds a copy; no tuple is stored. table_types:
     of the static relation, whose columns PADDED appends."""
 
+    keeps_times: ClassVar[bool] = True
+
     table: str
     table_types: tuple[pa.DataType, ...]
     key: tuple[int, ...]
@@ -242,6 +252,10 @@ class StaticPartnerCountsSpec(PassingSpec):
     single: str = ""
     domain: TimeDomain = CALENDAR
     ranges: Ranges | None = None
+
+    @property
+    def memory(self) -> Memory:
+        return Memory.NOTHING
 
     def describe(self) -> dict[str, str]:
         return {"table": self.table, "keeps": self.keep.value, **range_properties(self.ranges)}

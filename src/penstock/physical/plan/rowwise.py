@@ -19,6 +19,7 @@ class FilterSpec(PassingSpec):
 
     forwards_early: ClassVar[bool] = True
     streams_batches: ClassVar[bool] = True
+    keeps_times: ClassVar[bool] = True
     only_varies: ClassVar[bool] = True
 
     predicate: Expression
@@ -41,6 +42,7 @@ class ProjectSpec(PassingSpec):
 
     forwards_early: ClassVar[bool] = True
     streams_batches: ClassVar[bool] = True
+    keeps_times: ClassVar[bool] = True
 
     expressions: tuple[Expression, ...]
 

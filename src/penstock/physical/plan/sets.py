@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 
@@ -59,6 +59,12 @@ class SetOperationSpec(Spec):
     types: tuple[pa.DataType, ...]
     listed: bool = False
 
+    @property
+    def memory(self) -> Memory:
+        # The copies in the result follow from the live copies on either side, of each tuple by itself. What is valid
+        # now was emitted without an end, since an end is emitted with a tuple only if both lie in one round.
+        return Memory.LIVE if has_one_form(self.types) else Memory.HISTORY
+
     def describe(self) -> dict[str, str]:
         return {"kind": self.kind.value, "state": "counts" + (", ends in a list" if self.listed else "")}
 
@@ -71,7 +77,8 @@ class SetOperationSpec(Spec):
 @dataclass(frozen=True)
 class TopKSpec(Spec):
     """The first rows by `order`, which names every column; with `partition`, of all rows that agree in these columns.
-    step: `local`, of one shard's rows, or `final`."""
+    step: `local`, of one shard's rows, or `final`; scattered: rows lie in the shard in which their senders put them, so
+    that it does not follow from the row."""
 
     order: tuple[SortKey, ...]
     limit: int
@@ -80,6 +87,15 @@ class TopKSpec(Spec):
     step: str = "final"
     listed: bool = False
     partition: tuple[int, ...] = ()
+    scattered: bool = field(default=False, metadata={"transparent": True})
+
+    @property
+    def memory(self) -> Memory:
+        # The first rows follow from the live ones, as the order names every column. Those of one shard do so only where
+        # it follows from a row in which shard it is. Else: x is among the first of its shard, and y is not, for a query
+        # that saw them come in two tasks; of one that read them as its past in one task, y is among the first of the
+        # same shard and x is not. Merged, its consumer would not be told that x goes, which was never among the first.
+        return Memory.LIVE if has_one_form(self.types) and not self.scattered else Memory.HISTORY
 
     def describe(self) -> dict[str, str]:
         found = {"limit": str(self.limit), "step": self.step, "state": "rows with counts"}

@@ -64,6 +64,9 @@ class Spec:
     #: Whether the output for a batch of its one input follows from this batch alone, and time adds nothing: rows then
     #: pass through the operator as soon as they are produced.
     streams_batches: ClassVar[bool] = False
+    #: Whether each row that it emits has the times of a row that came, and nothing else depends on when that ends. So a
+    #: window may as well be applied behind it (`planning/late_windows.py`).
+    keeps_times: ClassVar[bool] = False
     #: The fields whose values are names that users may change: no part of the identity of the operator's state.
     names_only: ClassVar[frozenset[str]] = frozenset()
     #: The fields that say how long rows count, at which grain, or which of them: operators that differ in nothing else

@@ -28,13 +28,15 @@ INDEX, DUE = 40, 16
 
 @dataclass(frozen=True)
 class StateInput:
-    """An input of an operator. lanes: the layout of its accumulators where its rows are panes."""
+    """An input of an operator. lanes: the layout of its accumulators where its rows are panes; elements: how many
+    elements each of them is made of."""
 
     node: Algebra
     content: Boundedness
     expected: Estimate
     types: tuple[pa.DataType, ...]
     lanes: AggregateLayout | None = None
+    elements: float = 1.0
 
     @property
     def size(self) -> float:

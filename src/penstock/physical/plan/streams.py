@@ -65,6 +65,12 @@ class DistinctChangesSpec(Spec):
     def waits(self) -> bool:
         return self.kind is not StreamKind.ISTREAM
 
+    @property
+    def memory(self) -> Memory:
+        # Of a tuple that is there, the latest end of its live copies; it was emitted when it came and is when it goes,
+        # not in pieces.
+        return Memory.LIVE if has_one_form(self.types) else Memory.HISTORY
+
     def describe(self) -> dict[str, str]:
         return {"kind": self.kind.value if self.kind else "changes", "state": "δ*"}
 

@@ -17,7 +17,8 @@ A DISTINCT argument of sums is a set of values beside its lanes, which change wh
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from functools import cached_property
 
 import pyarrow as pa
 
@@ -94,15 +95,15 @@ class AggregateLayout:
     arguments: tuple[Argument, ...]
     sources: tuple[int | None, ...]
 
-    @property
+    @cached_property
     def integers(self) -> int:
         return 1 + sum(a.integer_lanes for a in self.arguments)
 
-    @property
+    @cached_property
     def floats(self) -> int:
         return sum(a.float_lanes for a in self.arguments)
 
-    @property
+    @cached_property
     def double_sums(self) -> tuple[tuple[int, int, int], ...]:
         """Return, of each sum of doubles: the integer lane that counts its terms, its first float lane, and the one
         after its last."""
@@ -114,69 +115,73 @@ class AggregateLayout:
                 first += width
         return tuple(sums)
 
-    @property
+    @cached_property
     def carried(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Return the integer and float lanes of lane rows. Those of DISTINCT arguments follow from values."""
         kept = [a for a in self.arguments if a.kind is ArgumentState.SUMS]
         integers = [lane for a in self.arguments for lane in range(a.integers, a.integers + a.carried_lanes)]
         return (0, *integers), tuple(lane for a in kept for lane in range(a.floats, a.floats + a.float_lanes))
 
-    @property
+    @cached_property
     def carried_widths(self) -> tuple[int, ...]:
         """Return how many of the float lanes of lane rows each sum of doubles has, in their order."""
         return tuple(width for a in self.arguments if a.kind is ArgumentState.SUMS for width in a.widths)
 
-    @property
+    @cached_property
     def values_at(self) -> int:
         """Return the column of lane rows with which their values begin."""
         return len(self.group) + sum(map(len, self.carried))
 
-    @property
+    @cached_property
     def extremes(self) -> tuple[int, ...]:
         """Return the positions of the arguments of MIN and MAX that are stored as extremes."""
         return self._of(ArgumentState.LEAST, ArgumentState.GREATEST)
 
-    @property
+    @cached_property
     def distincts(self) -> tuple[int, ...]:
         """Return the positions of the arguments whose lanes count every value once."""
         return self._of(ArgumentState.DISTINCT)
 
-    @property
+    @cached_property
     def bags(self) -> tuple[int, ...]:
         return self._of(ArgumentState.BAG)
 
-    @property
+    @cached_property
     def registers(self) -> tuple[int, ...]:
         """Return the positions of the arguments of which a pane keeps the greatest rank of every register."""
         return self._of(ArgumentState.REGISTERS)
 
-    @property
+    @cached_property
     def ranked(self) -> tuple[int, ...]:
         """Return the positions of the arguments whose lanes follow from the greatest rank of every register."""
         return self._of(*_RANKED)
 
-    @property
+    @cached_property
     def cells(self) -> tuple[int, ...]:
         """Return the positions of the arguments whose cells are counted."""
         return self._of(ArgumentState.CELLS)
 
-    @property
+    @cached_property
     def sketched(self) -> tuple[int, ...]:
         """Return the positions of the arguments that are stored as cells of sketches."""
         return self.registers + self._of(ArgumentState.REGISTER_COUNTS) + self.cells
 
-    @property
+    @cached_property
     def valued(self) -> tuple[int, ...]:
         """Return the positions of the arguments whose values travel beside the lanes, in the order of their columns."""
         counted = self._of(ArgumentState.REGISTER_COUNTS)
         return self.extremes + self.registers + self.distincts + self.bags + counted + self.cells
 
-    @property
+    @cached_property
     def plain_sums(self) -> bool:
         """Return whether the results are sums that cost little more to finalize than to copy."""
         return not self.valued and all(
             a.is_plain(argument.type) for argument in self.arguments for a in argument.accumulators
         )
+
+    def __getstate__(self) -> dict[str, object]:
+        # Equal layouts have equal pickles, whatever has been asked of them.
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
     def _of(self, *kinds: ArgumentState) -> tuple[int, ...]:
         return tuple(i for i, a in enumerate(self.arguments) if a.kind in kinds)

@@ -19,8 +19,10 @@ from penstock.deep import deep
 from penstock.physical.execution.progress import timed_sources
 from penstock.physical.plan.inputs import OutputSpec
 from penstock.physical.plan.plan import Edge, Plan
+from penstock.physical.planning.late_windows import late_windows, windows_behind
 from penstock.physical.planning.lowering import Builder, lower_answer, lower_changes
 from penstock.physical.planning.lowering.builder import with_queries
+from penstock.physical.planning.lowering.logs import shared_logs
 from penstock.physical.planning.lowering.panes import shared_grains
 from penstock.physical.planning.lowering.stores import shared_stores
 from penstock.physical.planning.plan_parts import joined
@@ -44,11 +46,13 @@ class Generation:
 def grains_of(
     queries: Sequence[Query], statistics: Statistics, strategy: Strategy, live: bool = False
 ) -> dict[str, int]:
-    """Return the panes and the window stores that queries which begin together share. live: others may come later."""
+    """Return the panes, stores, logs and streams without windows that queries which begin together share. live:
+    others may come later."""
     if strategy is not Strategy.PATTERN:
         return {}
     roots = [strategy.prepared(query).root for query in queries]
-    return {**shared_grains(roots, statistics), **shared_stores(roots, live)}
+    panes, stores = shared_grains(roots, statistics), shared_stores(roots, live)
+    return {**panes, **stores, **shared_logs(roots, live), **late_windows(roots, live)}
 
 
 @deep
@@ -99,7 +103,8 @@ def plan_part(
     )  # fmt: skip
     for query in queries:
         _lower_query(builder, query)
-    steps = with_queries(builder.steps)
+    lowered, nodes = windows_behind(builder.steps, builder.nodes, grains.keys())
+    steps = with_queries(lowered)
     plan = Plan(
         steps,
         {query.name: query for query in queries},
@@ -108,8 +113,8 @@ def plan_part(
         periods={query.name: periods(query.root) for query in queries},
         source_predicates=source_predicates(steps),
     )
-    note_nodes(plan, builder.nodes)
-    return plan, builder.nodes
+    note_nodes(plan, nodes)
+    return plan, nodes
 
 
 def plan_static(node: Algebra) -> Plan:

@@ -25,6 +25,7 @@ SYNOPSES: dict[str, str] = {
     "OrderedBag": "tables.ordered_bags",
     "ExtremeBag": "tables.ordered_bags",
     "ObjectTable": "tables.objects",
+    "HeldTuples": "tables.held_tuples",
 }
 
 

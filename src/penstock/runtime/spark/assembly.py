@@ -24,10 +24,17 @@ from penstock.runtime.spark.checkpoint.folder import Folder, Job
 from penstock.runtime.spark.input import source_log
 from penstock.runtime.spark.input.data_source import PenstockSource
 from penstock.runtime.spark.job_files import load_job
-from penstock.runtime.spark.output.answer_writer import PendingAnswer, read_answers
+from penstock.runtime.spark.output.answer_writer import PendingAnswer, answers_in
 from penstock.runtime.spark.output.rejections import write_rejections
 from penstock.runtime.spark.startup.session import job_session
-from penstock.runtime.spark.worker.packets import SPARK_SCHEMA, AnswerOf, Signal, read_kind, read_rejected
+from penstock.runtime.spark.worker.packets import (
+    SPARK_SCHEMA,
+    AnswerOf,
+    FewOfMany,
+    Signal,
+    read_kind,
+    read_rejected,
+)
 from penstock.runtime.spark.worker.processor import KeyedStage
 from penstock.runtime.spark.worker.tasks import (
     Task,
@@ -170,8 +177,9 @@ def answers_only(packets: DataFrame, folder: Folder, digest: str, query: str, sc
                 kind = read_kind(text)
                 if kind is Signal.REJECTED:
                     rejected += read_rejected(blob.as_py())
-                elif kind == AnswerOf(query):
-                    answers += read_answers(blob.as_buffer())
+                elif kind in (AnswerOf(query), FewOfMany()):
+                    found = answers_in(kind, blob.as_buffer())
+                    answers += [chunk for name, chunks in found if name == query for chunk in chunks]
             for table in answer_tables(query_plan, answers) if answers else ():
                 yield from table.to_batches()
         letters = DeadLetters(Folder(root).dead_letters)

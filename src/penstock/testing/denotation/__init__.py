@@ -5,7 +5,7 @@ with the instants at which R may change. Nothing is incremental. A new operator 
 fails for an operator without one.
 """
 
-from penstock.testing.denotation import frequency, frequent, matching, results, sets
+from penstock.testing.denotation import coalesce, frequency, frequent, matching, results, sets, shed
 from penstock.testing.denotation.base import (
     Bag,
     Relation,
@@ -25,6 +25,26 @@ from penstock.testing.denotation.relations import content
 from penstock.testing.denotation.rowwindow import last_rows
 
 __all__ = [
-    "Bag", "Relation", "Stream", "World", "content", "denote", "elements", "first_instant", "frequency", "frequent",
-    "last_rows", "matching", "minus", "relation", "results", "sets", "steps", "validity", "values_of", "windowed",
+    "Bag",
+    "Relation",
+    "Stream",
+    "World",
+    "coalesce",
+    "content",
+    "denote",
+    "elements",
+    "first_instant",
+    "frequency",
+    "frequent",
+    "last_rows",
+    "matching",
+    "minus",
+    "relation",
+    "results",
+    "sets",
+    "shed",
+    "steps",
+    "validity",
+    "values_of",
+    "windowed",
 ]  # fmt: skip

@@ -51,14 +51,17 @@ class SumOfValues(Accumulator):
             column = column.view(pa.int64())
         if not pa.types.is_integer(column.type):
             return [], []
-        return [column.fill_null(0).cast(pa.int64()).to_numpy(zero_copy_only=False) * counts], []
+        filled = column.fill_null(0) if column.null_count else column
+        whole = filled if filled.type == pa.int64() else filled.cast(pa.int64())
+        return [whole.to_numpy(zero_copy_only=False) * counts], []
 
 
 TOTAL = SumOfValues()
 
 
 def _double_lanes(column: pa.Array, counts: Int64s) -> tuple[list[Int64s], list[Float64s]]:
-    values = np.asarray(column.fill_null(0.0).to_numpy(zero_copy_only=False), np.float64)
+    filled = column.fill_null(0.0) if column.null_count else column
+    values = np.asarray(filled.to_numpy(zero_copy_only=False), np.float64)
     left = values
     if within(values, HUGE):
         marks = [np.zeros(len(values), np.int64)] * 3

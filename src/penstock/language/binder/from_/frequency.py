@@ -14,7 +14,7 @@ from penstock.language.binder.from_.durations import count, ticks
 from penstock.language.binder.scalars.expressions import ExpressionBinder
 from penstock.language.binder.scope import Scope
 from penstock.language.dialect import span_of
-from penstock.language.queries import Count, Duration, Extent, FrequencyClause, WindowClause
+from penstock.language.queries import Count, Duration, Extent, FrequencyClause, Length, WindowClause
 from penstock.language.text import TextSpan
 from penstock.types import CALENDAR, TimeDomain
 
@@ -129,6 +129,7 @@ class Jumping:
 
     def _content(self) -> Measure:
         spec, context = self.spec, self.context
+        assert not isinstance(spec.length, Length), "a length of SESSION"
         rows, length = measure(spec.length, self.domain, context)
         if spec.extent is Extent.NOW:
             return None, 1

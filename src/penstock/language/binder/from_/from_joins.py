@@ -151,8 +151,8 @@ def _either(first: Expression, second: Expression) -> Expression:
 
 def _common_names(left: Sequence[Entry], right: Sequence[Entry]) -> tuple[Name, ...]:
     """Return the columns of a NATURAL join: those that both sides have, in the order of the left."""
-    names = [e.name for e in left if not e.merged]
-    known = {e.name.lower() for e in right if not e.merged}
+    names = [e.name for e in left if e.named and not e.merged]
+    known = {e.name.lower() for e in right if e.named and not e.merged}
     return tuple(Name(n) for n in dict.fromkeys(names) if n.lower() in known)
 
 

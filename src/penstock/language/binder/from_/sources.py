@@ -20,6 +20,7 @@ from penstock.language.binder.from_.frequency import answer_stream
 from penstock.language.binder.from_.from_joins import Around, join_sources
 from penstock.language.binder.from_.inputs import FromInput, Inputs
 from penstock.language.binder.from_.lateral import reads_beside
+from penstock.language.binder.from_.periods import PeriodSource, bound_entries, read_periods
 from penstock.language.binder.from_.samples import bind_rows, bind_sample
 from penstock.language.binder.from_.windows import bind_window
 from penstock.language.binder.scope import Entry, Role, Scope, lost
@@ -89,21 +90,21 @@ class SourceBinder:
         if name.schema:
             table = bind_control_name(name, self.context)
             root = self._sampled(_scan(table), source.sample, table.name)
-            return self._relation(root, root.schema.names, source.window, qualifier, name, source.sample)
+            return self._relation(root, root.schema.names, source.window, qualifier, name, source)
         view = self.views.get(name.key) or self.context.catalog.views.get(name.key)
         if view is not None and name.matches(view.name):
             root = self._sampled(view.root, source.sample, view.name)
-            return self._relation(root, view.names, source.window, qualifier, name, source.sample)
+            return self._relation(root, view.names, source.window, qualifier, name, source)
         query = self.context.catalog.queries.get(name.key)
         if query is not None and name.matches(query.name):
             root = self._sampled(bind_query_name(query, name, self.context), source.sample, query.name)
-            return self._relation(root, root.schema.names, source.window, qualifier, name, source.sample)
+            return self._relation(root, root.schema.names, source.window, qualifier, name, source)
         declared = self.context.catalog.sources.get(name.key)
         if declared is None or not name.matches(declared.name):
             self._unknown(name)
         node = self._sampled(_scan(declared), source.sample, declared.name)
         alias = source.alias.text if source.alias else declared.name
-        return self._relation(node, node.schema.names, source.window, alias, name, source.sample)
+        return self._relation(node, node.schema.names, source.window, alias, name, source, declared=True)
 
     def _derived(self, source: DerivedSource, around: Levels, right: bool) -> Inputs:
         beside, last = len(around) - len(self.enclosing), source.lateral is None
@@ -144,8 +145,10 @@ class SourceBinder:
         window: WindowClause | None,
         qualifier: str | None,
         item: Name | DerivedSource,
-        sample: SampleTree | None = None,
+        named: NamedSource | None = None,
+        declared: bool = False,
     ) -> Inputs:
+        stream = node if node.is_stream else None
         stamp = node.timestamp_column if node.is_stream else None
         plain = Role.ELEMENT if node.is_stream else Role.RELATION
         entries = tuple(
@@ -157,11 +160,13 @@ class SourceBinder:
             own = called.text if called is not None else qualifier
             # A window after an alias may still use the stream's own name.
             other = () if own == qualifier else (replace(e, qualifier=own, merged=True) for e in entries)
-            stream = node
-            windowed = self.context.attempt(lambda: bind_window(window, stream, self.context, (*entries, *other)))
+            elements = node
+            windowed = self.context.attempt(lambda: bind_window(window, elements, self.context, (*entries, *other)))
             if windowed is None:
                 return Inputs((), entries, failed=True)
-            sampled = self.context.attempt(lambda: bind_rows(windowed, sample, Scope((*entries, *other)), self.context))
+            sample = None if named is None else named.sample
+            scope = Scope((*entries, *other))
+            sampled = self.context.attempt(lambda: bind_rows(windowed, sample, scope, self.context))
             if sampled is None:
                 return Inputs((), entries, failed=True)
             node = sampled
@@ -172,8 +177,34 @@ class SourceBinder:
                 PenstockError("P0301", f"{shown} is a relation, which has no window", hint=hint), window.span
             )
             return Inputs((), entries, failed=True)
+        source = PeriodSource(
+            node, stream, entries, window, item.text if isinstance(item, Name) else "this query", item.span,
+            self.context, declared,
+        )  # fmt: skip
+        node, entries = self._timed(source, named, qualifier)
         internal = window.internal.span if window is not None and window.internal is not None else None
         return Inputs((FromInput(node, item.span, internal),), entries)
+
+    def _timed(
+        self, source: PeriodSource, named: NamedSource | None, qualifier: str | None
+    ) -> tuple[Algebra, tuple[Entry, ...]]:
+        """Return the relation with the period of each row, where the query reads it, or coalesced on its list."""
+        items = None if named is None else named.items
+        valid = None if named is None else named.valid
+        read = qualifier is not None and qualifier.lower() in read_periods(self.context.source.text)
+        if items is None and valid is None and not read:
+            return source.node, source.entries
+        if named is not None and named.sample is not None and named.sample.rows is not None:
+            self.context.fail("P0103", "SAMPLE(n ROWS) of a source with periods", named.sample.span)
+        timed = source.timed(valid)
+        if items is not None:
+            if timed is None:
+                source.without_valid_time(source.span)
+            return source.coalesced(timed, items, qualifier)
+        if timed is None or not read:
+            return source.node, source.entries
+        bounds = bound_entries(len(source.node.schema), timed.bound, qualifier)
+        return timed.node, (*source.entries, *bounds)
 
     def _unknown(self, name: Name) -> NoReturn:
         context = self.context

@@ -44,6 +44,8 @@ def bind_window(
         return unbounded(stream)
     if spec.lost:
         context.fail_silently()
+    if spec.extent in (Extent.VALID, Extent.SESSION):
+        context.fail("P0901", f"{spec.extent.value} as a window is not supported yet", spec.span)
     scope = Scope(tuple(entries))
     # All are bound, so that all errors are reported.
     partition = context.attempt(lambda: _partition(spec, scope, context))

@@ -14,6 +14,8 @@ from penstock.expressions.functions import build_aggregate, build_call, build_ca
 from penstock.expressions.nodes import AggregateCall, Column, Expression
 from penstock.expressions.user import UserAggregate, UserFunction, build_user_aggregate, build_user_call
 from penstock.language.binder.context import BindingFailed
+from penstock.language.binder.scalars import periods
+from penstock.language.binder.scalars.approximations import approximated
 from penstock.language.binder.scalars.binder import Binding, ScalarBinder
 from penstock.language.binder.scalars.bounds import BOUND_FUNCTIONS, bound_function
 from penstock.language.binder.scalars.estimates import ESTIMATE, estimate
@@ -88,6 +90,9 @@ def _function(binder: ScalarBinder, node: exp.Expr) -> Expression:
         return estimate(binder, node)
     if name == MISSED_BOUND:
         return missed_bound(binder, node)
+    of_periods = periods.function(binder, node, name)
+    if of_periods is not None:
+        return of_periods
     if called_aggregate(node, binder.context.catalog):
         return _aggregate(binder, node, None)
     if name in BOUND_FUNCTIONS and binder.context.catalog.function(name) is None:
@@ -166,7 +171,7 @@ def _aggregate(binder: ScalarBinder, node: exp.Expr, condition: exp.Expr | None)
     bound = bound[:1] + [fold_constant(b) for b in bound[1:]]
     order = time_of(binder.scope) if known is not None and known.timed else None
     call: AggregateCall = context.guard(name_span(node), lambda: _call(name, bound, distinct, where, order))
-    return call
+    return approximated(context, call, name_span(node))
 
 
 def _is_list(node: exp.Expr) -> bool:

@@ -12,6 +12,7 @@ from sqlglot import exp
 from penstock.expressions.functions import build_cast
 from penstock.expressions.nodes import Column, Expression, Literal
 from penstock.language.binder.context import BindingFailed
+from penstock.language.binder.scalars import periods
 from penstock.language.binder.scalars.binder import Binding, ScalarBinder, name_of
 from penstock.language.binder.scalars.intervals import moved
 from penstock.language.binder.subqueries.unplacing import ClauseSubqueries, embedded_tree
@@ -338,7 +339,23 @@ def _case(binder: ScalarBinder, node: exp.Expr) -> Expression:
     return binder.call("CASE", node, bound)
 
 
+def _equality(name: str) -> Binding:
+    """Return the binding of = or <>, between values or between periods."""
+
+    def bind(binder: ScalarBinder, node: exp.Expr) -> Expression:
+        of_periods = periods.equal(binder, node)
+        if of_periods is None:
+            return compared(binder, node)
+        return of_periods if name == "EQ" else binder.call("NOT", node, [of_periods])
+
+    compared = _comparison(name)
+    return bind
+
+
 def _cast(binder: ScalarBinder, node: exp.Expr) -> Expression:
+    of_period = periods.whole_units(binder, node)
+    if of_period is not None:
+        return of_period
     argument = binder.bind(node.this)
     target = node.args["to"]
     type_ = binder.context.guard(span_of(target), lambda: parse_type(target.sql(dialect=Cql)))
@@ -370,8 +387,8 @@ OPERATORS: Mapping[type[exp.Expr], Binding] = {
     exp.DPipe: _binary("CONCAT"),
     exp.JSONExtract: _binary("JSON_GET"),
     exp.JSONExtractScalar: _binary("JSON_GET_TEXT"),
-    exp.EQ: _comparison("EQ"),
-    exp.NEQ: _comparison("NE"),
+    exp.EQ: _equality("EQ"),
+    exp.NEQ: _equality("NE"),
     exp.LT: _comparison("LT"),
     exp.LTE: _comparison("LE"),
     exp.GT: _comparison("GT"),

@@ -23,6 +23,7 @@ from penstock.language.binder.from_.internal import collected, refuse_internal, 
 from penstock.language.binder.from_.joins import build_joins
 from penstock.language.binder.from_.sources import SourceBinder, as_stream
 from penstock.language.binder.from_.windows import check_window
+from penstock.language.binder.scalars import periods
 from penstock.language.binder.scalars.binder import name_of
 from penstock.language.binder.scalars.calls import called_aggregate
 from penstock.language.binder.scalars.expressions import ExpressionBinder
@@ -355,6 +356,10 @@ class QueryBinder:
             columns = [(e.name, Column(e.type, e.index, e.name)) for e in entries]
             return [SelectItem(name, column, value.span, [(column, value.span)]) for name, column in columns]
         binder = replace(clauses, aliases={}, column_spans=[])
+        if periods.is_period(binder, value):
+            alias = None if item.alias is None else item.alias.text
+            found = periods.items(binder, value, alias)
+            return [SelectItem(name, bound, span_of(value), binder.column_spans) for name, bound in found]
         bound = binder.bind(value)
         if pa.types.is_null(bound.type):
             bound = cast_to(bound, pa.string())  # a bare NULL is a column too
@@ -370,15 +375,18 @@ class QueryBinder:
         """
         binder = replace(clauses, aggregates="GROUP BY", subqueries=clauses.inner_subqueries, inner_subqueries=None)
 
-        def bind(node: exp.Expr) -> Expression:
+        def bind(node: exp.Expr) -> list[Expression]:
             grouped_by = self._ordinal(node, tree) if isinstance(node, exp.Literal) and not node.is_string else node
+            of_period = periods.bounds_of(binder, grouped_by)
+            if of_period is not None:
+                return of_period
             bound = binder.bind(grouped_by)
             if attached_in(bound):
                 clauses.grouped = (*clauses.grouped, (binder.aliased_item(grouped_by), bound))
-            return bound
+            return [bound]
 
         bound = self.context.each(bind, tree.group)
-        return tuple(dict.fromkeys(bound))
+        return tuple(dict.fromkeys(key for keys in bound for key in keys))
 
     def _ordinal(self, node: exp.Expr, tree: SelectQuery) -> exp.Expr:
         text = str(node.this)

@@ -8,6 +8,7 @@ from penstock.connectors.options import ANY_TEXT, DURATION, Option, OptionTable,
 from penstock.errors import PenstockError, nearest
 from penstock.language.binder.context import BindingFailed, Context
 from penstock.language.statements import WrittenOption
+from penstock.settings import SHEDDING_POLICIES, budget_text, share_of
 from penstock.types import Interval
 
 #: The value of a source's attribute that takes it away.
@@ -40,6 +41,17 @@ def _rate(text: str) -> str:
         raise ValueError(f"a whole number of rows per second, or '{NONE}'") from None
 
 
+def read_memory(text: str) -> tuple[int, bool]:
+    """Return a budget in normal form: its number, and whether that is of bytes."""
+    number, _, unit = text.partition(" ")
+    return int(number), not unit
+
+
+def _percent(text: str) -> str:
+    share_of(text)
+    return text
+
+
 _WEIGHT = ValueType("number, 0 or more", _weight, float)
 _LENGTH = ValueType(f"length of time, as `2 seconds`, or `{NONE}`", _length, Interval.parse)
 _RATE = ValueType(f"whole number, or `{NONE}`", _rate, str)
@@ -60,6 +72,25 @@ QUERY_ATTRIBUTES = OptionTable(
         Option("weight", _WEIGHT, "importance relative to other queries: sinks of heavier ones are written first", "1"),
     )
 )  # fmt: skip
+
+_BUDGET = ValueType("tuples, as `10000 TUPLES`, or a size, as `64 MB`", budget_text, str)
+_PERCENT = ValueType("share, as `5%`", _percent, share_of)
+_FLAG = one_of("true", "false")
+_COMPACT = ValueType(_FLAG.name, _FLAG.normal, lambda text: text == "true", _FLAG.words)
+
+#: What CREATE QUERY .. WITH accepts of a query that coalesces. These are part of its answer: ALTER does not set them.
+SHEDDING_ATTRIBUTES = OptionTable(
+    (
+        Option("memory", _BUDGET, "the most that coalescing holds for its window; beyond it tuples are shed"),
+        Option("shed", one_of(*SHEDDING_POLICIES), "which tuple goes first", "cals_q"),
+        Option("buckets", whole(1), "parts of the budget, by hash of the value", "1"),
+        Option("compact", _COMPACT, "whether equal tuples of one life count once", "true"),
+        Option("error_sample", _PERCENT, "share of the values also held unshed, to estimate accuracy", "5%"),
+    )
+)
+
+#: What CREATE QUERY .. WITH accepts.
+CREATED_ATTRIBUTES = OptionTable((*QUERY_ATTRIBUTES, *SHEDDING_ATTRIBUTES))
 
 #: What ALTER STREAM .. SET and ALTER RELATION .. SET accept.
 SOURCE_ATTRIBUTES = OptionTable(

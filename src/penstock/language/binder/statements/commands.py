@@ -17,10 +17,11 @@ from penstock.language.binder.from_.control_names import control_table
 from penstock.language.binder.from_.nonretroactive import refuse_unjoined
 from penstock.language.binder.from_.windows import moment
 from penstock.language.binder.select.queries import QueryBinder
-from penstock.language.binder.statements.attributes import QUERY_ATTRIBUTES, bind_attributes
+from penstock.language.binder.statements.attributes import CREATED_ATTRIBUTES, bind_attributes
 from penstock.language.binder.statements.connectors import bind_connector
 from penstock.language.binder.statements.created import bind_rows, bind_source, distinct_names
 from penstock.language.binder.statements.functions import bind_function, check_volatile
+from penstock.language.binder.statements.shedding import bind_shedding, spans_of
 from penstock.language.catalog import Catalog, View
 from penstock.language.commands import (
     BeginTransaction,
@@ -126,9 +127,11 @@ def bind_create_query(statement: CreateQuery, context: Context) -> Command:
     if into is not None:
         sink = context.attempt(lambda: bind_connector(into, False, context))
     attributes = context.attempt(
-        lambda: bind_attributes(statement.attributes, QUERY_ATTRIBUTES, f"query {name}", context)
+        lambda: bind_attributes(statement.attributes, CREATED_ATTRIBUTES, f"query {name}", context)
     )
     root = continuous(statement.query, context)
+    if attributes is not None:
+        root = bind_shedding(root, name, attributes, spans_of(statement.attributes), context)
     start = bind_start(statement.start, root, context) or Start()
     text = context.source.slice(statement.span)
     query = Query(name, root, SinkSpec(*(sink or ("CONSOLE", ()))), redacted_text(text))

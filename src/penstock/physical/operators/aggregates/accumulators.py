@@ -27,11 +27,11 @@ from penstock.expressions.aggregates.contract import ArgumentState, NullRule
 from penstock.expressions.evaluate import evaluate_all, mask
 from penstock.expressions.sketches.hyperloglog import RANK_BITS
 from penstock.physical.elements import Elements, Int64s, int64s
-from penstock.physical.kernels.compiled import pane_codes, sum_by_code
+from penstock.physical.kernels.compiled import in_time, pane_codes, sum_by_code
 from penstock.physical.kernels.compiling import compiled
-from penstock.physical.kernels.extremes import extreme_by_code
+from penstock.physical.kernels.extremes import extreme_by_code, greatest_by_code
 from penstock.physical.kernels.fingerprints import fingerprints
-from penstock.physical.operators.aggregates.cells.cell_rows import with_cells
+from penstock.physical.operators.aggregates.cells.cell_rows import encoded_rows
 from penstock.physical.planning.aggregate_layout import AggregateLayout, Argument
 
 #: Rows sampled to decide whether pre-aggregation pays: those whose fingerprint has these bits 0.
@@ -41,9 +41,9 @@ _SAMPLE = np.uint64(31)
 _MOST_LEFT = 0.7
 
 
-def to_lanes(plan: AggregateLayout, elements: Elements) -> Elements:
-    """Return the accumulator rows of `elements`, with the signs multiplied into the lanes: one each, and one for each
-    cell of a sketch that it falls into."""
+def to_lanes(plan: AggregateLayout, elements: Elements) -> list[Elements]:
+    """Return the accumulator rows of `elements`, with the signs multiplied into the lanes: one each, and for each
+    sketch one for each of its cells that an element falls into."""
     signs = elements.signs
     integers: list[Int64s] = [signs]
     floats: list[Float64s] = []
@@ -65,7 +65,7 @@ def to_lanes(plan: AggregateLayout, elements: Elements) -> Elements:
     for i in plan.valued:
         columns.append(pa.nulls(len(signs), plan.arguments[i].type) if i in sketched else values[i])
     rows = Elements(tuple(columns), elements.ts, elements.exp)
-    return with_cells(plan, rows, sketched, signs) if sketched else rows
+    return [rows, *(part for n, values in sketched.items() for part in encoded_rows(plan, rows, n, values, signs))]
 
 
 def value_lanes(argument: Argument, column: pa.Array, signs: Int64s) -> tuple[list[Int64s], list[Float64s]]:
@@ -165,7 +165,10 @@ def pre_aggregate(plan: AggregateLayout, lanes: Elements) -> Elements:
 def pre_aggregate_where_it_pays(plan: AggregateLayout, lanes: Elements) -> Elements:
     """Return `pre_aggregate(plan, lanes)`, or `lanes` unchanged if a sample shows that hardly two rows share a pane:
     then grouping all rows costs more than it saves afterwards."""
-    first, second = fingerprints(_pane_columns(plan, lanes), len(lanes))
+    columns = _pane_columns(plan, lanes)
+    if not columns and len(lanes) and in_time(lanes.ts):
+        return added_up(plan, lanes, *_runs(lanes))
+    first, second = fingerprints(columns, len(lanes))
     if len(lanes) >= _SAMPLED:
         # The sample contains either all rows of a pane or none.
         drawn = np.flatnonzero((first & _SAMPLE) == 0)
@@ -175,13 +178,20 @@ def pre_aggregate_where_it_pays(plan: AggregateLayout, lanes: Elements) -> Eleme
     return added_up(plan, lanes, *pane_codes(first, second, lanes.ts, lanes.exp))
 
 
+def _runs(lanes: Elements) -> tuple[Int64s, Int64s]:
+    """Return (run of each row, its first row) of rows in time order; a run has one validity."""
+    changes = (lanes.ts[1:] != lanes.ts[:-1]) | (lanes.exp[1:] != lanes.exp[:-1])
+    return np.concatenate([[0], np.cumsum(changes)]), np.concatenate([[0], np.flatnonzero(changes) + 1])
+
+
 def _pane_columns(plan: AggregateLayout, lanes: Elements) -> list[pa.Array]:
-    """Return what rows of one pane have in common: group, values and cells; of cells with a rank the register alone."""
+    """Return what rows of one pane have in common: group, values and cells; of cells with a rank the register alone.
+    Columns of only NULLs are left out."""
     at = plan.values_at + len(plan.extremes)
-    registers = [
-        pc.shift_right(column, RANK_BITS) for column in lanes.columns[at : at + len(plan.registers)]
-    ]  # fmt: skip
-    return [*lanes.columns[: len(plan.group)], *registers, *lanes.columns[at + len(plan.registers) :]]
+    after = at + len(plan.registers)
+    registers = [pc.shift_right(c, RANK_BITS) for c in lanes.columns[at:after] if c.null_count < len(c)]
+    values = [c for c in lanes.columns[after:] if c.null_count < len(c)]
+    return [*lanes.columns[: len(plan.group)], *registers, *values]
 
 
 def added_up(plan: AggregateLayout, lanes: Elements, codes: Int64s, firsts: Int64s) -> Elements:
@@ -194,13 +204,19 @@ def added_up(plan: AggregateLayout, lanes: Elements, codes: Int64s, firsts: Int6
     integers = len(plan.carried[0])
     start = len(plan.group)
     for i in range(start, start + integers):
-        columns[i] = pa.array(sum_by_code(codes, int64s(lanes.columns[i]), count))
+        values = int64s(lanes.columns[i])
+        columns[i] = pa.array(sum_by_code(codes, values, count) if values.any() else np.zeros(count, np.int64))
     at = start + integers
     for width in plan.carried_widths:
         doubles = [column.to_numpy(zero_copy_only=True) for column in lanes.columns[at : at + width]]
         columns[at : at + width] = map(pa.array, sum_doubles(codes, doubles, count))
         at += width
     for i, argument in enumerate(plan.extremes + plan.registers, plan.values_at):
+        if lanes.columns[i].null_count == len(lanes):
+            continue
+        if argument in plan.registers and not lanes.columns[i].null_count:
+            columns[i] = pa.array(greatest_by_code(codes, int64s(lanes.columns[i]), count))
+            continue
         least = plan.arguments[argument].kind is ArgumentState.LEAST
         columns[i] = extreme_by_code(least, codes, count, lanes.columns[i])
     return base.with_columns(columns)

@@ -70,8 +70,7 @@ class Aggregation(Operator):
         return []
 
     def advance(self, moment: Moment) -> Iterable[Elements]:
-        arrived = self._early.until(moment.heartbeat)
-        events = self._events(arrived, moment.heartbeat)
+        events = self._events(self._entering(moment.heartbeat), moment.heartbeat)
         result: list[Elements] = []
         # Not before the first heartbeat: rows from the beginning of time may still arrive.
         begun = moment.heartbeat >= BEGIN
@@ -88,9 +87,17 @@ class Aggregation(Operator):
 
     # -- events ------------------------------------------------------------------------------------------------
 
+    def _entering(self, heartbeat: int) -> Elements | None:
+        """Return the rows up to `heartbeat` that have not been added yet."""
+        return self._early.until(heartbeat)
+
+    def _leaving(self, heartbeat: int) -> list[pa.RecordBatch]:
+        """Return the rows of earlier rounds that expire up to `heartbeat`, as `_keep` makes them."""
+        return self._live.pop_until(heartbeat)
+
     def _events(self, arrived: Elements | None, heartbeat: int) -> GroupEvents | None:
         """Return additions of the rows that arrived, and subtractions of those that have expired."""
-        expired = self._live.pop_until(heartbeat)
+        expired = self._leaving(heartbeat)
         parts: list[GroupEvents] = []
         if arrived is not None and len(arrived):
             parts += self._arrivals(arrived, heartbeat)
@@ -104,21 +111,24 @@ class Aggregation(Operator):
         slots = placed.slots
         values = tuple(arrived.columns[self._plan.values_at :])
         lanes = all_lanes(self._plan, arrived.columns[self._keys : self._plan.values_at], values)
+        self._keep(arrived, placed, heartbeat)
         every = np.arange(len(arrived))
-        expired = np.flatnonzero(arrived.exp <= heartbeat)
-        parts = [
+        ones = np.ones(len(every), np.int64)
+        gone = arrived.exp <= heartbeat
+        if not gone.any():
+            return [GroupEvents(slots, arrived.ts, every, ones, *lanes, values, arrived.exp)]
+        expired = np.flatnonzero(gone)
+        return [
             GroupEvents(
                 np.concatenate([slots, slots[expired]]),
                 np.concatenate([arrived.ts, arrived.exp[expired]]),
                 np.concatenate([every, expired]),
-                np.concatenate([np.ones(len(every), np.int64), np.full(len(expired), -1, np.int64)]),
+                np.concatenate([ones, np.full(len(expired), -1, np.int64)]),
                 *lanes,
                 values,
                 arrived.exp,
             )
         ]
-        self._keep(arrived, placed, heartbeat)
-        return parts
 
     def _keep(self, arrived: Elements, placed: SlotAssignment, heartbeat: int) -> None:
         """Keep the rows that expire after `heartbeat`."""

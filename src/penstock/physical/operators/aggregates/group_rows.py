@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from penstock.physical.elements import Bools, Elements, Int64s, concat
+from penstock.physical.elements import Bools, Elements, Int64s, concat, taken
 from penstock.physical.kernels.fingerprints import fingerprints
 from penstock.physical.synopses.tables.keyed_table import KeyedTable
 from penstock.types import END
@@ -41,14 +41,12 @@ def changed_rows(course: GroupHistory, groups: KeyedTable) -> list[Elements]:
     parts: list[Elements] = []
     shown = np.flatnonzero(live)
     if len(shown):
-        picked = pa.array(chosen[shown])
-        columns = [*groups.key_columns(slots[shown]), *(r.take(picked) for r in course.results)]
+        columns = [*groups.key_columns(slots[shown]), *taken(course.results, chosen[shown])]
         parts.append(Elements(tuple(columns), times[shown], ends[shown]))
     first = np.concatenate([[True], ~same])
     ended = np.flatnonzero(first & course.was_live[index])
     if len(ended):
-        picked = pa.array(index[ended])
-        columns = [*groups.key_columns(slots[ended]), *(r.take(picked) for r in course.before)]
+        columns = [*groups.key_columns(slots[ended]), *taken(course.before, index[ended])]
         size = len(ended)
         parts.append(Elements(tuple(columns), times[ended], np.full(size, END), np.full(size, -1, np.int64)))
     return [concat(parts)] if parts else []

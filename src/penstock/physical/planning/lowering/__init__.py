@@ -2,6 +2,7 @@
 
 from penstock.physical.planning.lowering import (
     aggregates,
+    coalesce,
     frequency,
     frequent,
     joins,
@@ -12,6 +13,7 @@ from penstock.physical.planning.lowering import (
     rowwindow,
     rowwise,
     sets,
+    shedding,
     streams,
 )
 from penstock.physical.planning.lowering.builder import Builder, Lowered, lower
@@ -19,8 +21,8 @@ from penstock.physical.planning.lowering.frequency import lower_answer
 from penstock.physical.planning.lowering.streams import lower_changes
 
 FAMILIES = (
-    aggregates, frequency, frequent, joins, matching, multi_join, nonretroactive, results, rowwindow, rowwise, sets,
-    streams,
+    aggregates, coalesce, frequency, frequent, joins, matching, multi_join, nonretroactive, results, rowwindow, rowwise,
+    sets, shedding, streams,
 )  # fmt: skip
 
 __all__ = ["FAMILIES", "Builder", "Lowered", "lower", "lower_answer", "lower_changes"]

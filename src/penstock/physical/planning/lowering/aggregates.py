@@ -10,6 +10,7 @@ from penstock.physical.plan.spec import Spec
 from penstock.physical.planning.aggregate_layout import plan_lanes
 from penstock.physical.planning.lowering.builder import Builder, Lowered, lower
 from penstock.physical.planning.lowering.lanes import lower_lanes, lower_store
+from penstock.physical.planning.lowering.logs import lower_logged
 from penstock.physical.planning.lowering.panes import paned_window
 from penstock.physical.planning.lowering.user_aggregates import has_user_aggregates, lower_user_aggregates
 
@@ -27,6 +28,9 @@ def _distinct(node: Distinct, builder: Builder) -> Lowered:
 def _aggregate(node: Aggregate, builder: Builder) -> Lowered:
     if has_user_aggregates(node):
         return lower_user_aggregates(node, builder)
+    logged = lower_logged(node, builder)
+    if logged is not None:
+        return logged
     lanes = lower_lanes(node, builder)
     spec = AggregateSpec(lanes.plan, node.input.pattern <= Pattern.WEAKEST, lanes.types)
     return Lowered(builder.add(spec, [lanes.edge], lanes.stage, node), lanes.stage, lanes.partitions)

@@ -49,7 +49,7 @@ def _own(
     panes = any(w.slide is not None for w in own_windows(node)) if not strict else _jumps(node, plan)
     types = lane_types(node, plan)
     positions = {column: i for i, column in reversed(list(enumerate(node.group)))}
-    names = _names(node, types)
+    names = lane_names(node, types)
     if not panes:
         # Rows are narrower than the numbers that are computed from them.
         sent = node.group if by is None else tuple(node.group[i] for i in by)
@@ -80,9 +80,9 @@ def _from_panes(node: Aggregate, grain: int, builder: Builder) -> AccumulatorInp
     assert window is not None and window.slide is not None
     panes, plan, types = _shared(node, grain, builder)
     spec = TimeWindowSpec(window.lifetime, window.slide, window.align)
-    step = builder.add(spec, [Edge(panes.step)], panes.stage, node.input, types, _names(node, types))
+    step = builder.add(spec, [Edge(panes.step)], panes.stage, node.input, types, lane_names(node, types))
     if window.slide > grain:
-        step = builder.add(PanesSpec(plan), [Edge(step)], panes.stage, node.input, types, _names(node, types))
+        step = builder.add(PanesSpec(plan), [Edge(step)], panes.stage, node.input, types, lane_names(node, types))
     return AccumulatorInput(Edge(step), panes.stage, panes.partitions, plan, types)
 
 
@@ -94,7 +94,7 @@ def _shared(node: Aggregate, grain: int, builder: Builder) -> tuple[Lowered, Agg
     name = f"panes of {shared.fingerprint}"
     if name not in builder.known:
         fine = _own(shared, builder)
-        met = builder.add(UnionSpec(), [fine.edge], fine.stage, shared.input, types, _names(node, types))
+        met = builder.add(UnionSpec(), [fine.edge], fine.stage, shared.input, types, lane_names(node, types))
         builder.known[name] = Lowered(met, fine.stage, fine.partitions)
     return builder.known[name], plan, types
 
@@ -112,7 +112,7 @@ def lower_store(node: Aggregate, builder: Builder) -> AccumulatorInput | None:
     name = f"store of {shared.fingerprint}"
     if name not in builder.known:
         spec = PaneStoreSpec(plan, types)
-        step = builder.add(spec, [Edge(panes.step)], panes.stage, shared.input, types, _names(node, types))
+        step = builder.add(spec, [Edge(panes.step)], panes.stage, shared.input, types, lane_names(node, types))
         builder.known[name] = replace(panes, step=step)
     return AccumulatorInput(Edge(builder.known[name].step), panes.stage, panes.partitions, plan, types)
 
@@ -124,7 +124,7 @@ def lane_types(node: Aggregate, plan: AggregateLayout) -> tuple[pa.DataType, ...
     return (*keys, *[pa.int64()] * len(integers), *[pa.float64()] * len(floats), *values)
 
 
-def _names(node: Aggregate, types: Sequence[pa.DataType]) -> list[str]:
-    """Return the parameters for EXPLAIN."""
+def lane_names(node: Aggregate, types: Sequence[pa.DataType]) -> list[str]:
+    """Return the names of the columns of accumulator rows for EXPLAIN."""
     keys = [node.input.schema[i].name for i in node.group]
     return [*keys, *(f"lane{i}" for i in range(len(types) - len(keys)))]

@@ -60,6 +60,7 @@ def _top_k(node: TopK, builder: Builder) -> Lowered:
     if child.stage > 0 and child.partitions is not None and () in child.partitions:
         return Lowered(builder.add(final, [Edge(child.step)], child.stage, node), child.stage, ONE_SHARD)
     edge, stage, _ = builder.ordered(child)
-    local = TopKSpec(node.total_order, node.limit + node.offset, 0, types, "local")
+    scattered = child.stage == 0 or child.partitions is None
+    local = TopKSpec(node.total_order, node.limit + node.offset, 0, types, "local", scattered=scattered)
     first = builder.add(local, [edge], stage, node)
     return Lowered(builder.add(final, [Edge(first, Exchange(()))], stage + 1, node), stage + 1, ONE_SHARD)

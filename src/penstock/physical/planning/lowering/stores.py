@@ -37,12 +37,12 @@ class StoredSide:
 def stored_side(node: Join, port: int) -> StoredSide | None:
     """Return how a side of an equi-join can be read in a store; None where it cannot."""
     side = (node.left, node.right)[port]
-    window = _window_of(side)
+    window = window_of(side)
     if window is None or window.lifetime is None or not node.equal:
         return None
     if find_ranges(node.residual, len(node.left.schema)) is not None:
         return None
-    return StoredSide(_without_window(side), window.lifetime, tuple(pair[port] for pair in node.equal))
+    return StoredSide(without_window(side), window.lifetime, tuple(pair[port] for pair in node.equal))
 
 
 def shared_stores(roots: Iterable[Algebra], always: bool) -> dict[str, int]:
@@ -75,7 +75,7 @@ def window_store(side: StoredSide, edge: Edge, stage: int, node: Algebra, builde
     spec = WindowStoreSpec(side.key, side.rows.schema.types)
     for i, step in enumerate(builder.steps):
         if (step.spec, step.inputs, step.stage) == (spec, (edge,), stage):
-            window, known = _window_of(node), _window_of(builder.nodes[i])
+            window, known = window_of(node), window_of(builder.nodes[i])
             assert window is not None and known is not None
             if (window.lifetime or 0) > (known.lifetime or 0):
                 builder.nodes[i] = node
@@ -83,7 +83,7 @@ def window_store(side: StoredSide, edge: Edge, stage: int, node: Algebra, builde
     return builder.add(spec, [edge], stage, node)
 
 
-def _window_of(node: Algebra) -> Window | None:
+def window_of(node: Algebra) -> Window | None:
     """Return the window in time without SLIDE over a declared stream of which `node` selects and projects rows."""
     window: Window | None = None
     while isinstance(node, Select | Project | Window):
@@ -95,8 +95,9 @@ def _window_of(node: Algebra) -> Window | None:
     return window if isinstance(node, StreamScan) else None
 
 
-def _without_window(node: Algebra) -> Algebra:
+def without_window(node: Algebra) -> Algebra:
+    """Return the rows of `node` (`window_of`) as those of the stream below its window."""
     if isinstance(node, Window):
         return node.input
     assert isinstance(node, Select | Project)
-    return replace(node, input=_without_window(node.input))
+    return replace(node, input=without_window(node.input))

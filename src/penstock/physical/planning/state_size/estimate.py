@@ -55,7 +55,10 @@ def _output(step: Step, node: Algebra, inputs: tuple[StateInput, ...], statistic
     period = max(seconds(window.slide or 0, node.domain) for window in windows)
     expected = output.expected
     rate = min(expected.rate, output.values(lanes.group) / period) if period else expected.rate
-    return replace(output, expected=Estimate(rate, expected.length, expected.distinct), lanes=lanes)
+    elements = expected.rate / rate if rate else 1.0
+    return replace(
+        output, expected=Estimate(rate, expected.length, expected.distinct), lanes=lanes, elements=elements
+    )  # fmt: skip
 
 
 def _ahead(step: Step, inputs: Sequence[StateInput], plan: Plan) -> StatePart:

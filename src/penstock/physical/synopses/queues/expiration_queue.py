@@ -143,6 +143,18 @@ class FifoQueue(_Queue):
                 break
             self._merge()
 
+    def between(self, low: int, high: int) -> list[pa.RecordBatch]:
+        """Return the rows due after `low`, up to `high`, in batches; they stay in the queue."""
+        found: list[pa.RecordBatch] = []
+        for chunk in self._chunks:
+            if chunk.times[chunk.start] > high:
+                break
+            start = max(chunk.start, int(np.searchsorted(chunk.times, low, side="right")))
+            stop = int(np.searchsorted(chunk.times, high, side="right"))
+            if start < stop:
+                found.append(chunk.batch.slice(start, stop - start))
+        return found
+
     def pop_until(self, time: int) -> list[pa.RecordBatch]:
         """Return the rows due at `time` or before, in batches."""
         popped: list[pa.RecordBatch] = []

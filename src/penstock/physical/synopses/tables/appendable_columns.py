@@ -13,7 +13,7 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 
-from penstock.physical.elements import Int64s, concat_arrays
+from penstock.physical.elements import Int64s, concat_arrays, taken
 
 _RATIO = 8
 _SHORT = 1 << 14
@@ -61,6 +61,8 @@ class AppendableColumns:
         return [concat_arrays(part).take(places) for part in parts]
 
     def _of_one(self, piece: int, rows: Int64s) -> list[pa.Array]:
+        if not len(rows) or int(rows.min()) >= 0:
+            return taken(self._held[piece], rows - self._starts[piece])
         chosen = pa.array(rows - self._starts[piece], mask=rows < 0)
         return [column.take(chosen) for column in self._held[piece]]
 

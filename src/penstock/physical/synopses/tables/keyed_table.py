@@ -260,8 +260,8 @@ class KeyedTable(Synopsis):
 
     def _rows_of(self, slots: Int64s) -> pa.RecordBatch:
         arrays = [pa.array(self._first[slots].view(np.int64)), pa.array(self._second[slots].view(np.int64))]
-        arrays += [pa.array(lane[slots]) for lane in self.integers]
-        arrays += [pa.array(lane[slots]) for lane in self.floats]
+        arrays += [pa.array(lane) for lane in self.integers[:, slots]]
+        arrays += [pa.array(lane) for lane in self.floats[:, slots]]
         arrays += self.key_columns(slots)
         return unnamed(arrays)
 

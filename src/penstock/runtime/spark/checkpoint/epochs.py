@@ -40,8 +40,11 @@ from penstock.storage.seals import damaged
 #: user's text unchanged, and seals each file for its run and place. Format 3 has epochs that refer to others; a
 #: checkpoint of format 2 is taken over, and its next epoch has the present one. Format 4 has merges of steps, whose
 #: state goes by other keys; format 3 has none. Format 5 has window stores among the choices of a birth
-#: (`Generation.grains`); queries of earlier formats have none, and keep the steps that they have.
-FORMAT, _WITHOUT_STORES, _WITHOUT_MERGES, _WITHOUT_REFERENCES = 5, 4, 3, 2
+#: (`Generation.grains`), format 6 logs and windows behind the exchange too, and merges of more kinds of steps; queries
+#: of earlier formats have none, and keep the steps that they have.
+FORMAT, _WITHOUT_LOGS, _WITHOUT_STORES, _WITHOUT_MERGES, _WITHOUT_REFERENCES = 6, 5, 4, 3, 2
+#: The earlier formats whose checksum is that of the text, as now.
+_READ_AS_TEXT = (_WITHOUT_LOGS, _WITHOUT_STORES, _WITHOUT_MERGES)
 #: The fields of an epoch that have a record by name.
 _RECORDS = ("queries", "sources", "statistics", "paused")
 #: These and the small ones, which each change once or twice and do not count as differences.
@@ -269,7 +272,8 @@ def read_fields(folder: Folder, number: int) -> dict[str, Any]:
         content = json.loads(text)
         version, fields = content["format"], content["epoch"]
         line = text.partition("\n")[2].removesuffix("\n}\n")
-        checked = {FORMAT: line, _WITHOUT_STORES: line, _WITHOUT_MERGES: line, _WITHOUT_REFERENCES: fields}.get(version)
+        readable = {FORMAT: line, **dict.fromkeys(_READ_AS_TEXT, line), _WITHOUT_REFERENCES: fields}
+        checked = readable.get(version)
         if checked is not None and content["checksum"] != _checksum(checked, folder.place(path)):
             raise ValueError("its content does not match its checksum")
     except (OSError, ValueError, KeyError, TypeError) as error:

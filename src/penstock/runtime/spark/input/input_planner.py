@@ -21,6 +21,7 @@ from typing import Any
 from penstock.connectors.contract import Split, Stretch
 from penstock.connectors.sources import open_source
 from penstock.events import log_event, logger_of
+from penstock.physical.execution.decisions import Decide, Decisions
 from penstock.physical.execution.progress import SourceProgress
 from penstock.physical.execution.wall_clock import WallClock, advance, begin, uses_wall_clock, wall_clock
 from penstock.runtime.spark.checkpoint.epochs import source_file
@@ -96,6 +97,8 @@ class InputPlanner:
         self._clock = clock
         self._looks = {name: Looks(state.connector.look_every, timer) for name, state in self._sources.items()}
         self._gathering = Gathering(timer)
+        #: Decides what stands in the offset of the next round beside its input (`decisions.py`).
+        self.decide: Decide = _as_before
         #: By log, the number of records that waited at the last look and are in no round yet.
         self.waiting: dict[str, int] = {}
         #: Bounded sources whose locations have been looked at.
@@ -122,7 +125,7 @@ class InputPlanner:
         self.waiting = {name: count for name, count in before.waiting.items() if name in staying}
         self._looked_at = before._looked_at & staying
         self._forgotten_splits = {name: done for name, done in before._forgotten_splits.items() if name in staying}
-        self._clock, self._gathering = before._clock, before._gathering
+        self._clock, self._gathering, self.decide = before._clock, before._gathering, before.decide
         self._delivered_offsets = deque(offset.only(staying, self._sources, ()) for offset in before._delivered_offsets)
         return staying
 
@@ -188,7 +191,8 @@ class InputPlanner:
         read += sum(self._split_bytes(name, start.splits_done(name), done[name]) for name in chosen)
         logs = self._logs(start, chosen, stretches)
         wall = wall.spoken(chosen) if wall is not None else None
-        return Offset(start.round + 1, done, high, ended, limit, read, logs, reported, wall)
+        decided = self.decide(start.decided)
+        return Offset(start.round + 1, done, high, ended, limit, read, logs, reported, wall, decided=decided)
 
     def _reported(self, start: Offset, done: Mapping[str, int]) -> dict[str, int]:
         """Return the heartbeats that sources report of their own time, for those whose known splits are all read."""
@@ -463,3 +467,7 @@ def highs_after(offset: Offset, seen: Mapping[str, Seen]) -> dict[str, int | Non
             high = highs[name]
             highs[name] = source_seen.high if high is None else max(source_seen.high, high)
     return highs
+
+
+def _as_before(decided: Decisions) -> Decisions:
+    return decided

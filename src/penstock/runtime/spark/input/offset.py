@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from penstock.connectors.contract import Split
+from penstock.physical.execution.decisions import NO_DECISIONS, Decisions
 from penstock.physical.execution.wall_clock import WallClock
 from penstock.storage.documents import (
     Document,
@@ -55,6 +56,7 @@ class Offset:
         again: whether `high` includes the round, and the next round is due even if there is nothing to read.
         before: the offset before the round, where the offset is that of a mark.
         tasks: number of files of the round, where the offset is that of a mark.
+        decided: what the run decided by measuring, before the round.
         epoch: the epoch whose plan the round runs, where the offset is that of a mark.
     """
 
@@ -71,6 +73,7 @@ class Offset:
     before: Offset | None = None
     tasks: int | None = None
     epoch: int = 0
+    decided: Decisions = NO_DECISIONS
 
     def as_json(self) -> dict[str, Json]:
         """Return the offset as JSON, fields that hold nothing left out."""
@@ -84,6 +87,7 @@ class Offset:
             "before": self.before.as_json() if self.before is not None else None,
             "tasks": self.tasks,
             "epoch": self.epoch or None,
+            "decided": self.decided.as_json() if self.decided else None,
         }
         needed: dict[str, Json] = {
             "round": self.round,
@@ -114,6 +118,7 @@ class Offset:
             Offset.from_json(nested(fields, "before")) if "before" in fields else None,
             optional_integer(fields, "tasks"),
             integer(fields, "epoch"),
+            Decisions.from_json(nested(fields, "decided")) if "decided" in fields else NO_DECISIONS,
         )
 
     def splits_done(self, source: str) -> int:

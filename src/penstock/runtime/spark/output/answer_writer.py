@@ -19,9 +19,20 @@ import pyarrow as pa
 
 from penstock.physical.elements import Elements
 from penstock.physical.kernels.run_length import encode_constant, encode_runs
-from penstock.runtime.spark.worker.packets import AnswerOf, Packet, answer_packets, as_elements, read_elements
+from penstock.runtime.spark.worker.packets import (
+    AnswerOf,
+    FewOfMany,
+    Packet,
+    answer_packets,
+    as_elements,
+    packet_of_many,
+    read_elements,
+    read_packet_of_many,
+)
 from penstock.runtime.spark.worker.spill_files import LARGE, MARK, SpilledBlob, SpillFiles, mapped
 
+#: Bytes of an answer up to which it travels with those of other queries, and of a packet of these.
+_FEW_BYTES, _TOGETHER = 2**12, 2**20
 #: Average rows of a run from which on a column is run-length encoded.
 _RUN = 16
 
@@ -98,9 +109,34 @@ class AnswerWriter:
             )
         self._bytes[query] = 0
 
+    def _together(self) -> list[dict[str, list[Elements]]]:
+        """Return the answers that go into common packets."""
+        alike: dict[tuple[object, ...], list[dict[str, list[Elements]]]] = {}
+        room: dict[tuple[object, ...], int] = {}
+        for query, pieces in self._in_memory.items():
+            size = self._bytes[query]
+            if size > _FEW_BYTES or query in self._spilled or len({piece.sign is None for piece in pieces}) > 1:
+                continue
+            types = [column.type for column in pieces[0].columns]
+            if any(map(pa.types.is_dictionary, types)):
+                continue
+            key = (pieces[0].sign is None, *map(str, types))
+            if size > room.get(key, 0):
+                alike.setdefault(key, []).append({})
+                room[key] = _TOGETHER
+            room[key] -= size
+            alike[key][-1][query] = pieces
+        return [answers for packets in alike.values() for answers in packets if len(answers) > 1]
+
     def packets(self, shard: int) -> Iterator[Packet]:
-        """Yield all answers, one packet or several for each query."""
-        for query in list(self._bytes):
+        """Yield all answers: those of few rows together, one packet or several for each other query."""
+        together = self._together()
+        for answers in together:
+            yield packet_of_many(shard, answers)
+        few = {query for answers in together for query in answers}
+        for query in self._bytes:
+            if query in few:
+                continue
             if query in self._spilled and self._spill_files is not None:
                 if query in self._in_memory:
                     self._spill(query, self._spill_files)
@@ -108,6 +144,16 @@ class AnswerWriter:
                 yield Packet(shard, AnswerOf(query), answer.encode())
             else:
                 yield from answer_packets(shard, query, self._in_memory[query])
+
+
+def answers_in(kind: AnswerOf | FewOfMany, blob: bytes | pa.Buffer) -> Iterator[tuple[str, list[PendingAnswer]]]:
+    """Yield the queries in a packet of answers and the chunks of each, in order. Raises PenstockError P0605 as
+    `read_answers`.
+    """
+    if isinstance(kind, AnswerOf):
+        yield kind.query, read_answers(blob)
+    else:
+        yield from ((query, [PendingAnswer.of(elements)]) for query, elements in read_packet_of_many(blob))
 
 
 def read_answers(blob: bytes | pa.Buffer) -> list[PendingAnswer]:

@@ -10,9 +10,10 @@ import pyarrow as pa
 from penstock.errors import PenstockError
 from penstock.physical.operators import Rejection
 from penstock.runtime.spark.checkpoint.query_failure import QueryFailure
-from penstock.runtime.spark.output.answer_writer import PendingAnswer, read_answers
+from penstock.runtime.spark.output.answer_writer import PendingAnswer, answers_in
 from penstock.runtime.spark.worker.packets import (
     AnswerOf,
+    FewOfMany,
     Heartbeats,
     Signal,
     read_failed,
@@ -64,8 +65,9 @@ def read_output(table: pa.Table, report: Callable[[IngestReport | ShardReport], 
                 output.failed = read_failed(blob.as_py()) | output.failed
             case Signal.ROUND:
                 output.round = _one_round(output.round, int(blob.as_py()))
-            case AnswerOf(query):
-                output.answers.setdefault(query, []).append((shard, read_answers(blob.as_buffer())))
+            case AnswerOf() | FewOfMany() as kind:
+                for query, chunks in answers_in(kind, blob.as_buffer()):
+                    output.answers.setdefault(query, []).append((shard, chunks))
     return output
 
 

@@ -18,12 +18,14 @@ from penstock.runtime.spark.input.input_planner import ReadTask
 from penstock.runtime.spark.worker.ingest import run_read_task
 from penstock.runtime.spark.worker.packets import (
     AnswerOf,
+    FewOfMany,
     Heartbeats,
     Packet,
     Signal,
     by_shard,
     read_failed,
     read_heartbeats,
+    read_packet_of_many,
     read_rejected,
 )
 from penstock.runtime.spark.worker.spill_files import unpacked
@@ -72,6 +74,9 @@ def run_round(
                 outcome.rejected += read_rejected(bytes(packet.blob))
             case Signal.FAILED:
                 outcome.failed = read_failed(packet.blob) | outcome.failed
+            case FewOfMany():
+                for query, elements in read_packet_of_many(packet.blob):
+                    outcome.answers.setdefault(query, []).append(elements)
             case AnswerOf(query):
                 outcome.answers.setdefault(query, []).extend(unpacked(packet.blob))
     return outcome

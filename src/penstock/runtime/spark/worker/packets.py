@@ -1,7 +1,7 @@
 """Packets between the stages of a job: rows (shard, kind, blob), the blob being Arrow or JSON.
 
-A kind is `ChannelRows`, an `AnswerOf` or a `Signal`; `encode_kind` and `read_kind` alone know how it is written in the
-`kind` column. Only the driver receives the signals other than progress.
+A kind is `ChannelRows`, an `AnswerOf`, `FewOfMany` or a `Signal`; `encode_kind` and `read_kind` alone know how it is
+written in the `kind` column. Only the driver receives the signals other than progress.
 """
 
 from __future__ import annotations
@@ -11,11 +11,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import Enum
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.errors import PenstockError
-from penstock.physical.elements import Elements, decode, encoded
+from penstock.physical.elements import Elements, concat_arrays, decode, encoded
 from penstock.physical.execution.progress import Progress, SourceProgress
 from penstock.physical.kernels.run_length import run_length_decoded, run_length_encoded
 from penstock.physical.operators import Rejection
@@ -53,6 +54,11 @@ class AnswerOf:
     query: str
 
 
+@dataclass(frozen=True)
+class FewOfMany:
+    """The kind of packets that carry few final rows of each of many queries, whose columns have the same types."""
+
+
 class Signal(Enum):
     """The kinds of packets that carry no elements."""
 
@@ -70,8 +76,10 @@ class Signal(Enum):
     TIMINGS = "timings"
 
 
-PacketKind = ChannelRows | AnswerOf | Signal
-_ROWS, _ANSWER = "rows", "answer"
+PacketKind = ChannelRows | AnswerOf | FewOfMany | Signal
+_ROWS, _ANSWER, _FEW_OF_MANY = "rows", "answer", "answers"
+#: Where a packet of many queries says whose its rows are.
+_WHOSE = b"whose"
 _ANYWHERE, _EVERYWHERE = "any", "all"
 
 
@@ -82,6 +90,8 @@ def encode_kind(kind: PacketKind) -> str:
             return f"{_ROWS}:{channel.step}:{_exchange_text(channel.exchange)}:{sender}:{number}"
         case AnswerOf(query):
             return f"{_ANSWER}:{query}"
+        case FewOfMany():
+            return _FEW_OF_MANY
         case Signal():
             return kind.value
 
@@ -91,6 +101,8 @@ def read_kind(text: str) -> PacketKind:
     head, _, content = text.partition(":")
     if head == _ANSWER:
         return AnswerOf(content)
+    if head == _FEW_OF_MANY:
+        return FewOfMany()
     if head != _ROWS:
         return Signal(text)
     step, exchange, sender, number = content.split(":")
@@ -142,6 +154,31 @@ def channel_packets(shard: int, channel: Channel, batches: Sequence[Elements], s
 def answer_packets(shard: int, query: str, batches: Sequence[Elements]) -> Iterator[Packet]:
     # The ends of an answer's elements are not used.
     yield from (Packet(shard, AnswerOf(query), blob) for blob in _element_blobs(batches, ends=False))
+
+
+def packet_of_many(shard: int, answers: Mapping[str, Sequence[Elements]]) -> Packet:
+    """Return one packet with rows of several queries. All elements have the same types of columns, and either all of
+    them have signs or none."""
+    parts = [part for pieces in answers.values() for part in pieces]
+    columns = [concat_arrays([part.columns[i] for part in parts]) for i in range(len(parts[0].columns))]
+    arrays: list[pa.Array] = [*columns, pa.array(np.concatenate([part.ts for part in parts]))]
+    names = [*(f"c{i}" for i in range(len(columns))), "ts"]
+    if parts[0].sign is not None:
+        arrays.append(pa.array(np.concatenate([part.signs for part in parts])))
+        names.append("sign")
+    whose = [[query, sum(map(len, pieces))] for query, pieces in answers.items()]
+    schema = pa.schema([pa.field(n, a.type) for n, a in zip(names, arrays, strict=True)], {_WHOSE: json.dumps(whose)})
+    return Packet(shard, FewOfMany(), encoded([pa.RecordBatch.from_arrays(arrays, schema=schema)]))
+
+
+def read_packet_of_many(blob: bytes | pa.Buffer) -> Iterator[tuple[str, Elements]]:
+    """Yield the queries of such a packet and the rows of each, which share the memory of the blob."""
+    (batch,) = decode(blob)
+    elements = Elements.from_batch(batch)
+    start = 0
+    for query, rows in json.loads(batch.schema.metadata[_WHOSE]):
+        yield query, elements.slice(start, start + rows)
+        start += rows
 
 
 def _element_blobs(batches: Sequence[Elements], ends: bool = True) -> Iterator[bytes | pa.Buffer]:

@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from penstock.physical.elements import Elements, decode
 from penstock.runtime.spark.checkpoint.folder import unwritable
-from penstock.runtime.spark.worker.packets import Packet, Signal, as_elements, read_elements
+from penstock.runtime.spark.worker.packets import FewOfMany, Packet, Signal, as_elements, read_elements
 from penstock.storage import NewFile, storage
 from penstock.storage.seals import damaged
 
@@ -75,7 +75,8 @@ class SpillFiles:
         is full.
         """
         for packet in packets:
-            large = len(packet.blob) >= LARGE and not isinstance(packet.kind, Signal)
+            # Packets of many queries are bounded, and the driver reads them at once.
+            large = len(packet.blob) >= LARGE and not isinstance(packet.kind, (Signal, FewOfMany))
             # A blob that names spill files is small and holds no elements itself.
             spilled = large and bytes(packet.blob[:1]) != MARK
             yield replace(packet, blob=self._put(packet.blob)) if spilled else packet

@@ -28,19 +28,25 @@ _NUMBERS = count(1)
 _LOADING = 8
 #: Number of tasks between two full garbage collections.
 _SEARCH_EVERY = 1000
+#: Number of objects that have been added since the last exclusion, from which on they are excluded too.
+_MANY = 50_000
 
 
 def settle() -> None:
     """Exclude the objects that this worker's tasks have loaded from garbage collection.
 
     Spark collects after every task, in the worker's time, and over compiled loops and plans that takes longer than a
-    task with few rows. Once in `_SEARCH_EVERY` tasks a collection includes all objects nevertheless, so that what a job
-    has released is found.
+    task with few rows. So it does over the operators of a thousand queries, which a worker may get at any time. Once in
+    `_SEARCH_EVERY` tasks a collection includes all objects nevertheless, so that what a job has released is found.
     """
     number = next(_NUMBERS)
     if number % _SEARCH_EVERY == 0:
         gc.unfreeze()
     elif number <= _LOADING or number % _SEARCH_EVERY == 1:
+        gc.freeze()
+    elif len(gc.get_objects()) > _MANY:
+        # Without what no one can reach, which would stay for as long.
+        gc.collect()
         gc.freeze()
 
 

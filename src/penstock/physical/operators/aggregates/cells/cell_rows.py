@@ -7,26 +7,25 @@ else the query computes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator
 
 import numpy as np
 import pyarrow as pa
 
-from penstock.physical.elements import Elements, Int64s, concat
+from penstock.physical.elements import Elements, Int64s
 from penstock.physical.planning.aggregate_layout import AggregateLayout
 
 
-def with_cells(plan: AggregateLayout, rows: Elements, sketched: Mapping[int, pa.Array], signs: Int64s) -> Elements:
-    """Return `rows`, then the rows of the cells into which the values `sketched`, by argument, fall. signs: how often
-    each row counts."""
-    parts = [rows]
-    for argument, column in sketched.items():
-        encoder = plan.arguments[argument].encoder
-        assert encoder is not None
-        sources, cells = encoder.encode(column)
-        if len(sources):
-            parts.append(cell_rows(plan, rows, argument, sources, cells, signs[sources]))
-    return concat(parts) if len(parts) > 1 else rows
+def encoded_rows(
+    plan: AggregateLayout, rows: Elements, argument: int, values: pa.Array, signs: Int64s
+) -> Iterator[Elements]:
+    """Yield the rows of the cells into which the `values` of an argument fall, if any. signs: how often each row
+    counts."""
+    encoder = plan.arguments[argument].encoder
+    assert encoder is not None
+    sources, cells = encoder.encode(values)
+    if len(sources):
+        yield cell_rows(plan, rows, argument, sources, cells, signs[sources])
 
 
 def cell_rows(
@@ -35,12 +34,14 @@ def cell_rows(
     """Return one row for each of `cells`, with the group and validity of rows[sources[i]], that counts weights[i]
     times."""
     size = len(sources)
-    chosen = pa.array(sources)
-    columns = [column.take(chosen) for column in rows.columns[: len(plan.group)]]
+    every = size == len(rows) and bool(np.all(sources[1:] > sources[:-1]))
+    keys = Elements(rows.columns[: len(plan.group)], rows.ts, rows.exp)
+    origin = keys if every else keys.take(sources)
+    columns = list(origin.columns)
     integers, floats = plan.carried
     none = pa.array(np.zeros(size, np.int64))
     own = plan.arguments[argument].integers
     columns += [pa.array(weights) if lane == own else none for lane in integers]
     columns += [pa.array(np.zeros(size))] * len(floats)
     columns += [cells if i == argument else pa.nulls(size, plan.arguments[i].type) for i in plan.valued]
-    return Elements(tuple(columns), rows.ts[sources], rows.exp[sources])
+    return Elements(tuple(columns), origin.ts, origin.exp)

@@ -1,0 +1,142 @@
+"""Coalescing [temporal 1.4]: of rows that are equal but for their periods, the maximal periods that these cover.
+
+The last two columns of the input are the begin and the end of a period `[begin, end)` in ticks, BIGINT; an end that is
+never reached is END. The other columns are the value. A row without a period (NULL, or not begin < end) is left out.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from penstock.algebra.nodes.base import (
+    ColumnPruning,
+    Delay,
+    Keys,
+    Pruned,
+    Unary,
+    column_labels,
+    is_static,
+)
+from penstock.algebra.optimizer.statistics import Statistics
+from penstock.algebra.properties.boundedness import Boundedness
+from penstock.algebra.properties.cardinality import Estimate
+from penstock.algebra.properties.need import Needs, everything
+from penstock.algebra.properties.update_pattern import Pattern
+from penstock.types import END
+
+
+class Begins(enum.Enum):
+    """What is known of the begins of the periods of elements, by which a strategy is chosen and ends become final."""
+
+    #: The begin is the timestamp of the element, and every period has the same length.
+    FIXED = "timestamps, one length"
+    #: The begin is the timestamp of the element.
+    TIMESTAMP = "timestamps"
+    #: The period is the granule of the element, between two boundaries of SLIDE.
+    GRANULE = "granules"
+    #: Anything.
+    ANY = "any"
+
+
+@dataclass(frozen=True)
+class Closing:
+    """When a stretch that ends at `end` is known to grow no more: at the first boundary align + k·`slide` (without a
+    slide: the first instant) that is not before end + `later`. A granule that ends at a boundary may still be touched
+    by the one that becomes visible there, so `later` is 1 for these."""
+
+    slide: int | None = None
+    align: int = 0
+    later: int = 0
+
+    def closes(self, end: int) -> int:
+        """Return the instant from which on a stretch that ends at `end` is closed; END where it never is."""
+        if end >= END - self.later:
+            return END
+        from_here = end + self.later
+        if self.slide is None:
+            return from_here
+        return min(END, self.align - (self.align - from_here) // self.slide * self.slide)
+
+
+@dataclass(frozen=True, eq=False)
+class Coalesce(Unary):
+    """`coal_C(R)(τ)`: every value once for every maximal period that its rows in R(τ) cover, a set. Rows without a
+    period are left out.
+
+    begins: what is known of them; closed: only the stretches that are closed, None for all of them.
+    """
+
+    begins: Begins = Begins.ANY
+    closed: Closing | None = None
+
+    @property
+    def value(self) -> tuple[int, ...]:
+        """Return the positions of the columns that are not the period."""
+        return tuple(range(len(self.schema) - 2))
+
+    @property
+    def in_order(self) -> bool:
+        """Return whether periods begin in the order in which elements arrive, and none of them ever leaves: only the
+        open stretches are state then."""
+        return self.begins is not Begins.ANY and self.input.pattern is Pattern.MONOTONIC
+
+    @property
+    def pattern(self) -> Pattern:
+        """MON of static rows, and of closed stretches where nothing leaves: no arrival undoes them. Else STR: an
+        arrival replaces the stretches that it touches, an expiry cuts, splits or ends one."""
+        if is_static(self.input) or (self.closed is not None and self.in_order):
+            return Pattern.MONOTONIC
+        return Pattern.STRICT
+
+    @property
+    def is_plain_sql(self) -> bool:
+        return self.closed is None
+
+    @property
+    def keys(self) -> Keys:
+        width = len(self.schema)
+        # Stretches of one value are disjoint: any two differ in both begin and end.
+        return frozenset({frozenset((*self.value, width - 2)), frozenset((*self.value, width - 1))})
+
+    @property
+    def needs(self) -> Needs:
+        return super().needs if self.closed is None else everything(self.source_names)
+
+    @property
+    def boundedness(self) -> Boundedness:
+        return self.input.boundedness
+
+    @property
+    def carries_ends(self) -> bool:
+        return False
+
+    @property
+    def delays(self) -> tuple[Delay, ...]:
+        if self.closed is None:
+            return ()
+        return (Delay(self.closed.later, self.closed.slide, self.closed.align),)
+
+    def pruned(self, needed: frozenset[int], pruning: ColumnPruning) -> Pruned:
+        # Which rows are equal depends on all columns.
+        everything_read = frozenset(range(len(self.schema)))
+        return Pruned(
+            replace(self, input=pruning.chosen(self.input, sorted(everything_read), True)),
+            {i: i for i in everything_read},
+        )
+
+    def estimate_from(self, inputs: Sequence[Estimate], statistics: Statistics) -> Estimate:
+        (below,) = inputs
+        distinct = tuple(below.distinct[i] if i < len(below.distinct) else math.inf for i in range(len(self.schema)))
+        taken = 0.0 if self.pattern is Pattern.MONOTONIC else below.rate
+        return Estimate(below.rate, below.length, distinct, taken)
+
+    def cost_from(self, inputs: Sequence[Estimate], own: Estimate) -> float:
+        return self.cost_with_state(inputs, own)
+
+    def describe(self) -> Mapping[str, str]:
+        labels = column_labels(self.schema)
+        found = {"by": ", ".join(labels[i] for i in self.value) or "nothing", "begins": self.begins.value}
+        return found if self.closed is None else {**found, "only": "closed"}

@@ -1,0 +1,103 @@
+"""Load shedding below coalescing [temporal 2]: a relation of which at most so much is held at any instant."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from penstock.algebra.nodes.base import ColumnPruning, Keys, Pruned, Unary, column_labels
+from penstock.algebra.optimizer.statistics import Statistics
+from penstock.algebra.properties.cardinality import Estimate
+from penstock.algebra.properties.need import Needs, everything
+from penstock.algebra.properties.update_pattern import Pattern
+from penstock.types import END
+
+
+@dataclass(frozen=True, eq=False)
+class Shed(Unary):
+    """H(τ) ⊆ R(τ): the tuples of `input` that are held under a budget. A drop is a negative tuple at the timestamp of
+    the arrival that caused it.
+
+    The last two columns are a period, as for `Coalesce`; rows without one are left out. Arrivals of one instant are
+    taken in the order of (begin, hash of the value, end, expiration), so what is dropped depends on the tuples alone.
+
+    Args:
+        policy: which tuple goes first.
+        budget: tuples, or bytes, that are held at most.
+        in_bytes: whether the budget counts bytes: `ENTRY_BYTES` and those of the value per tuple.
+        buckets: parts of the budget, by hash of the value.
+        compact: whether equal tuples (value, period, life) count once.
+        least: the constant of a conjunct LENGTH >= constant in ticks, 0 without one.
+        ordered: whether periods begin in the order in which they arrive.
+        sample: millionths of the values that are also held unshed, to estimate accuracy.
+        misses_only: whether the query can only miss rows by it, not invent some.
+    """
+
+    policy: str
+    budget: int
+    in_bytes: bool = False
+    buckets: int = 1
+    compact: bool = True
+    least: int = 0
+    ordered: bool = False
+    sample: int = 50_000
+    misses_only: bool = False
+
+    @property
+    def value(self) -> tuple[int, ...]:
+        """Return the positions of the columns that are not the period."""
+        return tuple(range(len(self.schema) - 2))
+
+    @property
+    def pattern(self) -> Pattern:
+        return Pattern.STRICT
+
+    @property
+    def keys(self) -> Keys:
+        return self.input.keys
+
+    @property
+    def is_plain_sql(self) -> bool:
+        return False
+
+    @property
+    def needs(self) -> Needs:
+        # What was dropped depends on all arrivals before.
+        return everything(self.source_names)
+
+    def pruned(self, needed: frozenset[int], pruning: ColumnPruning) -> Pruned:
+        # Which tuples are dropped depends on all columns.
+        return pruning.whole(self)
+
+    def estimate_from(self, inputs: Sequence[Estimate], statistics: Statistics) -> Estimate:
+        (below,) = inputs
+        return Estimate(below.rate, below.length, below.distinct, below.rate)
+
+    def cost_from(self, inputs: Sequence[Estimate], own: Estimate) -> float:
+        return self.cost_with_state(inputs, own)
+
+    def describe(self) -> Mapping[str, str]:
+        labels = column_labels(self.schema)
+        found = {
+            "policy": self.policy,
+            "budget": f"{self.budget:,} {'bytes' if self.in_bytes else 'tuples'}",
+            "by": ", ".join(labels[i] for i in self.value) or "nothing",
+            "error": "misses only" if self.misses_only else "both ways",
+        }
+        if self.buckets > 1:
+            found["buckets"] = str(self.buckets)
+        if self.least:
+            found["least length"] = f"{self.least} ticks"
+        return found
+
+
+def bucket_budgets(budget: int, buckets: int) -> list[int]:
+    """Return the budget of each bucket: equal parts, the rest in the first ones."""
+    part, rest = divmod(budget, buckets)
+    return [part + (k < rest) for k in range(buckets)]
+
+
+#: What a held tuple counts in bytes, beside its value.
+ENTRY_BYTES = 88
+#: A period or life without an end.
+NO_END = END

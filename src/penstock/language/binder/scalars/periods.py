@@ -1,0 +1,425 @@
+"""Periods in expressions [temporal 1.2, 1.5]: VALID(s), PERIOD(b, e), what is made of them, and predicates of two.
+
+A period is two expressions, its begin and its end in ticks, BIGINT. An end that is never reached is END; a period that
+is NULL has bounds that are NULL. Predicates are comparisons of the bounds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import pyarrow as pa
+from sqlglot import exp
+
+from penstock.errors import nearest
+from penstock.expressions.coercion import BIGINT, DATE, is_integer
+from penstock.expressions.functions import build_call, build_cast
+from penstock.expressions.nodes import Column, Expression, Literal
+from penstock.language.binder.scalars.binder import Binding, ScalarBinder, name_of
+from penstock.language.dialect import is_period_text, span_of
+from penstock.language.queries import Name
+from penstock.language.text import TextSpan
+from penstock.types import END, TIMESTAMP, TimeDomain, Unit, type_name
+
+_DAY = Unit.DAY.value
+OfTwo: TypeAlias = "Callable[[TicksPeriod, TicksPeriod], Expression]"
+_MONTHS = {"MONTH": 1, "QUARTER": 3, "YEAR": 12}
+
+
+@dataclass(frozen=True)
+class TicksPeriod:
+    """type: that of its bounds as they are shown. domain: what a tick is; None where that depends on the query."""
+
+    begin: Expression
+    end: Expression
+    type: pa.DataType
+    domain: TimeDomain | None
+
+    @property
+    def is_calendar(self) -> bool:
+        return not is_integer(self.type)
+
+
+def never() -> Literal:
+    """Return the end that is never reached."""
+    return Literal(BIGINT, END)
+
+
+def ticks_of(value: Expression) -> Expression:
+    """Return an instant, a TIMESTAMP, DATE or integer, in ticks."""
+    if pa.types.is_timestamp(value.type):
+        return build_call("UNIX_MICROS", [value])
+    if value.type == DATE:
+        return build_call("UNIX_MICROS", [build_cast(value, TIMESTAMP)])
+    return value if value.type == BIGINT else build_cast(value, BIGINT)
+
+
+def instant(ticks: Expression, type_: pa.DataType) -> Expression:
+    """Return ticks as an instant of `type_`."""
+    if is_integer(type_):
+        return ticks if type_ == BIGINT else build_cast(ticks, type_)
+    when = build_call("TIMESTAMP_MICROS", [ticks])
+    return build_cast(when, DATE) if type_ == DATE else when
+
+
+def begin_of(period: TicksPeriod) -> Expression:
+    return instant(period.begin, period.type)
+
+
+def end_of(period: TicksPeriod) -> Expression:
+    return instant(build_call("NULLIF", [period.end, never()]), period.type)
+
+
+def is_period(binder: ScalarBinder, node: exp.Expr) -> bool:
+    """Return whether `node` is a period; a function of the user's goes before those of this name."""
+    node = node.unnest()
+    return is_period_text(node) and binder.context.catalog.function(str(node.this)) is None
+
+
+def period(binder: ScalarBinder, node: exp.Expr) -> TicksPeriod:
+    """Return the period that `node` is. Raises BindingFailed with the errors recorded."""
+    if not is_period(binder, node):
+        hint = "a period is VALID(s), PERIOD(begin, end), INTERSECTION(p, q) or SPAN(p, q)"
+        bound = binder.bind(node)
+        binder.context.fail("P0203", f"this is no period, it is {type_name(bound.type)}", span_of(node), hint)
+    node = node.unnest()
+    name, arguments = str(node.this).upper(), node.expressions
+    if name == "VALID":
+        if not arguments:
+            binder.context.fail("P0204", "VALID takes the alias of a source", span_of(node), "as in VALID(s)")
+        found = [_valid(binder, argument) for argument in arguments]
+        whole = found[0]
+        for other in found[1:]:
+            whole = _intersection(*_alike(binder, node, whole, other))
+        return whole
+    if len(arguments) != 2:
+        shown = "a begin and an end" if name == "PERIOD" else "two periods"
+        binder.context.fail("P0204", f"{name} takes {shown}", span_of(node))
+    if name == "PERIOD":
+        return _of_bounds(binder, node)
+    pair = _alike(binder, node, *binder.context.each(lambda part: period(binder, part), arguments))
+    return _intersection(*pair) if name == "INTERSECTION" else _span(*pair)
+
+
+def without_valid_time(name: str) -> str:
+    """Return the hint of P0370."""
+    either = f"say VALID FOR 1 MINUTE behind {name}, or VALID FROM a TO b in its declaration"
+    return f"{either}; under SLIDE the granule serves"
+
+
+def _valid(binder: ScalarBinder, node: exp.Expr) -> TicksPeriod:
+    """Return the valid time of the source whose alias `node` is."""
+    context, scope = binder.context, binder.scope
+    plain = isinstance(node, exp.Column) and node.args.get("table") is None and isinstance(node.this, exp.Identifier)
+    name = name_of(node.this) if plain else Name("", span=span_of(node))
+    bounds = [e for e in scope.bounds() if plain and e.qualifier is not None and name.matches(e.qualifier)]
+    if len(bounds) >= 2:
+        begin, end = (bound.column() for bound in bounds[:2])
+        for column in (begin, end):
+            if isinstance(column, Column):
+                binder.column_spans.append((column, span_of(node)))
+        assert bounds[0].bound is not None
+        return TicksPeriod(begin, end, bounds[0].bound.type, bounds[0].bound.domain)
+    known = scope.all_qualifiers()
+    if scope.may_be_lost(name if plain else None):
+        context.fail_silently()
+    if plain and any(name.matches(q) for q in known):
+        context.fail("P0370", f"{name.text} has no valid time", span_of(node), without_valid_time(name.text))
+    hint = nearest(name.text, known) if plain else f"known: {', '.join(known)}"
+    return context.fail("P0372", "VALID takes the alias of a source, not a column", span_of(node), hint)
+
+
+def _of_bounds(binder: ScalarBinder, node: exp.Expr) -> TicksPeriod:
+    """Return PERIOD(b, e), NULL unless b < e."""
+    begin, end = binder.bind_all(node.expressions)
+    types = [bound.type for bound in (begin, end) if not pa.types.is_null(bound.type)]
+    fits = [is_integer(t) or t == DATE or pa.types.is_timestamp(t) for t in types]
+    if not types or not all(fits) or len({is_integer(t) for t in types}) != 1:
+        shown = " and ".join(type_name(bound.type) for bound in (begin, end))
+        message = f"PERIOD takes two instants, TIMESTAMP, DATE or integers: these are {shown}"
+        binder.context.fail("P0203", message, span_of(node))
+    type_ = types[0] if len(set(types)) == 1 else BIGINT if is_integer(types[0]) else TIMESTAMP
+    first, last = (build_cast(b, types[0]) if pa.types.is_null(b.type) else b for b in (begin, end))
+    low, high = ticks_of(first), build_call("COALESCE", [ticks_of(last), never()])
+    there = build_call("LT", [low, high])
+    return TicksPeriod(_where(there, low), _where(there, high), type_, None)
+
+
+def _where(condition: Expression, value: Expression) -> Expression:
+    """Return `value` where the condition is TRUE, else NULL."""
+    return build_call("IF", [condition, value, Literal(BIGINT, None)])
+
+
+def _alike(binder: ScalarBinder, node: exp.Expr, p: TicksPeriod, q: TicksPeriod) -> tuple[TicksPeriod, TicksPeriod]:
+    """Return two periods of one time domain, or fail with P0302."""
+    differ = p.domain is not None and q.domain is not None and p.domain != q.domain
+    if p.is_calendar != q.is_calendar or (differ and not p.is_calendar):
+        message = f"periods of different time domains: {type_name(p.type)} and {type_name(q.type)}"
+        binder.context.fail("P0302", message, span_of(node))
+    return p, q
+
+
+def _common_type(p: TicksPeriod, q: TicksPeriod) -> pa.DataType:
+    if p.type == q.type:
+        return p.type
+    return TIMESTAMP if p.is_calendar else BIGINT
+
+
+def _and(*parts: Expression) -> Expression:
+    whole = parts[0]
+    for part in parts[1:]:
+        whole = build_call("AND", [whole, part])
+    return whole
+
+
+def _compare(name: str, left: Expression, right: Expression) -> Expression:
+    return build_call(name, [left, right])
+
+
+def _overlaps(p: TicksPeriod, q: TicksPeriod) -> Expression:
+    return _and(_compare("LT", p.begin, q.end), _compare("LT", q.begin, p.end))
+
+
+def _intersection(p: TicksPeriod, q: TicksPeriod) -> TicksPeriod:
+    there = _overlaps(p, q)
+    begin = build_call("GREATEST", [p.begin, q.begin])
+    end = build_call("LEAST", [p.end, q.end])
+    return TicksPeriod(_where(there, begin), _where(there, end), _common_type(p, q), p.domain or q.domain)
+
+
+def _span(p: TicksPeriod, q: TicksPeriod) -> TicksPeriod:
+    there = _and(*(build_call("IS_NOT_NULL", [one.begin]) for one in (p, q)))
+    begin = build_call("LEAST", [p.begin, q.begin])
+    end = build_call("GREATEST", [p.end, q.end])
+    return TicksPeriod(_where(there, begin), _where(there, end), _common_type(p, q), p.domain or q.domain)
+
+
+def _swapped(
+    predicate: OfTwo,
+) -> OfTwo:
+    return lambda p, q: predicate(q, p)
+
+
+def _contains(p: TicksPeriod, q: TicksPeriod) -> Expression:
+    return _and(_compare("LTE", p.begin, q.begin), _compare("LTE", q.end, p.end))
+
+
+def _equals(p: TicksPeriod, q: TicksPeriod) -> Expression:
+    return _and(_compare("EQ", p.begin, q.begin), _compare("EQ", p.end, q.end))
+
+
+def _meets(p: TicksPeriod, q: TicksPeriod) -> Expression:
+    return _compare("EQ", p.end, q.begin)
+
+
+def _precedes(p: TicksPeriod, q: TicksPeriod) -> Expression:
+    return _compare("LTE", p.end, q.begin)
+
+
+def _before(p: TicksPeriod, q: TicksPeriod) -> Expression:
+    return _compare("LT", p.end, q.begin)
+
+
+def _starts(p: TicksPeriod, q: TicksPeriod) -> Expression:
+    return _and(_compare("EQ", p.begin, q.begin), _compare("LT", p.end, q.end))
+
+
+def _during(p: TicksPeriod, q: TicksPeriod) -> Expression:
+    return _and(_compare("LT", q.begin, p.begin), _compare("LT", p.end, q.end))
+
+
+def _finishes(p: TicksPeriod, q: TicksPeriod) -> Expression:
+    return _and(_compare("EQ", p.end, q.end), _compare("LT", q.begin, p.begin))
+
+
+#: predicate -> what it says of two periods.
+PREDICATES: Mapping[str, OfTwo] = {
+    "OVERLAPS": _overlaps,
+    "CONTAINS": _contains,
+    "EQUALS": _equals,
+    "PRECEDES": _precedes,
+    "SUCCEEDS": _swapped(_precedes),
+    "IMMEDIATELY PRECEDES": _meets,
+    "MEETS": _meets,
+    "IMMEDIATELY SUCCEEDS": _swapped(_meets),
+    "MET BY": _swapped(_meets),
+    "BEFORE": _before,
+    "AFTER": _swapped(_before),
+    "STARTS": _starts,
+    "STARTED BY": _swapped(_starts),
+    "DURING": _during,
+    "FINISHES": _finishes,
+    "FINISHED BY": _swapped(_finishes),
+}
+
+
+def _allen_overlaps(p: TicksPeriod, q: TicksPeriod) -> Expression:
+    return _and(_compare("LT", p.begin, q.begin), _compare("LT", q.begin, p.end), _compare("LT", p.end, q.end))
+
+
+#: Allen's 13 relations, of which exactly one holds.
+ALLEN: Mapping[str, OfTwo] = {
+    "before": _before,
+    "meets": _meets,
+    "overlaps": _allen_overlaps,
+    "starts": _starts,
+    "during": _during,
+    "finishes": _finishes,
+    "equals": _equals,
+    "after": _swapped(_before),
+    "met by": _swapped(_meets),
+    "overlapped by": _swapped(_allen_overlaps),
+    "started by": _swapped(_starts),
+    "contains": _swapped(_during),
+    "finished by": _swapped(_finishes),
+}
+
+
+def predicate(binder: ScalarBinder, node: exp.Expr) -> Expression:
+    """Return a predicate between two periods; CONTAINS also takes an instant."""
+    name = str(node.this).upper()
+    left, right = node.expressions
+    if name == "CONTAINS" and not is_period(binder, right):
+        p = period(binder, left)
+        at = _instant_for(binder, right, p)
+        return _and(_compare("LTE", p.begin, at), _compare("LT", at, p.end))
+    p, q = binder.context.each(lambda part: period(binder, part), [left, right])
+    return PREDICATES[name](*_alike(binder, node, p, q))
+
+
+def _instant_for(binder: ScalarBinder, node: exp.Expr, p: TicksPeriod) -> Expression:
+    """Return an instant in the ticks of `p`."""
+    bound = binder.bind(node)
+    if pa.types.is_string(bound.type) and p.is_calendar:
+        bound = binder.context.guard(span_of(node), lambda: build_cast(bound, TIMESTAMP))
+    fits = is_integer(bound.type) != p.is_calendar and (
+        is_integer(bound.type) or bound.type == DATE or pa.types.is_timestamp(bound.type)
+    )
+    if not fits:
+        message = f"CONTAINS takes a period or an instant such as the bounds: this is {type_name(bound.type)}"
+        binder.context.fail("P0203", message, span_of(node))
+    return ticks_of(bound)
+
+
+def equal(binder: ScalarBinder, node: exp.Expr) -> Expression | None:
+    """Return `p = q` of two periods, or `p <> q`; None where neither side is one."""
+    if not (is_period(binder, node.this) or is_period(binder, node.expression)):
+        return None
+    p, q = binder.context.each(lambda part: period(binder, part), [node.this, node.expression])
+    return _equals(*_alike(binder, node, p, q))
+
+
+def length(p: TicksPeriod) -> Expression:
+    """Return the length of a period in ticks, of DATEs in days; NULL without an end."""
+    ticks = build_call("SUB", [build_call("NULLIF", [p.end, never()]), p.begin])
+    return build_call("INT_DIV", [ticks, Literal(BIGINT, _DAY)]) if p.type == DATE else ticks
+
+
+def whole_units(binder: ScalarBinder, node: exp.Expr) -> Expression | None:
+    """Return CAST(p AS INTERVAL unit), the largest n with BEGIN + n units ≤ END; None where `node` casts no period."""
+    if not is_period(binder, node.this):
+        return None
+    target = node.args["to"]
+    unit_node = target.this.args.get("unit") if isinstance(target.this, exp.Interval) else None
+    unit = unit_node.name.upper() if unit_node is not None else ""
+    if not unit:
+        hint = "as in CAST(VALID(s) AS INTERVAL MINUTE)"
+        binder.context.fail("P0203", "a period is cast to INTERVAL with a unit", span_of(target), hint)
+    p = period(binder, node.this)
+    months = _MONTHS.get(unit.removesuffix("S"))
+    if months is not None:
+        return _months(binder, p, months, unit, span_of(target))
+    known = Unit.parse(unit)
+    if known is None:
+        binder.context.fail("P0102", f"{unit} is no unit of time", span_of(target))
+    end = build_call("NULLIF", [p.end, never()])
+    ticks = build_call("SUB", [end, p.begin])
+    size, tick = known.value, binder.scope.tick_of(p.type, p.domain)
+    if size % tick == 0:
+        return build_call("INT_DIV", [ticks, Literal(BIGINT, size // tick)])
+    return build_call("MUL", [ticks, Literal(BIGINT, tick // size)])
+
+
+def _months(binder: ScalarBinder, p: TicksPeriod, months: int, unit: str, span: TextSpan) -> Expression:
+    if not p.is_calendar:
+        hint = "its bounds are integers; months are counted by the calendar"
+        binder.context.fail("P0203", f"{unit} needs periods of TIMESTAMP or DATE", span, hint)
+    begin, end = (instant(t, TIMESTAMP) for t in (p.begin, build_call("NULLIF", [p.end, never()])))
+
+    def counted(at: Expression) -> Expression:
+        years = build_call("MUL", [build_call("YEAR", [at]), Literal(pa.int32(), 12)])
+        return build_call("ADD", [years, build_call("MONTH", [at])])
+
+    most = build_call("SUB", [counted(end), counted(begin)])
+    past = build_call("GT", [build_call("PLUS_MONTHS", [begin, build_cast(most, pa.int32())]), end])
+    less = build_call("SUB", [most, Literal(pa.int32(), 1)])
+    found = build_call("IF", [past, less, most])
+    whole = found if months == 1 else build_call("INT_DIV", [found, Literal(pa.int32(), months)])
+    return build_cast(whole, BIGINT)
+
+
+def _of_period(compute: Callable[[TicksPeriod], Expression]) -> Callable[[ScalarBinder, exp.Expr], Expression]:
+    def bind(binder: ScalarBinder, node: exp.Expr) -> Expression:
+        if len(node.expressions) != 1:
+            binder.context.fail("P0204", f"{str(node.this).upper()} takes a period", span_of(node))
+        return compute(period(binder, node.expressions[0]))
+
+    return bind
+
+
+def _allen(binder: ScalarBinder, node: exp.Expr) -> Expression:
+    if len(node.expressions) != 2:
+        binder.context.fail("P0204", "ALLEN takes two periods", span_of(node))
+    p, q = binder.context.each(lambda part: period(binder, part), node.expressions)
+    _alike(binder, node, p, q)
+    return allen(p, q)
+
+
+def allen(p: TicksPeriod, q: TicksPeriod) -> Expression:
+    """Return which of Allen's relations holds, as text; NULL where a period is."""
+    found: Expression = Literal(pa.string(), None)
+    for name, holds in reversed(list(ALLEN.items())):
+        found = build_call("IF", [holds(p, q), Literal(pa.string(), name), found])
+    return found
+
+
+#: function -> its binding. LENGTH goes by the type of its argument.
+FUNCTIONS: Mapping[str, Binding] = {
+    "BEGIN": _of_period(begin_of),
+    "END": _of_period(end_of),
+    "LENGTH": _of_period(length),
+    "ALLEN": _allen,
+}
+
+
+def function(binder: ScalarBinder, node: exp.Expr, name: str) -> Expression | None:
+    """Return the call of a function or predicate of periods; None for any other call."""
+    if binder.context.catalog.function(name) is not None:
+        return None
+    of_periods = any(is_period(binder, part) for part in node.expressions)
+    if name in PREDICATES and len(node.expressions) == 2 and of_periods:
+        return predicate(binder, node)
+    if name in FUNCTIONS and (name != "LENGTH" or of_periods):
+        return FUNCTIONS[name](binder, node)
+    if name in ("VALID", "PERIOD", "INTERSECTION", "SPAN"):
+        hint = "select it alone, or take BEGIN(..), END(..) or LENGTH(..) of it"
+        binder.context.fail("P0203", f"{name}(..) is a period, which is no value", span_of(node), hint)
+    return None
+
+
+def items(binder: ScalarBinder, node: exp.Expr, alias: str | None) -> list[tuple[str, Expression]]:
+    """Return the two columns of a period in a select list."""
+    p = period(binder, node)
+    name = alias or "valid"
+    return [(f"{name}_from", begin_of(p)), (f"{name}_to", end_of(p))]
+
+
+def bounds_of(binder: ScalarBinder, node: exp.Expr) -> list[Expression] | None:
+    """Return the bounds of a period by which rows are grouped or ordered; None for another expression."""
+    node = binder.aliased_item(node)
+    if not is_period(binder, node):
+        return None
+    p = period(binder, node)
+    return [p.begin, p.end]

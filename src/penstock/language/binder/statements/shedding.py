@@ -1,0 +1,222 @@
+"""Load shedding of a query, `WITH (memory .., shed ..)` and `SET shed_...`: budgets go below coalescing [temporal 2.4].
+
+A selection on the value alone commutes with coalescing and goes below the budget, which then counts what passes it. A
+conjunct LENGTH >= constant is told to the policy. Both are looked for in the selection that stands on the coalescing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.algebra import Algebra, Begins, Coalesce, Project, RowWindow, Select
+from penstock.algebra.nodes.base import is_static, operators
+from penstock.algebra.nodes.shed import Shed
+from penstock.algebra.properties.update_pattern import Pattern
+from penstock.errors import PenstockError
+from penstock.expressions.nodes import Call, Cast, Column, Expression, Literal, columns_of, conjunction, conjuncts
+from penstock.expressions.user import volatile
+from penstock.language.binder.context import Context
+from penstock.language.binder.statements.attributes import SHEDDING_ATTRIBUTES, read_memory
+from penstock.language.text import TextSpan
+from penstock.settings import Settings
+from penstock.tree import transform_up
+
+_FLIPPED = {"GTE": "LTE", "GT": "LT", "LTE": "GTE", "LT": "GT"}
+#: Policies that drop whole values, so that what is kept is exact.
+_EXACT = ("value",)
+
+
+@dataclass(frozen=True)
+class SheddingOptions:
+    """What a query says of shedding, its own attributes before the settings."""
+
+    memory: str
+    policy: str
+    buckets: int
+    compact: bool
+    sample: int
+
+    @staticmethod
+    def of(written: Mapping[str, str], settings: Settings) -> SheddingOptions:
+        """Return the options of a query. written: its attributes, in normal form."""
+
+        def value(key: str, setting: str) -> Any:
+            option = SHEDDING_ATTRIBUTES.get(key)
+            assert option is not None
+            return option.type.read(written[key]) if key in written else settings[setting]
+
+        return SheddingOptions(
+            written.get("memory", settings["shed_memory"]), value("shed", "shed"), value("buckets", "shed_buckets"),
+            value("compact", "shed_compact"), round(1e6 * value("error_sample", "shed_error_sample")),
+        )  # fmt: skip
+
+
+def bind_shedding(
+    root: Algebra, name: str, written: Mapping[str, str], spans: Mapping[str, TextSpan], context: Context
+) -> Algebra:
+    """Return the query with its budgets. Raises BindingFailed after P0376 or P0104.
+
+    Args:
+        written: the attributes of the query, in normal form; spans: where they stand.
+    """
+    own = {key: value for key, value in written.items() if key in SHEDDING_ATTRIBUTES.names}
+    options = SheddingOptions.of(own, context.settings)
+    span = next((spans[key] for key in own), TextSpan(0, 0))
+    if not own and options.memory == "none":
+        return root
+    if not any(isinstance(node, Coalesce) and not is_static(node) for node in operators(root)):
+        if not own:
+            return root
+        hint = "S SAMPLE(10) thins out a stream"
+        context.fail("P0376", f"{name} does not coalesce: there is nothing to shed", span, hint)
+    if options.memory == "none":
+        hint = "as in WITH (memory '10000 TUPLES'), or SET shed_memory"
+        context.fail("P0376", f"{name} has no budget: attribute {next(iter(own))} needs memory", span, hint)
+    budget, _ = read_memory(options.memory)
+    if options.buckets > budget:
+        message = f"a budget of {budget:,} has no {options.buckets:,} parts"
+        context.fail("P0104", message, spans.get("buckets", span), "fewer buckets, or more memory")
+    return context.guard(span, lambda: with_budgets(root, name, options))
+
+
+def with_budgets(root: Algebra, name: str, options: SheddingOptions) -> Algebra:
+    """Return a query with a budget below every coalescing of rows that change. Raises PenstockError P0376."""
+    budget, in_bytes = read_memory(options.memory)
+    misses_only = _only_misses(root)
+
+    def rule(node: Any) -> Any:
+        if isinstance(node, Coalesce) and not is_static(node):
+            _check(node, name)
+            policy = options.policy if node.closed is None else _EXACT[0]
+            shed = Shed(
+                node.input, policy, budget, in_bytes, options.buckets, options.compact,
+                ordered=node.begins is not Begins.ANY, sample=options.sample, misses_only=misses_only,
+            )  # fmt: skip
+            return Coalesce(shed, node.begins, node.closed)
+        if isinstance(node, Select) and isinstance(node.input, Coalesce) and isinstance(node.input.input, Shed):
+            return _below_selection(node, node.input, node.input.input)
+        return node
+
+    return transform_up(root, rule, Algebra)
+
+
+def _check(node: Coalesce, name: str) -> None:
+    below = node.input
+    if any(isinstance(one, RowWindow) for one in operators(below)):
+        message = f"{name} coalesces under ROWS: budgets are not supported there yet"
+        raise PenstockError("P0376", message, hint="a window in time, RANGE, has them")
+    if below.pattern is Pattern.STRICT:
+        message = f"{name} coalesces a relation with updates: a tuple that was dropped could be taken back"
+        raise PenstockError("P0376", message, hint="coalesce a stream under a window")
+    if node.closed is not None and below.pattern is Pattern.MONOTONIC:
+        message = f"{name} coalesces a stream without a window: budgets of closed stretches are not supported yet"
+        raise PenstockError("P0376", message, hint="give the stream a window, as [RANGE 1 HOUR]")
+
+
+def _below_selection(select: Select, coalesce: Coalesce, shed: Shed) -> Algebra:
+    """Move the conjuncts on the value below the budget, and give the policy the least length."""
+    width, below, rest, least = len(shed.value), [], [], 0
+    for part in conjuncts(select.predicate):
+        if all(i < width for i in columns_of(part)) and not volatile(part):
+            below.append(part)
+            continue
+        rest.append(part)
+        least = max(least, least_length(part, width) or 0)
+    predicate = conjunction(tuple(below))
+    source = shed.input if predicate is None else Select(shed.input, predicate)
+    policy = shed.policy
+    held = Shed(
+        source, policy, shed.budget, shed.in_bytes, shed.buckets, shed.compact, least if policy == "cals_q" else 0,
+        shed.ordered, shed.sample, shed.misses_only,
+    )  # fmt: skip
+    made = Coalesce(held, coalesce.begins, coalesce.closed)
+    kept = conjunction(tuple(rest))
+    return made if kept is None else Select(made, kept)
+
+
+def least_length(part: Expression, width: int) -> int | None:
+    """Return n where `part` says that the period, columns `width` and `width + 1`, has at least n ticks."""
+    if not isinstance(part, Call) or part.function not in _FLIPPED:
+        return None
+    name, (left, right) = part.function, part.arguments
+    if _constant(left) is not None:
+        name, left, right = _FLIPPED[name], right, left
+    constant = _constant(right)
+    if constant is None or name not in ("GTE", "GT"):
+        return None
+    units = _units(left, width)
+    if units is None:
+        return None
+    times, by = units
+    least = constant + (name == "GT")
+    return max(0, -(-least // times) if times > 1 else least * by)
+
+
+def _units(length: Expression, width: int) -> tuple[int, int] | None:
+    """Return (m, d) where an expression is the length of the period times m, or divided by d and rounded down."""
+    length = _uncast(length)
+    if not isinstance(length, Call):
+        return None
+    if length.function in ("MUL", "INT_DIV") and len(length.arguments) == 2:
+        inner, factor = _units(length.arguments[0], width), _constant(length.arguments[1])
+        if inner != (1, 1) or factor is None or factor < 1:
+            return None
+        return (factor, 1) if length.function == "MUL" else (1, factor)
+    if length.function != "SUB":
+        return None
+    end, begin = (_uncast(argument) for argument in length.arguments)
+    if isinstance(end, Call) and end.function == "NULLIF":
+        end = _uncast(end.arguments[0])
+    bounds = tuple(bound.index for bound in (begin, end) if isinstance(bound, Column))
+    return (1, 1) if bounds == (width, width + 1) else None
+
+
+def _uncast(expression: Expression) -> Expression:
+    return expression.argument if isinstance(expression, Cast) else expression
+
+
+def _constant(expression: Expression) -> int | None:
+    expression = _uncast(expression)
+    if isinstance(expression, Literal) and isinstance(expression.value, int) and not isinstance(expression.value, bool):
+        return expression.value
+    return None
+
+
+def _only_misses(root: Algebra) -> bool:
+    """Return whether a query over fewer tuples can only miss rows: what is true of a part of a period is true of the
+    whole one, for all that it says of periods [temporal 2.1]."""
+    node = root
+    while isinstance(node, Project | Select):
+        if isinstance(node, Select):
+            if not isinstance(node.input, Coalesce):
+                return False
+            width = len(node.input.value)
+            if not all(_is_monotone(part, width) for part in conjuncts(node.predicate)):
+                return False
+        node = node.input
+    return isinstance(node, Coalesce) and node.closed is None
+
+
+def _is_monotone(part: Expression, width: int) -> bool:
+    columns = columns_of(part)
+    if all(i < width for i in columns) or least_length(part, width) is not None:
+        return True
+    if not isinstance(part, Call) or part.function not in _FLIPPED:
+        return False
+    name, (left, right) = part.function, part.arguments
+    if isinstance(_uncast(left), Literal):
+        name, left, right = _FLIPPED[name], right, left
+    if not isinstance(_uncast(right), Literal):
+        return False
+    left = _uncast(left)
+    if isinstance(left, Call) and left.function == "NULLIF":
+        left = _uncast(left.arguments[0])
+    bound = left.index if isinstance(left, Column) else None
+    return (bound == width and name in ("LT", "LTE")) or (bound == width + 1 and name in ("GT", "GTE"))
+
+
+def spans_of(attributes: Sequence[Any]) -> dict[str, TextSpan]:
+    """Return where the attributes of a statement stand, by key."""
+    return {attribute.key.key: attribute.key.span for attribute in attributes}

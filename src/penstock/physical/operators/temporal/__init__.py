@@ -1,0 +1,1 @@
+"""Coalescing and sessions."""

@@ -1,0 +1,156 @@
+"""Coalescing of any periods, which may leave in any order: class G of the strategies.
+
+The different rows (value, begin, end) are counted as DISTINCT counts them. Where one appears or disappears, the cover
+of its value changes (`kernels/coverage.py`), and with it the stretches that it touches; what came and what went at one
+instant is netted. The trees of cover are not written: they follow from the rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.physical.elements import Elements, Int64s, int64s
+from penstock.physical.kernels import coverage
+from penstock.physical.kernels.compiled import argsort_code_time, distinct_slots
+from penstock.physical.kernels.extremes import transitions
+from penstock.physical.operators.contract import Moment, Operator
+from penstock.physical.operators.sets.tuple_counts import CountedTuples
+from penstock.physical.plan.temporal.coalesce import CoalesceSpec
+from penstock.physical.synopses.contract import Synopsis
+from penstock.physical.synopses.tables.keyed_table import KeyedTable
+from penstock.types import END
+
+
+class Stretches:
+    """The cover of every value by its periods. The table of values has one lane: the number of periods."""
+
+    def __init__(self, types: Sequence[pa.DataType]) -> None:
+        self.values = KeyedTable(1, 0, types)
+        self._nodes = coverage.no_nodes()
+        self._roots = np.zeros(16, np.int64)
+        self._periods = 0
+        self.values.followers.append(self._renumbered)
+        self.values.beside.append(lambda: self._nodes.nbytes + self._roots.nbytes)
+
+    def _renumbered(self, slots: Int64s) -> None:
+        kept = np.zeros(len(self._roots), np.int64)
+        kept[: len(slots)] = self._roots[slots]
+        self._roots = kept
+
+    def _room(self, more: int) -> None:
+        """Make room for `more` periods that come, and for all values."""
+        if self.values.count > len(self._roots):
+            roots = np.zeros(2 * self.values.count, np.int64)
+            roots[: len(self._roots)] = self._roots
+            self._roots = roots
+        needed = 2 * (self._periods + more) + 2
+        if needed > len(self._nodes):
+            self._nodes = coverage.grown(self._nodes, 2 * needed)
+
+    def plant(self, columns: Sequence[pa.Array], begins: Int64s, ends: Int64s) -> None:
+        """Add periods of values without telling of it: those of restored state."""
+        slots = self.values.place(columns, len(begins)).slots
+        self._room(len(begins))
+        coverage.plant(self._nodes, self._roots, slots, begins, ends)
+        self._periods += len(begins)
+
+    def follow(
+        self, columns: Sequence[pa.Array], times: Int64s, begins: Int64s, ends: Int64s, weights: Int64s
+    ) -> tuple[Int64s, Int64s, Int64s, Int64s, Int64s]:
+        """Apply periods of values that come (weight 1) and go (-1) at `times`; return the changes of stretches, those
+        of an instant netted: slots of the values, times, begins, ends, signs."""
+        slots = self.values.place(columns, len(times)).slots
+        self._room(int((weights > 0).sum()))
+        order = argsort_code_time(slots, times)
+        out = coverage.follow(self._nodes, self._roots, slots, order, begins, ends, weights)
+        self._periods += int(weights.sum())
+        np.add.at(self.values.integers[0], slots, weights)
+        self.values.touch(distinct_slots(slots, self.values.count))
+        return _netted(out[0], times[out[1]], out[2], out[3], out[4])
+
+
+def _netted(
+    slots: Int64s, times: Int64s, begins: Int64s, ends: Int64s, signs: Int64s
+) -> tuple[Int64s, Int64s, Int64s, Int64s, Int64s]:
+    """Return the changes without those that cancel at one instant, by (slot, time, begin, end)."""
+    order = np.lexsort((ends, begins, times, slots))
+    columns = [column[order] for column in (slots, times, begins, ends)]
+    new = np.ones(len(order), np.bool_)
+    if len(order) > 1:
+        new[1:] = np.any([column[1:] != column[:-1] for column in columns], axis=0)
+    heads = np.flatnonzero(new)
+    sums = np.add.reduceat(signs[order], heads) if len(heads) else signs[:0]
+    kept = heads[sums != 0]
+    first, second, third, fourth = (column[kept] for column in columns)
+    return first, second, third, fourth, sums[sums != 0]
+
+
+class Coalescing(Operator):
+    """State: the different rows with lanes [copies], and the pending expirations."""
+
+    def __init__(self, spec: CoalesceSpec) -> None:
+        self._types = spec.types
+        self._rows = CountedTuples(spec.types, 1, listed=spec.listed)
+        self._stretches = Stretches(spec.types[:-2])
+        self._planted = False
+
+    def synopses(self) -> Mapping[str, Synopsis]:
+        return self._rows.synopses()
+
+    def process(self, port: int, elements: Elements) -> list[Elements]:
+        self._rows.add(0, with_periods(elements))
+        return []
+
+    def advance(self, moment: Moment) -> list[Elements]:
+        rows, stretches = self._rows.tuples, self._stretches
+        if not self._planted:
+            self._plant(rows.live())
+        events = self._rows.events(moment.heartbeat)
+        if events is None:
+            return []
+        order = argsort_code_time(events.slots, events.times)
+        event, step = np.empty(len(order), np.int64), np.empty(len(order), np.int64)
+        count = int(transitions(events.slots, events.times, order, events.weights, rows.integers[0], event, step))
+        chosen = event[:count]
+        changed = rows.key_columns(events.slots[chosen])
+        rows.touch(distinct_slots(events.slots, rows.count))
+        result: list[Elements] = []
+        if count:
+            begins, ends = int64s(changed[-2]), int64s(changed[-1])
+            told = stretches.follow(changed[:-2], events.times[chosen], begins, ends, step[:count])
+            result = self._elements(*told)
+        rows.shrink()
+        stretches.values.shrink()
+        return result
+
+    def _plant(self, slots: Int64s) -> None:
+        """Rebuild the cover of the rows that were restored."""
+        self._planted = True
+        if len(slots):
+            columns = self._rows.tuples.key_columns(slots)
+            self._stretches.plant(columns[:-2], int64s(columns[-2]), int64s(columns[-1]))
+
+    def _elements(self, slots: Int64s, times: Int64s, begins: Int64s, ends: Int64s, signs: Int64s) -> list[Elements]:
+        if not len(slots):
+            return []
+        columns = (*self._stretches.values.key_columns(slots), pa.array(begins), pa.array(ends))
+        return [Elements(columns, times, np.full(len(times), END, np.int64), signs)]
+
+
+def with_periods(elements: Elements) -> Elements:
+    """Return the elements that have a period: both of its ends, the begin before the end."""
+    begin, end = elements.columns[-2:]
+    if begin.null_count or end.null_count:
+        there = np.asarray(begin.is_valid()) & np.asarray(end.is_valid())
+        elements = elements.filter(there)
+        begin, end = elements.columns[-2:]
+    before = int64s(begin) < int64s(end)
+    return elements if before.all() else elements.filter(before)
+
+
+def make_coalescing(spec: CoalesceSpec) -> Operator:
+    """Return the operator for `spec`."""
+    return Coalescing(spec)

@@ -1,0 +1,1 @@
+"""The specs of what reads periods: coalescing and sessions."""

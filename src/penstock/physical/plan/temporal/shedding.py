@@ -1,0 +1,46 @@
+"""The spec of load shedding below coalescing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from penstock.algebra.nodes.shed import ENTRY_BYTES
+from penstock.physical.plan.spec import Parameter, Spec
+from penstock.physical.plan.state import StateInput, StatePart, all_rows
+
+
+@dataclass(frozen=True)
+class ShedSpec(Spec):
+    """At most `budget` tuples, or bytes, are held. Fields as those of `algebra.nodes.shed.Shed`; types: of the columns,
+    of which the last two are the period."""
+
+    types: tuple[pa.DataType, ...]
+    policy: str
+    budget: int
+    in_bytes: bool
+    buckets: int
+    compact: bool
+    least: int
+    ordered: bool
+    sample: int
+
+    @property
+    def title(self) -> str:
+        return "Shed"
+
+    def describe(self) -> Mapping[str, Parameter]:
+        return {
+            "policy": self.policy,
+            "budget": f"{self.budget:,} {'bytes' if self.in_bytes else 'tuples'}",
+            "buckets": f"{self.buckets}",
+        }
+
+    def state(self, inputs: Sequence[StateInput], made: StateInput) -> Iterable[StatePart]:
+        (one,) = inputs
+        return [all_rows(one, f"tuples held, at most {self._most():,}")]
+
+    def _most(self) -> int:
+        return self.budget // ENTRY_BYTES if self.in_bytes else self.budget

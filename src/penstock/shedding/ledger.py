@@ -1,0 +1,104 @@
+"""What was dropped and may still be missing: counts by when it leaves the window, in a fixed number of buckets.
+
+A dropped tuple counts until the last tick of its bucket has passed, so all figures are upper bounds; that of nothing is
+exact. Bucket k has the drops that leave in [k w, (k + 1) w) for a width w that doubles when the buckets do not reach.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from penstock.shedding.layout import (
+    DROPPED_BEGIN,
+    DROPPED_END,
+    DROPPED_EXPIRES,
+    DROPPED_LOST,
+    Int64s,
+)
+
+#: Number of buckets.
+BUCKETS = 64
+
+
+@dataclass
+class Ledger:
+    """The drops whose life is not over.
+
+    Args:
+        no_end: what stands for no end, of periods and lives.
+        width: of a bucket, in ticks.
+        first: number of the first bucket that is kept.
+        tuples, ticks: by bucket, the tuples dropped and the ticks lost with them.
+        endless, begins: by bucket, the tuples dropped whose period has no end, and the sum of their begins.
+    """
+
+    no_end: int
+    width: int = 1
+    first: int = 0
+    tuples: list[int] = field(default_factory=lambda: [0] * BUCKETS)
+    ticks: list[int] = field(default_factory=lambda: [0] * BUCKETS)
+    endless: list[int] = field(default_factory=lambda: [0] * BUCKETS)
+    begins: list[int] = field(default_factory=lambda: [0] * BUCKETS)
+
+    def pass_to(self, clock: int) -> None:
+        """Forget what has left the window at `clock`."""
+        reached = clock // self.width
+        gone = min(BUCKETS - 1, max(0, reached - self.first))
+        if reached <= self.first:
+            return
+        for lane in (self.tuples, self.ticks, self.endless, self.begins):
+            # The last bucket has what never leaves.
+            lane[:-1] = (lane[gone:-1] + [0] * gone)[: BUCKETS - 1]
+        self.first = reached
+
+    def add(self, drops: Int64s, clock: int) -> None:
+        """Add drops, rows as a `Shedder` returns them, that happened up to `clock`."""
+        self.pass_to(clock)
+        expires = drops[:, DROPPED_EXPIRES]
+        live = expires > clock
+        drops, expires = drops[live], expires[live]
+        if not len(drops):
+            return
+        ending = expires[expires < self.no_end]
+        while len(ending) and int(ending.max()) // self.width - self.first >= BUCKETS - 1:
+            self._widen()
+        buckets = np.where(expires < self.no_end, expires // self.width - self.first, BUCKETS - 1)
+        endless = drops[:, DROPPED_END] >= self.no_end
+        for k in np.unique(buckets).tolist():
+            at = buckets == k
+            self.tuples[k] += int(at.sum())
+            self.ticks[k] += sum(drops[at & ~endless, DROPPED_LOST].tolist())
+            self.endless[k] += int((at & endless).sum())
+            self.begins[k] += sum(drops[at & endless, DROPPED_BEGIN].tolist())
+
+    def _widen(self) -> None:
+        first = self.first // 2
+        for lane in (self.tuples, self.ticks, self.endless, self.begins):
+            wide = [0] * BUCKETS
+            for k, count in enumerate(lane[:-1]):
+                wide[(self.first + k) // 2 - first] += count
+            wide[-1] = lane[-1]
+            lane[:] = wide
+        self.width, self.first = self.width * 2, first
+
+    @property
+    def live(self) -> int:
+        """Return the dropped tuples that may still be live."""
+        return sum(self.tuples)
+
+    def lost(self, clock: int) -> int:
+        """Return the ticks that may be missing in the answer at `clock`."""
+        endless = sum(self.endless)
+        return sum(self.ticks) + max(0, endless * (clock + 1) - sum(self.begins)) + endless
+
+    def as_json(self) -> list[list[int]]:
+        """Return the ledger as plain lists; `from_json` takes them back."""
+        return [[self.no_end, self.width, self.first], self.tuples, self.ticks, self.endless, self.begins]
+
+    @staticmethod
+    def from_json(lists: list[list[int]]) -> Ledger:
+        """Return the ledger that `as_json` wrote."""
+        (no_end, width, first), *lanes = lists
+        return Ledger(no_end, width, first, *(list(lane) for lane in lanes))

@@ -1,0 +1,40 @@
+"""Coalescing [temporal 1.4]: the maximal periods of every value, computed anew at every instant."""
+
+from __future__ import annotations
+
+from penstock.algebra import Coalesce
+from penstock.testing.denotation.base import Bag, Relation, World, denote, relation
+from penstock.testing.values import Row, key_of
+from penstock.types import END
+
+
+@denote.register
+def _(node: Coalesce, world: World) -> Relation:
+    below, closed = relation(node.input, world), node.closed
+    if closed is None:
+        return Relation(below.instants, lambda tau: stretches(below.at(tau)))
+    found = {closed.closes(row[-1]) for tau in below.instants for row in stretches(below.at(tau))}
+    return Relation(
+        below.instants | (found - {END}),
+        lambda tau: [row for row in stretches(below.at(tau)) if closed.closes(row[-1]) <= tau],
+    )
+
+
+def stretches(rows: Bag) -> Bag:
+    """Return `rows`, whose last two columns are periods, coalesced."""
+    values: dict[Row, Bag] = {}
+    for row in rows:
+        if row[-2] is not None and row[-1] is not None and row[-2] < row[-1]:
+            values.setdefault(key_of(row[:-2]), []).append(row)
+    found = []
+    for members in values.values():
+        first, (begin, end) = members[0][:-2], (None, None)
+        for row in sorted(members, key=lambda member: member[-2]):
+            if end is not None and row[-2] <= end:
+                end = max(end, row[-1])
+                continue
+            if end is not None:
+                found.append((*first, begin, end))
+            begin, end = row[-2:]
+        found.append((*first, begin, end))
+    return found
