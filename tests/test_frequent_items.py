@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from decimal import Decimal
 
 import pyarrow as pa
 import pytest
 
+from penstock.errors import ScriptErrors
 from penstock.language import bind_script
 from penstock.physical.planning.strategies import Strategy
 from penstock.runtime.local.runtime import run_local
@@ -86,11 +87,11 @@ def rows(draw: random.Random, count: int) -> pa.Table:
     )
 
 
-def check(seed: int) -> int:
+def check(seed: int, made: Callable[[random.Random], str] = query) -> int:
     """Return the number of rows of the answer."""
     draw = random.Random(seed)
     thesis = draw.choice(["", "SET frequent_bound = 'thesis';"])
-    script = f"{STREAM.format('s')}{STREAM.format('t')}{thesis}CREATE QUERY q AS {query(draw)};"
+    script = f"{STREAM.format('s')}{STREAM.format('t')}{thesis}CREATE QUERY q AS {made(draw)};"
     bound = bind_script(script)
     inputs = {"s": rows(draw, draw.randint(0, 60)), "t": rows(draw, draw.randint(0, 12))}
     run = CaseRun(
@@ -108,6 +109,47 @@ def check(seed: int) -> int:
 
 def test_local_is_oracle() -> None:
     assert sum(check(seed) for seed in range(60)) > 200, "the cases say little"
+
+
+def array_query(draw: random.Random) -> str:
+    slide = draw.randint(1, 6)
+    window = draw.choice(WINDOWS[:3]).format(draw.randint(1, 20), slide, 1)
+    k = draw.randint(1, 3)
+    capacity = draw.choice(["", f", {k}", f", {k + 1}"])
+    group, item = draw.choice(["", " GROUP BY place"]), draw.choice(["item", "bytes", "price"])
+    other = draw.choice(["", ", COUNT(*) AS n, MAX(bytes) AS most", f", APPROX_TOP_K({item}, 1, {k}) AS more"])
+    only = draw.choice(["", " FILTER (WHERE bytes > 0)"])
+    return f"SELECT APPROX_TOP_K({item}, {k}{capacity}){only} AS top{other} FROM s {window}{group}"
+
+
+def test_arrays() -> None:
+    assert sum(check(seed, array_query) for seed in range(40)) > 200, "the cases say little"
+
+
+def test_an_array_with_capacity_for_all_is_exact() -> None:
+    script = f"""{STREAM.format("s")}
+    CREATE QUERY lists AS SELECT APPROX_TOP_K(item, 2, 9) AS top FROM s [RANGE 9 SECONDS SLIDE 3 SECONDS];
+    CREATE QUERY exact AS SELECT TOP_K(item, 2) AS top FROM s [RANGE 9 SECONDS SLIDE 3 SECONDS];"""
+    found = run_local(bind_script(script).queries, {"s": rows(random.Random(5), 200)}).tables
+    key = [("ts", "ascending"), ("op", "ascending")]
+    assert found["lists"].sort_by(key).to_pylist() == found["exact"].sort_by(key).to_pylist()
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("SELECT APPROX_TOP_K(item, 3, 2) AS t FROM s [NOW SLIDE 5 SECONDS]", "P0203"),
+        ("SELECT APPROX_TOP_K(item, 0) AS t FROM s [NOW SLIDE 5 SECONDS]", "P0203"),
+        ("SELECT APPROX_TOP_K(item, place) AS t FROM s [NOW SLIDE 5 SECONDS]", "P0203"),
+        ("SELECT APPROX_TOP_K(item, 3) AS t FROM s [RANGE 5 SECONDS]", "P0353"),
+        ("SELECT APPROX_TOP_K(item, 3) AS t FROM s [ROWS 5]", "P0352"),
+        ("SELECT LOWER_BOUND(APPROX_TOP_K(item, 3)) AS t FROM s [NOW SLIDE 5 SECONDS]", "P0355"),
+    ],
+)
+def test_refused_arrays(text: str, code: str) -> None:
+    with pytest.raises(ScriptErrors) as caught:
+        bind_script(f"{STREAM.format('s')}CREATE QUERY q AS {text};")
+    assert caught.value.code == code
 
 
 @pytest.mark.slow

@@ -228,11 +228,6 @@ def blocks_of_rows(relation: Algebra) -> Blocks | None:
     return below, step
 
 
-def needs_panes(node: Algebra) -> bool:
-    """Return whether an operator is computed from the panes of its windows, by the validity of their elements."""
-    return isinstance(node, Frequent)
-
-
 def refuse_without_panes(relation: Algebra, what: str) -> None:
     """Raise PenstockError P0352 or P0353 for a relation that is not made of panes. what: the construct."""
     if is_static(relation) or blocks_of_rows(relation) is not None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from penstock.algebra.nodes.base import Algebra, Keys, TimeModelWindow, Unary, has_lives
-from penstock.algebra.nodes.frequent import needs_panes
 from penstock.algebra.nodes.internal import Internal
 from penstock.algebra.nodes.nonretroactive import NRRJoin
+from penstock.algebra.nodes.panes import needs_panes
 from penstock.algebra.nodes.results import IndividualResults, Restored
 from penstock.algebra.properties.need import Needs, needs_of_relations
 from penstock.algebra.properties.update_pattern import Pattern

@@ -21,8 +21,8 @@ from penstock.algebra import (
     Sequenced,
 )
 from penstock.algebra.nodes.frequency import own_updated_relations
-from penstock.algebra.nodes.frequent import needs_panes
 from penstock.algebra.nodes.internal import own_operators
+from penstock.algebra.nodes.panes import needs_panes
 from penstock.algebra.nodes.query import Query, SinkSpec
 from penstock.algebra.nodes.scans import Source
 from penstock.algebra.properties.arrival_order import in_arrival_order
