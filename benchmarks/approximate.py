@@ -1,0 +1,128 @@
+"""Approximate aggregates beside their exact twins, and Spark's own: python -m benchmarks.approximate
+
+One stream goes through `RSTREAM(SELECT f(x) FROM S [RANGE 60 SECONDS SLIDE 1 SECOND])` in this process, and each side
+is warmed first. Printed are rows per second of processor time, the greatest state of the aggregation in bytes, and the
+greatest relative difference from the exact answer. With `--spark` the same
+windows are computed by Spark in one batch, with its own functions, over as many rows as `--spark-rows` says.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.language import bind_script
+from penstock.physical.operators.aggregates.aggregate import Aggregation
+from penstock.runtime.local.runtime import run_local
+
+SECONDS = 120
+DECLARED = "CREATE STREAM S (x BIGINT, v DOUBLE, ts INT) FROM MEMORY () TIMESTAMP BY ts;"
+QUERY = "CREATE QUERY q AS RSTREAM(SELECT {} AS r FROM S [RANGE 60 SECONDS SLIDE 1 SECOND]);"
+#: approximate -> (exact, Spark's own); the exact call is the one whose answer is compared.
+PAIRS = {
+    "APPROX_COUNT_DISTINCT(x)": ("COUNT(DISTINCT x)", "approx_count_distinct(x, 0.01625)"),
+    "APPROX_QUANTILE(v, 0.99)": ("QUANTILE(v, 0.99)", "percentile_approx(v, 0.99, 100)"),
+    "APPROX_PERCENTILE(v, 0.99, 1000)": ("QUANTILE(v, 0.99)", "percentile_approx(v, 0.99, 1000)"),
+}
+
+
+@dataclass(frozen=True)
+class Measured:
+    """rate: rows per second of processor time; state: the most bytes held; answers: by instant."""
+
+    rate: float
+    state: int
+    answers: dict[int, float]
+
+
+def stream(rows: int, distinct: int) -> pa.Table:
+    draw = np.random.default_rng(2018)
+    return pa.table({
+        "x": draw.integers(0, distinct, rows),
+        "v": draw.lognormal(3.0, 1.0, rows),
+        "ts": pa.array(np.arange(rows, dtype=np.int64) * SECONDS // rows, pa.int32()),
+    })  # fmt: skip
+
+
+@contextmanager
+def greatest_state() -> Iterator[list[int]]:
+    """Yield a list with the greatest size of the state of an aggregation meanwhile."""
+    most, original = [0], Aggregation.process
+
+    def process(self: Aggregation, port: int, elements: Any) -> Any:
+        own = (synopsis for name, synopsis in self.synopses().items() if name != "early")
+        most[0] = max(most[0], sum(synopsis.nbytes for synopsis in own))
+        return original(self, port, elements)
+
+    Aggregation.process = process  # type: ignore[method-assign]
+    try:
+        yield most
+    finally:
+        Aggregation.process = original  # type: ignore[method-assign]
+
+
+def measure(call: str, rows: pa.Table, batch: int) -> Measured:
+    queries = bind_script(DECLARED + QUERY.format(call)).queries
+    run_local(queries, {"S": rows.slice(0, len(rows) // 20)}, shards=1, batch_rows=batch)
+    with greatest_state() as most:
+        begun = time.process_time()
+        found = run_local(queries, {"S": rows}, shards=1, batch_rows=batch).tables["q"]
+        took = time.process_time() - begun
+    answers = {row["ts"]: row["r"] for row in found.to_pylist()}
+    return Measured(len(rows) / took, most[0], answers)
+
+
+def spark_rate(call: str, rows: pa.Table) -> float:
+    """Return the rows per second of wall clock at which Spark computes the windows in one batch, on two cores."""
+    from pyspark.sql.functions import expr
+
+    from penstock.runtime.spark.startup.session import start_spark
+
+    session = start_spark("local[2]")
+    frame = session.createDataFrame(rows.to_pandas()).selectExpr("x", "v", "timestamp_seconds(ts) AS at").cache()
+    frame.count()
+    begun = time.perf_counter()
+    frame.groupBy(expr("window(at, '60 seconds', '1 second')")).agg(expr(call)).collect()
+    return len(rows) / (time.perf_counter() - begun)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rows", type=int, default=12_000_000)
+    parser.add_argument("--distinct", type=int, default=1_000_000)
+    parser.add_argument("--batch", type=int, default=300_000)
+    parser.add_argument("--spark", action="store_true")
+    parser.add_argument("--spark-rows", type=int, default=200_000)
+    options = parser.parse_args()
+    rows = stream(options.rows, options.distinct)
+    print("| call | rows/s | times the exact | state | part of the exact | greatest difference |")
+    print("|---|---|---|---|---|---|")
+    exact: dict[str, Measured] = {}
+    for call, (twin, _) in PAIRS.items():
+        if twin not in exact:
+            exact[twin] = measure(twin, rows, options.batch)
+            print(f"| `{twin}` | {exact[twin].rate:,.0f} | | {exact[twin].state:,} | | |", flush=True)
+        one, other = measure(call, rows, options.batch), exact[twin]
+        assert one.answers.keys() == other.answers.keys()
+        off = max(abs(one.answers[t] - other.answers[t]) / abs(other.answers[t]) for t in one.answers)
+        faster, smaller = one.rate / other.rate, other.state / one.state
+        print(
+            f"| `{call}` | {one.rate:,.0f} | {faster:.1f} | {one.state:,} | 1/{smaller:.0f} | {100 * off:.2f} % |",
+            flush=True,
+        )
+    if options.spark:
+        few = stream(options.spark_rows, options.distinct)
+        for call, (_, theirs) in PAIRS.items():
+            own, spark = measure(call, few, options.batch).rate, spark_rate(theirs, few)
+            print(f"{options.spark_rows:,} rows: Spark's {theirs} {spark:,.0f} rows/s, {call} {own:,.0f} rows/s")
+
+
+if __name__ == "__main__":
+    main()
