@@ -91,6 +91,16 @@ SHAPES = (
         relations=True,
         selective=True,
     ),
+    Shape(
+        "MAX of windows of several lengths",
+        lambda i: f"SELECT k, MAX(a) AS m FROM S [RANGE {9 - 7 * i % 9} SECONDS] GROUP BY k",
+    ),
+    Shape(
+        "sums of windows of several lengths that slide",
+        lambda i: (
+            f"RSTREAM(SELECT k, SUM(a) AS s FROM S [RANGE {18 - 14 * i % 18} SECONDS SLIDE 2 SECONDS] GROUP BY k)"
+        ),
+    ),
 )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import pickle
 import random
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -18,17 +19,22 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from penstock.algebra import Scan, leaves
-from penstock.algebra.nodes.query import Query, Start, StartMode
+from penstock.algebra.nodes.query import PlanChoice, Query, Start, StartMode
 from penstock.algebra.nodes.scans import declared_sources
-from penstock.algebra.properties.need import first_full_instant
+from penstock.algebra.optimizer.optimizer import optimize
+from penstock.algebra.optimizer.statistics import Statistics
+from penstock.algebra.properties.need import first_full_instant, is_mature
 from penstock.errors import PenstockError
 from penstock.language import BoundScript, bind_script
+from penstock.physical.plan.plan import Step
+from penstock.physical.planning.planner import Generation, grains_of, plan_part
 from penstock.physical.planning.strategies import Strategy
 from penstock.runtime.live import LiveEngine
 from penstock.testing.cases import case_inputs, parse_case
 from penstock.testing.compare import check_shape, events_of, first_difference, show_events
 from penstock.testing.live import Episode, heartbeat, run_live
 from penstock.testing.oracle import timely_rows
+from penstock.testing.plan_choices import random_choices
 from penstock.testing.random.choices import Choices
 from penstock.testing.random.worlds import FLAVOURS, random_case, seeded_choices
 from penstock.testing.thresholds import lowered, small
@@ -41,6 +47,8 @@ WAIT = "WAIT"
 Way = StartMode | str
 STARTS = st.sampled_from([StartMode.WARM, WAIT, StartMode.NOW, StartMode.BEGINNING, StartMode.AT])
 COMMANDS = ("register", "register", "resume", "resume", "replace", "pause", "pause", "drop", "swap", "swap", "restart")
+#: With changes of plans, which change no answer.
+EDITS = (*COMMANDS, "edit", "edit", "edit", "edit")
 
 
 @dataclass
@@ -86,6 +94,10 @@ class System(RuleBasedStateMachine):
         self.read = {name: self.inputs[name].num_rows if s.is_static else 0 for name, s in self.sources.items()}
         self.lives: dict[str, Life] = {}
         self.steps: list[str] = []
+        #: By name of a query whose plan changes, that of the computation that is to take over.
+        self.edits: dict[str, str] = {}
+        #: How often a change began, was refused, was given up and took over.
+        self.edited: Counter[str] = Counter()
         for _ in range(choices.integer(1, 3)):
             self.register(choices.integer(0, 3), choices.pick((StartMode.NOW, StartMode.BEGINNING)), 0)
 
@@ -128,7 +140,10 @@ class System(RuleBasedStateMachine):
             answers = self.engine.round()
         self.read |= self.inserted
         for name, table in answers.items():
-            self.lives[name].tables.append(table)
+            if name in self.lives:
+                self.lives[name].tables.append(table)
+        for name in list(self.edits):
+            self.take_over(name)
 
     # -- commands ----------------------------------------------------------------------------------------------
 
@@ -193,6 +208,7 @@ class System(RuleBasedStateMachine):
         names = self.living(open_=True) + self.living(open_=False)
         name = names[choice % len(names)]
         self.steps.append(f"drop {name}")
+        self.give_up(name)
         self.engine.drop(name)
         self.lives[name].end(self.read)
         self.lives[name].alive = False
@@ -203,6 +219,7 @@ class System(RuleBasedStateMachine):
         names = self.living(open_=True)
         name = names[choice % len(names)]
         self.steps.append(f"pause {name} {with_state}")
+        self.give_up(name)
         self.engine.pause(name, with_state)
         self.lives[name].end(self.read)
 
@@ -244,6 +261,7 @@ class System(RuleBasedStateMachine):
             except PenstockError as error:
                 self.refused(error, query, start)
                 return
+        self.give_up(name)
         life.end(self.read)
         life.query, life.open = query, True
         life.episodes.append(Episode(query, start, dict(self.read), lost=self.lost()))
@@ -254,6 +272,8 @@ class System(RuleBasedStateMachine):
         pairs = self.alike()
         one, other = pairs[choice % len(pairs)]
         self.steps.append(f"swap {one} {other}")
+        self.give_up(one)
+        self.give_up(other)
         for name, table in self.engine.swap(one, other).items():
             self.lives[name].tables.append(table)
         first, second = self.lives[one], self.lives[other]
@@ -272,6 +292,56 @@ class System(RuleBasedStateMachine):
             for b in names
             if a < b and self.lives[a].query.output_schema == self.lives[b].query.output_schema
         ]
+
+    @precondition(lambda self: self.living(open_=True))
+    @rule(choice=SEEDS)
+    def edit(self, choice: int) -> None:
+        """Begin to change the plan of a query: the law knows nothing of it."""
+        names = [name for name in self.living(open_=True) if name not in self.edits]
+        if not names:
+            return
+        name = names[choice % len(names)]
+        query = self.lives[name].query
+        chosen = random_choices(seeded_choices(choice), lambda choices: live_steps(query, choices))
+        hidden = f"{name}~{len(self.steps)}"
+        self.steps.append(f"edit {name}: {[(one.attribute, one.value) for one in chosen]}")
+        start = Start(StartMode.WARM, wait=True)
+        unseen = self.engine.unseen(name)
+        if first_full_instant(query.root.needs, unseen, 0) is None:
+            self.edited["never mature"] += 1
+            return
+        with lowered(self.thresholds):
+            try:
+                self.engine.register(replace(query, name=hidden, choices=chosen), start)
+            except PenstockError as error:
+                self.edited["refused"] += 1
+                self.refused(error, query, start)
+                return
+        self.edited["begun"] += 1
+        self.edited["choices"] += len(chosen)
+        self.edits[name] = hidden
+        self.take_over(name)
+
+    def give_up(self, name: str) -> None:
+        hidden = self.edits.pop(name, None)
+        if hidden is not None:
+            self.edited["given up"] += 1
+            self.engine.drop(hidden)
+
+    def take_over(self, name: str) -> None:
+        """Let the new plan of a query take over where both answer the same."""
+        hidden, engine = self.edits[name], self.engine
+        beats = {engine.heartbeat(name), engine.heartbeat(hidden)}
+        (beat,) = beats if len(beats) == 1 else (None,)
+        if beat is None or engine.first_ahead(name) is not None or engine.first_ahead(hidden) is not None:
+            return
+        if not is_mature(self.lives[name].query.root.needs, engine.unseen(name), beat):
+            return
+        self.steps.append(f"the new plan of {name} takes over at {beat}")
+        self.lives[name].tables.append(engine.swap(name, hidden)[name])
+        engine.drop(hidden)
+        del self.edits[name]
+        self.edited["taken over"] += 1
 
     @rule()
     def restart(self) -> None:
@@ -309,6 +379,13 @@ class System(RuleBasedStateMachine):
                 raise AssertionError("\n".join([self.case.render(), *self.steps, str(error)])) from error
 
 
+def live_steps(query: Query, chosen: tuple[PlanChoice, ...]) -> tuple[Step, ...]:
+    """Return the steps of a query as a live engine plans it."""
+    ready = replace(query, root=optimize(query.root), choices=chosen)
+    generation = Generation(1, [ready], Statistics(), grains_of([ready], Statistics(), Strategy.PATTERN, live=True))
+    return plan_part(generation, Strategy.PATTERN)[0].steps
+
+
 def _another(match: re.Match[str]) -> str:
     return f"{match[1]} {int(match[2]) + 3}"
 
@@ -334,6 +411,9 @@ def random_life(seed: int, kind: type[System] = System, commands: Sequence[str] 
                 system.pause(choice, draw.random() < 0.5)
         elif command == "restart":
             system.restart()
+        elif command == "edit":
+            if system.living(open_=True):
+                system.edit(choice)
         elif system.alike() if command == "swap" else system.living(open_=True):
             getattr(system, command)(choice)
     system.teardown()

@@ -16,8 +16,8 @@ import pytest
 
 from penstock.errors import ScriptErrors
 from penstock.expressions.draws import draws, limit, universe
-from penstock.expressions.estimates import Estimated, estimates, half_widths, normal, range_widths, student
-from penstock.expressions.inclusion import RECORD, independent, of_pair, packed, unpacked
+from penstock.expressions.sampling.estimates import Estimated, estimates, half_widths, normal, range_widths, student
+from penstock.expressions.sampling.inclusion import RECORD, independent, of_pair, packed, unpacked
 from penstock.language import bind_script
 from penstock.physical.planning.strategies import Strategy
 from penstock.runtime.local.runtime import run_local

@@ -333,7 +333,14 @@ TABLE: tuple[Setting, ...] = (
         "snapshot_memory",
         256 * 2**20,
         _bytes,
-        "bytes that a one-time query at a server may take, for the rows that it reads and for its computation",
+        "bytes that a one-time query at a server may take, for the rows that it reads and for its computation; on "
+        "Spark one that needs more is a job of its own",
+    ),
+    Setting(
+        "snapshot_weight",
+        1,
+        _count(1, 1000),
+        "share of Spark's cores that these jobs get together, where the rounds of the run want them too, which get 1",
     ),
     Setting(
         "isolation",
@@ -366,6 +373,8 @@ TABLE: tuple[Setting, ...] = (
         share_of,
         "default of `error_sample`: share of the values also held unshed, to estimate accuracy; '0' for none",
     ),
+    Setting("shed_accuracy_at_least", 0.0, share_of, "default of `accuracy_at_least`; 0: any accuracy will do"),
+    Setting("shed_on_inaccuracy", "warn", _one_of("warn", "fail"), "default of `on_inaccuracy`"),
     Setting(
         "metrics_file",
         "",

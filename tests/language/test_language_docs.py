@@ -11,9 +11,10 @@ from plans import errors_of
 from penstock.connectors.options import Option
 from penstock.errors import CODES
 from penstock.language import Catalog, bind_command, bind_script, parse_script
-from penstock.language.binder.statements.attributes import QUERY_ATTRIBUTES, SOURCE_ATTRIBUTES
+from penstock.language.binder.statements.attributes import QUERY_ATTRIBUTES, SHEDDING_ATTRIBUTES, SOURCE_ATTRIBUTES
 from penstock.language.commands import applied
-from penstock.settings import Settings
+from penstock.settings import SHEDDING_POLICIES, Settings
+from penstock.shedding.policies import POLICIES
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGE = (DOCS / "language.md").read_text()
@@ -47,8 +48,16 @@ def test_every_attribute_is_on_the_page() -> None:
     for option in QUERY_ATTRIBUTES:
         empty = "the setting" if option.default is None else "empty"
         assert row(option, f"`{option.default}`" if option.default else empty) in PAGE
+    for option in SHEDDING_ATTRIBUTES:
+        assert row(option, f"`{option.default}`" if option.default else "none") in PAGE
     for option in SOURCE_ATTRIBUTES:
         assert row(option) in PAGE
+
+
+def test_every_policy_of_shedding_is_on_the_page() -> None:
+    assert tuple(POLICIES) == SHEDDING_POLICIES
+    for policy in POLICIES.values():
+        assert f"| `{policy.name}` | {policy.help} |" in PAGE
 
 
 def test_every_code_has_its_line() -> None:

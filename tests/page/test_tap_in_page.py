@@ -23,7 +23,7 @@ def test_an_edge_shows_the_rows_that_pass(
 ) -> None:
     live = serve(SCRIPT)
     sign_in(page, live, role, room=room)
-    edge = page.get_by_role("button", name="rows from TimeWindow")
+    edge = page.get_by_role("button", name="rows from Scan")
     edge.wait_for()
     # By keyboard in one room, with the pointer in the other.
     if role is AccessRole.READ:

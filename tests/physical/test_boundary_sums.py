@@ -48,7 +48,7 @@ def rows(seed: int, size: int = 1500) -> pa.Table:
 def answer(seed: int, shards: int, batch: int, reload: bool) -> LocalResult:
     """Each query with its own state: those that share panes are in `test_pane_store.py`."""
     queries = bind_script(SCRIPT).queries
-    with mock.patch.object(planner, "shared_grains", lambda roots, statistics: {}):
+    with mock.patch.object(planner, "shared_grains", lambda *args: {}):
         return run_local(queries, {"S": rows(seed)}, shards, seed=seed, batch_rows=batch, reload=reload, drain=True)
 
 

@@ -259,3 +259,32 @@ def test_a_failing_step_that_several_share_ends_all_of_them_and_no_other() -> No
     assert failures.errors.keys() == failing.queries and len(failing.queries) == 2
     (sent,) = result.onward.values()
     assert sum(map(len, sent)) == 1, "the third is not affected"
+
+
+SLIDING = "RSTREAM(SELECT k, SUM(a) AS s FROM S [RANGE {} SECONDS SLIDE {} SECONDS] GROUP BY k)"
+
+
+@pytest.mark.parametrize("start", [NOW, WARM])
+def test_a_window_joins_the_panes_that_stand_where_their_grain_divides_its_length_and_slide(start: Start) -> None:
+    texts = [SLIDING.format(12, 4), SLIDING.format(8, 8), SLIDING.format(20, 4)]
+    steps = shared_kinds(*((f"q{i}", text, start) for i, text in enumerate(texts)))
+    assert (steps["PaneStore"], steps["WindowSums"], steps["AccumulatorRows"]) == (1, 3, 1)
+
+
+def test_panes_never_get_another_grain() -> None:
+    steps = shared_kinds(("one", SLIDING.format(12, 4), NOW), ("two", SLIDING.format(6, 3), WARM))
+    assert (steps["PaneStore"], steps["AccumulatorRows"]) == (2, 2)
+    # The coarsest of those that there are.
+    steps = shared_kinds(
+        ("one", SLIDING.format(6, 3), NOW), ("two", SLIDING.format(12, 6), WARM), ("three", SLIDING.format(18, 6), WARM)
+    )
+    assert steps["PaneStore"] == 1
+
+
+def test_extremes_of_windows_that_slide_get_the_panes_of_others() -> None:
+    texts = [
+        f"RSTREAM(SELECT k, MAX(a) AS m FROM S [RANGE {length} SECONDS SLIDE {slide} SECONDS] GROUP BY k)"
+        for length, slide in ((12, 4), (24, 8))
+    ]
+    steps = shared_kinds(("one", texts[0], NOW), ("two", texts[1], NOW))
+    assert (steps["AccumulatorRows"], steps["IncrementalSlide"]) == (1, 2)

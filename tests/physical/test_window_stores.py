@@ -37,7 +37,7 @@ CASES, MANY_CASES = 8, 200
 def random_text(draw: random.Random) -> str:
     """A query over S: joins of windows of several lengths with relations, streams and itself; MIN and MAX; nested."""
     t, u, r = draw.choice(LENGTHS), draw.choice(LENGTHS), draw.randrange(3)
-    kind = draw.randrange(13)
+    kind = draw.randrange(15)
     if kind <= 2:
         where = draw.choice(("", " AND S.a > 2", " AND S.a < R.c"))
         return f"SELECT S.k, S.a, R.c FROM S [RANGE {t} SECONDS], R{r} R WHERE S.k = R.k{where}"
@@ -58,6 +58,10 @@ def random_text(draw: random.Random) -> str:
         return f"SELECT MAX(a) AS most, COUNT(*) AS n FROM S [RANGE {t} SECONDS]"
     if kind == 10:
         return f"SELECT DISTINCT k, a FROM S [RANGE {t} SECONDS]"
+    if kind >= 13:
+        what = draw.choice(("SUM(a) AS s, AVG(d) AS m", "SUM(a) AS s, AVG(d) AS m", "COUNT(*) AS n", "MAX(a) AS m"))
+        window = f"[RANGE {draw.choice((4, 6, 8, 12, 20))} SECONDS SLIDE {draw.choice((1, 2, 2, 4, 6))} SECONDS]"
+        return f"RSTREAM(SELECT k, {what} FROM S {window} GROUP BY k)"
     if kind in (6, 11):
         return f"SELECT k, MIN(a) AS least, MAX(a) AS most FROM S [RANGE {t} SECONDS] GROUP BY k"
     below = f"SELECT S.k, S.a, R.c FROM S [RANGE {t} SECONDS], R{r} R WHERE S.k = R.k"
@@ -172,6 +176,7 @@ def test_any_history_of_registrations_gives_the_answers_of_each_query_alone(monk
     for seed in range(CASES):
         counts += compare(seed, monkeypatch)
     assert counts["shared stores"] > 100 and counts["Join"] > counts["WindowStore"], counts
+    assert counts["Aggregate"] > counts["RowLog"] > 0 and counts["WindowSums"] > counts["PaneStore"] > 0, counts
 
 
 @pytest.mark.slow

@@ -258,7 +258,7 @@ def test_old_epochs_are_forgotten_once_the_new_one_is_committed(calm: Path) -> N
     run.step()
     run.rounds.stop()
     assert [p.name for p in (root / "epochs").iterdir()] == ["0001.json"]
-    assert [p.name for p in (root / "rounds").iterdir()] == ["0001"]
+    assert [p.name for p in (root / "rounds").iterdir()] == ["0000"]
     held = {name for p in root.glob("state/*/*/*.json") for name in _synopses(p)}
     mine = {record["key"] for record in run.decision.epoch.queries["sums"].operators}
     assert {name.partition(".")[0] for name in held} <= mine

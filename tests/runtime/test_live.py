@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime as dt
 import pickle
 import random
+from collections import Counter
 from dataclasses import replace
 from typing import Any
 
@@ -16,7 +17,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
-from live_machine import System, random_life
+from live_machine import EDITS, System, random_life
 
 from penstock.algebra import Scan, leaves
 from penstock.algebra.nodes.query import Query, Start, StartMode
@@ -43,6 +44,7 @@ def test_every_result_is_what_the_law_says_in_many_more_lives(case_count: int | 
 
 LIVES = 25
 MANY_LIVES = 3000
+EDITED_LIVES = 15
 
 
 def test_random_lives(case_count: int | None, case_seed: int | None) -> None:
@@ -51,6 +53,20 @@ def test_random_lives(case_count: int | None, case_seed: int | None) -> None:
         system = random_life(seed + 100_000 * (case_seed or 0))
         emitted += sum(table.num_rows for life in system.lives.values() for table in life.tables)
     assert emitted > 100
+
+
+def test_random_lives_whose_plans_change(case_count: int | None, case_seed: int | None) -> None:
+    edited: Counter[str] = Counter()
+    for seed in range(case_count or EDITED_LIVES):
+        edited += random_life(seed + 100_000 * (case_seed or 0), commands=EDITS).edited
+    assert edited["taken over"] > 3, edited
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(7200)
+def test_many_more_random_lives_whose_plans_change(case_seed: int | None) -> None:
+    for seed in range(MANY_LIVES):
+        random_life(seed + 100_000 * (case_seed or dt.date.today().toordinal()), commands=EDITS)
 
 
 @pytest.mark.slow

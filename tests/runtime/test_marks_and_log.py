@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from penstock.errors import PenstockError
-from penstock.runtime.spark.checkpoint.epochs import check_log, mend_log, sync_log
 from penstock.runtime.spark.checkpoint.folder import Folder
+from penstock.runtime.spark.checkpoint.spark_log import check_log, mend_log, sync_log, take_back
 from penstock.runtime.spark.checkpoint.totals import RunTotals
 from penstock.storage import replaced_storage
 from penstock.storage.local import LocalStorage
@@ -67,6 +67,24 @@ def test_what_a_loss_of_power_leaves_is_removed(tmp_path: Path) -> None:
     (log / "offsets" / "4").write_bytes(b"")
     mend_log(folder, log, 10)
     assert (log / "offsets" / "4").exists()
+
+
+def test_batches_of_a_plan_that_is_gone_are_taken_back(tmp_path: Path) -> None:
+    folder = Folder(tmp_path)
+    told(folder, 18)
+    log = spark_log(tmp_path / "log", 10, 9)
+    (log / "sources" / "0" / "9").rename(log / "sources" / "0" / "9.compact")
+    (log / "sources" / "0" / ".9.crc").rename(log / "sources" / "0" / ".9.compact.crc")
+    calls = FailingCalls()
+    with replaced_storage(LocalStorage(calls)):
+        take_back(folder, log, 10)
+    assert calls.counts["fsync"] == 2
+    for name in ("offsets", "sources/0"):
+        assert sorted(p.name.strip(".").partition(".")[0] for p in (log / name).iterdir()) == sorted("012345678" * 2)
+    mend_log(folder, log, 10)
+    check_log(folder, log, 10)
+    take_back(folder, log, 10)
+    assert len(list((log / "commits").iterdir())) == 18
 
 
 def test_the_log_is_on_disk_before_a_batch_counts_as_delivered(tmp_path: Path) -> None:

@@ -22,7 +22,14 @@ from penstock.physical.execution.progress import timed_sources
 from penstock.physical.planning.planner import plan_queries, planned
 from penstock.physical.planning.state_size.summary import job_state
 from penstock.runtime.local.runtime import run_local
-from penstock.runtime.watching.metrics import METRICS, OperatorMetrics, QueryMetrics, RunMetrics, SourceMetrics
+from penstock.runtime.watching.metrics import (
+    METRICS,
+    OperatorMetrics,
+    QueryMetrics,
+    RunMetrics,
+    SheddingMetrics,
+    SourceMetrics,
+)
 from penstock.runtime.watching.prometheus import Endpoint
 from penstock.runtime.watching.recorder import Recorder, Totals
 from penstock.runtime.watching.reporting import Reporter, ReportOptions
@@ -151,15 +158,21 @@ def test_the_documented_table_is_the_table() -> None:
 
 def test_every_figure_is_in_the_table() -> None:
     told = {m.field for m in METRICS}
-    names = {"sources": SourceMetrics, "queries": QueryMetrics, "operators": OperatorMetrics, "run": RunMetrics}
+    names = {
+        "sources": SourceMetrics, "queries": QueryMetrics, "queries.shedding": SheddingMetrics,
+        "operators": OperatorMetrics, "run": RunMetrics,
+    }  # fmt: skip
     keys = {"operators.name", "operators.stage", "operators.queries", "run.sources", "run.queries", "run.operators"}
+    # Tuples that arrived are no metric of their own: rows of sources are.
+    keys |= {"queries.shedding", "queries.shedding.arrived"}
     assert {f"{where}.{f.name}" for where, kind in names.items() for f in fields(kind)} - keys == told
 
 
 def test_names_follow_the_conventions() -> None:
     for metric in METRICS:
         assert metric.name.endswith("_total") == metric.counter
-        assert re.fullmatch(r"penstock_[a-z_]+_(total|seconds|bytes|rows|splits|records|second)", metric.name)
+        units = "total|seconds|bytes|rows|splits|records|second|held|budget|live|period|exact|values|ratio"
+        assert re.fullmatch(rf"penstock_[a-z_]+_({units})", metric.name)
 
 
 def test_the_endpoint() -> None:
@@ -269,3 +282,28 @@ def test_a_window_has_time_to_fill() -> None:
     found = job_state(*planned(queries), Statistics()).horizons
     (seconds,) = (length for name, length in found.items() if "Aggregate" in name)
     assert seconds == 10
+
+
+SHEDS = (
+    "CREATE STREAM m (at BIGINT, k BIGINT) FROM MEMORY () TIMESTAMP BY at UNIT SECOND;"
+    "CREATE QUERY q WITH (memory '100 TUPLES') AS SELECT k, VALID(s) FROM m (k) VALID FOR 3 SECONDS"
+    " [RANGE 1000 SECONDS] AS s;"
+    "CREATE QUERY other AS SELECT k FROM m [NOW];"
+)
+
+
+def test_a_query_that_sheds_has_figures_of_it() -> None:
+    found: list[RunMetrics] = []
+    table = pa.table({"at": pa.array(range(400), pa.int64()), "k": pa.array([t % 7 for t in range(400)], pa.int64())})
+    run_local(bind_script(SHEDS).queries, {"m": table}, watcher=found.append, batch_rows=200, shards=2)
+    last = found[-1].queries
+    assert last["other"].shedding is None
+    shed = last["q"].shedding
+    assert shed is not None
+    assert (shed.held, shed.budget, shed.arrived, shed.shed, shed.exact) == (100, 100, 400, 300, 0)
+    assert shed.shed_live == 300
+    assert 0 < shed.coverage_at_least < 1
+    assert found[-1].as_json()["queries"]["q"]["shedding"]["held"] == 100
+    series = {metric.name: list(metric.samples(found[-1])) for metric in METRICS}
+    assert series["penstock_query_shed_total"] == [(("q",), 300.0)]
+    assert series["penstock_query_accuracy_ratio"] == []

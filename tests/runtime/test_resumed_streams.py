@@ -92,6 +92,44 @@ def test_without_a_provider_a_stream_waits(server: InlineServer) -> None:
     assert server.emitted("q")[len(before) :] == [(12, 50)]
 
 
+SILENCE = ("PAUSE WITH STATE", [(3, 30), (4, 40), (5, 50), (6, 60)])
+EVEN = "SELECT ISTREAM(v) FROM S [NOW] WHERE v % 20 = 0"
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize(
+    ("steps", "emitted"),
+    [
+        # Shown again, and replaced before its heartbeat has moved.
+        ((*SILENCE, "RESUME", f"AS {EVEN} START AT 3"), [(4, 40), (6, 60), (8, 80)]),
+        ((*SILENCE, "RESUME", f"AS {EVEN} START AT 1"), [(4, 40), (6, 60), (8, 80)]),
+        # It has computed more by then; and a moment later the heartbeat has moved.
+        ((*SILENCE, "RESUME", [(6, 61)], f"AS {EVEN} START AT 1"), [(4, 40), (6, 60), (8, 80)]),
+        ((*SILENCE, "RESUME", [(6, 61), (7, 70)], f"AS {EVEN} START AT 3"), [(6, 60), (6, 61), (7, 70), (8, 80)]),
+        # Silent again, or left out.
+        ((*SILENCE, "RESUME", "PAUSE WITH STATE", "RESUME", f"AS {EVEN} START AT 3"), [(4, 40), (6, 60), (8, 80)]),
+        ((*SILENCE, "RESUME", "PAUSE", "RESUME START AT 4"), [(5, 50), (6, 60), (7, 70), (8, 80)]),
+        # One that was to begin later has answered nothing either.
+        ((f"AS {EVEN} START AT 9", *SILENCE[1:], f"AS {EVEN} AND v > 0 START AT 3"), [(4, 40), (6, 60), (8, 80)]),
+    ],
+)
+def test_what_nobody_has_answered_can_be_answered(
+    server: InlineServer, steps: tuple[str | list[tuple[int, int]], ...], emitted: list[tuple[int, int]], restarts: bool
+) -> None:
+    """What was computed and withheld is none of what a result has."""
+    server.post(STREAM.format(more=KEPT) + f"CREATE QUERY q AS {EACH};")
+    server.insert("S", [(1, 10), (2, 20)])
+    for step in steps:
+        if isinstance(step, str):
+            server.post(f"ALTER QUERY q {step};")
+        else:
+            server.insert("S", step)
+        if restarts:
+            server.restart()
+    server.insert("S", [(7, 70), (8, 80)])
+    assert server.emitted("q") == [(1, 10), (2, 20), *emitted]
+
+
 def test_what_follows_from_a_relation_alone_is_not_shown_again(server: InlineServer) -> None:
     """A stream that is resumed NOW has had it."""
     server.post(

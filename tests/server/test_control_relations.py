@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -204,7 +205,7 @@ def test_relations_over_http(running: Running) -> None:
 
 
 def test_an_update_is_a_command_like_those_it_stands_for(client: ServerClient) -> None:
-    client.execute("CREATE STREAM kept (at TIMESTAMP) FROM HTTP () TIMESTAMP BY at RETAIN 1 HOUR")
+    client.execute("CREATE STREAM kept (at TIMESTAMP) FROM HTTP () TIMESTAMP BY at UNIT SECOND RETAIN 1 HOUR")
     client.execute("CREATE QUERY mine AS SELECT at FROM kept [RANGE 1 MINUTE]")
     done = client.execute("UPDATE penstock.queries SET on_failure = 'stop server', comment = name WHERE name = 'mine'")
     assert done[0].number is not None
@@ -318,3 +319,44 @@ def test_there_are_none_without_a_server() -> None:
     with pytest.raises((PenstockError, ScriptErrors)) as error:
         Session().execute("SELECT * FROM penstock.queries")
     assert codes(error) == ["P0751"]
+
+
+# -- choices of a plan
+
+
+def test_choices_of_a_plan_over_http_and_in_what_is_explained_and_exported(running: Running) -> None:
+    """Its query reads a stream of its own, which nothing is posted to: the change goes on until it is dropped."""
+    with (
+        connect(running.url, running.texts[AccessRole.ADMIN]) as client,
+        running.client(AccessRole.ADMIN) as http,
+    ):
+        client.execute("CREATE STREAM pairs (at INT, k INT) FROM MEMORY () TIMESTAMP BY at UNIT SECOND RETAIN 1 HOUR")
+        client.execute(
+            "CREATE QUERY met AS SELECT a.k FROM pairs [RANGE 9 SECONDS] a, pairs [RANGE 9 SECONDS] b WHERE a.k = b.k"
+        )
+        client.insert("pairs", [{"at": 1, "k": 1}, {"at": 3, "k": 1}])
+        answers(running, "met", 1)
+        sql = "SELECT * FROM penstock.synopses WHERE possible LIKE 'Hash%' AND span = 9"
+        at = 3
+        while not (found := [one for one in rows(client, sql) if one["rows"]]):
+            # State is measured as often as it costs little.
+            at += 1
+            client.insert("pairs", [{"at": at, "k": 1}])
+        (held,) = found
+        assert held["kind"] == "HashJoinIndex" and 1 <= held["oldest"] < held["newest"] <= at
+        assert held["possible"] == "HashJoinIndex, SortedRuns" and held["chunks"] > 0
+        answer = http.patch(f"/v1/entities/{held['id']}", json={"attributes": {"kind": "heap"}})
+        assert (answer.status_code, answer.json()["code"]) == (400, "P0752")
+        assert answer.json()["hint"] == "HashJoinIndex (hash), SortedRuns (runs)"
+        answer = http.patch(f"/v1/entities/{held['id']}", json={"attributes": {"kind": "runs"}})
+        assert answer.status_code == 200, answer.text
+        (explained,) = client.execute("EXPLAIN QUERY met")
+        assert "kind.rows = SortedRuns, chosen by UPDATE or ALTER QUERY" in explained.text
+        (exported,) = client.execute("EXPORT PLAN OF met")
+        ((key, chosen),) = json.loads(exported.text)["attributes"].items()
+        assert chosen == {"kind.rows": "SortedRuns"} and ".WindowStore " in key
+        client.execute("UPDATE penstock.attributes SET value = NULL"
+                       f" WHERE entity = '{held['id']}' AND attribute = 'kind' CONFIRM 1 ROW")  # fmt: skip
+        (explained,) = client.execute("EXPLAIN QUERY met")
+        assert "chosen by" not in explained.text
+        client.execute("DROP STREAM pairs CASCADE")

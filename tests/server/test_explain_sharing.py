@@ -100,6 +100,16 @@ def test_a_query_that_is_not_registered_is_told_what_it_would_share(client: tupl
     assert told(live, "SELECT at FROM readings [ROWS 3]").count("\n") >= 1
 
 
+def test_a_window_that_slides_is_told_which_panes_it_would_read(client: tuple[ServerClient, Running]) -> None:
+    live, _ = client
+    begin(live)
+    text = "RSTREAM(SELECT room, SUM(celsius) AS s FROM readings [RANGE {} SECONDS SLIDE {} SECONDS] GROUP BY room)"
+    live.execute(f"CREATE QUERY sums AS {text.format(6, 2)};")
+    assert "PaneStore" in told(live, text.format(12, 4)).partition("nearly")[0]
+    found = told(live, text.format(9, 3)).partition("nearly the same:\n")[2]
+    assert "PaneStore" in found and "slide 3 ticks here, 2 ticks there" in found, found
+
+
 def test_bytes_of_shared_operators_are_divided_by_their_queries(client: tuple[ServerClient, Running]) -> None:
     live, running = client
     begin(live)

@@ -39,7 +39,8 @@ CASES = (
     "nested/view_stream", "order/first_rows", "order/of_updates", "relations/nonretroactive_rows",
     "relations/primary_key_operations", "relations/primary_key_replaces", "relations/unmatched_deletion",
     "sets/except_all", "sets/intersect", "sets/of_groups", "streams/restore", "streams/rstream_join_updates",
-    "streams/wstream_range", "temporal/changes", "time/late", "time/streams_apart", "windows/partition_rows",
+    "streams/wstream_range", "temporal/changes", "temporal/shedding", "time/late", "time/streams_apart",
+    "windows/partition_rows",
     "windows/partition_rows_range", "windows/rows_slack", "windows/rows_slide", "windows/samples_of_two_streams",
     "windows/sliding",
 )  # fmt: skip

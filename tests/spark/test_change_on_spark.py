@@ -67,10 +67,10 @@ def test_queries_come_go_and_read_their_past(spark: Any, tmp_path: Path) -> None
     for name in ("sums", "best"):
         assert rows(tmp_path, "out", name) == rows(tmp_path, "calm", name)
     # Spark's own log, damaged: told, and no traceback.
-    for log in (tmp_path / "checkpoint").glob("spark-1/offsets/[0-9]*"):
+    for log in (tmp_path / "checkpoint").glob("spark/offsets/[0-9]*"):
         log.write_text("v1\n{")
     (tmp_path / "checkpoint" / "penstock" / "finished.json").unlink()
-    for commit in (tmp_path / "checkpoint").glob("spark-1/commits/*"):
+    for commit in (tmp_path / "checkpoint").glob("spark/commits/*"):
         commit.unlink()
     with pytest.raises(PenstockError) as told:
         start(spark, script(tmp_path, "out", "sums", "best"), checkpoint=checkpoint).wait(200)
@@ -92,6 +92,37 @@ def test_one_new_query_starts_at_the_beginning(spark: Any, tmp_path: Path) -> No
     for name in ("sums", "best"):
         assert rows(tmp_path, "out", name) == rows(tmp_path, "calm", name)
     assert len(rows(tmp_path, "out", "pairs")) < len(rows(tmp_path, "calm", "pairs"))
+
+
+def test_a_query_that_has_ended_its_run_is_mended(spark: Any, tmp_path: Path) -> None:
+    """Spark's log has a round that its plan cannot finish, which is run with the new plan instead."""
+    write_data(tmp_path / "data", 6)
+    checkpoint, into = tmp_path / "checkpoint", f"INTO FILES (path '{tmp_path / 'out' / 'q'}', format 'parquet')"
+    failing = f"""CREATE FUNCTION checked RETURNS BIGINT AS 'penstock.testing.samples:checked';
+        CREATE QUERY q {into} AS SELECT ISTREAM(k, checked(75 - ts) AS y) FROM S [NOW];"""
+    with pytest.raises(PenstockError) as failed:
+        start(spark, script(tmp_path, "out", "sums") + failing, checkpoint=str(checkpoint)).wait(200)
+    assert failed.value.code == "P0621"
+    begun, committed = (_numbers(checkpoint / "spark" / name) for name in ("offsets", "commits"))
+    assert begun[-1] == committed[-1] + 1 == 3
+    # The process died a moment earlier: Spark has not committed what was delivered last, and repeats it.
+    (checkpoint / "spark" / "commits" / str(committed[-1])).unlink()
+    more = f"""CREATE STREAM T (ts BIGINT, k INT, x BIGINT) FROM FILES (path '{tmp_path / "data"}', format 'parquet')
+      TIMESTAMP BY ts UNIT SECOND;"""
+    other = more + failing.replace("75 - ts", "0 * ts").replace("FROM S", "FROM T")
+    run = start(spark, script(tmp_path, "out", "sums", "best") + other, checkpoint=str(checkpoint), overwrite=True)
+    assert run.wait(200)
+    calm = start(spark, "SET max_batch_bytes = '1MB';" + script(tmp_path, "calm", "sums"))
+    assert calm.wait(200)
+    assert rows(tmp_path, "out", "sums") == rows(tmp_path, "calm", "sums")
+    # One of them reads its source from the beginning, the other one from the round that failed.
+    assert len(rows(tmp_path, "out", "q")) == 120
+    assert min(row["ts"] for row in read_result(str(tmp_path / "out" / "best")).to_pylist()) == 60
+    assert not list(checkpoint.glob("spark-*"))
+
+
+def _numbers(folder: Path) -> list[int]:
+    return sorted(int(path.name) for path in folder.iterdir() if path.name.isdigit())
 
 
 @pytest.mark.slow

@@ -26,6 +26,8 @@ CREATE QUERY sliding INTO FILES (path 'demo-results/sliding', format 'csv') AS
   SELECT RSTREAM(k, COUNT(*) AS n, SUM(x) AS total) FROM S [RANGE 60 SECONDS SLIDE 10 SECONDS] GROUP BY k;
 CREATE QUERY joined INTO FILES (path 'demo-results/joined', format 'csv') AS
   SELECT ISTREAM(a.k, a.x, b.x AS y) FROM S [NOW] AS a, S [RANGE 20 SECONDS] AS b WHERE a.k = b.k;
+CREATE QUERY shedding INTO FILES (path 'demo-results/shedding', format 'csv') WITH (memory '30 TUPLES') AS
+  SELECT s.k, VALID(s) FROM S (k) VALID FOR 6 SECONDS [RANGE 60 SECONDS] AS s;
 """
 
 

@@ -31,10 +31,10 @@ def reading(time: str, room: str, celsius: float) -> dict[str, Any]:
 
 
 @contextmanager
-def served(folder: Path) -> Iterator[tuple[str, ServerClient, subprocess.Popen[str]]]:
+def served(folder: Path, *options: str) -> Iterator[tuple[str, ServerClient, subprocess.Popen[str]]]:
     command = [sys.executable, "-m", "penstock", "serve", str(folder / "rooms.cql"), "--http", "127.0.0.1:0"]
     process = subprocess.Popen(
-        [*command, "--checkpoint", str(folder / "state")], env={**os.environ, "XDG_CONFIG_HOME": str(folder)},
+        [*command, "--checkpoint", str(folder / "state"), *options], env={**os.environ, "XDG_CONFIG_HOME": str(folder)},
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     try:
@@ -110,8 +110,11 @@ def test_one_time_queries_over_what_a_server_keeps(tmp_path: Path) -> None:
         assert len(at_least(client, "SELECT at FROM passed", 2)) == 2
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 0
-    with served(tmp_path) as (_, client, _process):
-        assert client.select(COUNTED).to_arrow().equals(rows.to_arrow())
+    # With so little memory each of them is a job of Spark.
+    with served(tmp_path, "--set", "snapshot_memory=512") as (_, client, _process):
+        again = client.select(COUNTED)
+        assert again.to_arrow().equals(rows.to_arrow()) and again.instant == rows.instant
+        assert sorted(map(repr, client.select(JOINED).to_arrow().to_pylist())) == sorted(map(repr, joined))
         assert changes(client, 2)[0][:2] == [("+", "attic", 10.0), ("+", "hall", 11.0)]
 
 

@@ -22,7 +22,7 @@ from penstock.settings import Settings
 if TYPE_CHECKING:
     from penstock.control.engine import Engine
     from penstock.control.outcomes import Principal
-    from penstock.results.select_workers import SelectWorkers
+    from penstock.results.select_workers import LargerSelects, SelectWorkers
     from penstock.server.listening import Certificate
     from penstock.server.policy import ServerPolicy
     from penstock.server.roles import Caller
@@ -147,6 +147,7 @@ def start_in_process(options: ServeOptions, policy: ServerPolicy) -> Service:
 def start_on_spark(options: ServeOptions, policy: ServerPolicy) -> Service:
     """Start a live system on Spark, and execute the script. Raises PenstockError."""
     from penstock.control.spark import SparkEngine
+    from penstock.results.large_select import LargeSelects
     from penstock.runtime.spark.startup.ahead import start_session_ahead
     from penstock.server.spark_side import SparkSide, guarded_contents
     from penstock.session import Session
@@ -155,18 +156,22 @@ def start_on_spark(options: ServeOptions, policy: ServerPolicy) -> Service:
     session = Session(settings=options.settings, master=options.master)
     contents = guarded_contents(options.checkpoint)
     engine = SparkEngine(options.checkpoint, lambda: session.spark)
-    workers = _workers(options.settings)
+    memory, weight = (options.settings.get_int(name) for name in ("snapshot_memory", "snapshot_weight"))
+    larger = LargeSelects(lambda: session.spark, options.checkpoint / "control" / "selects", memory, weight)
+    workers = _workers(options.settings, larger)
     service = _live(options, policy, engine, lambda: SparkSide(engine, options.checkpoint, workers, contents))
+    # The checkpoint is this process's now.
+    larger.remove_left()
     workers.warm()
     return service
 
 
-def _workers(settings: Settings) -> SelectWorkers:
+def _workers(settings: Settings, larger: LargerSelects | None = None) -> SelectWorkers:
     """Return what computes one-time queries."""
     from penstock.results.select_workers import SelectWorkers
 
     timeout = float(settings["statement_timeout"])
-    return SelectWorkers(memory=settings.get_int("snapshot_memory"), timeout=timeout)
+    return SelectWorkers(memory=settings.get_int("snapshot_memory"), timeout=timeout, larger=larger)
 
 
 def _live(options: ServeOptions, policy: ServerPolicy, engine: Engine, side_of: Callable[[], EngineSide]) -> Service:

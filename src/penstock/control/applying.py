@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from penstock.algebra.nodes.query import StartMode
@@ -32,13 +32,21 @@ from penstock.control.transactions.draft import Draft
 from penstock.control.transactions.footprint import footprint_of
 from penstock.control.transactions.merging import BoundChange, bound_change, with_changes
 from penstock.control.transactions.past_reading import PastReading
+from penstock.control.transactions.plan_edits import changes_plans
 from penstock.control.versions import Versions, applied, failed
 from penstock.errors import PenstockError, ScriptErrors
 from penstock.events import log_event, logger_of
 from penstock.language.catalog import QueryStatus
 from penstock.language.commands import DeleteRows, InsertRows, UpdateRows
+from penstock.runtime.watching.figures import BatchFigures
 
 LOG = logger_of("control")
+
+
+def nobody() -> None:
+    """Do nothing."""
+
+
 #: Transactions that are applied together at most.
 TOGETHER = 1000
 
@@ -66,7 +74,9 @@ class Applier:
         self._posted = posted
         self._versions = Versions(posted)
         self._batch_log = BatchLogWriter(posted)
-        engine.follow(self._batch_log.note)
+        #: Is called after each batch and each change, where the plan of some query is to be another one.
+        self.on_plans: Callable[[], None] = nobody
+        engine.follow(self._note)
         self._settings = dict(settings)
         self.current = Registry(stored)
         self.backlog = Backlog()
@@ -78,6 +88,16 @@ class Applier:
         #: Whether some of these could not be written.
         self._owes_outcomes = False
         self._outcomes_lock = threading.Lock()
+
+    def _note(self, batch: BatchFigures, places: Mapping[str, int]) -> bool:
+        """Note a batch, and have changes of plans looked at."""
+        has_posted = self._batch_log.note(batch, places)
+        self._look()
+        return has_posted
+
+    def _look(self) -> None:
+        if changes_plans(self.current):
+            self.on_plans()
 
     def run(self) -> None:
         """Apply what is accepted, until the backlog is closed."""
@@ -139,11 +159,14 @@ class Applier:
 
     def _begins_with_past(self, one: StoredObject) -> bool:
         query = one.query
-        if query is None or query.status is not QueryStatus.RUNNING or query.start.mode is StartMode.NOW:
+        if query is None:
             return False
-        if one.id not in self.current.stored.objects:
+        tracks = {track for _, standing in self.current.stored.queries for track in standing.tracks}
+        if query.edit is not None and query.edit.track not in tracks:
             return True
-        return all(query.track != standing.track for _, standing in self.current.stored.queries)
+        if query.status is not QueryStatus.RUNNING or query.start.mode is StartMode.NOW:
+            return False
+        return one.id not in self.current.stored.objects or query.track not in tracks
 
     def _prepare(self, item: AcceptedItem) -> None:
         """Begin to read the past of a transaction's queries where they have one; it is answered then."""
@@ -191,6 +214,8 @@ class Applier:
         for item in group:
             item.answer()
         self.backlog.in_hand = ()
+        if items:
+            self._look()
 
     def _apply_each(self, items: Sequence[AcceptedItem]) -> None:
         """Apply transactions one by one, without those that fail."""
@@ -389,7 +414,8 @@ class Applier:
                 continue
             self.backlog.ahead = with_changes(before, [change])
             footprint = footprint_of(before.stored, change.change, change.bound)
-            places = frozenset(one.query.place for one in change.change.objects if one.query is not None)
+            kept = [one.query for one in change.change.objects if one.query is not None]
+            places = frozenset(place for query in kept for place, _ in query.plans)
             self.backlog.add(AcceptedItem(transaction, change, footprint, places))
         if outcomes:
             self._write_outcomes(outcomes, at_once=True)

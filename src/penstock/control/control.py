@@ -40,6 +40,8 @@ from penstock.storage import Locked
 LOG = logger_of("control")
 #: The value of `on_failure` with which the failure of a query ends the server.
 STOP_SERVER = "stop server"
+#: Seconds after a batch at which it counts as delivered, most likely.
+_LATER = 0.5
 
 
 class Control:
@@ -76,6 +78,7 @@ class Control:
             self._applier = Applier(engine, self._log, stored, self._posted, self._settings)
             # A start may find that a query failed before it.
             engine.listen(self._on_failed)
+            self._applier.on_plans = self._on_plans
             self._applier.recover()
             self._backlog = self._applier.backlog
             self._acceptor = Acceptor(
@@ -297,6 +300,19 @@ class Control:
         tracks = [query.track for _, query in self._applier.current.stored.queries if query.place == place]
         failure = NotedFailure(place, tracks[0] if tracks else None, error)
         self._requests.put(PostedScript(parse_commands(""), {}, SYSTEM, None, "", failure=failure))
+
+    def _on_plans(self) -> None:
+        """Have changes of plans looked at: now, and when the batch in hand counts as delivered."""
+        if self._has_ended():
+            return
+        self._look()
+        later = threading.Timer(_LATER, self._look)
+        later.daemon = True
+        later.start()
+
+    def _look(self) -> None:
+        if not self._has_ended():
+            self._requests.put(PostedScript(parse_commands(""), {}, SYSTEM, None, "", looks=True))
 
     # -- outcomes ----------------------------------------------------------------------------------------------
 

@@ -98,6 +98,7 @@ class EngineVersion:
         sources: by name in lower case, up to which tick the elements of a source are complete, where time has begun.
         rows: by place, the rows that have been answered, where the engine counts them.
         ahead: by place, the first instant of queries that have not reached it.
+        unseen: by place and source, the tick up to which a query did not see elements, where it began behind some.
         batch: its first batch, None where that is not known.
     """
 
@@ -110,6 +111,7 @@ class EngineVersion:
     rows: Mapping[int, int] = field(default_factory=dict)
     ahead: Mapping[int, int] = field(default_factory=dict)
     batch: int | None = None
+    unseen: Mapping[int, Mapping[str, int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

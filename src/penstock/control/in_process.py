@@ -139,9 +139,10 @@ class InProcessEngine:
             sources = {name.lower(): tick for name, tick in self._live.source_heartbeats().items()}
             firsts = {place: self._live.first_ahead(str(place)) for place in places}
             ahead = {place: tick for place, tick in firsts.items() if tick is not None}
+            unseen = {place: found for place in places if (found := self._live.unseen(str(place)))}
             return EngineVersion(
                 self._state.number, self._state.command, known, self._state.waiting, sources=sources, ahead=ahead,
-                batch=self._live.rounds,
+                batch=self._live.rounds, unseen=unseen,
             )  # fmt: skip
 
     def figures(self) -> EngineFigures:

@@ -90,7 +90,8 @@ def with_declaration(catalog: Catalog, command: Command, one: StoredObject) -> C
     if isinstance(command, CreateFunctionCommand):
         return catalog.with_function(command.function)
     assert isinstance(command, CreateQueryCommand) and one.query is not None, "it declares something"
-    query = replace(command.query, name=one.name, sink=one.query.sink)
+    # What is chosen of its plan is stored beside it.
+    query = replace(command.query, name=one.name, sink=one.query.sink, choices=())
     return catalog.with_query(query, registered(one)).with_reads(one.name, command.reads)
 
 

@@ -176,7 +176,7 @@ class SparkEngine:
         found = stored_version(self._checkpoint) if self._run is None else self._run.version()
         if found is None:
             return EngineVersion(0, 0)
-        return replace(_engine_version(found), ahead=self._ahead())
+        return replace(_engine_version(found), ahead=self._ahead(), unseen=self._unseen())
 
     def figures(self) -> EngineFigures:
         run = self._run
@@ -247,6 +247,15 @@ class SparkEngine:
         return {
             _place(n): withheld.first for n, withheld in found.items() if withheld is not None and not withheld.done
         }
+
+    def _unseen(self) -> dict[int, dict[str, int]]:
+        """Return by place and source up to which tick a query did not see elements."""
+        if self._run is None:
+            return {}
+        epoch = self._run.epoch
+        maturity = epoch.maturity
+        begun = {name: maturity.get(record.birth) for name, record in epoch.queries.items()}
+        return {_place(name): dict(one.ahead) for name, one in begun.items() if one is not None and one.ahead}
 
     def _stands(self, place: int, version: NextVersion) -> bool:
         """Return whether a query of a version goes on in it."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from penstock.algebra.nodes.query import SinkSpec, Start, StartMode
 from penstock.language.catalog import QueryStatus
+from penstock.language.plans.choices import NO_CHOICES
 from penstock.storage.documents import (
     Document,
     Json,
@@ -35,6 +36,34 @@ TEMPORARY_PREFIX, TEMPORARY_COMMENT = "subscription ", "ends with its subscripti
 
 
 @dataclass(frozen=True)
+class PlanEdit:
+    """A change of the plan of a query while it runs: the same query by another plan, at a place of its own.
+
+    Until it is mature it answers where nobody reads, and the former plan where all do. Then both exchange their places.
+    What has arrived of the instant after that is answered by the former plan, which ends behind it.
+
+    Args:
+        place: of the answers that nobody reads.
+        track: the computation that answers there: the coming one, after the exchange the former one.
+        plan: the choices of its plan.
+        until: after the exchange, the tick at which the former one ends; None before.
+    """
+
+    place: int
+    track: int
+    plan: str
+    until: int | None = None
+
+    def document(self) -> Document:
+        return {"place": self.place, "track": self.track, "plan": self.plan, "until": self.until}
+
+    @staticmethod
+    def read(document: Document) -> PlanEdit:
+        until = optional_integer(document, "until")
+        return PlanEdit(integer(document, "place"), integer(document, "track"), text(document, "plan"), until)
+
+
+@dataclass(frozen=True)
 class StoredQuery:
     """What is kept of a query beside its text.
 
@@ -48,6 +77,8 @@ class StoredQuery:
         silent: it is paused, and its state is kept up to date.
         reset: its answers may begin again where the content emitted last is not known.
         code, message: of the error that it failed with.
+        plan: the choices of the plan of its track, as text; what is wished is the attribute of that name.
+        edit: a change of its plan that is not through yet.
     """
 
     sink: SinkSpec
@@ -60,6 +91,20 @@ class StoredQuery:
     reset: bool = False
     code: str = ""
     message: str = ""
+    plan: str = NO_CHOICES
+    edit: PlanEdit | None = None
+
+    @property
+    def plans(self) -> list[tuple[int, str]]:
+        """Return the places at which it is computed, with the choices of the plan there: that of its answers, and of a
+        change of its plan."""
+        edit = self.edit
+        return [(self.place, self.plan), *([] if edit is None else [(edit.place, edit.plan)])]
+
+    @property
+    def tracks(self) -> list[int]:
+        """Return its computations: that which answers, and that of a change of its plan."""
+        return [self.track, *([] if self.edit is None else [self.edit.track])]
 
     def document(self) -> Document:
         return {
@@ -67,7 +112,8 @@ class StoredQuery:
             "into": self.into, "start": self.start.mode.value, "at": self.start.at, "wait": self.start.wait,
             "status": self.status.value, "place": self.place, "track": self.track, "silent": self.silent,
             "reset": self.reset,
-            "code": self.code, "message": self.message,
+            "code": self.code, "message": self.message, "plan": self.plan,
+            "edit": None if self.edit is None else self.edit.document(),
         }  # fmt: skip
 
     @staticmethod
@@ -78,6 +124,9 @@ class StoredQuery:
             SinkSpec(text(document, "connector"), options), flag(document, "into"), start,
             QueryStatus(text(document, "status")), integer(document, "place"), integer(document, "track"),
             flag(document, "silent"), flag(document, "reset"), text(document, "code"), text(document, "message"),
+            # Catalogs of earlier versions have no choices.
+            text(document, "plan") if "plan" in document else NO_CHOICES,
+            None if document.get("edit") is None else PlanEdit.read(as_document(document["edit"], "edit")),
         )  # fmt: skip
 
 
@@ -106,6 +155,11 @@ class StoredObject:
     settings: Mapping[str, str] = field(default_factory=dict)
     attributes: Mapping[str, str] = field(default_factory=dict)
     query: StoredQuery | None = None
+
+    @property
+    def wished_plan(self) -> str:
+        """Return the choices that its plan is to have."""
+        return self.attributes.get("plan", NO_CHOICES)
 
     @property
     def is_temporary(self) -> bool:

@@ -7,21 +7,25 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from penstock.algebra.nodes.query import Query
+from penstock.algebra.nodes.query import Query, Start, StartMode
 from penstock.algebra.nodes.scans import Source, declared_sources, over_sources
 from penstock.control.command_log import Transaction
 from penstock.control.engine import Activity, EngineVersion, NextVersion, StandingQuery, StandingSource
 from penstock.control.entities.batch_log import LOG_ID, LOG_NAME, log_source
 from penstock.control.outcomes import CommandOutcome, CommandState
 from penstock.control.posted_rows import PostedRows
-from penstock.control.stored_catalog import CatalogChange, StoredCatalog, StoredQuery
+from penstock.control.registry import default_sink
+from penstock.control.stored_catalog import CatalogChange, StoredCatalog, StoredObject, StoredQuery
 from penstock.deep import deep
 from penstock.errors import PenstockError
 from penstock.language.binder.statements.attributes import QUERY_ATTRIBUTES
 from penstock.language.catalog import Catalog, QueryStatus
+from penstock.language.plans.choices import as_choices, choices_in
 from penstock.settings import Settings
 from penstock.types import Interval
 
+#: Where the computation begins that is to take the place of one with another plan: as soon as nothing is missing.
+EDIT_START = Start(StartMode.WARM, wait=True)
 #: Attributes of queries that the engine carries out.
 _POLICIES = ("sink_retry", "weight", "latency_target")
 
@@ -37,8 +41,12 @@ class Versions:
     posted: PostedRows
     #: By number of a source: its declaration, and the one that the engine reads.
     _sources: dict[int, tuple[Source, Source]] = field(default_factory=dict)
-    #: By place: a bound query, the sources that it reads, and the query over these.
-    _queries: dict[int, tuple[Query, Mapping[str, Source], Query]] = field(default_factory=dict)
+    #: By place: a bound query with the choices of its plan, the sources that it reads, and the query over these.
+    _queries: dict[int, tuple[tuple[Query, str], Mapping[str, Source], Query]] = field(default_factory=dict)
+    #: By place: a declaration and the bound query, and what they are in a version over the sources below.
+    _standing: dict[int, tuple[StoredObject, Query, StandingQuery]] = field(default_factory=dict)
+    #: The sources of the version before, as the engine reads them, by name.
+    _by_name: Mapping[str, Source] = field(default_factory=dict)
 
     @cached_property
     def _log(self) -> Source:
@@ -58,14 +66,23 @@ class Versions:
             if source is not None:
                 by_name[source.name] = self._source(source, one.id)
                 sources[one.id] = StandingSource(one.id, by_name[source.name])
+        if any(by_name.get(name) is not source for name, source in self._by_name.items()):
+            # Queries may read another declaration now.
+            self._standing = {}
+        self._by_name = by_name
         queries: dict[int, StandingQuery] = {}
+        standing: dict[int, tuple[StoredObject, Query, StandingQuery]] = {}
         for one, kept in stored.queries:
             found = bound.queries.get(one.name.lower())
-            query = None if found is None else self._query(found, kept.place, by_name)
-            activity = Activity.PAUSED if query is None else _activity(kept)
-            queries[kept.place] = StandingQuery(
-                kept.place, kept.track, query, kept.start, activity, kept.reset, **_policy(one.attributes)
-            )
+            for place, plan in kept.plans:
+                known = self._standing.get(place)
+                if known is None or known[0] is not one or known[1] is not found:
+                    query = None if found is None else self._query(found, place, by_name, plan)
+                    queries[place] = made = standing_query(one, kept, place, query)
+                    known = None if found is None else (one, found, made)
+                if known is not None:
+                    queries[place], standing[place] = known[2], known
+        self._standing = standing
         if any(one.query is not None and LOG_NAME in self._queries[place][1] for place, one in queries.items()):
             sources[LOG_ID] = StandingSource(LOG_ID, self._log)
         self._sources = {number: known for number, known in self._sources.items() if number in sources}
@@ -78,11 +95,12 @@ class Versions:
             self._sources[number] = known = source, self.posted.source(source, number)
         return known[1]
 
-    def _query(self, query: Query, place: int, by_name: Mapping[str, Source]) -> Query:
-        known = self._queries.get(place)
-        if known is None or known[0] is not query or any(by_name.get(name) is not s for name, s in known[1].items()):
+    def _query(self, query: Query, place: int, by_name: Mapping[str, Source], plan: str) -> Query:
+        known, goes_by = self._queries.get(place), (query, plan)
+        is_other = known is None or known[0][0] is not query or known[0][1] != plan
+        if known is None or is_other or any(by_name.get(name) is not s for name, s in known[1].items()):
             read = {name: by_name[name] for name in declared_sources(query.root) if name in by_name}
-            self._queries[place] = known = query, read, over(query, by_name)
+            self._queries[place] = known = goes_by, read, with_plan(over(query, by_name), plan)
         return known[2]
 
 
@@ -99,7 +117,8 @@ def part_of_version(
         if source is not None:
             sources[one.id] = StandingSource(one.id, posted.source(source, one.id))
         kept, query = one.query, bound.queries.get(one.name.lower())
-        if kept is None or kept.place not in places:
+        plans = [] if kept is None else [(place, plan) for place, plan in kept.plans if place in places]
+        if kept is None or not plans:
             continue
         if query is not None:
             read = [found for name in declared_sources(query.root) if (found := stored.named(name)) is not None]
@@ -110,11 +129,28 @@ def part_of_version(
             }
             by_name[LOG_NAME] = log_source(posted)
             query = over(query, by_name)
-        activity = Activity.PAUSED if query is None else _activity(kept)
-        queries[kept.place] = StandingQuery(
-            kept.place, kept.track, query, kept.start, activity, kept.reset, **_policy(one.attributes)
-        )
+        for place, plan in plans:
+            queries[place] = standing_query(one, kept, place, None if query is None else with_plan(query, plan))
     return NextVersion(command, sources, queries, settings)
+
+
+def with_plan(query: Query, plan: str) -> Query:
+    """Return a query with the choices of a text."""
+    return replace(query, choices=as_choices(choices_in(plan)))
+
+
+def standing_query(one: StoredObject, kept: StoredQuery, place: int, query: Query | None) -> StandingQuery:
+    """Return what stands at a place of a query. query: over the sources as the engine reads them; None where it cannot
+    be bound."""
+    activity = Activity.PAUSED if query is None else _activity(kept)
+    edit = kept.edit
+    if edit is None or place != edit.place:
+        policy = _policy(one.attributes)
+        return StandingQuery(place, kept.track, query, kept.start, activity, kept.reset, **policy)
+    # Nobody reads what it answers, and it answers whether or not the query is silent.
+    hidden = None if query is None else replace(query, sink=default_sink())
+    activity = Activity.PAUSED if activity is Activity.PAUSED else Activity.RUNNING
+    return StandingQuery(place, edit.track, hidden, EDIT_START, activity)
 
 
 def _policy(attributes: Mapping[str, str]) -> dict[str, Any]:

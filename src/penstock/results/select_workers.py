@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO
+from typing import IO, Protocol
 
 import pyarrow as pa
 
@@ -53,6 +53,18 @@ class SelectRequest:
     strategy: Strategy
     memory: int
     output: str
+
+
+class LargerSelects(Protocol):
+    """Computes queries that do not fit into one process."""
+
+    def is_large(self, inputs: Mapping[str, SourceRows]) -> bool:
+        """Return whether the rows alone take more than one process may."""
+
+    def __call__(
+        self, query: OneTimeQuery, inputs: Mapping[str, SourceRows], cancellation: Cancellation, seconds: float
+    ) -> OneTimeAnswer | None:
+        """Return the answer of a query that may take so many seconds; None for one that cannot be divided."""
 
 
 class _Process:
@@ -102,10 +114,14 @@ class SelectWorkers:
         most: number of queries that are computed at the same time; others wait.
         memory: bytes that a query may take (`snapshot_memory`).
         timeout: seconds that a query may take, waiting included (`statement_timeout`); 0 for no limit.
+        larger: computes those that need more memory; None where they are refused.
     """
 
-    def __init__(self, most: int = 2, memory: int = 256 * 2**20, timeout: float = 60.0) -> None:
+    def __init__(
+        self, most: int = 2, memory: int = 256 * 2**20, timeout: float = 60.0, larger: LargerSelects | None = None
+    ) -> None:
         self._free = most
+        self.larger = larger
         self.memory, self.timeout = memory, timeout or _LONGEST
         self._idle: list[_Process] = []
         #: Signals that a query has ended, or is to end.
@@ -124,8 +140,27 @@ class SelectWorkers:
         """Return the answer of a query over `inputs`. Raises PenstockError P0724, P0725, P0726, and those of the
         query."""
         deadline = time.monotonic() + self.timeout
-        with self._place(deadline, cancellation), removed_after() as folder, self._process(cancellation) as process:
-            files = {name: _in_file(rows, folder / f"{n}.arrow") for n, (name, rows) in enumerate(inputs.items())}
+        with self._place(deadline, cancellation):
+            if self.larger is None:
+                return self._in_process(query, inputs, cancellation, deadline)
+            refused = None
+            if not self.larger.is_large(inputs):
+                try:
+                    return self._in_process(query, inputs, cancellation, deadline)
+                except PenstockError as error:
+                    if error.code != "P0724":
+                        raise
+                    refused = error
+            answer = self.larger(query, inputs, cancellation, max(0.0, deadline - time.monotonic()))
+            if answer is None and refused is not None:
+                raise refused
+            return answer or self._in_process(query, inputs, cancellation, deadline)
+
+    def _in_process(
+        self, query: OneTimeQuery, inputs: Mapping[str, SourceRows], cancellation: Cancellation, deadline: float
+    ) -> OneTimeAnswer:
+        with removed_after() as folder, self._process(cancellation) as process:
+            files = {name: in_file(rows, folder / f"{n}.arrow") for n, (name, rows) in enumerate(inputs.items())}
             output = folder / "answer.arrow"
             request = SelectRequest(pickled((query, files)), Strategy.PATTERN, self.memory, str(output))
             answer = process.call(request, max(0.0, deadline - time.monotonic()))
@@ -207,7 +242,7 @@ def too_large(memory: int) -> PenstockError:
     )  # fmt: skip
 
 
-def _in_file(rows: SourceRows, path: Path) -> SourceRows:
+def in_file(rows: SourceRows, path: Path) -> SourceRows:
     """Return rows as another process reads them: those in memory are written to `path`."""
     if not isinstance(rows, RowsInMemory):
         return rows

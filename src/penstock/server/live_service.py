@@ -21,6 +21,7 @@ from penstock.control.entities.system import SessionFact, SystemView
 from penstock.control.outcomes import CommandOutcome, CommandState, Principal, StatementOutcome
 from penstock.control.registry import quoted
 from penstock.control.transactions.listing import ListedQuery
+from penstock.control.versions import with_plan
 from penstock.errors import PenstockError, Position, ScriptErrors, nearest
 from penstock.language.catalog import QueryStatus
 from penstock.language.commands import (
@@ -61,7 +62,7 @@ from penstock.server.service import (
 from penstock.server.statements.door_facts import door_facts
 from penstock.server.statements.engine_side import EngineSide
 from penstock.server.statements.entity_views import entity_view, entity_views
-from penstock.server.statements.listed_views import moment, query_view, shown_tick, statement_view
+from penstock.server.statements.listed_views import moment, plan_change_text, query_view, shown_tick, statement_view
 from penstock.server.statements.results_to_come import ResultsToCome
 from penstock.server.statements.running_statements import (
     SUBSCRIBE,
@@ -207,12 +208,19 @@ class LiveService:
             elif command.kind is ExplainKind.SHARING:
                 text = sharing_of(self.view(), command.query, command.registered).text
             else:
-                text = self._side.explain(command.query, "text")
+                text = self._explained(command)
         elif isinstance(command, ExportCommand):
             text = running_plan_document(self.view(), command.query, command.logical)
         elif isinstance(command, Unchanged):
             text = command.reason
         return StatementReply(kind, "DONE", text=text)
+
+    def _explained(self, command: ExplainCommand) -> str:
+        """Return the plan of a query; of a registered one with what is chosen of it, and whether it changes."""
+        if not command.registered:
+            return self._side.explain(command.query, "text")
+        one = self._known(command.query.name)
+        return self._side.explain(_bound(one), "text") + plan_change_text(one)
 
     def _selected(self, kind: str, text: str, command: SelectOnce, request: ScriptRequest) -> StatementReply:
         sources = {name: source.domain for name, source in sources_of(command.query).items()}
@@ -455,11 +463,11 @@ class LiveService:
 
 
 def _bound(one: ListedQuery) -> Query:
-    """Return a query. Raises PenstockError P0601 for one that needs attention."""
+    """Return a query with the choices of its plan. Raises PenstockError P0601 for one that needs attention."""
     if one.bound is None:
         message = f"query {one.stored.name} cannot be bound by this version"
         raise PenstockError("P0601", message, hint="GET /v1/queries has its error")
-    return one.bound
+    return with_plan(one.bound, one.stored.wished_plan)
 
 
 def _principal(caller: Caller) -> Principal:

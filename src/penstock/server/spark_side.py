@@ -124,7 +124,9 @@ class SparkSide:
         return SelectedRows.of(answer if is_live else replace(answer, staleness=None))
 
     def _reader(self, state: LiveState) -> LiveReader:
-        return LiveReader(lambda: state, self._workers, self._workers.memory, timeout=self._workers.timeout)
+        # What is larger than that is computed elsewhere.
+        memory = self._workers.memory if self._workers.larger is None else None
+        return LiveReader(lambda: state, self._workers, memory, timeout=self._workers.timeout)
 
     def explain(self, query: Query, form: str) -> str:
         return explain(query, form)

@@ -106,6 +106,8 @@ class NaiveShedding:
     def __post_init__(self) -> None:
         self._lost: dict[tuple[int, Period], _Lost] = {}
         self._arrived = self._entries = self._continued = 0
+        #: The tuple that arrived last, held or not.
+        self.last = HeldTuple(0, 0, 0, 0, 0, -1)
         self._least_begin: int | None = None
         self._threshold = 2**63
         self._sample_below = 0
@@ -119,6 +121,7 @@ class NaiveShedding:
         begin, end = period
         arrived = HeldTuple(rank, begin, end, expires, ts, self._arrived, weight)
         self._arrived += 1
+        self.last = arrived
         self.expire(ts if clock is None else clock)
         if self.ordered:
             self._least_begin = begin if self._least_begin is None else max(self._least_begin, begin)
@@ -214,13 +217,14 @@ class NaiveShedding:
         length = end - begin
         lost = self._lost.get((t.rank, stretch), _Lost())
         whole = length + (lost.left + lost.right if self.policy == "cals_q" else 0)
-        part = Fraction((length if self._counts(stretch) else 0) - _length(counted), whole)
+        taken = (length if self._counts(stretch) else 0) - _length(counted)
+        part = int(float(taken) / float(whole) * ONE)  # in doubles, which periods without an end need
         if self.policy == "cals_i":
-            return int(part * ONE)
+            return part
         charge = 0
         if self.policy == "cals_q" and not redundant and counted and self._is_growing(t, stretch):
-            charge = int(Fraction(self._continued, self._entries) * ONE)
-        return extra * ONE + int(part * ONE) + charge
+            charge = int(float(self._continued) / float(self._entries) * ONE)
+        return extra * ONE + part + charge
 
     def _counts(self, piece: Period) -> bool:
         return self.policy != "cals_q" or piece[1] - piece[0] >= self.least_length or self._is_open(piece)

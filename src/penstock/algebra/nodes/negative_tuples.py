@@ -9,6 +9,7 @@ from penstock.algebra.nodes.internal import Internal
 from penstock.algebra.nodes.nonretroactive import NRRJoin
 from penstock.algebra.nodes.panes import needs_panes
 from penstock.algebra.nodes.results import IndividualResults, Restored
+from penstock.algebra.nodes.shed import Shed
 from penstock.algebra.properties.need import Needs, needs_of_relations
 from penstock.algebra.properties.update_pattern import Pattern
 
@@ -51,6 +52,9 @@ def announced(node: Algebra) -> Algebra:
         # A strict relation retracts its own tuples.
         joined = replace(node, left=_below_windows(node.left))
         return joined if joined.pattern in (Pattern.MONOTONIC, Pattern.STRICT) else NegativeTuples(joined)
+    if isinstance(node, Shed):
+        # A budget is chosen by when tuples expire; what it emits has negative tuples already.
+        return replace(node, input=_below_windows(node.input))
     changed = node.with_children(tuple(announced(c) if isinstance(c, Algebra) else c for c in node.children))
     if isinstance(changed, TimeModelWindow) and changed.pattern not in (Pattern.MONOTONIC, Pattern.STRICT):
         return NegativeTuples(changed)

@@ -56,15 +56,32 @@ class Start:
         return f"{self.mode.value} WAIT" if self.wait else self.mode.value
 
 
+@dataclass(frozen=True, order=True)
+class PlanChoice:
+    """A choice of how a query runs, in place of the planner's; it never has a bearing on the answer.
+
+    Args:
+        operator: the key of what it is about (`algebra/properties/operator_keys.py`), a dot, and the name of the
+            physical operator.
+        attribute: `join_order`, `shared`, or `kind.` with the part of the state.
+        value: as text.
+    """
+
+    operator: str
+    attribute: str
+    value: str
+
+
 @dataclass(frozen=True)
 class Query:
     """A continuous query. A stream root is emitted as (ts, items); a relation root as changes (ts, op, items). text:
-    the statement as written."""
+    the statement as written; choices: of its plan, in order."""
 
     name: str
     root: Algebra
     sink: SinkSpec
     text: str = ""
+    choices: tuple[PlanChoice, ...] = ()
 
     @property
     def domain(self) -> TimeDomain:

@@ -31,6 +31,9 @@ class Shed(Unary):
         ordered: whether periods begin in the order in which they arrive.
         sample: millionths of the values that are also held unshed, to estimate accuracy.
         misses_only: whether the query can only miss rows by it, not invent some.
+        query: its name, for messages.
+        every: ticks between two instants at which accuracy is judged.
+        at_least: millionths of accuracy below which the query warns, or fails.
     """
 
     policy: str
@@ -42,6 +45,10 @@ class Shed(Unary):
     ordered: bool = False
     sample: int = 50_000
     misses_only: bool = False
+    query: str = ""
+    every: int = 60
+    at_least: int = 0
+    fails: bool = False
 
     @property
     def value(self) -> tuple[int, ...]:
@@ -86,6 +93,8 @@ class Shed(Unary):
         }
         if self.buckets > 1:
             found["buckets"] = str(self.buckets)
+        if self.at_least:
+            found["accuracy at least"] = f"{self.at_least / 1e6:g}, or it {'fails' if self.fails else 'warns'}"
         if self.least:
             found["least length"] = f"{self.least} ticks"
         return found

@@ -126,6 +126,16 @@ def first_full_instant(needs: Needs, lost: Mapping[str, int], begin: int) -> int
     return tick
 
 
+def is_mature(needs: Needs, unseen: Mapping[str, int], heartbeat: int) -> bool:
+    """Return whether a query that did not see a part of its sources answers from now on as if it had.
+
+    Args:
+        unseen: by source, the tick up to which it did not see elements.
+        heartbeat: of the query.
+    """
+    return first_full_instant(needs, unseen, heartbeat) == heartbeat
+
+
 def reach(needs: Needs) -> int | None:
     """Return for how many ticks before τ0 elements matter; None if there is no such number."""
     ticks = [None if need.rows else need.ticks for need in needs.values()]

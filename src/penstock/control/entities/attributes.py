@@ -9,7 +9,7 @@ An attribute whose value is not known is NULL.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
@@ -49,14 +49,17 @@ class AttributeSetting(Generic[T]):
     """How UPDATE sets an attribute.
 
     Args:
-        statement: returns the statement that sets it of a row, to a value as text. Raises PenstockError P0752.
+        statement: returns the statement that sets it of a row, to a value as text, or one for each thing that changes.
+            Raises PenstockError P0752.
         applied: what that statement is, for the page.
         default: the value without one, as text.
+        together: how many queries change with a row; an UPDATE that changes several has to be confirmed.
     """
 
-    statement: Callable[[T, str], str]
+    statement: Callable[[T, str], str | Sequence[str]]
     applied: str
     default: str | None = None
+    together: Callable[[T], int] | None = None
 
 
 @dataclass(frozen=True)

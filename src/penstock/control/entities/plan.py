@@ -6,21 +6,29 @@ process; state is as of the last measurement, which the workers make as often as
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 
 from penstock.control.entities.attributes import (
     COUNT,
+    FLAG,
     REAL,
     TEXT,
     Attribute,
+    AttributeSetting,
     ControlRelation,
     Origin,
     unmeasured,
 )
 from penstock.control.entities.system import SystemView
-from penstock.physical.execution.meter import SynopsisSize
+from penstock.control.registry import quoted
+from penstock.errors import PenstockError
+from penstock.language.binder.statements.attributes import NONE
+from penstock.language.printer import string_text
 from penstock.physical.plan.plan import Edge, Step
+from penstock.physical.planning.step_choices import JOIN_ORDER, SHARED, open_choices
 from penstock.runtime.watching.figures import NO_SHARD, EdgeFlow, StepWork
 
 _TASKS = Origin.TASKS
@@ -74,6 +82,28 @@ class OperatorRow:
     def state(self) -> tuple[int, int] | None:
         return self.view.state_of_steps.get(self.key)
 
+    @cached_property
+    def maturity(self) -> tuple[bool, int | None] | None:
+        return self.view.maturity(self.step)
+
+    @property
+    def plan_key(self) -> str | None:
+        return self.step.choices.operator or None
+
+    @property
+    def join_order(self) -> str | None:
+        order = self.step.choices.order
+        return None if order is None else order.text
+
+    @property
+    def is_sharable(self) -> bool | None:
+        return None if self.step.spec.answered is not None else not self.step.choices.owner
+
+    @property
+    def chosen(self) -> str | None:
+        names = [one.attribute for one in open_choices(self.step.choices) if one.is_chosen]
+        return ", ".join(names) or None
+
     @property
     def spec(self) -> str:
         """Return its parameters, as EXPLAIN shows them."""
@@ -90,6 +120,36 @@ def _operators(view: SystemView) -> Iterable[OperatorRow]:
     return [OperatorRow(view, step) for step in view.steps]
 
 
+def plan_statements(view: SystemView, step: Step, operator: str, attribute: str, value: str) -> list[str]:
+    """Return the statements that choose something of a step, one for each query that uses it. value: as text; the
+    planner's for NULL."""
+    chosen = None if value.lower() in (NONE, "default") else value
+    text = string_text(json.dumps({operator: {attribute: chosen}}, ensure_ascii=False))
+    return [f"ALTER QUERY {quoted(one.stored.name)} SET (plan {text})" for one in view.of_plan(step)]
+
+
+def _set_order(row: OperatorRow, value: str) -> list[str]:
+    order = row.step.choices.order
+    if order is None:
+        hint = "a join of three inputs or more has an order; both sides of one of two look for each other"
+        raise PenstockError("P0752", f"operator {row.step.spec.title} joins no inputs in an order", hint=hint)
+    return plan_statements(row.view, row.step, order.operator, JOIN_ORDER, value)
+
+
+def _set_shared(row: OperatorRow, value: str) -> list[str]:
+    if row.is_sharable is None:
+        raise PenstockError("P0752", f"operator {row.step.spec.title} answers one query, and is never shared")
+    return plan_statements(row.view, row.step, row.step.choices.operator, SHARED, value)
+
+
+def _readers(row: OperatorRow) -> int:
+    return len(row.readers)
+
+
+PLAN_APPLIED = "ALTER QUERY .. SET (plan ..), of every query that uses it"
+_PLAN_ORDER: AttributeSetting[OperatorRow] = AttributeSetting(_set_order, PLAN_APPLIED, NONE, _readers)
+_PLAN_SHARED: AttributeSetting[OperatorRow] = AttributeSetting(_set_shared, PLAN_APPLIED, NONE, _readers)
+
 OPERATORS: ControlRelation[OperatorRow] = ControlRelation(
     "operators",
     "The operators of the plan that runs, each once however many queries use it.",
@@ -98,8 +158,10 @@ OPERATORS: ControlRelation[OperatorRow] = ControlRelation(
         Attribute("kind", TEXT, "what it does, as EXPLAIN names it", lambda row: row.step.spec.title, _TASKS),
         Attribute("key", TEXT, "the key of its state, the same as long as it computes the same", lambda row: row.key),
         Attribute("stage", COUNT, "0: beside the readers; 1 and more: by key, in shards", lambda row: row.step.stage),
-        unmeasured("since_tick", COUNT, "the tick since which it has seen its input; comes with mature operators"),
-        unmeasured("mature", TEXT, "whether its state is that of one that was always there; comes with them"),
+        Attribute("since_tick", COUNT, "the tick after which it has seen its input; NULL where it has seen all of it",
+                  lambda row: None if row.maturity is None else row.maturity[1], Origin.RUN, "ticks"),
+        Attribute("mature", FLAG, "whether its state is that of one that was always there; NULL before its time begins",
+                  lambda row: None if row.maturity is None else row.maturity[0], Origin.RUN),
         Attribute("pattern", TEXT, "the update pattern of its output", lambda row: row.step.pattern or None),
         Attribute("queries", COUNT, "how many queries use it", lambda row: len(row.readers)),
         Attribute("rows_in", COUNT, "rows received; of a scan, those that its readers passed on",
@@ -120,6 +182,13 @@ OPERATORS: ControlRelation[OperatorRow] = ControlRelation(
         unmeasured("sample", REAL, "comes with approximation"),
         unmeasured("memory", COUNT, "comes with approximation"),
         Attribute("spec", TEXT, "its parameters", lambda row: row.spec),
+        Attribute("plan_key", TEXT, "what choices of its kind and sharing go by in the attribute `plan` of queries: the"
+                  " same for all queries that compute the same, whatever is chosen", lambda row: row.plan_key),
+        Attribute("join_order", TEXT, "of a join of many inputs, or a join of the tree that it runs as, the order in"
+                  " which the inputs are joined; NULL for others", lambda row: row.join_order, setting=_PLAN_ORDER),
+        Attribute("shared", FLAG, "whether it may be shared with other queries; NULL for what answers one",
+                  lambda row: row.is_sharable, setting=_PLAN_SHARED),
+        Attribute("chosen", TEXT, "which of these are chosen, instead of the planner's", lambda row: row.chosen),
     ),
     _operators,
     kind="operator",
@@ -276,51 +345,6 @@ QUEUES: ControlRelation[EdgeRow] = ControlRelation(
     key=lambda row: f"{row.to_key}.{row.port}",
     title=lambda row: f"{row.to.spec.title}, input {row.port}",
 )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class SynopsisRow:
-    """A synopsis of a step, in all shards."""
-
-    key: str
-    part: str
-    sizes: tuple[SynopsisSize, ...]
-    readers: int
-
-
-def _synopses(view: SystemView) -> Iterable[SynopsisRow]:
-    kept = {key: len(view.readers[number]) for number, key in view.figures.run.keys.items()}
-    found: dict[tuple[str, str], list[SynopsisSize]] = {}
-    for (key, _, part), size in sorted(view.figures.run.synopses.items()):
-        if key in kept:
-            found.setdefault((key, part), []).append(size)
-    return [SynopsisRow(key, part, tuple(sizes), kept[key]) for (key, part), sizes in found.items()]
-
-
-SYNOPSES: ControlRelation[SynopsisRow] = ControlRelation(
-    "synopses",
-    "What operators hold, by operator and part, over all shards.",
-    (
-        Attribute("id", TEXT, "the id of its entity", lambda row: f"synopsis:{row.key}.{row.part}"),
-        Attribute("operator", TEXT, "the id of its operator", lambda row: operator_id(row.key)),
-        Attribute("kind", TEXT, "the class of the synopsis", lambda row: row.sizes[0].kind, _TASKS),
-        Attribute("rows", COUNT, "its rows", lambda row: sum(size.rows for size in row.sizes), _TASKS, "rows"),
-        Attribute("bytes", COUNT, "its bytes", lambda row: sum(size.bytes for size in row.sizes), _TASKS, "bytes"),
-        unmeasured("chunks", COUNT, "the pieces in which it is written"),
-        unmeasured("oldest", COUNT, "the least tick in it"),
-        unmeasured("newest", COUNT, "the largest tick in it"),
-        Attribute("readers", COUNT, "how many queries use it", lambda row: row.readers),
-        unmeasured("span", COUNT, "the length of time that it covers; comes with shared windows"),
-        unmeasured("memory", COUNT, "comes with approximation"),
-        unmeasured("compression", TEXT, "comes with approximation"),
-        unmeasured("precision_fp", REAL, "comes with approximation"),
-        unmeasured("precision_fn", REAL, "comes with approximation"),
-    ),
-    _synopses,
-    kind="synopsis",
-    key=lambda row: f"{row.key}.{row.part}",
-    title=lambda row: row.part,
-)
 
 
 @dataclass(frozen=True)

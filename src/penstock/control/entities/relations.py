@@ -6,7 +6,7 @@ To add an attribute, write its row in the table of its relation; to add a relati
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,7 +28,6 @@ from penstock.control.entities.plan import (
     QUEUES,
     SHARDS,
     STAGES,
-    SYNOPSES,
     OperatorRow,
 )
 from penstock.control.entities.queries import QUERIES, QueryRow
@@ -43,6 +42,7 @@ from penstock.control.entities.running import (
     VERSIONS,
 )
 from penstock.control.entities.sources import COLUMNS, FUNCTIONS, RELATIONS, STREAMS, VIEWS
+from penstock.control.entities.synopses import SYNOPSES
 from penstock.control.entities.system import SystemView
 from penstock.errors import PenstockError
 from penstock.language.catalog import ControlTable
@@ -119,7 +119,12 @@ def _attributes(view: SystemView) -> Iterable[AttributeRow]:
     return [AttributeRow(one, attribute) for one in entities(view) for attribute in one.relation.attributes]
 
 
-def _set(row: AttributeRow, value: str) -> str:
+def _together(row: AttributeRow) -> int:
+    setting = row.attribute.setting
+    return 1 if setting is None or setting.together is None else setting.together(row.entity.row)
+
+
+def _set(row: AttributeRow, value: str) -> str | Sequence[str]:
     setting = row.attribute.setting
     if setting is None:
         settable = ", ".join(one.name for one in row.entity.relation.attributes if one.setting is not None)
@@ -135,7 +140,8 @@ ATTRIBUTES: ControlRelation[AttributeRow] = ControlRelation(
         Attribute("entity", TEXT, "the id of the entity", lambda row: row.entity.id),
         Attribute("attribute", TEXT, "its name", lambda row: row.attribute.name),
         Attribute("value", TEXT, "its value as text", lambda row: row.entity.value(row.attribute),
-                  setting=AttributeSetting(_set, "as the attribute is set in the relation of its entity")),
+                  setting=AttributeSetting(_set, "as the attribute is set in the relation of its entity",
+                                           together=_together)),
         Attribute("type", TEXT, "its type", lambda row: type_name(row.attribute.type)),
         Attribute("unit", TEXT, "its unit; NULL for none", lambda row: row.attribute.unit or None),
         Attribute("settable", FLAG, "whether UPDATE may set it", lambda row: row.attribute.setting is not None),

@@ -11,6 +11,7 @@ from penstock.control.entities.plan import EdgeRow, OperatorRow
 from penstock.control.entities.system import SystemView
 from penstock.explain.drawing import to_svg
 from penstock.explain.nodes import Figures, Pairs, RenderNode
+from penstock.language.plans.choices import as_choices, choices_in
 from penstock.physical.plan.plan import Step
 from penstock.physical.planning.plan_document import plan_document
 
@@ -41,8 +42,11 @@ def running_plan(view: SystemView, query: str | None = None) -> str:
 
 def running_plan_document(view: SystemView, query: Query, logical: Mapping[str, Any]) -> str:
     """Return the plan of a query as data, with the operators of the plan that runs; none where it is paused."""
-    steps = [step for step in view.steps if query.name in view.readers[step.id]]
-    return plan_document(query, logical, steps, view.figures.run.keys)
+    one = next(one for one in view.listed if one.stored.name == query.name)
+    places = {name for name, place in view.figures.places.items() if place == one.query.place}
+    steps = [step for step in view.steps if step.queries & places]
+    chosen = replace(query, choices=as_choices(choices_in(one.stored.wished_plan)))
+    return plan_document(chosen, logical, steps, view.figures.run.keys)
 
 
 def _measured(row: OperatorRow) -> Figures:

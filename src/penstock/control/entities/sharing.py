@@ -19,7 +19,7 @@ from penstock.control.entities.system import SystemView
 from penstock.physical.plan.identity import near_keys, step_keys
 from penstock.physical.plan.plan import Plan, Step
 from penstock.physical.plan.spec import Memory, Ticks
-from penstock.physical.planning.planner import Generation, grains_of, plan_part
+from penstock.physical.planning.planner import Generation, choices_of, grains_of, plan_part
 from penstock.physical.planning.strategies import Strategy
 from penstock.storage.documents import Document
 
@@ -157,7 +157,7 @@ def sharing_of(view: SystemView, query: Query, is_registered: bool, name: str = 
         mine = there
         steps = [] if running is None else [step for step in running.steps if name in view.readers[step.id]]
     else:
-        mine = _Steps.of(_planned(query, {} if running is None else running.sources))
+        mine = _Steps.of(_planned(query, running))
         steps = list(mine.plan.steps)
     if mine is None or there is None:
         return SharingReport(name, is_registered, own=len(steps))
@@ -168,12 +168,16 @@ def sharing_of(view: SystemView, query: Query, is_registered: bool, name: str = 
     return SharingReport(name, is_registered, report.shared, report.equal, report.near, report.own)
 
 
-def _planned(query: Query, sources: Mapping[str, Source]) -> Plan:
-    """Return the plan of a query over the sources that run: an engine reads posted rows from where it keeps them."""
+def _planned(query: Query, running: Plan | None) -> Plan:
+    """Return the plan of a query beside those that run, over their sources: an engine reads posted rows from where it
+    keeps them."""
+    sources: Mapping[str, Source] = {} if running is None else running.sources
+    standing = () if running is None else choices_of(running)
     statistics, strategy = Statistics(), Strategy.PATTERN
     root = optimize(over_sources(query.root, sources), planning=strategy.planning(statistics))
     ready = replace(query, root=root)
-    generation = Generation(-1, [ready], statistics, grains_of([ready], statistics, strategy, live=True))
+    grains = grains_of([ready], statistics, strategy, live=True, standing=standing)
+    generation = Generation(-1, [ready], statistics, grains)
     return plan_part(generation, strategy)[0]
 
 
@@ -226,7 +230,9 @@ class _Report:
         """Return why a step can never be merged with what computes the same; empty if it can."""
         if step.spec.memory is Memory.HISTORY:
             return _HISTORY
-        if any(self._mine.by_id[edge.step].spec.memory is Memory.ROUNDED for edge in step.inputs):
+        reads_rounded = step.spec.reads and step.spec.memory is Memory.ROUNDED
+        below = (self._mine.by_id[edge.step].spec.memory for edge in step.inputs)
+        if not reads_rounded and Memory.ROUNDED in below:
             return _ROUNDED
         users = set(self._users(twins))
         if any(not users & self._others.get(edge.step, frozenset()) for edge in step.inputs):

@@ -10,14 +10,17 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TypeAlias
 
+from penstock.algebra.properties.need import is_mature
 from penstock.control.command_log import Transaction
 from penstock.control.engine import EngineFigures, EngineVersion
 from penstock.control.outcomes import CommandOutcome
 from penstock.control.registry import Registry
 from penstock.control.transactions.listing import ListedQuery
+from penstock.language.plans.choices import choices_in
 from penstock.physical.plan.plan import Step
 from penstock.runtime.watching.figures import StepWork
 from penstock.settings import Settings
+from penstock.types import BEGIN
 
 #: A command of the log: its transaction, its text, and its outcome so far.
 LoggedCommand: TypeAlias = tuple[Transaction, str, CommandOutcome]
@@ -107,12 +110,42 @@ class SystemView:
     @cached_property
     def readers(self) -> Mapping[int, tuple[str, ...]]:
         """Return by step the names of the queries that use it."""
-        names = {one.query.place: one.stored.name for one in self.listed}
+        names = {place: one.stored.name for one in self.listed for place, _ in one.query.plans}
         places = self.figures.places
         return {
-            step.id: tuple(sorted(names[places[q]] for q in step.queries if q in places and places[q] in names))
+            step.id: tuple(sorted({names[places[q]] for q in step.queries if q in places and places[q] in names}))
             for step in self.steps
         }
+
+    def of_plan(self, step: Step) -> tuple[ListedQuery, ...]:
+        """Return the queries that use a step, by their present plans and by those that are to take their place."""
+        readers = self.readers[step.id]
+        return tuple(one for one in self.listed if one.stored.name in readers)
+
+    def choice_origin(self, step: Step, operator: str, attribute: str) -> str | None:
+        """Return what has chosen an attribute of a step: a query whose plan it is chosen for; None for the planner."""
+        for one in self.of_plan(step):
+            if (operator, attribute) in choices_in(one.stored.wished_plan):
+                return one.stored.name
+        return None
+
+    def maturity(self, step: Step) -> tuple[bool, int | None] | None:
+        """Return whether a step has the state of one that was always there, and the tick up to which it did not see
+        elements, None where it has seen all; None where time has not begun for it.
+
+        It has what the query has that uses it and has seen most.
+        """
+        found: list[tuple[bool, int | None]] = []
+        places = self.figures.places
+        bound = {place: one.bound for one in self.listed for place, _ in one.query.plans}
+        for place in (places[name] for name in step.queries if name in places):
+            query, heartbeat = bound.get(place), self.version.heartbeats.get(place)
+            if query is None or heartbeat is None:
+                continue
+            unseen = {n: tick for n, tick in self.version.unseen.get(place, {}).items() if n in step.sources}
+            mature = is_mature(query.root.needs, unseen, heartbeat)
+            found.append((mature, max(unseen.values(), default=None)))
+        return max(found, key=lambda one: (one[0], -(one[1] or BEGIN)), default=None)
 
     @cached_property
     def state_of_steps(self) -> Mapping[str, tuple[int, int]]:

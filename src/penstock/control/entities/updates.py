@@ -37,6 +37,7 @@ def statements_of(command: UpdateControl, view: SystemView) -> list[str]:
     else:
         chosen = np.arange(len(rows))
     _check_count(command, relation, len(chosen))
+    _check_together(command, relation, [rows[i] for i in chosen.tolist()])
     new = [(name, evaluate(value, columns, len(rows))) for name, value in command.assignments]
     # A query is paused or resumed with the other attributes set.
     new.sort(key=lambda pair: pair[0] == "state")
@@ -74,6 +75,19 @@ def _check_count(command: UpdateControl, relation: ControlRelation[Any], count: 
         raise PenstockError("P0753", message, hint=confirm).at(command.position)
 
 
+def _check_together(command: UpdateControl, relation: ControlRelation[Any], rows: Sequence[Any]) -> None:
+    """Raise PenstockError P0753 where a row changes several queries and that is not confirmed."""
+    if command.confirmed is not None:
+        return
+    settings = [relation.attribute(name).setting for name, _ in command.assignments]
+    for setting in settings:
+        for row in rows:
+            if setting is not None and setting.together is not None and setting.together(row) > 1:
+                message = f"{relation.described(row)} is used by {setting.together(row)} queries, which all change"
+                hint = f"CONFIRM {counted(len(rows), 'ROW')} at the end; ALTER QUERY .. SET (plan ..) is for one query"
+                raise PenstockError("P0753", message, hint=hint).at(command.position)
+
+
 def _setting(relation: ControlRelation[Any], row: Any, attribute: Attribute[Any], value: object) -> list[str]:
     """Return the statement that sets an attribute of a row; none where it has the value already."""
     setting = attribute.setting
@@ -86,7 +100,8 @@ def _setting(relation: ControlRelation[Any], row: Any, attribute: Attribute[Any]
             hint = "a value of its type" + (f", such as {setting.default}" if setting.default else "")
             raise PenstockError("P0752", f"{attribute.name} of {relation.described(row)} cannot be NULL", hint=hint)
         value = NONE
-    return [setting.statement(row, str(value))]
+    made = setting.statement(row, as_text(value))
+    return [made] if isinstance(made, str) else list(made)
 
 
 def as_text(value: object) -> str:

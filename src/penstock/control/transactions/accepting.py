@@ -17,8 +17,10 @@ from penstock.control.stored_catalog import StoredCatalog
 from penstock.control.transactions.backlog import AcceptedItem, Backlog
 from penstock.control.transactions.draft import Draft
 from penstock.control.transactions.footprint import footprint_of
+from penstock.control.transactions.known_choices import known_choices
 from penstock.control.transactions.listing import declared_queries
 from penstock.control.transactions.merging import BoundChange
+from penstock.control.transactions.plan_edits import due_steps
 from penstock.control.transactions.request import PostedScript
 from penstock.control.transactions.whole_catalog import catalog_steps, placed
 from penstock.control.versions import part_of_version
@@ -70,6 +72,8 @@ class Acceptor:
         self._commands = commands
         #: Failures of queries that could not be written to the log yet.
         self._unnoted: list[PostedScript] = []
+        #: Queries with the choices of a plan to which they cannot change.
+        self._impossible: set[tuple[int, str]] = set()
 
     def take(self, request: PostedScript) -> None:
         """Accept a transaction or refuse it."""
@@ -80,6 +84,8 @@ class Acceptor:
                     self._accept(one)
                 one.accepted.set()
             except (PenstockError, ScriptErrors) as error:
+                if one.begins is not None:
+                    self._impossible.add(one.begins)
                 if one.failure is not None:
                     # A failure has happened, whether or not it can be noted now.
                     self._unnoted.append(one)
@@ -97,12 +103,15 @@ class Acceptor:
         draft = self._drafted(request)
         commands = request.commands
         texts = [text for text, command in zip(commands.texts, request.bound, strict=True) if changes(command)]
+        texts += request.steps
         if texts or draft.touched:
             self._check(draft)
         if commands.rolled_back:
             texts = []
         elif request.failure is not None and draft.change.objects:
             texts = [request.failure.text]
+        if request.looks and not texts:
+            return
         if not texts:
             self._backlog.add(AcceptedItem(None, request=request))
             return
@@ -137,6 +146,9 @@ class Acceptor:
             failure = request.failure
             draft.fail(failure.place, failure.error.code, failure.error.message, failure.track)
             return draft
+        if request.looks:
+            self._take_steps(draft, request)
+            return draft
         if request.is_whole:
             self._draft_difference(draft, request)
             return draft
@@ -160,11 +172,31 @@ class Acceptor:
             elif isinstance(command, UpdateRows | DeleteRows):
                 check_changeable(draft.bound.sources[command.relation.lower()])
             if changes(command):
-                draft.add(number, command, text, query_text)
+                draft.add(number, known_choices(command, draft, self._engine), text, query_text)
                 number += 1
             request.bound.append(command)
             request.warnings.append(warnings)
         return draft
+
+    def _take_steps(self, draft: Draft, request: PostedScript) -> None:
+        """Add the steps of changes of plans that are due, between two transactions. One that begins is alone, since it
+        may be impossible; that is not tried again."""
+        if self._backlog.items:
+            return
+        number = self._log.next_number
+        for step in due_steps(self._backlog.ahead, self._engine.version()):
+            one = draft.stored.objects[step.id]
+            if step.edit is None:
+                request.begins = one.id, one.wished_plan
+                if request.begins in self._impossible or request.steps:
+                    continue
+            text = draft.take_step(number, step)
+            if text:
+                request.steps.append(text)
+                number += 1
+            if step.edit is None:
+                return
+        request.begins = None
 
     def _draft_update(self, draft: Draft, number: int, command: UpdateControl, who: Principal) -> bool:
         """Add the statements that carry out an UPDATE of a control relation, as one command; return whether there are
@@ -180,7 +212,7 @@ class Acceptor:
                 one = command_of(text, draft.bound, settings_of(draft.settings))
                 if self._policy is not None:
                     self._policy(one, who)
-                draft.add(number, one, text)
+                draft.add(number, known_choices(one, draft, self._engine), text)
             except (ScriptErrors, PenstockError) as error:
                 first = error.errors[0] if isinstance(error, ScriptErrors) else error
                 raise PenstockError(first.code, first.message, command.position, first.hint, first.cause) from None
@@ -196,11 +228,12 @@ class Acceptor:
             try:
                 if self._policy is not None:
                     self._policy(step.command, request.who)
+                command = known_choices(step.command, draft, self._engine)
                 if step.rewords:
-                    assert isinstance(step.command, CreateQueryCommand), "only queries are"
-                    draft.reword(step.command, step.query_text)
+                    assert isinstance(command, CreateQueryCommand), "only queries are"
+                    draft.reword(command, step.query_text)
                 else:
-                    draft.add(number, step.command, step.text, step.query_text)
+                    draft.add(number, command, step.text, step.query_text)
             except PenstockError as error:
                 errors.append(placed(error, script.source, step))
         if errors:

@@ -13,7 +13,15 @@ from typing import Any
 from penstock.algebra.nodes.query import Query, SinkSpec, Start, StartMode
 from penstock.algebra.nodes.scans import Source
 from penstock.control.registry import Registry, queries_over, read_once, registered, with_declaration
-from penstock.control.stored_catalog import CatalogChange, RowStatement, StoredCatalog, StoredObject, StoredQuery
+from penstock.control.stored_catalog import (
+    CatalogChange,
+    PlanEdit,
+    RowStatement,
+    StoredCatalog,
+    StoredObject,
+    StoredQuery,
+)
+from penstock.control.transactions.plan_edits import EditStep
 from penstock.errors import PenstockError
 from penstock.language.catalog import Catalog, QueryStatus
 from penstock.language.commands import (
@@ -37,6 +45,7 @@ from penstock.language.commands import (
     SwapWith,
     UpdateRows,
 )
+from penstock.language.plans.choices import NO_CHOICES, choices_text, merged_choices
 
 _RUNNING = QueryStatus.RUNNING
 _WARM = Start(StartMode.WARM)
@@ -115,8 +124,14 @@ class Draft:
         track: of the computation that failed; another one may have taken its place. None: whichever is there.
         """
         for one, query in self.stored.queries:
+            if query.edit is not None and query.edit.place == place and track in (None, query.edit.track):
+                # The query goes on with the plan that answers.
+                kept = {**one.attributes, "plan": query.plan}
+                self._set(replace(one, attributes=kept), self._without_edit(query))
+                return one
             is_there = query.place == place and query.status is not QueryStatus.FAILED
             if is_there and track in (None, query.track):
+                query = self._without_edit(query)
                 self._set(one, replace(query, status=QueryStatus.FAILED, silent=False, code=code, message=message))
                 return one
         return None
@@ -128,7 +143,8 @@ class Draft:
         if one.query is None or one.query.status is QueryStatus.NEEDS_ATTENTION:
             return ""
         status = QueryStatus.NEEDS_ATTENTION
-        query = replace(one.query, status=status, silent=False, code=error.code, message=error.message)
+        query = self._without_edit(one.query)
+        query = replace(query, status=status, silent=False, code=error.code, message=error.message)
         self._put(replace(one, query=query))
         return one.name
 
@@ -172,8 +188,10 @@ class Draft:
             self._answer(number, one, command.query, text, command.reads, command.start, sink)
             return
         identity, place, track = self._id(), self._id(), self._id()
-        query = StoredQuery(sink, command.into, command.start, _RUNNING, place, track)
-        one = StoredObject(identity, "QUERY", command.query.name, text, self.settings, dict(command.attributes), query)
+        attributes = dict(command.attributes)
+        plan = attributes.get("plan", NO_CHOICES)
+        query = StoredQuery(sink, command.into, command.start, _RUNNING, place, track, plan=plan)
+        one = StoredObject(identity, "QUERY", command.query.name, text, self.settings, attributes, query)
         self.bound = with_declaration(self.bound, command, one)
         self._touch(place)
         self._created.add(place)
@@ -200,6 +218,7 @@ class Draft:
         assert one is not None, "the binder has found it"
         if one.query is not None:
             self._touch(one.query.place, dropped=True)
+            self._without_edit(one.query)
         self.bound = self.bound.without_function(name) if is_function else self.bound.without(name)
         self._objects.pop(one.id, None)
         self._removed.append(one.id)
@@ -232,6 +251,8 @@ class Draft:
         query = self._in_state(one, "paused", _RUNNING)
         self._touch(query.place)
         self.concerns[number] = query.place
+        if not action.with_state:
+            query = replace(self._without_edit(query), plan=one.wished_plan)
         self._set(one, replace(query, status=QueryStatus.PAUSED, silent=action.with_state))
 
     def _resume(self, number: int, one: StoredObject, action: Resume) -> None:
@@ -241,10 +262,16 @@ class Draft:
         self.concerns[number] = query.place
         if not query.silent:
             query = replace(query, track=self._id(), start=action.start or _WARM, reset=action.reset)
+            query = replace(self._without_edit(query), plan=one.wished_plan)
         self._set(one, replace(query, status=_RUNNING, silent=False, code="", message=""))
 
     def _set_attributes(self, number: int, one: StoredObject, action: SetAttributes) -> None:
-        changed = replace(one, attributes={**one.attributes, **action.values})
+        values = dict(action.values)
+        if "plan" in values:
+            values["plan"] = merged_choices(one.wished_plan, values["plan"])
+        changed = replace(one, attributes={**one.attributes, **values})
+        if "plan" in values:
+            changed = self._with_plan(number, changed)
         self._put(changed)
         self._register(changed, self.bound.queries[one.name.lower()])
 
@@ -262,6 +289,9 @@ class Draft:
     def _replace_query(self, number: int, one: StoredObject, action: ReplaceQuery) -> None:
         assert one.query is not None, "it is a query"
         changed = replace(one, settings=self.settings)
+        if action.query.choices:
+            plan = choices_text({(each.operator, each.attribute): each.value for each in action.query.choices})
+            changed = replace(changed, attributes={**one.attributes, "plan": plan})
         self._answer(
             number,
             changed,
@@ -291,6 +321,7 @@ class Draft:
             self._touch(place)
         self.concerns[number] = place
         paused = query.status is QueryStatus.PAUSED
+        query = replace(self._without_edit(query), plan=one.wished_plan)
         query = replace(
             query, sink=sink, into=True if sink != query.sink else query.into, place=place, start=start, reset=reset
         )
@@ -320,11 +351,65 @@ class Draft:
             (other, second, one, first, plans[0], reads[0]),
         )
         for to, query, source, from_query, plan, read in exchanged:
-            moved = replace(query, track=from_query.track, start=from_query.start)
-            changed = replace(to, text=source.text, settings=source.settings, query=moved)
+            edit = query.edit if query.edit is not None and query.edit.until is not None else None
+            moved = replace(query if edit is not None else self._without_edit(query), plan=from_query.plan)
+            moved = replace(moved, track=from_query.track, start=from_query.start)
+            # Its plan belongs to what it computes.
+            attributes = {**to.attributes, "plan": source.wished_plan}
+            changed = replace(to, text=source.text, settings=source.settings, attributes=attributes, query=moved)
             self._put(changed)
             self._register(changed, replace(plan, name=to.name, sink=query.sink))
             self.bound = self.bound.with_reads(to.name, read)
+
+    # -- changes of a plan -------------------------------------------------------------------------------------
+
+    def _with_plan(self, number: int, one: StoredObject) -> StoredObject:
+        """Return a query that changes to the plan that it is to have. One that does not run has it when it begins."""
+        query, wished = one.query, one.wished_plan
+        assert query is not None, "it is a query"
+        runs = query.status is _RUNNING or (query.status is QueryStatus.PAUSED and query.silent)
+        if not runs:
+            return replace(one, query=replace(self._without_edit(query), plan=wished))
+        edit = query.edit
+        if edit is not None and (edit.until is not None or edit.plan == wished):
+            # The change before it ends first.
+            return one
+        if edit is not None and edit.place in self._created and wished != query.plan:
+            return replace(one, query=replace(query, edit=replace(edit, plan=wished)))
+        query = self._without_edit(query)
+        if wished != query.plan:
+            edit = PlanEdit(self._id(), self._id(), wished)
+            self._touch(edit.place)
+            self._created.add(edit.place)
+            self.concerns[number] = edit.place
+            query = replace(query, edit=edit)
+        return replace(one, query=query)
+
+    def _without_edit(self, query: StoredQuery) -> StoredQuery:
+        if query.edit is not None:
+            self._touch(query.edit.place, dropped=True)
+        return replace(query, edit=None)
+
+    def take_step(self, number: int, step: EditStep) -> str:
+        """Take the next step of a change of a plan; return what the log says of it, an empty text where it is not
+        there any more."""
+        one = self.stored.objects.get(step.id)
+        query = None if one is None else one.query
+        if one is None or query is None or query.status is not _RUNNING or query.edit != step.edit:
+            return ""
+        if query.edit is None:
+            self._put(self._with_plan(number, one))
+            return f"PLAN OF {one.name}: CHANGES"
+        edit = query.edit
+        if edit.until is not None:
+            self._put(replace(one, query=self._without_edit(query)))
+            return f"PLAN OF {one.name}: FORMER PLAN ENDS"
+        self._touch(query.place)
+        self._touch(edit.place)
+        self.concerns[number] = query.place
+        former = PlanEdit(edit.place, query.track, query.plan, step.heartbeat + 1)
+        self._put(replace(one, query=replace(query, track=edit.track, plan=edit.plan, edit=former)))
+        return f"PLAN OF {one.name}: TAKES OVER"
 
     def _in_state(self, one: StoredObject, verb: str, *states: QueryStatus) -> StoredQuery:
         query = one.query

@@ -36,6 +36,9 @@ class PostedScript:
         digest: of what was posted.
         is_whole: the script says all that is to be declared: its commands are the difference, known once it is bound.
         failure: of a query, noted by the system itself; there are no commands then.
+        looks: the system takes the steps of changes of plans that are due; there are no commands then.
+        steps: what the log says of these.
+        begins: the query and the choices of a change of a plan that begins with it.
         transaction: as it stands in the log; None before, and where it changes nothing.
         bound, warnings: of each command, once it is accepted.
         error: for which it was refused.
@@ -51,6 +54,9 @@ class PostedScript:
     digest: str
     is_whole: bool = False
     failure: NotedFailure | None = None
+    looks: bool = False
+    steps: list[str] = field(default_factory=list)
+    begins: tuple[int, str] | None = None
     transaction: Transaction | None = None
     bound: list[Command] = field(default_factory=list)
     warnings: list[tuple[ScriptWarning, ...]] = field(default_factory=list)

@@ -34,6 +34,7 @@ from penstock.language.commands import (
     SetAttributes,
     applied,
 )
+from penstock.language.plans.choices import NO_CHOICES, choices_difference
 from penstock.language.statements import (
     AlterSourceStatement,
     CreateFunction,
@@ -333,6 +334,8 @@ class _Difference:
             yield target.step(replace(command, replace=True), self._replacing(target), text, rewords=True)
         elif values := {key: value for key, value in command.attributes.items() if kept.get(key) != value}:
             name = former.name
+            if "plan" in values:
+                values["plan"] = choices_difference(kept.get("plan", NO_CHOICES), values["plan"])
             yield target.step(
                 AlterQuery(name, SetAttributes(values)), f"ALTER QUERY {quoted(name)} SET ({pairs_text(values)})"
             )

@@ -15,13 +15,13 @@ import pyarrow as pa
 from penstock.errors import PenstockError
 from penstock.expressions.aggregates.contract import DistinctRule, Members, OrderedAnswer, OrderedFunction, Question
 from penstock.expressions.coercion import DOUBLE, cast_to
-from penstock.expressions.estimates import Estimated, Float64s, Int64s, estimates, half_widths, range_widths
-from penstock.expressions.inclusion import INCLUSION, Records, unpacked
 from penstock.expressions.nodes import AggregateCall, Expression, Literal
+from penstock.expressions.sampling.estimates import Estimated, Float64s, Int64s, estimates, half_widths, range_widths
+from penstock.expressions.sampling.inclusion import INCLUSION, Records, unpacked
 
 
 @dataclass(frozen=True)
-class Estimate(OrderedFunction):
+class SampleEstimate(OrderedFunction):
     """Arguments: the value, the inclusion record. of: what is estimated; counts: of nothing it is 0."""
 
     of: Estimated = Estimated.SUM
@@ -52,7 +52,7 @@ class Estimate(OrderedFunction):
 
 
 @dataclass(frozen=True)
-class EstimateBound(Estimate):
+class SampleEstimateBound(SampleEstimate):
     """A bound of an estimate. Further arguments: the confidence, and the least and greatest value where it is given.
     side: -1 for the lower, 1 for the upper bound."""
 
@@ -84,10 +84,10 @@ def _rows(members: Members) -> tuple[Int64s, int, Float64s, Records]:
 _NAMES = (("ESTIMATE_COUNT", Estimated.SUM, True), ("ESTIMATE_SUM", Estimated.SUM, False),
           ("ESTIMATE_AVG", Estimated.AVG, False))  # fmt: skip
 #: What ESTIMATE becomes, and its bounds: callable, so that a plan can be written as text, but not documented.
-ESTIMATES: tuple[Estimate, ...] = tuple(
-    Estimate(name, "value, inclusion", "an estimate", of=of, counts=counts) for name, of, counts in _NAMES
+ESTIMATES: tuple[SampleEstimate, ...] = tuple(
+    SampleEstimate(name, "value, inclusion", "an estimate", of=of, counts=counts) for name, of, counts in _NAMES
 ) + tuple(
-    EstimateBound(f"{name}_{word}", "value, inclusion, confidence", "its bound", of=of, side=side)
+    SampleEstimateBound(f"{name}_{word}", "value, inclusion, confidence", "its bound", of=of, side=side)
     for name, of, _ in _NAMES
     for word, side in (("LOWER", -1), ("UPPER", 1))
 )

@@ -9,9 +9,9 @@ import pyarrow as pa
 
 from penstock.expressions.coercion import BIGINT, BINARY, DOUBLE
 from penstock.expressions.draws import universe
-from penstock.expressions.inclusion import RECORD, of_pair, packed
 from penstock.expressions.nodes import Expression
 from penstock.expressions.registry import Function, takes
+from penstock.expressions.sampling.inclusion import RECORD, of_pair, packed
 from penstock.expressions.values.datum import Arguments, Datum, arrays
 
 

@@ -15,6 +15,7 @@ from penstock.deep import deep
 from penstock.errors import PenstockError, nearest
 from penstock.language.binder.context import BindingFailed, Context
 from penstock.language.limits import MAX_OPERATORS, check_size
+from penstock.language.plans.choices import read_choices
 from penstock.language.plans.form import FORMAT, Part, fault, parsed, printed
 from penstock.language.plans.node_form import Below
 from penstock.language.plans.nodes import BY_NAME, NODES, REWRITTEN
@@ -80,7 +81,7 @@ def read_plan(text: str, context: Context) -> Algebra:
     if stated != FORMAT:
         raise fault(parts["format"].pointer, f"{stated!r} is not {FORMAT!r}, the format that is read")
     if "attributes" in parts:
-        parts["attributes"].object(())
+        read_choices(parts["attributes"])
     return _FormReader(ScalarReader(context)).root(parts["logical"])
 
 

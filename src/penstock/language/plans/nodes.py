@@ -41,6 +41,7 @@ from penstock.algebra import (
     SemiJoin,
     SemiKind,
     Sequenced,
+    Shed,
     SortKey,
     StreamKind,
     StreamScan,
@@ -66,6 +67,7 @@ from penstock.language.plans.frequent import FREQUENT
 from penstock.language.plans.node_form import MOST_COUNTED, MOST_ROWS, Below, Fields, NodeForm, given, names_of
 from penstock.language.plans.scalar_binding import NamedColumns, is_absent
 from penstock.language.plans.scalar_text import column_names, written, written_time
+from penstock.language.plans.shedding import SHED
 from penstock.types import Field, Schema, exact
 
 # --- scans
@@ -473,6 +475,7 @@ NODES: Mapping[type[Algebra], NodeForm] = {
     Coalesce: NodeForm(
         _write_coalesce, _read_coalesce, ("begins", "closed", "slide", "align", "later"), ("begins",)
     ),
+    Shed: SHED,
     TopK: NodeForm(_write_top, _read_top, ("order", "limit", "offset", "partition"), ("order", "limit")),
     UnionAll: NodeForm(lambda node: {}, _read_union, inputs=(1, None)),
     Except: NodeForm(lambda node: {"every": node.every}, _read_except, ("every",), ("every",), (2, 2)),

@@ -19,7 +19,7 @@ from penstock.physical.elements import Elements
 from penstock.physical.execution.exchange import ExchangeRouter, Port, StageResult
 from penstock.physical.execution.flow_counts import FlowCounts
 from penstock.physical.execution.marks import StageMarks
-from penstock.physical.execution.meter import Meter, StateGauge, StateSizes
+from penstock.physical.execution.meter import Meter, StateGauge, StateSizes, StepFigures, figures_of
 from penstock.physical.execution.progress import (
     Progress,
     SourceProgress,
@@ -129,6 +129,8 @@ class _Flow:
 
     def has_input(self, step: Step) -> bool:
         """Return whether rows wait for `step`."""
+        if not self._inbox:
+            return False
         return any((step.id, port) in self._inbox for port in range(len(step.inputs)))
 
     def turn(self, step: Step, moment: Moment) -> None:
@@ -213,6 +215,8 @@ class StageExecutor:
         #: By step, the moment to which it advanced last. A step that gets no input and stays at its moment would do
         #: nothing, so it is left out; of 1,000 queries, a round usually concerns few.
         self._moments: dict[int, Moment] = {}
+        #: The moments of the last round: most steps share one, and the next round has it again where time stays.
+        self._made: dict[tuple[int, int | None, bool], Moment] = {}
         #: The steps that ran in the last round.
         self._ran: set[int] = set()
         self._gauge = StateGauge()
@@ -315,14 +319,21 @@ class StageExecutor:
         self._ran = set()
         # Many steps are over the same sources.
         starts: dict[tuple[int, frozenset[str]], int | None] = {}
+        made: dict[tuple[int, int | None, bool], Moment] = {}
         for step in self._graph.turns:
             heartbeat = max(heartbeats[query] for query in step.queries)
             frontier = max(frontiers[query] for query in step.queries)
             known = step.birth, step.sources
             if known not in starts:
                 starts[known] = self._start(step)
-            moment = Moment(heartbeat, starts[known], self._shard, frontier > heartbeat)
-            if not flow.has_input(step) and self._moments.get(step.id) == moment and not self._reads_change(step):
+            key = heartbeat, starts[known], frontier > heartbeat
+            moment = made.get(key)
+            if moment is None:
+                moment = self._made.get(key) or Moment(heartbeat, starts[known], self._shard, frontier > heartbeat)
+                made[key] = moment
+            before = self._moments.get(step.id)
+            stays = before is moment or before == moment
+            if stays and not flow.has_input(step) and not self._reads_change(step):
                 continue
             self._moments[step.id] = moment
             self._ran.add(step.id)
@@ -332,6 +343,7 @@ class StageExecutor:
             flow.turn(step, moment)
             if failures is None or not failures.stopped(step):
                 result.rejected += self._operators[step.id].rejections()
+        self._made = made
         self.spent, self.counts = flow.spent, flow.counts
         if failures is not None and failures.errors:
             self._drop(failures)
@@ -381,6 +393,10 @@ class StageExecutor:
     def state_sizes(self) -> StateSizes | None:
         """Return the sizes of the synopses of every step with state; None if they were measured a moment ago."""
         return self._gauge.look(self._operators)
+
+    def figures(self) -> StepFigures:
+        """Return what operators say of themselves."""
+        return figures_of(self._operators)
 
     def steps(self) -> Iterator[tuple[str, Operator, bool]]:
         """Yield the key and the operator of every step, and whether its synopses may have changed in the last round."""

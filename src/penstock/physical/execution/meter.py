@@ -28,7 +28,7 @@ class Measured:
     peak_rows: int = 0
     peak_bytes: int = 0
     nanoseconds: int = 0
-    extra: dict[str, int] = field(default_factory=dict)
+    extra: dict[str, int | float] = field(default_factory=dict)
     operators: list[Operator] = field(default_factory=list)
 
     def pairs(self) -> tuple[tuple[str, int | float], ...]:
@@ -64,19 +64,38 @@ class Meter:
             measured.state_rows = sum(synopsis.rows for synopsis in held)
             measured.state_bytes = sum(synopsis.nbytes for synopsis in held)
             measured.peak_rows = max(measured.peak_rows, measured.state_rows)
+            for operator in measured.operators:
+                measured.extra |= operator.figures()
             measured.peak_bytes = max(measured.peak_bytes, measured.state_bytes)
 
 
 class SynopsisSize(NamedTuple):
-    """The size of a synopsis. kind: its class."""
+    """The size of a synopsis. kind: its class; chunks, oldest, newest: its extent, where it tells one."""
 
     kind: str
     rows: int
     bytes: int
+    chunks: int | None = None
+    oldest: int | None = None
+    newest: int | None = None
+
+    @staticmethod
+    def of(synopsis: Synopsis) -> SynopsisSize:
+        extent = synopsis.extent
+        return SynopsisSize(type(synopsis).__name__, synopsis.rows, synopsis.nbytes, *(extent or (None, None, None)))
 
 
 #: By step and name of its synopsis.
 StateSizes: TypeAlias = Mapping[int, Mapping[str, SynopsisSize]]
+
+#: By step, what its operator says of itself (`Operator.figures`), by name.
+StepFigures: TypeAlias = Mapping[int, Mapping[str, int | float]]
+
+
+def figures_of(operators: Mapping[int, Operator]) -> StepFigures:
+    """Return the figures of the operators that have some."""
+    found = {step: operator.figures() for step, operator in operators.items()}
+    return {step: figures for step, figures in found.items() if figures}
 
 
 class StateGauge:
@@ -97,9 +116,7 @@ class StateGauge:
             return None
         held = {step: operator.synopses() for step, operator in operators.items()}
         found = {
-            step: {name: SynopsisSize(type(one).__name__, one.rows, one.nbytes) for name, one in some.items()}
-            for step, some in held.items()
-            if some
+            step: {name: SynopsisSize.of(one) for name, one in some.items()} for step, some in held.items() if some
         }
         ended = self._clock()
         self._next = ended + self._SHARE * (ended - began)

@@ -43,13 +43,13 @@ from penstock.physical.operators.sequence.relations import make_sequence_model
 from penstock.physical.operators.sets.distinct import make_distinct
 from penstock.physical.operators.sets.first_rows import TopK
 from penstock.physical.operators.sets.set_operations import SetOperation
-from penstock.physical.operators.shedding import Shed
 from penstock.physical.operators.static import Static
 from penstock.physical.operators.streams.changes import Changes
 from penstock.physical.operators.streams.distinct_changes import DistinctChanges
 from penstock.physical.operators.streams.results import IndividualResults, Rounded, ShortChanges, ShortLives
 from penstock.physical.operators.streams.rstream import RStream
 from penstock.physical.operators.temporal.coalesce import make_coalescing
+from penstock.physical.operators.temporal.shedding import Shed
 from penstock.physical.operators.updates import Updates
 from penstock.physical.operators.windows.negative_tuples import NegativeTuples
 from penstock.physical.operators.windows.row_window import RowWindow
@@ -60,6 +60,7 @@ from penstock.physical.plan.inputs import OutputSpec, ScanSpec, StaticSpec, Upda
 from penstock.physical.plan.joins import (
     AggregateLookupSpec,
     BandPartitionerSpec,
+    ChosenJoinSpec,
     JoinSpec,
     LookupSpec,
     MultiJoinSpec,
@@ -127,6 +128,7 @@ OPERATORS: dict[type, Callable[..., Operator]] = {
     TopKSpec: lambda spec, context: TopK(spec),
     BandPartitionerSpec: lambda spec, context: BandPartitioner(spec),
     JoinSpec: lambda spec, context: Join(spec),
+    ChosenJoinSpec: lambda spec, context: Join(spec),
     WindowStoreSpec: lambda spec, context: WindowStore(spec),
     StoreJoinSpec: lambda spec, context: StoreJoin(spec),
     AggregateLookupSpec: lambda spec, context: make_probe(spec),

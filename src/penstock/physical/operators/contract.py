@@ -78,6 +78,10 @@ class Operator:
         """Return the updates rejected in the rounds since the last call; each is returned once."""
         return []
 
+    def figures(self) -> Mapping[str, int | float]:
+        """Return figures of the operator, by name, a fixed number of them: for EXPLAIN ANALYZE and metrics."""
+        return {}
+
     def synopses(self) -> Mapping[str, Synopsis]:
         """Return the state to keep, by a name that is unique in the operator."""
         return {}

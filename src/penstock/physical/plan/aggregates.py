@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import pyarrow as pa
 
@@ -13,7 +13,16 @@ from penstock.algebra.properties.boundedness import Boundedness
 from penstock.expressions.aggregates.contract import ArgumentState
 from penstock.expressions.nodes import columns_of
 from penstock.physical.plan.sketch_state import sketch_state
-from penstock.physical.plan.spec import Memory, Parameter, Spec, Ticks, has_one_form, queue_name
+from penstock.physical.plan.spec import (
+    Memory,
+    Parameter,
+    Spec,
+    Ticks,
+    has_one_form,
+    queue_kinds,
+    queue_name,
+    with_queue,
+)
 from penstock.physical.plan.state import (
     SLOT,
     TIMES,
@@ -25,6 +34,7 @@ from penstock.physical.plan.state import (
     width_of_value,
 )
 from penstock.physical.planning.aggregate_layout import AggregateLayout
+from penstock.physical.planning.step_choices import SynopsisKinds
 
 #: Bytes of a node of a tree of values, and of the skyline of an extreme.
 TREE, SKYLINE = 64, 64
@@ -68,6 +78,13 @@ class AggregateSpec(Spec):
         # Sums of floating point may carry the rounding of what has left, and a row is taken back to the bit.
         exact = not self.plan.floats and has_one_form(self.input_types)
         return Memory.LIVE if exact else Memory.HISTORY
+
+    @property
+    def kinds(self) -> Mapping[str, SynopsisKinds]:
+        return queue_kinds(self.fifo, self.listed)
+
+    def with_kinds(self, kinds: Mapping[str, str]) -> Self:
+        return with_queue(self, kinds)
 
     def describe(self) -> Mapping[str, Parameter]:
         return {"state": queue_name(self.fifo, self.listed)}
@@ -115,6 +132,14 @@ class LoggedAggregateSpec(AggregateSpec):
     @property
     def title(self) -> str:
         return "Aggregate"
+
+    def read_length(self, port: int) -> int | None:
+        return self.length
+
+    @property
+    def kinds(self) -> Mapping[str, SynopsisKinds]:
+        # What is to expire is read in the log.
+        return {}
 
     def describe(self) -> Mapping[str, Parameter]:
         return {"state": "groups; rows in the log below", "length": Ticks(self.length)}

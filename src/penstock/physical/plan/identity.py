@@ -98,7 +98,10 @@ def query_fingerprint(plan: Plan, query: str) -> str:
     computes."""
     keys = step_keys(plan.piece_of(query), births=False)
     inputs = plan.output(query).inputs
-    return _digest(",".join(f"{keys[i.step].partition('-')[0]}>{_token(i.exchange)}" for i in inputs))
+    text = ",".join(f"{keys[i.step].partition('-')[0]}>{_token(i.exchange)}" for i in inputs)
+    # Whether a step is shared shows in no step.
+    choices = plan.queries[query].choices
+    return _digest(f"{text}|{_token(choices)}" if choices else text)
 
 
 def source_fingerprint(source: Source, rows: str = "") -> str:

@@ -5,18 +5,35 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import ClassVar, Self, cast
 
 import pyarrow as pa
 
 from penstock.expressions.nodes import Expression
 from penstock.expressions.text import to_sql
 from penstock.physical.plan.aggregates import grouped_state
-from penstock.physical.plan.spec import Memory, Parameter, PassingSpec, Spec, Ticks, has_one_form, queue_name
+from penstock.physical.plan.spec import (
+    Memory,
+    Parameter,
+    PassingSpec,
+    Spec,
+    Ticks,
+    has_one_form,
+    queue_kinds,
+    queue_name,
+    with_queue,
+)
 from penstock.physical.plan.state import INDEX, SIGN, TIMES, StateInput, StatePart, all_rows, pending_ends, slots
 from penstock.physical.planning.aggregate_layout import AggregateLayout
 from penstock.physical.planning.ranges import Ranges, RangeSpan, range_properties
+from penstock.physical.planning.step_choices import SynopsisKinds
 from penstock.types import CALENDAR, TimeDomain
+
+#: The parts of the state of a join, by port; that of a window store.
+SIDES, STORED = ("left", "right"), "rows"
+#: The kinds of synopses that a side of a join may have, the last where rows are compared by ranges.
+INDEX_KINDS = ("HashJoinIndex", "SortedRuns", "IntervalRuns")
+_INDEX_NAMES = dict(zip(INDEX_KINDS, ("hash index by key", "runs by (key, ts)", "runs by (key, range)"), strict=True))
 
 
 def join_state(index: str, strict: tuple[bool, ...], listed: bool) -> str:
@@ -51,6 +68,28 @@ class JoinSpec(PassingSpec):
     def memory(self) -> Memory:
         return Memory.LIVE
 
+    @property
+    def title(self) -> str:
+        return "Join"
+
+    @property
+    def index_kind(self) -> str:
+        """Return the kind of synopsis of a side without a choice."""
+        return "HashJoinIndex" if self.ranges is None else "IntervalRuns"
+
+    @property
+    def kinds(self) -> Mapping[str, SynopsisKinds]:
+        possible = INDEX_KINDS if self.ranges is not None else INDEX_KINDS[:2]
+        return {side: SynopsisKinds(self.kind_of(port), possible) for port, side in enumerate(SIDES)}
+
+    def kind_of(self, port: int) -> str:
+        """Return the kind of synopsis of a side."""
+        return self.index_kind
+
+    def with_kinds(self, kinds: Mapping[str, str]) -> Self:
+        chosen = tuple(kinds.get(side, self.kind_of(port)) for port, side in enumerate(SIDES))
+        return cast(Self, ChosenJoinSpec(**{**vars(self), "chosen": chosen}))
+
     def describe(self) -> Mapping[str, Parameter]:
         state = "runs by (key, range)" if self.ranges else join_state("hash index by key", self.strict, self.listed)
         return {"state": state, "chosen": self.note, **range_properties(self.ranges)}
@@ -63,6 +102,21 @@ class JoinSpec(PassingSpec):
         left, right = inputs
         pairs = zip(self.left_key, self.right_key, strict=True)
         return {"on": " AND ".join(f"{left[a]} = {right[b]}" for a, b in pairs), **residual_text(self.residual, made)}
+
+
+@dataclass(frozen=True)
+class ChosenJoinSpec(JoinSpec):
+    """An equi-join for whose sides kinds of synopses are chosen. chosen: by side, the class."""
+
+    chosen: tuple[str, str] = ("HashJoinIndex", "HashJoinIndex")
+
+    def kind_of(self, port: int) -> str:
+        return self.chosen[port]
+
+    def describe(self) -> Mapping[str, Parameter]:
+        own = join_state("", self.strict, self.listed).split(" / ")
+        shown = (_INDEX_NAMES[kind] + rest for kind, rest in zip(self.chosen, own, strict=True))
+        return {**super().describe(), "state": " / ".join(shown)}
 
 
 @dataclass(frozen=True)
@@ -83,6 +137,11 @@ class WindowStoreSpec(PassingSpec):
     @property
     def memory(self) -> Memory:
         return Memory.LIVE
+
+    @property
+    def kinds(self) -> Mapping[str, SynopsisKinds]:
+        """Return what the joins that read it may have in its place: with another kind they store their sides."""
+        return {STORED: SynopsisKinds("HashJoinIndex", INDEX_KINDS[:2])}
 
     def describe(self) -> Mapping[str, Parameter]:
         return {"state": "hash index by key, of the longest window"}
@@ -106,9 +165,13 @@ class StoreJoinSpec(JoinSpec):
     def reads_port(self, port: int) -> bool:
         return self.windows[port] is not None
 
+    def read_length(self, port: int) -> int | None:
+        return self.windows[port]
+
     @property
-    def title(self) -> str:
-        return "Join"
+    def kinds(self) -> Mapping[str, SynopsisKinds]:
+        own = super().kinds
+        return {side: own[side] for port, side in enumerate(SIDES) if self.windows[port] is None}
 
     def describe(self) -> Mapping[str, Parameter]:
         own = super().describe()
@@ -220,6 +283,13 @@ class PartnerCountsSpec(Spec):
     single: str = ""
     domain: TimeDomain = CALENDAR
     listed: bool = False
+
+    @property
+    def kinds(self) -> Mapping[str, SynopsisKinds]:
+        return queue_kinds(False, self.listed)
+
+    def with_kinds(self, kinds: Mapping[str, str]) -> Self:
+        return with_queue(self, kinds)
 
     @property
     def memory(self) -> Memory:
@@ -334,6 +404,13 @@ class AggregateLookupSpec(Spec):
     note: str = field(default="", compare=False)
     """why the plan has this join, for explain"""
     listed: bool = False
+
+    @property
+    def kinds(self) -> Mapping[str, SynopsisKinds]:
+        return queue_kinds(self.fifo, self.listed)
+
+    def with_kinds(self, kinds: Mapping[str, str]) -> Self:
+        return with_queue(self, kinds)
 
     def describe(self) -> dict[str, str]:
         found = {"state": queue_name(self.fifo, self.listed), "chosen": self.note}

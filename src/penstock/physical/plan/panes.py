@@ -6,7 +6,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import pyarrow as pa
 
@@ -14,9 +14,19 @@ from penstock.algebra.nodes.frequent import Measure
 from penstock.algebra.nodes.r2s import RelationToStream
 from penstock.algebra.optimizer.statistics import seconds
 from penstock.physical.plan.aggregates import grouped_state
-from penstock.physical.plan.spec import Memory, Parameter, Spec, Ticks, has_one_form, queue_name
+from penstock.physical.plan.spec import (
+    Memory,
+    Parameter,
+    Spec,
+    Ticks,
+    has_one_form,
+    queue_kinds,
+    queue_name,
+    with_queue,
+)
 from penstock.physical.plan.state import SLOT, TIMES, StateInput, StatePart, pending_ends, width
 from penstock.physical.planning.aggregate_layout import AggregateLayout
+from penstock.physical.planning.step_choices import SynopsisKinds
 
 
 @dataclass(frozen=True)
@@ -54,8 +64,14 @@ class IncrementalSlideSpec(Spec):
 
     @property
     def memory(self) -> Memory:
-        exact = not self.plan.floats and has_one_form(self.input_types)
-        return Memory.LIVE if exact else Memory.ROUNDED
+        return _sums_of_live(self.plan, self.input_types)
+
+    @property
+    def kinds(self) -> Mapping[str, SynopsisKinds]:
+        return queue_kinds(self.fifo, self.listed)
+
+    def with_kinds(self, kinds: Mapping[str, str]) -> Self:
+        return with_queue(self, kinds)
 
     def describe(self) -> Mapping[str, Parameter]:
         return {"slide": Ticks(self.slide), "state": queue_name(self.fifo, self.listed)}
@@ -64,14 +80,25 @@ class IncrementalSlideSpec(Spec):
         return grouped_state(self.plan, inputs[-1], self.input_types, made.content)
 
 
+def _sums_of_live(plan: AggregateLayout, types: Sequence[pa.DataType]) -> Memory:
+    """Return what sums remember of which nothing is taken back."""
+    return Memory.LIVE if not plan.floats and has_one_form(types) else Memory.ROUNDED
+
+
 @dataclass(frozen=True)
 class PaneStoreSpec(Spec):
     """The panes of all windows that differ in length and slide alone, stored once. types: of lane rows."""
 
     holds_early: ClassVar[bool] = False
+    keeps_rows: ClassVar[bool] = True
 
     plan: AggregateLayout
     types: tuple[pa.DataType, ...]
+
+    @property
+    def memory(self) -> Memory:
+        # The panes that its readers may read. In which order the rows of one came is a matter of rounding.
+        return _sums_of_live(self.plan, self.types)
 
     def describe(self) -> dict[str, str]:
         return {"state": "panes, read by every window over them"}
@@ -93,6 +120,11 @@ class WindowSumsSpec(Spec):
     length: int
     slide: int
     align: int
+
+    @property
+    def memory(self) -> Memory:
+        # Its sums follow from the panes, and it takes nothing back.
+        return _sums_of_live(self.plan, ())
 
     def describe(self) -> Mapping[str, Parameter]:
         return {"length": Ticks(self.length), "slide": Ticks(self.slide), "state": "sums of the panes below"}
@@ -131,7 +163,7 @@ class RecomputedSlideSpec(Spec):
         return pending_ends(inputs[0], "panes of boundaries to come")
 
 
-class Comparison(enum.IntEnum):
+class FrequentRule(enum.IntEnum):
     """What the count of an item is compared with: δ, a number, a fraction of all counts of the window."""
 
     DELTA = 0
@@ -168,7 +200,7 @@ class FrequentItemsSpec(Spec):
     per: tuple[int, ...]
     k: int
     thesis: bool
-    rule: Comparison
+    rule: FrequentRule
     number: tuple[int, int]
     possibly: bool
     measures: tuple[Measure, ...]

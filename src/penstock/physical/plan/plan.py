@@ -20,6 +20,7 @@ from penstock.algebra.nodes.scans import Source
 from penstock.algebra.properties.periods import Period
 from penstock.expressions.nodes import Expression
 from penstock.physical.plan.spec import Spec
+from penstock.physical.planning.step_choices import StepChoices
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,8 @@ class Channel:
 @dataclass(frozen=True)
 class Step:
     """One operator of the plan. types: of its output columns; sources: the timed sources below, by name; queries: those
-    that use it, all begun in the same epoch of a run; pattern and names: for EXPLAIN."""
+    that use it, all begun in the same epoch of a run; pattern and names: for EXPLAIN; choices: what can be chosen of
+    it, and what is."""
 
     id: int
     spec: Spec
@@ -66,6 +68,7 @@ class Step:
     names: tuple[str, ...] = ()
     queries: frozenset[str] = frozenset()
     birth: int = 0
+    choices: StepChoices = field(default=StepChoices(), compare=False, repr=False)
 
 
 @dataclass(frozen=True)

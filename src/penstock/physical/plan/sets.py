@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Self
 
 import pyarrow as pa
 
 from penstock.algebra.nodes.first_rows import SortKey
-from penstock.physical.plan.spec import Memory, Spec, has_one_form
+from penstock.physical.plan.spec import Memory, Spec, has_one_form, queue_kinds, with_queue
 from penstock.physical.plan.state import DUE, StateInput, StatePart, all_rows, pending_ends, slots
+from penstock.physical.planning.step_choices import SynopsisKinds
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,13 @@ class DistinctSpec(Spec):
     def memory(self) -> Memory:
         # δ* emits a tuple in pieces, one behind the other: where they meet depends on copies that have left.
         return Memory.LIVE if self.strict and has_one_form(self.types) else Memory.HISTORY
+
+    @property
+    def kinds(self) -> Mapping[str, SynopsisKinds]:
+        return queue_kinds(False, self.listed) if self.strict else {}
+
+    def with_kinds(self, kinds: Mapping[str, str]) -> Self:
+        return with_queue(self, kinds)
 
     def describe(self) -> dict[str, str]:
         return {"state": "counts" if self.strict else "list of all input" if self.listed else "δ*"}
@@ -58,6 +67,13 @@ class SetOperationSpec(Spec):
     kind: CopyRule
     types: tuple[pa.DataType, ...]
     listed: bool = False
+
+    @property
+    def kinds(self) -> Mapping[str, SynopsisKinds]:
+        return queue_kinds(False, self.listed)
+
+    def with_kinds(self, kinds: Mapping[str, str]) -> Self:
+        return with_queue(self, kinds)
 
     @property
     def memory(self) -> Memory:
@@ -96,6 +112,13 @@ class TopKSpec(Spec):
         # that saw them come in two tasks; of one that read them as its past in one task, y is among the first of the
         # same shard and x is not. Merged, its consumer would not be told that x goes, which was never among the first.
         return Memory.LIVE if has_one_form(self.types) and not self.scattered else Memory.HISTORY
+
+    @property
+    def kinds(self) -> Mapping[str, SynopsisKinds]:
+        return queue_kinds(False, self.listed)
+
+    def with_kinds(self, kinds: Mapping[str, str]) -> Self:
+        return with_queue(self, kinds)
 
     def describe(self) -> dict[str, str]:
         found = {"limit": str(self.limit), "step": self.step, "state": "rows with counts"}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import ClassVar, TypeAlias
+from dataclasses import dataclass, fields, replace
+from typing import ClassVar, Self, TypeAlias, TypeVar
 
 import pyarrow as pa
 
@@ -13,6 +13,7 @@ from penstock.algebra.nodes.scans import Source
 from penstock.expressions.nodes import Expression
 from penstock.physical.plan.state import StateInput, StatePart, all_rows
 from penstock.physical.planning.aggregate_layout import AggregateLayout
+from penstock.physical.planning.step_choices import SynopsisKinds
 from penstock.types import TimeDomain
 
 
@@ -118,6 +119,10 @@ class Spec:
         """Return whether the operator reads the state of the input `port` in place."""
         return self.reads
 
+    def read_length(self, port: int) -> int | None:
+        """Return the length in ticks of the window whose rows the operator reads in the state of the input `port`."""
+        return None
+
     @property
     def title(self) -> str:
         return type(self).__name__.removesuffix("Spec")
@@ -135,6 +140,16 @@ class Spec:
     def panes(self, inputs: Sequence[StateInput]) -> AggregateLayout | None:
         """Return the layout of the accumulators where the results are panes: rows of one group and interval are one."""
         return None
+
+    @property
+    def kinds(self) -> Mapping[str, SynopsisKinds]:
+        """Return the parts of its state for which there is more than one kind of synopsis, by name."""
+        return {}
+
+    def with_kinds(self, kinds: Mapping[str, str]) -> Self:
+        """Return the operator with other kinds of synopses; its answers are the same. kinds: by part, some of those
+        that are possible."""
+        return self
 
     def describe(self) -> Mapping[str, Parameter]:
         """Return the parameters for EXPLAIN."""
@@ -171,6 +186,30 @@ def _has_one_form(one: pa.DataType) -> bool:
     if pa.types.is_nested(one):
         return has_one_form(one.field(i).type for i in range(one.num_fields))
     return not pa.types.is_floating(one)
+
+
+#: The part of the state that is a queue of what is to expire.
+LIVE = "live"
+
+
+def queue_kinds(fifo: bool, listed: bool) -> dict[str, SynopsisKinds]:
+    """Return the kinds of the queue of expirations that `synopses.queues.make_queue` makes. fifo: whether what it gets
+    expires in order of arrival."""
+    possible = ("FifoQueue", "CalendarQueue", "ListQueue") if fifo else ("CalendarQueue", "ListQueue")
+    return {LIVE: SynopsisKinds("ListQueue" if listed else possible[0], possible)}
+
+
+SpecT = TypeVar("SpecT", bound=Spec)
+
+
+def with_queue(spec: SpecT, kinds: Mapping[str, str]) -> SpecT:
+    """Return a spec, which has a field `listed`, with another kind of the queue of expirations."""
+    if LIVE not in kinds:
+        return spec
+    changes: dict[str, bool] = {"listed": kinds[LIVE] == "ListQueue"}
+    if kinds[LIVE] == "CalendarQueue" and any(one.name == "fifo" for one in fields(spec)):
+        changes["fifo"] = False
+    return replace(spec, **changes)
 
 
 def queue_name(fifo: bool, listed: bool) -> str:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import pyarrow as pa
 
 from penstock.algebra.nodes.r2s import StreamKind
 from penstock.algebra.optimizer.statistics import seconds
 from penstock.algebra.properties.boundedness import Boundedness, Grade
-from penstock.physical.plan.spec import Memory, PassingSpec, Spec, has_one_form
+from penstock.physical.plan.spec import Memory, PassingSpec, Spec, has_one_form, queue_kinds, with_queue
 from penstock.physical.plan.state import DUE, TIMES, StateInput, StatePart, all_rows, pending_ends, slots, width
+from penstock.physical.planning.step_choices import SynopsisKinds
 
 
 class StreamMode(enum.Enum):
@@ -43,6 +44,13 @@ class ChangesSpec(Spec):
     @property
     def memory(self) -> Memory:
         return Memory.LIVE if has_one_form(self.types) else Memory.HISTORY
+
+    @property
+    def kinds(self) -> Mapping[str, SynopsisKinds]:
+        return queue_kinds(self.fifo, self.listed)
+
+    def with_kinds(self, kinds: Mapping[str, str]) -> Self:
+        return with_queue(self, kinds)
 
     def describe(self) -> dict[str, str]:
         netting = "skipped (equal tuples never come and go at one instant)" if self.netted else "yes"

@@ -9,8 +9,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from penstock.algebra.nodes.query import Query
+from penstock.language.plans.choices import by_operator
 from penstock.language.plans.form import FORMAT, printed
 from penstock.physical.plan.plan import Edge, Exchange, Step
+from penstock.physical.planning.step_choices import SHARED, open_choices
 from penstock.types import type_name
 
 
@@ -19,7 +21,9 @@ def plan_document(query: Query, logical: Mapping[str, Any], steps: Sequence[Step
     columns = [{"name": name, "type": type_name(type_)} for name, type_ in _columns(query)]
     stated = {"name": query.name, "kind": "stream" if query.root.is_stream else "relation", "columns": columns}
     physical = [_step(step, keys) for step in steps]
-    return printed({"format": FORMAT, "queries": [stated], "logical": logical, "physical": physical, "attributes": {}})
+    chosen = by_operator(query.choices)
+    document = {"format": FORMAT, "queries": [stated], "logical": logical, "physical": physical, "attributes": chosen}
+    return printed(document)
 
 
 def _columns(query: Query) -> Iterable[tuple[str, Any]]:
@@ -33,8 +37,17 @@ def _step(step: Step, keys: Mapping[int, str]) -> dict[str, Any]:
         "spec": {"name": step.spec.title, **_parameters(step)},
         "stage": step.stage,
         "inputs": [_edge(edge) for edge in step.inputs],
-        "attributes": {},
+        "attributes": _attributes(step),
     }
+
+
+def _attributes(step: Step) -> dict[str, Any]:
+    """Return what can be chosen of a step, by what that goes by."""
+    found: dict[str, Any] = {}
+    for one in open_choices(step.choices, step.spec.answered is None):
+        own = found.setdefault(one.operator, {})
+        own[one.attribute] = one.value == "true" if one.attribute == SHARED else one.value
+    return found
 
 
 def _parameters(step: Step) -> dict[str, str]:

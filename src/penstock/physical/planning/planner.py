@@ -7,7 +7,7 @@ step.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from penstock.algebra import Algebra
@@ -25,6 +25,7 @@ from penstock.physical.planning.lowering.builder import with_queries
 from penstock.physical.planning.lowering.logs import shared_logs
 from penstock.physical.planning.lowering.panes import shared_grains
 from penstock.physical.planning.lowering.stores import shared_stores
+from penstock.physical.planning.plan_choices import QueryChoices
 from penstock.physical.planning.plan_parts import joined
 from penstock.physical.planning.sharing import note_nodes
 from penstock.physical.planning.source_predicate import source_predicates
@@ -44,14 +45,15 @@ class Generation:
 
 
 def grains_of(
-    queries: Sequence[Query], statistics: Statistics, strategy: Strategy, live: bool = False
-) -> dict[str, int]:
+    queries: Sequence[Query], statistics: Statistics, strategy: Strategy, live: bool = False,
+    standing: Iterable[Mapping[str, int]] = (),
+) -> dict[str, int]:  # fmt: skip
     """Return the panes, stores, logs and streams without windows that queries which begin together share. live:
-    others may come later."""
+    others may come later; standing: the same of queries that run."""
     if strategy is not Strategy.PATTERN:
         return {}
     roots = [strategy.prepared(query).root for query in queries]
-    panes, stores = shared_grains(roots, statistics), shared_stores(roots, live)
+    panes, stores = shared_grains(roots, statistics, live, standing), shared_stores(roots, live)
     return {**panes, **stores, **shared_logs(roots, live), **late_windows(roots, live)}
 
 
@@ -114,7 +116,18 @@ def plan_part(
         source_predicates=source_predicates(steps),
     )
     note_nodes(plan, nodes)
+    plan.__dict__[_CHOICES] = grains
     return plan, nodes
+
+
+#: Where the choices are noted with which a part was planned. They are not pickled.
+_CHOICES = "_choices"
+
+
+def choices_of(plan: Plan) -> Iterable[Mapping[str, int]]:
+    """Return what the queries of each part of `plan` were planned to share (`Generation.grains`)."""
+    parts = (piece.alone or piece for piece in plan.pieces)
+    return [part.__dict__[_CHOICES] for part in parts if _CHOICES in part.__dict__]
 
 
 def plan_static(node: Algebra) -> Plan:
@@ -128,6 +141,7 @@ def plan_static(node: Algebra) -> Plan:
 
 def _lower_query(builder: Builder, query: Query) -> None:
     root = query.root
+    builder.choices = QueryChoices(query.name, query.choices)
     if root.is_stream:
         answer = lower_answer(builder, root)
     else:

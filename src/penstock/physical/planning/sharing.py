@@ -14,10 +14,11 @@ always. Twins that remember the live tuples (`Memory.LIVE`) are merged when
   later. What a twin emitted before the merge is in the state of its consumers, and what it would have emitted after it
   is what the other emits.
 
-A window store (`Spec.keeps_rows`) emits nothing; what its readers see is which rows it has, each those of its own
-window. So two of them need not be at one heartbeat: one is merged into another one that has all rows which its readers
-need, and which keeps them from then on. A query with a longer window than any before it thus begins with a store of its
-own, which its past or time fills; when it is mature, it becomes the store of all.
+A window store, a log of rows and a store of panes (`Spec.keeps_rows`) emit nothing; what their readers see is which
+rows they have, each those of its own window. So two of them need not be at one heartbeat: one is merged into another
+one that has all rows which its readers need, and which keeps them from then on. A query with a longer window than any
+before it thus begins with a store of its own, which its past or time fills; when it is mature, it becomes the store of
+all.
 
 Where it ends, with a counter-example each:
 
@@ -29,6 +30,9 @@ Where it ends, with a counter-example each:
   consumer of the second that receives the first one's negative tuple does not find the row. Such sums are merged
   only where no row is taken back (RSTREAM), and nothing above them is.
 - GROUP BY a DOUBLE shows -0.0 if that came first and has left since, 0.0 for a twin that began later.
+- The first rows of each shard, where rows lie in the shards in which their senders put them: what came in several tasks
+  for one twin came in one for the other that read it as its past. Each would tell of rows that the other never had.
+- Row windows of queries that began NOW: no length of time makes them mature.
 - A volatile function draws again for each query.
 - Of two stores for 10 and 20 ticks at 100, the shorter one has no row of 85. Merged into it, the longer reader would
   miss that row. The store of a reader at 100 has none of 85 either that a reader at 92 still needs for 10 ticks.
@@ -43,6 +47,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 
 from penstock.algebra import Algebra
 from penstock.algebra.nodes.scans import Source
@@ -157,6 +162,14 @@ def sharable_steps(plan: Plan) -> Mapping[int, SharableStep]:
     return known
 
 
+def _keeping_keys(plan: Plan) -> Sequence[str]:
+    """Return the keys of the sharable steps of a part that have a past."""
+    keys: Sequence[str] | None = plan.__dict__.get("_keeping_keys")
+    if keys is None:
+        keys = plan.__dict__["_keeping_keys"] = [one.key for one in _keeping(plan)]
+    return keys
+
+
 def _keeping(plan: Plan) -> Sequence[SharableStep]:
     """Return the sharable steps of a part that have a past."""
     sharable_steps(plan)
@@ -172,10 +185,12 @@ def _sharable_steps(plan: Plan, nodes: Sequence[Algebra]) -> dict[int, SharableS
     closed: set[int] = set()
     for step, node in zip(plan.steps, nodes, strict=True):
         memory = step.spec.memory
-        below = all(edge.step in found and edge.step not in closed for edge in step.inputs)
+        # What reads a rounded store may itself be rounded.
+        is_rounded = step.spec.reads and memory is Memory.ROUNDED
+        below = all(edge.step in found and (is_rounded or edge.step not in closed) for edge in step.inputs)
         if memory is Memory.HISTORY or not below or step.spec.answered is not None or _is_volatile(step.spec):
             continue
-        if step.spec.scanned is None and not step.inputs:
+        if step.choices.owner or (step.spec.scanned is None and not step.inputs):
             continue
         found[step.id] = SharableStep(step, tokens[step.id], keys[step.id], node.needs, memory)
         if memory is Memory.ROUNDED:
@@ -214,7 +229,7 @@ class _PartSharing:
 
 def _sharing_of(part: Plan, merges: Merges) -> _PartSharing:
     """Return what a part shares; it is found out again only when steps of the part have been merged."""
-    states = [merges.get(one.key) for one in _keeping(part)]
+    states = [*map(merges.get, _keeping_keys(part))]
     made: tuple[object, _PartSharing] | None = part.__dict__.get("_part_sharing")
     if made is not None and made[0] == states:
         return made[1]
@@ -230,8 +245,8 @@ def _sharing_of(part: Plan, merges: Merges) -> _PartSharing:
                 continue
             below.add(merges[one.key])
         ids[number] = one.token, one.step.stage, tuple(sorted(below))
-    keys = [one.key for _, one in twins if one.step.id in ids]
-    result = _PartSharing(ids, twins, {key: merges[key] for key in keys})
+    own = [one.key for _, one in twins if one.step.id in ids]
+    result = _PartSharing(ids, twins, {key: merges[key] for key in own})
     part.__dict__["_part_sharing"] = states, result
     return result
 
@@ -246,7 +261,7 @@ def merged(
         merges: of the version before.
         beginnings: by birth; without one its steps are not mature.
     """
-    present = {one.key for part in parts for one in _keeping(part)}
+    present = set(chain.from_iterable(map(_keeping_keys, parts)))
     result = {key: state for key, state in merges.items() if key in present}
     sources = {name: source for part in parts for name, source in part.sources.items()}
     changes = True

@@ -8,7 +8,7 @@ written. Restoring the manifest and the chunks gives the same synopsis.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import ClassVar, NamedTuple
 
 import pyarrow as pa
@@ -24,6 +24,21 @@ class StoredTimes(NamedTuple):
 
     kind: str
     column: int | str
+
+
+class StateExtent(NamedTuple):
+    """Of what a synopsis holds: in how many chunks, and between which of the times that it shows (`TIMES`)."""
+
+    chunks: int
+    oldest: int
+    newest: int
+
+
+def extent_of(spans: Sequence[tuple[int, int]]) -> StateExtent | None:
+    """Return the extent of chunks, each with its least and its largest time; None for no chunks."""
+    if not spans:
+        return None
+    return StateExtent(len(spans), min(low for low, _ in spans), max(high for _, high in spans))
 
 
 class Synopsis(ABC):
@@ -57,3 +72,9 @@ class Synopsis(ABC):
     @abstractmethod
     def nbytes(self) -> int:
         """The number of bytes in the state."""
+
+    @property
+    def extent(self) -> StateExtent | None:
+        """Return how far what it holds reaches, where that is known without looking at every row; None else, and for
+        one that holds nothing."""
+        return None

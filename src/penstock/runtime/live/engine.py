@@ -223,6 +223,11 @@ class LiveEngine:
         is_ahead = result.track is not None and result.waits and result.first > result.track.reached
         return result.first if is_ahead else None
 
+    def unseen(self, name: str) -> dict[str, int]:
+        """Return by source the tick up to which a running query did not see elements, where it began behind some."""
+        track = self._results[name].track
+        return {} if track is None else dict(self._beginnings[track.birth].ahead)
+
     def lost(self) -> dict[str, int]:
         """Return by source the tick up to which its elements may be gone, where some are."""
         return {name: h.dropped for name, h in self._histories.items() if h.dropped is not None}
@@ -373,7 +378,9 @@ class LiveEngine:
         statistics = Statistics()
         root = optimize(track.query.root, planning=self._strategy.planning(statistics))
         ready = replace(track.query, name=_key(track), root=root)
-        return Generation(track.birth, [ready], statistics, grains_of([ready], statistics, self._strategy, live=True))
+        standing = (one.grains for one in self._generations.values() if one.grains is not None)
+        grains = grains_of([ready], statistics, self._strategy, live=True, standing=standing)
+        return Generation(track.birth, [ready], statistics, grains)
 
     def _part(self, generation: Generation) -> Plan:
         """Return the plan of a generation by itself. Numbers of steps are never used again."""

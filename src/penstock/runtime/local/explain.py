@@ -60,8 +60,15 @@ def explain(
     choice_lines = dict.fromkeys(_choice_text(step, costs) for step in trace if (costs := step.costs))
     if choice_lines:
         texts.insert(1, ("choices by cost", "".join(f"{line}\n" for line in choice_lines)))
+    if chosen := choice_lines_of(query):
+        texts.append(("choices of the plan", "".join(f"{line}\n" for line in chosen)))
     texts.append(("state", state.text()))
     return "\n".join(f"-- {query.name}: {title}\n{text}" for title, text in texts)
+
+
+def choice_lines_of(query: Query) -> list[str]:
+    """Return what is chosen of the plan of a query in place of the planner's, a choice a line."""
+    return [f"{one.operator}: {one.attribute} = {one.value}, chosen by UPDATE or ALTER QUERY" for one in query.choices]
 
 
 @deep

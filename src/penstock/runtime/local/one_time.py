@@ -108,7 +108,7 @@ def answer_over(
     now = wall_clock()
     last_instant = _last_instant(sources_of(query), inputs, now)
     tick = last_instant if query.as_of is None else query.as_of
-    contents = _Contents(query.domain)
+    contents = Contents(query.domain)
     plain = contents.replaced(query.root)
     tables = dict(inputs)
     for name, declared in contents.timed.items():
@@ -119,15 +119,15 @@ def answer_over(
     if contents.queries:
         result = run_local(contents.queries, tables, until=tick, clock=partial(int, now - 1), strategy=strategy)
         for content_query in contents.queries:
-            tables[content_query.name] = _remaining(result.tables[content_query.name], tick or 0, content_query)
+            tables[content_query.name] = remaining(result.tables[content_query.name], tick or 0, content_query)
     if isinstance(plain, RelationScan) and plain.source.name in contents.names:
         table = tables[plain.source.name]
     else:
         plain_result = _run_plain(query, plain, tables, tick, strategy)
-        table = pa.table(plain_result.tables[query.name].columns[2:], names=_numbered(plain.schema))
+        table = pa.table(plain_result.tables[query.name].columns[2:], names=numbered(plain.schema))
         _count_rejected(result, plain_result)
     late = {name: count for name, count in result.late.items() if count}
-    return OneTimeAnswer(query, _in_order(query, table), tick, late, _rejections(result))
+    return OneTimeAnswer(query, in_order(query, table), tick, late, _rejections(result))
 
 
 def _run_plain(
@@ -136,11 +136,16 @@ def _run_plain(
     try:
         return run_local([Query(query.name, plain, SinkSpec("MEMORY"))], inputs, strategy=strategy)
     except PenstockError as error:
-        if error.code != "P0612" or tick is None:
-            raise
-        # A query over static relations has the instant 0.
-        message = error.message.replace(f" at {CALENDAR.show(0)} ", f" at {query.domain.show(tick)} ")
-        raise PenstockError(error.code, message, error.position, error.hint, error.cause) from None
+        raise at_instant(error, query, tick) from None
+
+
+def at_instant(error: PenstockError, query: OneTimeQuery, tick: int | None) -> PenstockError:
+    """Return the error of a query over static relations, which has the instant 0, as that of one at the instant
+    `tick`."""
+    if error.code != "P0612" or tick is None:
+        return error
+    message = error.message.replace(f" at {CALENDAR.show(0)} ", f" at {query.domain.show(tick)} ")
+    return PenstockError(error.code, message, error.position, error.hint, error.cause)
 
 
 def _last_instant(sources: Mapping[str, Source], inputs: Mapping[str, pa.Table], now: int) -> int | None:
@@ -159,7 +164,7 @@ def _last_instant(sources: Mapping[str, Source], inputs: Mapping[str, pa.Table],
     return max((tick for tick in highs if tick is not None), default=None)
 
 
-class _Contents:
+class Contents:
     """Replaces by static relations what a plain query reads. queries: those whose content at the instant they hold."""
 
     def __init__(self, domain: TimeDomain) -> None:
@@ -187,7 +192,7 @@ class _Contents:
         scan = self._by_fingerprint.get(node.fingerprint)
         if scan is None:
             name = f"content {len(self.queries) + 1}"
-            columns = zip(_numbered(node.schema), node.schema, strict=True)
+            columns = zip(numbered(node.schema), node.schema, strict=True)
             source = Source(name, False, Schema(tuple(Field(n, f.type) for n, f in columns)), "MEMORY")
             scan = RelationScan(source, tuple(range(len(node.schema))))
             self._by_fingerprint[node.fingerprint] = scan
@@ -209,11 +214,11 @@ class _Contents:
         return replace(node, source=source)
 
 
-def _numbered(schema: Schema) -> list[str]:
+def numbered(schema: Schema) -> list[str]:
     return [f"column {i + 1}" for i in range(len(schema))]
 
 
-def _remaining(changes: pa.Table, tick: int, query: Query) -> pa.Table:
+def remaining(changes: pa.Table, tick: int, query: Query) -> pa.Table:
     """Return the rows of a relation at `tick`, from its changes."""
     past = changes.filter(pc.less_equal(changes.column(0).cast(pa.int64()), tick)).combine_chunks()
     columns = [column.combine_chunks() for column in past.columns[2:]]
@@ -223,11 +228,11 @@ def _remaining(changes: pa.Table, tick: int, query: Query) -> pa.Table:
         remaining = net(replace(forever(columns, past.num_rows), sign=signs))
         remaining = remaining.take(np.repeat(np.arange(len(remaining)), remaining.signs))
         columns = list(remaining.columns)
-    schema = pa.schema(list(zip(_numbered(query.root.schema), query.root.schema.types, strict=True)))
+    schema = pa.schema(list(zip(numbered(query.root.schema), query.root.schema.types, strict=True)))
     return pa.table([column.cast(f.type) for column, f in zip(columns, schema, strict=True)], schema=schema)
 
 
-def _in_order(query: OneTimeQuery, table: pa.Table) -> pa.Table:
+def in_order(query: OneTimeQuery, table: pa.Table) -> pa.Table:
     """Return the rows in the order of the query, without the columns that only serve it."""
     table = table.combine_chunks()
     if query.limit is not None:

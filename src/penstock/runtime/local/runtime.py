@@ -144,7 +144,8 @@ class LocalJob:
         for row in self.stages:
             for shard, executor in enumerate(row):
                 sizes = executor.state_sizes()
-                yield ShardReport(executor.stage, shard, {}, executor.spent, sizes, executor.counts)
+                figures = {} if sizes is None else executor.figures()
+                yield ShardReport(executor.stage, shard, {}, executor.spent, sizes, executor.counts, figures)
 
     def graft(self, plan: Plan, tables: Tables, unchanged: Container[str]) -> None:
         """Continue, between two rounds, with another version of the plan; see `StageExecutor.graft`."""

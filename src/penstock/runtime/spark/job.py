@@ -27,16 +27,11 @@ from penstock.runtime.spark.catching_up.compaction import Compaction, compacting
 from penstock.runtime.spark.catching_up.hydration import Hydration
 from penstock.runtime.spark.catching_up.kept_relations import KeptRelations
 from penstock.runtime.spark.checkpoint.checkpoint_lock import CheckpointLock
-from penstock.runtime.spark.checkpoint.epochs import (
-    check_log,
-    mend_log,
-    remove_epoch_on_failure,
-    spark_log_folder,
-    sync_log,
-)
+from penstock.runtime.spark.checkpoint.epochs import outstanding_before, remove_epoch_on_failure
 from penstock.runtime.spark.checkpoint.folder import Finish, Folder, Job
 from penstock.runtime.spark.checkpoint.place import remove_checkpoint
 from penstock.runtime.spark.checkpoint.query_failure import QueryFailure
+from penstock.runtime.spark.checkpoint.spark_log import check_log, mend_log, spark_log_folder, sync_log, take_back
 from penstock.runtime.spark.checkpoint.state_files import sweep
 from penstock.runtime.spark.checkpoint.totals import RunTotals
 from penstock.runtime.spark.checkpoint.writes_beside import WritesBeside
@@ -153,6 +148,8 @@ class SparkRun:
         storage().make_folder(self._log)
         if self._in_files:
             mend_log(self._folder, self._log, self._job.log_base)
+            if outstanding_before(self._folder, self._job.log, self._job.epoch) is not None:
+                take_back(self._folder, self._log, self._job.log_base)
             check_log(self._folder, self._log, self._job.log_base)
         job = self._job
         self._rounds = RoundLog(
@@ -183,13 +180,16 @@ class SparkRun:
 
     def _deliver(self, frame: DataFrame, number: int) -> None:
         with self._delivery_lock:
+            if self._job.log_base + number < self._job.base:
+                # Spark repeats a batch of an earlier version of the plan; every sink has its answers.
+                return
             if self._pipeline is None:
                 self._deliver_batch(frame, number)
             elif not self._is_delivered(number):
                 self._deliver_batch(self._pipeline.packets(frame), number)
 
     def _is_delivered(self, number: int) -> bool:
-        """Return whether every sink has the batch already, so that Spark only repeats it; its plan may be gone."""
+        """Return whether every sink has the batch already, so that Spark only repeats it."""
         last = self._folder.delivered()
         if self._job.log_base + number > last.batch:
             return False

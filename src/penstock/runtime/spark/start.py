@@ -225,7 +225,9 @@ def start_request(work: Work, folder: Folder) -> StartRequest:
     spooled_sources = {
         name: replace(source, options=(("spool", path),)) for name, (source, path) in spool_paths.items()
     }
-    queries = tuple(_over_spooled(query, spooled_sources) for query in work.queries)
+    queries = work.queries
+    if spooled_sources:
+        queries = tuple(_over_spooled(query, spooled_sources) for query in queries)
     return StartRequest(
         queries, work.sources, work.digests,
         known_statistics(work.sources, work.rows, work.frames, work.settings["statistics"]), work.strategy, work.drain,
@@ -238,7 +240,7 @@ def start_request(work: Work, folder: Folder) -> StartRequest:
 
 def _over_spooled(query: Query, spooled_sources: Mapping[str, Source]) -> Query:
     """Return `query` over the sources whose rows lie beside the checkpoint; itself where it reads none of them."""
-    if not spooled_sources or declared_sources(query.root).keys().isdisjoint(spooled_sources):
+    if declared_sources(query.root).keys().isdisjoint(spooled_sources):
         return query
     return replace(query, root=over_sources(query.root, spooled_sources))
 

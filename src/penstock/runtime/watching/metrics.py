@@ -6,7 +6,7 @@ of the Prometheus endpoint (`prometheus.py`). docs/metrics.md is the same table;
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -39,6 +39,51 @@ class SourceMetrics:
 
 
 @dataclass(frozen=True)
+class SheddingMetrics:
+    """Metrics of a query that sheds: sums over its budgets, of shares the least.
+
+    Args:
+        held, budget: in tuples, or bytes.
+        arrived, shed: tuples since the beginning.
+        shed_live: tuples shed whose life may not be over; lost_ticks_live: what was lost with them.
+        exact: whether nothing that was shed is missing now.
+        coverage_at_least: a certain bound; accuracy, accuracy_low, accuracy_high: an estimate with its interval of
+            95 %, None where it is not known; accuracy_values: the values that it is of.
+    """
+
+    held: float = 0
+    budget: float = 0
+    arrived: float = 0
+    shed: float = 0
+    shed_live: float = 0
+    lost_ticks_live: float = 0
+    without_period: float = 0
+    exact: float = 1
+    coverage_at_least: float = 1.0
+    accuracy: float | None = None
+    accuracy_low: float | None = None
+    accuracy_high: float | None = None
+    accuracy_values: float | None = None
+
+    @staticmethod
+    def of(figures: Sequence[Mapping[str, float]]) -> SheddingMetrics | None:
+        """Return the metrics of a query from the figures of its budgets; None where it has none."""
+        found: dict[str, float] = {}
+        for one in figures:
+            for key, value in one.items():
+                name = key.replace(" ", "_")
+                if name in _SHARES:
+                    found[name] = min(value, found.get(name, value))
+                else:
+                    found[name] = found.get(name, 0) + value
+        return SheddingMetrics(**found) if found else None
+
+
+#: The metrics of shedding of which the least counts where a query has several budgets.
+_SHARES = ("exact", "coverage_at_least", "accuracy", "accuracy_low", "accuracy_high")
+
+
+@dataclass(frozen=True)
 class QueryMetrics:
     """Metrics of one query. rows: of its results; heartbeat: the time up to which the answer is final; state: of all
     its operators, shared ones included.
@@ -50,6 +95,7 @@ class QueryMetrics:
     lag: float | None = None
     state_rows: int = 0
     state_bytes: int = 0
+    shedding: SheddingMetrics | None = None
 
 
 @dataclass(frozen=True)
@@ -137,7 +183,13 @@ def _of_sources(run: RunMetrics, name: str) -> Iterator[tuple[tuple[str, ...], A
 
 
 def _of_queries(run: RunMetrics, name: str) -> Iterator[tuple[tuple[str, ...], Any]]:
-    yield from (((key,), getattr(query, name)) for key, query in run.queries.items())
+    part, _, inner = name.partition(".")
+    for key, query in run.queries.items():
+        figure = getattr(query, part)
+        if not inner:
+            yield (key,), figure
+        elif figure is not None:
+            yield (key,), getattr(figure, inner)
 
 
 def _of_operators(run: RunMetrics, name: str) -> Iterator[tuple[tuple[str, ...], Any]]:
@@ -178,6 +230,30 @@ METRICS: tuple[Metric, ...] = (
     Metric("penstock_query_lag_seconds", False, _Q, "queries.lag", "Its heartbeat behind the wall clock."),
     Metric("penstock_query_state_rows", False, _Q, "queries.state_rows", "Rows of state, shared ones too."),
     Metric("penstock_query_state_bytes", False, _Q, "queries.state_bytes", "Bytes of state, shared ones too."),
+    Metric("penstock_query_held", False, _Q, "queries.shedding.held", "What is held under its budget."),
+    Metric("penstock_query_budget", False, _Q, "queries.shedding.budget", "The budget, in tuples or bytes."),
+    Metric("penstock_query_shed_total", True, _Q, "queries.shedding.shed", "Tuples shed."),
+    Metric("penstock_query_shed_live", False, _Q, "queries.shedding.shed_live", "Of them what may be missing now."),
+    Metric("penstock_query_lost_ticks_live", False, _Q, "queries.shedding.lost_ticks_live", "Ticks lost with them."),
+    Metric("penstock_query_without_period", False, _Q, "queries.shedding.without_period", "Rows without a period."),
+    Metric("penstock_query_exact", False, _Q, "queries.shedding.exact", "1 where the answer lacks nothing, else 0."),
+    Metric(
+        "penstock_query_coverage_at_least_ratio",
+        False,
+        _Q,
+        "queries.shedding.coverage_at_least",
+        "A certain bound of the coverage.",
+    ),
+    Metric(
+        "penstock_query_accuracy_ratio", False, _Q, "queries.shedding.accuracy", "Estimated accuracy of the answer."
+    ),
+    Metric(
+        "penstock_query_accuracy_low_ratio", False, _Q, "queries.shedding.accuracy_low", "Where its interval begins."
+    ),
+    Metric(
+        "penstock_query_accuracy_high_ratio", False, _Q, "queries.shedding.accuracy_high", "Where its interval ends."
+    ),
+    Metric("penstock_query_accuracy_values", False, _Q, "queries.shedding.accuracy_values", "Values that it is of."),
     Metric("penstock_operator_seconds_total", True, _O, "operators.seconds", "Time an operator worked, in all shards."),
     Metric("penstock_operator_state_rows", False, _O, "operators.state_rows", "Rows of an operator's state."),
     Metric("penstock_operator_state_bytes", False, _O, "operators.state_bytes", "Bytes of an operator's state."),

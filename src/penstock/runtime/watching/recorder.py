@@ -8,10 +8,11 @@ from dataclasses import dataclass, replace
 
 from penstock.algebra.nodes.scans import Source
 from penstock.algebra.optimizer.statistics import seconds as in_seconds
+from penstock.physical.execution.meter import StepFigures
 from penstock.physical.execution.progress import NOTHING
 from penstock.physical.plan.plan import Plan
 from penstock.runtime.watching.figures import BatchFigures, FigureKeeper, RunFigures
-from penstock.runtime.watching.metrics import OperatorMetrics, QueryMetrics, RunMetrics, SourceMetrics
+from penstock.runtime.watching.metrics import OperatorMetrics, QueryMetrics, RunMetrics, SheddingMetrics, SourceMetrics
 from penstock.runtime.watching.reports import IngestReport, ShardReport
 from penstock.runtime.watching.stopwatch import PHASES, Phases, share_out
 from penstock.runtime.watching.taps import Taps
@@ -61,6 +62,7 @@ class Recorder:
         self._tasks: dict[int, list[Phases]] = {}
         self._state: dict[tuple[int, int], dict[int, tuple[int, int]]] = {}
         self._step_seconds: dict[int, float] = {}
+        self._shedding: dict[tuple[int, int], StepFigures] = {}
         self._run = RunMetrics()
         self._previous_totals = Totals()
         self._rates: tuple[dict[str, float], dict[str, float]] = ({}, {})
@@ -78,6 +80,7 @@ class Recorder:
                     step: (sum(size.rows for size in sizes.values()), sum(size.bytes for size in sizes.values()))
                     for step, sizes in report.state.items()
                 }
+                self._shedding[report.stage, report.shard] = report.figures
 
     def batch(
         self, duration: float, sink: float, cores: int, totals: Totals, number: int = 0,
@@ -155,7 +158,7 @@ class Recorder:
     def changed(self, plan: Plan, sources: Mapping[str, Source]) -> None:
         """Continue with another plan, whose steps have other numbers."""
         self._plan, self._sources = plan, sources
-        self._tasks, self._state, self._step_seconds = {}, {}, {}
+        self._tasks, self._state, self._step_seconds, self._shedding = {}, {}, {}, {}
         self._figures.changed(plan)
 
     @property
@@ -193,8 +196,14 @@ class Recorder:
         )
         return QueryMetrics(
             (totals.queries or {}).get(name, 0), self._rates[1].get(name, 0.0), heartbeat, lag,
-            sum(o.state_rows for o in operators), sum(o.state_bytes for o in operators),
+            sum(o.state_rows for o in operators), sum(o.state_bytes for o in operators), self._shed_by(name),
         )  # fmt: skip
+
+    def _shed_by(self, query: str) -> SheddingMetrics | None:
+        """Return the metrics of the budgets of a query."""
+        steps = {step.id for step in self._plan.steps if query in step.queries}
+        shards = list(self._shedding.values())
+        return SheddingMetrics.of([figures for one in shards for step, figures in one.items() if step in steps])
 
 
 def _counts(totals: Totals, position: int) -> dict[str, int]:

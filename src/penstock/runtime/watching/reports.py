@@ -5,7 +5,8 @@ Reports travel beside the results, in packets that no result depends on::
     {"stage": 0, "task": 3, "phases": {"read": 0.1, ...}, "rows_out": {"0": 500}}            an ingest task
     {"stage": 1, "shard": 2, "phases": {...}, "seconds": {"4": 0.01},                        a shard of a stage
      "rows_in": {"4.0": 500}, "bytes_in": {"4.0": 8000}, "rows_out": {"4": 20},
-     "state": {"4": {"groups": ["KeyedTable", 10, 800]}}, "samples": {"4.0": "<Arrow, in base 64>"}}
+     "state": {"4": {"groups": ["KeyedTable", 10, 800]}}, "samples": {"4.0": "<Arrow, in base 64>"},
+     "figures": {"4": {"held": 100, "shed": 12}}}
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from dataclasses import dataclass, field
 from penstock.physical.elements import Elements, decode, encode
 from penstock.physical.execution.exchange import Port
 from penstock.physical.execution.flow_counts import FlowCounts
-from penstock.physical.execution.meter import StateSizes, SynopsisSize
+from penstock.physical.execution.meter import StateSizes, StepFigures, SynopsisSize
 from penstock.runtime.watching.stopwatch import Phases
 from penstock.storage.documents import (
     Document,
@@ -26,6 +27,7 @@ from penstock.storage.documents import (
     as_document,
     as_integer,
     as_number,
+    as_optional_integer,
     as_text,
     integer,
     nested,
@@ -56,6 +58,7 @@ class ShardReport:
         seconds: work of each step.
         state: sizes of the synopses of each step with state; None where they were not measured.
         counts: the rows that flowed.
+        figures: what operators say of themselves, by step; only where state was measured.
     """
 
     stage: int
@@ -64,6 +67,7 @@ class ShardReport:
     seconds: Mapping[int, float]
     state: StateSizes | None = None
     counts: FlowCounts = field(default_factory=FlowCounts)
+    figures: StepFigures = field(default_factory=dict)
 
     def as_json(self) -> Document:
         """Return the report as JSON."""
@@ -76,9 +80,16 @@ class ShardReport:
         }
         if self.state is not None:
             report["state"] = {
-                str(step): {name: list(size) for name, size in sizes.items()} for step, sizes in self.state.items()
+                str(step): {name: _size(size) for name, size in sizes.items()} for step, sizes in self.state.items()
             }
+        if self.figures:
+            report["figures"] = {str(step): dict(figures) for step, figures in self.figures.items()}
         return report
+
+
+def _size(size: SynopsisSize) -> list[Json]:
+    """Return a size as JSON, without an extent that is not known."""
+    return list(size[:3] if size.chunks is None else size)
 
 
 def report_from_json(fields: Document) -> IngestReport | ShardReport:
@@ -87,7 +98,12 @@ def report_from_json(fields: Document) -> IngestReport | ShardReport:
     if stage == IngestReport.stage:
         return IngestReport(integer(fields, "task"), phases, counts)
     seconds = {int(step): spent for step, spent in _numbers(fields, "seconds").items()}
-    return ShardReport(stage, integer(fields, "shard"), phases, seconds, _sizes(fields), counts)
+    figures = (
+        {int(step): _numbers(nested(fields, "figures"), step) for step in nested(fields, "figures")}
+        if ("figures" in fields)
+        else {}
+    )
+    return ShardReport(stage, integer(fields, "shard"), phases, seconds, _sizes(fields), counts, figures)
 
 
 def _numbers(fields: Document, name: str) -> dict[str, float]:
@@ -135,6 +151,9 @@ def _sizes(fields: Document) -> StateSizes | None:
     for step, parts in nested(fields, "state").items():
         found = sizes[int(step)] = {}
         for name, size in as_document(parts, "state").items():
-            kind, rows, nbytes = as_array(size, "state")
-            found[name] = SynopsisSize(as_text(kind, "state"), as_integer(rows, "state"), as_integer(nbytes, "state"))
+            kind, rows, nbytes, *extent = as_array(size, "state")
+            counts = as_integer(rows, "state"), as_integer(nbytes, "state")
+            found[name] = SynopsisSize(
+                as_text(kind, "state"), *counts, *(as_optional_integer(one, "state") for one in extent)
+            )
     return sizes

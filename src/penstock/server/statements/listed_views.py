@@ -42,3 +42,14 @@ def moment(microseconds: int) -> str:
 def shown_tick(domain: TimeDomain | None, tick: int | None) -> str | None:
     """Return a tick as its time domain shows it, None where it is not known."""
     return None if domain is None or tick is None else domain.show(tick)
+
+
+def plan_change_text(one: ListedQuery) -> str:
+    """Return what EXPLAIN says of a change of the plan of a query; an empty text where there is none."""
+    edit = one.query.edit
+    if edit is None:
+        return ""
+    said = "the new plan runs beside the former one, and takes over when nothing is missing that its windows need"
+    if edit.until is not None:
+        said = "the new plan has taken over, and the former one ends when time goes on"
+    return f"-- {one.stored.name}: change of the plan\n{said}\n"

@@ -5,10 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
+from penstock.algebra import Algebra, Project, Sample, Select, StreamScan, Window
+from penstock.algebra.nodes.base import operators
 from penstock.algebra.nodes.shed import ENTRY_BYTES, Shed, bucket_budgets
 from penstock.expressions.draws import draws
 from penstock.expressions.value_sizes import value_bytes
 from penstock.testing.denotation.base import Bag, Relation, World, denote, minus, relation
+from penstock.testing.denotation.nonretroactive import elements
 from penstock.testing.shedding import HeldTuple, NaiveShedding, salted
 from penstock.testing.values import Row, key_of
 from penstock.types import END
@@ -16,8 +19,7 @@ from penstock.types import END
 
 @denote.register
 def _(node: Shed, world: World) -> Relation:
-    below = relation(node.input, world)
-    arrivals = _arrivals(node, below)
+    arrivals = _arrivals(node, world)
     budgets = bucket_budgets(node.budget, node.buckets)
     parts = [
         NaiveShedding(node.policy, b, node.least, node.ordered, node.compact, 0, node.sample / 1e6) for b in budgets
@@ -27,52 +29,30 @@ def _(node: Shed, world: World) -> Relation:
     for ts, exp, rank, size, row in arrivals:
         bucket = salted(rank, 4) % node.buckets
         part = parts[bucket]
-        number = part._arrived
-        refused = rank >= part._threshold
-        held[bucket, number] = len(lives)
         dropped: list[HeldTuple] = part.arrive(rank, (row[-2], row[-1]), ts, exp, weight=size)
-        lives.append((row, ts, ts if refused else exp))
         for t in dropped:
-            place = held[bucket, t.number]
-            lives[place] = (lives[place][0], lives[place][1], ts)
-    if node.compact:
-        lives = _without_equals(node, arrivals, lives)
+            if t is not part.last:
+                place = held[bucket, t.number]
+                lives[place] = (lives[place][0], lives[place][1], ts)
+        if part.last in part.held:
+            held[bucket, part.last.number] = len(lives)
+            lives.append((row, ts, exp))
     instants = frozenset({ts for _, ts, _ in lives} | {end for _, _, end in lives if end < END})
     return Relation(instants, lambda tau: [row for row, start, end in lives if start <= tau < end])
 
 
-def _without_equals(
-    node: Shed, arrivals: list[tuple[int, int, int, int, Row]], lives: list[tuple[Row, int, int]]
-) -> list[tuple[Row, int, int]]:
-    """End an arrival that equals a tuple that is held with that tuple."""
-    last: dict[object, int] = {}
-    made = list(lives)
-    for k, (ts, exp, _, _, row) in enumerate(arrivals):
-        key = (key_of(row), exp)
-        before = last.get(key)
-        if before is not None and made[before][2] > ts:
-            made[k] = (row, ts, made[before][2])
-        else:
-            last[key] = k
-    return made
+def _lives(node: Algebra, world: World) -> list[tuple[int, int, Row]]:
+    """Return (start, end, row) of every tuple of a relation."""
+    if any(isinstance(one, Window) for one in operators(node)) and all(
+        isinstance(one, Window | Project | Select | Sample | StreamScan) for one in operators(node)
+    ):
+        return [(start, end, row) for _, (start, end), row in elements(node, world) if start < end]
+    return _differences(relation(node, world))
 
 
-def _arrivals(node: Shed, below: Relation) -> list[tuple[int, int, int, int, Row]]:
+def _arrivals(node: Shed, world: World) -> list[tuple[int, int, int, int, Row]]:
     """Return (ts, expiration, rank of the value, weight, row) of every tuple of the relation, in order."""
-    instants = sorted(below.instants)
-    open_rows: list[tuple[int, Row]] = []
-    found: list[tuple[int, int, Row]] = []
-    before: Bag = []
-    for tau in instants:
-        now = below.at(tau)
-        for row in minus(before, now):
-            # Of equal rows the first leaves first: expirations of a window are in the order of arrival.
-            place = next(k for k, (_, one) in enumerate(open_rows) if key_of(one) == key_of(row))
-            start, one = open_rows.pop(place)
-            found.append((start, tau, one))
-        open_rows += [(tau, row) for row in minus(now, before)]
-        before = now
-    found += [(start, END, row) for start, row in open_rows]
+    found = _lives(node.input, world)
     found = [one for one in found if _has_period(one[2])]
     columns = [pa.array([row[i] for _, _, row in found], node.schema.types[i]) for i in node.value]
     ranks = (draws(0, "", np.zeros(len(found), np.int64), columns) >> np.uint64(1)).astype(np.int64).tolist()
@@ -82,6 +62,24 @@ def _arrivals(node: Shed, below: Relation) -> list[tuple[int, int, int, int, Row
         for (ts, exp, row), rank, size in zip(found, ranks, sizes, strict=True)
     ]
     return sorted(made, key=lambda one: (one[0], one[4][-2], one[2], one[4][-1], one[1]))
+
+
+def _differences(below: Relation) -> list[tuple[int, int, Row]]:
+    """Return the lives by what differs from instant to instant: of equal rows the first leaves first."""
+    instants = sorted(below.instants)
+    open_rows: list[tuple[int, Row]] = []
+    found: list[tuple[int, int, Row]] = []
+    before: Bag = []
+    for tau in instants:
+        now = below.at(tau)
+        for row in minus(before, now):
+            place = next(k for k, (_, one) in enumerate(open_rows) if key_of(one) == key_of(row))
+            start, one = open_rows.pop(place)
+            found.append((start, tau, one))
+        open_rows += [(tau, row) for row in minus(now, before)]
+        before = now
+    found += [(start, END, row) for start, row in open_rows]
+    return found
 
 
 def _has_period(row: Row) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from penstock.connectors.options import ANY_TEXT, DURATION, Option, OptionTable, ValueType, one_of, refusal, whole
 from penstock.errors import PenstockError, nearest
 from penstock.language.binder.context import BindingFailed, Context
+from penstock.language.plans.choices import NO_CHOICES, normal_choices
 from penstock.language.statements import WrittenOption
 from penstock.settings import SHEDDING_POLICIES, budget_text, share_of
 from penstock.types import Interval
@@ -52,6 +53,7 @@ def _percent(text: str) -> str:
     return text
 
 
+_PLAN = ValueType(f"choices of its plan as JSON, or `{NO_CHOICES}`", normal_choices, str)
 _WEIGHT = ValueType("number, 0 or more", _weight, float)
 _LENGTH = ValueType(f"length of time, as `2 seconds`, or `{NONE}`", _length, Interval.parse)
 _RATE = ValueType(f"whole number, or `{NONE}`", _rate, str)
@@ -67,6 +69,10 @@ QUERY_ATTRIBUTES = OptionTable(
         Option(
             "on_failure", one_of("pause", "stop server"), "what happens where a step of the query or its sink fails",
             "pause",
+        ),
+        Option(
+            "plan", _PLAN, "choices of its plan in place of the planner's, by operator ([plans.md](plans.md#choices));"
+            " those that are not named stay as they are", NO_CHOICES,
         ),
         Option("sink_retry", DURATION, "how long a failing sink is tried again, before its query fails"),
         Option("weight", _WEIGHT, "importance relative to other queries: sinks of heavier ones are written first", "1"),
@@ -86,6 +92,8 @@ SHEDDING_ATTRIBUTES = OptionTable(
         Option("buckets", whole(1), "parts of the budget, by hash of the value", "1"),
         Option("compact", _COMPACT, "whether equal tuples of one life count once", "true"),
         Option("error_sample", _PERCENT, "share of the values also held unshed, to estimate accuracy", "5%"),
+        Option("accuracy_at_least", _PERCENT, "accuracy below which `on_inaccuracy` decides", "0"),
+        Option("on_inaccuracy", one_of("warn", "fail"), "what happens below `accuracy_at_least`", "warn"),
     )
 )
 

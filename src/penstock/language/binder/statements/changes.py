@@ -23,6 +23,7 @@ from penstock.language.binder.statements.attributes import NONE, QUERY_ATTRIBUTE
 from penstock.language.binder.statements.commands import an, bind_start, continuous, query_named, read_by
 from penstock.language.binder.statements.connectors import bind_connector
 from penstock.language.binder.statements.created import WRITABLE, column_named, distinct_names
+from penstock.language.binder.statements.shedding import bind_shedding
 from penstock.language.commands import (
     AlterQuery,
     AlterSource,
@@ -41,7 +42,8 @@ from penstock.language.commands import (
     UpdateRows,
 )
 from penstock.language.dialect import span_of
-from penstock.language.queries import Duration, Name
+from penstock.language.plans.choices import as_choices, choices_of_plan
+from penstock.language.queries import Duration, Name, PlanQuery
 from penstock.language.statements import (
     AlterAction,
     AlterQueryStatement,
@@ -103,9 +105,14 @@ def _renamed(name: Name, query: Query, context: Context) -> RenameTo:
 def _replaced(action: AsAction, query: Query, context: Context) -> ReplaceQuery:
     context.view, context.view_kind = query.name.lower(), "query"
     root = continuous(action.query, context)
+    registered = context.catalog.registered.get(query.name.lower())
+    if registered is not None:
+        # The budget belongs to the query of this name, whatever it answers.
+        root = bind_shedding(root, query.name, registered.attributes, {}, context)
     start = bind_start(action.start, root, context)
     text = redacted_text(context.source.slice(action.query.span))
-    new = Query(query.name, root, query.sink, text)
+    chosen = as_choices(choices_of_plan(action.query.text)) if isinstance(action.query, PlanQuery) else ()
+    new = Query(query.name, root, query.sink, text, chosen)
     return ReplaceQuery(new, text, read_by(action.query), start, action.reset is not None)
 
 

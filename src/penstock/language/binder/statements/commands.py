@@ -46,6 +46,7 @@ from penstock.language.commands import (
     Subscribe,
     Unchanged,
 )
+from penstock.language.plans.choices import NO_CHOICES, as_choices, attributes_with_plan, choices_in
 from penstock.language.plans.document import exported
 from penstock.language.plans.form import sources_named
 from penstock.language.queries import CONTROL_SCHEMA, EmbeddedQuery, Name, NamedSource, PlanQuery, QueryTree, WithQuery
@@ -134,17 +135,19 @@ def bind_create_query(statement: CreateQuery, context: Context) -> Command:
         root = bind_shedding(root, name, attributes, spans_of(statement.attributes), context)
     start = bind_start(statement.start, root, context) or Start()
     text = context.source.slice(statement.span)
-    query = Query(name, root, SinkSpec(*(sink or ("CONSOLE", ()))), redacted_text(text))
+    attributes = attributes_with_plan(statement.query, attributes or {})
+    choices = as_choices(choices_in(attributes.get("plan", NO_CHOICES)))
+    query = Query(name, root, SinkSpec(*(sink or ("CONSOLE", ()))), redacted_text(text), choices)
     _warn_of_names(query, statement.name, context)
     known = context.catalog.queries.get(statement.name.key)
     if known is not None and _replaces(statement.existence):
         before = context.catalog.registered.get(statement.name.key)
         same = (known.root.fingerprint, known.sink) == (root.fingerprint, query.sink)
-        if same and (before is None or dict(before.attributes) == (attributes or {})):
+        if same and (before is None or dict(before.attributes) == attributes):
             return Unchanged("QUERY", known.name, "the query is the same")
         _replaced_in_use(statement.name, statement.query, context)
     return CreateQueryCommand(
-        query, start, attributes or {}, text, read_by(statement.query), into is not None, *_flags(statement.existence)
+        query, start, attributes, text, read_by(statement.query), into is not None, *_flags(statement.existence)
     )
 
 

@@ -95,7 +95,7 @@ _OF_A_SERVER: Mapping[type[Statement], str] = {
 #: What SHOW lists of a server.
 _KEPT_BY_A_SERVER = ("COMMANDS", "STATEMENTS", "SUBSCRIPTIONS", "VERSIONS")
 #: Attributes of queries that mean something without a server.
-_OF_A_SCRIPT = ("comment",)
+_OF_A_SCRIPT = ("comment", "plan")
 
 Action: TypeAlias = Explain | Show | SelectOnce | ExportCommand
 

@@ -7,10 +7,11 @@ conjunct LENGTH >= constant is told to the policy. Both are looked for in the se
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Any
 
-from penstock.algebra import Algebra, Begins, Coalesce, Project, RowWindow, Select
+from penstock.algebra import Algebra, Begins, Coalesce, Project, RowWindow, Select, Window
 from penstock.algebra.nodes.base import is_static, operators
 from penstock.algebra.nodes.shed import Shed
 from penstock.algebra.properties.update_pattern import Pattern
@@ -22,8 +23,9 @@ from penstock.language.binder.statements.attributes import SHEDDING_ATTRIBUTES, 
 from penstock.language.text import TextSpan
 from penstock.settings import Settings
 from penstock.tree import transform_up
+from penstock.types import CALENDAR, Interval, Unit
 
-_FLIPPED = {"GTE": "LTE", "GT": "LT", "LTE": "GTE", "LT": "GT"}
+_FLIPPED = {"GE": "LE", "GT": "LT", "LE": "GE", "LT": "GT"}
 #: Policies that drop whole values, so that what is kept is exact.
 _EXACT = ("value",)
 
@@ -37,6 +39,8 @@ class SheddingOptions:
     buckets: int
     compact: bool
     sample: int
+    at_least: int
+    fails: bool
 
     @staticmethod
     def of(written: Mapping[str, str], settings: Settings) -> SheddingOptions:
@@ -50,6 +54,8 @@ class SheddingOptions:
         return SheddingOptions(
             written.get("memory", settings["shed_memory"]), value("shed", "shed"), value("buckets", "shed_buckets"),
             value("compact", "shed_compact"), round(1e6 * value("error_sample", "shed_error_sample")),
+            round(1e6 * value("accuracy_at_least", "shed_accuracy_at_least")),
+            value("on_inaccuracy", "shed_on_inaccuracy") == "fail",
         )  # fmt: skip
 
 
@@ -87,12 +93,13 @@ def with_budgets(root: Algebra, name: str, options: SheddingOptions) -> Algebra:
     misses_only = _only_misses(root)
 
     def rule(node: Any) -> Any:
-        if isinstance(node, Coalesce) and not is_static(node):
+        if isinstance(node, Coalesce) and not is_static(node) and not isinstance(node.input, Shed):
             _check(node, name)
             policy = options.policy if node.closed is None else _EXACT[0]
             shed = Shed(
                 node.input, policy, budget, in_bytes, options.buckets, options.compact,
                 ordered=node.begins is not Begins.ANY, sample=options.sample, misses_only=misses_only,
+                query=name, every=_judged_every(node), at_least=options.at_least, fails=options.fails,
             )  # fmt: skip
             return Coalesce(shed, node.begins, node.closed)
         if isinstance(node, Select) and isinstance(node.input, Coalesce) and isinstance(node.input.input, Shed):
@@ -100,6 +107,18 @@ def with_budgets(root: Algebra, name: str, options: SheddingOptions) -> Algebra:
         return node
 
     return transform_up(root, rule, Algebra)
+
+
+def _judged_every(node: Coalesce) -> int:
+    """Return the ticks between two instants at which accuracy is judged: SLIDE, else a minute."""
+    slides = [one.slide for one in operators(node) if isinstance(one, Window) and one.slide is not None]
+    if slides:
+        return max(slides)
+    domain = node.domain or CALENDAR
+    try:
+        return max(1, domain.ticks(Interval(Fraction(1), Unit.MINUTE)))
+    except PenstockError:
+        return 60
 
 
 def _check(node: Coalesce, name: str) -> None:
@@ -126,11 +145,7 @@ def _below_selection(select: Select, coalesce: Coalesce, shed: Shed) -> Algebra:
         least = max(least, least_length(part, width) or 0)
     predicate = conjunction(tuple(below))
     source = shed.input if predicate is None else Select(shed.input, predicate)
-    policy = shed.policy
-    held = Shed(
-        source, policy, shed.budget, shed.in_bytes, shed.buckets, shed.compact, least if policy == "cals_q" else 0,
-        shed.ordered, shed.sample, shed.misses_only,
-    )  # fmt: skip
+    held = replace(shed, input=source, least=least)
     made = Coalesce(held, coalesce.begins, coalesce.closed)
     kept = conjunction(tuple(rest))
     return made if kept is None else Select(made, kept)
@@ -144,7 +159,7 @@ def least_length(part: Expression, width: int) -> int | None:
     if _constant(left) is not None:
         name, left, right = _FLIPPED[name], right, left
     constant = _constant(right)
-    if constant is None or name not in ("GTE", "GT"):
+    if constant is None or name not in ("GE", "GT"):
         return None
     units = _units(left, width)
     if units is None:
@@ -214,7 +229,7 @@ def _is_monotone(part: Expression, width: int) -> bool:
     if isinstance(left, Call) and left.function == "NULLIF":
         left = _uncast(left.arguments[0])
     bound = left.index if isinstance(left, Column) else None
-    return (bound == width and name in ("LT", "LTE")) or (bound == width + 1 and name in ("GT", "GTE"))
+    return (bound == width and name in ("LT", "LE")) or (bound == width + 1 and name in ("GT", "GE"))
 
 
 def spans_of(attributes: Sequence[Any]) -> dict[str, TextSpan]:

@@ -23,7 +23,7 @@ from penstock.physical.planning.ranges import RangeSpan, comparable, span_keys, 
 from penstock.physical.synopses.contract import Synopsis
 from penstock.physical.synopses.join_indexes.hash_index import HashJoinIndex
 from penstock.physical.synopses.join_indexes.interval_runs import IntervalRun, IntervalRuns, probe_ranges
-from penstock.physical.synopses.join_indexes.sorted_runs import SortedRun, probe_run
+from penstock.physical.synopses.join_indexes.sorted_runs import SortedRun, SortedRuns, probe_run
 
 #: Probes are cut so that one batch of output has about this many rows.
 PROBES_AT_ONCE = 1 << 18
@@ -77,14 +77,10 @@ class Side:
     """One input of a join: how its elements are stored, and how they probe the other input's."""
 
     def __init__(self, spec: JoinSpec, port: int) -> None:
-        key, strict = (spec.right_key if port else spec.left_key), spec.strict[port]
+        key = spec.right_key if port else spec.left_key
         self._key, self._null_safe = key, spec.null_safe
         self._span = None if spec.ranges is None else spec.ranges.side(port)
-        self.held: HashJoinIndex | IntervalRuns = (
-            HashJoinIndex(key, strict, spec.listed)
-            if self._span is None
-            else IntervalRuns(key, self._span, strict, spec.listed)
-        )
+        self.held: HashJoinIndex | SortedRuns = _index(spec, port, key, self._span)
 
     def joinable(self, elements: Elements) -> Bools:
         """Return rows that can have a partner at all."""
@@ -95,7 +91,7 @@ class Side:
         length of time, so the run is sorted by time."""
         return (
             self.held.build(0, elements)
-            if isinstance(self.held, IntervalRuns)
+            if isinstance(self.held, SortedRuns)
             else SortedRun.build(0, elements, self._key)
         )
 
@@ -109,6 +105,17 @@ class Side:
             return
         for run, probe, matching in partners(elements, self._key, self._span, others):
             yield probe, run.elements.take(matching)
+
+
+def _index(
+    spec: JoinSpec, port: int, key: tuple[int, ...], span: RangeSpan | None
+) -> HashJoinIndex | SortedRuns:  # fmt: skip
+    """Return an empty synopsis for a side of a join."""
+    kind, strict = spec.kind_of(port), spec.strict[port]
+    if kind == "IntervalRuns":
+        assert span is not None, "rows are compared by ranges"
+        return IntervalRuns(key, span, strict, spec.listed)
+    return SortedRuns(key, strict, spec.listed) if kind == "SortedRuns" else HashJoinIndex(key, strict, spec.listed)
 
 
 def partners(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from penstock.expressions.draws import draws, limit, universe
-from penstock.expressions.inclusion import independent
+from penstock.expressions.sampling.inclusion import independent
 from penstock.physical.elements import Elements
 from penstock.physical.operators.contract import Operator
 from penstock.physical.plan.windows import SampleSpec

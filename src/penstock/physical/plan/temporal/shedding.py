@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import pyarrow as pa
 
@@ -26,6 +27,12 @@ class ShedSpec(Spec):
     least: int
     ordered: bool
     sample: int
+    query: str
+    every: int
+    at_least: int
+    fails: bool
+
+    names_only: ClassVar[frozenset[str]] = frozenset({"query"})
 
     @property
     def title(self) -> str:

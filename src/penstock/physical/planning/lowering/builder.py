@@ -18,6 +18,8 @@ from penstock.physical.execution.progress import timed_sources
 from penstock.physical.plan.inputs import StaticSpec
 from penstock.physical.plan.plan import Edge, Exchange, Plan, Step
 from penstock.physical.plan.spec import Spec
+from penstock.physical.planning.plan_choices import QueryChoices, step_operator
+from penstock.physical.planning.step_choices import JoinOrder, KindChoice
 from penstock.physical.planning.strategies import Strategy
 
 Partitions = frozenset[tuple[int, ...]] | None
@@ -53,7 +55,8 @@ class Builder:
     (`panes.py`); nodes: by step, the relation or stream that it computes; birth: the epoch in which these queries
     began; applied: fingerprints of relations whose updates another plan has applied: sources by these names; first: the
     number of its first step; stored: by fingerprint of a stream, the window whose rows go to its stores
-    (`stores.py`)."""
+    (`stores.py`); choices: of the query that is lowered; orders: by fingerprint of an operator, the order of the join
+    of many inputs that it is, or is a part of."""
 
     plan_static: Callable[[Algebra], Plan]
     inputs_static: bool = False
@@ -69,28 +72,46 @@ class Builder:
     applied: frozenset[str] = frozenset()
     first: int = 0
     stored: dict[str, Algebra] = field(default_factory=dict)
+    choices: QueryChoices = field(default_factory=QueryChoices)
+    orders: dict[str, JoinOrder] = field(default_factory=dict)
+
+    def known_as(self, node: Algebra) -> str:
+        """Return what equal operators go by that become one: with the choices that differ from query to query."""
+        return node.fingerprint + self.choices.variant(node)
 
     def lower(self, node: Algebra) -> Lowered:
-        lowered = self.known.get(node.fingerprint)
+        known_as = self.known_as(node)
+        lowered = self.known.get(known_as)
         if lowered is None:
             if is_static(node) and not self.inputs_static:
                 lowered = self.static(node)
             else:
                 lowered = lower(node, self)
-            self.known[node.fingerprint] = lowered
+            self.known[known_as] = lowered
         return lowered
 
     def add(
         self, spec: Spec, inputs: Sequence[Edge], stage: int, node: Algebra,
         types: Sequence[pa.DataType] | None = None, names: Sequence[str] | None = None,
+        operator: str | None = None, chosen: Mapping[str, KindChoice] | None = None,
     ) -> int:  # fmt: skip
+        """Add a step; return its number.
+
+        Args:
+            operator: what its choices go by; None: its node and its spec.
+            chosen: by part, kinds that were chosen of another operator, in whose place it is.
+        """
+        own = operator or step_operator(node, spec.title)
+        spec, choices = self.choices.applied(self.strategy.spec(spec), own, chosen)
+        order = self.orders.get(node.fingerprint)
         step = Step(
-            self.first + len(self.steps), self.strategy.spec(spec), tuple(inputs), stage,
+            self.first + len(self.steps), spec, tuple(inputs), stage,
             tuple(node.schema.types if types is None else types),
             frozenset(timed_sources(node)),
             node.pattern.short,
             tuple(node.schema.names if names is None else names),
             birth=self.birth,
+            choices=choices if order is None else replace(choices, order=order),
         )  # fmt: skip
         self.steps.append(step)
         self.nodes.append(node)

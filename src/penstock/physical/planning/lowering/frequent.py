@@ -11,7 +11,7 @@ from penstock.algebra.nodes.frequent import blocks_of_rows, counted
 from penstock.algebra.nodes.windows import WindowKind
 from penstock.algebra.properties.arrival_order import in_arrival_order
 from penstock.errors import PenstockError
-from penstock.physical.plan.panes import Comparison, FrequentCandidatesSpec, FrequentItemsSpec
+from penstock.physical.plan.panes import FrequentCandidatesSpec, FrequentItemsSpec, FrequentRule
 from penstock.physical.plan.plan import Edge, Exchange
 from penstock.physical.plan.sequence import ARRIVALS, CountTimeSpec
 from penstock.physical.planning.lowering.builder import Builder, Lowered, lower
@@ -40,12 +40,12 @@ def _frequent(node: Frequent, builder: Builder) -> Lowered:
     return Lowered(builder.add(spec, [edge], stage, node), stage, partitions)
 
 
-def _rule(node: Frequent) -> tuple[Comparison, tuple[int, int]]:
+def _rule(node: Frequent) -> tuple[FrequentRule, tuple[int, int]]:
     if node.threshold is not None:
-        return Comparison.SHARE, node.threshold
+        return FrequentRule.SHARE, node.threshold
     if node.limit is not None:
-        return Comparison.NUMBER, (node.limit >> 32, node.limit & 0xFFFFFFFF)
-    return Comparison.DELTA, (0, 0)
+        return FrequentRule.NUMBER, (node.limit >> 32, node.limit & 0xFFFFFFFF)
+    return FrequentRule.DELTA, (0, 0)
 
 
 def _in_blocks(node: Frequent, window: RowWindow | FrequencyWindow, step: int, builder: Builder) -> Lowered:

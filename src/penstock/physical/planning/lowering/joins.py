@@ -8,13 +8,15 @@ from penstock.algebra import (
     Pattern,
     is_static,
 )
-from penstock.physical.plan.joins import JoinSpec, LookupSpec, StoreJoinSpec
+from penstock.physical.plan.joins import INDEX_KINDS, SIDES, STORED, JoinSpec, LookupSpec, StoreJoinSpec
 from penstock.physical.plan.plan import Edge, Exchange
 from penstock.physical.planning.lowering.builder import Builder, Lowered, Partitions, lower, meet, moved_partitions
 from penstock.physical.planning.lowering.probes import lower_probe, probe_of
 from penstock.physical.planning.lowering.ranges import in_cells, lower_in_cells, one_row
 from penstock.physical.planning.lowering.stores import StoredSide, arriving, stored_side, window_store
+from penstock.physical.planning.plan_choices import step_operator
 from penstock.physical.planning.ranges import Ranges, find_ranges
+from penstock.physical.planning.step_choices import KIND, KindChoice, kind_named
 
 
 @lower.register
@@ -30,7 +32,8 @@ def _join(node: Join, builder: Builder) -> Lowered:
     ranges = find_ranges(node.residual, width)
     if ranges is not None and in_cells(node, ranges, builder):
         return lower_in_cells(node, ranges, builder)
-    stored = _stored_sides(node, builder)
+    chosen = _chosen_kinds(node, builder)
+    stored: list[StoredSide | None] = [None, None] if chosen else _stored_sides(node, builder)
     left, right = (
         builder.lower(side if store is None else arriving(store, side, builder))
         for side, store in zip((node.left, node.right), stored, strict=True)
@@ -52,8 +55,26 @@ def _join(node: Join, builder: Builder) -> Lowered:
                 edges[port] = Edge(window_store(store, edges[port], stage, side, builder))
         lengths = [None if store is None else store.length for store in stored]
         spec = StoreJoinSpec(**{**vars(spec), "windows": tuple(lengths)})
-    step = builder.add(spec, edges, stage, node)
+    step = builder.add(spec, edges, stage, node, chosen=chosen)
     return Lowered(step, stage, lie)
+
+
+def _chosen_kinds(node: Join, builder: Builder) -> dict[str, KindChoice]:
+    """Return the kinds that are chosen for the sides of a join, by name of the side: of the join itself, or of a store
+    that it would read otherwise. A join for which one is chosen stores both of its sides itself."""
+    found: dict[str, KindChoice] = {}
+    operator = step_operator(node, "Join")
+    for name, side in zip(SIDES, _stored_sides(node, builder), strict=True):
+        goes_by = [(operator, KIND + name)]
+        if side is not None:
+            goes_by.append((side.operator, KIND + STORED))
+        for by, attribute in goes_by:
+            word = builder.choices.value(by, attribute)
+            kind = None if word is None else kind_named(word, INDEX_KINDS)
+            if kind is not None and not (by != operator and kind == INDEX_KINDS[0]):
+                found[name] = KindChoice(name, by, attribute, kind, INDEX_KINDS[:2], True)
+                break
+    return found
 
 
 def _stored_sides(node: Join, builder: Builder) -> list[StoredSide | None]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from penstock.algebra import Aggregate, FrequencyWindow, Pattern, Project, Select, own_windows
+from penstock.algebra import Aggregate, FrequencyWindow, Pattern, Project, Select, Window, own_windows
 from penstock.expressions.aggregates.contract import ArgumentState
 from penstock.physical.plan.aggregates import AccumulatorRowsSpec
 from penstock.physical.plan.panes import PanesSpec, PaneStoreSpec
@@ -91,7 +91,7 @@ def _shared(node: Aggregate, grain: int, builder: Builder) -> tuple[Lowered, Agg
     shared = over_panes(node, grain)
     plan = plan_lanes(node.group, node.aggregates, strict=False)
     types = lane_types(node, plan)
-    name = f"panes of {shared.fingerprint}"
+    name = f"panes of {builder.known_as(shared)}"
     if name not in builder.known:
         fine = _own(shared, builder)
         met = builder.add(UnionSpec(), [fine.edge], fine.stage, shared.input, types, lane_names(node, types))
@@ -109,12 +109,22 @@ def lower_store(node: Aggregate, builder: Builder) -> AccumulatorInput | None:
         return None
     panes, plan, types = _shared(node, grain, builder)
     shared = over_panes(node, grain)
-    name = f"store of {shared.fingerprint}"
+    name = f"store of {builder.known_as(shared)}"
     if name not in builder.known:
         spec = PaneStoreSpec(plan, types)
-        step = builder.add(spec, [Edge(panes.step)], panes.stage, shared.input, types, lane_names(node, types))
+        step = builder.add(spec, [Edge(panes.step)], panes.stage, node.input, types, lane_names(node, types))
         builder.known[name] = replace(panes, step=step)
+    place = builder.known[name].step - builder.first
+    known = paned_window(replace(node, input=builder.nodes[place]))
+    assert known is not None
+    if _reach(window) > _reach(known):
+        # The store computes the window that reaches back furthest.
+        builder.nodes[place] = node.input
     return AccumulatorInput(Edge(builder.known[name].step), panes.stage, panes.partitions, plan, types)
+
+
+def _reach(window: Window) -> int:
+    return (window.lifetime or 0) + (window.slide or 0)
 
 
 def lane_types(node: Aggregate, plan: AggregateLayout) -> tuple[pa.DataType, ...]:

@@ -60,7 +60,7 @@ def _name(node: Aggregate) -> str:
 
 def _log(node: Aggregate, builder: Builder) -> Lowered:
     """Return the step of the log, which computes the longest window that is read there."""
-    name = _name(node)
+    name = _name(node) + builder.choices.variant(node.input)
     if name not in builder.known:
         rows = without_window(node.input)
         plan = plan_lanes(node.group, node.aggregates, strict=False)

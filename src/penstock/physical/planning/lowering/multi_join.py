@@ -26,14 +26,16 @@ from penstock.expressions.nodes import Column, Expression, columns_of, conjuncti
 from penstock.physical.plan.joins import MultiJoinSpec
 from penstock.physical.plan.plan import Edge, Exchange
 from penstock.physical.planning.lowering.builder import Builder, Lowered, lower
+from penstock.physical.planning.plan_choices import step_operator
 from penstock.physical.planning.ranges import find_ranges
+from penstock.physical.planning.step_choices import JOIN_ORDER, JoinOrder, order_named
 from penstock.types import Field
 
 
 @lower.register
 def _multi_join(node: MultiJoin, builder: Builder) -> Lowered:
     graph = join_graph(node, builder.statistics)
-    order = choose_order(graph)
+    order = _order(node, graph, builder)
     orders = tuple(probing_order(graph, order, i) for i in range(len(node.members)))
     pipeline = probing_cost(graph, orders)
     if node.common:
@@ -45,14 +47,24 @@ def _multi_join(node: MultiJoin, builder: Builder) -> Lowered:
     return _as_tree(node, linked, tuple(column(f, i) for i, f in enumerate(fields)), fields, why, builder)
 
 
+def _order(node: MultiJoin, graph: JoinGraph, builder: Builder) -> Order:
+    """Return the order that is chosen for a join, or else the cheapest one."""
+    operator, names = step_operator(node, "JoinOrder"), member_names(node)
+    text = builder.choices.value(operator, JOIN_ORDER)
+    chosen = None if text is None else order_named(text, names)
+    order = choose_order(graph) if chosen is None else chosen
+    builder.orders[node.fingerprint] = JoinOrder(operator, names, order, chosen is not None)
+    return order
+
+
 def projected_tree(above: Project, builder: Builder) -> Lowered | None:
     """Return the projection `above` of a multi-join as a tree of joins that pass on only what it reads; None where the
     join does not run as a tree, or where another query has it whole."""
     node = above.input
-    if not isinstance(node, MultiJoin) or node.common or node.fingerprint in builder.known:
+    if not isinstance(node, MultiJoin) or node.common or builder.known_as(node) in builder.known:
         return None
     graph = join_graph(node, builder.statistics)
-    order = choose_order(graph)
+    order = _order(node, graph, builder)
     pipeline = probing_cost(graph, tuple(probing_order(graph, order, i) for i in range(len(node.members))))
     linked, why = _tree(node, builder, graph, order, pipeline)
     return None if linked is None else _as_tree(node, linked, above.expressions, above.fields, why, builder)
@@ -86,6 +98,11 @@ def _as_tree(
 ) -> Lowered:
     """Return the `items` over the joined row."""
     tree, positions = join_tree(node, linked, frozenset(c for item in items for c in columns_of(item)))
+    joined: Algebra = tree
+    while isinstance(joined, Project | Join) and joined not in node.members:
+        if isinstance(joined, Join):
+            builder.orders[joined.fingerprint] = builder.orders[node.fingerprint]
+        joined = joined.input if isinstance(joined, Project) else joined.left
     names = ", ".join(member_names(node)[i] for i in linked)
     builder.notes[tree.fingerprint] = f"tree in the order {names}; {why}"
     moved = tuple(remap(item, positions.__getitem__) for item in items)

@@ -8,7 +8,7 @@ such windows, next to the readers, and travel once. How windows are put together
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from penstock.algebra import Aggregate, Algebra, Project, Select, Window
@@ -61,16 +61,48 @@ class _Cluster:
         return _Cluster(math.gcd(self.grain, other.grain), [*self.members, other])
 
 
-def shared_grains(roots: Iterable[Algebra], statistics: Statistics) -> dict[str, int]:
-    """Return, by `pane_key` of an aggregate, the grain of the panes that it shares with others."""
+def shared_grains(
+    roots: Iterable[Algebra], statistics: Statistics, live: bool = False, standing: Iterable[Mapping[str, int]] = ()
+) -> dict[str, int]:
+    """Return, by `pane_key` of an aggregate, the grain of the panes that it shares with others.
+
+    Args:
+        live: others may come later. So each aggregate is fed from panes, of a grain that others have if it divides
+            length and slide [golab 8.3, SS1], else of its own; the grain of others never changes.
+        standing: what queries that run were planned to share.
+    """
     kinds: dict[str, dict[str, _Paned]] = {}
     for root in roots:
         for node in operators(root):
             if isinstance(node, Aggregate) and (window := paned_window(node)) is not None:
                 alike = f"{over_panes(node, 1).fingerprint} {window.align}"
                 kinds.setdefault(alike, {})[node.fingerprint] = _paned(node, window, statistics)
-    clusters = (c for kind in kinds.values() for c in _clusters(list(kind.values())))
-    return {m.key: c.grain for c in clusters if len(c.members) > 1 for m in c.members}
+    grains: dict[str, int] = {}
+    for alike, kind in kinds.items():
+        clusters = [c for c in _clusters(list(kind.values())) if live or len(c.members) > 1]
+        there = _standing_grains(alike, standing) if live else set()
+        chosen = {c.grain: max((g for g in there if c.grain % g == 0), default=c.grain) for c in clusters}
+        grains.update({m.key: chosen[c.grain] for c in clusters for m in c.members})
+        if live:
+            used = sorted(set(chosen.values()))
+            grains.update({_standing_name(alike, number): grain for number, grain in enumerate(used)})
+    return grains
+
+
+def _standing_name(alike: str, number: int) -> str:
+    """Return the name, among the choices of a plan, of one of the grains that its aggregates of a kind have."""
+    return f"grain {number} {alike}"
+
+
+def _standing_grains(alike: str, standing: Iterable[Mapping[str, int]]) -> set[int]:
+    """Return the grains of the panes of a kind that there are."""
+    found: set[int] = set()
+    for choices in standing:
+        number = 0
+        while (grain := choices.get(_standing_name(alike, number))) is not None:
+            found.add(grain)
+            number += 1
+    return found
 
 
 def pane_key(node: Aggregate) -> str:

@@ -102,7 +102,7 @@ def _one_scan(probe: AggregateLookup, builder: Builder) -> tuple[Lowered, Lowere
         return None
     both = StreamScan(probing.source, tuple(sorted({*probing.columns, *grouped.columns})))
     key = tuple(both.columns.index(c) for c in keys[0])
-    name = f"sent by {key} {both.fingerprint}"
+    name = f"sent by {key} {builder.known_as(both)}"
     if name not in builder.known:
         scan = builder.lower(both)
         step = builder.add(UnionSpec(together=True), [Edge(scan.step, Exchange(key))], scan.stage + 1, both)

@@ -22,12 +22,12 @@ def _results(node: IndividualResults, builder: Builder) -> Lowered:
 @lower.register
 def _restored(node: Restored, builder: Builder) -> Lowered:
     relation = node.reported.input
-    if relation.fingerprint not in builder.known and _only_rounded(node):
+    if builder.known_as(relation) not in builder.known and _only_rounded(node):
         # One operator tree computes both: SLIDE rounds the results as it would round the rows they are made of.
         continual = builder.lower(node.continual)
         spec = RoundedSpec(node.slide, node.align)
         step = builder.add(spec, [Edge(continual.step)], continual.stage, node.continual)
-        builder.known[relation.fingerprint] = replace(continual, step=step)
+        builder.known[builder.known_as(relation)] = replace(continual, step=step)
     reported = builder.lower(node.reported)
     short = _short(node, builder)
     stage = max(reported.stage, short.stage)

@@ -12,6 +12,6 @@ def _shed(node: Shed, builder: Builder) -> Lowered:
     edge, stage, partitions = builder.keyed(builder.lower(node.input), ())
     spec = ShedSpec(
         node.schema.types, node.policy, node.budget, node.in_bytes, node.buckets, node.compact, node.least,
-        node.ordered, node.sample,
+        node.ordered, node.sample, node.query, node.every, node.at_least, node.fails,
     )  # fmt: skip
     return Lowered(builder.add(spec, [edge], stage, node), stage, partitions)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from penstock.algebra import Algebra, Join, Project, Select, Window
 from penstock.algebra.nodes.base import operators
 from penstock.algebra.nodes.scans import StreamScan
+from penstock.algebra.properties.operator_keys import operator_key
 from penstock.physical.plan.joins import WindowStoreSpec
 from penstock.physical.plan.plan import Edge
 from penstock.physical.planning.lowering.builder import Builder
@@ -27,6 +28,11 @@ class StoredSide:
     rows: Algebra
     length: int
     key: tuple[int, ...]
+
+    @property
+    def operator(self) -> str:
+        """Return what the choices of the store go by: it is the same for windows of every length."""
+        return f"{operator_key(self.rows)}.WindowStore {','.join(map(str, self.key))}"
 
     @property
     def name(self) -> str:
@@ -73,14 +79,15 @@ def window_store(side: StoredSide, edge: Edge, stage: int, node: Algebra, builde
         node: the side.
     """
     spec = WindowStoreSpec(side.key, side.rows.schema.types)
+    owner = builder.choices.owner(side.operator)
     for i, step in enumerate(builder.steps):
-        if (step.spec, step.inputs, step.stage) == (spec, (edge,), stage):
+        if (step.spec, step.inputs, step.stage, step.choices.owner) == (spec, (edge,), stage, owner):
             window, known = window_of(node), window_of(builder.nodes[i])
             assert window is not None and known is not None
             if (window.lifetime or 0) > (known.lifetime or 0):
                 builder.nodes[i] = node
             return step.id
-    return builder.add(spec, [edge], stage, node)
+    return builder.add(spec, [edge], stage, node, operator=side.operator)
 
 
 def window_of(node: Algebra) -> Window | None:

@@ -54,7 +54,7 @@ def lower_changes(builder: Builder, node: Algebra, relation: Algebra, kind: Stre
 
 def _distinct_changes(builder: Builder, node: Algebra, relation: Algebra, kind: StreamKind | None) -> Lowered:
     """Return one step for all queries that need it."""
-    name = f"{kind} of {relation.fingerprint}"
+    name = f"{kind} of {relation.fingerprint}{builder.choices.variant(node)}"
     if name not in builder.known:
         edge, stage, partitions = builder.equal_rows(builder.lower(relation.inputs[0]), len(relation.schema))
         step = builder.add(DistinctChangesSpec(kind, relation.schema.types), [edge], stage, node)
@@ -67,7 +67,7 @@ def _tells_itself(node: Algebra, builder: Builder) -> bool:
     reader so far."""
     if not isinstance(node, Distinct) or builder.strategy is not Strategy.PATTERN or is_static(node):
         return False
-    return node.input.pattern is not Pattern.STRICT and node.fingerprint not in builder.known
+    return node.input.pattern is not Pattern.STRICT and builder.known_as(node) not in builder.known
 
 
 def never_cancels(node: Algebra) -> bool:

@@ -23,7 +23,7 @@ import pyarrow as pa
 from penstock.physical.elements import Elements, Int64s, concat
 from penstock.physical.kernels.compiled import argsort_time, argsort_uint64, in_time
 from penstock.physical.kernels.fingerprints import UInt64s, fingerprints
-from penstock.physical.synopses.contract import Chunks, StoredTimes, Synopsis
+from penstock.physical.synopses.contract import Chunks, StateExtent, StoredTimes, Synopsis, extent_of
 from penstock.physical.synopses.join_indexes.sorted_runs import cancel
 from penstock.storage.documents import Document, integer, integer_pairs
 
@@ -111,6 +111,11 @@ class _ElementChunk:
     @cached_property
     def last(self) -> int:
         return int(self.elements.exp.max())
+
+    @cached_property
+    def span(self) -> tuple[int, int]:
+        """The least and the largest timestamp, those of dropped elements included."""
+        return int(self.elements.ts.min()), int(self.elements.ts.max())
 
     @cached_property
     def nbytes(self) -> int:
@@ -303,6 +308,10 @@ class HashJoinIndex(Synopsis):
     def nbytes(self) -> int:
         index = self._size * _ENTRY + self._heads.nbytes if self._chunks else 0
         return index + sum(chunk.nbytes for chunk in self._chunks)
+
+    @property
+    def extent(self) -> StateExtent | None:
+        return extent_of([chunk.span for chunk in self._chunks])
 
     def snapshot(self) -> tuple[Document, Chunks]:
         chunks: dict[int, pa.RecordBatch] = {chunk.number: chunk.batch for chunk in self._chunks}

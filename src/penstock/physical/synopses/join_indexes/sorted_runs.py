@@ -21,7 +21,7 @@ from penstock.physical.elements import Elements, Int64s, concat
 from penstock.physical.kernels.compiled import argsort_code_time, group_codes
 from penstock.physical.kernels.compiling import compiled
 from penstock.physical.kernels.fingerprints import UInt64s, fingerprints
-from penstock.physical.synopses.contract import Chunks, StoredTimes, Synopsis
+from penstock.physical.synopses.contract import Chunks, StateExtent, StoredTimes, Synopsis, extent_of
 from penstock.storage.documents import Document, integer, integers
 
 _MERGE_AT = 4
@@ -50,6 +50,11 @@ class SortedRun:
         """The tick at which more than half of the elements have expired."""
         middle = len(self.elements) // 2
         return int(np.partition(self.elements.exp, middle)[middle])
+
+    @cached_property
+    def span(self) -> tuple[int, int]:
+        """The least and the largest timestamp."""
+        return int(self.elements.ts.min()), int(self.elements.ts.max())
 
     @property
     def nbytes(self) -> int:
@@ -245,6 +250,10 @@ class SortedRuns(Synopsis):
     @property
     def nbytes(self) -> int:
         return sum(run.nbytes for run in self._runs)
+
+    @property
+    def extent(self) -> StateExtent | None:
+        return extent_of([run.span for run in self._runs])
 
     def snapshot(self) -> tuple[Document, Chunks]:
         chunks: dict[int, pa.RecordBatch] = {run.number: run.elements.to_batch() for run in self._runs}

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from penstock.physical.elements import Int64s, concat_arrays, int64s
 from penstock.physical.kernels.compiled import argsort_time, in_time
-from penstock.physical.synopses.contract import Chunks, StoredTimes, Synopsis
+from penstock.physical.synopses.contract import Chunks, StateExtent, StoredTimes, Synopsis, extent_of
 from penstock.storage.documents import Document, integer, integer_pairs
 
 #: Number of chunks of similar size that are merged.
@@ -49,6 +49,11 @@ class _Chunk:
     @cached_property
     def nbytes(self) -> int:
         return int(self.batch.nbytes)
+
+    @property
+    def span(self) -> tuple[int, int]:
+        """The least and the largest due time of the rows that are left."""
+        return int(self.times[self.start]), int(self.times[-1])
 
     def pop_until(self, time: int) -> pa.RecordBatch | None:
         """Remove and return the rows due at `time` or before, or None if there are none."""
@@ -115,6 +120,10 @@ class _Queue(Synopsis):
     @classmethod
     def first_live(cls, manifest: Document, chunk: int) -> int:
         return int(dict(integer_pairs(manifest, "chunks"))[chunk])
+
+    @property
+    def extent(self) -> StateExtent | None:
+        return extent_of([chunk.span for chunk in self._chunks if chunk.rows])
 
     def snapshot(self) -> tuple[Document, Chunks]:
         chunks = list(self._all())
@@ -208,6 +217,10 @@ class CalendarQueue(_Queue):
 
 class ListQueue(_Queue):
     """Rows in order of arrival, whatever their due time; popping scans every row."""
+
+    @property
+    def extent(self) -> StateExtent | None:
+        return extent_of([(int(chunk.times.min()), int(chunk.times.max())) for chunk in self._chunks])
 
     def push(self, batch: pa.RecordBatch) -> None:
         if batch.num_rows:

@@ -1,7 +1,7 @@
 """Epochs of a run, the versions of its plan: a new epoch begins whenever its script changes.
 
-A script that changes between two starts also begins a new log of Spark's; one that changes while the run goes on
-continues the log. An epoch therefore records which log it uses.
+All of them use one log of Spark's. A script that changed between two starts once began a log of its own, so an epoch
+records which one it uses.
 
 `epochs/<n>.json` records, for people and for the next start, which queries the run answers from the batch `base` on:
 the text of each, the fingerprint of what it computes, the epoch in which it began, its operators with the keys of their
@@ -27,8 +27,9 @@ from typing import Any
 from penstock.algebra.nodes.query import Start, StartMode
 from penstock.algebra.optimizer.statistics import SourceStatistics, Statistics
 from penstock.errors import PenstockError
+from penstock.physical.execution.progress import NOTHING
 from penstock.physical.planning.sharing import Beginning
-from penstock.runtime.spark.checkpoint.folder import Delivery, Folder, unwritable, write_whole
+from penstock.runtime.spark.checkpoint.folder import Folder, write_whole
 from penstock.runtime.spark.checkpoint.query_failure import QueryFailure
 from penstock.runtime.spark.input.offset import Offset
 from penstock.storage import storage
@@ -41,14 +42,15 @@ from penstock.storage.seals import damaged
 #: checkpoint of format 2 is taken over, and its next epoch has the present one. Format 4 has merges of steps, whose
 #: state goes by other keys; format 3 has none. Format 5 has window stores among the choices of a birth
 #: (`Generation.grains`), format 6 logs and windows behind the exchange too, and merges of more kinds of steps; queries
-#: of earlier formats have none, and keep the steps that they have.
-FORMAT, _WITHOUT_LOGS, _WITHOUT_STORES, _WITHOUT_MERGES, _WITHOUT_REFERENCES = 6, 5, 4, 3, 2
+#: of earlier formats have none, and keep the steps that they have. Format 7 says what sinks had before something was
+#: withheld of them; its epochs use one log, whatever the script was.
+FORMAT, _WITHOUT_RECEIVED, _WITHOUT_LOGS, _WITHOUT_STORES, _WITHOUT_MERGES, _WITHOUT_REFERENCES = 7, 6, 5, 4, 3, 2
 #: The earlier formats whose checksum is that of the text, as now.
-_READ_AS_TEXT = (_WITHOUT_LOGS, _WITHOUT_STORES, _WITHOUT_MERGES)
+_READ_AS_TEXT = (_WITHOUT_RECEIVED, _WITHOUT_LOGS, _WITHOUT_STORES, _WITHOUT_MERGES)
 #: The fields of an epoch that have a record by name.
 _RECORDS = ("queries", "sources", "statistics", "paused")
 #: These and the small ones, which each change once or twice and do not count as differences.
-_BY_NAME = (*_RECORDS, "beginnings", "merges")
+_BY_NAME = (*_RECORDS, "beginnings", "merges", "received")
 #: The file of an epoch has all its records where more than one of so many differs.
 _CHANGED_PART = 8
 
@@ -91,6 +93,21 @@ class SourceRecord:
 
 
 @dataclass(frozen=True)
+class Received:
+    """What the sink of a stream has received.
+
+    Args:
+        reached: the instant up to which it has all answers.
+        rounds: what left early that follows from these rounds of the run, in their order.
+        until: the heartbeat of the query up to which it receives nothing more; None while the query is silent.
+    """
+
+    reached: int
+    rounds: tuple[int, ...] = ()
+    until: int | None = None
+
+
+@dataclass(frozen=True)
 class PausedRecord:
     """One query that an epoch leaves out and whose result stays.
 
@@ -98,16 +115,14 @@ class PausedRecord:
         sink: fingerprint of where its answer is written and of its columns.
         failure: why it was left out, None where the user paused it.
         id, whole: of its result.
-        round: up to which its result has been answered; None where that was not noted.
-        reached: the heartbeat of the query by then.
+        received: what its sink has received; None where that was not noted.
     """
 
     sink: str
     failure: QueryFailure | None = None
     id: str = ""
     whole: bool = False
-    round: int | None = None
-    reached: int | None = None
+    received: Received | None = None
 
 
 @dataclass(frozen=True)
@@ -131,7 +146,9 @@ class Epoch:
         shown: those of which something is withheld until they are shown, with the batch since which it is.
         routes: of streams that were exchanged, the sinks that still receive their instants up to a tick, as pairs of
             that tick and the query whose sink it is, in order of time.
-        answered: of streams whose results continue with this epoch, the rounds up to which they have been answered.
+        answered: of streams whose results continue with this epoch, the rounds up to which they received what left
+            early.
+        received: of streams of which something is withheld, or has been, what their sinks had before that.
         past: the number under which its new queries have read their past ahead of it (`Job.past`); 0: its own.
         beginnings: by birth, what the maturity of its queries depends on, as JSON.
         merges: by the key of a step, that of the state which it shares with its twins.
@@ -161,7 +178,8 @@ class Epoch:
     shown: dict[str, int] = field(default_factory=dict)
     routes: dict[str, list[list[Any]]] = field(default_factory=dict)
     starts: dict[str, list[Any]] = field(default_factory=dict)
-    answered: dict[str, int] = field(default_factory=dict)
+    answered: dict[str, list[int]] = field(default_factory=dict)
+    received: dict[str, Received] = field(default_factory=dict)
     past: int = 0
     beginnings: dict[str, dict[str, dict[str, int]]] = field(default_factory=dict)
     merges: dict[str, str] = field(default_factory=dict)
@@ -252,16 +270,18 @@ def read_epoch(folder: Folder, number: int) -> Epoch:
     gone = fields.pop("gone", {})
     kinds: dict[str, Callable[[Any], object]] = {
         "queries": lambda one: QueryRecord(**one), "sources": lambda one: SourceRecord(**one),
-        "statistics": dict, "paused": _paused, "beginnings": dict, "merges": lambda one: one,
+        "statistics": dict, "paused": _paused, "beginnings": dict, "merges": lambda one: one, "received": _received,
     }  # fmt: skip
     for name, of_json in kinds.items():
         known = {} if full is None else getattr(full, name)
         kept = {n: record for n, record in known.items() if n not in gone.get(name, ())}
         fields[name] = kept | {n: of_json(record) for n, record in fields.get(name, {}).items()}
     offset, left = (_offset(fields.pop(name, None)) for name in ("offset", "left"))
+    # Before format 6 it was the last round alone.
+    answered = {n: [r] if isinstance(r, int) else r for n, r in fields.get("answered", {}).items()}
     # Epochs written before the plan of a run could change each have a log of their own.
     own_log = {"log": number, "log_base": fields["base"]}
-    return Epoch(offset=offset, left=left, full=full, **(own_log | fields))
+    return Epoch(offset=offset, left=left, full=full, **(own_log | fields | {"answered": answered}))
 
 
 def read_fields(folder: Folder, number: int) -> dict[str, Any]:
@@ -286,10 +306,18 @@ def read_fields(folder: Folder, number: int) -> dict[str, Any]:
 
 def _paused(fields: Mapping[str, Any]) -> PausedRecord:
     failure = fields["failure"]
+    received = None if fields.get("received") is None else _received(fields["received"])
+    if received is None and fields.get("round") is not None:
+        # Before format 6; a negative number is no round.
+        rounds = (fields["round"],) if fields["round"] >= 0 else ()
+        received = Received(NOTHING if fields["reached"] is None else fields["reached"], rounds)
     return PausedRecord(
-        fields["sink"], None if failure is None else QueryFailure(**failure), fields["id"], fields["whole"],
-        fields.get("round"), fields.get("reached"),
-    )  # fmt: skip
+        fields["sink"], None if failure is None else QueryFailure(**failure), fields["id"], fields["whole"], received
+    )
+
+
+def _received(fields: Mapping[str, Any]) -> Received:
+    return Received(fields["reached"], tuple(fields["rounds"]), fields["until"])
 
 
 def pending_failures(folder: Folder, epoch: Epoch | None) -> dict[str, QueryFailure]:
@@ -345,63 +373,6 @@ def is_committed(folder: Folder, epoch: Epoch) -> bool:
     return folder.delivered().batch >= epoch.base
 
 
-def spark_log_folder(checkpoint: Path, log: int) -> Path:
-    """Return the folder of Spark's own checkpoint of the log that epoch `log` began."""
-    return checkpoint / ("spark" if not log else f"spark-{log}")
-
-
-def check_log(folder: Folder, log: Path, base: int) -> None:
-    """Check Spark's `log` of an epoch that begins with batch `base`.
-
-    Raises:
-        PenstockError: P0605 where the log lacks the batch that was delivered last, so that Spark would start again from
-            the beginning.
-    """
-    last_batch = folder.delivered().batch - base
-    if _newest(log / "offsets") < last_batch:
-        raise damaged(log, FileNotFoundError(f"it does not tell of batch {base + last_batch}, which was delivered"))
-    if _newest(log / "commits") > last_batch:
-        # Spark commits delivered batches only.
-        cause = ValueError(f"it is older than {log}")
-        raise damaged(folder.root / f"{Delivery.NAME}.json", cause)
-
-
-def mend_log(folder: Folder, log: Path, base: int) -> None:
-    """Remove from Spark's log the empty files of batches after the last delivered one, and that of its commit: a loss
-    of power leaves these of files that Spark did not sync. Spark then repeats the batch.
-    """
-    last_batch = folder.delivered().batch - base
-    for name, first in (("offsets", last_batch + 1), ("sources/0", last_batch + 1), ("commits", last_batch)):
-        directory = log / name
-        for number in (int(n) for n in storage().list(directory) if n.isdigit()):
-            if number >= first and not storage().size(directory / str(number)):
-                storage().remove(directory / str(number))
-                storage().remove(directory / f".{number}.crc")
-
-
-def sync_log(log: Path, number: int, first: bool) -> None:
-    """Sync what Spark's `log` holds of batch `number`, since Spark does not. Raises PenstockError P0601.
-
-    Args:
-        first: also what does not change from batch to batch.
-    """
-    disk = storage()
-    names = [f"offsets/{number}", f"sources/0/{number}", f"sources/0/{number}.compact"]
-    folders = [log / "offsets", log / "sources" / "0"]
-    try:
-        for name in ["metadata", *names] if first else names:
-            if disk.exists(log / name):
-                disk.sync_file(log / name)
-        disk.sync(*(folder for folder in ([log, *folders] if first else folders) if disk.exists(folder)))
-    except OSError as error:
-        raise unwritable(log, error) from error
-
-
-def _newest(directory: Path) -> int:
-    """Return the number of the last batch in a folder of Spark's log, -1 for none."""
-    return max((int(name) for name in storage().list(directory) if name.isdigit()), default=-1)
-
-
 def offset_mark(log: int) -> str:
     return f"offset-{log}"
 
@@ -415,6 +386,16 @@ def read_offset(folder: Folder, log: int, epoch: int | None = None) -> Offset | 
     fields = folder.read_mark(offset_mark(log))
     offset = None if fields is None else Offset.from_json(fields)
     return None if offset is None or (epoch is not None and max(offset.epoch, log) < epoch) else offset
+
+
+def outstanding_before(folder: Folder, log: int, epoch: int) -> int | None:
+    """Return the round of a log that an earlier epoch than `epoch` planned and that was not delivered; None for none.
+    It is planned anew, until `epoch` has a round of its own.
+    """
+    offset = read_offset(folder, log)
+    if offset is None or max(offset.epoch, log) >= epoch or offset.round <= folder.delivered().round:
+        return None
+    return offset.round
 
 
 def last_offset(folder: Folder, epoch: Epoch) -> Offset | None:

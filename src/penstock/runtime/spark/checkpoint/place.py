@@ -11,12 +11,11 @@ from penstock.runtime.spark.checkpoint.epochs import (
     epoch_numbers,
     forget_epochs,
     offset_mark,
-    read_fields,
     rounds_folder,
     source_file,
-    spark_log_folder,
 )
 from penstock.runtime.spark.checkpoint.folder import RUN, Folder, Job, is_held
+from penstock.runtime.spark.checkpoint.spark_log import spark_log_folder
 from penstock.storage import storage
 from penstock.temporary import release
 
@@ -48,13 +47,12 @@ def remove_checkpoint(checkpoint: Path, dead_letters: str) -> str:
 def forget_older(folder: Folder, checkpoint: Path, job: Job, sources: Collection[str]) -> None:
     """Remove the files of epochs before that of `job`, once its first batch is committed."""
     disk = storage()
-    # An epoch that came after the beginning of a log uses that one or a later one.
-    for number in (n for n in epoch_numbers(folder) if n < job.log):
-        log = read_fields(folder, number).get("log", number)
-        if log < job.log:
+    # Logs of epochs that began one each, as earlier versions of the program had it. The rounds go last.
+    for log in (int(name) for name in disk.list(folder.root / "rounds") if name.isdigit()):
+        if log != job.log:
             disk.remove_tree(spark_log_folder(checkpoint, log))
-            disk.remove_tree(rounds_folder(folder, log))
             disk.remove(folder.root / f"{offset_mark(log)}.json")
+            disk.remove_tree(rounds_folder(folder, log))
     forget_epochs(folder, 0, job.epoch)
     for name in disk.list(folder.root / "backfill"):
         # Queries that begin later may be reading their past.

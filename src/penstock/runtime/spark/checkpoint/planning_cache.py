@@ -14,7 +14,7 @@ from threading import RLock
 from typing import Any
 
 from penstock.algebra.nodes.base import Algebra
-from penstock.algebra.nodes.query import Query
+from penstock.algebra.nodes.query import PlanChoice, Query
 from penstock.algebra.optimizer.optimizer import Planning, optimize
 from penstock.connectors.sinks import sink_options
 from penstock.physical.plan.identity import step_keys
@@ -96,8 +96,10 @@ class PlanningCache:
     def __init__(self) -> None:
         self._lock = RLock()
         self._optimized: dict[str, list[tuple[Planning, Algebra]]] = {}
-        self._fingerprints: dict[str, list[tuple[PlanningChoice, str]]] = {}
+        self._fingerprints: dict[str, list[tuple[PlanningChoice, tuple[PlanChoice, ...], str]]] = {}
         self._texts: dict[str, tuple[Query, QueryTexts]] = {}
+        #: By name, a query and what it was found to agree with.
+        self._agreed: dict[str, tuple[Query, object, object]] = {}
         self._parts: dict[int, PlannedPart] = {}
         self._statics: dict[str, Plan] = {}
         #: Number of the next step: those of a part that stays never change, and no number is used twice.
@@ -126,14 +128,33 @@ class PlanningCache:
         """Return the fingerprint of what `query` computes if it is planned as in `choice`. compute: finds it out."""
         with self._lock:
             known = self._fingerprints.setdefault(query.root.fingerprint, [])
-            found = next((fingerprint for one, fingerprint in known if one.is_like(choice)), None)
+            same = (found for one, choices, found in known if choices == query.choices and one.is_like(choice))
+            found = next(same, None)
             if found is None:
                 found = compute()
-                known.append((choice, found))
+                known.append((choice, query.choices, found))
             return found
+
+    def agrees(self, query: Query, record: object, statistics: object, compare: Callable[[], bool]) -> bool:
+        """Return whether a query computes what a record says, planned with some statistics. Asked again of the same
+        three objects, as in each change of a query that stands, it is a look-up.
+
+        Args:
+            compare: finds it out.
+        """
+        known = self._agreed.get(query.name)
+        if known is not None and known[0] is query and known[1] is record and known[2] is statistics:
+            return True
+        if not compare():
+            return False
+        self._agreed[query.name] = query, record, statistics
+        return True
 
     def texts(self, query: Query) -> QueryTexts:
         """Return what a record says of a query."""
+        known = self._texts.get(query.name)
+        if known is not None and known[0] is query:
+            return known[1]
         with self._lock:
             known = self._texts.get(query.name)
             if known is None or (known[0] is not query and known[0] != query):
@@ -179,12 +200,16 @@ class PlanningCache:
             self._statics = {name: plan for name, plan in self._statics.items() if name in used}
 
     def keep_only(self, queries: Collection[Query]) -> None:
-        """Forget other queries."""
+        """Forget other queries; not in a change that adds some, where more than these cannot be known."""
+        kept = max(len(self._optimized), len(self._fingerprints), len(self._texts), len(self._agreed))
+        if kept <= len(queries):
+            return
         with self._lock:
             roots, names = {query.root.fingerprint for query in queries}, {query.name for query in queries}
             self._optimized = {root: results for root, results in self._optimized.items() if root in roots}
             self._fingerprints = {root: known for root, known in self._fingerprints.items() if root in roots}
             self._texts = {name: known for name, known in self._texts.items() if name in names}
+            self._agreed = {name: known for name, known in self._agreed.items() if name in names}
 
 
 def sink_identity(query: Query) -> str:

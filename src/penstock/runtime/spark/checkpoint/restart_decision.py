@@ -169,7 +169,7 @@ def decide(request: StartRequest, folder: Folder) -> Decision:
     if before is None:
         _check_delivery_mark(folder, latest)
         return _first_start(request)
-    return _changed_start(request, folder, before, 1 + epoch_numbers(folder)[-1])
+    return _in_log_of(before, request, folder, _changed_start(request, folder, before, 1 + epoch_numbers(folder)[-1]))
 
 
 def _check_delivery_mark(folder: Folder, latest: Epoch | None) -> None:
@@ -210,9 +210,15 @@ def _kept_queries(request: StartRequest, before: Epoch, sources: Mapping[str, So
         record = before.queries.get(request.moved.get(query.name, query.name))
         if record is None or (renewed and not renewed.isdisjoint(declared_sources(query.root))):
             continue
-        if fingerprint(query, request, before, record.birth) == record.fingerprint:
+        agrees = partial(_computes, query, request, before, record)
+        if request.cache.agrees(query, record, before.statistics[str(record.birth)], agrees):
             kept.add(query.name)
     return kept
+
+
+def _computes(query: Query, request: StartRequest, epoch: Epoch, record: QueryRecord) -> bool:
+    """Return whether a query computes what its record in `epoch` says."""
+    return fingerprint(query, request, epoch, record.birth) == record.fingerprint
 
 
 def fingerprint(query: Query, request: StartRequest, epoch: Epoch, birth: int) -> str:
@@ -301,7 +307,11 @@ def decide_change(
     last = epoch_numbers(folder)[-1]
     # Numbers under which others read their past belong to these.
     number = ahead.number if ahead is not None and ahead.number > last else 1 + max(last, request.cache.reserved)
-    decision = _changed_start(request, folder, before, number, ahead)
+    return _in_log_of(before, request, folder, _changed_start(request, folder, before, number, ahead))
+
+
+def _in_log_of(before: Epoch, request: StartRequest, folder: Folder, decision: Decision) -> Decision:
+    """Return `decision` with an epoch that continues the log of `before`, and shares the steps that can be shared."""
     left = last_offset(folder, before)
     epoch = replace(decision.epoch, log=before.log, log_base=before.log_base, left=left)
     parts = _parts(request, epoch)
@@ -350,7 +360,7 @@ def _changed_start(
         epoch, offset=offset, backfill=backfill, starts=beginning, answered=dict(how.answered), past=past_number
     )
     epoch = replace(epoch, beginnings=beginnings_of(epoch, before, new, progress_at_start(folder, epoch, plan), plan))
-    epoch = with_silences(epoch, request, folder, before, kept_sinks, how)
+    epoch = with_silences(epoch, request, folder, before, kept_sinks, how, delivered)
     epoch = _with_results(epoch, before, kept_sinks | resumed, new_queries).after(before)
     notices = notices_of_change(before, new_queries, ended_queries, past, request.starts.keys())
     return Decision(
@@ -396,10 +406,12 @@ def _epoch(
     former = before.statistics if before is not None else {}
     statistics = {str(birth): former[str(birth)] for birth in set(births.values()) if str(birth) in former}
     planning = request.strategy.planning(request.statistics)
+    standing = [one["grains"] for one in statistics.values()]
     for birth in sorted({number, *births.values()} - set(map(int, statistics))):
         new_queries = [request.optimized(q, planning) for q in request.queries if births[q.name] == birth]
         statistics[str(birth)] = statistics_as_json(
-            request.statistics, grains_of(new_queries, request.statistics, request.strategy, request.live)
+            request.statistics,
+            grains_of(new_queries, request.statistics, request.strategy, request.live, standing),
         )
     records = {
         q.name: before.queries[q.name]

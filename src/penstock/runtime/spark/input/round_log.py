@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from penstock.errors import PenstockError
-from penstock.runtime.spark.checkpoint.epochs import offset_mark, read_offset, rounds_folder
+from penstock.runtime.spark.checkpoint.epochs import offset_mark, outstanding_before, read_offset, rounds_folder
 from penstock.runtime.spark.checkpoint.folder import Delivery, Folder, Intake, round_name, unwritable
 from penstock.runtime.spark.checkpoint.query_failure import QueryFailure
 from penstock.runtime.spark.input import source_log
@@ -113,6 +113,8 @@ class RoundLog:
         self.delivered_at: float | None = None
         #: Whether all sources had ended with the round delivered last.
         self._all_ended = bool(folder.delivered().ended)
+        if (abandoned_round := outstanding_before(folder, log, epoch)) is not None:
+            self._remove_round(abandoned_round)
         if not 0 <= self._offset.round - self._delivered_round <= 1:
             cause: Exception = FileNotFoundError("it does not tell the round that was read last")
             raise damaged(folder.root / f"{self._offset_mark}.json", cause)
@@ -338,6 +340,13 @@ class RoundLog:
 
     def _folder_of(self, number: int) -> Path:
         return self.place / round_name(number)
+
+    def _remove_round(self, number: int) -> None:
+        """Remove a round of an earlier version of the plan that has not been delivered. It is planned anew, so its
+        files are not to come back when the power goes."""
+        if storage().exists(self._folder_of(number)):
+            storage().remove_tree(self._folder_of(number))
+            storage().sync(self.place)
 
     def _remove_old(self) -> None:
         """Remove the rounds that `delivered` did not come to remove before a crash. Spark forgets which files it read

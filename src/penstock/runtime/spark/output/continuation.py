@@ -15,18 +15,17 @@ from penstock.errors import PenstockError
 from penstock.physical.elements import Elements, concat
 from penstock.physical.execution.progress import NOTHING
 from penstock.runtime.spark.catching_up.start_options import heartbeat_at
-from penstock.runtime.spark.checkpoint.epochs import Epoch, PausedRecord
+from penstock.runtime.spark.checkpoint.epochs import Epoch, PausedRecord, Received
 from penstock.runtime.spark.checkpoint.folder import Folder
 from penstock.runtime.spark.checkpoint.query_failure import QueryFailure
 from penstock.runtime.spark.input.offset import Offset
 from penstock.runtime.spark.output.emitted_content import ContentReader, EmittedContent
+from penstock.runtime.spark.output.received import ReceivedAnswers
 from penstock.runtime.spark.output.undelivered import UndeliveredAnswers
 from penstock.runtime.spark.output.withheld import Withheld, WithheldAnswers, typed
 
 #: No query has this name.
 _NO_SINK = ""
-#: A sink that has received nothing of the instant after the heartbeat.
-_NO_ROUND = -1
 
 
 class Continued(Protocol):
@@ -69,12 +68,14 @@ class Continuations:
         starts: where those answers begin that read a past.
         seeds: by query, what is withheld when it begins.
         answered, routes: see `Epoch`.
+        received: what the sinks of streams have received that go on with other answers.
     """
 
     starts: Mapping[str, Start] = field(default_factory=dict)
     seeds: Mapping[str, Withheld] = field(default_factory=dict)
-    answered: Mapping[str, int] = field(default_factory=dict)
+    answered: Mapping[str, list[int]] = field(default_factory=dict)
     routes: Mapping[str, list[list[Any]]] = field(default_factory=dict)
+    received: Mapping[str, Received] = field(default_factory=dict)
 
 
 def continuations(
@@ -95,12 +96,17 @@ def continuations(
     by_name = {query.name: query for query in request.queries}
     starts: dict[str, Start] = {}
     seeds: dict[str, Withheld] = {}
-    answered: dict[str, int] = {}
+    answered: dict[str, list[int]] = {}
+    received: dict[str, Received] = {}
+    begun: dict[str, Withheld] = {}
+    sinks = ReceivedAnswers(request, folder, before, offset)
     for name in sorted(resumed):
         query, start = by_name[name], request.starts.get(name, Start())
         if query.root.is_stream:
-            answered[name], reached = _answered(request, folder, before, query, offset)
-            starts[name], first = _first(query, start, reached, offset)
+            received[name] = sinks.by(name, request.former.get(name, query))
+            if name in reading and received[name].rounds:
+                answered[name] = list(received[name].rounds)
+            starts[name], first = _first(query, start, received[name].reached, offset)
             # It has had what follows from the contents of relations alone.
             seeds[name] = replace(Withheld.nothing(query), first=first)
             continue
@@ -109,19 +115,30 @@ def continuations(
         content = _content(request, before, name)
         starts[name], first = _first(query, start, content.reached, offset)
         seeds[name] = Withheld(typed(query, _taken_back(content)), first)
+    for name in sorted((before.silent.keys() & set(kept)) - request.silent - request.moved.keys()):
+        if by_name[name].root.is_stream:
+            seeds[name] = _shown_again(folder, before, by_name[name], offset)
     for name, former in request.moved.items():
-        waiting = _waiting(folder, before, former)
+        waiting = sinks.waiting(former)
         if not by_name[name].root.is_stream:
             seeds[name] = _exchanged(request, before, by_name[name], former, offset, waiting)
         elif waiting is not None:
-            seeds[name] = waiting
+            frontier = _frontier(by_name, name, former, offset)
+            seeds[name] = _of_ticks(by_name[name], waiting, after=frontier)
+            if waiting.first <= frontier:
+                begun[former] = _of_ticks(by_name[former], waiting, up_to=frontier)
     for name in request.starts.keys() & by_name.keys() - set(kept) - set(resumed):
         query, tick = by_name[name], request.starts[name].at
         if tick is not None and tick > heartbeat_at(query, offset):
             seeds[name] = replace(Withheld.nothing(query), first=tick + int(query.root.is_stream))
     waits = {name: seeds[name].first for name in request.moved if name in seeds}
-    answered = {name: last for name, last in answered.items() if name in reading and last != _NO_ROUND}
-    return Continuations(starts, seeds, answered, _routes(request, before, kept, by_name, offset, waits))
+    for name, part in begun.items():
+        # The rest of the instant after the heartbeat goes to the sink that has the other part of it.
+        seed = seeds.get(name, part)
+        both = part.changes if seed is part else concat([part.changes, seed.changes])
+        seeds[name] = Withheld(both, max(part.first, seed.first))
+    routes = _routes(request, before, kept, by_name, offset, waits)
+    return Continuations(starts, seeds, answered, routes, received)
 
 
 def _first(query: Query, start: Start, reached: int, offset: Offset) -> tuple[Start, int]:
@@ -135,22 +152,13 @@ def _first(query: Query, start: Start, reached: int, offset: Offset) -> tuple[St
     return Start(StartMode.AT, first - after), first
 
 
-def _answered(request: Continued, folder: Folder, before: Epoch, query: Query, offset: Offset) -> tuple[int, int]:
-    """Return up to which round the result of a stream has been answered, and up to which instant.
-
-    What has been emitted beyond that instant follows from these rounds, and is not emitted again.
-    """
-    record = before.paused.get(query.name)
-    if record is not None and record.round is not None:
-        return record.round, NOTHING if record.reached is None else record.reached
-    former = request.former.get(query.name, query)
-    return _answered_round(folder, before, query.name), heartbeat_at(former, offset)
-
-
-def _answered_round(folder: Folder, before: Epoch, name: str) -> int:
-    """Return the last round of which the sink of a query has received what left early."""
-    is_withheld = name in before.silent or _waiting(folder, before, name) is not None
-    return _NO_ROUND if is_withheld else folder.delivered().round
+def _shown_again(folder: Folder, before: Epoch, query: Query, offset: Offset) -> Withheld:
+    """Return what the sink of a stream has to receive that was silent. It begins when the heartbeat moves: until then
+    nothing has been answered since the pause."""
+    heartbeat = heartbeat_at(query, offset)
+    batch = folder.delivered().batch + 1
+    found = WithheldAnswers(folder).read(query.name, before.silent[query.name], batch) or Withheld.nothing(query)
+    return replace(found.netted(query, heartbeat), first=max(found.first, heartbeat + 1))
 
 
 def _content(request: Continued, before: Epoch, name: str) -> EmittedContent:
@@ -168,13 +176,6 @@ def _taken_back(content: EmittedContent) -> Elements:
     """Return the changes that undo a content."""
     whole = concat([content.settled, content.early])
     return replace(whole, sign=-whole.signs)
-
-
-def _waiting(folder: Folder, before: Epoch, name: str) -> Withheld | None:
-    """Return what the sink of `name` has not received yet although it is shown; None for nothing."""
-    since = before.shown.get(name)
-    found = None if since is None else WithheldAnswers(folder).read(name, since, folder.delivered().batch + 1)
-    return None if found is None or found.done else found
 
 
 def _exchanged(
@@ -209,7 +210,7 @@ def _routes(
         former = request.moved.get(name, name)
         route = [pair for pair in before.routes.get(former, []) if pair[0] > heartbeat_at(query, offset)]
         if former != name and query.root.is_stream:
-            last, first = max(_last_instant(queries[each], offset) for each in (name, former)), waits.get(name, NOTHING)
+            last, first = _frontier(queries, name, former, offset), waits.get(name, NOTHING)
             if first > heartbeat_at(query, offset):
                 route.append([first - 1, _NO_SINK])
             if last >= first:
@@ -219,20 +220,29 @@ def _routes(
     return routes
 
 
-def _last_instant(query: Query, offset: Offset) -> int:
-    """Return the last instant of which anything can have been emitted after the sources were read up to `offset`: no
-    answer leaves an executor that lies beyond the frontier."""
-    return heartbeat_at(query, offset) + 1
+def _frontier(queries: Mapping[str, Query], name: str, former: str, offset: Offset) -> int:
+    """Return the last instant of which anything can have been emitted to the sinks of two queries, after the sources
+    were read up to `offset`: no answer leaves an executor that lies beyond the frontier."""
+    return max(heartbeat_at(queries[each], offset) for each in (name, former)) + 1
+
+
+def _of_ticks(query: Query, waiting: Withheld, after: int = NOTHING, up_to: int | None = None) -> Withheld:
+    """Return what is withheld of the instants after the tick `after`, and up to `up_to`, as the answer of `query`."""
+    changes = typed(query, waiting.changes)
+    changes = changes.filter(changes.ts > after)
+    return Withheld(changes if up_to is None else changes.filter(changes.ts <= up_to), waiting.first)
 
 
 def with_silences(
-    epoch: Epoch, request: Continued, folder: Folder, before: Epoch, kept: Collection[str], how: Continuations
-) -> Epoch:
+    epoch: Epoch, request: Continued, folder: Folder, before: Epoch, kept: Collection[str], how: Continuations,
+    offset: Offset,
+) -> Epoch:  # fmt: skip
     """Return `epoch`, which follows `before`, with what its sinks do not receive at once.
 
     Args:
         kept: queries that go on in their results.
         how: results that continue with other answers.
+        offset: up to which sources have been read.
     """
     pending = WithheldAnswers(folder)
     shown = {n: since for n, since in before.shown.items() if pending.is_pending(n, since, epoch.base)}
@@ -240,7 +250,10 @@ def with_silences(
     known |= dict.fromkeys(how.seeds, epoch.base)
     silent = {name: known.get(name, epoch.base) for name in epoch.queries if name in request.silent}
     later = {name: since for name, since in known.items() if name in epoch.queries and name not in silent}
-    return replace(epoch, silent=silent, shown=later, routes=dict(how.routes))
+    epoch = replace(epoch, silent=silent, shown=later, routes=dict(how.routes))
+    queries = {query.name: query for query in request.queries}
+    sinks = ReceivedAnswers(request, folder, before, offset)
+    return sinks.kept_with(epoch, queries, kept, how.received, how.seeds)
 
 
 def paused_records(
@@ -253,14 +266,18 @@ def paused_records(
         offset: up to which sources have been read.
     """
     names = {query.name for query in request.queries}
+    sinks = ReceivedAnswers(request, folder, before, offset)
     left = [name for name in before.queries if name in request.paused and name not in names]
     records = {n: record for n, record in before.paused.items() if n in request.paused and n not in names}
     for name in left:
-        record, former, last = before.queries[name], request.former.get(name), _answered_round(folder, before, name)
-        if name in failed and last != _NO_ROUND:
-            last -= 1  # its sink has nothing of the round in which it failed
-        reached = None if former is None else heartbeat_at(former, offset)
-        records[name] = PausedRecord(record.sink, failed.get(name), record.id, record.whole, last, reached)
+        record, former = before.queries[name], request.former.get(name)
+        received = sinks.by(name, former)
+        if name in failed:
+            # Its sink has nothing of the round in which it failed.
+            last = folder.delivered().round
+            rounds = {number - 1 if number == last else number for number in received.rounds}
+            received = replace(received, rounds=tuple(sorted(rounds)))
+        records[name] = PausedRecord(record.sink, failed.get(name), record.id, record.whole, received)
     return records
 
 

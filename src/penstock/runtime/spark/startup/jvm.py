@@ -48,6 +48,8 @@ OWN = {
     "spark.sql.session.timeZone": "UTC",
     "spark.log.level": "ERROR",
     "spark.driver.memory": "2g",
+    # One-time queries run beside the rounds, in a pool of their own (`one_time/`).
+    "spark.scheduler.mode": "FAIR",
     "spark.python.daemon.module": MODULE,
     # What Spark remembers of finished jobs, for web pages that are disabled; its default is the last thousand.
     "spark.ui.retainedJobs": "20",

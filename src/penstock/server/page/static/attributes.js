@@ -1,9 +1,12 @@
-// The attributes of an entity; those that can be set are forms.
+// The attributes of an entity; those that can be set are forms. With an operator come the kinds of its synopses.
 
 import { literal, once, relation, request } from "./api.js";
 import { errorBox, fill, h, notice } from "./dom.js";
 import { shown } from "./format.js";
 import { needs } from "./roles.js";
+
+//: Choices of a plan: each begins a change of the plan of every query that uses the operator.
+const PLAN = new Set(["kind", "join_order", "shared"]);
 
 export class Attributes {
   constructor() {
@@ -16,24 +19,34 @@ export class Attributes {
 
   async of(entity) {
     let rows = [];
-    try { rows = await relation("attributes", { where: `entity = ${literal(entity)}` }); } catch { rows = []; }
-    const settable = rows.filter((one) => one.settable);
+    const [kind, key] = [entity.slice(0, entity.indexOf(":")), entity.slice(entity.indexOf(":") + 1)];
+    const also = kind === "operator" ? ` OR entity LIKE ${literal(`synopsis:${key}.%`)}` : "";
+    try { rows = await relation("attributes", { where: `entity = ${literal(entity)}${also}` }); } catch { rows = []; }
+    const possible = new Map(rows.filter((one) => one.attribute === "possible").map((one) => [one.entity, one.value]));
+    // What the operator does not have cannot be chosen of it.
+    const settable = rows.filter((one) => one.settable && !(PLAN.has(one.attribute) && one.value === null)
+      && (one.attribute !== "kind" || possible.get(one.entity)));
     this.element.hidden = !settable.length;
-    fill(this.element, h("h2", {}, "Settable"), settable.map((one) => this.form(entity, one)));
+    fill(this.element, h("h2", {}, "Settable"), settable.map((one) => this.form(one, possible.get(one.entity))));
   }
 
-  form(entity, one) {
-    const input = h("input", { "aria-label": one.attribute, value: one.value === null ? "" : shown(one.value), ...needs("control") });
+  form(one, possible) {
+    const entity = one.entity, ofPlan = PLAN.has(one.attribute);
+    const choices = one.attribute === "kind" ? possible.split(", ") : one.attribute === "shared" ? ["true", "false"] : null;
+    const value = one.value === null ? "" : shown(one.value), common = { "aria-label": one.attribute, ...needs("control") };
+    const input = choices
+      ? h("select", common, ["", ...choices].map((name) => h("option", { value: name, selected: name === value }, name || "the planner's choice")))
+      : h("input", { ...common, value });
     const trouble = h("div");
     const set = async (event) => {
       event.preventDefault();
       try {
-        await request("PATCH", `/v1/entities/${encodeURIComponent(entity)}`, { attributes: { [one.attribute]: input.value } }, once());
+        await request("PATCH", `/v1/entities/${encodeURIComponent(entity)}`, { attributes: { [one.attribute]: ofPlan && !input.value ? null : input.value } }, once());
         fill(trouble);
-        notice(`${one.attribute} of ${entity} is ${input.value}`);
+        notice(ofPlan ? "the new plan takes over when its windows are full" : `${one.attribute} of ${entity} is ${input.value}`);
       } catch (error) { fill(trouble, errorBox(error)); }
     };
-    return h("form", { onsubmit: set }, h("label", {}, h("span", {}, `${one.attribute}${one.unit ? `, ${one.unit}` : ""}: ${one.help ?? ""}`),
+    return h("form", { onsubmit: set }, h("label", {}, h("span", {}, `${entity.startsWith("synopsis:") ? `${entity.slice(entity.indexOf(".") + 1)}: ` : ""}${one.attribute}${one.unit ? `, ${one.unit}` : ""}: ${one.help ?? ""}`),
       h("div", { class: "row" }, input, h("button", needs("control"), "Set"))), trouble);
   }
 }

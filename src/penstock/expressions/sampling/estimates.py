@@ -15,7 +15,7 @@ from statistics import NormalDist
 import numpy as np
 import numpy.typing as npt
 
-from penstock.expressions.inclusion import Records
+from penstock.expressions.sampling.inclusion import Records
 
 Float64s = npt.NDArray[np.float64]
 Int64s = npt.NDArray[np.int64]

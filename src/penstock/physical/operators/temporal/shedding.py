@@ -8,12 +8,17 @@ the arrival that caused it, so a tuple dropped at the instant of its own arrival
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from penstock.algebra.nodes.shed import ENTRY_BYTES, bucket_budgets
+from penstock.errors import PenstockError
+from penstock.events import log_event, logger_of
 from penstock.expressions.draws import draws
 from penstock.expressions.value_sizes import value_bytes
 from penstock.physical.elements import Elements, Int64s, int64s
@@ -23,6 +28,7 @@ from penstock.physical.plan.temporal.shedding import ShedSpec
 from penstock.physical.synopses.contract import Synopsis
 from penstock.physical.synopses.tables.held_tuples import HeldTuples
 from penstock.physical.synopses.tables.keyed_table import KeyedTable
+from penstock.shedding.accuracy import AccuracyEstimate
 from penstock.shedding.contract import Shedding
 from penstock.shedding.hashing import BUCKETS, all_salted
 from penstock.shedding.layout import (
@@ -33,8 +39,14 @@ from penstock.shedding.layout import (
     DROPPED_EXPIRES,
     DROPPED_SLOT,
 )
+from penstock.shedding.ledger import Ledger
 from penstock.shedding.policies import POLICIES
+from penstock.shedding.record import SheddingRecord
 from penstock.shedding.shedder import ArrivingTuples, Shedder
+from penstock.storage.documents import Document
+from penstock.types import BEGIN, END
+
+LOG = logger_of("shedding")
 
 
 class Shed(ReorderingOperator):
@@ -49,6 +61,11 @@ class Shed(ReorderingOperator):
         self._values = KeyedTable(1, 0, spec.types[:-2])
         self._values.followers.append(self._renumbered)
         self._held = HeldTuples(self._shedders, self._values.key_columns)
+        self._record = SheddingRecord(END, spec.least)
+        self._without_period = 0
+        self._is_low = False
+        #: The instant at which accuracy is to be judged next.
+        self._unjudged: int | None = None
 
     def synopses(self) -> Mapping[str, Synopsis]:
         return {**super().synopses(), "held": self._held}
@@ -60,20 +77,87 @@ class Shed(ReorderingOperator):
     def advance(self, moment: Moment) -> list[Elements]:
         self._held.take(lambda columns, rows: self._values.place(columns, rows).slots)
         arrived = self._early.until(moment.heartbeat)
-        if arrived is None:
-            return []
-        arrived = self._in_order(arrived)
-        result = self._arrive(arrived) if len(arrived) else []
-        self._held.changed = True
-        self._forget()
+        result: list[Elements] = []
+        if arrived is not None:
+            result = self._follow(self._in_order(arrived))
+            self._held.changed = True
+            self._forget()
+        self._judge_before(moment.heartbeat + 1)
+        if BEGIN < moment.heartbeat < END:
+            self._record.pass_to(moment.heartbeat)
         return [one for one in result if len(one)]
+
+    def _follow(self, arrived: Elements) -> list[Elements]:
+        """Take elements, and judge the accuracy at the instants that have passed."""
+        if not self._spec.at_least or not self._spec.sample:
+            result = self._arrive(arrived) if len(arrived) else []
+            self._record.judge(self._shedders)
+            return result
+        result = []
+        periods = arrived.ts // self._spec.every
+        bounds = np.flatnonzero(np.diff(periods)) + 1
+        for start, stop in pairwise([0, *bounds.tolist(), len(arrived)]):
+            if start < stop:
+                self._judge_before(int(periods[start]) * self._spec.every)
+                result += self._arrive(arrived.slice(start, stop))
+                self._unjudged = (int(periods[start]) + 1) * self._spec.every - 1
+        return result
+
+    def _judge_before(self, reached: int) -> None:
+        """Judge at the end of the last period that had arrivals, once that is before `reached`."""
+        if self._unjudged is not None and self._unjudged < reached:
+            clock, self._unjudged = self._unjudged, None
+            self._judge(clock)
+
+    def _judge(self, clock: int) -> None:
+        """Raise P0633, or log, where accuracy falls below what the query asks for."""
+        spec = self._spec
+        self._record.pass_to(clock)
+        for shedder in self._shedders:
+            shedder.expire(clock)
+        judged = self._record.judge(self._shedders)
+        if judged.accuracy is None or judged.low is None or judged.high is None or not self._record.ledger.live:
+            return
+        was_low, self._is_low = self._is_low, judged.accuracy < spec.at_least / 1e6
+        if not self._is_low or was_low:
+            return
+        message = (
+            f"accuracy of {spec.query} is {judged.accuracy:.2f} ({judged.low:.2f} to {judged.high:.2f}), below"
+            f" accuracy_at_least {spec.at_least / 1e6:g}"
+        )
+        if spec.fails:
+            raise PenstockError("P0633", message, hint="more memory, another policy, or on_inaccuracy 'warn'")
+        log_event(LOG, logging.WARNING, "inaccurate", message, query=spec.query)
+
+    def figures(self) -> Mapping[str, int | float]:
+        if not self._record.arrived:
+            return {}
+        return {**self._record.figures(self._shedders), "without period": self._without_period}
+
+    def marks(self) -> Document:
+        judged, record = self._record.judged, self._record
+        return {
+            "ledger": record.ledger.as_json(), "counts": [record.arrived, record.shed, record.clock],
+            "without": self._without_period, "low": self._is_low, "unjudged": self._unjudged,
+            "judged": [judged.accuracy, judged.low, judged.high, judged.values],
+        }  # fmt: skip
+
+    def restore_marks(self, marks: Document) -> None:
+        record: Any = self._record
+        kept: Any = marks
+        record.ledger = Ledger.from_json(kept["ledger"])
+        record.arrived, record.shed, record.clock = kept["counts"]
+        record.judged = AccuracyEstimate(*kept["judged"])
+        self._without_period, self._is_low, self._unjudged = kept["without"], kept["low"], kept["unjudged"]
 
     def _in_order(self, elements: Elements) -> Elements:
         """Return the elements that have a period, one by one, in the order in which they are taken."""
         begin, end = elements.columns[-2:]
         there = np.asarray(begin.is_valid()) & np.asarray(end.is_valid())
         elements = elements.filter(there)
+        count = len(begin)
         elements = elements.filter(int64s(elements.columns[-2]) < int64s(elements.columns[-1]))
+        self._without_period += count - len(elements)
         if elements.sign is not None:
             elements = elements.take(np.repeat(np.arange(len(elements)), elements.sign))
         ranks = _ranks(elements.columns[:-2], len(elements))
@@ -101,6 +185,7 @@ class Shed(ReorderingOperator):
         """Return what a bucket passes on of `arriving`, which are `rows` of `arrived`, and what it takes back."""
         first = shedder.arrived
         outcome = shedder.arrive(arriving)
+        self._record.note(arriving, outcome)
         drops = outcome.drops
         entered = outcome.entered == 1
         own = drops[:, DROPPED] - first

@@ -1,0 +1,53 @@
+"""Load shedding in a plan as data."""
+
+from __future__ import annotations
+
+from penstock.algebra import Algebra, Shed
+from penstock.algebra.properties.update_pattern import Pattern
+from penstock.expressions.coercion import BIGINT
+from penstock.language.plans import checks
+from penstock.language.plans.node_form import MOST_ROWS, Below, Fields, NodeForm
+from penstock.settings import SHEDDING_POLICIES
+
+_SHED = (
+    "policy", "budget", "bytes", "buckets", "compact", "least", "ordered", "sample", "misses_only", "query", "every",
+    "at_least", "fails",
+)  # fmt: skip
+
+
+def _write_shed(node: Shed) -> Fields:
+    return {
+        "policy": node.policy, "budget": node.budget, "bytes": node.in_bytes, "buckets": node.buckets,
+        "compact": node.compact, "least": node.least, "ordered": node.ordered, "sample": node.sample,
+        "misses_only": node.misses_only, "query": node.query, "every": node.every, "at_least": node.at_least,
+        "fails": node.fails,
+    }  # fmt: skip
+
+
+def _read_shed(below: Below) -> Algebra:
+    checks.relation(below.input, below.pointer)
+    checks.without_internal(below.inputs, "shedding", below.pointer)
+    schema = below.input.schema
+    if len(schema) < 2 or {schema[-2].type, schema[-1].type} != {BIGINT}:
+        raise below.refuse("the last two columns of what is shed are a period, two BIGINTs")
+    if below.input.pattern is Pattern.STRICT:
+        raise below.refuse(
+            "a relation with updates has no budget: a tuple that was dropped could be taken back", "P0376"
+        )
+
+    def number(name: str, least: int, most: int = MOST_ROWS) -> int:
+        found = below.whole(name, least, most)
+        assert found is not None
+        return found
+
+    budget = number("budget", 1)
+    flags = {name: below.fields[name].flag() for name in ("bytes", "compact", "ordered", "misses_only", "fails")}
+    return Shed(
+        below.input, below.fields["policy"].one_of(SHEDDING_POLICIES), budget, flags["bytes"],
+        number("buckets", 1, budget), flags["compact"], number("least", 0), flags["ordered"],
+        number("sample", 0, 10**6), flags["misses_only"], below.fields["query"].name(), number("every", 1),
+        number("at_least", 0, 10**6), flags["fails"],
+    )  # fmt: skip
+
+
+SHED = NodeForm(_write_shed, _read_shed, _SHED, _SHED)

@@ -1,0 +1,108 @@
+"""What the sinks of streams have received, which is less than what was computed while something was withheld of them.
+
+A stream whose result goes on with another query, or after a pause, begins behind what its sink has received. A query
+that is silent, or has not reached its first instant, computes instants that no sink has received. So what a sink had
+when that began is kept with the epoch (`Epoch.received`), until the query's heartbeat has moved and more was emitted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from typing import Protocol
+
+from penstock.algebra.nodes.query import Query
+from penstock.physical.execution.progress import NOTHING
+from penstock.runtime.spark.catching_up.start_options import heartbeat_at
+from penstock.runtime.spark.checkpoint.epochs import Epoch, Received
+from penstock.runtime.spark.checkpoint.folder import Folder
+from penstock.runtime.spark.input.offset import Offset
+from penstock.runtime.spark.output.withheld import Withheld, WithheldAnswers
+
+
+class Exchanging(Protocol):
+    """What a start says about the queries of results."""
+
+    @property
+    def moved(self) -> Mapping[str, str]:
+        """Return the queries that take over the computation of another one, by query."""
+
+    @property
+    def former(self) -> Mapping[str, Query]:
+        """Return the queries that ran before, where they are known."""
+
+
+class ReceivedAnswers:
+    """What sinks have received when a run goes on with another epoch.
+
+    Args:
+        before: the epoch that ends.
+        offset: up to which sources have been read.
+    """
+
+    def __init__(self, request: Exchanging, folder: Folder, before: Epoch, offset: Offset) -> None:
+        self._request, self._folder, self._before, self._offset = request, folder, before, offset
+
+    def by(self, name: str, query: Query | None) -> Received:
+        """Return what the sink of the query `name` has received. query: the one that ran, where it is known."""
+        paused = self._before.paused.get(name)
+        if paused is not None and paused.received is not None:
+            return paused.received
+        heartbeat = NOTHING if query is None else heartbeat_at(query, self._offset)
+        waits = self.waiting(name) is not None
+        now = () if waits or name in self._before.silent else (self._folder.delivered().round,)
+        earlier = self._before.received.get(name)
+        if earlier is None or not (waits or earlier.until is None or heartbeat <= earlier.until):
+            return Received(heartbeat, now)
+        return replace(earlier, rounds=tuple(sorted({*earlier.rounds, *now})))
+
+    def waiting(self, name: str) -> Withheld | None:
+        """Return what the sink of `name` has not received yet although it is shown; None for nothing."""
+        since = self._before.shown.get(name)
+        batch = self._folder.delivered().batch + 1
+        found = None if since is None else WithheldAnswers(self._folder).read(name, since, batch)
+        return None if found is None or found.done else found
+
+    def kept_with(
+        self, epoch: Epoch, queries: Mapping[str, Query], kept: Collection[str], continued: Mapping[str, Received],
+        seeds: Mapping[str, Withheld],
+    ) -> Epoch:  # fmt: skip
+        """Return `epoch`, the next one, with what sinks have received of which something is withheld, or was.
+
+        Args:
+            queries: those of the epoch.
+            kept: those whose results go on with the same answer, or with that of another query that ran.
+            continued: what the sinks of other results have received that go on.
+            seeds: what is withheld of queries that begin.
+        """
+        received = {}
+        for name in sorted({*epoch.silent, *seeds, *self._moved, *self._before.received} & queries.keys()):
+            if not queries[name].root.is_stream:
+                continue
+            has = continued.get(name) or (self._by_kept(queries[name]) if name in kept else Received(NOTHING))
+            until = self._until(epoch, queries[name], name in kept, seeds.get(name))
+            if until is not None or name in epoch.silent:
+                received[name] = replace(has, until=until)
+        return replace(epoch, received=received)
+
+    def _by_kept(self, query: Query) -> Received:
+        return self.by(query.name, self._request.former.get(query.name, query))
+
+    @property
+    def _moved(self) -> Collection[str]:
+        return self._request.moved.keys()
+
+    def _until(self, epoch: Epoch, query: Query, kept: bool, seed: Withheld | None) -> int | None:
+        """Return the heartbeat up to which a sink receives nothing more; None where it receives all, or nothing."""
+        name, heartbeat = query.name, heartbeat_at(query, self._offset)
+        if name in epoch.silent:
+            return None
+        if name in self._moved:
+            return heartbeat if seed is None else max(heartbeat, seed.first - 1)
+        if seed is not None:
+            return seed.first - 1
+        earlier = self._before.received.get(name)
+        if not kept or earlier is None:
+            return None
+        until = heartbeat if earlier.until is None else earlier.until
+        return until if heartbeat <= until or self.waiting(name) is not None else None

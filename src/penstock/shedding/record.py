@@ -1,0 +1,124 @@
+"""What shedding has done to the answer of a query: figures of a fixed number, whatever the data.
+
+`exact` and the bound of the coverage are certain; accuracy is an estimate from the values that are also held unshed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from penstock.shedding.accuracy import AccuracyEstimate, PeriodRows, coalesce, compare, coverage_at_least, estimate
+from penstock.shedding.hashing import SAMPLES, all_salted
+from penstock.shedding.layout import (
+    BEGIN_,
+    DROP_COLUMNS,
+    DROPPED_AT,
+    DROPPED_BEGIN,
+    DROPPED_END,
+    DROPPED_EXPIRES,
+    DROPPED_LOST,
+    END_,
+    RANK,
+    Int64s,
+)
+from penstock.shedding.ledger import Ledger
+from penstock.shedding.shedder import ArrivingTuples, Shedder, SheddingOutcome
+
+_NOTHING = AccuracyEstimate(None, None, None, 0)
+
+
+@dataclass
+class SheddingRecord:
+    """The figures of the budgets of a query in one shard.
+
+    Args:
+        no_end: what stands for no end.
+        least: the constant of LENGTH >= constant, 0 for none: accuracy is that of what passes it.
+        arrived, shed: tuples since the beginning.
+        clock: the largest timestamp that was looked at.
+        judged: the last estimate.
+    """
+
+    no_end: int
+    least: int = 0
+    seed: int = 0
+    arrived: int = 0
+    shed: int = 0
+    clock: int = -(2**62)
+    judged: AccuracyEstimate = _NOTHING
+    ledger: Ledger = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.ledger = Ledger(self.no_end)
+
+    def note(self, arriving: ArrivingTuples, outcome: SheddingOutcome) -> None:
+        """Count what arrived and what was dropped or refused."""
+        if not len(arriving):
+            return
+        refused = np.flatnonzero(outcome.entered == 2)
+        rows = np.zeros((len(refused), DROP_COLUMNS), np.int64)
+        rows[:, DROPPED_AT], rows[:, DROPPED_EXPIRES] = arriving.stamps[refused], arriving.expires[refused]
+        rows[:, DROPPED_BEGIN], rows[:, DROPPED_END] = arriving.begins[refused], arriving.ends[refused]
+        rows[:, DROPPED_LOST] = arriving.ends[refused] - arriving.begins[refused]
+        drops = np.concatenate([outcome.drops, rows])
+        self.arrived += len(arriving)
+        self.shed += len(drops)
+        self.clock = max(self.clock, int(arriving.stamps[-1]))
+        self.ledger.add(drops, self.clock)
+
+    def pass_to(self, clock: int) -> None:
+        """Forget what has left the window."""
+        self.clock = max(self.clock, clock)
+        self.ledger.pass_to(self.clock)
+
+    def judge(self, shedders: Sequence[Shedder]) -> AccuracyEstimate:
+        """Estimate accuracy at the clock, and keep the estimate."""
+        similar, larger = [np.empty(0)], [np.empty(0)]
+        share = 1.0
+        for shedder in shedders:
+            if not shedder.sample_share:
+                continue
+            share = min(share, shedder.sample_share)
+            rows, below = shedder.rows(), shedder.sample_share * 2.0**63
+            inside = rows[all_salted(rows[:, RANK], SAMPLES, self.seed) < below]
+            compared = compare(self._answer(shedder.sample_rows()), self._answer(inside))
+            similar.append(compared.similar)
+            larger.append(compared.larger)
+        if self.shed and len(similar) > 1:
+            self.judged = estimate(np.concatenate(similar), np.concatenate(larger), share)
+        return self.judged
+
+    def _answer(self, entries: Int64s) -> PeriodRows:
+        rows = PeriodRows(entries[:, RANK], entries[:, BEGIN_], entries[:, END_])
+        return coalesce(rows).cut(self.clock, self.no_end).at_least(self.least)
+
+    def figures(self, shedders: Sequence[Shedder]) -> Mapping[str, int | float]:
+        """Return the figures by name. What is not known is left out."""
+        lost = self.ledger.lost(self.clock) if self.ledger.live else 0
+        covered = 0.0
+        if lost:
+            for shedder in shedders:
+                entries = shedder.rows()
+                rows = PeriodRows(entries[:, RANK], entries[:, BEGIN_], entries[:, END_])
+                cut = coalesce(rows).cut(self.clock, self.no_end)
+                covered += float((cut.ends - cut.begins).sum())
+        found: dict[str, int | float] = {
+            "held": sum(shedder.held for shedder in shedders),
+            "budget": sum(shedder.budget for shedder in shedders),
+            "arrived": self.arrived,
+            "shed": self.shed,
+            "shed live": self.ledger.live,
+            "lost ticks live": lost,
+            "exact": int(self.ledger.live == 0),
+            "coverage at least": round(coverage_at_least(covered, lost), 6) if lost else 1.0,
+        }
+        judged = self.judged
+        if judged.accuracy is not None and judged.low is not None and judged.high is not None and self.ledger.live:
+            found |= {
+                "accuracy": round(judged.accuracy, 6), "accuracy low": round(judged.low, 6),
+                "accuracy high": round(judged.high, 6), "accuracy values": judged.values,
+            }  # fmt: skip
+        return found

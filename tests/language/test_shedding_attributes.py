@@ -1,0 +1,91 @@
+"""What the binder makes of the attributes of shedding: where budgets go, and what policies know of the predicate."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.algebra import Coalesce, Select, Shed
+from penstock.algebra.nodes.base import operators
+from penstock.errors import PenstockError
+from penstock.language import bind_script
+
+_STREAM = "CREATE STREAM m (at BIGINT, k BIGINT, x INT) FROM MEMORY () TIMESTAMP BY at UNIT SECOND;"
+_FROM = "m (k, x) VALID FOR 3 SECONDS [RANGE 1000 SECONDS] AS s"
+
+
+def shed_of(where: str, attributes: str = "memory '9 TUPLES'", items: str = "k, VALID(s)", before: str = "") -> Shed:
+    clause = f" WHERE {where}" if where else ""
+    said = f" WITH ({attributes})" if attributes else ""
+    text = f"{_STREAM}{before}CREATE QUERY q{said} AS SELECT {items} FROM {_FROM}{clause};"
+    (query,) = bind_script(text).queries
+    (found,) = (node for node in operators(query.root) if isinstance(node, Shed))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("where", "least", "misses_only"),
+    [
+        ("", 0, True),
+        ("LENGTH(VALID(s)) >= 5", 5, True),
+        ("LENGTH(VALID(s)) > 5", 6, True),
+        ("5 <= LENGTH(VALID(s))", 5, True),
+        ("CAST(VALID(s) AS INTERVAL MINUTE) >= 3", 180, True),
+        ("CAST(VALID(s) AS INTERVAL MINUTE) > 3", 240, True),
+        ("k = 1 AND LENGTH(VALID(s)) >= 5", 5, True),
+        ("LENGTH(VALID(s)) < 5", 0, False),
+        ("LENGTH(VALID(s)) = 5", 0, False),
+        ("BEGIN(VALID(s)) <= 7", 0, True),
+        ("END(VALID(s)) >= 7", 0, True),
+        ("BEGIN(VALID(s)) >= 7", 0, False),
+        ("LENGTH(VALID(s)) >= k", 0, False),
+        ("LENGTH(VALID(s)) >= 5 OR k = 1", 0, False),
+    ],
+)
+def test_what_is_known_of_the_predicate(where: str, least: int, misses_only: bool) -> None:
+    shed = shed_of(where)
+    assert (shed.least, shed.misses_only) == (least, misses_only)
+    assert shed.describe()["error"] == ("misses only" if misses_only else "both ways")
+
+
+def test_a_selection_on_the_value_is_below_the_budget_and_one_on_the_period_above() -> None:
+    text = f"{_STREAM}CREATE QUERY q WITH (memory '9 TUPLES') AS SELECT k FROM {_FROM}"
+    (query,) = bind_script(f"{text} WHERE k > 1 AND LENGTH(VALID(s)) >= 5 AND x = 2;").queries
+    selections = [node for node in operators(query.root) if isinstance(node, Select)]
+    assert [isinstance(node.input, Coalesce) for node in selections] == [True, False]
+    (shed,) = (node for node in operators(query.root) if isinstance(node, Shed))
+    assert shed.input is selections[1]
+
+
+def test_an_aggregate_above_may_err_both_ways() -> None:
+    text = f"{_STREAM}CREATE QUERY q WITH (memory '9 TUPLES') AS SELECT k, COUNT(*) AS n FROM {_FROM} GROUP BY k;"
+    (query,) = bind_script(text).queries
+    (shed,) = (node for node in operators(query.root) if isinstance(node, Shed))
+    assert not shed.misses_only
+
+
+def test_settings_are_the_defaults_of_attributes() -> None:
+    before = "SET shed_memory = '64 KB'; SET shed = 'value'; SET shed_buckets = 4; SET shed_error_sample = '0.1';"
+    shed = shed_of("", "", before=before)
+    assert (shed.budget, shed.in_bytes, shed.policy, shed.buckets, shed.sample) == (65536, True, "value", 4, 100_000)
+    own = shed_of("", "memory '7 tuples', shed 'newest', error_sample '20%', compact 'false'", before=before)
+    assert (own.budget, own.in_bytes, own.policy, own.buckets, own.sample) == (7, False, "newest", 4, 200_000)
+    assert not own.compact
+
+
+def test_a_setting_does_not_touch_queries_that_do_not_coalesce() -> None:
+    text = f"{_STREAM}SET shed_memory = '9 TUPLES'; CREATE QUERY q AS SELECT k FROM m [NOW];"
+    (query,) = bind_script(text).queries
+    assert not any(isinstance(node, Shed) for node in operators(query.root))
+
+
+def test_queries_with_other_budgets_share_nothing_above_them() -> None:
+    assert shed_of("").fingerprint != shed_of("", "memory '10 TUPLES'").fingerprint
+
+
+def test_errors_name_the_nearest() -> None:
+    text = f"{_STREAM}CREATE QUERY q WITH (memory '9 TUPLES', shed 'calls') AS SELECT k FROM {_FROM};"
+    with pytest.raises(PenstockError, match="cals"):
+        bind_script(text)
+    with pytest.raises(PenstockError) as refused:
+        bind_script(f"{_STREAM}CREATE QUERY q WITH (memmory '9 TUPLES') AS SELECT k FROM {_FROM};")
+    assert "memory" in str(refused.value)

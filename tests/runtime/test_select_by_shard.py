@@ -1,0 +1,123 @@
+"""A one-time query that is divided by shard comes to the answer that one process computes."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from test_one_time import CASES
+
+from penstock.algebra.nodes.one_time import OneTimeQuery
+from penstock.algebra.nodes.scans import declared_sources
+from penstock.errors import PenstockError
+from penstock.language import SelectOnce, bind_script
+from penstock.results.source_rows import RowsInMemory
+from penstock.runtime.local.one_time import OneTimeAnswer, answer_over
+from penstock.runtime.spark.one_time.select_plan import run_here, select_plan
+from penstock.testing.cases import case_inputs, parse_case
+from penstock.testing.one_time import as_of, assert_same_rows, rows_of
+
+
+def divided(query: OneTimeQuery, inputs: dict[str, pa.Table], shards: int, parts: int = 1) -> pa.Table | None:
+    cut = {
+        name: [
+            RowsInMemory(
+                table.slice(
+                    n * table.num_rows // parts, (n + 1) * table.num_rows // parts - n * table.num_rows // parts
+                )
+            )
+            for n in range(parts)
+        ]
+        for name, table in inputs.items()
+    }
+    found = select_plan(query, cut, shards)
+    return None if found is None else run_here(*found)
+
+
+def check(query: OneTimeQuery, inputs: dict[str, pa.Table], shards: int = 3, parts: int = 1) -> int:
+    """Compare both ways; return how many rows there are."""
+    try:
+        expected: OneTimeAnswer = answer_over(query, inputs)
+    except PenstockError as error:
+        with pytest.raises(PenstockError) as same:
+            divided(query, inputs, shards, parts)
+        assert same.value.code == error.code
+        return 0
+    table = divided(query, inputs, shards, parts)
+    if table is None:
+        return 0
+    assert table.schema == expected.table.schema
+    assert_same_rows(query, rows_of(table), rows_of(expected.table))
+    return table.num_rows
+
+
+def check_case(path: Path) -> None:
+    case = parse_case(path.read_text(encoding="utf-8"), path.name)
+    if case.arrivals:
+        pytest.skip("a one-time query reads its inputs at once, without a clock")
+    bound, draw = bind_script(case.script), random.Random(path.name)
+    inputs = case_inputs(case, bound)
+    for query in bound.queries:
+        tick = None
+        try:
+            tick = answer_over(as_of(query, None), {n: inputs[n] for n in declared_sources(query.root)}).tick
+        except PenstockError:
+            continue
+        instant = None if tick is None else tick - draw.choice((0, 0, 1, 3))
+        check(as_of(query, instant), inputs)
+
+
+@pytest.mark.parametrize("path", CASES[::8], ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_queries_of_some_text_cases(path: Path) -> None:
+    check_case(path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", CASES, ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_queries_of_the_text_cases(path: Path) -> None:
+    check_case(path)
+
+
+DECLARED = """CREATE STREAM S (ts INT, k INT, v INT) FROM MEMORY () TIMESTAMP BY ts UNIT SECOND{};
+    CREATE RELATION R (k INT, w INT, PRIMARY KEY (k)) FROM MEMORY ();"""
+INPUTS = {
+    "S": pa.table(
+        {"ts": pa.array([i // 3 for i in range(300)], pa.int32()),
+         "k": pa.array([i % 7 for i in range(300)], pa.int32()),
+         "v": pa.array([i * 31 % 11 for i in range(300)], pa.int32())}
+    ),
+    "R": pa.table({"k": pa.array(range(5), pa.int32()), "w": pa.array(range(5), pa.int32())}),
+}  # fmt: skip
+
+
+def query_of(text: str, more: str = "") -> OneTimeQuery:
+    (action,) = bind_script(f"{DECLARED.format(more)} {text};").actions
+    assert isinstance(action, SelectOnce)
+    return action.query
+
+
+@pytest.mark.parametrize("shards", [1, 5])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT k, SUM(v) AS s FROM S [RANGE 20 SECONDS] GROUP BY k",
+        "SELECT COUNT(*) AS n FROM S [RANGE 20 SECONDS] WHERE v > 100",
+        "SELECT S.k, v, w FROM S [PARTITION BY k ROWS 3] AS S, R WHERE S.k = R.k",
+        "SELECT a.v FROM S [ROWS 40] AS a, S [ROWS 10] AS b WHERE a.k = b.k AND a.v < b.v",
+        "SELECT DISTINCT v FROM S ORDER BY v DESC LIMIT 4",
+        "SELECT k FROM R EXCEPT SELECT k FROM S [NOW]",
+        "SELECT w, (SELECT MAX(v) FROM S [RANGE 9 SECONDS] AS S WHERE S.k = R.k) AS m FROM R",
+        "SELECT (SELECT k FROM R) AS k FROM R",
+    ],
+)
+def test_the_rows_of_a_stream_come_in_parts(text: str, shards: int) -> None:
+    query = query_of(text)
+    check(replace(query, as_of=99), {name: INPUTS[name] for name in declared_sources(query.root)}, shards, 4)
+
+
+def test_a_source_with_the_time_of_the_clock_is_not_divided() -> None:
+    query = query_of("SELECT k FROM S [RANGE 20 SECONDS]", " IDLE TIMEOUT 1 SECOND")
+    assert divided(query, {"S": INPUTS["S"]}, 3) is None

@@ -1,0 +1,111 @@
+"""Queries under a budget: the local runtime, cut at random places and over several shards, against the definition."""
+
+from __future__ import annotations
+
+import random
+
+import pyarrow as pa
+import pytest
+
+from penstock.errors import PenstockError
+from penstock.language import bind_script
+from penstock.testing.cases import RUNS
+from penstock.testing.compare import assert_same
+from penstock.testing.oracle import run_oracle
+
+_SOURCE = (
+    "CREATE STREAM t (at BIGINT, k STRING, x INT, a BIGINT, b BIGINT) FROM MEMORY () TIMESTAMP BY at UNIT SECOND;\n"
+)
+_FROM = (
+    "t (k) VALID FOR 3 SECONDS [RANGE 6 SECONDS] AS s",
+    "t (k, x) VALID FOR 4 SECONDS [RANGE 9 SECONDS SLIDE 3 SECONDS] AS s",
+    "t (k) [RANGE 12 SECONDS SLIDE 2 SECONDS] AS s",
+    "t (x) VALID FROM a TO b [RANGE 8 SECONDS] AS s",
+    "t (k) VALID FOR 2 SECONDS [UNBOUNDED] AS s",
+)
+_WHERE = ("", "LENGTH(VALID(s)) >= 5", "CAST(VALID(s) AS INTERVAL SECOND) > 3", "LENGTH(VALID(s)) < 6")
+_POLICIES = ("random", "newest", "value", "cals_v", "cals_i", "cals", "cals_q")
+
+
+def script_of(draw: random.Random, policy: str) -> str:
+    source = draw.choice(_FROM)
+    where = [draw.choice(_WHERE), "s.k <> 'c'" if "(k" in source and draw.random() < 0.3 else ""]
+    said = " AND ".join(part for part in where if part)
+    memory = draw.choice(["1 TUPLES", "3 TUPLES", "8 TUPLES", "400", "900 B"])
+    more = draw.choice(
+        ["", ", buckets '3'" if memory[0] not in "1" else "", ", compact 'false'", ", error_sample '50%'"]
+    )
+    items = "*, VALID(s)" if "(x)" not in source else "s.x, VALID(s)"
+    items = "s.k, VALID(s)" if "(k" in source else items
+    clause = f" WHERE {said}" if said else ""
+    attributes = f"memory '{memory}', shed '{policy}'{more}"
+    return f"{_SOURCE}CREATE QUERY q WITH ({attributes}) AS SELECT {items} FROM {source}{clause};"
+
+
+def table_of(draw: random.Random, rows: int = 40) -> pa.Table:
+    at, made = 0, []
+    for _ in range(rows):
+        at += draw.choice([0, 0, 1, 1, 2, 6])
+        begin = at + draw.randrange(-6, 4)
+        key = draw.choice(["a", "b", "c", "a", None])
+        made.append((at, key, draw.choice([1, 2, None]), begin, draw.choice([begin + draw.randrange(0, 8), None])))
+    names = ("at", "k", "x", "a", "b")
+    types = (pa.int64(), pa.string(), pa.int32(), pa.int64(), pa.int64())
+    columns = [pa.array(list(values), kind) for values, kind in zip(zip(*made, strict=True), types, strict=True)]
+    return pa.Table.from_arrays(columns, names=list(names))
+
+
+def check(seed: int, policy: str) -> int:
+    draw = random.Random(f"{policy}/{seed}")
+    bound = bind_script(script_of(draw, policy), one_time=True)
+    (query,) = bound.queries
+    inputs = {"t": table_of(draw)}
+    drain = draw.random() < 0.5
+    expected = run_oracle(query, inputs, drain).events
+    for run in draw.sample(RUNS, 2):
+        result = run.answer(bound.queries, inputs, drain, None)
+        assert_same(query, result.tables["q"], expected)
+    return len(expected)
+
+
+@pytest.mark.parametrize("policy", _POLICIES)
+def test_the_local_runtime_equals_the_definition(policy: str) -> None:
+    assert sum(check(seed, policy) for seed in range(4))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("policy", _POLICIES)
+def test_the_local_runtime_equals_the_definition_in_many_cases(policy: str) -> None:
+    for seed in range(4, 100):
+        check(seed, policy)
+
+
+_LINE = "CREATE STREAM m (at BIGINT, k BIGINT) FROM MEMORY () TIMESTAMP BY at UNIT SECOND;\n"
+
+
+def many_values(memory: str, more: str = "", rows: int = 4000) -> tuple[str, dict[str, pa.Table]]:
+    draw = random.Random(3)
+    script = f"{_LINE}CREATE QUERY q WITH (memory '{memory}', shed 'cals_q', error_sample '40%'{more}) AS "
+    script += "SELECT k, VALID(s) FROM m (k) VALID FOR 3 SECONDS [RANGE 1000 SECONDS] AS s;"
+    at = [k // 4 for k in range(rows)]
+    keys = [draw.randrange(300) for _ in range(rows)]
+    return script, {"m": pa.table({"at": pa.array(at, pa.int64()), "k": pa.array(keys, pa.int64())})}
+
+
+def test_a_query_that_is_too_inaccurate_fails_at_one_instant_whatever_the_rounds() -> None:
+    script, inputs = many_values("1500 TUPLES", ", accuracy_at_least '90%', on_inaccuracy 'fail'")
+    bound = bind_script(script, one_time=True)
+    messages = set()
+    for run in (RUNS[0], RUNS[2]):
+        with pytest.raises(PenstockError) as failed:
+            run.answer(bound.queries, inputs, False, None)
+        assert failed.value.code == "P0633"
+        messages.add(failed.value.message)
+    assert len(messages) == 1
+    assert "below accuracy_at_least 0.9" in messages.pop()
+
+
+def test_a_query_that_is_accurate_enough_goes_on() -> None:
+    script, inputs = many_values("1500 TUPLES", ", accuracy_at_least '5%', on_inaccuracy 'fail'")
+    bound = bind_script(script, one_time=True)
+    assert RUNS[0].answer(bound.queries, inputs, False, None).tables["q"].num_rows
