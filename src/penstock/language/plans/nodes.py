@@ -19,6 +19,7 @@ from penstock.algebra import (
     Except,
     Frequency,
     FrequencyWindow,
+    Frequent,
     IndividualResults,
     Internal,
     Intersect,
@@ -48,6 +49,7 @@ from penstock.algebra import (
     ValidWindow,
     Window,
     WindowKind,
+    WindowSample,
     is_nrr,
 )
 from penstock.algebra.nodes.base import has_lives
@@ -56,11 +58,12 @@ from penstock.algebra.nodes.r2s import evaluation_period
 from penstock.algebra.nodes.results import without_slide
 from penstock.algebra.properties.update_pattern import Pattern
 from penstock.errors import PenstockError
-from penstock.expressions.coercion import STRING, cast_to
+from penstock.expressions.coercion import STRING, cast_to, is_numeric
 from penstock.expressions.nodes import Expression
 from penstock.language.limits import MAX_COLUMNS
 from penstock.language.plans import checks
 from penstock.language.plans.form import fault
+from penstock.language.plans.frequent import FREQUENT
 from penstock.language.plans.node_form import (
     MOST_COUNTED,
     MOST_ROWS,
@@ -137,7 +140,26 @@ def _read_sample(below: Below) -> Algebra:
         raise fault(percent.pointer, "this is no fraction, such as 5 or 1/3") from None
     if not 0 <= share <= 100:
         raise fault(percent.pointer, "a sample is between 0 and 100 percent", "P0102")
-    return Sample(below.input, share, below.fields["seed"].whole(-(2**63), 2**63 - 1), below.fields["name"].name())
+    seed, name = below.fields["seed"].whole(-(2**63), 2**63 - 1), below.fields["name"].name()
+    records = "records" in below.fields and below.fields["records"].flag()
+    return Sample(below.input, share, seed, name, below.partition("by"), records)
+
+
+def _write_window_sample(node: WindowSample) -> Fields:
+    names = column_names(node.input.schema)
+    weight = None if node.weight is None else written(node.weight, names)
+    per = names_of(node.input, node.per)
+    return {"rows": node.rows, "seed": node.seed, **given(per=per, weight=weight, records=node.records or None)}
+
+
+def _read_window_sample(below: Below) -> Algebra:
+    checks.relation(below.input, below.pointer)
+    weight = below.scalars.value(below.fields["weight"], below.columns) if "weight" in below.fields else None
+    if weight is not None and not is_numeric(weight.type):
+        raise fault(below.fields["weight"].pointer, "a weight is a number", "P0203")
+    rows, seed = below.fields["rows"].whole(1, MOST_ROWS), below.fields["seed"].whole(-(2**63), 2**63 - 1)
+    records = "records" in below.fields and below.fields["records"].flag()
+    return WindowSample(below.input, rows, seed, below.partition("per"), weight, records)
 
 
 # --- windows
@@ -412,8 +434,15 @@ NODES: Mapping[type[Algebra], NodeForm] = {
     ),
     Project: NodeForm(_write_project, _read_project, ("columns",), ("columns",)),
     Sample: NodeForm(
-        lambda node: {"percent": str(node.percent), "seed": node.seed, "name": node.name},
-        _read_sample, ("percent", "seed", "name"), ("percent", "seed", "name"),
+        lambda node: {
+            "percent": str(node.percent), "seed": node.seed, "name": node.name,
+            **given(by=names_of(node.input, node.by), records=node.records or None),
+        },
+        _read_sample, ("percent", "seed", "name", "by", "records"), ("percent", "seed", "name"),
+    ),
+    WindowSample: NodeForm(
+        _write_window_sample, _read_window_sample,
+        ("rows", "seed", "per", "weight", "records"), ("rows", "seed"),
     ),
     Window: NodeForm(_write_window, _read_window, ("kind", *_WINDOW), ("kind",)),
     RowWindow: NodeForm(_write_row_window, _read_row_window, ("rows", "step", "partition", *_WINDOW)),
@@ -421,6 +450,7 @@ NODES: Mapping[type[Algebra], NodeForm] = {
         _write_frequency_window, _read_frequency_window, ("rows", "partition", "every", "by", *_WINDOW)
     ),
     Aggregate: NodeForm(_write_aggregate, _read_aggregate, ("group", "aggregates"), ("aggregates",)),
+    Frequent: FREQUENT,
     Distinct: NodeForm(lambda node: {}, _read_distinct),
     Coalesce: COALESCE,
     SessionWindow: SESSIONS,

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from penstock.physical.operators.aggregates.aggregate import Aggregation
+from penstock.physical.operators.aggregates.frequent.candidates import FrequentCandidates
+from penstock.physical.operators.aggregates.frequent.items import FrequentItems
 from penstock.physical.operators.aggregates.pane_store import PaneStore, WindowSums
 from penstock.physical.operators.aggregates.row_log import LoggedAggregation, RowLog
 from penstock.physical.operators.aggregates.slide_incremental import IncrementalSlideAggregation
@@ -72,6 +74,8 @@ from penstock.physical.plan.joins import (
     WindowStoreSpec,
 )
 from penstock.physical.plan.panes import (
+    FrequentCandidatesSpec,
+    FrequentItemsSpec,
     IncrementalSlideSpec,
     PanesSpec,
     PaneStoreSpec,
@@ -118,6 +122,8 @@ OPERATORS: dict[type, Callable[..., Operator]] = {
     PaneStoreSpec: lambda spec, context: PaneStore(spec),
     WindowSumsSpec: lambda spec, context: WindowSums(spec),
     RecomputedSlideSpec: lambda spec, context: RecomputedSlideAggregation(spec),
+    FrequentCandidatesSpec: lambda spec, context: FrequentCandidates(spec),
+    FrequentItemsSpec: lambda spec, context: FrequentItems(spec),
     UserAggregateSpec: lambda spec, context: UserAggregation(spec),
     SessionsSpec: lambda spec, context: Sessions(spec),
     ValidWindowSpec: lambda spec, context: ValidWindow(spec),

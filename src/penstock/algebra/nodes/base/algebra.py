@@ -271,6 +271,15 @@ class Algebra(Node):
         (`arrival_time.py`)."""
         raise AssertionError(f"tuples of {type(self).__name__} do not enter with elements of streams")
 
+    def with_inclusion(self) -> Algebra | None:
+        """Return this relation or stream with the inclusion record of each tuple as a last column (`inclusion.py`);
+        None where nothing below is sampled. Raises PenstockError P0355 where the probability of its tuples is not
+        known."""
+        if all(child.with_inclusion() is None for child in self.inputs):
+            return None
+        hint = "over a sample ESTIMATE knows selections, projections, windows in time and inner joins"
+        raise PenstockError("P0355", f"ESTIMATE through {type(self).__name__} of a sample", hint=hint)
+
     # Columns
 
     def pruned(self, needed: frozenset[int], pruning: ColumnPruning) -> Pruned:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import NoReturn
 
-from penstock.algebra import Algebra, RelationScan, RelationToStream, Sample, Source, StreamKind, StreamScan, unjoined
+from penstock.algebra import Algebra, RelationScan, RelationToStream, Source, StreamKind, StreamScan, unjoined
 from penstock.algebra.properties.update_pattern import Pattern
 from penstock.errors import PenstockError, counted, nearest
 from penstock.language.binder.context import Context
@@ -22,6 +22,7 @@ from penstock.language.binder.from_.inputs import FromInput, Inputs
 from penstock.language.binder.from_.lateral import reads_beside
 from penstock.language.binder.from_.period_windows import windowed_by_period
 from penstock.language.binder.from_.periods import PeriodSource, bound_entries, read_periods
+from penstock.language.binder.from_.samples import bind_rows, bind_sample
 from penstock.language.binder.from_.windows import bind_window
 from penstock.language.binder.scope import Entry, Role, Scope, lost
 from penstock.language.binder.select.rows import Inner
@@ -140,14 +141,7 @@ class SourceBinder:
         """Return the sample of `node`; a SAMPLE that fails is reported, and binding continues without it."""
         if sample is None:
             return node
-        return self.context.attempt(lambda: self._sample(node, sample, name)) or node
-
-    def _sample(self, node: Algebra, sample: SampleTree, name: str) -> Algebra:
-        if not node.is_stream:
-            self.context.fail("P0103", f"SAMPLE draws from a stream; {name} is a relation", sample.span)
-        if not 0 <= sample.percent <= 100:
-            self.context.fail("P0102", "a sample is between 0 and 100 percent", sample.span)
-        return Sample(node, sample.percent, self.context.settings.get_int("seed"), name)
+        return self.context.attempt(lambda: bind_sample(node, sample, name, self.context)) or node
 
     def _relation(
         self,
@@ -182,7 +176,12 @@ class SourceBinder:
             windowed = self.context.attempt(lambda: bind_window(window, elements, self.context, (*entries, *other)))
             if windowed is None:
                 return Inputs((), entries, failed=True)
-            node = windowed
+            sample = None if named is None else named.sample
+            scope = Scope((*entries, *other))
+            sampled = self.context.attempt(lambda: bind_rows(windowed, sample, scope, self.context))
+            if sampled is None:
+                return Inputs((), entries, failed=True)
+            node = sampled
         elif window is not None:
             shown = item.text if isinstance(item, Name) else "this query"
             hint = "a window belongs to a stream; leave it out"
@@ -207,6 +206,8 @@ class SourceBinder:
         read = qualifier is not None and qualifier.lower() in read_periods(self.context.source.text)
         if items is None and valid is None and not read:
             return source.node, source.entries
+        if named is not None and named.sample is not None and named.sample.rows is not None:
+            self.context.fail("P0103", "SAMPLE(n ROWS) of a source with periods", named.sample.span)
         timed = source.timed(valid)
         if items is not None:
             if timed is None:
