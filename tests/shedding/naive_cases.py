@@ -94,6 +94,7 @@ def check_case(case: SheddingCase, seed: int) -> int:
         assert found == [t.number for t in expected]
         assert sorted(machine.rows()[:, NUMBER].tolist()) == sorted(t.number for t in naive.held)
         assert sorted(machine.sample_rows()[:, NUMBER].tolist()) == sorted(t.number for t in naive.sampled)
+        assert (machine.extraneous, machine.vanished) == (naive.extraneous, naive.vanished)
         total += len(found)
     return total
 

@@ -61,7 +61,8 @@ SAMPLE_HELD = 6  # weight of the sample
 SAMPLE_BELOW = 7  # values are in the sample whose hash is below this; 0 before shedding begins
 FREE_ENTRIES, FREE_STRETCHES = 8, 9  # length of the lists of free rows
 COVERED = 10  # ticks of all stretches together
-NUMBERS = 11
+EXTRANEOUS, VANISHED = 11, 12  # stretches that drops have cut off others, and that went with their last tuple
+NUMBERS = 13
 
 # The parameters of a machine, which never change.
 UNIT = 0  # what is dropped at once

@@ -30,7 +30,9 @@ from penstock.shedding.layout import (
     END_,
     EXPIRES,
     EXPIRIES,
+    EXTRANEOUS,
     FREE_ENTRIES,
+    FREE_STRETCHES,
     GROWING,
     GROWING_COST,
     GROWINGS,
@@ -59,6 +61,7 @@ from penstock.shedding.layout import (
     TIE,
     UNIT,
     VALUE_RANK,
+    VANISHED,
     WEIGHT,
 )
 from penstock.shedding.stretches import insert, judge, place_of, refresh, remove
@@ -166,10 +169,14 @@ def _drop(  # type: ignore[no-untyped-def]
     drops[n, DROPPED], drops[n, DROPPED_AT], drops[n, DROPPED_SLOT] = entries[i, NUMBER], at, entries[i, SLOT]
     drops[n, DROPPED_LOST], drops[n, DROPPED_EXPIRES] = ticks_lost(entries, i), entries[i, EXPIRES]
     drops[n, DROPPED_BEGIN], drops[n, DROPPED_END] = entries[i, BEGIN_], entries[i, END_]
+    free = numbers[FREE_STRETCHES]
     _leave(
         items, places, sizes, entries, stretches, values, numbers, parameters, free_entries, free_stretches, i, True,
         spared,
     )  # fmt: skip
+    # Every further piece takes a row of its own; a stretch of which nothing is left gives its row back.
+    numbers[EXTRANEOUS] += max(0, free - numbers[FREE_STRETCHES])
+    numbers[VANISHED] += max(0, numbers[FREE_STRETCHES] - free)
 
 
 @nb.njit(cache=True)

@@ -95,16 +95,21 @@ class SheddingRecord:
         rows = PeriodRows(entries[:, RANK], entries[:, BEGIN_], entries[:, END_])
         return coalesce(rows).cut(self.clock, self.no_end).at_least(self.least)
 
+    def _covered(self, shedder: Shedder) -> float:
+        """Return the ticks of all stretches, those without an end cut."""
+        if shedder.last_end < self.no_end:
+            return float(shedder.covered)
+        entries = shedder.rows()
+        rows = PeriodRows(entries[:, RANK], entries[:, BEGIN_], entries[:, END_])
+        cut = coalesce(rows).cut(self.clock, self.no_end)
+        return float((cut.ends - cut.begins).sum())
+
     def figures(self, shedders: Sequence[Shedder]) -> Mapping[str, int | float]:
         """Return the figures by name. What is not known is left out."""
         lost = self.ledger.lost(self.clock) if self.ledger.live else 0
         covered = 0.0
         if lost:
-            for shedder in shedders:
-                entries = shedder.rows()
-                rows = PeriodRows(entries[:, RANK], entries[:, BEGIN_], entries[:, END_])
-                cut = coalesce(rows).cut(self.clock, self.no_end)
-                covered += float((cut.ends - cut.begins).sum())
+            covered = sum(self._covered(shedder) for shedder in shedders)
         found: dict[str, int | float] = {
             "held": sum(shedder.held for shedder in shedders),
             "budget": sum(shedder.budget for shedder in shedders),
@@ -112,6 +117,8 @@ class SheddingRecord:
             "shed": self.shed,
             "shed live": self.ledger.live,
             "lost ticks live": lost,
+            "extraneous total": sum(shedder.extraneous for shedder in shedders),
+            "vanished total": sum(shedder.vanished for shedder in shedders),
             "exact": int(self.ledger.live == 0),
             "coverage at least": round(coverage_at_least(covered, lost), 6) if lost else 1.0,
         }

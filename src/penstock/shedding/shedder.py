@@ -23,6 +23,7 @@ from penstock.shedding.layout import (
     ENTRY_COLUMNS,
     EXPIRES,
     EXPIRIES,
+    EXTRANEOUS,
     FREE_ENTRIES,
     FREE_STRETCHES,
     HEAD,
@@ -45,6 +46,7 @@ from penstock.shedding.layout import (
     THRESHOLD,
     TIE,
     VALUE_COLUMNS,
+    VANISHED,
     WEIGHT,
     Int64s,
 )
@@ -153,6 +155,21 @@ class Shedder:
     def covered(self) -> int:
         """Return the ticks of all stretches together."""
         return int(self._numbers[COVERED])
+
+    @property
+    def last_end(self) -> int:
+        """Return the largest end of what is held."""
+        return int(self._entries[self._items[EXPIRIES, : self._sizes[EXPIRIES]], END_].max(initial=ALWAYS))
+
+    @property
+    def extraneous(self) -> int:
+        """Return how many stretches drops have made by cutting others."""
+        return int(self._numbers[EXTRANEOUS])
+
+    @property
+    def vanished(self) -> int:
+        """Return how many stretches have gone with a drop of their last tuple."""
+        return int(self._numbers[VANISHED])
 
     @property
     def budget(self) -> int:

@@ -112,6 +112,8 @@ class NaiveShedding:
         self._threshold = 2**63
         self._sample_below = 0
         self._last_ends: dict[int, int] = {}
+        #: Stretches that drops have cut off others, and that went with their last tuple.
+        self.extraneous = self.vanished = 0
 
     # --- arrivals
 
@@ -266,6 +268,9 @@ class NaiveShedding:
         pieces = [p for p in coalesced(rest) if begin <= p[0] and p[1] <= end]
         for piece in pieces:
             self._lost[t.rank, piece] = _Lost()
+        if dropped:
+            self.extraneous += max(0, len(pieces) - 1)
+            self.vanished += not pieces
         if pieces and dropped:
             self._lost[t.rank, pieces[0]].left = lost.left + pieces[0][0] - begin
             self._lost[t.rank, pieces[-1]].right = lost.right + end - pieces[-1][1]

@@ -144,7 +144,7 @@ class LocalJob:
         for row in self.stages:
             for shard, executor in enumerate(row):
                 sizes = executor.state_sizes()
-                figures = {} if sizes is None else executor.figures()
+                figures = executor.figures()
                 yield ShardReport(executor.stage, shard, {}, executor.spent, sizes, executor.counts, figures)
 
     def graft(self, plan: Plan, tables: Tables, unchanged: Container[str]) -> None:

@@ -46,6 +46,7 @@ class SheddingMetrics:
         held, budget: in tuples, or bytes.
         arrived, shed: tuples since the beginning.
         shed_live: tuples shed whose life may not be over; lost_ticks_live: what was lost with them.
+        extraneous_total, vanished_total: stretches that drops have cut off others, and that have gone whole.
         exact: whether nothing that was shed is missing now.
         coverage_at_least: a certain bound; accuracy, accuracy_low, accuracy_high: an estimate with its interval of
             95 %, None where it is not known; accuracy_values: the values that it is of.
@@ -57,6 +58,8 @@ class SheddingMetrics:
     shed: float = 0
     shed_live: float = 0
     lost_ticks_live: float = 0
+    extraneous_total: float = 0
+    vanished_total: float = 0
     without_period: float = 0
     exact: float = 1
     coverage_at_least: float = 1.0
@@ -235,6 +238,8 @@ METRICS: tuple[Metric, ...] = (
     Metric("penstock_query_shed_total", True, _Q, "queries.shedding.shed", "Tuples shed."),
     Metric("penstock_query_shed_live", False, _Q, "queries.shedding.shed_live", "Of them what may be missing now."),
     Metric("penstock_query_lost_ticks_live", False, _Q, "queries.shedding.lost_ticks_live", "Ticks lost with them."),
+    Metric("penstock_query_extraneous_total", True, _Q, "queries.shedding.extraneous_total", "Stretches cut in two."),
+    Metric("penstock_query_vanished_total", True, _Q, "queries.shedding.vanished_total", "Stretches shed whole."),
     Metric("penstock_query_without_period", False, _Q, "queries.shedding.without_period", "Rows without a period."),
     Metric("penstock_query_exact", False, _Q, "queries.shedding.exact", "1 where the answer lacks nothing, else 0."),
     Metric(

@@ -80,6 +80,7 @@ class Recorder:
                     step: (sum(size.rows for size in sizes.values()), sum(size.bytes for size in sizes.values()))
                     for step, sizes in report.state.items()
                 }
+            if report.figures:
                 self._shedding[report.stage, report.shard] = report.figures
 
     def batch(

@@ -19,6 +19,7 @@ from penstock.runtime.watching.figures import BatchFigures
 from penstock.runtime.watching.growth import GrowthDetector
 from penstock.runtime.watching.metrics import RunMetrics
 from penstock.runtime.watching.recorder import Recorder, Totals
+from penstock.runtime.watching.shedding_log import SheddingLog
 from penstock.settings import Settings
 
 if TYPE_CHECKING:
@@ -80,6 +81,7 @@ class Reporter:
         self._growth = GrowthDetector(report_options.horizons)
         self._is_over_limit = False
         self._previous_metrics = before
+        self._shedding = SheddingLog()
         self._metrics_file: TextIO | None = None
         self._endpoint: Endpoint | None = None
         if report_options.metrics_file is not None:
@@ -116,10 +118,12 @@ class Reporter:
         )  # fmt: skip
         self._warn_of_excluded(run)
         self._look_for_growth(run)
+        self._shedding.batch(run)
         self._previous_metrics = run
         self._check_limit(run)
 
     def close(self) -> None:
+        self._shedding.end()
         if self._metrics_file is not None:
             self._metrics_file.close()
             self._metrics_file = None

@@ -58,7 +58,7 @@ class ShardReport:
         seconds: work of each step.
         state: sizes of the synopses of each step with state; None where they were not measured.
         counts: the rows that flowed.
-        figures: what operators say of themselves, by step; only where state was measured.
+        figures: what operators say of themselves, by step.
     """
 
     stage: int

@@ -159,7 +159,7 @@ class ShardRound:
         with self._watch.phase("state"):
             self._save(shard, executor, stored, steps)
             sizes = executor.state_sizes()
-            figures = {} if sizes is None else executor.figures()
+            figures = executor.figures()
         yield from self._watch.through("exchange", self._packets(job, executor, shard, result, forwarded))
         if self._stage < job.plan.stages:
             # All progress, for a new stage; but the first timestamp of a source only if it arrived in this round.

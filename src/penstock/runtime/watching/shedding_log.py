@@ -1,0 +1,88 @@
+"""What the log tells of queries that shed: when shedding begins and ends, each minute of their time what was shed, and
+sums at the end of a run.
+
+Contract: a line a minute of event time, for each query that sheds; rounds that are longer have one line each. Shedding
+begins with the first tuple shed while the answer lacks nothing, and ends when all that was shed has left its window.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import asdict, dataclass
+
+from penstock.errors import counted
+from penstock.events import log_event, logger_of
+from penstock.runtime.watching.metrics import QueryMetrics, RunMetrics, SheddingMetrics
+
+LOG = logger_of("shedding")
+
+#: Seconds of event time between two lines of a query.
+_EVERY = 60.0
+
+
+@dataclass
+class _Told:
+    """What was told of a query last. arrived, shed: tuples up to then; minute: of its heartbeat, None where unknown."""
+
+    arrived: float = 0
+    shed: float = 0
+    minute: float | None = None
+    sheds: bool = False
+
+
+class SheddingLog:
+    """Tells of the queries of one run that shed. A process that goes on tells again that a query sheds."""
+
+    def __init__(self) -> None:
+        self._told: dict[str, _Told] = {}
+        self._last: dict[str, SheddingMetrics] = {}
+
+    def batch(self, run: RunMetrics) -> None:
+        """Tell what a batch has changed."""
+        for name, query in run.queries.items():
+            if query.shedding is not None:
+                self._look(name, query, query.shedding)
+
+    def end(self) -> None:
+        """Tell the sums of every query that has shed."""
+        for name, now in self._last.items():
+            if now.shed:
+                exact = "its answer lacks nothing now" if now.exact else quality(now)
+                message = (
+                    f"{name}: {counted(int(now.shed), 'tuple')} of {int(now.arrived):,} shed in all"
+                    f" ({_percent(now.shed, now.arrived)}), {exact}"
+                )
+                _tell("shedding_sum", message, name, now)
+
+    def _look(self, name: str, query: QueryMetrics, now: SheddingMetrics) -> None:
+        told = self._told.setdefault(name, _Told())
+        self._last[name] = now
+        if now.shed > told.shed and not told.sheds:
+            told.sheds = True
+            _tell("shedding_begins", f"{name} begins to shed: its budget is {int(now.budget):,}", name, now)
+        minute = None if query.heartbeat is None else query.heartbeat // _EVERY
+        if told.sheds and minute is not None and told.minute is not None and minute > told.minute:
+            share = _percent(now.shed - told.shed, now.arrived - told.arrived)
+            _tell("shedding", f"{name}: {share} of tuples shed, {quality(now)}", name, now)
+            told.arrived, told.shed = now.arrived, now.shed
+        if told.minute is None or (minute is not None and minute > told.minute):
+            told.minute = minute
+        if told.sheds and now.exact:
+            told.sheds, told.arrived, told.shed = False, now.arrived, now.shed
+            _tell("shedding_ends", f"{name} no longer sheds: its answer lacks nothing now", name, now)
+
+
+def quality(now: SheddingMetrics) -> str:
+    """Return what is known of the accuracy of an answer, for people."""
+    coverage = f"coverage at least {now.coverage_at_least:.2f}"
+    if now.accuracy is None or now.accuracy_low is None or now.accuracy_high is None:
+        return coverage
+    return f"accuracy {now.accuracy:.2f} ({now.accuracy_low:.2f} to {now.accuracy_high:.2f}), {coverage}"
+
+
+def _percent(part: float, whole: float) -> str:
+    return f"{part / whole:.0%}".replace("%", " %") if whole else "0 %"
+
+
+def _tell(event: str, message: str, query: str, now: SheddingMetrics) -> None:
+    log_event(LOG, logging.INFO, event, message, query=query, **asdict(now))
