@@ -15,6 +15,7 @@ import pyarrow as pa
 from penstock.algebra.nodes.query import Query
 from penstock.algebra.nodes.scans import Source
 from penstock.control.control import Control
+from penstock.control.entities.queries import shedding_texts
 from penstock.control.entities.running_plan import running_plan, running_plan_document
 from penstock.control.entities.sharing import sharing_of
 from penstock.control.entities.system import SessionFact, SystemView
@@ -257,6 +258,7 @@ class LiveService:
             version = self._control.version()
             views = [query_view(one, version) for one in self._control.queries()]
             begins = {view.name: f" -- {_beginning(view)}" for view in views if view.state in _TO_BEGIN}
+            begins |= {name: f" -- {text}" for name, text in shedding_texts(self.view()).items() if name not in begins}
             names = [name for name, _ in command.entries]
             texts = [text + begins.get(name, "") for name, text in zip(names, texts, strict=True)]
         return "\n".join(texts)

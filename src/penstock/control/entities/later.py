@@ -32,11 +32,6 @@ CONSTRAINTS = _empty(
     "name:t stream:t kind:t columns:t k_declared:n unit:t k_seen_max:n k_seen_p99:n violations:n on_violation:t"
     " enforced:b bytes_saved:n",
 )  # fmt: skip
-APPROXIMATIONS = _empty(
-    "approximations",
-    "approximation",
-    "query:t entity:t technique:t rate:x from_tick:n until_tick:n fp:x fn:x error_low:x error_high:x reason:t",
-)
 PERIODIC = _empty(
     "periodic", "periodic queries", "group:t query:t window:n slide:n period:n deadline:n runs:n late:n latency:x"
 )

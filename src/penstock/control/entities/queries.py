@@ -1,4 +1,4 @@
-"""`penstock.queries`: the continuous queries."""
+"""`penstock.queries`: the continuous queries; `penstock.approximations`: those of them with a budget."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
 
+from penstock.algebra.nodes.base import operators
+from penstock.algebra.nodes.shed import Shed
 from penstock.algebra.optimizer.statistics import Statistics
 from penstock.algebra.properties.update_pattern import Pattern
 from penstock.control.entities.attributes import (
@@ -29,7 +31,8 @@ from penstock.language.printer import string_text
 from penstock.physical.planning.state_size.summary import query_state
 from penstock.redaction import redacted_text
 from penstock.runtime.watching.figures import quantile
-from penstock.runtime.watching.metrics import QueryMetrics
+from penstock.runtime.watching.metrics import QueryMetrics, SheddingMetrics
+from penstock.runtime.watching.shedding_log import shedding_text
 from penstock.types import Interval
 
 #: Values of `state` that UPDATE may set, and the statement that leads there.
@@ -55,6 +58,23 @@ class QueryRow:
     def metrics(self) -> QueryMetrics | None:
         found = (self.view.figures.metrics.queries.get(name) for name in self._plan_names)
         return next((one for one in found if one is not None), None)
+
+    @cached_property
+    def budget(self) -> Shed | None:
+        """Return where it sheds; None where it has no budget."""
+        root = None if self.listed.bound is None else self.listed.bound.root
+        return None if root is None else next((one for one in operators(root) if isinstance(one, Shed)), None)
+
+    @property
+    def shedding(self) -> SheddingMetrics | None:
+        return None if self.metrics is None else self.metrics.shedding
+
+    @property
+    def memory(self) -> str | None:
+        """Return its budget as it is written."""
+        if self.budget is None:
+            return None
+        return f"{self.budget.budget}{' B' if self.budget.in_bytes else ' TUPLES'}"
 
     @property
     def _plan_names(self) -> list[str]:
@@ -117,6 +137,12 @@ class QueryRow:
 
 def _rows(view: SystemView) -> Iterable[QueryRow]:
     return [QueryRow(view, one) for one in view.listed]
+
+
+def shedding_texts(view: SystemView) -> dict[str, str]:
+    """Return by query with a budget what SHOW QUERIES says of its shedding."""
+    rows = ((row.name, row.shedding) for row in _rows(view))
+    return {name: shedding_text(figures) for name, figures in rows if figures is not None}
 
 
 def _set_state(row: QueryRow, value: str) -> str:
@@ -225,7 +251,8 @@ QUERIES: ControlRelation[QueryRow] = ControlRelation(
                   " `target_latency`, sets how much a round reads", lambda row: _number(row, "latency_target"),
                   unit="seconds", setting=_option("latency_target")),
         _text("comment", "a text for readers"),
-        unmeasured("memory", COUNT, "bytes of state that it may have; comes with admission"),
+        Attribute("memory", TEXT, "what its coalescing holds at the most, as `10000 TUPLES` or `4096 B`; NULL without a"
+                  " budget", lambda row: row.memory),
         unmeasured("period", TEXT, "how often it is answered at least; comes with periodic queries"),
         Attribute("sink", TEXT, "the connector into which it writes", lambda row: row.listed.query.sink.connector),
     ),
@@ -234,4 +261,61 @@ QUERIES: ControlRelation[QueryRow] = ControlRelation(
     key=lambda row: str(row.listed.stored.id),
     title=lambda row: row.name,
     confirms=True,
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class ApproximationRow:
+    """A query that has a budget, and the figures of its shedding; None before there are some."""
+
+    query: QueryRow
+    budget: Shed
+    shedding: SheddingMetrics | None
+
+    @property
+    def rate(self) -> float | None:
+        """Return the share of tuples that were kept."""
+        found = self.shedding
+        return None if found is None or not found.arrived else 1 - found.shed / found.arrived
+
+    @property
+    def missing(self) -> float | None:
+        return None if self.shedding is None else 1 - self.shedding.coverage_at_least
+
+    def error(self, of: str) -> float | None:
+        """Return 1 less a bound of the accuracy."""
+        accuracy: float | None = None if self.shedding is None else getattr(self.shedding, of)
+        return None if accuracy is None else 1 - accuracy
+
+    @property
+    def reason(self) -> str:
+        kind = "bytes" if self.budget.in_bytes else "tuples"
+        return f"memory: at most {self.budget.budget:,} {kind} are held"
+
+
+def _budgets(view: SystemView) -> Iterable[ApproximationRow]:
+    queries = (QueryRow(view, one) for one in view.listed)
+    return [ApproximationRow(row, row.budget, row.shedding) for row in queries if row.budget is not None]
+
+
+APPROXIMATIONS: ControlRelation[ApproximationRow] = ControlRelation(
+    "approximations",
+    "The queries with a budget, which shed beyond it, and what is known of their answers.",
+    (
+        Attribute("query", TEXT, "its name", lambda row: row.query.name),
+        Attribute("entity", TEXT, "the id of its entity", lambda row: QUERIES.id_of(row.query)),
+        Attribute("technique", TEXT, "`shed` and the policy", lambda row: f"shed {row.budget.policy}"),
+        Attribute("rate", REAL, "share of the tuples that were kept since the beginning", lambda row: row.rate,
+                  Origin.TASKS),
+        unmeasured("from_tick", COUNT, "the first instant of an answer that is not exact"),
+        unmeasured("until_tick", COUNT, "the last one"),
+        unmeasured("fp", REAL, "share of what is answered that the exact answer lacks"),
+        Attribute("fn", REAL, "share of the covered time that is missing at the most, before the predicate: certain; 0"
+                  " where the answer lacks nothing", lambda row: row.missing, Origin.TASKS),
+        Attribute("error_low", REAL, "1 less the accuracy, as estimated: where its interval of 95 % begins",
+                  lambda row: row.error("accuracy_high"), Origin.TASKS),
+        Attribute("error_high", REAL, "where it ends", lambda row: row.error("accuracy_low"), Origin.TASKS),
+        Attribute("reason", TEXT, "why", lambda row: row.reason),
+    ),
+    _budgets,
 )  # fmt: skip

@@ -80,6 +80,12 @@ def quality(now: SheddingMetrics) -> str:
     return f"accuracy {now.accuracy:.2f} ({now.accuracy_low:.2f} to {now.accuracy_high:.2f}), {coverage}"
 
 
+def shedding_text(now: SheddingMetrics) -> str:
+    """Return on one line what a query holds and has shed."""
+    known = "exact" if now.exact else quality(now)
+    return f"holds {int(now.held):,} of {int(now.budget):,}, shed {int(now.shed):,} of {int(now.arrived):,}, {known}"
+
+
 def _percent(part: float, whole: float) -> str:
     return f"{part / whole:.0%}".replace("%", " %") if whole else "0 %"
 
