@@ -85,6 +85,9 @@ class Shed(ReorderingOperator):
         self._judge_before(moment.heartbeat + 1)
         if BEGIN < moment.heartbeat < END:
             self._record.pass_to(moment.heartbeat)
+            # What has left covers nothing any more: the figures are those of the heartbeat.
+            for shedder in self._shedders:
+                shedder.expire(moment.heartbeat)
         return [one for one in result if len(one)]
 
     def _follow(self, arrived: Elements) -> list[Elements]:
