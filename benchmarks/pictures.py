@@ -44,6 +44,23 @@ def mixed(
         _save(figure, path)
 
 
+def frequent(found: Mapping[bool, Mapping[tuple[int, int], Any]], titles: Any, path: Path) -> None:
+    """Figure 6.3 of `[golab]`: one panel for each part; dashed lines are the thesis' bound."""
+    with matplotlib.rc_context(_STYLE):
+        figure = Figure(figsize=(10.5, 6.0), layout="constrained")
+        for axes, (name, title) in zip(figure.subplots(2, 3).flat, titles, strict=True):
+            for thesis, cells in found.items():
+                for number, block in enumerate(sorted({b for _, b in cells})):
+                    across = sorted(k for k, b in cells if b == block)
+                    label = f"b = {block}, {'thesis' if thesis else 'sharper'}"
+                    style = {"linestyle": "--" if thesis else "-", "color": f"C{number}", "marker": _MARKS[number]}
+                    values = [getattr(cells[k, block], name) for k in across]
+                    axes.plot(across, values, markersize=3, label=label, **style)
+            axes.set(title=title, xlabel="k")
+        figure.axes[0].legend(frameon=False, fontsize=7)
+        _save(figure, path)
+
+
 def _lines(axes: Any, values: Mapping[tuple[int, int], float], name: Any) -> None:
     for number, other in enumerate(sorted({key[1] for key in values})):
         across = sorted(key[0] for key in values if key[1] == other)

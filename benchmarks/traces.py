@@ -65,3 +65,17 @@ def _skewed(draw: np.random.Generator, hosts: int, size: int) -> np.ndarray:
     """Hosts by Zipf's law with exponent 0.9; which host is how busy is the same on all links."""
     weights = 1.0 / np.arange(1, hosts + 1) ** 0.9
     return draw.choice(hosts, size, p=weights / weights.sum()).astype(np.int32)
+
+
+#: Different sources of packets, as in the trace of `[golab 6.3]`.
+PACKET_SOURCES = 1_647
+
+
+def packets(seed: int, size: int = 500_000) -> np.ndarray:
+    """The sources of packets, in order: by Zipf's law with exponent 1.2, in trains of geometric length, mean 4. Without
+    trains small sub-windows hold few packets of one source, and δ stays far above what the thesis shows."""
+    draw = np.random.default_rng([seed, 63])
+    weights = 1.0 / np.arange(1, PACKET_SOURCES + 1) ** 1.2
+    trains = draw.choice(PACKET_SOURCES, size, p=weights / weights.sum())
+    lengths = draw.geometric(0.25, size)
+    return np.repeat(trains, lengths)[:size].astype(np.int64)

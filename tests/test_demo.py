@@ -103,6 +103,22 @@ def test_the_window_join(demo: Demo) -> None:
     assert demo.answer("windy_departures", "*") == demo.rows(wanted)
 
 
+def test_the_sessions(demo: Demo) -> None:
+    # Duties that may go on when the input ends are not told.
+    wanted = """
+        WITH marked AS (
+            SELECT tailnum, departure, departure - lag(departure) OVER w > INTERVAL 12 HOUR AS new FROM Flights
+            WHERE tailnum IS NOT NULL WINDOW w AS (PARTITION BY tailnum ORDER BY departure)),
+        numbered AS (
+            SELECT *, sum(coalesce(new, FALSE)::INT) OVER (PARTITION BY tailnum ORDER BY departure) AS duty FROM marked)
+        SELECT max(departure) + INTERVAL 12 HOUR AS ts, tailnum, min(departure), count(*) FROM numbered
+        GROUP BY tailnum, duty
+        HAVING count(*) >= 5 AND max(departure) + INTERVAL 12 HOUR <= (SELECT max(departure) FROM Flights)"""
+    found = demo.answer("duties", "ts, tailnum, duty_from, flights")
+    assert found == demo.rows(wanted)
+    assert demo.answer("duties", "duty_to") == demo.answer("duties", "ts")
+
+
 def test_the_distinct(demo: Demo) -> None:
     wanted = (
         "SELECT DISTINCT faa FROM Flights JOIN Airports ON dest = faa WHERE departure > TIMESTAMPTZ '2013-03-24 12:00'"

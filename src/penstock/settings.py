@@ -257,6 +257,12 @@ TABLE: tuple[Setting, ...] = (
     ),
     Setting("seed", 0, _count(0), "seed of all random choices, such as `SAMPLE`"),
     Setting(
+        "frequent_bound",
+        "sharper",
+        _one_of("sharper", "thesis"),
+        "the count of a pane that `FREQUENT` may miss: that of its (k+1)-th item, or of its k-th as in `[golab 6]`",
+    ),
+    Setting(
         "shards",
         0,
         _count(0, MOST_SHARDS),

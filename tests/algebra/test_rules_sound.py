@@ -16,6 +16,7 @@ import pytest
 from penstock.algebra import (
     Aggregate,
     Algebra,
+    Coalesce,
     Distinct,
     Except,
     IndividualResults,
@@ -130,6 +131,7 @@ class Maker:
             lambda d: self.select(self.window(self.view(d))),
             lambda d: self.select(self.union(d)),
             lambda d: self.select(self.set_operation(d)),
+            lambda d: self.select(self.coalesced(self.relation(d))),
             lambda d: self.select(self.first(self.relation(d))),
             lambda d: self.select(self.aggregate(self.relation(d))),
         ]
@@ -257,6 +259,16 @@ class Maker:
     def set_operation(self, depth: int) -> Algebra:
         left, right = self.union(depth).inputs
         return self.draw.choice([Except, Intersect])(left, right, self.draw.random() < 0.5)
+
+    def coalesced(self, node: Algebra) -> Algebra:
+        """Periods that begin at a column, of one or two columns more."""
+        columns = [column for column in (self.column(node), self.column(node)) if column is not None]
+        begin = self.column(node)
+        assert begin is not None
+        wide = Cast(LONG, begin) if begin.type == INT else begin
+        end = Call(LONG, "ADD", (wide, Literal(LONG, self.draw.choice([1, 2]))))
+        fields = (*(Field(f"c{i}", c.type) for i, c in enumerate(columns)), Field("begin", LONG), Field("end", LONG))
+        return Coalesce(Project(node, (*columns, wide, end), fields))
 
     def first(self, node: Algebra) -> Algebra:
         column = self.column(node)

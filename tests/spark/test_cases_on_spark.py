@@ -31,16 +31,18 @@ CASES = (
     "aggregates/first_last", "aggregates/median",
     "aggregates/min_max", "aggregates/mode_and_top", "aggregates/string_agg", "aggregates/ungrouped_empty",
     "aggregates/value_by", "distinct/of_updates",
-    "distinct/window", "frequency/animals", "frequency/relations", "joins/bands", "joins/computed_key_of_results",
+    "distinct/window", "frequency/animals", "frequency/relations", "frequent/blocks", "frequent/items", "joins/bands",
+    "joins/computed_key_of_results",
     "joins/many_in_a_chain",
     "joins/many_updates", "joins/null_keys",
     "joins/static_relation", "joins/updated_relation", "nested/aggregate_of_aggregate", "nested/join_of_aggregates",
     "nested/view_stream", "order/first_rows", "order/of_updates", "relations/nonretroactive_rows",
     "relations/primary_key_operations", "relations/primary_key_replaces", "relations/unmatched_deletion",
     "sets/except_all", "sets/intersect", "sets/of_groups", "streams/restore", "streams/rstream_join_updates",
-    "streams/wstream_range", "temporal/changes", "temporal/shedding", "time/late", "time/streams_apart",
-    "windows/partition_rows",
-    "windows/partition_rows_range", "windows/rows_slack", "windows/rows_slide", "windows/sliding",
+    "streams/wstream_range", "temporal/changes", "temporal/sessions", "temporal/shedding", "temporal/valid_windows",
+    "time/late", "time/streams_apart", "windows/partition_rows",
+    "windows/partition_rows_range", "windows/rows_slack", "windows/rows_slide", "windows/samples_of_two_streams",
+    "windows/sliding",
 )  # fmt: skip
 
 

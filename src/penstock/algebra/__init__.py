@@ -6,6 +6,7 @@ from penstock.algebra.nodes.coalesce import Begins, Closing, Coalesce
 from penstock.algebra.nodes.first_rows import SortKey, TopK
 from penstock.algebra.nodes.frequency import Arrivals, AtInstants, Frequency, Sequenced
 from penstock.algebra.nodes.frequency_window import FrequencyWindow
+from penstock.algebra.nodes.frequent import Frequent, Measure
 from penstock.algebra.nodes.internal import Internal
 from penstock.algebra.nodes.join import Join
 from penstock.algebra.nodes.multi_join import MultiJoin
@@ -17,8 +18,10 @@ from penstock.algebra.nodes.rowwise import Project, Select
 from penstock.algebra.nodes.sample import Sample
 from penstock.algebra.nodes.scans import OnError, RelationScan, Scan, Source, StreamScan
 from penstock.algebra.nodes.semi_and_outer_joins import OuterJoin, OuterKind, SemiJoin, SemiKind
+from penstock.algebra.nodes.session_window import SessionWindow, ValidWindow
 from penstock.algebra.nodes.set_operations import Except, Intersect, UnionAll
 from penstock.algebra.nodes.shed import Shed
+from penstock.algebra.nodes.window_sample import WindowSample
 from penstock.algebra.nodes.windows import RowWindow, Window, WindowKind, unbounded
 from penstock.algebra.properties.update_pattern import Pattern
 
@@ -35,10 +38,12 @@ __all__ = [
     "Except",
     "Frequency",
     "FrequencyWindow",
+    "Frequent",
     "IndividualResults",
     "Internal",
     "Intersect",
     "Join",
+    "Measure",
     "MultiJoin",
     "NRRJoin",
     "NegativeTuples",
@@ -57,6 +62,7 @@ __all__ = [
     "SemiJoin",
     "SemiKind",
     "Sequenced",
+    "SessionWindow",
     "Shed",
     "SortKey",
     "Source",
@@ -66,8 +72,10 @@ __all__ = [
     "TimeModelWindow",
     "TopK",
     "UnionAll",
+    "ValidWindow",
     "Window",
     "WindowKind",
+    "WindowSample",
     "evaluation_period",
     "is_nrr",
     "is_static",

@@ -10,6 +10,7 @@ from penstock.control.stored_catalog import StoredCatalog, StoredObject
 from penstock.deep import deep
 from penstock.errors import PenstockError, ScriptErrors, ScriptWarning
 from penstock.language import bind_command
+from penstock.language.binder.statements.attributes import SHEDDING_ATTRIBUTES
 from penstock.language.catalog import Catalog, ControlTable, RegisteredQuery
 from penstock.language.commands import (
     AlterSource,
@@ -99,7 +100,7 @@ def declared(one: StoredObject, catalog: Catalog) -> Catalog:
     """Return `catalog` with a stored declaration. Raises ScriptErrors and PenstockError."""
     settings = settings_of(dict(one.settings))
     name = quoted(one.name)
-    text = f"CREATE QUERY {name} AS {one.text}" if one.query is not None else one.text
+    text = f"CREATE QUERY {name} {_budget_of(one)}AS {one.text}" if one.query is not None else one.text
     catalog = with_declaration(catalog, command_of(text, catalog, settings), one)
     if one.kind in ("STREAM", "RELATION") and one.attributes:
         values = ", ".join(f"{key} '{value}'" for key, value in one.attributes.items())
@@ -107,6 +108,12 @@ def declared(one: StoredObject, catalog: Catalog) -> Catalog:
         assert isinstance(altered, AlterSource), "it alters a source"
         catalog = catalog.with_source(altered.source, one.text)
     return catalog
+
+
+def _budget_of(one: StoredObject) -> str:
+    """Return the WITH clause of the attributes that are part of a query's answer; empty where it has none."""
+    own = [f"{key} '{value}'" for key, value in one.attributes.items() if key in SHEDDING_ATTRIBUTES.names]
+    return f"WITH ({', '.join(own)}) " if own else ""
 
 
 def command_of(text: str, catalog: Catalog, settings: Settings) -> Command:

@@ -33,6 +33,17 @@ def kept(
     return draws(seed, name, ts, columns) < np.uint64(int(percent * 2**64 / 100))
 
 
+def universe(seed: int, columns: Sequence[pa.Array], count: int, use: str = "/universe") -> UInt64s:
+    """Return the draw of the values of some columns, the same in every stream and at all times. use: each use of draws
+    has its own."""
+    return draws(seed, use, np.zeros(count, np.int64), columns)
+
+
+def limit(percent: Fraction) -> np.uint64:
+    """Return the number below which draws are kept."""
+    return np.uint64(min(int(percent * 2**64 / 100), 2**64 - 1))
+
+
 def draws(seed: int, name: str, ts: npt.NDArray[np.int64], columns: Sequence[pa.Array]) -> UInt64s:
     """Return a number in [0, 2^64) for every element."""
     start = hashlib.blake2b(f"{seed}/{name.lower()}".encode(), digest_size=8).digest()

@@ -79,7 +79,6 @@ CLAUSES: dict[str, str] = {
     "AT TIME ZONE": _UTC,
     "LATERAL VIEW": _ARRAYS,
     "PIVOT": "COUNT(*) FILTER (WHERE place = 'a') AS a, and so on for every column of the answer",
-    "TABLESAMPLE": "S SAMPLE(5) keeps 5 percent of a stream S",
     "QUALIFY": _RANKS,
     "WITHIN GROUP": "QUANTILE(number, 0.5) is exact, " + _DDSKETCH,
     "MATCH_RECOGNIZE": _PATTERN,

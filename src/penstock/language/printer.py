@@ -19,6 +19,7 @@ from penstock.language.queries import (
     EmbeddedQuery,
     Extent,
     FrequencyClause,
+    FrequentClause,
     FromSource,
     Item,
     JoinedSource,
@@ -30,6 +31,7 @@ from penstock.language.queries import (
     OrderItem,
     PlanQuery,
     QueryTree,
+    SampleClause,
     SelectQuery,
     SetQuery,
     SortedQuery,
@@ -109,7 +111,20 @@ def _select(tree: SelectQuery) -> str:
         text += f" WHERE {scalar_text(tree.where)}"
     if tree.group:
         text += " GROUP BY " + ", ".join(scalar_text(g) for g in tree.group)
+    if tree.frequent is not None:
+        text += _frequent(tree.frequent)
     return text + (f" HAVING {scalar_text(tree.having)}" if tree.having is not None else "")
+
+
+def _frequent(clause: FrequentClause) -> str:
+    text = f" FREQUENT {clause.k}"
+    if clause.by is not None:
+        text += f" BY {scalar_text(clause.by)}"
+    if clause.per:
+        text += f" PER ({', '.join(scalar_text(p) for p in clause.per)})"
+    if clause.above is not None:
+        text += f" ABOVE {_amount(clause.above)}"
+    return text + (" OR POSSIBLY" if clause.possibly else "")
 
 
 def _item(item: Item) -> str:
@@ -138,10 +153,22 @@ def _source(source: FromSource) -> str:
     if source.window:
         text += " " + window_text(source.window)
     if isinstance(source, NamedSource) and source.sample:
-        text += f" SAMPLE({_amount(source.sample.percent)})"
+        text += _sample(source.sample)
     if source.alias:
         text += f" AS {name_text(source.alias)}"
     return text + (columns_text(source.columns) if isinstance(source, DerivedSource) else "")
+
+
+def _sample(sample: SampleClause) -> str:
+    def listed(columns: tuple[exp.Expr, ...]) -> str:
+        return ", ".join(scalar_text(column) for column in columns)
+
+    if sample.percent is not None:
+        inside = _amount(sample.percent) + (f" BY {listed(sample.by)}" if sample.by else "")
+    else:
+        inside = f"{sample.rows} ROWS" + (f" PER {listed(sample.per)}" if sample.per else "")
+        inside += f" WEIGHT {scalar_text(sample.weight)}" if sample.weight is not None else ""
+    return f" SAMPLE({inside})" + (f" REPEATABLE({sample.seed})" if sample.seed is not None else "")
 
 
 def valid_text(valid: ValidClause) -> str:

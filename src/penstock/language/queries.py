@@ -208,9 +208,14 @@ class Item:
 
 @dataclass(frozen=True)
 class SampleClause:
-    """SAMPLE(percent)."""
+    """SAMPLE(percent [BY c, ...]) or SAMPLE(n ROWS [PER c, ...] [WEIGHT e]), with REPEATABLE(seed)."""
 
-    percent: Fraction
+    percent: Fraction | None
+    by: tuple[exp.Expr, ...] = ()
+    rows: int | None = None
+    per: tuple[exp.Expr, ...] = ()
+    weight: exp.Expr | None = None
+    seed: int | None = None
     span: TextSpan = field(default=NOWHERE, compare=False)
 
 
@@ -279,6 +284,18 @@ class OrderItem:
 
 
 @dataclass(frozen=True)
+class FrequentClause:
+    """FREQUENT k [BY agg] [PER ( c, ... )] [ABOVE number] [OR POSSIBLY], behind GROUP BY."""
+
+    k: int
+    by: exp.Expr | None = None
+    per: tuple[exp.Expr, ...] = ()
+    above: Fraction | None = None
+    possibly: Mark | None = None
+    span: TextSpan = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True)
 class SelectQuery:
     """One SELECT. wrapped: an R2S around the select list."""
 
@@ -289,6 +306,7 @@ class SelectQuery:
     frequency: FrequencyClause | None = None
     where: exp.Expr | None = None
     group: tuple[exp.Expr, ...] = ()
+    frequent: FrequentClause | None = None
     having: exp.Expr | None = None
     span: TextSpan = field(default=NOWHERE, compare=False)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from penstock.language.printer import columns_text, name_text, print_query, scalar_text, string_text
+from penstock.language.printer import columns_text, name_text, print_query, scalar_text, string_text, valid_text
 from penstock.language.queries import Mark, Name, PlanQuery, QueryTree
 from penstock.language.statements import (
     AlterAction,
@@ -208,6 +208,7 @@ def _create_source(statement: CreateSource) -> str:
     if statement.idle:
         text += f" IDLE TIMEOUT {statement.idle.interval}"
     text += f" ON ERROR {statement.on_error.policy}" if statement.on_error else ""
+    text += f" {valid_text(statement.valid)}" if statement.valid else ""
     return text + _retain(statement.retain)
 
 

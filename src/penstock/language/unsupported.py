@@ -21,6 +21,7 @@ from penstock.language.queries import (
     Duration,
     EmbeddedQuery,
     FrequencyClause,
+    FrequentClause,
     Item,
     JoinedSource,
     Length,
@@ -94,7 +95,7 @@ CARRIED_OUT: dict[type, frozenset[str]] = {
         Duration: "interval",
         Count: "value",
         Length: "value unit",
-        ValidClause: "length begin end through",
+        ValidClause: "length begin end through by at_most",
         Align: "to",
         FrequencyClause: "every partition",
         WindowClause: "extent length partition span_limit slide align where internal frequency at_most open",
@@ -102,11 +103,12 @@ CARRIED_OUT: dict[type, frozenset[str]] = {
         Star: "qualifier",
         Item: "value alias",
         Mark: "",
-        SampleClause: "percent",
+        FrequentClause: "k by per above possibly",
+        SampleClause: "percent by rows per weight seed",
         NamedSource: "name window sample alias items period valid",
         DerivedSource: "query window alias columns called lateral",
         JoinedSource: "left right kind on using natural",
-        SelectQuery: "items source distinct wrapped frequency where group having",
+        SelectQuery: "items source distinct wrapped frequency where group frequent having",
         SetQuery: "left right kind all",
         StreamQuery: "operator query",
         SortedQuery: "query order limit offset",
@@ -122,7 +124,7 @@ CARRIED_OUT: dict[type, frozenset[str]] = {
         StartClause: "mode at wait",
         RetainClause: "length columns",
         CreateSource: "name is_stream columns connector timestamp operation slack on_error primary_key non_retroactive"
-        " system_time ahead idle retain existence",
+        " system_time ahead idle retain existence valid",
         CreateView: "name columns query existence",
         CreateQuery: "name query into start attributes existence",
         AsOf: "at",
@@ -179,7 +181,7 @@ def _span(value: Any) -> TextSpan:
 
 
 #: Fields that are rejected by name; any other field outside CARRIED_OUT is rejected by its field name.
-REFUSED: dict[tuple[type, str], Clause] = {}
+REFUSED: dict[tuple[type, str], Clause] = {(ValidClause, "until_next"): Clause("VALID UNTIL NEXT", _own("until_next"))}
 
 
 def refusals(statement: object) -> list[Refusal]:

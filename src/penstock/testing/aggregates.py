@@ -22,6 +22,7 @@ import pyarrow as pa
 
 from penstock.expressions.nodes import AggregateCall, Expression
 from penstock.expressions.user import UserAggregateCall
+from penstock.testing.estimates import estimated
 from penstock.testing.sketches import BY_PANES, SKETCHES
 from penstock.testing.user import user_value
 from penstock.testing.values import Row, key_of, order_key
@@ -55,6 +56,8 @@ def aggregate(call: AggregateCall, rows: list[Row], evaluate: Evaluate, panes: S
         return BY_PANES[call.function](call, tuples, panes)
     if call.function in SKETCHES:
         return SKETCHES[call.function](call, tuples)
+    if call.function.startswith("ESTIMATE_"):
+        return estimated(call.function, tuples)
     if call.distinct:
         tuples = list({key_of(t): t for t in tuples}.values())
     if call.function == "COUNT":

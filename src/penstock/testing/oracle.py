@@ -16,7 +16,18 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.algebra import Algebra, Frequency, NRRJoin, Scan, Sequenced, Source, TimeModelWindow, TopK
+from penstock.algebra import (
+    Algebra,
+    Coalesce,
+    Frequency,
+    NRRJoin,
+    Scan,
+    Sequenced,
+    SessionWindow,
+    Source,
+    TimeModelWindow,
+    TopK,
+)
 from penstock.algebra.nodes.one_time import OneTimeQuery
 from penstock.algebra.nodes.query import Query
 from penstock.algebra.nodes.scans import declared_sources
@@ -161,6 +172,10 @@ def _last_end(node: Algebra, world: World) -> int | None:
     last = max((end for end in (_last_end(child, world) for child in below) if end is not None), default=None)
     if last is not None and isinstance(node, Frequency | Sequenced):
         return max(last, *frequency.last_boundaries(node, last))
+    if last is not None and isinstance(node, SessionWindow):
+        return last + (0 if node.longest is None else node.longest + 1)
+    if last is not None and isinstance(node, Coalesce) and node.closed is not None:
+        return max(last, node.closed.closes(last + (node.closed.longest or 0)))
     if last is None or not isinstance(node, TimeModelWindow):
         return last
     start, end = validity(node, last)

@@ -19,7 +19,7 @@ import datasketches
 import pyarrow as pa
 
 from penstock.expressions.nodes import AggregateCall, Literal
-from penstock.testing.values import Row, order_key
+from penstock.testing.values import Row, key_of, order_key
 
 _64 = (1 << 64) - 1
 _EPOCH = dt.datetime(1970, 1, 1)
@@ -271,6 +271,29 @@ def _percentile(call: AggregateCall, rows: list[Row], panes: Sequence[Hashable])
     raise AssertionError("a rank beyond all values")
 
 
+def _top_of_lists(call: AggregateCall, rows: list[Row], panes: Sequence[Hashable]) -> Any:
+    if not rows:
+        return None
+    k = int(_constant(call, 1, 1))
+    capacity = int(_constant(call, 2, min(1_000_000, 10 * k)))
+    shown: dict[Row, Any] = {}
+    by_pane: dict[Hashable, dict[Row, int]] = {}
+    for row, pane in zip(rows, panes, strict=True):
+        key = key_of((row[0],))
+        shown.setdefault(key, row[0])
+        counts = by_pane.setdefault(pane, {})
+        counts[key] = counts.get(key, 0) + 1
+
+    def most(counts: dict[Row, int], number: int) -> list[Row]:
+        return sorted(counts, key=lambda key: (-counts[key], order_key(shown[key])))[:number]
+
+    recorded: dict[Row, int] = {}
+    for counts in by_pane.values():
+        for key in most(counts, capacity):
+            recorded[key] = recorded.get(key, 0) + counts[key]
+    return [{"value": shown[key], "count": recorded[key]} for key in most(recorded, k)]
+
+
 # -- count-min ---------------------------------------------------------------------------------------------------------
 
 
@@ -354,5 +377,6 @@ SKETCHES: dict[str, Callable[[AggregateCall, list[Row]], Any]] = {
 #: canonical name -> the same, and the pane of each tuple
 BY_PANES: dict[str, Callable[[AggregateCall, list[Row], Sequence[Hashable]], Any]] = {
     "APPROX_PERCENTILE": _percentile,
+    "APPROX_TOP_K": _top_of_lists,
     "APPROX_PERCENTILE_BOUND": _percentile,
 }

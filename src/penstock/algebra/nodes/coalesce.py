@@ -1,4 +1,4 @@
-"""Coalescing [temporal 1.4]: of rows that are equal but for their periods, the maximal periods that these cover.
+"""Coalescing [semantics 4.5]: of rows that are equal but for their periods, the maximal periods that these cover.
 
 The last two columns of the input are the begin and the end of a period `[begin, end)` in ticks, BIGINT; an end that is
 never reached is END. The other columns are the value. A row without a period (NULL, or not begin < end) is left out.
@@ -10,6 +10,9 @@ import enum
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
 
 from penstock.algebra.nodes.base import (
     ColumnPruning,
@@ -45,11 +48,13 @@ class Begins(enum.Enum):
 class Closing:
     """When a stretch that ends at `end` is known to grow no more: at the first boundary align + k·`slide` (without a
     slide: the first instant) that is not before end + `later`. A granule that ends at a boundary may still be touched
-    by the one that becomes visible there, so `later` is 1 for these."""
+    by the one that becomes visible there, so `later` is 1 for these. longest: the length of a period, None where it
+    depends on the element."""
 
     slide: int | None = None
     align: int = 0
     later: int = 0
+    longest: int | None = None
 
     def closes(self, end: int) -> int:
         """Return the instant from which on a stretch that ends at `end` is closed; END where it never is."""
@@ -60,17 +65,37 @@ class Closing:
             return from_here
         return min(END, self.align - (self.align - from_here) // self.slide * self.slide)
 
+    def instants(self, ends: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Return the same of many ends."""
+        later = np.minimum(ends, END - self.later) + self.later
+        if self.slide is not None:
+            later = np.minimum(self.align - (self.align - later) // self.slide * self.slide, END)
+        return np.where(ends >= END - self.later, END, later)
+
+    def last_end(self, tick: int) -> int:
+        """Return the last end of a stretch that is closed at `tick`."""
+        if self.slide is not None:
+            tick = (tick - self.align) // self.slide * self.slide + self.align
+        return tick - self.later
+
 
 @dataclass(frozen=True, eq=False)
 class Coalesce(Unary):
     """`coal_C(R)(τ)`: every value once for every maximal period that its rows in R(τ) cover, a set. Rows without a
     period are left out.
 
-    begins: what is known of them; closed: only the stretches that are closed, None for all of them.
+    begins: what is known of them; closing: when stretches are closed, None where they never are; only_closed: whether
+    the others are left out.
     """
 
     begins: Begins = Begins.ANY
-    closed: Closing | None = None
+    closing: Closing | None = None
+    only_closed: bool = False
+
+    @property
+    def closed(self) -> Closing | None:
+        """Return when the stretches are closed that the relation has; None where it has all."""
+        return self.closing if self.only_closed else None
 
     @property
     def value(self) -> tuple[int, ...]:
@@ -81,7 +106,7 @@ class Coalesce(Unary):
     def in_order(self) -> bool:
         """Return whether periods begin in the order in which elements arrive, and none of them ever leaves: only the
         open stretches are state then."""
-        return self.begins is not Begins.ANY and self.input.pattern is Pattern.MONOTONIC
+        return self.closing is not None and self.input.pattern is Pattern.MONOTONIC
 
     @property
     def pattern(self) -> Pattern:
@@ -117,7 +142,7 @@ class Coalesce(Unary):
     def delays(self) -> tuple[Delay, ...]:
         if self.closed is None:
             return ()
-        return (Delay(self.closed.later, self.closed.slide, self.closed.align),)
+        return (Delay((self.closed.longest or 0) + self.closed.later, self.closed.slide, self.closed.align),)
 
     def pruned(self, needed: frozenset[int], pruning: ColumnPruning) -> Pruned:
         # Which rows are equal depends on all columns.

@@ -5,13 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from penstock.algebra.nodes.base import Algebra, ColumnPruning, Keys, Pruned, has_lives, is_static
-from penstock.algebra.nodes.rowwise import with_latest_arrival
+from penstock.algebra.nodes.base import (
+    RECORD,
+    Algebra,
+    ColumnPruning,
+    Keys,
+    Pruned,
+    has_lives,
+    inclusion_column,
+    is_static,
+)
+from penstock.algebra.nodes.rowwise import Project, with_latest_arrival
+from penstock.algebra.nodes.sample import refuse_same_draws
 from penstock.algebra.optimizer.statistics import Statistics
 from penstock.algebra.properties.cardinality import STORED_AND_LOOKED_UP, Estimate, agreeing, joined
 from penstock.algebra.properties.computation import Computation
 from penstock.algebra.properties.update_pattern import Pattern
-from penstock.expressions.nodes import Call, Expression, columns_of, conjuncts, remap
+from penstock.expressions.nodes import Call, Column, Expression, columns_of, conjuncts, remap
 from penstock.expressions.text import to_sql
 from penstock.types import Schema
 
@@ -86,6 +96,22 @@ class Join(Algebra):
         arrivals = [width] * shift + ([] if is_static(self.right) else [width + shift + right])
         kept = [*range(width), *range(width + shift, width + shift + right)]
         return with_latest_arrival(Join(left_side, right_side, self.equal, residual), kept, arrivals, self.schema)
+
+    def with_inclusion(self) -> Algebra | None:
+        left, right = (side.with_inclusion() for side in self.inputs)
+        if left is None and right is None:
+            return None
+        if left is not None and right is not None:
+            refuse_same_draws(self.left, self.right)
+        width, other, shift = len(self.left.schema), len(self.right.schema), int(left is not None)
+        residual = None if self.residual is None else remap(self.residual, lambda i: i if i < width else i + shift)
+        joined_rows = Join(left or self.left, right or self.right, self.equal, residual)
+        records: list[Expression] = [inclusion_column(i) for i in [width] * shift]
+        records += [inclusion_column(width + shift + other)] if right is not None else []
+        record = records[0] if len(records) == 1 else Call(RECORD.type, "INCLUSION_OF_PAIR", tuple(records))
+        kept = [*range(width), *range(width + shift, width + shift + other)]
+        columns = tuple(Column(f.type, i, f.name) for f, i in zip(self.schema, kept, strict=True))
+        return Project(joined_rows, (*columns, record), (*self.schema.fields, RECORD))
 
     def pruned(self, needed: frozenset[int], pruning: ColumnPruning) -> Pruned:
         below = pruned_sides((self.left, self.right), self.equal, self.residual, needed, pruning)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from penstock.algebra.nodes.base import Algebra, Keys, TimeModelWindow, Unary, has_lives
 from penstock.algebra.nodes.internal import Internal
 from penstock.algebra.nodes.nonretroactive import NRRJoin
+from penstock.algebra.nodes.panes import needs_panes
 from penstock.algebra.nodes.results import IndividualResults, Restored
 from penstock.algebra.nodes.shed import Shed
 from penstock.algebra.properties.need import Needs, needs_of_relations
@@ -40,6 +41,9 @@ def announced(node: Algebra) -> Algebra:
     results, or of those that RESTORE returns: these are computed from the expirations that the windows set."""
     if isinstance(node, IndividualResults | Internal) and has_lives(node.input):
         return replace(node, input=_below_windows(node.input))
+    if needs_panes(node):
+        # Panes are the elements with the same validity.
+        return _below_windows(node)
     if isinstance(node, Restored) and node.by_life:
         reported = announced(node.reported)
         return node.with_children((reported, _below_windows(node.continual)))

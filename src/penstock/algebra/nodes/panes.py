@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from penstock.algebra.nodes.aggregate import Aggregate
 from penstock.algebra.nodes.base import Algebra, TimeModelWindow, is_static
+from penstock.algebra.nodes.frequent import Frequent
 from penstock.algebra.nodes.r2s import own_windows
 from penstock.algebra.properties.update_pattern import Pattern
 from penstock.errors import PenstockError
@@ -26,3 +28,13 @@ def check_panes(below: Algebra, call: AggregateCall) -> None:
     windows = [below] if isinstance(below, TimeModelWindow) else list(own_windows(below))
     if not windows or any(window.slide is None for window in windows):
         raise PenstockError("P0353", f"{name} needs a window with SLIDE", hint=hint)
+
+
+def needs_panes(node: Algebra) -> bool:
+    """Return whether an operator is computed from the panes of its windows, by the validity of their elements."""
+    return isinstance(node, Frequent) or (isinstance(node, Aggregate) and any(map(_is_cut, node.aggregates)))
+
+
+def _is_cut(call: AggregateCall) -> bool:
+    cells = None if isinstance(call, UserAggregateCall) else function_of(call).cells(call)
+    return cells is not None and cells.cut

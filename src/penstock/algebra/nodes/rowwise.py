@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from penstock.algebra.nodes.base import (
+    RECORD,
     Algebra,
     ColumnPruning,
     Keys,
@@ -13,6 +14,7 @@ from penstock.algebra.nodes.base import (
     RowWise,
     arrival_column,
     column_labels,
+    inclusion_column,
     named,
 )
 from penstock.algebra.optimizer.statistics import Statistics
@@ -47,6 +49,10 @@ class Select(RowWise):
             if _is_constant_equality(condition):
                 distinct[next(iter(columns_of(condition)))] = 1.0
         return Estimate(below.rate * part, below.length, tuple(distinct), below.taken * part)
+
+    def with_inclusion(self) -> Algebra | None:
+        below = self.input.with_inclusion()
+        return None if below is None else replace(self, input=below)
 
     def with_arrival_time(self) -> Algebra:
         return Select(self.input.with_arrival_time(), self.predicate)
@@ -99,6 +105,13 @@ class Project(RowWise):
 
     def cost_from(self, inputs: Sequence[Estimate], own: Estimate) -> float:
         return 0.0
+
+    def with_inclusion(self) -> Algebra | None:
+        below = self.input.with_inclusion()
+        if below is None:
+            return None
+        record = inclusion_column(len(below.schema) - 1)
+        return Project(below, (*self.expressions, record), (*self.fields, RECORD))
 
     def with_arrival_time(self) -> Algebra:
         below = self.input.with_arrival_time()

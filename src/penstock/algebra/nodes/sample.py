@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from penstock.algebra.nodes.base import Algebra, Unary
+from penstock.algebra.nodes.base import RECORD, Algebra, Unary, column_labels, operators
 from penstock.algebra.optimizer.statistics import Statistics
 from penstock.algebra.properties.cardinality import Estimate
 from penstock.algebra.properties.need import Needs
 from penstock.algebra.properties.update_pattern import Pattern
+from penstock.errors import PenstockError
+from penstock.types import Schema
 
 
 @dataclass(frozen=True, eq=False)
@@ -20,11 +23,26 @@ class Sample(Unary):
     The draw is a function of the seed, the stream's name and the element, its timestamp and all its columns
     (`expressions/draws.py`), so that it is the same in every run, however the input is cut. Hence nothing below may
     drop columns, and what is kept at 10 percent is kept at 20.
+
+    by: with columns it is a universe sample: the draw is one of the seed and their values alone, the same in every
+    stream, so that samples of two streams by the columns that they are joined on meet. records: a last column has the
+    inclusion records.
     """
 
     percent: Fraction
     seed: int
     name: str
+    by: tuple[int, ...] = ()
+    records: bool = False
+
+    @property
+    def schema(self) -> Schema:
+        return Schema((*self.input.schema.fields, RECORD)) if self.records else self.input.schema
+
+    def with_inclusion(self) -> Algebra | None:
+        if self.input.with_inclusion() is not None:
+            raise PenstockError("P0355", f"ESTIMATE over a sample of a sample, {self.name}")
+        return replace(self, records=True)
 
     @property
     def needs(self) -> Needs:
@@ -52,8 +70,24 @@ class Sample(Unary):
 
     def estimate_from(self, inputs: Sequence[Estimate], statistics: Statistics) -> Estimate:
         (below,) = inputs
-        return replace(below, rate=max(below.rate * float(self.percent) / 100, 1e-9))
+        distinct = (*below.distinct, math.inf) if self.records else below.distinct
+        return replace(below, rate=max(below.rate * float(self.percent) / 100, 1e-9), distinct=distinct)
 
     def describe(self) -> Mapping[str, str]:
         percent = self.percent.numerator if self.percent.denominator == 1 else float(self.percent)
-        return {"sample": f"{percent} percent", "seed": str(self.seed)}
+        names = column_labels(self.input.schema)
+        by = {"by": ", ".join(names[i] for i in self.by)} if self.by else {}
+        return {"sample": f"{percent} percent", **by, "seed": str(self.seed)}
+
+
+def refuse_same_draws(left: Algebra, right: Algebra) -> None:
+    """Raise PenstockError P0355 where two inputs of a join are sampled by the same draws of their elements."""
+
+    def drawn(side: Algebra) -> set[tuple[str, int]]:
+        return {(o.name.lower(), o.seed) for o in operators(side) if isinstance(o, Sample) and not o.by}
+
+    same = drawn(left) & drawn(right)
+    if same:
+        name = min(same)[0]
+        hint = "draw one of them by another seed: SAMPLE(10) REPEATABLE(1)"
+        raise PenstockError("P0355", f"ESTIMATE over two samples of {name} with the same draws", hint=hint)

@@ -40,7 +40,8 @@ class Source:
     microseconds of wall clock; upserts: a relation with an operation and a primary key whose `+` replaces the row of
     its key, and whose `-` of a key that is not there says nothing; ahead: its ADVANCE AT MOST in ticks, None for any;
     retain: its RETAIN in ticks, None for none; retain_columns: positions of the columns that are retained, empty for
-    all. What is retained does not change what the source is, so neither counts for its identity.
+    all; valid: its VALID clause as text, empty for none. None of these changes what the source is, so they do not count
+    for its identity.
     """
 
     name: str
@@ -61,6 +62,12 @@ class Source:
     ahead: int | None = None
     retain: int | None = field(default=None, compare=False, repr=False)
     retain_columns: tuple[int, ...] = field(default=(), compare=False, repr=False)
+    valid: str = field(default="", compare=False, repr=False)
+
+    @property
+    def declared(self) -> tuple[object, ...]:
+        """Return the source with what does not count for its identity."""
+        return self, self.retain, self.retain_columns, self.valid
 
     @property
     def is_static(self) -> bool:

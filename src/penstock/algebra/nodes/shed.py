@@ -1,4 +1,4 @@
-"""Load shedding below coalescing [temporal 2]: a relation of which at most so much is held at any instant."""
+"""Load shedding below coalescing [tls III]: a relation of which at most so much is held at any instant."""
 
 from __future__ import annotations
 

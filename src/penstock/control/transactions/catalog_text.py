@@ -10,7 +10,10 @@ from penstock.control.transactions.whole_catalog import literal, pairs_text
 from penstock.settings import Settings
 
 #: Settings that bear on what a declaration means.
-_MEANING = ("integer_division", "seed")
+_MEANING = (
+    "integer_division", "seed", "shed_memory", "shed", "shed_buckets", "shed_compact", "shed_error_sample",
+    "shed_accuracy_at_least", "shed_on_inaccuracy",
+)  # fmt: skip
 
 
 def catalog_text(objects: Iterable[StoredObject], settings: Mapping[str, str]) -> str:

@@ -10,6 +10,7 @@ from penstock.expressions.aggregates.any_value import ANY_VALUE
 from penstock.expressions.aggregates.approx_count_distinct import APPROX_COUNT_DISTINCT
 from penstock.expressions.aggregates.approx_percentile import APPROX_PERCENTILE
 from penstock.expressions.aggregates.approx_quantile import APPROX_QUANTILE
+from penstock.expressions.aggregates.approx_top_k import APPROX_TOP_K
 from penstock.expressions.aggregates.arguments import condition
 from penstock.expressions.aggregates.array_agg import ARRAY_AGG
 from penstock.expressions.aggregates.bits import BIT_AND, BIT_OR, BIT_XOR
@@ -19,6 +20,7 @@ from penstock.expressions.aggregates.count import COUNT, count_rows
 from penstock.expressions.aggregates.count_if import COUNT_IF
 from penstock.expressions.aggregates.count_min_sketch import COUNT_MIN_SKETCH
 from penstock.expressions.aggregates.covariance import CORR, COVAR_POP, COVAR_SAMP
+from penstock.expressions.aggregates.estimate import ESTIMATES
 from penstock.expressions.aggregates.extremes import MAX, MIN
 from penstock.expressions.aggregates.first_last import FIRST, LAST
 from penstock.expressions.aggregates.frequent import MODE, TOP_K
@@ -76,18 +78,23 @@ AGGREGATES: tuple[AggregateFunction, ...] = (
     APPROX_COUNT_DISTINCT,
     APPROX_QUANTILE,
     APPROX_PERCENTILE,
+    APPROX_TOP_K,
     COUNT_MIN_SKETCH,
     HLL_SKETCH_AGG,
     HLL_UNION_AGG,
 )
 #: What LOWER_BOUND and UPPER_BOUND become: callable, so that a plan can be written as text, but not documented.
-_BOUNDS: tuple[AggregateFunction, ...] = (approx_quantile.BOUND, approx_percentile.BOUND)
+_BOUNDS: tuple[AggregateFunction, ...] = (
+    approx_quantile.BOUND,
+    approx_percentile.BOUND,
+    *ESTIMATES,
+)
 _BY_NAME = {name: row for row in (*AGGREGATES, *_BOUNDS) for name in (row.name, *row.aliases)}
 
 #: Aggregates of [semantics 4.2] and of Spark that are refused by name until they exist.
 _LATER = frozenset(
     """
-    PERCENTILE_CONT PERCENTILE_DISC COLLECT_SET APPROX_COUNT APPROX_TOP_K
+    PERCENTILE_CONT PERCENTILE_DISC COLLECT_SET APPROX_COUNT
     ANY SOME SKEWNESS
     KURTOSIS REGR_COUNT REGR_SLOPE REGR_INTERCEPT REGR_R2 GROUPING GROUPING_ID HISTOGRAM_NUMERIC
     TRY_SUM TRY_AVG

@@ -9,6 +9,7 @@ from penstock.expressions.library import (
     comparison,
     conditional,
     dates,
+    inclusion,
     json,
     logic,
     math,
@@ -40,5 +41,5 @@ NOTES: Mapping[str, str] = MappingProxyType({"Patterns": patterns.NOTE, "JSON": 
 
 #: canonical name or alias -> entry.
 TABLE: Mapping[str, Function] = MappingProxyType(
-    {name: row for rows in TOPICS.values() for row in rows for name in (row.name, *row.aliases)}
+    {name: row for rows in (*TOPICS.values(), inclusion.FUNCTIONS) for row in rows for name in (row.name, *row.aliases)}
 )

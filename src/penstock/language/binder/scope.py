@@ -44,6 +44,7 @@ class Entry:
         lost: no column, but a placeholder for all those of a source that could not be bound, whose names are unknown.
         beside: of a source beside a query in FROM without LATERAL; used only where nothing else has the name.
         bound: it is the begin or the end of the period of its source, which no name refers to; None for a column.
+        coalesced: as `bound`, of a source that is coalesced.
         withheld: a column of the source that it is not coalesced on, so that it cannot be read.
     """
 
@@ -58,6 +59,7 @@ class Entry:
     role: Role = Role.RELATION
     bound: PeriodBound | None = None
     withheld: bool = False
+    coalesced: bool = False
 
     @property
     def named(self) -> bool:

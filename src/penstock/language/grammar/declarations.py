@@ -13,7 +13,7 @@ from penstock.errors import nearest
 from penstock.language.dialect import Fault
 from penstock.language.grammar.queries import QueryGrammar
 from penstock.language.grammar.tokens import STARTS
-from penstock.language.queries import Mark, Name, PlanQuery, QueryTree
+from penstock.language.queries import Mark, Name, PlanQuery, QueryTree, ValidClause
 from penstock.language.statements import (
     AsOf,
     ColumnDefinition,
@@ -182,11 +182,11 @@ class DeclarationGrammar(QueryGrammar):
     def _create_source(
         self, name: Name, is_stream: bool, retroactive: Mark | None, existence: Existence | None, start: TextSpan
     ) -> CreateSource:
-        columns, key, key_span = self._columns()
+        columns, key, key_span, period = self._columns()
         if not self._match(TokenType.FROM):
             self._fail("FROM connector (...)")
         connector = self._connector()
-        clauses: dict[str, Any] = {}
+        clauses: dict[str, Any] = {} if period is None else {"valid": period}
         while self._source_clause(clauses, is_stream):
             pass
         if is_stream and key:
@@ -196,11 +196,12 @@ class DeclarationGrammar(QueryGrammar):
             existence=existence, key_span=key_span, span=self._since(start),
         )  # fmt: skip
 
-    def _columns(self) -> tuple[tuple[ColumnDefinition, ...], tuple[Name, ...], TextSpan]:
+    def _columns(self) -> tuple[tuple[ColumnDefinition, ...], tuple[Name, ...], TextSpan, ValidClause | None]:
         self._need_token(TokenType.L_PAREN, "(")
         columns: list[ColumnDefinition] = []
         key: tuple[Name, ...] = ()
         key_span = self._here()
+        period: ValidClause | None = None
         while True:
             at = self._here()
             if self._match(TokenType.PRIMARY_KEY):
@@ -208,13 +209,20 @@ class DeclarationGrammar(QueryGrammar):
                     raise self._misplaced("PRIMARY KEY occurs twice", at)
                 key = self._names("a column name")
                 key_span = self._since(at)
+            elif self._take("PERIOD", "FOR", "VALID"):
+                if period is not None:
+                    raise self._misplaced("PERIOD FOR VALID occurs twice", at)
+                bounds = self._names("a column name")
+                if len(bounds) != 2:
+                    raise self._misplaced("PERIOD FOR VALID takes two columns, a begin and an end", self._since(at))
+                period = ValidClause(begin=bounds[0], end=bounds[1], span=self._since(at))
             else:
                 columns.append(self._column_definition())
             if not self._match(TokenType.COMMA):
                 break
         if not self._match(TokenType.R_PAREN):
             self._fail("',' or ')'")
-        return tuple(columns), key, key_span
+        return tuple(columns), key, key_span, period
 
     def _column_definition(self) -> ColumnDefinition:
         name = self._name("a column name")
@@ -279,6 +287,8 @@ class DeclarationGrammar(QueryGrammar):
         elif self._take("ON", "ERROR"):
             policy = "DEAD LETTER" if self._take("DEAD", "LETTER") else self._one_of(("FAIL", "SKIP", "DEAD LETTER"))
             found = {"on_error": ErrorPolicy(policy, self._since(start))}
+        elif valid := self._valid():
+            found = {"valid": valid}
         elif self._take("RETAIN"):
             length = self._duration()
             columns = self._names("a column name") if self._curr.token_type is TokenType.L_PAREN else ()

@@ -10,7 +10,8 @@ from sqlglot.tokenizer_core import TokenType
 
 from penstock.language.dialect import span_of
 from penstock.language.elsewhere import CLAUSES
-from penstock.language.grammar.sources import OPERATOR_WORDS, SourceGrammar
+from penstock.language.grammar.frequent import FrequentGrammar
+from penstock.language.grammar.sources import OPERATOR_WORDS
 from penstock.language.queries import (
     EmbeddedQuery,
     Item,
@@ -38,7 +39,7 @@ _SETS = {
 }
 
 
-class QueryGrammar(SourceGrammar):
+class QueryGrammar(FrequentGrammar):
     """Parser of queries. `query()` parses a whole query."""
 
     def reset(self) -> None:
@@ -202,10 +203,13 @@ class QueryGrammar(SourceGrammar):
         where = self._condition() if self._match(TokenType.WHERE) else None
         self._refuse_foreign()
         group = self._group() if self._match(TokenType.GROUP_BY) else ()
+        frequent = self.frequent() if group else None
         self._refuse_foreign()
         having = self._condition() if self._match(TokenType.HAVING) else None
         self._refuse_foreign()
-        return SelectQuery(items, source, distinct, wrapped, frequency, where, group, having, self._since(start))
+        return SelectQuery(
+            items, source, distinct, wrapped, frequency, where, group, frequent, having, self._since(start)
+        )
 
     def _items(self) -> tuple[Item, ...]:
         found = [self._item()]

@@ -11,8 +11,8 @@ from sqlglot.errors import ParseError
 from sqlglot.tokenizer_core import TokenType
 
 from penstock.language.elsewhere import CLAUSES
+from penstock.language.grammar.samples import SampleGrammar
 from penstock.language.grammar.tokens import CLAUSE_WORDS
-from penstock.language.grammar.windows import WindowGrammar
 from penstock.language.hints import WINDOW, WINDOW_FUNCTIONS
 from penstock.language.queries import (
     DerivedSource,
@@ -39,13 +39,13 @@ _JOIN_WORDS = (
 )  # fmt: skip
 #: Clauses of SQL that CQL lacks; named, for a better message than `unexpected`.
 _FOREIGN = (
-    ("LATERAL", "VIEW"), ("PIVOT",), ("UNPIVOT",), ("TABLESAMPLE",), ("QUALIFY",), ("WINDOW",), ("CLUSTER BY",),
+    ("LATERAL", "VIEW"), ("PIVOT",), ("UNPIVOT",), ("QUALIFY",), ("WINDOW",), ("CLUSTER BY",),
     ("SORT BY",), ("DISTRIBUTE BY",), ("FETCH",), ("CONNECT BY",), ("GROUPING SETS",), ("ROLLUP",), ("CUBE",),
     ("MATCH_RECOGNIZE", "("), ("FOR", "SYSTEM_TIME"), ("ASOF", "JOIN"), ("ASOF", "LEFT"),
 )  # fmt: skip
 
 
-class SourceGrammar(WindowGrammar):
+class SourceGrammar(SampleGrammar):
     """Parser of FROM. `_from_sources()` parses what follows FROM."""
 
     @abstractmethod
@@ -146,7 +146,8 @@ class SourceGrammar(WindowGrammar):
 
     def _is_function(self) -> bool:
         """Return whether the bracket that is next belongs to a window function of another system, or to a call."""
-        return self._prev.text.upper() in WINDOW_FUNCTIONS
+        argument = self._next.token_type if self._next else None
+        return self._prev.text.upper() in WINDOW_FUNCTIONS or argument in (TokenType.NUMBER, TokenType.STRING)
 
     def _coalesced(self) -> tuple[tuple[Item, ...] | None, Mark | None]:
         """Parse `(c, expression AS d, ...) [(PERIOD)]`, on which a source is coalesced."""
@@ -246,7 +247,7 @@ class SourceGrammar(WindowGrammar):
                 if window is not None:
                     self._reject("a source has one window", token, "P0103")
                 window = found
-            elif (drawn := self._sample()) is not None:
+            elif (drawn := self.sample()) is not None:
                 if sample is not None:
                     self._reject("SAMPLE occurs twice", token, "P0103")
                 sample = drawn
@@ -269,15 +270,6 @@ class SourceGrammar(WindowGrammar):
         if window is None:
             window = self.window()
         return alias, (window, second)
-
-    def _sample(self) -> SampleClause | None:
-        if not (self._at("SAMPLE") and self._next.token_type is TokenType.L_PAREN):
-            return None
-        start = self._here()
-        self._advance(2)
-        percent, _ = self._number("a percentage")
-        self._need_token(TokenType.R_PAREN, ")")
-        return SampleClause(percent, self._since(start))
 
     def _refuse_foreign(self) -> None:
         for words in _FOREIGN:

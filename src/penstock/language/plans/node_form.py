@@ -96,3 +96,11 @@ def given(**values: Any) -> Fields:
 def names_of(node: Algebra, positions: Sequence[int]) -> list[str]:
     names = column_names(node.schema)
     return [names[i] for i in positions]
+
+
+def slide_of(below: Below) -> tuple[int | None, int]:
+    """Return the slide, None for none, and the tick that its boundaries are counted from."""
+    slide = below.ticks("slide")
+    if slide is None and "align" in below.fields:
+        raise fault(below.fields["align"].pointer, "align needs a slide", "P0102")
+    return slide, 0 if slide is None else below.whole("align", 0, slide - 1, 0) or 0

@@ -14,13 +14,12 @@ from penstock.algebra import (
     Arrivals,
     ArrivalTime,
     AtInstants,
-    Begins,
-    Closing,
     Coalesce,
     Distinct,
     Except,
     Frequency,
     FrequencyWindow,
+    Frequent,
     IndividualResults,
     Internal,
     Intersect,
@@ -40,14 +39,17 @@ from penstock.algebra import (
     SemiJoin,
     SemiKind,
     Sequenced,
+    SessionWindow,
     Shed,
     SortKey,
     StreamKind,
     StreamScan,
     TopK,
     UnionAll,
+    ValidWindow,
     Window,
     WindowKind,
+    WindowSample,
     is_nrr,
 )
 from penstock.algebra.nodes.base import has_lives
@@ -56,12 +58,23 @@ from penstock.algebra.nodes.r2s import evaluation_period
 from penstock.algebra.nodes.results import without_slide
 from penstock.algebra.properties.update_pattern import Pattern
 from penstock.errors import PenstockError
-from penstock.expressions.coercion import BIGINT, STRING, cast_to
+from penstock.expressions.coercion import STRING, cast_to, is_numeric
 from penstock.expressions.nodes import Expression
 from penstock.language.limits import MAX_COLUMNS
 from penstock.language.plans import checks
 from penstock.language.plans.form import fault
-from penstock.language.plans.node_form import MOST_COUNTED, MOST_ROWS, Below, Fields, NodeForm, given, names_of
+from penstock.language.plans.frequent import FREQUENT
+from penstock.language.plans.node_form import (
+    MOST_COUNTED,
+    MOST_ROWS,
+    Below,
+    Fields,
+    NodeForm,
+    given,
+    names_of,
+    slide_of,
+)
+from penstock.language.plans.periods import COALESCE, SESSIONS, VALID
 from penstock.language.plans.scalar_binding import NamedColumns, is_absent
 from penstock.language.plans.scalar_text import column_names, written, written_time
 from penstock.language.plans.shedding import SHED
@@ -127,7 +140,26 @@ def _read_sample(below: Below) -> Algebra:
         raise fault(percent.pointer, "this is no fraction, such as 5 or 1/3") from None
     if not 0 <= share <= 100:
         raise fault(percent.pointer, "a sample is between 0 and 100 percent", "P0102")
-    return Sample(below.input, share, below.fields["seed"].whole(-(2**63), 2**63 - 1), below.fields["name"].name())
+    seed, name = below.fields["seed"].whole(-(2**63), 2**63 - 1), below.fields["name"].name()
+    records = "records" in below.fields and below.fields["records"].flag()
+    return Sample(below.input, share, seed, name, below.partition("by"), records)
+
+
+def _write_window_sample(node: WindowSample) -> Fields:
+    names = column_names(node.input.schema)
+    weight = None if node.weight is None else written(node.weight, names)
+    per = names_of(node.input, node.per)
+    return {"rows": node.rows, "seed": node.seed, **given(per=per, weight=weight, records=node.records or None)}
+
+
+def _read_window_sample(below: Below) -> Algebra:
+    checks.relation(below.input, below.pointer)
+    weight = below.scalars.value(below.fields["weight"], below.columns) if "weight" in below.fields else None
+    if weight is not None and not is_numeric(weight.type):
+        raise fault(below.fields["weight"].pointer, "a weight is a number", "P0203")
+    rows, seed = below.fields["rows"].whole(1, MOST_ROWS), below.fields["seed"].whole(-(2**63), 2**63 - 1)
+    records = "records" in below.fields and below.fields["records"].flag()
+    return WindowSample(below.input, rows, seed, below.partition("per"), weight, records)
 
 
 # --- windows
@@ -137,19 +169,12 @@ def _write_window(node: Window) -> Fields:
     return {"kind": node.kind.name, **given(length=node.length, slide=node.slide, align=node.align or None)}
 
 
-def _slide(below: Below) -> tuple[int | None, int]:
-    slide = below.ticks("slide")
-    if slide is None and "align" in below.fields:
-        raise fault(below.fields["align"].pointer, "align needs a slide", "P0102")
-    return slide, 0 if slide is None else below.whole("align", 0, slide - 1, 0) or 0
-
-
 def _read_window(below: Below) -> Algebra:
     checks.window(below.input, below.line, below.pointer)
     kind, length = below.enum("kind", WindowKind), below.ticks("length")
     if (length is None) is (kind is WindowKind.RANGE):
         raise below.refuse("length belongs to the kind RANGE", "P0102")
-    return Window(below.input, kind, length, *_slide(below))
+    return Window(below.input, kind, length, *slide_of(below))
 
 
 def _write_row_window(node: RowWindow) -> Fields:
@@ -164,7 +189,7 @@ def _read_row_window(below: Below) -> Algebra:
     checks.window(below.input, below.line, below.pointer)
     rows, step = below.whole("rows", 1, MOST_COUNTED), below.whole("step", 1, MOST_COUNTED)
     partition, length = below.partition(), below.ticks("length")
-    slide, align = _slide(below)
+    slide, align = slide_of(below)
     if rows is None and (step is None or partition):
         raise below.refuse("a window without rows moves by a step, and has no partition", "P0102")
     if step is not None and slide is not None:
@@ -182,7 +207,7 @@ def _write_frequency_window(node: FrequencyWindow) -> Fields:
 def _read_frequency_window(below: Below) -> Algebra:
     checks.on_the_line(below.input, below.line, below.pointer)
     every = below.whole("every", 1, MOST_COUNTED)
-    slide, align = _slide(below)
+    slide, align = slide_of(below)
     if every is not None and slide is not None:
         raise below.refuse("a window is evaluated at every n-th element or at a slide", "P0102")
     if "by" in below.fields and every is None:
@@ -230,29 +255,6 @@ def _read_distinct(below: Below) -> Algebra:
     checks.relation(below.input, below.pointer)
     checks.without_internal(below.inputs, "DISTINCT", below.pointer)
     return Distinct(below.input)
-
-
-def _write_coalesce(node: Coalesce) -> Fields:
-    closed = node.closed
-    if closed is None:
-        return {"begins": node.begins.name}
-    rest = given(slide=closed.slide, align=closed.align or None, later=closed.later or None)
-    return {"begins": node.begins.name, "closed": True, **rest}
-
-
-def _read_coalesce(below: Below) -> Algebra:
-    checks.relation(below.input, below.pointer)
-    checks.without_internal(below.inputs, "coalescing", below.pointer)
-    schema = below.input.schema
-    if len(schema) < 2 or {schema[-2].type, schema[-1].type} != {BIGINT}:
-        raise below.refuse("the last two columns of what is coalesced are a period, two BIGINTs")
-    closed = None
-    if "closed" in below.fields and below.fields["closed"].flag():
-        closed = Closing(*_slide(below), below.whole("later", 0, 1, 0) or 0)
-    begins = below.enum("begins", Begins)
-    if closed is not None and begins is Begins.ANY:
-        raise below.refuse("periods may begin at any time, so none is ever closed")
-    return Coalesce(below.input, begins, closed)
 
 
 def _write_top(node: TopK) -> Fields:
@@ -432,8 +434,15 @@ NODES: Mapping[type[Algebra], NodeForm] = {
     ),
     Project: NodeForm(_write_project, _read_project, ("columns",), ("columns",)),
     Sample: NodeForm(
-        lambda node: {"percent": str(node.percent), "seed": node.seed, "name": node.name},
-        _read_sample, ("percent", "seed", "name"), ("percent", "seed", "name"),
+        lambda node: {
+            "percent": str(node.percent), "seed": node.seed, "name": node.name,
+            **given(by=names_of(node.input, node.by), records=node.records or None),
+        },
+        _read_sample, ("percent", "seed", "name", "by", "records"), ("percent", "seed", "name"),
+    ),
+    WindowSample: NodeForm(
+        _write_window_sample, _read_window_sample,
+        ("rows", "seed", "per", "weight", "records"), ("rows", "seed"),
     ),
     Window: NodeForm(_write_window, _read_window, ("kind", *_WINDOW), ("kind",)),
     RowWindow: NodeForm(_write_row_window, _read_row_window, ("rows", "step", "partition", *_WINDOW)),
@@ -441,10 +450,11 @@ NODES: Mapping[type[Algebra], NodeForm] = {
         _write_frequency_window, _read_frequency_window, ("rows", "partition", "every", "by", *_WINDOW)
     ),
     Aggregate: NodeForm(_write_aggregate, _read_aggregate, ("group", "aggregates"), ("aggregates",)),
+    Frequent: FREQUENT,
     Distinct: NodeForm(lambda node: {}, _read_distinct),
-    Coalesce: NodeForm(
-        _write_coalesce, _read_coalesce, ("begins", "closed", "slide", "align", "later"), ("begins",)
-    ),
+    Coalesce: COALESCE,
+    SessionWindow: SESSIONS,
+    ValidWindow: VALID,
     Shed: SHED,
     TopK: NodeForm(_write_top, _read_top, ("order", "limit", "offset", "partition"), ("order", "limit")),
     UnionAll: NodeForm(lambda node: {}, _read_union, inputs=(1, None)),

@@ -32,7 +32,7 @@ def _read_shed(below: Below) -> Algebra:
         raise below.refuse("the last two columns of what is shed are a period, two BIGINTs")
     if below.input.pattern is Pattern.STRICT:
         raise below.refuse(
-            "a relation with updates has no budget: a tuple that was dropped could be taken back", "P0376"
+            "a relation with updates has no budget: a tuple that was dropped could be retracted later", "P0376"
         )
 
     def number(name: str, least: int, most: int = MOST_ROWS) -> int:

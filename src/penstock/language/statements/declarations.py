@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from sqlglot import exp
 
-from penstock.language.queries import NOWHERE, Duration, Mark, Name, QueryTree
+from penstock.language.queries import NOWHERE, Duration, Mark, Name, QueryTree, ValidClause
 from penstock.language.statements.clauses import (
     AsOf,
     ColumnDefinition,
@@ -40,6 +40,7 @@ class CreateSource:
     retain: RetainClause | None = None
     primary_key: tuple[Name, ...] = ()
     non_retroactive: Mark | None = None
+    valid: ValidClause | None = None
     existence: Existence | None = None
     ahead_span: TextSpan = field(default=NOWHERE, compare=False)
     idle_span: TextSpan = field(default=NOWHERE, compare=False)

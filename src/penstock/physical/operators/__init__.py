@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from penstock.physical.operators.aggregates.aggregate import Aggregation
+from penstock.physical.operators.aggregates.frequent.candidates import FrequentCandidates
+from penstock.physical.operators.aggregates.frequent.items import FrequentItems
 from penstock.physical.operators.aggregates.pane_store import PaneStore, WindowSums
 from penstock.physical.operators.aggregates.row_log import LoggedAggregation, RowLog
 from penstock.physical.operators.aggregates.slide_incremental import IncrementalSlideAggregation
@@ -46,8 +48,10 @@ from penstock.physical.operators.streams.changes import Changes
 from penstock.physical.operators.streams.distinct_changes import DistinctChanges
 from penstock.physical.operators.streams.results import IndividualResults, Rounded, ShortChanges, ShortLives
 from penstock.physical.operators.streams.rstream import RStream
-from penstock.physical.operators.temporal.coalesce import make_coalescing
+from penstock.physical.operators.temporal.coalesce import Coalescing
+from penstock.physical.operators.temporal.sessions import Sessions, ValidWindow
 from penstock.physical.operators.temporal.shedding import Shed
+from penstock.physical.operators.temporal.stretches_in_order import StretchesInOrder
 from penstock.physical.operators.updates import Updates
 from penstock.physical.operators.windows.negative_tuples import NegativeTuples
 from penstock.physical.operators.windows.row_window import RowWindow
@@ -70,6 +74,8 @@ from penstock.physical.plan.joins import (
     WindowStoreSpec,
 )
 from penstock.physical.plan.panes import (
+    FrequentCandidatesSpec,
+    FrequentItemsSpec,
     IncrementalSlideSpec,
     PanesSpec,
     PaneStoreSpec,
@@ -90,6 +96,7 @@ from penstock.physical.plan.streams import (
     ShortLivesSpec,
 )
 from penstock.physical.plan.temporal.coalesce import CoalesceSpec
+from penstock.physical.plan.temporal.sessions import SessionsSpec, ValidWindowSpec
 from penstock.physical.plan.temporal.shedding import ShedSpec
 from penstock.physical.plan.user_aggregates import UserAggregateSpec
 from penstock.physical.plan.windows import NegativeTuplesSpec, RowWindowSpec, SampleSpec, StepWindowSpec, TimeWindowSpec
@@ -115,8 +122,12 @@ OPERATORS: dict[type, Callable[..., Operator]] = {
     PaneStoreSpec: lambda spec, context: PaneStore(spec),
     WindowSumsSpec: lambda spec, context: WindowSums(spec),
     RecomputedSlideSpec: lambda spec, context: RecomputedSlideAggregation(spec),
+    FrequentCandidatesSpec: lambda spec, context: FrequentCandidates(spec),
+    FrequentItemsSpec: lambda spec, context: FrequentItems(spec),
     UserAggregateSpec: lambda spec, context: UserAggregation(spec),
-    CoalesceSpec: lambda spec, context: make_coalescing(spec),
+    SessionsSpec: lambda spec, context: Sessions(spec),
+    ValidWindowSpec: lambda spec, context: ValidWindow(spec),
+    CoalesceSpec: lambda spec, context: StretchesInOrder(spec) if spec.in_order else Coalescing(spec),
     DistinctSpec: lambda spec, context: make_distinct(spec),
     SetOperationSpec: lambda spec, context: SetOperation(spec),
     TopKSpec: lambda spec, context: TopK(spec),

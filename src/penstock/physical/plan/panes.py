@@ -1,13 +1,16 @@
-"""The specs of aggregates over windows that slide: panes that several windows share, and answers at boundaries only."""
+"""The specs of aggregates over windows that slide: panes that several windows share, answers at
+boundaries only, and frequent items."""
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
 import pyarrow as pa
 
+from penstock.algebra.nodes.frequent import Measure
 from penstock.algebra.nodes.r2s import RelationToStream
 from penstock.algebra.optimizer.statistics import seconds
 from penstock.physical.plan.aggregates import grouped_state
@@ -158,3 +161,60 @@ class RecomputedSlideSpec(Spec):
 
     def state(self, inputs: Sequence[StateInput], made: StateInput) -> Iterable[StatePart]:
         return pending_ends(inputs[0], "panes of boundaries to come")
+
+
+class FrequentRule(enum.IntEnum):
+    """What the count of an item is compared with: δ, a number, a fraction of all counts of the window."""
+
+    DELTA = 0
+    NUMBER = 1
+    SHARE = 2
+
+
+@dataclass(frozen=True)
+class FrequentCandidatesSpec(Spec):
+    """The first `keep` items of each pane in this shard, with the sum of all. per: positions among the group columns;
+    plan: of the accumulator rows, with one call."""
+
+    plan: AggregateLayout
+    per: tuple[int, ...]
+    keep: int
+
+    @property
+    def memory(self) -> Memory:
+        return Memory.LIVE
+
+    def describe(self) -> dict[str, str]:
+        return {"of each pane": f"{self.keep} items", "state": "panes ahead of the heartbeat"}
+
+    def state(self, inputs: Sequence[StateInput], made: StateInput) -> Iterable[StatePart]:
+        return ()
+
+
+@dataclass(frozen=True)
+class FrequentItemsSpec(Spec):
+    """The frequent items of the live lists. keys: types of the group columns; per: positions among them; k: items of a
+    list; number: the pair (`kernels/wide.py`) or the numerator and denominator of the rule; type: of the measures."""
+
+    keys: tuple[pa.DataType, ...]
+    per: tuple[int, ...]
+    k: int
+    thesis: bool
+    rule: FrequentRule
+    number: tuple[int, int]
+    possibly: bool
+    measures: tuple[Measure, ...]
+    type: pa.DataType
+
+    @property
+    def memory(self) -> Memory:
+        return Memory.LIVE if has_one_form(self.keys) else Memory.HISTORY
+
+    def describe(self) -> dict[str, str]:
+        return {"lists": f"{self.k} items of each pane", "state": "lists of live panes, calendar queue"}
+
+    def state(self, inputs: Sequence[StateInput], made: StateInput) -> Iterable[StatePart]:
+        (rows,) = inputs
+        items = made.size
+        yield StatePart("listed items", items, items * (SLOT + 56 + width(self.keys)), made.content)
+        yield StatePart("items of live lists", rows.size, rows.size * (TIMES + 88), rows.content)

@@ -143,7 +143,7 @@ class CountTimeSpec(Spec):
     """A query in the sequence model over one stream, evaluated at every `every`-th element: the numbers of the elements
     are time for its windows. columns: those of the stream that are read; arrival, inner, ordered, asked: as in
     `SequenceModelSpec`; source: the source of the inner plan that receives the elements; rows: the maximal number of
-    rows of a window, None for no limit."""
+    rows of a window, None for no limit. relation: the answer is a relation, whose elements may end."""
 
     columns: tuple[int, ...]
     arrival: bool
@@ -153,6 +153,7 @@ class CountTimeSpec(Spec):
     inner: Plan
     ordered: bool
     asked: tuple[tuple[int, int, int], ...]
+    relation: bool = False
 
     def describe(self) -> dict[str, str]:
         steps = " ".join(step.spec.title for step in self.inner.steps)

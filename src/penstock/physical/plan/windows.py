@@ -17,11 +17,14 @@ from penstock.physical.planning.aggregate_layout import AggregateLayout
 
 @dataclass(frozen=True)
 class SampleSpec(PassingSpec):
-    """The elements that a draw of `percent` keeps; seed and name (of the stream) determine the draws."""
+    """The elements that a draw of `percent` keeps; seed and name (of the stream), or seed and
+    the columns `by`, determine the draws. records: a last column has the inclusion records."""
 
     percent: Fraction
     seed: int
     name: str
+    by: tuple[int, ...] = ()
+    records: bool = False
 
     @property
     def memory(self) -> Memory:

@@ -5,7 +5,7 @@ with the instants at which R may change. Nothing is incremental. A new operator 
 fails for an operator without one.
 """
 
-from penstock.testing.denotation import coalesce, frequency, matching, results, sets, shed
+from penstock.testing.denotation import coalesce, frequency, frequent, matching, results, sessions, sets, shed
 from penstock.testing.denotation.base import (
     Bag,
     Relation,
@@ -35,11 +35,13 @@ __all__ = [
     "elements",
     "first_instant",
     "frequency",
+    "frequent",
     "last_rows",
     "matching",
     "minus",
     "relation",
     "results",
+    "sessions",
     "sets",
     "shed",
     "steps",

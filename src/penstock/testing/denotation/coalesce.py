@@ -1,4 +1,4 @@
-"""Coalescing [temporal 1.4]: the maximal periods of every value, computed anew at every instant."""
+"""Coalescing [semantics 4.5]: the maximal periods of every value, computed anew at every instant."""
 
 from __future__ import annotations
 

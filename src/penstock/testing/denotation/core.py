@@ -17,6 +17,7 @@ from penstock.algebra import (
     Project,
     RelationToStream,
     Select,
+    SessionWindow,
     StreamKind,
     StreamScan,
     TimeModelWindow,
@@ -250,6 +251,10 @@ def _(node: RelationToStream, world: World) -> Stream:
 def _arrivals(node: Algebra, world: World) -> Iterable[int]:
     """Return the instants at which an element of one of the query's own streams arrives."""
     for child in node.inputs:
+        if isinstance(child, SessionWindow):
+            # Where sessions end; what arrives in between is in no R(τ) yet.
+            yield from relation(child, world).instants
+            continue
         stream = child.input if isinstance(child, TimeModelWindow) else child
         if stream.is_stream:
             meaning = denote(stream, world)

@@ -44,9 +44,12 @@ class Flavour:
     band: int = 0
     probe: int = 0
     """Rows of one instant joined with groups of an aggregate"""
+    temporal: int = 0
+    """A query over periods, in place of all others (`testing/periods.py`)"""
 
 
 FLAVOURS = (
+    Flavour("temporal", temporal=100),
     Flavour("windows", join=0, group=20, nested=0, static=0),
     Flavour("joins", join=100, group=10, nested=5, union=5, static=20),
     Flavour("groups", join=10, group=100, nested=10, union=5),

@@ -13,6 +13,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
+from penstock.testing.periods import temporal_case
 from penstock.testing.random.aggregate_lookups import Probing
 from penstock.testing.random.aggregates import (
     approximate_aggregate,
@@ -60,6 +61,8 @@ def random_case(
     Args:
         queries: the names of its queries; None for one, `q`, and sometimes another, `p`.
     """
+    if flavour.temporal and choices.chance(flavour.temporal):
+        return temporal_case(choices, ("q",) if queries is None else queries)
     return _Maker(choices, flavour).case(queries)
 
 

@@ -18,10 +18,12 @@ from penstock.algebra.nodes.base.algebra import (
 )
 from penstock.algebra.nodes.base.arrival_time import ArrivalTime, arrival_column
 from penstock.algebra.nodes.base.families import Compared, Emitted, RowWise, Unary
+from penstock.algebra.nodes.base.inclusion import RECORD, inclusion_column
 from penstock.algebra.nodes.base.windows import StreamToRelation, TimeModelWindow
 
 __all__ = [
     "NO_KEYS",
+    "RECORD",
     "Algebra",
     "ArrivalTime",
     "ColumnPruning",
@@ -39,6 +41,7 @@ __all__ = [
     "column_labels",
     "common_domain",
     "has_lives",
+    "inclusion_column",
     "is_static",
     "leaves",
     "named",

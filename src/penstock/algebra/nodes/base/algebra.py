@@ -251,6 +251,11 @@ class Algebra(Node):
         return False
 
     @property
+    def varies_by_itself(self) -> bool:
+        """Return whether rows come and go with time although no input changes."""
+        return False
+
+    @property
     def delays(self) -> tuple[Delay, ...]:
         """Return how long after the last end below this operator something may end in it: `--drain` advances time so
         far."""
@@ -265,6 +270,15 @@ class Algebra(Node):
         """Return this relation, which `is_elementwise`, with the arrival time of each tuple as a last column
         (`arrival_time.py`)."""
         raise AssertionError(f"tuples of {type(self).__name__} do not enter with elements of streams")
+
+    def with_inclusion(self) -> Algebra | None:
+        """Return this relation or stream with the inclusion record of each tuple as a last column (`inclusion.py`);
+        None where nothing below is sampled. Raises PenstockError P0355 where the probability of its tuples is not
+        known."""
+        if all(child.with_inclusion() is None for child in self.inputs):
+            return None
+        hint = "over a sample ESTIMATE knows selections, projections, windows in time and inner joins"
+        raise PenstockError("P0355", f"ESTIMATE through {type(self).__name__} of a sample", hint=hint)
 
     # Columns
 
@@ -350,4 +364,4 @@ def has_lives(node: Algebra) -> bool:
 def is_static(node: Algebra) -> bool:
     """Return whether the relation is the same at every instant: it reads static relations only. A stream made of them
     does not count: its elements arrive at the first instant, and a window over them ends."""
-    return node.domain is None and not any(n.is_stream for n in operators(node))
+    return node.domain is None and not any(n.is_stream or n.varies_by_itself for n in operators(node))

@@ -97,6 +97,11 @@ class TimeModelWindow(StreamToRelation):
         below = pruning.pruned(self.input, needed)
         return Pruned(replace(self, input=below.node), below.positions)
 
+    def with_inclusion(self) -> Algebra | None:
+        # The content of a window that counts rows is not that of the same window over the whole stream.
+        below = self.input.with_inclusion() if self.judges_alone else None
+        return super().with_inclusion() if below is None else replace(self, input=below)
+
     def evaluations(self) -> Iterable[Evaluation]:
         return () if self.slide is None else (Evaluation(None, self.slide, self.align, ()),)
 

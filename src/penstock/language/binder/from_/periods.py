@@ -1,4 +1,4 @@
-"""The valid time of a source in FROM [temporal 1.3], and the coalescing on its list of columns [temporal 1.2].
+"""The valid time of a source in FROM [semantics 4.5], and the coalescing on its list of columns [semantics 4.5].
 
 The period of every row becomes two columns behind those of the source, in ticks. They are added only where the query
 reads them.
@@ -20,9 +20,13 @@ from penstock.algebra import (
     Closing,
     Coalesce,
     Project,
+    RelationScan,
     RowWindow,
+    Source,
+    StreamScan,
     StreamToRelation,
     Window,
+    unbounded,
 )
 from penstock.algebra.nodes.base import arrival_column
 from penstock.expressions.coercion import BIGINT, DATE, is_integer
@@ -35,7 +39,18 @@ from penstock.language.binder.scalars.expressions import ExpressionBinder
 from penstock.language.binder.scalars.periods import never, ticks_of, without_valid_time
 from penstock.language.binder.scope import Entry, PeriodBound, Scope
 from penstock.language.dialect import span_of
-from penstock.language.queries import Duration, Item, Length, Star, ValidClause, WindowClause
+from penstock.language.parse import parse_script
+from penstock.language.queries import (
+    Duration,
+    Item,
+    Length,
+    NamedSource,
+    SelectQuery,
+    Star,
+    ValidClause,
+    WindowClause,
+)
+from penstock.language.statements import OneTimeSelect
 from penstock.language.text import TextSpan
 from penstock.types import CALENDAR, END, TIMESTAMP, Field, Interval, TimeDomain, exact, type_name
 
@@ -67,7 +82,7 @@ class Timed:
 class PeriodSource:
     """What is known of a source in FROM. stream: its elements, None for a relation; node: the relation, of a stream its
     window; entries: its columns; window: as written; name: for messages;
-    is_declared: it is a declared stream or relation, and no query."""
+    declared: the VALID clause of its declaration as text, empty without one; None for a query."""
 
     node: Algebra
     stream: Algebra | None
@@ -76,18 +91,26 @@ class PeriodSource:
     name: str
     span: TextSpan
     context: Context
-    is_declared: bool
+    declared: str | None
 
     @property
     def domain(self) -> TimeDomain | None:
         return self.node.domain
 
+    def over(self, stream: Algebra) -> PeriodSource:
+        """Return the same of the elements of `stream`, without a window."""
+        return replace(self, node=stream, stream=stream)
+
     def timed(self, valid: ValidClause | None) -> Timed | None:
         """Return the relation with its period: by the clause `valid`, by two columns of these names, or the granule;
         None where it has none."""
+        if valid is None and self.declared:
+            valid = parsed_valid(self.declared)
         if valid is not None:
             if valid.length is not None:
                 return self._lasting(valid, valid.length)
+            if valid.until_next is not None:
+                self.context.fail_silently()  # refused as a clause that is not supported yet
             return self._from_columns(valid)
         return self._pair() or self._granule()
 
@@ -103,7 +126,7 @@ class PeriodSource:
         end = build_call("ADD", [begin, length])
         type_ = TIMESTAMP if domain.calendar else BIGINT
         begins = Begins.FIXED if fixed else Begins.TIMESTAMP
-        return self._with(node, begin, end, PeriodBound(type_, domain), begins)
+        return self._with(node, begin, end, PeriodBound(type_, domain), begins, length)
 
     def length(self, written: Duration | Length, domain: TimeDomain) -> tuple[Expression, bool]:
         """Return a length in ticks, and whether it is the same for every row."""
@@ -130,7 +153,9 @@ class PeriodSource:
         if stamp is not None:
             field = self.stream.schema[stamp]
             return self.node, ticks_of(Column(field.type, stamp, field.name))
-        assert isinstance(self.node, StreamToRelation)
+        if not isinstance(self.node, StreamToRelation):
+            hint = "VALID FROM takes two of its columns"
+            self.context.fail("P0370", f"the elements of {self.name} carry no timestamp", self.span, hint)
         return ArrivalTime(self.node), arrival_column(len(self.node.schema))
 
     # --- VALID FROM
@@ -171,7 +196,7 @@ class PeriodSource:
 
     def _pair(self) -> Timed | None:
         """Return the period of columns called `x_from` and `x_to`: of a query that selects VALID(..) AS x."""
-        if self.is_declared:
+        if self.declared is not None:
             return None
         named = {e.name.lower(): e for e in self.entries if e.named}
         pairs = [
@@ -198,19 +223,23 @@ class PeriodSource:
         type_ = TIMESTAMP if domain.calendar else BIGINT
         return self._with(node, begin, end, PeriodBound(type_, domain), Begins.GRANULE)
 
-    def _with(self, node: Algebra, begin: Expression, end: Expression, bound: PeriodBound, begins: Begins) -> Timed:
+    def _with(
+        self, node: Algebra, begin: Expression, end: Expression, bound: PeriodBound, begins: Begins,
+        length: Expression | None = None,
+    ) -> Timed:  # fmt: skip
         columns = tuple(Column(f.type, i, f.name) for i, f in enumerate(self.node.schema))
         fields = (*self.node.schema.fields, Field("begin", BIGINT), Field("end", BIGINT))
-        return Timed(Project(node, (*columns, begin, end), fields), bound, begins, self._closing(begins))
+        known = length.value if isinstance(length, Literal) else None
+        return Timed(Project(node, (*columns, begin, end), fields), bound, begins, self._closing(begins, known))
 
-    def _closing(self, begins: Begins) -> Closing | None:
+    def _closing(self, begins: Begins, longest: int | None) -> Closing | None:
         """Return when stretches of such periods are closed; None where they never are."""
         if begins is Begins.ANY or self.stream is None:
             return None
         slide, align = (self.node.slide, self.node.align) if isinstance(self.node, StreamToRelation) else (None, 0)
         if isinstance(self.node, RowWindow) and (self.node.step or 1) > 1:
             return None
-        return Closing(slide, align, 1 if begins is Begins.GRANULE else 0)
+        return Closing(slide, align, 1 if begins is Begins.GRANULE else 0, longest)
 
     # --- the list
 
@@ -219,9 +248,11 @@ class PeriodSource:
         self.context.fail("P0370", f"{self.name} has no valid time", span, without_valid_time(self.name))
 
     def coalesced(
-        self, timed: Timed, items: tuple[Item, ...], qualifier: str | None
+        self, timed: Timed, items: tuple[Item, ...], qualifier: str | None, only_closed: bool
     ) -> tuple[Algebra, tuple[Entry, ...]]:
-        """Return the relation coalesced on `items`, and its columns."""
+        """Return the relation coalesced on `items`, and its columns. only_closed: without the stretches that may still
+        grow.
+        """
         if self.window is not None and (self.window.internal is not None or self.window.frequency is not None):
             word = "an INTERNAL window" if self.window.internal is not None else "FREQUENCY"
             hint = "granules follow SLIDE, and results must end"
@@ -234,7 +265,11 @@ class PeriodSource:
             timed.node, (*(value for _, value in named), *bounds),
             (*fields, Field("begin", BIGINT), Field("end", BIGINT)),
         )  # fmt: skip
-        node = Coalesce(below, timed.begins)
+        if only_closed and timed.closing is None:
+            hint = "TIMESTAMP BY its begin, or VALID FOR"
+            message = f"periods of {self.name} may begin at any time, so none is ever closed"
+            self.context.fail("P0373", message, self.span, hint)
+        node = Coalesce(below, timed.begins, timed.closing, only_closed)
         plain = tuple(Entry(i, f.name, f.type, qualifier) for i, f in enumerate(fields))
         there = {name.lower() for name, _ in named}
         withheld = tuple(
@@ -242,7 +277,8 @@ class PeriodSource:
             for e in self.entries
             if e.named and e.name.lower() not in there
         )
-        return node, (*plain, *bound_entries(len(fields), timed.bound, qualifier), *withheld)
+        bounds_of = tuple(replace(e, coalesced=True) for e in bound_entries(len(fields), timed.bound, qualifier))
+        return node, (*plain, *bounds_of, *withheld)
 
     def _item(self, item: Item) -> list[tuple[str, Expression]]:
         context = self.context
@@ -258,6 +294,24 @@ class PeriodSource:
             return [(bound.name, bound)]
         hint = "as in (sensor, humidity > 75 AS high)"
         return context.fail("P0372", "an expression in a list of columns needs a name", span_of(item.value), hint)
+
+
+def check_valid(source: Source, valid: ValidClause, span: TextSpan, context: Context) -> None:
+    """Report what is wrong with the VALID clause of a declaration."""
+    columns = tuple(range(len(source.columns)))
+    stream = StreamScan(source, columns) if source.is_stream else None
+    node = unbounded(stream) if stream is not None else RelationScan(source, columns)
+    entries = tuple(Entry(i, f.name, f.type, source.name) for i, f in enumerate(source.columns))
+    PeriodSource(node, stream, entries, None, source.name, span, context, "").timed(valid)
+
+
+@functools.lru_cache(maxsize=256)
+def parsed_valid(text: str) -> ValidClause:
+    """Return the VALID clause of a declaration from its text, which has been checked."""
+    (statement,) = parse_script(f"SELECT a FROM s {text}").statements
+    assert isinstance(statement, OneTimeSelect) and isinstance(statement.query, SelectQuery)
+    assert isinstance(statement.query.source, NamedSource) and statement.query.source.valid is not None
+    return statement.query.source.valid
 
 
 def bound_entries(position: int, bound: PeriodBound, qualifier: str | None) -> tuple[Entry, Entry]:

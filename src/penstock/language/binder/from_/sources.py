@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import NoReturn
 
-from penstock.algebra import Algebra, RelationScan, RelationToStream, Sample, Source, StreamKind, StreamScan, unjoined
+from penstock.algebra import Algebra, RelationScan, RelationToStream, Source, StreamKind, StreamScan, unjoined
 from penstock.algebra.properties.update_pattern import Pattern
 from penstock.errors import PenstockError, counted, nearest
 from penstock.language.binder.context import Context
@@ -20,7 +20,9 @@ from penstock.language.binder.from_.frequency import answer_stream
 from penstock.language.binder.from_.from_joins import Around, join_sources
 from penstock.language.binder.from_.inputs import FromInput, Inputs
 from penstock.language.binder.from_.lateral import reads_beside
+from penstock.language.binder.from_.period_windows import windowed_by_period
 from penstock.language.binder.from_.periods import PeriodSource, bound_entries, read_periods
+from penstock.language.binder.from_.samples import bind_rows, bind_sample
 from penstock.language.binder.from_.windows import bind_window
 from penstock.language.binder.scope import Entry, Role, Scope, lost
 from penstock.language.binder.select.rows import Inner
@@ -28,6 +30,7 @@ from penstock.language.binder.subqueries.unplacing import ClauseSubqueries
 from penstock.language.catalog import View
 from penstock.language.queries import (
     DerivedSource,
+    Extent,
     FromSource,
     JoinedSource,
     Name,
@@ -46,7 +49,9 @@ NestedBinder = Callable[[QueryTree, Levels, bool], tuple[Inner, tuple[str, ...]]
 
 @dataclass(frozen=True)
 class SourceBinder:
-    """Binds FROM clauses. views: those of WITH, by lower-case name; subqueries, outer, enclosing: as in `Around`."""
+    """Binds FROM clauses. views: those of WITH, by lower-case name; subqueries, outer, enclosing: as in `Around`;
+    closed: aliases in lower case of which WHERE wants the closed periods alone.
+    """
 
     context: Context
     nested: NestedBinder
@@ -54,6 +59,7 @@ class SourceBinder:
     subqueries: Callable[[Scope], ClauseSubqueries]
     outer: tuple[Entry, ...] = ()
     enclosing: Levels = ()
+    closed: frozenset[str] = frozenset()
 
     def bind(self, source: FromSource) -> Inputs:
         """Return all relations of a FROM clause; with `failed`, and the errors recorded, where some could
@@ -103,7 +109,7 @@ class SourceBinder:
             self._unknown(name)
         node = self._sampled(_scan(declared), source.sample, declared.name)
         alias = source.alias.text if source.alias else declared.name
-        return self._relation(node, node.schema.names, source.window, alias, name, source, declared=True)
+        return self._relation(node, node.schema.names, source.window, alias, name, source, declared.valid)
 
     def _derived(self, source: DerivedSource, around: Levels, right: bool) -> Inputs:
         beside, last = len(around) - len(self.enclosing), source.lateral is None
@@ -135,14 +141,7 @@ class SourceBinder:
         """Return the sample of `node`; a SAMPLE that fails is reported, and binding continues without it."""
         if sample is None:
             return node
-        return self.context.attempt(lambda: self._sample(node, sample, name)) or node
-
-    def _sample(self, node: Algebra, sample: SampleTree, name: str) -> Algebra:
-        if not node.is_stream:
-            self.context.fail("P0103", f"SAMPLE draws from a stream; {name} is a relation", sample.span)
-        if not 0 <= sample.percent <= 100:
-            self.context.fail("P0102", "a sample is between 0 and 100 percent", sample.span)
-        return Sample(node, sample.percent, self.context.settings.get_int("seed"), name)
+        return self.context.attempt(lambda: bind_sample(node, sample, name, self.context)) or node
 
     def _relation(
         self,
@@ -152,7 +151,7 @@ class SourceBinder:
         qualifier: str | None,
         item: Name | DerivedSource,
         named: NamedSource | None = None,
-        declared: bool = False,
+        valid: str | None = None,
     ) -> Inputs:
         stream = node if node.is_stream else None
         stamp = node.timestamp_column if node.is_stream else None
@@ -161,6 +160,13 @@ class SourceBinder:
             Entry(i, n, f.type, qualifier, role=Role.TIMESTAMP if i == stamp else plain)
             for i, (n, f) in enumerate(zip(names, node.schema, strict=True))
         )
+        if window is not None and window.extent in (Extent.VALID, Extent.SESSION):
+            shown = item.text if isinstance(item, Name) else "this query"
+            source = PeriodSource(node, stream, entries, window, shown, item.span, self.context, valid)
+            bound = self.context.attempt(lambda: self._over_periods(source, named, qualifier))
+            if bound is None:
+                return Inputs((), entries, failed=True)
+            return Inputs((FromInput(bound[0], item.span, None),), bound[1])
         if node.is_stream:
             called = item if isinstance(item, Name) else item.called
             own = called.text if called is not None else qualifier
@@ -170,7 +176,12 @@ class SourceBinder:
             windowed = self.context.attempt(lambda: bind_window(window, elements, self.context, (*entries, *other)))
             if windowed is None:
                 return Inputs((), entries, failed=True)
-            node = windowed
+            sample = None if named is None else named.sample
+            scope = Scope((*entries, *other))
+            sampled = self.context.attempt(lambda: bind_rows(windowed, sample, scope, self.context))
+            if sampled is None:
+                return Inputs((), entries, failed=True)
+            node = sampled
         elif window is not None:
             shown = item.text if isinstance(item, Name) else "this query"
             hint = "a window belongs to a stream; leave it out"
@@ -180,7 +191,7 @@ class SourceBinder:
             return Inputs((), entries, failed=True)
         source = PeriodSource(
             node, stream, entries, window, item.text if isinstance(item, Name) else "this query", item.span,
-            self.context, declared,
+            self.context, valid,
         )  # fmt: skip
         node, entries = self._timed(source, named, qualifier)
         internal = window.internal.span if window is not None and window.internal is not None else None
@@ -195,13 +206,28 @@ class SourceBinder:
         read = qualifier is not None and qualifier.lower() in read_periods(self.context.source.text)
         if items is None and valid is None and not read:
             return source.node, source.entries
+        if named is not None and named.sample is not None and named.sample.rows is not None:
+            self.context.fail("P0103", "SAMPLE(n ROWS) of a source with periods", named.sample.span)
         timed = source.timed(valid)
         if items is not None:
             if timed is None:
                 source.without_valid_time(source.span)
-            return source.coalesced(timed, items, qualifier)
+            closed = qualifier is not None and qualifier.lower() in self.closed
+            return source.coalesced(timed, items, qualifier, closed)
         if timed is None or not read:
             return source.node, source.entries
+        bounds = bound_entries(len(source.node.schema), timed.bound, qualifier)
+        return timed.node, (*source.entries, *bounds)
+
+    def _over_periods(
+        self, source: PeriodSource, named: NamedSource | None, qualifier: str | None
+    ) -> tuple[Algebra, tuple[Entry, ...]]:
+        """Return a source under `[VALID]` or SESSION, whose rows have the period of the window."""
+        timed = windowed_by_period(source, None if named is None else named.valid)
+        items = None if named is None else named.items
+        if items is not None:
+            closed = qualifier is not None and qualifier.lower() in self.closed
+            return source.coalesced(timed, items, qualifier, closed)
         bounds = bound_entries(len(source.node.schema), timed.bound, qualifier)
         return timed.node, (*source.entries, *bounds)
 

@@ -44,8 +44,6 @@ def bind_window(
         return unbounded(stream)
     if spec.lost:
         context.fail_silently()
-    if spec.extent in (Extent.VALID, Extent.SESSION):
-        context.fail("P0901", f"{spec.extent.value} as a window is not supported yet", spec.span)
     scope = Scope(tuple(entries))
     # All are bound, so that all errors are reported.
     partition = context.attempt(lambda: _partition(spec, scope, context))
@@ -59,6 +57,16 @@ def bind_window(
     if partition is None or selected is None:
         raise BindingFailed
     return bound
+
+
+def before_window(spec: WindowClause, stream: Algebra, context: Context, entries: Sequence[Entry]) -> Algebra:
+    """Return the elements that the WHERE of a window keeps."""
+    return _selected(spec, stream, Scope(tuple(entries)), context)
+
+
+def partition_of(spec: WindowClause, context: Context, entries: Sequence[Entry]) -> tuple[int, ...]:
+    """Return the positions of the columns of PARTITION BY."""
+    return _partition(spec, Scope(tuple(entries)), context)
 
 
 def check_window(spec: WindowClause | None, context: Context) -> None:

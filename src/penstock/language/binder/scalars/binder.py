@@ -11,7 +11,7 @@ from sqlglot import exp
 
 from penstock.expressions.fold import fold
 from penstock.expressions.functions import build_call, row_of
-from penstock.expressions.nodes import Cast, Column, Expression, Literal
+from penstock.expressions.nodes import AggregateCall, Cast, Column, Expression, Literal
 from penstock.language.binder.context import BindingFailed, Context
 from penstock.language.binder.scalars.operator_text import written_operator
 from penstock.language.binder.scope import Scope
@@ -40,6 +40,7 @@ class ScalarBinder:
             shares.
         column_spans: spans of bound Columns, by identity, for errors of grouping.
         inside: within an aggregate.
+        frequent: the aggregate by which items are FREQUENT, None without that clause.
     """
 
     scope: Scope
@@ -54,6 +55,7 @@ class ScalarBinder:
     lost: frozenset[str] = frozenset()
     unseen: frozenset[str] = frozenset()
     grouped: Sequence[tuple[exp.Expr, Expression]] = ()
+    frequent: AggregateCall | None = None
     #: kind of node -> the function that binds it; filled by `expressions.py`.
     table: ClassVar[Mapping[type[exp.Expr], Binding]] = {}
 

@@ -23,6 +23,8 @@ from penstock.expressions.nodes import AggregateCall, Call, Expression, Literal
 from penstock.expressions.sketches.hyperloglog import standard_error
 from penstock.expressions.user import UserAggregateCall
 from penstock.language.binder.scalars.binder import ScalarBinder
+from penstock.language.binder.scalars.estimates import of_estimate
+from penstock.language.binder.scalars.frequent_bounds import of_frequent
 from penstock.language.dialect import span_of
 
 BOUND_FUNCTIONS = frozenset({"LOWER_BOUND", "UPPER_BOUND", "ERROR_BOUND"})
@@ -51,7 +53,7 @@ def _of_call(binder: ScalarBinder, node: exp.Expr, constants: tuple[Literal, ...
 
 
 #: In the order in which they are tried.
-RULES: tuple[BoundRule, ...] = (_of_call,)
+RULES: tuple[BoundRule, ...] = (of_estimate, of_frequent, _of_call)
 
 
 def bound_function(binder: ScalarBinder, node: exp.Expr, name: str) -> Expression:

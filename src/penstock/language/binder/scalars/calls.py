@@ -18,6 +18,8 @@ from penstock.language.binder.scalars import periods
 from penstock.language.binder.scalars.approximations import approximated
 from penstock.language.binder.scalars.binder import Binding, ScalarBinder
 from penstock.language.binder.scalars.bounds import BOUND_FUNCTIONS, bound_function
+from penstock.language.binder.scalars.estimates import ESTIMATE, estimate
+from penstock.language.binder.scalars.frequent_bounds import MISSED_BOUND, missed_bound
 from penstock.language.binder.scalars.intervals import interval
 from penstock.language.binder.scope import Role, Scope
 from penstock.language.binder.subqueries.placeholders import reads_outer
@@ -84,6 +86,10 @@ def _function(binder: ScalarBinder, node: exp.Expr) -> Expression:
     if name in OPERATOR_WORDS:
         hint = f"write {name}(SELECT ...) or SELECT {name}(item, ...) FROM ..."
         binder.context.fail("P0304", f"{name} encloses a query or a whole select list", name_span(node), hint)
+    if name == ESTIMATE and binder.context.catalog.function(name) is None:
+        return estimate(binder, node)
+    if name == MISSED_BOUND:
+        return missed_bound(binder, node)
     of_periods = periods.function(binder, node, name)
     if of_periods is not None:
         return of_periods

@@ -1,4 +1,4 @@
-"""Periods in expressions [temporal 1.2, 1.5]: VALID(s), PERIOD(b, e), what is made of them, and predicates of two.
+"""Periods in expressions [semantics 4.5]: VALID(s), PERIOD(b, e), what is made of them, and predicates of two.
 
 A period is two expressions, its begin and its end in ticks, BIGINT. An end that is never reached is END; a period that
 is NULL has bounds that are NULL. Predicates are comparisons of the bounds.
@@ -203,7 +203,7 @@ def _swapped(
 
 
 def _contains(p: TicksPeriod, q: TicksPeriod) -> Expression:
-    return _and(_compare("LTE", p.begin, q.begin), _compare("LTE", q.end, p.end))
+    return _and(_compare("LE", p.begin, q.begin), _compare("LE", q.end, p.end))
 
 
 def _equals(p: TicksPeriod, q: TicksPeriod) -> Expression:
@@ -215,7 +215,7 @@ def _meets(p: TicksPeriod, q: TicksPeriod) -> Expression:
 
 
 def _precedes(p: TicksPeriod, q: TicksPeriod) -> Expression:
-    return _compare("LTE", p.end, q.begin)
+    return _compare("LE", p.end, q.begin)
 
 
 def _before(p: TicksPeriod, q: TicksPeriod) -> Expression:
@@ -284,7 +284,7 @@ def predicate(binder: ScalarBinder, node: exp.Expr) -> Expression:
     if name == "CONTAINS" and not is_period(binder, right):
         p = period(binder, left)
         at = _instant_for(binder, right, p)
-        return _and(_compare("LTE", p.begin, at), _compare("LT", at, p.end))
+        return _and(_compare("LE", p.begin, at), _compare("LT", at, p.end))
     p, q = binder.context.each(lambda part: period(binder, part), [left, right])
     return PREDICATES[name](*_alike(binder, node, p, q))
 
@@ -385,12 +385,58 @@ def allen(p: TicksPeriod, q: TicksPeriod) -> Expression:
     return found
 
 
+def anded(condition: exp.Expr | None) -> list[exp.Expr]:
+    """Return the parts of a condition that all have to hold."""
+    found: list[exp.Expr] = []
+    rest = [] if condition is None else [condition]
+    while rest:
+        node = rest.pop().unnest()
+        if isinstance(node, exp.And):
+            rest += [node.expression, node.this]
+        else:
+            found.append(node)
+    return found
+
+
+def closed_alias(node: exp.Expr) -> str | None:
+    """Return the alias s, in lower case, of CLOSED(VALID(s)); None for another condition."""
+    if not (isinstance(node, exp.Anonymous) and str(node.this).upper() == "CLOSED" and len(node.expressions) == 1):
+        return None
+    of = node.expressions[0].unnest()
+    if not (is_period_text(of) and str(of.this).upper() == "VALID" and len(of.expressions) == 1):
+        return None
+    alias = of.expressions[0]
+    plain = isinstance(alias, exp.Column) and alias.args.get("table") is None
+    return str(alias.name).lower() if plain else None
+
+
+def _closed(binder: ScalarBinder, node: exp.Expr) -> Expression:
+    """Bind CLOSED(VALID(s)), which FROM has carried out: TRUE of what is there. Anywhere but at the top of WHERE it is
+    refused."""
+    context = binder.context
+    if len(node.expressions) != 1:
+        context.fail("P0204", "CLOSED takes a period", span_of(node), "as in WHERE CLOSED(VALID(s))")
+    top = node
+    while isinstance(top.parent, exp.And | exp.Paren):
+        top = top.parent
+    alias = closed_alias(node)
+    if binder.aggregates != "WHERE" or top.parent is not None or alias is None:
+        hint = "as in WHERE CLOSED(VALID(s)) AND LENGTH(VALID(s)) > 10"
+        context.fail("P0373", "CLOSED(VALID(s)) is a condition of its own, joined by AND in WHERE", span_of(node), hint)
+    period(binder, node.expressions[0])
+    if not any(e.coalesced for e in binder.scope.bounds() if (e.qualifier or "").lower() == alias and not e.depth):
+        hint = f"name the columns on which it is: {alias} (a, b)"
+        context.fail("P0373", f"{alias} is not coalesced, so it has no period that closes", span_of(node), hint)
+    return Literal(pa.bool_(), True)
+
+
 #: function -> its binding. LENGTH goes by the type of its argument.
 FUNCTIONS: Mapping[str, Binding] = {
     "BEGIN": _of_period(begin_of),
     "END": _of_period(end_of),
     "LENGTH": _of_period(length),
     "ALLEN": _allen,
+    "CLOSED": _closed,
 }
 
 

@@ -14,6 +14,7 @@ from penstock.expressions.nodes import AggregateCall, Column, Expression, conjun
 from penstock.expressions.user import UserAggregateCall
 from penstock.language.binder.context import BindingFailed
 from penstock.language.binder.scalars.expressions import ExpressionBinder
+from penstock.language.binder.select.frequent import FrequentTerms
 from penstock.language.binder.select.grouping import Grouping
 from penstock.language.binder.select.rows import Inner, key_of_correlation, without_rows
 from penstock.language.binder.subqueries.placeholders import attached_in, reads_outer
@@ -66,12 +67,13 @@ class Clauses:
     behind: ClauseSubqueries
     keys: list[Expression]
     sure: bool = True
+    frequent: FrequentTerms | None = None
 
     def check(self) -> None:
         """Report columns that are neither grouped nor aggregated, where there is no relation to be grouped."""
         if self.group is None or not self.sure:
             return
-        grouping, context = Grouping(self.binder, self.group), self.binder.context
+        grouping, context = Grouping(self.binder, self.group, frequent=self.frequent), self.binder.context
         expressions = [(item.expression, item.span) for item in self.items]
         expressions += [(part, self.having_span) for part in (() if self.having is None else conjuncts(self.having))]
         for expression, span in expressions:
@@ -91,7 +93,7 @@ class Clauses:
         context = self.binder.context
         rows = Applied(node, self.within)
         group = [rows.resolved(key) for key in (*self.group, *keys)]
-        grouping = Grouping(self.binder, tuple(dict.fromkeys(group)))
+        grouping = Grouping(self.binder, tuple(dict.fromkeys(group)), frequent=self.frequent)
 
         def lift(expression: Expression, span: TextSpan) -> Expression:
             return grouping.lift(self._within(expression, rows), span)

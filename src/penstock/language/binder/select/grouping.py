@@ -10,7 +10,9 @@ from penstock.algebra.nodes.panes import check_panes
 from penstock.expressions.aggregates import count_rows
 from penstock.expressions.nodes import AggregateCall, Column, Expression
 from penstock.expressions.text import to_sql
+from penstock.language.binder.scalars.estimates import is_estimate, with_records
 from penstock.language.binder.scalars.expressions import ExpressionBinder
+from penstock.language.binder.select.frequent import FrequentTerms
 from penstock.language.binder.subqueries.placeholders import attached_in
 from penstock.language.text import TextSpan
 from penstock.types import Field
@@ -23,6 +25,7 @@ class Grouping:
     binder: ExpressionBinder
     group: tuple[Expression, ...]
     calls: list[AggregateCall] = field(default_factory=list)
+    frequent: FrequentTerms | None = None
     spans: list[TextSpan] = field(default_factory=list)
 
     def lift(self, expression: Expression, span: TextSpan) -> Expression:
@@ -30,6 +33,8 @@ class Grouping:
         for i, key in enumerate(self.group):
             if expression == key:
                 return Column(key.type, i, _name(key))
+        if isinstance(expression, AggregateCall) and self.frequent is not None:
+            return self.frequent.column(expression, len(self.group), span, self.binder.context)
         if isinstance(expression, AggregateCall):
             if expression not in self.calls:
                 self.calls.append(expression)
@@ -48,11 +53,14 @@ class Grouping:
         """Return the grouped relation over `node`: group columns, then aggregates."""
         for call, span in zip(self.calls, self.spans, strict=True):
             self.binder.context.guard(span, lambda: check_panes(node, call))  # noqa: B023
-        if self.group and not self.calls:
+        if self.group and not self.calls and self.frequent is None:
             fields = tuple(Field(_name(e), e.type) for e in self.group)
             return Distinct(Project(node, self.group, fields))
         # HAVING alone also makes one group. A relation needs at least one column, by which its rows are counted.
         calls = self.calls if self.group else self.calls or [count_rows()]
+        if any(map(is_estimate, calls)):
+            span = self.spans[next(n for n, call in enumerate(calls) if is_estimate(call))]
+            node, calls = self.binder.context.guard(span, lambda: with_records(node, calls))
         positions: list[int] = []
         computed: list[Expression] = []
         for key in self.group:
@@ -66,6 +74,8 @@ class Grouping:
             columns = tuple(Column(f.type, i, f.name) for i, f in enumerate(node.schema))
             fields = node.schema.fields + tuple(Field(to_sql(e, node.schema.names), e.type) for e in computed)
             node = Project(node, (*columns, *computed), fields)
+        if self.frequent is not None:
+            return self.frequent.relation(node, tuple(positions), self.group, self.binder.context)
         return Aggregate(node, tuple(positions), tuple(calls), names)
 
 

@@ -39,6 +39,7 @@ from penstock.language.binder.select.first_rows import (
     refuse_stream,
     sorted_relation,
 )
+from penstock.language.binder.select.frequent import frequent_terms
 from penstock.language.binder.select.rows import Inner, whole
 from penstock.language.binder.select.set_operations import bind_set
 from penstock.language.binder.select.streams import to_stream
@@ -219,7 +220,11 @@ class QueryBinder:
     def _inputs(self, tree: SelectQuery) -> tuple[Inputs, Scope]:
         if tree.source is None:
             raise BindingFailed
-        binder = SourceBinder(self.context, self._nested, self.views, self._subqueries, self.outer, self.enclosing)
+        closed = {periods.closed_alias(part) for part in periods.anded(tree.where)}
+        binder = SourceBinder(
+            self.context, self._nested, self.views, self._subqueries, self.outer, self.enclosing,
+            frozenset(alias for alias in closed if alias is not None),
+        )  # fmt: skip
         inputs = binder.bind(tree.source)
         return inputs, Scope(inputs.entries, self.outer, self.enclosing)
 
@@ -267,6 +272,8 @@ class QueryBinder:
         aliases = {i.alias.key: i.value for i in tree.items if i.alias is not None and not isinstance(i.value, Star)}
         binder = ExpressionBinder(scope, context, None, aliases, subqueries=behind, inner_subqueries=within)
         group = context.attempt(lambda: self._group(tree, binder))
+        frequent = context.attempt(lambda: frequent_terms(tree.frequent, group or (), binder))
+        binder.frequent = None if frequent is None else frequent.aggregate
         tried = [(i, context.attempt(lambda i=i: self._item(i, binder))) for i in tree.items]  # type: ignore[misc]
         items = [output for _, bound in tried for output in bound or ()]
         missing = frozenset(name.key for item, bound in tried if bound is None for name in _names_of(item))
@@ -280,10 +287,9 @@ class QueryBinder:
         binder.column_spans.extend(column_span for item in items for column_span in item.column_spans)
         span = tree.span if having_tree is None else span_of(having_tree)
         known = group if grouped else None
-        clauses = Clauses(binder, items, known, having, span, within, behind, keys or [], group is not None)
-        return clauses, complete and group is not None and keys is not None and (having_tree is None) == (
-            having is None
-        )
+        sure = group is not None and (frequent is None) == (tree.frequent is None)
+        clauses = Clauses(binder, items, known, having, span, within, behind, keys or [], sure, frequent)
+        return clauses, complete and sure and keys is not None and (having_tree is None) == (having is None)
 
     def _project(
         self, tree: SelectQuery, clauses: Clauses, node: Algebra, order: SortedQuery | None = None
@@ -336,6 +342,10 @@ class QueryBinder:
             hint = "write the subquery as a view"
             message = "FREQUENCY in a subquery that reads the enclosing query"
             self.context.fail("P0312", message, tree.frequency.span, hint)
+        if tree.frequent is not None:
+            hint = "write the subquery as a view"
+            message = "FREQUENT in a subquery that reads the enclosing query"
+            self.context.fail("P0312", message, tree.frequent.span, hint)
         if tree.wrapped is not None:
             hint = "leave it out: the subquery is a relation at every instant"
             message = f"{tree.wrapped.operator.value} in a subquery that reads the enclosing query"

@@ -108,7 +108,7 @@ def _replaced(action: AsAction, query: Query, context: Context) -> ReplaceQuery:
     registered = context.catalog.registered.get(query.name.lower())
     if registered is not None:
         # The budget belongs to the query of this name, whatever it answers.
-        root = bind_shedding(root, query.name, registered.attributes, {}, context)
+        root = bind_shedding(root, query.name, registered.attributes, {}, action.query.span, context)
     start = bind_start(action.start, root, context)
     text = redacted_text(context.source.slice(action.query.span))
     chosen = as_choices(choices_of_plan(action.query.text)) if isinstance(action.query, PlanQuery) else ()

@@ -87,7 +87,7 @@ def bind_create_source(statement: CreateSource, context: Context) -> Command:
     text = context.source.slice(statement.span)
     known = context.catalog.sources.get(statement.name.key)
     if known is not None and _replaces(statement.existence):
-        if (known, known.retain, known.retain_columns) == (source, source.retain, source.retain_columns):
+        if known.declared == source.declared:
             return Unchanged(kind, source.name, "the declaration is the same")
         _unused(statement.name, context.catalog.users_of(statement.name.key), context)
     return CreateSourceCommand(source, text, *_flags(statement.existence))
@@ -132,7 +132,7 @@ def bind_create_query(statement: CreateQuery, context: Context) -> Command:
     )
     root = continuous(statement.query, context)
     if attributes is not None:
-        root = bind_shedding(root, name, attributes, spans_of(statement.attributes), context)
+        root = bind_shedding(root, name, attributes, spans_of(statement.attributes), statement.name.span, context)
     start = bind_start(statement.start, root, context) or Start()
     text = context.source.slice(statement.span)
     attributes = attributes_with_plan(statement.query, attributes or {})

@@ -15,11 +15,13 @@ from penstock.expressions.functions import build_cast
 from penstock.expressions.nodes import Call, Column, Expression, Literal
 from penstock.language.binder.context import BindingFailed, Context
 from penstock.language.binder.from_.durations import ticks
+from penstock.language.binder.from_.periods import check_valid
 from penstock.language.binder.scalars.expressions import ExpressionBinder
 from penstock.language.binder.scope import Scope
 from penstock.language.binder.statements.connectors import bind_connector, options_fit
 from penstock.language.catalog import Row
 from penstock.language.dialect import span_of
+from penstock.language.printer import valid_text
 from penstock.language.queries import Name
 from penstock.language.statements import ColumnDefinition, CreateSource, Insert, TimestampBy
 from penstock.language.text import TextSpan
@@ -58,12 +60,17 @@ def bind_source(statement: CreateSource, context: Context) -> Source:
     if connected is not None:
         context.attempt(lambda: options_fit(statement.connector, domain is not None, context))
     on_error = OnError(statement.on_error.policy) if statement.on_error else OnError.DEAD_LETTER
-    return Source(
+    source = Source(
         statement.name.text, statement.is_stream, columns, connector, options, *time, slack, on_error,
         operation[0], primary_key, statement.non_retroactive is not None, statement.system_time is not None, idle[0],
         bool(context.attempt(lambda: _upserts(statement, connector, options, context))), ahead[0],
-        *retain,
+        *retain, "" if statement.valid is None else valid_text(statement.valid),
     )  # fmt: skip
+
+    valid = statement.valid
+    if valid is not None:
+        context.attempt(lambda: check_valid(source, valid, statement.name.span, context))
+    return source
 
 
 def _upserts(statement: CreateSource, connector: str, options: tuple[tuple[str, str], ...], context: Context) -> bool:

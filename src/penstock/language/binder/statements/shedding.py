@@ -1,4 +1,4 @@
-"""Load shedding of a query, `WITH (memory .., shed ..)` and `SET shed_...`: budgets go below coalescing [temporal 2.4].
+"""Load shedding of a query, `WITH (memory .., shed ..)` and `SET shed_...`: budgets go below coalescing [tls III].
 
 A selection on the value alone commutes with coalescing and goes below the budget, which then counts what passes it. A
 conjunct LENGTH >= constant is told to the policy. Both are looked for in the selection that stands on the coalescing.
@@ -60,16 +60,22 @@ class SheddingOptions:
 
 
 def bind_shedding(
-    root: Algebra, name: str, written: Mapping[str, str], spans: Mapping[str, TextSpan], context: Context
+    root: Algebra,
+    name: str,
+    written: Mapping[str, str],
+    spans: Mapping[str, TextSpan],
+    whole: TextSpan,
+    context: Context,
 ) -> Algebra:
     """Return the query with its budgets. Raises BindingFailed after P0376 or P0104.
 
     Args:
-        written: the attributes of the query, in normal form; spans: where they stand.
+        written: the attributes of the query, in normal form.
+        spans: where they stand; whole: the place of messages where they do not.
     """
     own = {key: value for key, value in written.items() if key in SHEDDING_ATTRIBUTES.names}
     options = SheddingOptions.of(own, context.settings)
-    span = next((spans[key] for key in own), TextSpan(0, 0))
+    span = next((spans[key] for key in own if key in spans), whole)
     if not own and options.memory == "none":
         return root
     if not any(isinstance(node, Coalesce) and not is_static(node) for node in operators(root)):
@@ -127,7 +133,7 @@ def _check(node: Coalesce, name: str) -> None:
         message = f"{name} coalesces under ROWS: budgets are not supported there yet"
         raise PenstockError("P0376", message, hint="a window in time, RANGE, has them")
     if below.pattern is Pattern.STRICT:
-        message = f"{name} coalesces a relation with updates: a tuple that was dropped could be taken back"
+        message = f"{name} coalesces a relation with updates: a tuple that was dropped could be retracted later"
         raise PenstockError("P0376", message, hint="coalesce a stream under a window")
     if node.closed is not None and below.pattern is Pattern.MONOTONIC:
         message = f"{name} coalesces a stream without a window: budgets of closed stretches are not supported yet"
@@ -201,7 +207,7 @@ def _constant(expression: Expression) -> int | None:
 
 def _only_misses(root: Algebra) -> bool:
     """Return whether a query over fewer tuples can only miss rows: what is true of a part of a period is true of the
-    whole one, for all that it says of periods [temporal 2.1]."""
+    whole one, for all that it says of periods [tls III]."""
     node = root
     while isinstance(node, Project | Select):
         if isinstance(node, Select):

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 import numpy as np
 import pyarrow as pa
 
-from penstock.physical.elements import Elements, concat
+from penstock.physical.elements import Elements, Int64s, concat
 from penstock.physical.kernels.arrival_order import argsort_values
 from penstock.physical.kernels.ticks import round_up
 from penstock.physical.operators.contract import Moment, RunPlan, Tables
@@ -62,7 +62,17 @@ class CountTime(ReorderingOperator):
         emitted = concat(parts)
         if self._spec.ordered:
             emitted = emitted.take(argsort_values(emitted))
-        return [Elements(emitted.columns, arrived.ts[emitted.ts - first], np.full(len(emitted), END), emitted.sign)]
+        return self._in_time(emitted, arrived.ts, first)
+
+    def _in_time(self, emitted: Elements, ticks: Int64s, first: int) -> list[Elements]:
+        """Return elements in the time of numbers in that of timestamps. ticks: of the elements that arrived, of which
+        `first` is the first number."""
+        ts, ends = ticks[emitted.ts - first], np.full(len(emitted), END)
+        if self._spec.relation:
+            closed = emitted.exp < END
+            ends[closed] = ticks[emitted.exp[closed] - first]
+        shown = Elements(emitted.columns, ts, ends, emitted.sign).filter(ts < ends)
+        return [shown] if len(shown) else []
 
     def _seen(self, arrived: Elements, first: int) -> Elements:
         """Return the elements that some window contains, each with its position as ts. first: position of the first

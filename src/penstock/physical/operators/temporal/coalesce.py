@@ -12,14 +12,16 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 
-from penstock.physical.elements import Elements, Int64s, int64s
+from penstock.physical.elements import Elements, Int64s, int64s, unnamed
 from penstock.physical.kernels import coverage
-from penstock.physical.kernels.compiled import argsort_code_time, distinct_slots
+from penstock.physical.kernels.compiled import argsort_code_time, distinct_slots, group_codes, sum_by_code
 from penstock.physical.kernels.extremes import transitions
+from penstock.physical.kernels.fingerprints import fingerprints
 from penstock.physical.operators.contract import Moment, Operator
 from penstock.physical.operators.sets.tuple_counts import CountedTuples
 from penstock.physical.plan.temporal.coalesce import CoalesceSpec
 from penstock.physical.synopses.contract import Synopsis
+from penstock.physical.synopses.queues.expiration_queue import CalendarQueue
 from penstock.physical.synopses.tables.keyed_table import KeyedTable
 from penstock.types import END
 
@@ -69,10 +71,10 @@ class Stretches:
         self._periods += int(weights.sum())
         np.add.at(self.values.integers[0], slots, weights)
         self.values.touch(distinct_slots(slots, self.values.count))
-        return _netted(out[0], times[out[1]], out[2], out[3], out[4])
+        return netted(out[0], times[out[1]], out[2], out[3], out[4])
 
 
-def _netted(
+def netted(
     slots: Int64s, times: Int64s, begins: Int64s, ends: Int64s, signs: Int64s
 ) -> tuple[Int64s, Int64s, Int64s, Int64s, Int64s]:
     """Return the changes without those that cancel at one instant, by (slot, time, begin, end)."""
@@ -89,16 +91,19 @@ def _netted(
 
 
 class Coalescing(Operator):
-    """State: the different rows with lanes [copies], and the pending expirations."""
+    """State: the different rows with lanes [copies], and the pending expirations; where only closed stretches are told,
+    those that are not closed yet."""
 
     def __init__(self, spec: CoalesceSpec) -> None:
         self._types = spec.types
         self._rows = CountedTuples(spec.types, 1, listed=spec.listed)
         self._stretches = Stretches(spec.types[:-2])
+        self._closing = spec.closed
+        self._pending = CalendarQueue()
         self._planted = False
 
     def synopses(self) -> Mapping[str, Synopsis]:
-        return self._rows.synopses()
+        return {**self._rows.synopses(), **({} if self._closing is None else {"pending": self._pending})}
 
     def process(self, port: int, elements: Elements) -> list[Elements]:
         self._rows.add(0, with_periods(elements))
@@ -108,7 +113,16 @@ class Coalescing(Operator):
         rows, stretches = self._rows.tuples, self._stretches
         if not self._planted:
             self._plant(rows.live())
-        events = self._rows.events(moment.heartbeat)
+        result = self._changes(moment.heartbeat)
+        if self._closing is not None:
+            result = self._closed(result, moment.heartbeat)
+        rows.shrink()
+        stretches.values.shrink()
+        return result
+
+    def _changes(self, heartbeat: int) -> list[Elements]:
+        rows, stretches = self._rows.tuples, self._stretches
+        events = self._rows.events(heartbeat)
         if events is None:
             return []
         order = argsort_code_time(events.slots, events.times)
@@ -117,13 +131,36 @@ class Coalescing(Operator):
         chosen = event[:count]
         changed = rows.key_columns(events.slots[chosen])
         rows.touch(distinct_slots(events.slots, rows.count))
-        result: list[Elements] = []
-        if count:
-            begins, ends = int64s(changed[-2]), int64s(changed[-1])
-            told = stretches.follow(changed[:-2], events.times[chosen], begins, ends, step[:count])
-            result = self._elements(*told)
-        rows.shrink()
-        stretches.values.shrink()
+        if not count:
+            return []
+        begins, ends = int64s(changed[-2]), int64s(changed[-1])
+        told = stretches.follow(changed[:-2], events.times[chosen], begins, ends, step[:count])
+        return self._elements(*told)
+
+    def _closed(self, changes: list[Elements], heartbeat: int) -> list[Elements]:
+        """Return the changes of the stretches that are closed. One that comes before it is closed waits until then; one
+        that goes before is never told, so it waits too, with the other sign."""
+        assert self._closing is not None
+        result = []
+        for elements in changes:
+            due = self._closing.instants(int64s(elements.columns[-1]))
+            waits = (elements.ts < due) | ((elements.sign == -1) & (elements.ts == due))
+            if waits.any():
+                held = elements.filter(waits)
+                self._pending.push(unnamed([pa.array(due[waits]), pa.array(held.signs), *held.columns]))
+            if not waits.all():
+                result.append(elements.filter(~waits))
+        batches = self._pending.pop_until(heartbeat)
+        if batches:
+            columns = [pa.concat_arrays([b.column(i) for b in batches]) for i in range(batches[0].num_columns)]
+            due, signs = int64s(columns[0]), int64s(columns[1])
+            codes, heads = group_codes(*fingerprints([columns[0], *columns[2:]], len(due)))
+            sums = sum_by_code(codes, signs, len(heads))
+            kept = pa.array(heads[sums != 0])
+            if len(kept):
+                never = np.full(len(kept), END, np.int64)
+                rows = tuple(column.take(kept) for column in columns[2:])
+                result.append(Elements(rows, due[heads[sums != 0]], never, sums[sums != 0]))
         return result
 
     def _plant(self, slots: Int64s) -> None:
@@ -149,8 +186,3 @@ def with_periods(elements: Elements) -> Elements:
         begin, end = elements.columns[-2:]
     before = int64s(begin) < int64s(end)
     return elements if before.all() else elements.filter(before)
-
-
-def make_coalescing(spec: CoalesceSpec) -> Operator:
-    """Return the operator for `spec`."""
-    return Coalescing(spec)

@@ -1,4 +1,4 @@
-"""Load shedding below coalescing [temporal 2]: passes on what enters, and takes back what a budget pushes out.
+"""Load shedding below coalescing [tls III]: passes on what enters, and takes back what a budget pushes out.
 
 Contract: after every arrival at most the budget is held, and what is dropped depends on the elements alone, whatever
 the rounds, shards and restarts. Elements of an instant are taken in the order of (begin, hash of the value, end,

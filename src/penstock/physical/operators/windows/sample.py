@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from penstock.expressions.draws import kept
+import numpy as np
+
+from penstock.expressions.draws import draws, limit, universe
+from penstock.expressions.sampling.inclusion import independent
 from penstock.physical.elements import Elements
 from penstock.physical.operators.contract import Operator
 from penstock.physical.plan.windows import SampleSpec
@@ -14,5 +17,18 @@ class Sample(Operator):
 
     def process(self, port: int, elements: Elements) -> list[Elements]:
         spec = self._spec
-        chosen = elements.filter(kept(spec.percent, spec.seed, spec.name, elements.ts, elements.columns))
-        return [chosen] if len(chosen) else []
+        everything = spec.percent >= 100
+        if everything and not spec.records:
+            return [elements]
+        if spec.by:
+            drawn = universe(spec.seed, [elements.columns[i] for i in spec.by], len(elements))
+        else:
+            drawn = draws(spec.seed, spec.name, elements.ts, elements.columns)
+        mask = np.ones(len(drawn), np.bool_) if everything else drawn < limit(spec.percent)
+        chosen = elements.filter(mask)
+        if not len(chosen):
+            return []
+        if spec.records:
+            records = independent(float(spec.percent / 100), drawn[mask].view(np.int64))
+            chosen = chosen.with_columns([*chosen.columns, records])
+        return [chosen]

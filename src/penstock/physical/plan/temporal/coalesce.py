@@ -9,16 +9,18 @@ import pyarrow as pa
 
 from penstock.algebra.nodes.coalesce import Closing
 from penstock.physical.plan.spec import Parameter, Spec, Ticks
-from penstock.physical.plan.state import StateInput, StatePart, pending_ends, slots
+from penstock.physical.plan.state import StateInput, StatePart, pending_ends, slots, width
 
 
 @dataclass(frozen=True)
 class CoalesceSpec(Spec):
     """The maximal periods of every value. types: of the columns, of which the last two are the period; closed: when
-    stretches that are told are closed, None where all are told."""
+    stretches that are told are closed, None where all are told; in_order: periods begin in the order of time, and none
+    leaves: when stretches are closed then."""
 
     types: tuple[pa.DataType, ...]
     closed: Closing | None = None
+    in_order: Closing | None = None
     listed: bool = False
 
     @property
@@ -26,7 +28,8 @@ class CoalesceSpec(Spec):
         return "Coalesce"
 
     def describe(self) -> Mapping[str, Parameter]:
-        found: dict[str, Parameter] = {"state": "periods of every value in order"}
+        state = "periods of every value in order" if self.in_order is None else "the last stretch of every value"
+        found: dict[str, Parameter] = {"state": state}
         if self.closed is not None:
             slide = self.closed.slide
             found["closed at"] = "the end" if slide is None else ("the boundary from the end on, every", Ticks(slide))
@@ -34,5 +37,9 @@ class CoalesceSpec(Spec):
 
     def state(self, inputs: Sequence[StateInput], made: StateInput) -> Iterable[StatePart]:
         (one,) = inputs
+        if self.in_order is not None:
+            values = one.values(tuple(range(len(self.types) - 2)))
+            yield StatePart("stretches that may grow", values, values * (72 + width(self.types)), made.content)
+            return
         yield slots(one, 3, "different periods", 160)
         yield from pending_ends(one)

@@ -1,14 +1,32 @@
-"""Coalescing, for which all rows of a value must be in one shard."""
+"""Coalescing, for which all rows of a value must be in one shard, as those of a partition must for its sessions; and
+`[VALID]`."""
 
 from __future__ import annotations
 
-from penstock.algebra import Coalesce
+from dataclasses import replace
+
+from penstock.algebra import Coalesce, SessionWindow, ValidWindow
+from penstock.physical.plan.plan import Edge
 from penstock.physical.plan.temporal.coalesce import CoalesceSpec
+from penstock.physical.plan.temporal.sessions import SessionsSpec, ValidWindowSpec
 from penstock.physical.planning.lowering.builder import Builder, Lowered, lower
 
 
 @lower.register
 def _coalesce(node: Coalesce, builder: Builder) -> Lowered:
     edge, stage, partitions = builder.keyed(builder.lower(node.input), node.value)
-    spec = CoalesceSpec(node.schema.types, node.closed)
+    spec = CoalesceSpec(node.schema.types, node.closed, node.closing if node.in_order else None)
     return Lowered(builder.add(spec, [edge], stage, node), stage, partitions)
+
+
+@lower.register
+def _sessions(node: SessionWindow, builder: Builder) -> Lowered:
+    edge, stage, partitions = builder.keyed(builder.lower(node.input), node.partition)
+    spec = SessionsSpec(node.schema.types, node.partition, node.at_most, node.open)
+    return Lowered(builder.add(spec, [edge], stage, node), stage, partitions)
+
+
+@lower.register
+def _valid(node: ValidWindow, builder: Builder) -> Lowered:
+    child = builder.lower(node.input)
+    return replace(child, step=builder.add(ValidWindowSpec(), [Edge(child.step)], child.stage, node))

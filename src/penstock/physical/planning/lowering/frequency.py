@@ -21,6 +21,8 @@ from penstock.algebra import (
     Sequenced,
 )
 from penstock.algebra.nodes.frequency import own_updated_relations
+from penstock.algebra.nodes.internal import own_operators
+from penstock.algebra.nodes.panes import needs_panes
 from penstock.algebra.nodes.query import Query, SinkSpec
 from penstock.algebra.nodes.scans import Source
 from penstock.algebra.properties.arrival_order import in_arrival_order
@@ -76,7 +78,8 @@ def _sequence(node: Sequenced, builder: Builder) -> Lowered:
 
 
 def _sequenced(node: Sequenced, builder: Builder, ordered: bool) -> Lowered:
-    if (numbered := by_number(node)) is not None and builder.strategy is Strategy.PATTERN:
+    paned = any(needs_panes(operator) for operator in own_operators(node.body))
+    if (numbered := by_number(node)) is not None and (paned or builder.strategy is Strategy.PATTERN):
         return _numbered(node, numbered, builder, ordered)
     plain = [in_arrival_order(stream) for stream in node.streams]
     streams = [
@@ -100,7 +103,7 @@ def _numbered(node: Sequenced, numbers: ByNumber, builder: Builder, ordered: boo
     edge, stage, _ = builder.keyed(builder.lower(stream if plain is None else plain), ())
     spec = CountTimeSpec(
         numbers.columns, plain is not None, ARRIVALS, numbers.rows, numbers.every,
-        _plan_inside(numbers.body, builder), ordered, window_frequencies(node.windows),
+        plan_inside(numbers.body, builder), ordered, window_frequencies(node.windows),
     )  # fmt: skip
     return Lowered(builder.add(spec, [edge], stage, node), stage, ONE_SHARD)
 
@@ -114,7 +117,7 @@ def window_frequencies(windows: Sequence[FrequencyWindow]) -> tuple[tuple[int, i
 def _inner(node: Sequenced, builder: Builder) -> tuple[Plan, tuple[SequenceWindow, ...]]:
     """Return the plan of the body. Its sources are the windows, whose elements arrive with their validity, and the
     instants."""
-    plan = _plan_inside(node.body, builder)
+    plan = plan_inside(node.body, builder)
     used = scanned_sources(plan.steps)
     windows = tuple(
         SequenceWindow(
@@ -127,7 +130,8 @@ def _inner(node: Sequenced, builder: Builder) -> tuple[Plan, tuple[SequenceWindo
     return plan, windows
 
 
-def _plan_inside(body: Algebra, builder: Builder) -> Plan:
+def plan_inside(body: Algebra, builder: Builder) -> Plan:
+    """Return a plan of its own for `body`, whose sources an operator feeds."""
     inside = Builder(
         builder.plan_static, statistics=builder.statistics, strategy=builder.strategy, notes=builder.notes,
         statics=builder.statics, applied=frozenset(r.fingerprint for r in own_updated_relations(body)),

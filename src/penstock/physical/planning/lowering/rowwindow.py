@@ -15,6 +15,7 @@ from penstock.algebra import (
     RowWindow,
     Sample,
     StreamKind,
+    WindowSample,
 )
 from penstock.algebra.properties.arrival_order import in_arrival_order
 from penstock.physical.plan.joins import StampSpec
@@ -57,8 +58,13 @@ def stamped(node: Algebra, child: Lowered, builder: Builder) -> Lowered:
 @lower.register
 def _sample(node: Sample, builder: Builder) -> Lowered:
     child = builder.lower(node.input)
-    spec = SampleSpec(node.percent, node.seed, node.name)
+    spec = SampleSpec(node.percent, node.seed, node.name, node.by, node.records)
     return replace(child, step=builder.add(spec, [Edge(child.step)], child.stage, node))
+
+
+@lower.register
+def _window_sample(node: WindowSample, builder: Builder) -> Lowered:
+    return builder.lower(node.expanded)
 
 
 @lower.register

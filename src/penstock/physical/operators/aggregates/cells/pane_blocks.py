@@ -10,11 +10,13 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.expressions.aggregates.approx_percentile import PaneBlocks
+from penstock.expressions.aggregates.approx_top_k import PaneLists
 from penstock.physical.elements import Elements, Int64s, concat, int64s
 from penstock.physical.kernels.compiled import pane_codes
 from penstock.physical.kernels.extremes import order_keys
 from penstock.physical.kernels.fingerprints import fingerprints
 from penstock.physical.operators.aggregates.cells.cell_rows import cell_rows
+from penstock.physical.operators.aggregates.cells.pane_lists import cut_to_lists
 from penstock.physical.planning.aggregate_layout import AggregateLayout
 
 
@@ -24,6 +26,8 @@ def with_blocks(plan: AggregateLayout, rows: Elements) -> Elements:
         encoder = plan.arguments[argument].encoder
         if isinstance(encoder, PaneBlocks):
             rows = _cut(plan, rows, argument, encoder.accuracy)
+        elif isinstance(encoder, PaneLists):
+            rows = cut_to_lists(plan, rows, argument, encoder.capacity)
     return rows
 
 

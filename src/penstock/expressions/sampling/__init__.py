@@ -1,0 +1,1 @@
+"""What is known of sampled rows, and what is estimated from them."""

@@ -1,0 +1,100 @@
+"""ESTIMATE(aggregate) and its bounds, over a sample (`expressions/aggregates/estimate.py`)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sqlglot import exp
+
+from penstock.algebra import Algebra
+from penstock.errors import PenstockError
+from penstock.expressions.aggregates.arguments import between
+from penstock.expressions.aggregates.bounds import Bounds
+from penstock.expressions.aggregates.estimate import ESTIMATES
+from penstock.expressions.coercion import DOUBLE, cast_to, is_numeric
+from penstock.expressions.functions import build_call
+from penstock.expressions.nodes import AggregateCall, Column, Expression, Literal
+from penstock.expressions.sampling.inclusion import INCLUSION
+from penstock.language.binder.scalars.binder import ScalarBinder
+from penstock.language.dialect import span_of
+
+ESTIMATE = "ESTIMATE"
+_SHOWN = "ESTIMATE(COUNT(*)), ESTIMATE(SUM(x)) or ESTIMATE(AVG(x))"
+_NAMES = frozenset(one.name for one in ESTIMATES)
+#: Stands for the inclusion record until rows are grouped.
+_RECORD = Literal(INCLUSION, None)
+_BOUND = "LOWER_BOUND(ESTIMATE(AVG(x)), 0.95, 0, 100)"
+
+
+def estimate(binder: ScalarBinder, node: exp.Expr) -> AggregateCall:
+    """Return the call `node` of ESTIMATE. Raises BindingFailed after P0204, P0304 or P0355."""
+    context, span = binder.context, span_of(node)
+    if binder.inside or binder.aggregates is not None:
+        place = binder.aggregates or "another aggregate"
+        context.fail("P0304", f"ESTIMATE is of an aggregate, not allowed in {place}", span)
+    if len(node.expressions) != 1:
+        context.fail("P0204", f"ESTIMATE takes 1 argument, not {len(node.expressions)}", span, _SHOWN)
+    call = binder.bind(node.expressions[0])
+    if not isinstance(call, AggregateCall) or call.function not in ("COUNT", "SUM", "AVG") or call.distinct:
+        context.fail("P0355", "ESTIMATE of what has no formula", span, _SHOWN)
+    value = context.guard(span, lambda: _value(call))
+    return AggregateCall(DOUBLE, f"{ESTIMATE}_{call.function}", (value, _RECORD), False, call.filter)
+
+
+def _value(call: AggregateCall) -> Expression:
+    """Return what is added up for a row."""
+    if not call.arguments:
+        return Literal(DOUBLE, 1.0)
+    if len(call.arguments) > 1:
+        raise PenstockError("P0355", "ESTIMATE of a COUNT of several columns", hint=_SHOWN)
+    (value,) = call.arguments
+    if call.function == "COUNT":
+        return build_call("IF", [build_call("ISNULL", [value]), Literal(DOUBLE, None), Literal(DOUBLE, 1.0)])
+    if not is_numeric(value.type):
+        raise PenstockError("P0355", f"ESTIMATE of {call.function} over what is no number", hint=_SHOWN)
+    return cast_to(value, DOUBLE)
+
+
+def of_estimate(binder: ScalarBinder, node: exp.Expr, constants: tuple[Literal, ...]) -> Bounds | None:
+    """Return the bounds of an ESTIMATE: at a confidence, 0.95 by default, for values in a range where that is given."""
+    if not isinstance(node, exp.Anonymous) or node.name.upper() != ESTIMATE:
+        return None
+    call = binder.bind(node)
+    assert isinstance(call, AggregateCall)
+    if len(constants) not in (0, 1, 3):
+        raise PenstockError(
+            "P0204", "bounds of ESTIMATE take a confidence, and a least and greatest value", hint=_BOUND
+        )
+    confidence = Literal(DOUBLE, float(between("a bound", constants[0], _BOUND).value) if constants else 0.95)
+    limits = tuple(_limit(constant) for constant in constants[1:])
+    if limits and not limits[0].value < limits[1].value:
+        raise PenstockError("P0203", "the least value of a range is below its greatest", hint=_BOUND)
+    arguments = (*call.arguments, confidence, *limits)
+    sides = (replace(call, function=f"{call.function}_{side}", arguments=arguments) for side in ("LOWER", "UPPER"))
+    return Bounds(*sides)
+
+
+def _limit(constant: Literal) -> Literal:
+    if constant.value is None or not is_numeric(constant.type):
+        raise PenstockError("P0203", "the range of a bound is two numbers", hint=_BOUND)
+    return Literal(DOUBLE, float(constant.value))
+
+
+def is_estimate(call: AggregateCall) -> bool:
+    return call.function in _NAMES
+
+
+def with_records(node: Algebra, calls: list[AggregateCall]) -> tuple[Algebra, list[AggregateCall]]:
+    """Return the rows with their inclusion records, and the calls that read them. Raises PenstockError P0355."""
+    if not any(map(is_estimate, calls)):
+        return node, calls
+    sampled = node.with_inclusion()
+    if sampled is None:
+        hint = "sample the stream, as in FROM s SAMPLE(10), or leave ESTIMATE out"
+        raise PenstockError("P0355", "ESTIMATE of rows that are not sampled, whose aggregate is exact", hint=hint)
+    record = Column(INCLUSION, len(node.schema), "inclusion")
+
+    def placed(call: AggregateCall) -> AggregateCall:
+        return replace(call, arguments=(call.arguments[0], record, *call.arguments[2:])) if is_estimate(call) else call
+
+    return sampled, [placed(call) for call in calls]

@@ -1,0 +1,37 @@
+"""The grammar of FREQUENT behind GROUP BY (docs/language.md)."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+from sqlglot.tokenizer_core import TokenType
+
+from penstock.language.grammar.sources import SourceGrammar
+from penstock.language.queries import FrequentClause
+
+
+class FrequentGrammar(SourceGrammar):
+    """Parser of FREQUENT. `frequent()` parses a clause if there is one."""
+
+    def frequent(self) -> FrequentClause | None:
+        """Parse `FREQUENT k [BY agg] [PER ( c, ... )] [ABOVE number] [OR POSSIBLY]`; return None if none is next."""
+        start = self._here()
+        if not self._take("FREQUENT"):
+            return None
+        k, _ = self._whole("how many items are kept of each pane, such as FREQUENT 10")
+        by = self._required(self._parse_function()) if self._take("BY") else None
+        per: tuple[exp.Expr, ...] = ()
+        if isinstance(by, exp.Per):  # sqlglot reads `f(x) PER (c)` as one expression
+            by, per = by.this, tuple(by.expressions)
+        elif self._take("PER"):
+            per = self._per()
+        above = self._number("a fraction such as 0.05, or a count")[0] if self._take("ABOVE") else None
+        possibly = self._mark("OR", "POSSIBLY")
+        return FrequentClause(k, by, per, above, possibly, self._since(start))
+
+    def _per(self) -> tuple[exp.Expr, ...]:
+        self._need_token(TokenType.L_PAREN, "(")
+        found = [self._condition()]
+        while self._match(TokenType.COMMA):
+            found.append(self._condition())
+        self._need_token(TokenType.R_PAREN, ")")
+        return tuple(found)

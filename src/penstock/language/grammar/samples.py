@@ -1,0 +1,61 @@
+"""The grammar of SAMPLE and TABLESAMPLE (docs/language.md)."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from sqlglot import exp
+from sqlglot.tokenizer_core import TokenType
+
+from penstock.language.grammar.windows import WindowGrammar
+from penstock.language.queries import SampleClause
+
+_Parts = tuple[Fraction | None, tuple[exp.Expr, ...], int | None, tuple[exp.Expr, ...], exp.Expr | None]
+
+
+class SampleGrammar(WindowGrammar):
+    """Parser of samples. `sample()` parses one if there is one."""
+
+    def sample(self) -> SampleClause | None:
+        """Parse `SAMPLE ( p [BY c, ...] )`, `SAMPLE ( n ROWS [PER c, ...] [WEIGHT e] )`, or what TABLESAMPLE calls
+        these, each with REPEATABLE ( seed ); return None if none is next."""
+        start = self._here()
+        if self._at("TABLESAMPLE"):
+            self._advance()
+            bernoulli = bool(self._take("BERNOULLI"))
+            self._need_token(TokenType.L_PAREN, "(")
+            parts = self._inside(foreign=True, only_percent=bernoulli)
+        elif self._at("SAMPLE") and self._next.token_type is TokenType.L_PAREN:
+            self._advance(2)
+            parts = self._inside()
+        else:
+            return None
+        self._need_token(TokenType.R_PAREN, ")")
+        seed = None
+        if self._take("REPEATABLE"):
+            self._need_token(TokenType.L_PAREN, "(")
+            seed, _ = self._whole("a seed")
+            self._need_token(TokenType.R_PAREN, ")")
+        percent, by, rows, per, weight = parts
+        return SampleClause(percent, by, rows, per, weight, seed, self._since(start))
+
+    def _inside(self, foreign: bool = False, only_percent: bool = False) -> _Parts:
+        """Return (percent, by, rows, per, weight). foreign: the words of other systems, without our clauses."""
+        token = self._curr
+        number, _ = self._number("a percentage")
+        if not only_percent and self._take_any("ROWS", "ROW"):
+            if number.denominator != 1:
+                self._fail("a whole number of rows", token)
+            per = self._sampled_by() if not foreign and self._take("PER") else ()
+            weight = self._condition() if not foreign and self._take("WEIGHT") else None
+            return None, (), int(number), per, weight
+        if foreign:
+            self._take("PERCENT")
+        by = self._sampled_by() if not foreign and self._take("BY") else ()
+        return number, by, None, (), None
+
+    def _sampled_by(self) -> tuple[exp.Expr, ...]:
+        found = [self._required(self._parse_column())]
+        while self._match(TokenType.COMMA):
+            found.append(self._required(self._parse_column()))
+        return tuple(found)

@@ -1,0 +1,166 @@
+"""Session windows, and the window `[VALID]`.
+
+A partition has at most one session that goes on, of which its first tick and its end so far are known; elements wait
+until the end of theirs. They lie in a calendar queue by the earliest end that their session can have; when time has
+come there and the session goes on, they wait for its end of then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.physical.elements import Elements, Int64s, int64s, unnamed
+from penstock.physical.kernels.compiled import argsort_code_time, distinct_slots
+from penstock.physical.kernels.compiling import compiled
+from penstock.physical.operators.contract import Moment, Operator
+from penstock.physical.operators.reorder_buffer import ReorderBuffer, ReorderingOperator
+from penstock.physical.operators.temporal.coalesce import with_periods
+from penstock.physical.plan.temporal.sessions import SessionsSpec, ValidWindowSpec
+from penstock.physical.synopses.contract import Synopsis
+from penstock.physical.synopses.queues.expiration_queue import CalendarQueue
+from penstock.physical.synopses.tables.keyed_table import KeyedTable
+from penstock.types import END
+
+#: The lanes of a partition: whether a session goes on, its first tick, its end so far.
+_ALIVE, _FIRST, _END = range(3)
+
+
+@compiled(reads="slots order ts reach")
+def _follow(slots, order, ts, reach, at_most, lanes, firsts, ended):  # type: ignore[no-untyped-def]
+    """Put elements, in the order of time of every partition, into sessions; at_most: 0 for any length. firsts: the
+    first tick of the session of each; ended: (slot, first, end) of the sessions that another one follows. Return how
+    many these are."""
+    count = 0
+    for k in range(order.shape[0]):
+        i = order[k]
+        slot = slots[i]
+        goes_on = lanes[slot, 0] != 0
+        if not goes_on or ts[i] > lanes[slot, 2] or (at_most > 0 and ts[i] >= lanes[slot, 1] + at_most):
+            if goes_on:
+                ended[0, count], ended[1, count], ended[2, count] = slot, lanes[slot, 1], lanes[slot, 2]
+                count += 1
+            lanes[slot, 0], lanes[slot, 1], lanes[slot, 2] = 1, ts[i], ts[i]
+        end = max(lanes[slot, 2], reach[i])
+        if at_most > 0:
+            end = min(end, lanes[slot, 1] + at_most)
+        lanes[slot, 2] = end
+        firsts[i] = lanes[slot, 1]
+    return count
+
+
+class Sessions(ReorderingOperator):
+    """State: per partition the lanes above; the elements of sessions that go on, each with the first tick of its
+    session."""
+
+    def __init__(self, spec: SessionsSpec) -> None:
+        super().__init__(ReorderBuffer())
+        self._spec = spec
+        self._partitions = KeyedTable(3, 0)
+        self._waiting = CalendarQueue()
+
+    def synopses(self) -> Mapping[str, Synopsis]:
+        return {"partitions": self._partitions, "waiting": self._waiting, **super().synopses()}
+
+    def process(self, port: int, elements: Elements) -> list[Elements]:
+        gap = elements.columns[-1]
+        lasting = gap.is_valid().to_numpy(zero_copy_only=False) & (gap.fill_null(0).to_numpy() > 0)
+        self._early.add(elements.filter(lasting))
+        return []
+
+    def advance(self, moment: Moment) -> list[Elements]:
+        arrived = self._early.until(moment.heartbeat)
+        ended = np.empty((3, 0), np.int64)
+        result: list[Elements] = []
+        if arrived is not None:
+            arrived, firsts, ended = self._arrive(arrived)
+            if self._spec.open:
+                result.append(_opened(arrived, firsts))
+        result += self._close(moment.heartbeat, ended)
+        self._partitions.shrink()
+        return result
+
+    def _slots(self, columns: list[pa.Array], rows: int) -> Int64s:
+        return self._partitions.place([columns[i] for i in self._spec.partition], rows).slots
+
+    def _arrive(self, arrived: Elements) -> tuple[Elements, Int64s, Int64s]:
+        """Return the elements, the first tick of the session of each, and the sessions that are followed by another."""
+        reach = arrived.ts + np.minimum(int64s(arrived.columns[-1]), END - arrived.ts)
+        slots = self._slots(list(arrived.columns), len(arrived))
+        order = argsort_code_time(slots, arrived.ts)
+        firsts, ended = np.empty(len(arrived), np.int64), np.empty((3, len(arrived)), np.int64)
+        lanes = self._partitions.by_slot.integers
+        most = self._spec.at_most or 0
+        count = int(_follow(slots, order, arrived.ts, reach, most, lanes, firsts, ended))
+        self._partitions.touch(distinct_slots(slots, self._partitions.count))
+        kept = arrived.with_columns(arrived.columns[:-1])
+        due = np.minimum(reach, firsts + most) if most else reach
+        self._waiting.push(unnamed([pa.array(due), pa.array(firsts), *kept.columns]))
+        return kept, firsts, ended[:, :count]
+
+    def _close(self, heartbeat: int, ended: Int64s) -> list[Elements]:
+        """Return the elements of the sessions that have ended; put those of others back, to wait for their end."""
+        batches = self._waiting.pop_until(heartbeat)
+        if not batches:
+            return []
+        columns = [pa.concat_arrays([b.column(i) for b in batches]) for i in range(batches[0].num_columns)]
+        firsts, columns = int64s(columns[1]), columns[2:]
+        slots = self._slots(columns, len(firsts))
+        lanes = self._partitions.integers
+        current = np.unique(slots)
+        current = current[lanes[_ALIVE, current] != 0]
+        known = [np.concatenate([ended[k], lane]) for k, lane in enumerate((current, *lanes[1:, current]))]
+        ends = _looked_up(known, slots, firsts)
+        over = ends <= heartbeat
+        done = current[lanes[_END, current] <= heartbeat]
+        lanes[_ALIVE, done] = 0
+        self._partitions.touch(done)
+        wait = np.flatnonzero(~over)
+        if len(wait):
+            rows = pa.array(wait)
+            waits = [pa.array(ends[wait]), pa.array(firsts[wait]), *(c.take(rows) for c in columns)]
+            self._waiting.push(unnamed(waits))
+        chosen = np.flatnonzero(over)
+        return [self._told(columns, firsts, ends, chosen)] if len(chosen) else []
+
+    def _told(self, columns: list[pa.Array], firsts: Int64s, ends: Int64s, chosen: Int64s) -> Elements:
+        rows, first, end = pa.array(chosen), firsts[chosen], ends[chosen]
+        shown = tuple(c.take(rows) for c in columns)
+        never = np.full(len(chosen), END, np.int64)
+        if self._spec.open:
+            return Elements((*shown, pa.array(first), pa.array(never)), end, never, np.full(len(end), -1, np.int64))
+        return Elements((*shown, pa.array(first), pa.array(end)), end, end + 1)
+
+
+def _opened(arrived: Elements, firsts: Int64s) -> Elements:
+    never = np.full(len(firsts), END, np.int64)
+    return Elements((*arrived.columns, pa.array(firsts), pa.array(never)), arrived.ts, never)
+
+
+def _looked_up(known: list[Int64s], slots: Int64s, firsts: Int64s) -> Int64s:
+    """Return the end of the session of every (slot, first). known: slots, firsts and ends of all sessions that any of
+    them may be."""
+    sizes = len(known[0])
+    slot, first = np.concatenate([known[0], slots]), np.concatenate([known[1], firsts])
+    order = np.lexsort((np.arange(len(slot)), first, slot))
+    last = np.maximum.accumulate(np.where(order < sizes, np.arange(len(order)), -1))
+    ends = np.empty(len(order), np.int64)
+    ends[order] = known[2][order[last]]
+    return ends[sizes:]
+
+
+class ValidWindow(Operator):
+    """Elements live while they are in their period, from their timestamp on at the earliest."""
+
+    def __init__(self, spec: ValidWindowSpec) -> None:
+        pass
+
+    def process(self, port: int, elements: Elements) -> list[Elements]:
+        there = with_periods(elements)
+        begin, end = (int64s(column) for column in there.columns[-2:])
+        ts, exp = np.maximum(there.ts, begin), np.minimum(there.exp, end)
+        lived = ts < exp
+        result = Elements(there.columns, ts, exp, there.sign)
+        return [result if lived.all() else result.filter(lived)] if lived.any() else []

@@ -1,0 +1,116 @@
+"""Coalescing of periods that begin in the order of time and never leave: class S of the strategies.
+
+Of every value only the last stretch is known, until it is closed: one compare for an element. Earlier ones are final.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.physical.elements import Elements, Int64s, int64s
+from penstock.physical.kernels.compiled import argsort_code_time, distinct_slots
+from penstock.physical.kernels.compiling import compiled
+from penstock.physical.operators.contract import Moment
+from penstock.physical.operators.reorder_buffer import ReorderBuffer, ReorderingOperator
+from penstock.physical.operators.temporal.coalesce import netted, with_periods
+from penstock.physical.plan.temporal.coalesce import CoalesceSpec
+from penstock.physical.synopses.contract import Synopsis
+from penstock.physical.synopses.queues.expiration_index import ExpirationIndex
+from penstock.physical.synopses.tables.keyed_table import KeyedTable
+from penstock.types import END
+
+#: The lanes of a value: whether its last stretch may grow, the begin of that, its end.
+_ALIVE, _BEGIN, _END = range(3)
+
+
+@compiled(reads="slots order ts begins ends")
+def _extend(slots, order, ts, begins, ends, lanes, out, final):  # type: ignore[no-untyped-def]
+    """Extend the last stretches by periods, in order of (slot, begin). out: the changes (slot, time, begin, end, sign),
+    final: the stretches (slot, begin, end) that another one follows. Return how many there are of each."""
+    told, done = 0, 0
+    for k in range(order.shape[0]):
+        i = order[k]
+        slot = slots[i]
+        if lanes[slot, 0] != 0 and begins[i] <= lanes[slot, 2]:
+            if ends[i] <= lanes[slot, 2]:
+                continue
+            out[0, told], out[1, told], out[2, told] = slot, ts[i], lanes[slot, 1]
+            out[3, told], out[4, told] = lanes[slot, 2], -1
+            told += 1
+            lanes[slot, 2] = ends[i]
+        else:
+            if lanes[slot, 0] != 0:
+                final[0, done], final[1, done], final[2, done] = slot, lanes[slot, 1], lanes[slot, 2]
+                done += 1
+            lanes[slot, 0], lanes[slot, 1], lanes[slot, 2] = 1, begins[i], ends[i]
+        out[0, told], out[1, told], out[2, told] = slot, ts[i], lanes[slot, 1]
+        out[3, told], out[4, told] = lanes[slot, 2], 1
+        told += 1
+    return told, done
+
+
+class StretchesInOrder(ReorderingOperator):
+    """State: per value the lanes above. Tells the changes of stretches, or each one once when it is closed."""
+
+    def __init__(self, spec: CoalesceSpec) -> None:
+        super().__init__(ReorderBuffer())
+        assert spec.in_order is not None
+        self._closing = spec.in_order
+        self._only_closed = spec.closed is not None
+        self._values = KeyedTable(3, 0, spec.types[:-2])
+        self._ends = ExpirationIndex(self._values, _END)
+
+    def synopses(self) -> Mapping[str, Synopsis]:
+        return {"values": self._values, **super().synopses()}
+
+    def process(self, port: int, elements: Elements) -> list[Elements]:
+        self._early.add(with_periods(elements))
+        return []
+
+    def advance(self, moment: Moment) -> list[Elements]:
+        arrived = self._early.until(moment.heartbeat)
+        changes: list[Elements] = []
+        if arrived is not None:
+            changes = self._arrive(arrived)
+        closed = self._close(moment.heartbeat)
+        self._values.shrink()
+        return changes + closed
+
+    def _arrive(self, arrived: Elements) -> list[Elements]:
+        begins, ends = (int64s(column) for column in arrived.columns[-2:])
+        placed = self._values.place(arrived.columns[:-2], len(arrived))
+        lanes = self._values.by_slot.integers
+        fresh = placed.unique[lanes[placed.unique, _ALIVE] == 0]
+        order = argsort_code_time(placed.slots, begins)
+        out, final = np.empty((5, 2 * len(arrived)), np.int64), np.empty((3, len(arrived)), np.int64)
+        told, done = _extend(placed.slots, order, arrived.ts, begins, ends, lanes, out, final)
+        self._values.touch(placed.unique)
+        self._ends.put(fresh)
+        if self._only_closed:
+            return self._told_once(*final[:, :done])
+        return self._changed(*netted(*out[:, :told]))
+
+    def _close(self, heartbeat: int) -> list[Elements]:
+        """Forget the stretches that are closed, which only the closed ones tell."""
+        slots = self._ends.until(self._closing.last_end(heartbeat))
+        if not len(slots):
+            return []
+        begins, ends = (self._values.integers[lane, slots].copy() for lane in (_BEGIN, _END))
+        self._values.integers[_ALIVE, slots] = 0
+        self._values.touch(distinct_slots(slots, self._values.count))
+        return self._told_once(slots, begins, ends) if self._only_closed else []
+
+    def _changed(self, slots: Int64s, times: Int64s, begins: Int64s, ends: Int64s, signs: Int64s) -> list[Elements]:
+        return [self._elements(slots, times, begins, ends, signs)] if len(slots) else []
+
+    def _told_once(self, slots: Int64s, begins: Int64s, ends: Int64s) -> list[Elements]:
+        if not len(slots):
+            return []
+        return [self._elements(slots, self._closing.instants(ends), begins, ends, None)]
+
+    def _elements(self, slots: Int64s, times: Int64s, begins: Int64s, ends: Int64s, signs: Int64s | None) -> Elements:
+        columns = (*self._values.key_columns(slots), pa.array(begins), pa.array(ends))
+        return Elements(columns, times, np.full(len(times), END, np.int64), signs)

@@ -1,0 +1,37 @@
+"""The specs of session windows and of `[VALID]`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from penstock.physical.plan.spec import Memory, Parameter, PassingSpec, Spec, Ticks
+from penstock.physical.plan.state import TIMES, StateInput, StatePart, all_rows
+
+
+@dataclass(frozen=True)
+class SessionsSpec(Spec):
+    """The elements of sessions, as in the algebra's `SessionWindow`. types: of the columns that are passed on."""
+
+    types: tuple[pa.DataType, ...]
+    partition: tuple[int, ...]
+    at_most: int | None
+    open: bool
+
+    def describe(self) -> Mapping[str, Parameter]:
+        found: dict[str, Parameter] = {"told": "while they go on" if self.open else "at their end"}
+        return found if self.at_most is None else {**found, "at most": Ticks(self.at_most)}
+
+    def state(self, inputs: Sequence[StateInput], made: StateInput) -> Iterable[StatePart]:
+        yield all_rows(made, "rows of sessions that go on", TIMES)
+
+
+@dataclass(frozen=True)
+class ValidWindowSpec(PassingSpec):
+    """Validity from the period in the last two columns; stateless."""
+
+    @property
+    def memory(self) -> Memory:
+        return Memory.NOTHING

@@ -1,0 +1,202 @@
+"""Laws of periods: coalescing is idempotent and may be done in parts, the islands of DuckDB are the stretches, exactly
+one of Allen's relations holds; and operators over periods go on from the state that a checkpoint keeps.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from penstock.algebra import Closing
+from penstock.language import bind_script
+from penstock.physical.elements import Elements, int64s
+from penstock.physical.operators.contract import Moment, Operator
+from penstock.physical.operators.temporal.coalesce import Coalescing
+from penstock.physical.operators.temporal.sessions import Sessions
+from penstock.physical.operators.temporal.stretches_in_order import StretchesInOrder
+from penstock.physical.plan.temporal.coalesce import CoalesceSpec
+from penstock.physical.plan.temporal.sessions import SessionsSpec
+from penstock.runtime.local.runtime import run_local
+from penstock.testing.denotation.coalesce import stretches
+from penstock.types import END
+
+Row = tuple[Any, ...]
+TYPES = (pa.string(), pa.int64(), pa.int64())
+
+
+def rows_of(draw: random.Random, count: int) -> list[Row]:
+    begins = [draw.randint(-5, 40) for _ in range(count)]
+    return [(draw.choice("xyz"), b, END if draw.random() < 0.05 else b + draw.randint(1, 6)) for b in begins]
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_coalescing_is_idempotent_and_may_be_done_in_parts(seed: int) -> None:
+    draw = random.Random(seed)
+    one, other = rows_of(draw, draw.randint(0, 20)), rows_of(draw, draw.randint(0, 20))
+    whole = sorted(stretches(one + other))
+    assert sorted(stretches(whole)) == whole
+    assert sorted(stretches(stretches(one) + stretches(other))) == whole
+
+
+ISLANDS = """
+SELECT k, MIN(b), MAX(e) FROM (
+  SELECT k, b, e, SUM(new) OVER (PARTITION BY k ORDER BY b, e ROWS UNBOUNDED PRECEDING) AS island FROM (
+    SELECT k, b, e, CASE WHEN b <= MAX(e) OVER (
+      PARTITION BY k ORDER BY b, e ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) THEN 0 ELSE 1 END AS new FROM t))
+GROUP BY k, island
+"""
+
+
+def periods_table(rows: list[Row]) -> pa.Table:
+    columns = list(zip(*rows, strict=True)) if rows else [[], [], []]
+    arrays = [pa.array(column, type_) for column, type_ in zip(columns, TYPES, strict=True)]
+    return pa.table(arrays, names=["k", "b", "e"])
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_stretches_are_the_islands_of_another_system(seed: int) -> None:
+    rows = rows_of(random.Random(seed), 300)
+    with duckdb.connect() as connection:
+        connection.register("t", periods_table(rows))
+        assert sorted(connection.sql(ISLANDS).fetchall()) == sorted(stretches(rows))
+
+
+def elements_of(rows: list[Row], times: list[int], ends: list[int], signs: list[int] | None = None) -> Elements:
+    columns = tuple(column.combine_chunks() for column in periods_table(rows).columns)
+    sign = None if signs is None else np.array(signs, np.int64)
+    return Elements(columns, np.array(times, np.int64), np.array(ends, np.int64), sign)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_many_periods_of_few_values_are_what_their_definition_says(seed: int) -> None:
+    """Rows that leave in any order, some taken back; sums of what came and went, after each of some rounds."""
+    draw = random.Random(seed)
+    operator = Coalescing(CoalesceSpec(TYPES))
+    rows = rows_of(draw, 400)
+    times = [draw.randint(0, 60) for _ in rows]
+    ends = [at + draw.randint(1, 30) if draw.random() < 0.8 else END for at in times]
+    told: dict[Row, int] = {}
+    done = -1
+    for heartbeat in sorted({draw.randint(0, 100) for _ in range(8)} | {100}):
+        now = [i for i, at in enumerate(times) if done < at <= heartbeat]
+        if now:
+            chosen = [[part[i] for i in now] for part in (rows, times, ends)]
+            operator.process(0, elements_of(*chosen))
+        for changed in operator.advance(Moment(heartbeat, 0)):
+            values = zip(*(column.to_pylist() for column in changed.columns), strict=True)
+            for row, sign in zip(values, changed.signs.tolist(), strict=True):
+                told[row] = told.get(row, 0) + sign
+        done = heartbeat
+        live = [row for row, at, end in zip(rows, times, ends, strict=True) if at <= heartbeat < end]
+        assert dict.fromkeys(stretches(live), 1) == {row: count for row, count in told.items() if count}
+
+
+def restored(operator: Operator, fresh: Operator) -> Operator:
+    """`fresh` with the state of `operator`, as a checkpoint keeps it."""
+    for name, synopsis in operator.synopses().items():
+        manifest, chunks = synopsis.snapshot()
+        fresh.synopses()[name].restore(manifest, chunks)
+    fresh.restore_marks(operator.marks())
+    return fresh
+
+
+def session_elements(draw: random.Random, count: int) -> Elements:
+    at = np.sort(np.array([draw.randint(0, 80) for _ in range(count)], np.int64))
+    keys = pa.array([draw.choice("xyz") for _ in range(count)])
+    gaps = pa.array([draw.choice([None, 0, 1, 2, 4]) for _ in range(count)], pa.int64())
+    return Elements((keys, gaps), at, np.full(count, END, np.int64))
+
+
+def period_elements(draw: random.Random, count: int) -> Elements:
+    at = sorted(draw.randint(0, 80) for _ in range(count))
+    rows = [(draw.choice("xyz"), t, t + draw.randint(0, 4)) for t in at]
+    return elements_of(rows, at, [END] * count)
+
+
+MAKERS = {
+    "any": (lambda: Coalescing(CoalesceSpec(TYPES)), period_elements),
+    "closed": (lambda: Coalescing(CoalesceSpec(TYPES, Closing(3))), period_elements),
+    "in order": (lambda: StretchesInOrder(CoalesceSpec(TYPES, None, Closing())), period_elements),
+    "once": (lambda: StretchesInOrder(CoalesceSpec(TYPES, Closing(), Closing())), period_elements),
+    "sessions": (lambda: Sessions(SessionsSpec(TYPES, (0,), None, False)), session_elements),
+    "open": (lambda: Sessions(SessionsSpec(TYPES, (0,), 5, True)), session_elements),
+}  # fmt: skip
+
+
+def events(parts: list[Elements]) -> list[Row]:
+    found = []
+    for part in parts:
+        values = zip(*(column.to_pylist() for column in part.columns), strict=True)
+        times = zip(part.ts.tolist(), part.exp.tolist(), part.signs.tolist(), strict=True)
+        found += [(*row, *at) for row, at in zip(values, times, strict=True)]
+    return sorted(found, key=repr)
+
+
+@pytest.mark.parametrize("kind", MAKERS)
+@pytest.mark.parametrize("seed", range(4))
+def test_a_restored_operator_goes_on_as_the_one_that_was_kept(kind: str, seed: int) -> None:
+    make, elements = MAKERS[kind]
+    draw = random.Random(seed)
+    given = elements(draw, 200)
+    kept, other = make(), make()
+    done = -1
+    for heartbeat in (*sorted(draw.sample(range(80), 6)), 120):
+        now = (given.ts > done) & (given.ts <= heartbeat + 3)
+        for operator in (kept, other):
+            if now.any():
+                operator.process(0, given.filter(now))
+        assert events(list(kept.advance(Moment(heartbeat, 0)))) == events(list(other.advance(Moment(heartbeat, 0))))
+        other, done = restored(other, make()), heartbeat + 3
+
+
+ALLEN = """
+CREATE RELATION p (n INT, a BIGINT, b BIGINT) FROM MEMORY () VALID FROM a TO b;
+CREATE QUERY q AS SELECT ALLEN(VALID(x), VALID(y)) AS found, x.a AS xa, x.b AS xb, y.a AS ya, y.b AS yb FROM p x, p y;
+"""
+
+
+def relation_of(a: int, b: int, c: int, d: int) -> str:
+    """Allen's table, by the order of the four bounds."""
+    if b < c or d < a:
+        return "before" if b < c else "after"
+    if b == c or d == a:
+        return "meets" if b == c else "met by"
+    if a == c:
+        return "equals" if b == d else "starts" if b < d else "started by"
+    if b == d:
+        return "finishes" if a > c else "finished by"
+    if a < c:
+        return "contains" if b > d else "overlaps"
+    return "during" if b < d else "overlapped by"
+
+
+def test_exactly_one_of_allens_relations_holds() -> None:
+    bounds = [(a, b) for a in range(4) for b in range(a + 1, 5)]
+    rows = pa.table({
+        "n": pa.array(range(len(bounds)), pa.int32()), "a": pa.array([a for a, _ in bounds], pa.int64()),
+        "b": pa.array([b for _, b in bounds], pa.int64()),
+    })  # fmt: skip
+    answer = run_local(bind_script(ALLEN).queries, {"p": rows}).tables["q"].to_pylist()
+    assert len(answer) == len(bounds) ** 2
+    for row in answer:
+        assert row["found"] == relation_of(row["xa"], row["xb"], row["ya"], row["yb"])
+    assert len({row["found"] for row in answer}) == 13
+
+
+def test_ten_thousand_stretches_of_one_value() -> None:
+    count = 10_000
+    operator = Coalescing(CoalesceSpec(TYPES))
+    order = list(range(count))
+    random.Random(1).shuffle(order)
+    operator.process(0, elements_of([("x", 3 * i, 3 * i + 1) for i in order], [0] * count, [9] * count))
+    (first,) = operator.advance(Moment(0, 0))
+    assert len(first) == count
+    operator.process(0, elements_of([("x", 0, 3 * count)], [1], [5]))
+    bridge = list(operator.advance(Moment(1, 0)))
+    assert sum(len(part) for part in bridge) == count + 1
+    assert [int64s(part.columns[-1]).max() for part in bridge] == [3 * count]
