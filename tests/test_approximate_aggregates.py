@@ -199,6 +199,10 @@ def test_small_counts_are_exact() -> None:
         ("APPROX_QUANTILE(x, 0.5, 0.51)", "P0203"),
         ("APPROX_QUANTILE(x, 0.5, 0)", "P0203"),
         ("APPROX_QUANTILE(DISTINCT x, 0.5)", "P0304"),
+        ("APPROX_QUANTILE_BOUND(x, 0.5, 0.01, 0)", "P0203"),
+        ("APPROX_QUANTILE_BOUND(x, 0.5, 1)", "P0204"),
+        ("APPROX_PERCENTILE_BOUND(x, 0.5, 10, 2)", "P0203"),
+        ("APPROX_PERCENTILE_BOUND(x, 0.5, 10, -1)", "P0353"),
         ("APPROX_QUANTILE(x, ARRAY(0.5, 0.9))", "P0901"),
         ("APPROX_PERCENTILE(x, 0.5, 0)", "P0203"),
         ("APPROX_PERCENTILE(x, 0.5, 1000001)", "P0203"),
@@ -239,6 +243,15 @@ def test_refused_with_a_hint(item: str, code: str) -> None:
     assert error.code == code
     assert error.position is not None and error.position.line == 2
     assert error.hint or code in ("P0304", "P0203")
+
+
+def test_items_without_alias_are_named_by_their_text() -> None:
+    items = "LOWER_BOUND(APPROX_QUANTILE(s.x, 0.5)), ERROR_BOUND(APPROX_PERCENTILE(x, 0.5), 0.9), COUNT(*)"
+    text = f"CREATE QUERY q AS SELECT {items} FROM S [RANGE 4 SECONDS SLIDE 2 SECONDS] s;"
+    (query,) = bind_script(DECLARED + text).queries
+    assert query.output_names[2:] == (
+        "lower_bound(approx_quantile(x, 0.5))", "error_bound(approx_percentile(x, 0.5), 0.9)", "count(*)"
+    )  # fmt: skip
 
 
 def test_percentiles_need_panes_that_stay() -> None:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from penstock.algebra.nodes.aggregate import Aggregate
 from penstock.algebra.nodes.base import Algebra, TimeModelWindow, is_static
+from penstock.algebra.nodes.frequency_window import FrequencyWindow
 from penstock.algebra.nodes.frequent import Frequent
 from penstock.algebra.nodes.r2s import own_windows
+from penstock.algebra.nodes.rowwise import Project, Select
+from penstock.algebra.nodes.windows import RowWindow
 from penstock.algebra.properties.update_pattern import Pattern
 from penstock.errors import PenstockError
 from penstock.expressions.aggregates import function_of
@@ -23,11 +26,23 @@ def check_panes(below: Algebra, call: AggregateCall) -> None:
         return
     name = function.name.removesuffix("_BOUND")
     hint = f"APPROX_QUANTILE takes any input; {name} takes windows such as [RANGE 1 MINUTE SLIDE 1 SECOND]"
+    window = _window_of(below)
+    if isinstance(window, RowWindow | FrequencyWindow):
+        of_time = f"APPROX_QUANTILE takes any window; {name} takes those such as [RANGE 1 MINUTE SLIDE 1 SECOND]"
+        raise PenstockError(
+            "P0352", f"{name} over {window.describe()['window']}, which has no panes of time", hint=of_time
+        )
     if below.pattern is Pattern.STRICT:
         raise PenstockError("P0352", f"{name} over rows that may be retracted", hint=hint)
     windows = [below] if isinstance(below, TimeModelWindow) else list(own_windows(below))
     if not windows or any(window.slide is None for window in windows):
         raise PenstockError("P0353", f"{name} needs a window with SLIDE", hint=hint)
+
+
+def _window_of(relation: Algebra) -> Algebra:
+    while isinstance(relation, Select | Project):
+        relation = relation.input
+    return relation
 
 
 def needs_panes(node: Algebra) -> bool:

@@ -77,19 +77,17 @@ AGGREGATES: tuple[AggregateFunction, ...] = (
     BIT_XOR,
     APPROX_COUNT_DISTINCT,
     APPROX_QUANTILE,
+    approx_quantile.BOUND,
     APPROX_PERCENTILE,
+    approx_percentile.BOUND,
     APPROX_TOP_K,
     COUNT_MIN_SKETCH,
     HLL_SKETCH_AGG,
     HLL_UNION_AGG,
 )
-#: What LOWER_BOUND and UPPER_BOUND become: callable, so that a plan can be written as text, but not documented.
-_BOUNDS: tuple[AggregateFunction, ...] = (
-    approx_quantile.BOUND,
-    approx_percentile.BOUND,
-    *ESTIMATES,
-)
-_BY_NAME = {name: row for row in (*AGGREGATES, *_BOUNDS) for name in (row.name, *row.aliases)}
+#: What ESTIMATE and its bounds become: found by name, so that a plan can be written as text, but not documented.
+_WRITTEN: tuple[AggregateFunction, ...] = (*ESTIMATES,)
+_BY_NAME = {name: row for row in (*AGGREGATES, *_WRITTEN) for name in (row.name, *row.aliases)}
 
 #: Aggregates of [semantics 4.2] and of Spark that are refused by name until they exist.
 _LATER = frozenset(

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.expressions.aggregates.accumulators.contract import Int64s
-from penstock.expressions.aggregates.arguments import atomic, fraction, whole
+from penstock.expressions.aggregates.arguments import atomic, fraction, side, whole
 from penstock.expressions.aggregates.bounds import Accuracy, Bounds
 from penstock.expressions.aggregates.cells import CellEncoder
 from penstock.expressions.aggregates.contract import AggregateInput, Question
@@ -70,8 +70,8 @@ class ApproxPercentile(CellFunction):
         full = AggregateCall(call.type, call.function, (*call.arguments[:_ACCURACY], accuracy), False, call.filter)
         read = AggregateInput(call.arguments[:1], only=call.filter)
         lower, upper = (
-            Call(call.type, "COALESCE", (renamed(full, BOUND.name, (Literal(BIGINT, side),)), extreme.build(read)))
-            for side, extreme in ((-1, MIN), (1, MAX))
+            Call(call.type, "COALESCE", (renamed(full, BOUND.name, (Literal(BIGINT, sign),)), extreme.build(read)))
+            for sign, extreme in ((-1, MIN), (1, MAX))
         )
         return Bounds(lower, upper)
 
@@ -84,7 +84,7 @@ class PercentileBound(ApproxPercentile):
 
     def bind(self, arguments: tuple[Expression, ...]) -> tuple[tuple[Expression, ...], pa.DataType]:
         bound, type_ = super().bind(arguments[:_SIDE])
-        return (*bound, whole(self.name, arguments[_SIDE], -1, 1, f"{self.name}(x, 0.5, 100, 1)")), type_
+        return (*bound, side(self.name, arguments[_SIDE], f"{self.name}(x, 0.5, 100, 1)")), type_
 
 
 def _accuracy(call: AggregateCall) -> int:
@@ -101,5 +101,6 @@ APPROX_PERCENTILE = ApproxPercentile(
 BOUND = PercentileBound(
     "APPROX_PERCENTILE_BOUND",
     "value, q, accuracy, side",
-    "the value n/accuracy ranks below (-1) or above (1) that of APPROX_PERCENTILE, NULL beyond the first and last",
+    "the kept value n/accuracy ranks below (side -1) or above (side 1) that of APPROX_PERCENTILE; NULL beyond the first"
+    " and last rank, where LOWER_BOUND and UPPER_BOUND are the least and the greatest value",
 )

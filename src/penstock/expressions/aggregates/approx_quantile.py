@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.expressions.aggregates.accumulators.contract import Float64s, Int64s
-from penstock.expressions.aggregates.arguments import fraction, number, whole, within
+from penstock.expressions.aggregates.arguments import fraction, number, side, within
 from penstock.expressions.aggregates.bounds import Accuracy, Bounds, percent
 from penstock.expressions.aggregates.cells import CellEncoder
 from penstock.expressions.aggregates.contract import OrderedAnswer, Question
@@ -75,7 +75,7 @@ class ApproxQuantile(CellFunction):
     def bounds(self, call: AggregateCall, confidence: float) -> Bounds:
         near = Literal(DOUBLE, _accuracy(call))
         full = AggregateCall(call.type, call.function, (*call.arguments[:_A], near), False, call.filter)
-        lower, upper = (renamed(full, BOUND.name, (Literal(BIGINT, side),)) for side in (-1, 1))
+        lower, upper = (renamed(full, BOUND.name, (Literal(BIGINT, sign),)) for sign in (-1, 1))
         return Bounds(lower, upper)
 
 
@@ -88,13 +88,13 @@ class QuantileBound(ApproxQuantile):
 
     def bind(self, arguments: tuple[Expression, ...]) -> tuple[tuple[Expression, ...], pa.DataType]:
         bound, type_ = super().bind(arguments[:_SIDE])
-        return (*bound, whole(self.name, arguments[_SIDE], -1, 1, f"{self.name}(x, 0.5, 0.01, 1)")), type_
+        return (*bound, side(self.name, arguments[_SIDE], f"{self.name}(x, 0.5, 0.01, 1)")), type_
 
     def _moved(self, call: AggregateCall, values: Float64s) -> Float64s:
-        near, side = _accuracy(call), constant(call, _SIDE, 0)
-        outwards = np.where((values > 0) == (side > 0), 1.0 - near, 1.0 + near)
+        near, sign = _accuracy(call), constant(call, _SIDE, 0)
+        outwards = np.where((values > 0) == (sign > 0), 1.0 - near, 1.0 + near)
         with np.errstate(over="ignore"):
-            moved = np.nextafter(values / outwards, np.inf * side)
+            moved = np.nextafter(values / outwards, np.inf * sign)
         return np.where(np.isfinite(values) & (values != 0.0), moved, values)
 
 
@@ -109,5 +109,7 @@ APPROX_QUANTILE = ApproxQuantile(
     " 1, a from 0.000001 to 0.5 (0.01)",
 )
 BOUND = QuantileBound(
-    "APPROX_QUANTILE_BOUND", "number, q, a, side", "LOWER_BOUND (-1) or UPPER_BOUND (1) of APPROX_QUANTILE"
+    "APPROX_QUANTILE_BOUND",
+    "number, q, a, side",
+    "the LOWER_BOUND (side -1) or UPPER_BOUND (side 1) of APPROX_QUANTILE",
 )

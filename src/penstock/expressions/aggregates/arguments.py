@@ -86,6 +86,14 @@ def whole(name: str, argument: Expression, least: int, most: int, example: str) 
     return Literal(BIGINT, int(value))
 
 
+def side(name: str, argument: Expression, example: str) -> Literal:
+    """Return a constant that is -1, for a lower bound, or 1, for an upper one."""
+    value = argument.value if isinstance(argument, Literal) and is_integer(argument.type) else None
+    if value not in (-1, 1):
+        raise PenstockError("P0203", f"{name} takes -1 or 1 there, for a lower or upper bound", hint=f"write {example}")
+    return Literal(BIGINT, value)
+
+
 def between(name: str, argument: Expression, example: str) -> Literal:
     """Return a constant between 0 and 1, neither of them."""
     value = argument.value if isinstance(argument, Literal) and is_numeric(argument.type) else None

@@ -63,9 +63,9 @@ def quantile_of_normal(confidence: float) -> float:
 
 
 def divided(value: Expression, by: float) -> Expression:
-    """Return value / by as DOUBLE; infinite where `by` is not positive."""
+    """Return value / by as DOUBLE; infinite where `by` is not positive, of 0 too; NULL stays NULL."""
     if by <= 0.0:
-        return Call(DOUBLE, "MUL", (cast_to(value, DOUBLE), Literal(DOUBLE, float("inf"))))
+        return Call(DOUBLE, "ADD", (cast_to(value, DOUBLE), Literal(DOUBLE, float("inf"))))
     return Call(DOUBLE, "DIV", (cast_to(value, DOUBLE), Literal(DOUBLE, by)))
 
 

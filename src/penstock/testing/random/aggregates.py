@@ -8,6 +8,13 @@ from penstock.testing.random.choices import Choices
 from penstock.testing.random.contract import RandomColumn
 
 _NUMERIC = ("INT", "BIGINT", "DOUBLE", "DECIMAL(6,2)")
+#: HyperLogLog images of Apache DataSketches: empty, of three values with 16 registers, of two with 32; and no image.
+_IMAGES = (
+    "X'02010704030c0008'",
+    "X'02010704030803082bf2fb06862ff90d75816607'",
+    "X'0201070503080208c1e91705d2167307'",
+    "X'00'",
+)
 _SEPARATORS = ("'-'", "''", "', '")
 
 
@@ -119,7 +126,7 @@ def approximate_aggregate(choices: Choices, scope: Sequence[RandomColumn], loose
     numbers = [c.name for c in scope if c.type in _NUMERIC]
     items = [c.name for c in scope if c.type in ("INT", "BIGINT", "STRING")]
     functions = ["APPROX_COUNT_DISTINCT", "BOTH", *(("APPROX_QUANTILE",) if numbers and loose else ())]
-    functions += ["HLL_SKETCH_AGG", *(("COUNT_MIN_SKETCH",) if items else ())] if loose else []
+    functions += ["HLL_SKETCH_AGG", "HLL_UNION_AGG", *(("COUNT_MIN_SKETCH",) if items else ())] if loose else []
     function = choices.pick(functions)
     if function == "BOTH":
         return f"APPROX_COUNT_DISTINCT({column.name}, {choices.pick(scope).name}, 0.3)", "BIGINT"
@@ -127,7 +134,19 @@ def approximate_aggregate(choices: Choices, scope: Sequence[RandomColumn], loose
         return f"{function}({column.name}, {choices.pick(('0.3', '0.1'))})", "BIGINT"
     if function == "HLL_SKETCH_AGG":
         return f"{function}({column.name}, 4)", loose or ""
+    if function == "HLL_UNION_AGG":
+        one, other = choices.pick(_IMAGES), choices.pick(_IMAGES)
+        return f"{function}(IF({column.name} IS NULL, {one}, {other}))", loose or ""
     if function == "COUNT_MIN_SKETCH":
         return f"{function}({choices.pick(items)}, 0.5, 0.7)", loose or ""
     call = f"APPROX_QUANTILE({choices.pick(numbers)}, {choices.pick(('0', '0.3', '0.5', '1'))}, 0.2)"
     return call, loose or ""
+
+
+def bound_of(choices: Choices, call: str) -> str | None:
+    """Return a bound of an approximate call with its FILTER, None for a call that has none."""
+    if call.startswith("HLL_SKETCH_AGG("):
+        call = f"HLL_SKETCH_ESTIMATE({call})"
+    elif not call.startswith(("APPROX_COUNT_DISTINCT(", "APPROX_QUANTILE(")):
+        return None
+    return f"{choices.pick(('LOWER_BOUND', 'UPPER_BOUND', 'ERROR_BOUND'))}({call}, 0.9)"

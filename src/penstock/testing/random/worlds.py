@@ -17,6 +17,7 @@ from penstock.testing.periods import temporal_case
 from penstock.testing.random.aggregate_lookups import Probing
 from penstock.testing.random.aggregates import (
     approximate_aggregate,
+    bound_of,
     combined_aggregate,
     ordered_aggregate,
     plain_aggregate,
@@ -447,7 +448,10 @@ class _Maker(Relations):
             call, type_ = user_aggregate(self.choices, [(c.name, c.type) for c in scope])
         else:
             return plain_aggregate(self.choices, scope, loose, lambda: self.predicate(scope))
-        return (f"{call} FILTER (WHERE {self.predicate(scope)})" if self.choices.chance(15) else call), type_
+        call = f"{call} FILTER (WHERE {self.predicate(scope)})" if self.choices.chance(15) else call
+        if loose and self.flavour.approximate and self.choices.chance(30) and (bound := bound_of(self.choices, call)):
+            return bound, loose
+        return call, type_
 
     def comparable(self, left: tuple[RandomColumn, ...], right: tuple[RandomColumn, ...]) -> list[tuple[str, str]]:
         """Return names of two columns, one of each side, that have one type with an order."""

@@ -43,7 +43,10 @@ def _of_call(binder: ScalarBinder, node: exp.Expr, constants: tuple[Literal, ...
     if isinstance(value, Call) and value.function == "COUNT_MIN_ESTIMATE":
         error = build_call("COUNT_MIN_ERROR", value.arguments[:1])
         least = build_call("SUB", [cast_to(value, DOUBLE), error])
-        return Bounds(build_call("GREATEST", [least, Literal(DOUBLE, 0.0)]), cast_to(value, DOUBLE))
+        # GREATEST passes over NULL, which is no bound of a sketch or value that is NULL.
+        positive = build_call("GREATEST", [least, Literal(DOUBLE, 0.0)])
+        unknown = [build_call("ISNULL", [least]), Literal(DOUBLE, None), positive]
+        return Bounds(build_call("IF", unknown), cast_to(value, DOUBLE))
     if isinstance(value, Call) and value.function == "HLL_SKETCH_ESTIMATE":
         sketch = value.arguments[0]
         if isinstance(sketch, AggregateCall) and sketch.function == HLL_SKETCH_AGG.name:
