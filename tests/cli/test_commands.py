@@ -177,7 +177,7 @@ def test_files_that_are_missing(tmp_path: Path, command: str, monkeypatch: pytes
 
 @pytest.mark.parametrize(
     ("pair", "told"),
-    [("seeds=1", "did you mean seed?"), ("seed=x", "whole number"), ("seed", "a setting is KEY=VALUE")],
+    [("seeds=1", "did you mean seed or shed?"), ("seed=x", "whole number"), ("seed", "a setting is KEY=VALUE")],
 )
 def test_a_wrong_setting(script: Path, pair: str, told: str) -> None:
     code, _, err = call("check", script, "--set", pair)

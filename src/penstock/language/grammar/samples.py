@@ -42,7 +42,7 @@ class SampleGrammar(WindowGrammar):
     def _inside(self, foreign: bool = False, only_percent: bool = False) -> _Parts:
         """Return (percent, by, rows, per, weight). foreign: the words of other systems, without our clauses."""
         token = self._curr
-        number, _ = self._number("a percentage or a number of rows")
+        number, _ = self._number("a percentage")
         if not only_percent and self._take_any("ROWS", "ROW"):
             if number.denominator != 1:
                 self._fail("a whole number of rows", token)
