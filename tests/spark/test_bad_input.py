@@ -154,3 +154,22 @@ def test_what_is_too_far_ahead_moves_no_time_in_any_batch(spark: Any, tmp_path: 
     session = Session(spark)
     session.stream("S", frame, timestamp="ts", order_within="1 SECOND", advance_at_most="10 SECONDS")
     assert session.query("SELECT ts AS at FROM S").collect()["at"].to_pylist() == [1, 2, 3, 4, 13]
+
+
+def test_a_declared_period_that_is_empty(spark: Any, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.csv").write_text("ts,a\n1,10\n2,2\n,30\n4,\n9,90\n")
+    (tmp_path / "prices.csv").write_text("a,b\n1,10\n7,6\n")
+    prices = f"FROM FILES (path '{tmp_path}/prices.csv', format 'csv', header 'true') VALID FROM a TO b"
+    static = f"CREATE RELATION p (a INT, b INT) {prices}; CREATE QUERY r AS SELECT a FROM p;"
+    run = _start(spark, static + _script(tmp_path, "VALID FROM ts TO a"), checkpoint=str(tmp_path / "checkpoint"))
+    assert run.wait(200)
+    assert read_result(str(tmp_path / "out"))["ts"].to_pylist() == [1, 4, 9]
+    letters = DeadLetters(run.dead_letters)
+    told = [(Path(one.path).name, one.reason) for one in letters.read("S")]
+    assert told == [("a.csv", "the period is empty"), ("a.csv", "no timestamp")]
+    assert run.progress().sources["S"].malformed == 2
+    assert [one.reason for one in letters.read("p")] == ["the period is empty"]
+    script = _script(tmp_path, "ON ERROR FAIL VALID FROM ts TO a").replace(f"{tmp_path}/out", f"{tmp_path}/failed")
+    with pytest.raises(PenstockError, match=r"a\.csv: the period is empty"):
+        _start(spark, script, checkpoint=str(tmp_path / "other")).wait(200)

@@ -16,7 +16,7 @@ from penstock.algebra.nodes.r2s import RelationToStream, StreamKind, evaluation_
 from penstock.algebra.nodes.results import IndividualResults, Restored
 from penstock.algebra.nodes.rowwise import Project, Select
 from penstock.algebra.nodes.sample import Sample
-from penstock.algebra.nodes.scans import OnError, RelationScan, Scan, Source, StreamScan
+from penstock.algebra.nodes.scans import DeclaredPeriod, OnError, RelationScan, Scan, Source, StreamScan
 from penstock.algebra.nodes.semi_and_outer_joins import OuterJoin, OuterKind, SemiJoin, SemiKind
 from penstock.algebra.nodes.session_window import SessionWindow, ValidWindow
 from penstock.algebra.nodes.set_operations import Except, Intersect, UnionAll
@@ -34,6 +34,7 @@ __all__ = [
     "Begins",
     "Closing",
     "Coalesce",
+    "DeclaredPeriod",
     "Distinct",
     "Except",
     "Frequency",

@@ -151,6 +151,7 @@ class WindowClause:
         span_limit: the RANGE after PARTITION BY ... ROWS n.
         at_most: the longest session.
         open: whether the sessions are those that have not ended.
+        time: the column that Spark's session_window or Flink's SESSION names, which is the timestamp of the stream.
         lost: whether the content of the brackets could not be parsed.
     """
 
@@ -165,6 +166,7 @@ class WindowClause:
     frequency: FrequencyClause | None = None
     at_most: Duration | None = None
     open: Mark | None = None
+    time: Name | None = field(default=None, compare=False)
     lost: bool = field(default=False, compare=False)
     span: TextSpan = field(default=NOWHERE, compare=False)
 

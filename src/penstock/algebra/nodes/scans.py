@@ -28,6 +28,15 @@ class OnError(enum.Enum):
 
 
 @dataclass(frozen=True)
+class DeclaredPeriod:
+    """VALID FROM begin TO end, or THROUGH end: the positions of both columns."""
+
+    begin: int
+    end: int
+    through: bool = False
+
+
+@dataclass(frozen=True)
 class Source:
     """A declared stream or relation.
 
@@ -40,8 +49,8 @@ class Source:
     microseconds of wall clock; upserts: a relation with an operation and a primary key whose `+` replaces the row of
     its key, and whose `-` of a key that is not there says nothing; ahead: its ADVANCE AT MOST in ticks, None for any;
     retain: its RETAIN in ticks, None for none; retain_columns: positions of the columns that are retained, empty for
-    all; valid: its VALID clause as text, empty for none. None of these changes what the source is, so they do not count
-    for its identity.
+    all; valid: its VALID clause as text, empty for none. None of these three changes what the source is, so they do
+    not count for its identity. period: its VALID FROM, None without one: a row that has no such period is malformed.
     """
 
     name: str
@@ -63,6 +72,7 @@ class Source:
     retain: int | None = field(default=None, compare=False, repr=False)
     retain_columns: tuple[int, ...] = field(default=(), compare=False, repr=False)
     valid: str = field(default="", compare=False, repr=False)
+    period: DeclaredPeriod | None = None
 
     @property
     def declared(self) -> tuple[object, ...]:

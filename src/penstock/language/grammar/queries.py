@@ -207,8 +207,8 @@ class QueryGrammar(FrequentGrammar):
         self._refuse_foreign()
         having = self._condition() if self._match(TokenType.HAVING) else None
         self._refuse_foreign()
-        return SelectQuery(
-            items, source, distinct, wrapped, frequency, where, group, frequent, having, self._since(start)
+        return self._with_sessions(
+            SelectQuery(items, source, distinct, wrapped, frequency, where, group, frequent, having, self._since(start))
         )
 
     def _items(self) -> tuple[Item, ...]:

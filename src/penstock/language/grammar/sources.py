@@ -11,7 +11,7 @@ from sqlglot.errors import ParseError
 from sqlglot.tokenizer_core import TokenType
 
 from penstock.language.elsewhere import CLAUSES
-from penstock.language.grammar.samples import SampleGrammar
+from penstock.language.grammar.sessions import SessionGrammar
 from penstock.language.grammar.tokens import CLAUSE_WORDS
 from penstock.language.hints import WINDOW, WINDOW_FUNCTIONS
 from penstock.language.queries import (
@@ -45,7 +45,7 @@ _FOREIGN = (
 )  # fmt: skip
 
 
-class SourceGrammar(SampleGrammar):
+class SourceGrammar(SessionGrammar):
     """Parser of FROM. `_from_sources()` parses what follows FROM."""
 
     @abstractmethod
@@ -118,6 +118,8 @@ class SourceGrammar(SampleGrammar):
             inner = self._from_sources()
             self._need_token(TokenType.R_PAREN, ")")
             return inner
+        if (sessions := self._session_table()) is not None:
+            return sessions
         name = self._source_name("a stream, relation or view")
         self._refuse_foreign()
         before = self._early_alias()

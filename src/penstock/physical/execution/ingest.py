@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from penstock.algebra.nodes.scans import Source
 from penstock.physical.elements import Bools, Elements, Int64s
+from penstock.physical.execution.declared_periods import malformed_periods
 from penstock.physical.execution.progress import NOTHING, SourceProgress
 from penstock.types import END, MOST_TICKS
 
@@ -45,7 +46,8 @@ class StampedRows:
 
 def read_columns(source: Source, needed: Sequence[int]) -> tuple[int, ...]:
     """Return the declared columns to read: the needed ones, and those that stamping reads."""
-    extra = {c for c in (source.timestamp, source.operation, *source.primary_key) if c is not None}
+    period = () if source.period is None else (source.period.begin, source.period.end)
+    extra = {c for c in (source.timestamp, source.operation, *source.primary_key, *period) if c is not None}
     return tuple(sorted({*needed, *extra}))
 
 
@@ -79,6 +81,10 @@ def stamp(
         absent = usable & batch.column(columns.index(position)).is_null().to_numpy(zero_copy_only=False)
         reasons |= dict.fromkeys(np.flatnonzero(absent).tolist(), NULL_KEY)
         usable = usable & ~absent
+    if source.period is not None:
+        malformed = malformed_periods(source, batch, columns)
+        reasons = malformed | reasons
+        usable[list(malformed)] = False
     seen_before = NOTHING if seen.high is None else seen.high
     if source.ahead is not None:
         far = _too_far_ahead(ts, usable, seen_before, source.ahead)

@@ -24,7 +24,7 @@ _BLOCK = 64
 def source_predicates(steps: Sequence[Step]) -> dict[str, Expression]:
     """Return, by source, the condition of the rows that some step behind its scans passes, over the declared columns.
     Sources of which all rows are read are left out: those with a reader that is no selection; relations that lose rows,
-    whose updates are identified by all of them; relations with a primary key, which rejects rows."""
+    whose updates are identified by all of them; those with a primary key or a declared period, which reject rows."""
     conditions = {name: _of_source(steps, source) for name, source in scanned_sources(steps).items()}
     return {name: condition for name, condition in conditions.items() if condition is not None}
 
@@ -37,7 +37,7 @@ def source_predicate_of(plans: Iterable[Plan], source: str) -> Expression | None
 
 def may_skip(source: Source) -> bool:
     """Return whether readers may skip rows of `source` that no query reads."""
-    return not source.loses_rows and not source.primary_key
+    return not source.loses_rows and not source.primary_key and source.period is None
 
 
 def _of_source(steps: Sequence[Step], source: Source) -> Expression | None:

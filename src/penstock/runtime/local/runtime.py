@@ -22,6 +22,7 @@ from penstock.connectors.deadletters import as_error
 from penstock.expressions.shown import shown_row
 from penstock.physical.elements import Elements, empty, forever
 from penstock.physical.execution.answers import answer_table
+from penstock.physical.execution.declared_periods import EMPTY_PERIOD, NO_BEGIN
 from penstock.physical.execution.exchange import ExchangeRouter, StageResult
 from penstock.physical.execution.executor import IngestExecutor, StageExecutor
 from penstock.physical.execution.flow_counts import FlowCounts, TappedPort, tapped_ports
@@ -49,7 +50,7 @@ class LocalResult:
     Args:
         tables: the whole answer of each query.
         late: number of late elements, by source.
-        unusable: number of records without a usable timestamp, operation or key, by source.
+        unusable: number of records without a usable timestamp, operation, key or period, by source.
         rejected: by source and reason, stream elements too far ahead, and updates and static rows that their relation
             could not apply.
         final: the last heartbeat of each query.
@@ -367,7 +368,7 @@ def _count_rejected(result: LocalResult, source: Source, stamped: StampedRows, r
 def _reject(result: LocalResult, source: Source, record: Rejected) -> None:
     if source.on_error is OnError.FAIL:
         raise as_error(record, source.name)
-    if record.reason == NULL_KEY:
+    if record.reason in (NULL_KEY, NO_BEGIN, EMPTY_PERIOD):
         result.unusable[source.name] = result.unusable.get(source.name, 0) + 1
     else:
         result.rejected.setdefault(source.name, Counter())[record.reason] += 1

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from penstock.algebra import Source
 from penstock.testing.values import Row, python_values
-from penstock.types import BEGIN, MOST_TICKS
+from penstock.types import BEGIN, END, MOST_TICKS
 
 #: (timestamp, row, arrival by the wall clock)
 Stamped = tuple[int, Row, int]
@@ -17,8 +17,8 @@ Stamped = tuple[int, Row, int]
 def stamped_rows(source: Source, table: pa.Table | None, arrivals: Sequence[int] | None = None) -> list[Stamped]:
     """Return the rows of a source with their ticks, in arrival order.
 
-    A row without a timestamp, an operation or a part of its primary key is not an element, nor is one whose timestamp
-    lies too near the ends of time. Under SYSTEM TIME the timestamp is the arrival.
+    A row without a timestamp, an operation, a part of its primary key or its declared period is not an element, nor is
+    one whose timestamp lies too near the ends of time. Under SYSTEM TIME the timestamp is the arrival.
     """
     if table is None or not table.num_rows:
         return []
@@ -57,7 +57,17 @@ def not_too_far(rows: list[Stamped], ahead: int | None) -> tuple[list[Stamped], 
 
 def _usable(source: Source, row: Row) -> bool:
     known = source.operation is None or row[source.operation] in ("+", "-")
-    return known and all(row[i] is not None for i in source.primary_key)
+    return known and all(row[i] is not None for i in source.primary_key) and _has_period(source, row)
+
+
+def _has_period(source: Source, row: Row) -> bool:
+    """Return whether a row has a begin and at least one tick, or day, of its declared period."""
+    if source.period is None:
+        return True
+    begin, end = row[source.period.begin], row[source.period.end]
+    if begin is None or (isinstance(begin, int) and begin >= END):
+        return False
+    return end is None or begin < end or (source.period.through and begin == end)
 
 
 def idle_beats(

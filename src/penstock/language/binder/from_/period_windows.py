@@ -9,8 +9,8 @@ from penstock.language.binder.context import Context
 from penstock.language.binder.from_.durations import ticks
 from penstock.language.binder.from_.periods import PeriodSource, Timed
 from penstock.language.binder.from_.windows import before_window, partition_of
-from penstock.language.binder.scope import PeriodBound
-from penstock.language.queries import Count, Duration, Extent, Length, ValidClause, WindowClause
+from penstock.language.binder.scope import PeriodBound, Scope
+from penstock.language.queries import Count, Duration, Extent, Length, Name, ValidClause, WindowClause
 from penstock.types import CALENDAR, TIMESTAMP, Field
 
 
@@ -51,6 +51,9 @@ def _sessions(source: PeriodSource, window: WindowClause, context: Context) -> T
     if window.slide is not None:
         hint = "it moves with the elements; its sessions are emitted when they end"
         context.fail("P0375", "a session window takes no SLIDE", window.slide.span, hint)
+    written = window.time
+    if written is not None:
+        context.attempt(lambda: _check_time(source, written))
     domain = source.domain or CALENDAR
     assert isinstance(window.length, Duration | Length) and not isinstance(window.length, Count)
     partition = partition_of(window, context, source.entries)
@@ -63,6 +66,16 @@ def _sessions(source: PeriodSource, window: WindowClause, context: Context) -> T
     below = _with_gap(stream, gap)
     node = SessionWindow(below, partition, shortest, most, window.open is not None)
     return Timed(node, PeriodBound(TIMESTAMP if domain.calendar else BIGINT, domain), Begins.TIMESTAMP)
+
+
+def _check_time(source: PeriodSource, written: Name) -> None:
+    """Check that a session window as others write it is over the timestamps of the stream."""
+    entry = Scope(source.entries).resolve(written, None, source.context)
+    stamp = None if source.stream is None else source.stream.timestamp_column
+    if entry.index != stamp:
+        known = "" if stamp is None else f": {source.entries[stamp].name}"
+        message = f"a session window is over the timestamps of {source.name}{known}"
+        source.context.fail("P0375", message, written.span, "declare another stream that is TIMESTAMP BY that column")
 
 
 def _with_gap(stream: Algebra, gap: Expression) -> Algebra:

@@ -203,7 +203,9 @@ class SourceBinder:
         """Return the relation with the period of each row, where the query reads it, or coalesced on its list."""
         items = None if named is None else named.items
         valid = None if named is None else named.valid
-        read = qualifier is not None and qualifier.lower() in read_periods(self.context.source.text)
+        written = read_periods(self.context.source.text)
+        elsewhere = source.window is not None and source.window.time is not None
+        read = qualifier is not None and (elsewhere or qualifier.lower() in written)
         if items is None and valid is None and not read:
             return source.node, source.entries
         if named is not None and named.sample is not None and named.sample.rows is not None:

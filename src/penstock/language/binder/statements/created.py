@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 from sqlglot import exp
 
-from penstock.algebra import OnError, Source
+from penstock.algebra import DeclaredPeriod, OnError, Source
 from penstock.errors import PenstockError, counted, nearest
 from penstock.expressions.evaluate import constant, evaluate
 from penstock.expressions.functions import build_cast
@@ -22,7 +23,7 @@ from penstock.language.binder.statements.connectors import bind_connector, optio
 from penstock.language.catalog import Row
 from penstock.language.dialect import span_of
 from penstock.language.printer import valid_text
-from penstock.language.queries import Name
+from penstock.language.queries import Name, ValidClause
 from penstock.language.statements import ColumnDefinition, CreateSource, Insert, TimestampBy
 from penstock.language.text import TextSpan
 from penstock.types import CALENDAR, UNKNOWN_TYPE, Field, Schema, TimeDomain, Unit, parse_type, type_name
@@ -70,7 +71,16 @@ def bind_source(statement: CreateSource, context: Context) -> Source:
     valid = statement.valid
     if valid is not None:
         context.attempt(lambda: check_valid(source, valid, statement.name.span, context))
-    return source
+    return source if valid is None else replace(source, period=_period(valid, columns))
+
+
+def _period(valid: ValidClause, columns: Schema) -> DeclaredPeriod | None:
+    """Return VALID FROM, whose columns have been checked; None for another clause, and where they are not there."""
+    names = [f.name.lower() for f in columns]
+    bounds = [name.text.lower() for name in (valid.begin, valid.end) if name is not None]
+    if len(bounds) < 2 or not set(bounds) <= set(names):
+        return None
+    return DeclaredPeriod(names.index(bounds[0]), names.index(bounds[1]), valid.through is not None)
 
 
 def _upserts(statement: CreateSource, connector: str, options: tuple[tuple[str, str], ...], context: Context) -> bool:
