@@ -245,6 +245,6 @@ def refuse_without_panes(relation: Algebra, what: str) -> None:
         raise PenstockError("P0352", f"{what} over {below.describe()['window']}, which has no panes", hint=hint)
     if not has_lives(relation) or relation.pattern is Pattern.STRICT:
         hint = "rows must end when their windows say: no row windows, updates, outer joins, DISTINCT or groups below"
-        raise PenstockError("P0352", f"{what} over rows that may be taken back", hint=hint)
+        raise PenstockError("P0352", f"{what} over rows that may be retracted", hint=hint)
     if any(o.slide is None for o in own_operators(relation) if isinstance(o, TimeModelWindow)):
         raise PenstockError("P0353", f"{what} needs windows that move by panes", hint=slide)

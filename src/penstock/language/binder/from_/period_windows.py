@@ -49,7 +49,7 @@ def _sessions(source: PeriodSource, window: WindowClause, context: Context) -> T
         hint = "a window belongs to a stream; leave it out"
         context.fail("P0301", f"{source.name} is a relation, which has no window", window.span, hint)
     if window.slide is not None:
-        hint = "it moves with the elements; its sessions are told when they end"
+        hint = "it moves with the elements; its sessions are emitted when they end"
         context.fail("P0375", "a session window takes no SLIDE", window.slide.span, hint)
     domain = source.domain or CALENDAR
     assert isinstance(window.length, Duration | Length) and not isinstance(window.length, Count)
