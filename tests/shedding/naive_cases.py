@@ -12,7 +12,7 @@ from penstock.shedding.contract import Shedding
 from penstock.shedding.layout import BEGIN_, DROPPED, END_, NUMBER, RANK, Int64s
 from penstock.shedding.policies import POLICIES
 from penstock.shedding.shedder import ArrivingTuples, Shedder
-from penstock.testing.approximate.shedding import NaiveShedding, salted
+from penstock.testing.approximation.shedding import NaiveShedding, salted
 
 _LIVES = (5, 15, 40, 10**6)
 

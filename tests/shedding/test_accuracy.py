@@ -15,7 +15,7 @@ from penstock.shedding.layout import BEGIN_, END_, RANK, Int64s
 from penstock.shedding.ledger import Ledger
 from penstock.shedding.policies import POLICIES
 from penstock.shedding.shedder import ArrivingTuples, Shedder
-from penstock.testing.approximate.shedding import accuracy, coalesced, salted
+from penstock.testing.approximation.shedding import accuracy, coalesced, salted
 
 
 def rows_of(entries: Int64s) -> PeriodRows:

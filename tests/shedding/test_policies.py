@@ -13,7 +13,7 @@ from penstock.shedding.contract import Shedding
 from penstock.shedding.layout import BEGIN_, DROPPED, DROPPED_AT, END_, NUMBER, RANK
 from penstock.shedding.policies import POLICIES
 from penstock.shedding.shedder import ArrivingTuples, Shedder
-from penstock.testing.approximate.shedding import ONE, HeldTuple, NaiveShedding, accuracy, coalesced, salted
+from penstock.testing.approximation.shedding import ONE, HeldTuple, NaiveShedding, accuracy, coalesced, salted
 
 
 @pytest.mark.parametrize("policy", POLICIES)

@@ -1,7 +1,8 @@
 """The contract of a policy: which of the tuples that are held goes first.
 
-A policy is data: the compiled machine (`machine.py`) and the naive definition (`penstock.testing.approximate.shedding`)
-both read it. So a new policy of the same family is one file and one line in `policies/__init__.py`.
+A policy is data: the compiled machine (`machine.py`) and the naive definition
+(`penstock.testing.approximation.shedding`) both read it. So a new policy of the same family is one file and one line in
+`policies/__init__.py`.
 """
 
 from __future__ import annotations

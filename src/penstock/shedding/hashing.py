@@ -1,6 +1,6 @@
 """The hashes that decide: each use has a salt of its own, so that no two agree by chance.
 
-`penstock.testing.approximate.shedding` has the same definition in Python's integers.
+`penstock.testing.approximation.shedding` has the same definition in Python's integers.
 """
 
 from __future__ import annotations

@@ -22,8 +22,8 @@ import pyarrow as pa
 
 from penstock.expressions.nodes import AggregateCall, Expression
 from penstock.expressions.user import UserAggregateCall
-from penstock.testing.approximate.estimates import estimated
-from penstock.testing.approximate.sketches import BY_PANES, SKETCHES
+from penstock.testing.approximation.estimates import estimated
+from penstock.testing.approximation.sketches import BY_PANES, SKETCHES
 from penstock.testing.user import user_value
 from penstock.testing.values import Row, key_of, order_key
 

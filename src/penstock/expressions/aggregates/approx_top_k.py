@@ -73,7 +73,7 @@ class ApproxTopK(CellFunction):
         return Accuracy(f"lists of {capacity:,} values of each pane", error, certain=True)
 
     def bounds(self, call: AggregateCall, confidence: float) -> Bounds:
-        hint = "GROUP BY .. FREQUENT k has each item with its bounds"
+        hint = "GROUP BY .. FREQUENT k has a row for each item, with its bounds"
         raise PenstockError("P0355", f"a bound of {self.name}, which is an array", hint=hint)
 
 

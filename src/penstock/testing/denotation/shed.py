@@ -10,7 +10,7 @@ from penstock.algebra.nodes.base import operators
 from penstock.algebra.nodes.shed import ENTRY_BYTES, Shed, bucket_budgets
 from penstock.expressions.draws import draws
 from penstock.expressions.value_sizes import value_bytes
-from penstock.testing.approximate.shedding import HeldTuple, NaiveShedding, salted
+from penstock.testing.approximation.shedding import HeldTuple, NaiveShedding, salted
 from penstock.testing.denotation.base import Bag, Relation, World, denote, minus, relation
 from penstock.testing.denotation.nonretroactive import elements
 from penstock.testing.values import Row, key_of
