@@ -6,6 +6,7 @@ a round; what was posted then is posted again. Nothing of that may change what t
 
 from __future__ import annotations
 
+import json
 import random
 import re
 import shutil
@@ -13,6 +14,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -20,20 +22,27 @@ import pyarrow as pa
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import rule, run_state_machine_as_test
-from live_machine import System, random_life
+from hypothesis.stateful import precondition, rule, run_state_machine_as_test
+from live_machine import EDITS, SEEDS, System, live_steps, random_life
 from mortal_storage import MortalStorage
 
-from penstock.algebra.nodes.query import Query, Start, StartMode
+from penstock.algebra.nodes.query import PlanChoice, Query, Start, StartMode
 from penstock.control import applying
 from penstock.control.control import Control
 from penstock.control.in_process import InProcessEngine
 from penstock.control.outcomes import CommandState
+from penstock.errors import PenstockError
 from penstock.language import BoundScript
+from penstock.language.plans.choices import as_choices, by_operator, choices_in
+from penstock.language.printer import string_text
+from penstock.physical.plan.plan import Step
+from penstock.physical.planning.step_choices import SHARED
 from penstock.storage import replaced_storage
 from penstock.storage.local import LocalStorage, SystemCalls
 from penstock.testing.faults import LOSSES, PowerCut, PowerLost
+from penstock.testing.plan_choices import random_choices
 from penstock.testing.random.choices import Choices
+from penstock.testing.random.worlds import seeded_choices
 
 T = TypeVar("T")
 #: More than the ticks of any random case.
@@ -72,18 +81,37 @@ class PostedSystem:
         self.control.close()
         self.disk.die()
         self.open()
+        self.settle()
+
+    def settle(self) -> None:
+        """Wait until the control has taken the steps of changes of plans that are due."""
+        before, known = -1, 0
+        while before != known:
+            self.control.submit("")
+            self.control._look()
+            self.control.submit("")
+            before, known = known, len(self.control.commands())
+
+    def settled(self, action: Callable[[], T]) -> T:
+        """Do something, and wait for what the control does about it by itself."""
+        found = action()
+        self.settle()
+        return found
 
     def repeated(self, action: Callable[[], T]) -> T:
         """Do something; where power goes meanwhile, do it again after a restart."""
+        action = partial(self.settled, action)
         if not self.crash_at:
             return action()
         spare = Path(tempfile.mkdtemp(dir=self.folder))
         calls = PowerCut(spare, self.crash_at)
         self.crash_at = 0
-        with replaced_storage(LocalStorage(calls)), suppress(PowerLost):
-            return action()
+        with replaced_storage(LocalStorage(calls)):
+            with suppress(PowerLost):
+                return action()
+            # Its threads have no power either.
+            self.control.close()
         self.crashes += 1
-        self.control.close()
         calls.lose(self.draw.choice(LOSSES), self.draw, [self.folder / "checkpoint"])
         self.open()
         return action()
@@ -146,6 +174,21 @@ class PostedSystem:
         self.submit(f"ALTER QUERY {one} SWAP WITH {other}")
         return {name: self.fresh(name) for name in (one, other)}
 
+    def edit(self, name: str, draw: Choices) -> tuple[PlanChoice, ...]:
+        """Choose something of the plan that a query is to have; return that."""
+        one, query = self.control.query(name)[0], self.control.catalog.queries[name]
+        wished = choices_in(one.wished_plan)
+
+        def steps(chosen: tuple[PlanChoice, ...]) -> tuple[Step, ...]:
+            return live_steps(query, as_choices({**wished, **{(c.operator, c.attribute): c.value for c in chosen}}))
+
+        chosen = random_choices(draw, steps)
+        # The step that answers belongs to its query alone.
+        own = {step.choices.operator for step in steps(chosen) if step.spec.answered is not None}
+        chosen = tuple(one for one in chosen if one.operator not in own or one.attribute != SHARED)
+        self.submit(f"ALTER QUERY {name} SET (plan {string_text(json.dumps(by_operator(chosen)))})")
+        return chosen
+
     def is_running(self, name: str) -> bool:
         query = self.control.query(name)[1]
         return query.silent or query.status.value == "RUNNING"
@@ -193,6 +236,23 @@ class PostedLives(System):
                 system.control.insert(name, self.inputs[name])
         return system
 
+    @precondition(lambda self: self.living(open_=True))
+    @rule(choice=SEEDS)
+    def edit(self, choice: int) -> None:
+        """The control itself lets the new plan take over."""
+        names = self.living(open_=True)
+        name = names[choice % len(names)]
+        self.steps.append(f"edit {name}")
+        try:
+            chosen = self.engine.edit(name, seeded_choices(choice))
+        except PenstockError as error:
+            assert error.code == "P0703" and self.retained is not None, error
+            self.edited["refused"] += 1
+            return
+        self.edited["begun"] += bool(chosen)
+        self.steps.append(f"chosen: {[(one.attribute, one.value) for one in chosen]}")
+        self.lives[name].tables.append(self.engine.fresh(name))
+
     @rule(call=st.integers(1, 60))
     def crash(self, call: int) -> None:
         self.steps.append(f"power goes at call {call} of the next step")
@@ -225,12 +285,13 @@ LIVES = 12
 
 
 def test_random_lives(case_count: int | None, case_seed: int | None) -> None:
-    emitted = crashes = 0
+    emitted = crashes = begun = 0
     for seed in range(case_count or LIVES):
-        life = random_life(seed + 100_000 * (case_seed or 0), CrashingLives)
+        life = random_life(seed + 100_000 * (case_seed or 0), CrashingLives, EDITS)
+        begun += life.edited["begun"]
         emitted += sum(table.num_rows for one in life.lives.values() for table in one.tables)
         crashes += life.engine.crashes
-    assert emitted > 30 and crashes > 5
+    assert emitted > 30 and crashes > 5 and begun > 5
 
 
 class CrashingLives(PostedLives):

@@ -358,3 +358,17 @@ def test_edits_at_random_change_no_answer(tmp_path: Path) -> None:
 @pytest.mark.timeout(7200)
 def test_many_edits_at_random_change_no_answer(tmp_path: Path) -> None:
     assert sum(random_edits(tmp_path / str(seed), seed) for seed in range(100, 200)) > 100
+
+
+def test_a_query_whose_choices_are_taken_back_is_declared_as_before(tmp_path: Path) -> None:
+    with server(tmp_path) as one:
+        script = KEPT + PAIRS
+        one.done(script)
+        feed(one, range(1, 3))
+        found = synopsis(one, "HashJoinIndex")["id"]
+        one.done(f"UPDATE penstock.synopses SET kind = 'runs' WHERE id = '{found}'")
+        one.done("ALTER QUERY q SET (plan 'none')")
+        settle(one, 3)
+        assert one.control.query("q")[0].attributes == {}
+        assert one.states(PAIRS.replace("CREATE QUERY", "CREATE OR REPLACE QUERY")) == [""]
+        assert one.control.apply(script) == []

@@ -131,7 +131,7 @@ def plan_statements(view: SystemView, step: Step, operator: str, attribute: str,
 def _set_order(row: OperatorRow, value: str) -> list[str]:
     order = row.step.choices.order
     if order is None:
-        hint = "a join of three inputs or more has an order; both sides of one of two look for each other"
+        hint = "a join of three inputs or more has an order; one of two inputs has none"
         raise PenstockError("P0752", f"operator {row.step.spec.title} joins no inputs in an order", hint=hint)
     return plan_statements(row.view, row.step, order.operator, JOIN_ORDER, value)
 

@@ -45,7 +45,7 @@ from penstock.language.commands import (
     SwapWith,
     UpdateRows,
 )
-from penstock.language.plans.choices import NO_CHOICES, choices_text, merged_choices
+from penstock.language.plans.choices import NO_CHOICES, choices_text, merged_choices, without_no_choices
 
 _RUNNING = QueryStatus.RUNNING
 _WARM = Start(StartMode.WARM)
@@ -126,7 +126,7 @@ class Draft:
         for one, query in self.stored.queries:
             if query.edit is not None and query.edit.place == place and track in (None, query.edit.track):
                 # The query goes on with the plan that answers.
-                kept = {**one.attributes, "plan": query.plan}
+                kept = without_no_choices({**one.attributes, "plan": query.plan})
                 self._set(replace(one, attributes=kept), self._without_edit(query))
                 return one
             is_there = query.place == place and query.status is not QueryStatus.FAILED
@@ -269,7 +269,7 @@ class Draft:
         values = dict(action.values)
         if "plan" in values:
             values["plan"] = merged_choices(one.wished_plan, values["plan"])
-        changed = replace(one, attributes={**one.attributes, **values})
+        changed = replace(one, attributes=without_no_choices({**one.attributes, **values}))
         if "plan" in values:
             changed = self._with_plan(number, changed)
         self._put(changed)
@@ -355,7 +355,7 @@ class Draft:
             moved = replace(query if edit is not None else self._without_edit(query), plan=from_query.plan)
             moved = replace(moved, track=from_query.track, start=from_query.start)
             # Its plan belongs to what it computes.
-            attributes = {**to.attributes, "plan": source.wished_plan}
+            attributes = without_no_choices({**to.attributes, "plan": source.wished_plan})
             changed = replace(to, text=source.text, settings=source.settings, attributes=attributes, query=moved)
             self._put(changed)
             self._register(changed, replace(plan, name=to.name, sink=query.sink))

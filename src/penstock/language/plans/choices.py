@@ -118,4 +118,10 @@ def attributes_with_plan(tree: QueryTree, attributes: dict[str, str]) -> dict[st
     chosen = choices_text(choices_of_plan(tree.text)) if isinstance(tree, PlanQuery) else NO_CHOICES
     if "plan" in attributes:
         chosen = merged_choices(chosen, attributes["plan"])
-    return attributes if chosen == NO_CHOICES and "plan" not in attributes else {**attributes, "plan": chosen}
+    return without_no_choices({**attributes, "plan": chosen})
+
+
+def without_no_choices(attributes: Mapping[str, str]) -> dict[str, str]:
+    """Return the attributes of a query; one whose plan is the planner's has no attribute `plan`, however it came to
+    that, so that declarations which say the same are equal."""
+    return {name: value for name, value in attributes.items() if (name, value) != ("plan", NO_CHOICES)}

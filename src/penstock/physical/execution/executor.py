@@ -9,14 +9,12 @@ workers and in the local runtime.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 
-from penstock.errors import PenstockError
 from penstock.physical.elements import Elements
 from penstock.physical.execution.exchange import ExchangeRouter, Port, StageResult
+from penstock.physical.execution.flow import Flow, Taker
 from penstock.physical.execution.flow_counts import FlowCounts
 from penstock.physical.execution.marks import StageMarks
 from penstock.physical.execution.meter import Meter, StateGauge, StateSizes, StepFigures, figures_of
@@ -28,16 +26,13 @@ from penstock.physical.execution.progress import (
     query_heartbeats,
 )
 from penstock.physical.execution.reading_in_place import attach, attach_again, read_in_place
-from penstock.physical.execution.step_failures import StepFailures, step_error
+from penstock.physical.execution.step_failures import StepFailures, note_failure
 from penstock.physical.execution.step_graph import StepGraph
 from penstock.physical.operators import Moment, Operator, Tables, make_operator
 from penstock.physical.plan.identity import step_keys
 from penstock.physical.plan.plan import Channel, Plan, Step, scanned_sources, scans_of
 from penstock.physical.synopses.contract import Chunks, Synopsis
 from penstock.storage.documents import Document, Json, as_array, as_document, as_integer
-
-#: Receives rows of a query's answer as they are produced.
-Taker = Callable[[str, Elements], None]
 
 
 def _operators(steps: Sequence[Step], tables: Tables, shards: int, meter: Meter | None) -> dict[int, Operator]:
@@ -86,7 +81,7 @@ class IngestExecutor:
                         self.counts.receive((step.id, port), elements)
                         made += operator.process(port, elements)
             except Exception as error:
-                _fail(step, error, self._failures)
+                note_failure(step, error, self._failures)
                 continue
             if made:
                 self.counts.emit(step.id, sum(map(len, made)))
@@ -98,86 +93,6 @@ def needed_columns(plan: Plan, source: str) -> tuple[int, ...]:
     """Return the declared columns of `source` that some query of the plan reads."""
     scans = (scan for piece in plan.pieces_reading(source) for scan in scans_of(piece.steps, source))
     return tuple(sorted({c for scan in scans for c in scan.spec.scanned_columns}))
-
-
-def _fail(step: Step, error: Exception, failures: StepFailures | None) -> None:
-    """Record the error of a step; raise it where nobody records errors."""
-    if failures is not None:
-        failures.note(step, error)
-    elif isinstance(error, PenstockError):
-        raise step_error(step, error) from error.cause
-    else:
-        raise error
-
-
-class _Flow:
-    """The flow of one round's rows through a stage. spent: seconds used by each step, without its consumers; counts:
-    the rows."""
-
-    def __init__(
-        self, graph: StepGraph, operators: Mapping[int, Operator], inbox: dict[Port, list[Elements]],
-        result: StageResult, answer: Taker, failures: StepFailures | None = None,
-    ) -> None:  # fmt: skip
-        self._failures = failures
-        self._graph = graph
-        self._operators = operators
-        self._inbox = inbox
-        self._result = result
-        self._answer = answer
-        self.spent: dict[int, float] = dict.fromkeys(operators, 0.0)
-        self.counts = FlowCounts()
-
-    def has_input(self, step: Step) -> bool:
-        """Return whether rows wait for `step`."""
-        if not self._inbox:
-            return False
-        return any((step.id, port) in self._inbox for port in range(len(step.inputs)))
-
-    def turn(self, step: Step, moment: Moment) -> None:
-        """Run `step` on all its input, and advance its heartbeat; its output is passed on batch by batch."""
-        if self._stopped(step):
-            return
-        operator = self._operators[step.id]
-        for port in range(len(step.inputs)):
-            for elements in self._inbox.pop((step.id, port), ()):
-                if len(elements) and not self._stopped(step):
-                    self.counts.receive((step.id, port), elements)
-                    self._go_on(step, partial(operator.process, port, elements))
-        if not self._stopped(step):
-            self._go_on(step, partial(operator.advance, moment))
-
-    def _stopped(self, step: Step) -> bool:
-        return self._failures is not None and self._failures.stopped(step)
-
-    def _go_on(self, step: Step, work: Callable[[], Iterable[Elements]]) -> None:
-        """Pass on the batches that `work` of `step` produces."""
-        began = time.perf_counter()
-        pieces: Iterator[Elements] | None = None
-        while True:
-            try:
-                pieces = iter(work()) if pieces is None else pieces
-                made = next(pieces, None)
-            except Exception as error:
-                _fail(step, error, self._failures)
-                return
-            self.spent[step.id] += time.perf_counter() - began
-            if made is None:
-                return
-            if len(made):
-                self._send(step, made)
-            began = time.perf_counter()
-
-    def _send(self, step: Step, made: Elements) -> None:
-        direct = self._graph.direct[step.id]
-        self.counts.emit(step.id, len(made))
-        if step.spec.answered is not None:
-            self._answer(step.spec.answered, made)
-        self._graph.send(step, [made], self._inbox, self._result, direct)
-        for consumer in direct.values():
-            if self._stopped(consumer):
-                continue
-            self.counts.receive((consumer.id, 0), made)
-            self._go_on(consumer, partial(self._operators[consumer.id].process, 0, made))
 
 
 @dataclass(frozen=True)
@@ -314,7 +229,7 @@ class StageExecutor:
         inbox: dict[Port, list[Elements]] = {
             port: list(batches) for channel, batches in inputs.items() for port in self._graph.arriving.get(channel, ())
         }
-        flow = _Flow(self._graph, self._operators, inbox, result, answer, failures)
+        flow = Flow(self._graph, self._operators, inbox, result, answer, failures)
         flow.counts.tapped = self.tapped
         self._ran = set()
         # Many steps are over the same sources.

@@ -26,7 +26,17 @@ class StepFailures:
         return bool(self.errors) and step.queries <= self.errors.keys()
 
 
-def step_error(step: Step, error: PenstockError) -> PenstockError:
+def note_failure(step: Step, error: Exception, failures: StepFailures | None) -> None:
+    """Record the error of a step; raise it where nobody records errors."""
+    if failures is not None:
+        failures.note(step, error)
+    elif isinstance(error, PenstockError):
+        raise _step_error(step, error) from error.cause
+    else:
+        raise error
+
+
+def _step_error(step: Step, error: PenstockError) -> PenstockError:
     """Add to an error of user-defined code, or of an invalid value, which queries it stops."""
     queries = ", ".join(sorted(filter(None, step.queries)))
     if error.code not in ("P0612", "P0621") or not queries:

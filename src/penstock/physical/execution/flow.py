@@ -1,0 +1,92 @@
+"""How the rows of one round pass through the steps of a stage.
+
+A step produces its output in batches: a batch passes through selections and projections, and out of the stage as an
+answer, before the next one is produced.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+
+from penstock.physical.elements import Elements
+from penstock.physical.execution.exchange import Port, StageResult
+from penstock.physical.execution.flow_counts import FlowCounts
+from penstock.physical.execution.step_failures import StepFailures, note_failure
+from penstock.physical.execution.step_graph import StepGraph
+from penstock.physical.operators import Moment, Operator
+from penstock.physical.plan.plan import Step
+
+#: Receives rows of a query's answer as they are produced.
+Taker = Callable[[str, Elements], None]
+
+
+class Flow:
+    """The flow of one round's rows through a stage. spent: seconds used by each step, without its consumers; counts:
+    the rows."""
+
+    def __init__(
+        self, graph: StepGraph, operators: Mapping[int, Operator], inbox: dict[Port, list[Elements]],
+        result: StageResult, answer: Taker, failures: StepFailures | None = None,
+    ) -> None:  # fmt: skip
+        self._failures = failures
+        self._graph = graph
+        self._operators = operators
+        self._inbox = inbox
+        self._result = result
+        self._answer = answer
+        self.spent: dict[int, float] = dict.fromkeys(operators, 0.0)
+        self.counts = FlowCounts()
+
+    def has_input(self, step: Step) -> bool:
+        """Return whether rows wait for `step`."""
+        if not self._inbox:
+            return False
+        return any((step.id, port) in self._inbox for port in range(len(step.inputs)))
+
+    def turn(self, step: Step, moment: Moment) -> None:
+        """Run `step` on all its input, and advance its heartbeat; its output is passed on batch by batch."""
+        if self._stopped(step):
+            return
+        operator = self._operators[step.id]
+        for port in range(len(step.inputs)):
+            for elements in self._inbox.pop((step.id, port), ()):
+                if len(elements) and not self._stopped(step):
+                    self.counts.receive((step.id, port), elements)
+                    self._go_on(step, partial(operator.process, port, elements))
+        if not self._stopped(step):
+            self._go_on(step, partial(operator.advance, moment))
+
+    def _stopped(self, step: Step) -> bool:
+        return self._failures is not None and self._failures.stopped(step)
+
+    def _go_on(self, step: Step, work: Callable[[], Iterable[Elements]]) -> None:
+        """Pass on the batches that `work` of `step` produces."""
+        began = time.perf_counter()
+        pieces: Iterator[Elements] | None = None
+        while True:
+            try:
+                pieces = iter(work()) if pieces is None else pieces
+                made = next(pieces, None)
+            except Exception as error:
+                note_failure(step, error, self._failures)
+                return
+            self.spent[step.id] += time.perf_counter() - began
+            if made is None:
+                return
+            if len(made):
+                self._send(step, made)
+            began = time.perf_counter()
+
+    def _send(self, step: Step, made: Elements) -> None:
+        direct = self._graph.direct[step.id]
+        self.counts.emit(step.id, len(made))
+        if step.spec.answered is not None:
+            self._answer(step.spec.answered, made)
+        self._graph.send(step, [made], self._inbox, self._result, direct)
+        for consumer in direct.values():
+            if self._stopped(consumer):
+                continue
+            self.counts.receive((consumer.id, 0), made)
+            self._go_on(consumer, partial(self._operators[consumer.id].process, 0, made))
