@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import inline_run
+import pyarrow.parquet as pq
 import pytest
 from inline_run import InlineRun, cold, declared, write_files
 from test_change import calm, result, undisturbed
@@ -28,6 +29,7 @@ from penstock.physical.plan.identity import step_keys
 from penstock.physical.plan.plan import Plan
 from penstock.physical.planning.plan_parts import joined, with_standing
 from penstock.physical.planning.planner import Generation, plan_generations
+from penstock.physical.planning.sharing import MOVED
 from penstock.physical.planning.strategies import Strategy
 from penstock.runtime.spark import job_files
 from penstock.runtime.spark.checkpoint import epochs, planning_cache
@@ -357,7 +359,7 @@ def test_a_checkpoint_of_format_2_is_taken_over(tmp_path: Path) -> None:
     again.change(script(tmp_path, range(STANDING + 1))).go(1)
     # A program that knows format 2 finds the number of another one, where it looks for it.
     told = json.loads((again.folder.root / "epochs" / "0001.json").read_text())
-    assert told.keys() == {"format", "checksum", "epoch"} and told["format"] == FORMAT == 7
+    assert told.keys() == {"format", "checksum", "epoch"} and told["format"] == FORMAT == 8
     assert told["epoch"]["full"] == 0
     again.run()
     assert again.ended and latest_epoch(again.folder) == again.epoch
@@ -457,6 +459,64 @@ def _calls_of_a_change(tmp: Path, standing: int, monkeypatch: pytest.MonkeyPatch
 def test_a_change_does_little_for_each_query_that_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     few, many = (_calls_of_a_change(tmp_path / str(count), count, monkeypatch) for count in (8, 72))
     assert (many - few) / 64 < MOST_CALLS, (few, many)
+
+
+#: Texts of queries of which the next one often has a longer window than all before it.
+GROWING = {
+    "logs": "SELECT k, SUM(x) AS s FROM S [RANGE {n} SECONDS] GROUP BY k",
+    "pane stores": "RSTREAM(SELECT k, SUM(x) AS s FROM S [RANGE {n} SECONDS SLIDE 5 SECONDS] GROUP BY k)",
+    "window stores": "SELECT a.k, a.x, b.x AS y FROM S [RANGE {n} SECONDS] AS a, S [RANGE 2 SECONDS] AS b"
+    " WHERE a.k = b.k AND a.x = b.x",
+    "late windows": "SELECT k, x FROM S [RANGE {n} SECONDS] WHERE x <> 5",
+}
+
+
+@pytest.mark.parametrize("kind", GROWING)
+def test_a_longer_window_changes_no_part_of_the_others(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whichever store they read from then on; and the answers are those of a process that begins anew each time."""
+    parts: list[str] = []
+    pickled = job_files.pickled
+
+    def noting(value: Any) -> bytes:
+        parts.extend([type(value).__name__] * isinstance(value, Plan))
+        return pickled(value)
+
+    monkeypatch.setattr(job_files, "pickled", noting)
+    write_files(tmp_path / "data", range(18))
+
+    def text(out: str, numbers: Sequence[int]) -> str:
+        made = (
+            f"CREATE QUERY q{n} INTO FILES (path '{tmp_path / out / str(n)}', format 'parquet') AS "
+            f"{GROWING[kind].format(n=5 * (n + 1))};"
+            for n in numbers
+        )
+        return "SET max_batch_bytes = 1; SET shards = 1;" + STREAM.format(path=tmp_path / "data") + "".join(made)
+
+    written: list[int] = []
+    moved = 0
+    for out in ("warm", "cold"):
+        run = InlineRun(text(out, range(3)), tmp_path / f"of {out}", live=True).go(1)
+        for count in range(4, 10):
+            parts.clear()
+            run.change(text(out, range(count)), backfilled=count % 3 == 0).go(1)
+            written.append(len(parts))
+            moved += any(key.startswith(MOVED) for key in run.epoch.merges)
+            if out == "cold":
+                run.rounds.stop()
+                cold()
+                run = InlineRun(text(out, range(count)), tmp_path / f"of {out}", live=True)
+                assert run.decision.kind.value == "same"
+        run.run()
+        assert run.ended
+    # The new part; and the one before it, which reads what the others do when it has been there for long enough.
+    assert max(written[:6]) <= 2, written
+    assert moved or kind == "late windows"
+    for n in range(9):
+        one, other = (sorted(pq.read_table(tmp_path / out / str(n)).to_pylist(), key=repr) for out in ("warm", "cold"))
+        assert one == other
+        assert one
 
 
 def test_a_worker_accepts_no_other_part(folder: Folder) -> None:

@@ -29,7 +29,7 @@ from penstock.physical.execution.reading_in_place import attach, attach_again, r
 from penstock.physical.execution.step_failures import StepFailures, note_failure
 from penstock.physical.execution.step_graph import StepGraph
 from penstock.physical.operators import Moment, Operator, Tables, make_operator
-from penstock.physical.plan.identity import step_keys
+from penstock.physical.plan.identity import moved_steps, step_keys
 from penstock.physical.plan.plan import Channel, Plan, Step, scanned_sources, scans_of
 from penstock.physical.synopses.contract import Chunks, Synopsis
 from penstock.storage.documents import Document, Json, as_array, as_document, as_integer
@@ -165,9 +165,13 @@ class StageExecutor:
         new = [step for piece in plan.pieces if before.pop(id(piece), None) is None for step in piece.steps]
         new_steps = [step for step in new if step.stage == self.stage]
         ended = before.values() if self._whole else [self._plan]
-        operators = dict(self._operators)
+        gone = {step.id for piece in ended for step in piece.steps} & self._operators.keys()
+        moved = [step for step in moved_steps(self._plan, plan) if step.stage == self.stage]
+        new_steps += [step for step in moved if step.id in self._operators and step.id not in gone]
+        gone.update(step.id for step in moved)
+        operators = {number: operator for number, operator in self._operators.items() if number not in gone}
         known, keys = self._keys, step_keys(plan) if new_steps else {}
-        kept = {known[s.id]: operators.pop(s.id) for piece in ended for s in piece.steps if s.id in operators}
+        kept = {known[number]: self._operators[number] for number in gone & self._operators.keys()}
         made = {
             step.id: kept[keys[step.id]]
             if keys[step.id] in kept
@@ -184,6 +188,7 @@ class StageExecutor:
         self._whole = True
         attached = {number for step in readers for number in read_in_place(step)}
         ahead = operators.keys() - attached
+        ahead.difference_update(step.id for step in readers if not changed.isdisjoint(read_in_place(step)))
         self._moments = {number: moment for number, moment in self._moments.items() if number in ahead}
         self._roots = {name: query.root for name, query in plan.queries.items()}
         self.progress = {name: seen for name, seen in self.progress.items() if name in unchanged}

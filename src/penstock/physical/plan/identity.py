@@ -42,9 +42,20 @@ def step_keys(plan: Plan, births: bool = True) -> Mapping[int, str]:
         # Queries of different births are in different parts, so no key occurs in two of them; a step that several parts
         # share is in one.
         parts = plan.parts
-        known = _step_keys(plan, births) if parts is None else {i: k for p in parts for i, k in step_keys(p).items()}
+        if parts is None:
+            known = _step_keys(plan, births)
+        else:
+            # A state may lie elsewhere than its part says (`planning/merging.py`).
+            known = {i: k for p in parts for i, k in step_keys(p).items()} | dict(plan.keys or {})
         object.__setattr__(plan, "_step_keys", known)
     return known
+
+
+def moved_steps(before: Plan, after: Plan) -> list[Step]:
+    """Return the steps of `after` that have their numbers in `before` too, but other states."""
+    numbers = {*(before.keys or {}), *(after.keys or {})}
+    known, now = (step_keys(before), step_keys(after)) if numbers else ({}, {})
+    return [after.step(n) for n in sorted(numbers) if n in known and n in now and known[n] != now[n]]
 
 
 def _step_keys(plan: Plan, births: bool) -> dict[int, str]:

@@ -83,7 +83,8 @@ class Plan:
     A part that shares steps with others (`planning/sharing.py`) has borrowed: by the number of a step that it reads in
     another part, its own queries that need the step; keys: of the state of its own steps, which do not follow from
     these any more; alone: the same part with all its steps, None where it borrows none. Of a plan of such parts, shared
-    are the steps that several of them need, with the queries of all."""
+    are the steps that several of them need, with the queries of all, and keys say which states lie elsewhere than its
+    parts say."""
 
     steps: tuple[Step, ...]
     queries: dict[str, Query]

@@ -19,10 +19,10 @@ from penstock.physical.plan.plan import Plan, Step
 from penstock.physical.planning.source_predicate import either, may_skip
 
 
-def joined(parts: Sequence[Plan]) -> Plan:
+def joined(parts: Sequence[Plan], keys: Mapping[int, str] | None = None) -> Plan:
     """Return the plan of all `parts`, which have no step numbers and no queries in common. A part comes behind those of
-    which it borrows steps."""
-    plan = Plan((), {}, {}, parts=tuple(parts))
+    which it borrows steps. keys: of the states that lie elsewhere than the parts say, by the numbers of their steps."""
+    plan = Plan((), {}, {}, parts=tuple(parts), keys=keys or None)
     for part in parts:
         plan.queries.update(part.queries)
         plan.sources.update(part.sources)

@@ -47,7 +47,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain
 
 from penstock.algebra import Algebra
 from penstock.algebra.nodes.scans import Source
@@ -58,11 +57,19 @@ from penstock.physical.execution.progress import Progress, SourceProgress
 from penstock.physical.plan.identity import step_keys
 from penstock.physical.plan.plan import Edge, Plan, Step
 from penstock.physical.plan.spec import Memory
+from penstock.physical.planning.plan_parts import joined
 from penstock.tree import Node
-from penstock.types import END
 
-#: By the key of a step, the key under which its state goes since it was merged.
+#: By the key of a step, the name of the state that it shares since it was merged: a key that one of the steps had which
+#: share it; it stays while they do. Where the state lies under another key, that is at `MOVED` + name.
 Merges = Mapping[str, str]
+MOVED = "moved "
+
+
+def state_of(key: str, merges: Merges) -> str:
+    """Return the key under which the state of the step with a key lies."""
+    name = merges.get(key, key)
+    return merges.get(MOVED + name, name)
 
 
 @dataclass(frozen=True)
@@ -162,7 +169,7 @@ def sharable_steps(plan: Plan) -> Mapping[int, SharableStep]:
     return known
 
 
-def _keeping_keys(plan: Plan) -> Sequence[str]:
+def keeping_keys(plan: Plan) -> Sequence[str]:
     """Return the keys of the sharable steps of a part that have a past."""
     keys: Sequence[str] | None = plan.__dict__.get("_keeping_keys")
     if keys is None:
@@ -213,24 +220,24 @@ ShareId = tuple[str, int, tuple[str, ...]]
 
 
 @dataclass(frozen=True)
-class _PartSharing:
+class PartSharing:
     """What a part shares under some merges.
 
     Args:
         ids: of its shared steps, by their numbers.
         twins: its sharable steps with memory all of whose inputs are shared, each with what twins of it agree in.
-        states: by the key of a shared step with memory, that of its state.
+        states: of its shared steps with memory, by their numbers, the names of their states.
     """
 
     ids: Mapping[int, ShareId]
     twins: Sequence[tuple[ShareId, SharableStep]]
-    states: Mapping[str, str]
+    states: Mapping[int, str]
 
 
-def _sharing_of(part: Plan, merges: Merges) -> _PartSharing:
+def sharing_of(part: Plan, merges: Merges) -> PartSharing:
     """Return what a part shares; it is found out again only when steps of the part have been merged."""
-    states = [*map(merges.get, _keeping_keys(part))]
-    made: tuple[object, _PartSharing] | None = part.__dict__.get("_part_sharing")
+    states = [*map(merges.get, keeping_keys(part))]
+    made: tuple[object, PartSharing] | None = part.__dict__.get("_part_sharing")
     if made is not None and made[0] == states:
         return made[1]
     ids: dict[int, ShareId] = {}
@@ -245,97 +252,9 @@ def _sharing_of(part: Plan, merges: Merges) -> _PartSharing:
                 continue
             below.add(merges[one.key])
         ids[number] = one.token, one.step.stage, tuple(sorted(below))
-    own = [one.key for _, one in twins if one.step.id in ids]
-    result = _PartSharing(ids, twins, {key: merges[key] for key in own})
+    result = PartSharing(ids, twins, {one.step.id: merges[one.key] for _, one in twins if one.step.id in ids})
     part.__dict__["_part_sharing"] = states, result
     return result
-
-
-def merged(
-    parts: Sequence[Plan], merges: Merges, beginnings: Mapping[int, Beginning], standing: Standing
-) -> dict[str, str]:
-    """Return the merges of a version: those of the one before that still concern a step, and what can be merged now.
-
-    Args:
-        parts: in the order of their births, each with all its steps.
-        merges: of the version before.
-        beginnings: by birth; without one its steps are not mature.
-    """
-    present = set(chain.from_iterable(map(_keeping_keys, parts)))
-    result = {key: state for key, state in merges.items() if key in present}
-    sources = {name: source for part in parts for name, source in part.sources.items()}
-    changes = True
-    while changes:
-        changes = False
-        twins: dict[ShareId, list[SharableStep]] = {}
-        for part in parts:
-            for id_, one in _sharing_of(part, result).twins:
-                twins.setdefault(id_, []).append(one)
-        for group in twins.values():
-            if len(group) > 1:
-                changes |= _merge(group, result, beginnings, standing, sources)
-    return result
-
-
-def _merge(
-    group: Sequence[SharableStep], merges: dict[str, str], beginnings: Mapping[int, Beginning], standing: Standing,
-    sources: Mapping[str, Source],
-) -> bool:  # fmt: skip
-    """Merge those of a group of twins that have equal states now; return whether there are any."""
-    states = {one.key: merges.get(one.key, one.key) for one in group}
-    if len(set(states.values())) == 1:
-        return False
-    if group[0].step.spec.keeps_rows:
-        return _merge_stores(group, states, merges, beginnings, standing)
-    users: dict[str, set[str]] = {}
-    for one in group:
-        users.setdefault(states[one.key], set()).update(one.step.queries)
-    reached = {state: standing.at_its_sources(group[0].step, sources, queries) for state, queries in users.items()}
-    ready: list[str] = []
-    for one in group:
-        state, beginning = states[one.key], beginnings.get(one.step.birth)
-        heartbeat = reached[state]
-        if heartbeat is None or state in ready:
-            continue
-        # One that has been merged was mature then.
-        if one.key in merges or (beginning is not None and beginning.is_mature(one.needs, one.step.sources, heartbeat)):
-            ready.append(state)
-    if len(ready) > 1:
-        merges |= {key: ready[0] for key, state in states.items() if state in ready}
-    return len(ready) > 1
-
-
-def _merge_stores(
-    group: Sequence[SharableStep], states: Mapping[str, str], merges: dict[str, str],
-    beginnings: Mapping[int, Beginning], standing: Standing,
-) -> bool:  # fmt: skip
-    """Merge into the store that reaches back furthest those whose readers need no more than it has.
-
-    Returns:
-        Whether there are any.
-    """
-    reaches: dict[str, int] = {}
-    needed: dict[str, int] = {}
-    for one in group:
-        state, beginning = states[one.key], beginnings.get(one.step.birth)
-        heartbeats = [standing.queries[query] for query in one.step.queries]
-        is_known = one.key in merges or (
-            beginning is not None and beginning.is_mature(one.needs, one.step.sources, min(heartbeats))
-        )
-        if not is_known or standing.has_ended(one.step.sources):
-            continue
-        # The need of a window over a stream is its length.
-        ticks = max(need.ticks or 0 for need in one.needs.values())
-        # A reader is as far as the furthest of its queries, and rows stay for the slowest reader.
-        reaches[state] = min(reaches.get(state, END), max(heartbeats) - ticks)
-        needed[state] = min(needed.get(state, END), min(heartbeats) - ticks)
-    if len(reaches) < 2:
-        return False
-    furthest = min(reaches, key=lambda state: reaches[state])
-    ready = {state for state, tick in needed.items() if tick >= reaches[furthest]} | {furthest}
-    if len(ready) > 1:
-        merges |= {key: furthest for key, state in states.items() if state in ready}
-    return len(ready) > 1
 
 
 @dataclass
@@ -345,19 +264,20 @@ class StepNumbers:
     known: dict[ShareId, int] = field(default_factory=dict)
 
 
-def shared(parts: Sequence[Plan], merges: Merges, numbers: StepNumbers) -> list[Plan]:
-    """Return the parts so that each shared step is in one of them, the first that has it.
+def shared_plan(parts: Sequence[Plan], merges: Merges, numbers: StepNumbers) -> Plan:
+    """Return the plan of all parts, in which each shared step is in one of them, the first that has it.
 
-    A part that borrows the same steps as before, under the same numbers, is the same object.
+    A part that borrows the same steps as before, under the same numbers, is the same object, wherever their states lie.
 
     Args:
         parts: in the order of their births, each with all its steps.
         numbers: of shared steps; they are brought up to date.
     """
     known: dict[ShareId, int] = {}
+    moved: dict[int, str] = {}
     result: list[Plan] = []
     for part in parts:
-        sharing = _sharing_of(part, merges)
+        sharing = sharing_of(part, merges)
         borrowed: dict[int, int] = {}
         own: dict[int, int] = {}
         for number, id_ in sharing.ids.items():
@@ -365,34 +285,36 @@ def shared(parts: Sequence[Plan], merges: Merges, numbers: StepNumbers) -> list[
                 borrowed[number] = known[id_]
             else:
                 own[number] = known[id_] = numbers.known.get(id_, number)
+        states = {number: name for number, name in sharing.states.items() if number in own}
+        moved |= {own[n]: merges[MOVED + name] for n, name in states.items() if MOVED + name in merges}
         made: tuple[object, Plan] | None = part.__dict__.get("_shared")
-        if made is None or made[0] != (borrowed, own, sharing.states):
-            made = (borrowed, own, sharing.states), _sharing(part, borrowed, own, sharing.states)
+        if made is None or made[0] != (borrowed, own, states):
+            made = (borrowed, own, states), _sharing(part, borrowed, own, states)
             part.__dict__["_shared"] = made
         result.append(made[1])
     numbers.known = known
-    return result
+    return joined(result, moved)
 
 
 def _sharing(
-    part: Plan, borrowed: Mapping[int, int], shared_steps: Mapping[int, int], states: Mapping[str, str]
+    part: Plan, borrowed: Mapping[int, int], shared_steps: Mapping[int, int], states: Mapping[int, str]
 ) -> Plan:
     """Return a part without the steps that it borrows.
 
     Args:
         borrowed: by the number of such a step in the part, the number that it has for all.
         shared_steps: the same of those shared steps that stay in the part.
-        states: by the key of a step, that of its state.
+        states: of those of them with memory, by their numbers in the part, the names of their states.
     """
-    numbers = {**shared_steps, **borrowed}
-    if not borrowed and all(n == number for n, number in numbers.items()) and all(k == s for k, s in states.items()):
+    numbers, keys = {**shared_steps, **borrowed}, step_keys(part)
+    is_as_alone = not borrowed and all(old == number for old, number in numbers.items())
+    if is_as_alone and all(keys[number] == name for number, name in states.items()):
         return part
-    keys = step_keys(part)
     own = [step for step in part.steps if step.id not in borrowed]
     return replace(
         part,
         steps=tuple(_renumbered(step, numbers) for step in own),
-        keys={numbers.get(step.id, step.id): states.get(keys[step.id], keys[step.id]) for step in own},
+        keys={numbers.get(step.id, step.id): states.get(step.id, keys[step.id]) for step in own},
         borrowed={numbers[step.id]: step.queries for step in part.steps if step.id in borrowed},
         alone=part,
     )

@@ -36,9 +36,10 @@ from penstock.physical.execution.progress import (
     timed_sources,
 )
 from penstock.physical.plan.plan import Plan
+from penstock.physical.planning.merging import merged
 from penstock.physical.planning.plan_parts import joined
 from penstock.physical.planning.planner import Generation, grains_of, plan_part
-from penstock.physical.planning.sharing import Beginning, Standing, StepNumbers, merged, shared
+from penstock.physical.planning.sharing import Beginning, Standing, StepNumbers, shared_plan
 from penstock.physical.planning.strategies import Strategy
 from penstock.runtime.live.content import Content
 from penstock.runtime.live.history import History
@@ -392,7 +393,7 @@ class LiveEngine:
         return [self._planned[birth] for birth in sorted(self._planned)]
 
     def _plan(self) -> Plan:
-        return joined(shared(self._parts(), self._merges, self._numbers))
+        return shared_plan(self._parts(), self._merges, self._numbers)
 
     def _with_tables(self, plan: Plan) -> Plan:
         """Compute the static relations of `plan` that are new."""

@@ -56,7 +56,7 @@ def write_job(folder: Folder, job: Job) -> str:
     if job.plan.parts is not None:
         there = set(storage().list(folder.root / "plans"))
         digests = tuple(_written(folder, part, there) for part in job.plan.parts)
-        outline = _Outline(replace(job, plan=Plan((), {}, {})), digests, job.plan.sources)
+        outline = _Outline(replace(job, plan=Plan((), {}, {}, keys=job.plan.keys)), digests, job.plan.sources)
     data = pickled(outline)
     write_whole(folder.root / _JOB, data, durable=False)
     return hashlib.sha256(data).hexdigest()
@@ -116,7 +116,7 @@ def read_job(folder: Folder, digest: str) -> Job:
     known = _PARTS.get(str(folder.root), {})
     parts = {name: known[name] if name in known else _read_part(folder, name) for name in outline.parts}
     _PARTS[str(folder.root)] = parts
-    plan = with_standing(joined(list(parts.values())), outline.sources.values())
+    plan = with_standing(joined(list(parts.values()), outline.job.plan.keys), outline.sources.values())
     return replace(outline.job, plan=replace(plan, sources=outline.sources))
 
 

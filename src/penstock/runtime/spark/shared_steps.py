@@ -18,7 +18,8 @@ from penstock.physical.execution.progress import (
     timed_sources,
 )
 from penstock.physical.plan.plan import Plan
-from penstock.physical.planning.sharing import Beginning, Standing, merged
+from penstock.physical.planning.merging import merged
+from penstock.physical.planning.sharing import Beginning, Standing
 from penstock.runtime.spark.catching_up.past_input import delivered_part
 from penstock.runtime.spark.catching_up.start_options import progress_at
 from penstock.runtime.spark.checkpoint.epochs import Epoch

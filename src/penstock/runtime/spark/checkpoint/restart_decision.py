@@ -20,9 +20,9 @@ from penstock.algebra.optimizer.statistics import Statistics
 from penstock.errors import PenstockError
 from penstock.physical.plan.identity import query_fingerprint, source_fingerprint
 from penstock.physical.plan.plan import Plan
-from penstock.physical.planning.plan_parts import joined, retained_as_declared, with_standing
+from penstock.physical.planning.plan_parts import retained_as_declared, with_standing
 from penstock.physical.planning.planner import Generation, grains_of, plan_generations
-from penstock.physical.planning.sharing import Merges, shared
+from penstock.physical.planning.sharing import Merges, shared_plan
 from penstock.physical.planning.strategies import Strategy
 from penstock.runtime.spark.catching_up.past_input import KnownPast, delivered_part, offset_at_start
 from penstock.runtime.spark.catching_up.start_options import with_waits
@@ -266,8 +266,8 @@ def _parts(request: StartRequest, epoch: Epoch) -> list[PlannedPart]:
 
 
 def _joined(request: StartRequest, parts: Sequence[PlannedPart], merges: Merges) -> Plan:
-    sharing = shared([part.plan for part in parts], merges, request.cache.shared_steps)
-    plan = with_standing(joined(sharing), request.standing)
+    plan = shared_plan([part.plan for part in parts], merges, request.cache.shared_steps)
+    plan = with_standing(plan, request.standing)
     return retained_as_declared(plan, request.declared)
 
 

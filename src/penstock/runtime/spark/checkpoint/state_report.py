@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.errors import PenstockError
+from penstock.physical.planning.sharing import state_of
 from penstock.physical.synopses import synopsis_class
 from penstock.physical.synopses.contract import StoredTimes
 from penstock.runtime.spark.checkpoint.epochs import Epoch, epoch_numbers, latest_epoch
@@ -188,7 +189,7 @@ def _users(epoch: Epoch, key: str) -> dict[str, dict[str, Any]]:
         name: operator
         for name, record in epoch.queries.items()
         for operator in record.operators
-        if epoch.merges.get(operator["key"], operator["key"]) == key
+        if state_of(operator["key"], epoch.merges) == key
     }
 
 

@@ -1,0 +1,128 @@
+"""Which steps are merged from one version of a plan to the next (`sharing.py` says which may be).
+
+Of states that are merged the name stays that goes by most steps, whichever of them is kept: parts of the plan refer to
+it, and what stays from version to version are the same objects. The other one has a *moved* state then. So a store of
+a longer window than all before it, of which there may be one with each query, changes no part of the others.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from itertools import chain
+
+from penstock.algebra.nodes.scans import Source
+from penstock.physical.plan.plan import Plan
+from penstock.physical.planning.sharing import (
+    MOVED,
+    Beginning,
+    Merges,
+    SharableStep,
+    ShareId,
+    Standing,
+    keeping_keys,
+    sharing_of,
+)
+from penstock.types import END
+
+
+def merged(
+    parts: Sequence[Plan], merges: Merges, beginnings: Mapping[int, Beginning], standing: Standing
+) -> dict[str, str]:
+    """Return the merges of a version: those of the one before that still concern a step, and what can be merged now.
+
+    Args:
+        parts: in the order of their births, each with all its steps.
+        merges: of the version before.
+        beginnings: by birth; without one its steps are not mature.
+    """
+    present = set(chain.from_iterable(map(keeping_keys, parts)))
+    moved = {at: state for at, state in merges.items() if at.startswith(MOVED)}
+    result = {key: name for key, name in merges.items() if key in present} | moved
+    sources = {name: source for part in parts for name, source in part.sources.items()}
+    changes = True
+    while changes:
+        changes = False
+        twins: dict[ShareId, list[SharableStep]] = {}
+        for part in parts:
+            for id_, one in sharing_of(part, result).twins:
+                twins.setdefault(id_, []).append(one)
+        for group in twins.values():
+            if len(group) > 1:
+                changes |= _merge(group, result, beginnings, standing, sources)
+    used = {MOVED + name for key, name in result.items() if key in present}
+    return {key: name for key, name in result.items() if key in present or key in used}
+
+
+def _merge(
+    group: Sequence[SharableStep], merges: dict[str, str], beginnings: Mapping[int, Beginning], standing: Standing,
+    sources: Mapping[str, Source],
+) -> bool:  # fmt: skip
+    """Merge those of a group of twins that have equal states now; return whether there are any."""
+    names = {one.key: merges.get(one.key, one.key) for one in group}
+    if len(set(names.values())) == 1:
+        return False
+    if group[0].step.spec.keeps_rows:
+        return _merge_stores(group, names, merges, beginnings, standing)
+    users: dict[str, set[str]] = {}
+    for one in group:
+        users.setdefault(names[one.key], set()).update(one.step.queries)
+    reached = {name: standing.at_its_sources(group[0].step, sources, queries) for name, queries in users.items()}
+    ready: list[str] = []
+    for one in group:
+        name, beginning = names[one.key], beginnings.get(one.step.birth)
+        heartbeat = reached[name]
+        if heartbeat is None or name in ready:
+            continue
+        # One that has been merged was mature then.
+        if one.key in merges or (beginning is not None and beginning.is_mature(one.needs, one.step.sources, heartbeat)):
+            ready.append(name)
+    return len(ready) > 1 and _one_state(ready, ready[0], names, merges)
+
+
+def _merge_stores(
+    group: Sequence[SharableStep], names: Mapping[str, str], merges: dict[str, str],
+    beginnings: Mapping[int, Beginning], standing: Standing,
+) -> bool:  # fmt: skip
+    """Merge into the store that reaches back furthest those whose readers need no more than it has.
+
+    Returns:
+        Whether there are any.
+    """
+    reaches: dict[str, int] = {}
+    needed: dict[str, int] = {}
+    for one in group:
+        name, beginning = names[one.key], beginnings.get(one.step.birth)
+        heartbeats = [standing.queries[query] for query in one.step.queries]
+        is_known = one.key in merges or (
+            beginning is not None and beginning.is_mature(one.needs, one.step.sources, min(heartbeats))
+        )
+        if not is_known or standing.has_ended(one.step.sources):
+            continue
+        # The need of a window over a stream is its length.
+        ticks = max(need.ticks or 0 for need in one.needs.values())
+        # A reader is as far as the furthest of its queries, and rows stay for the slowest reader.
+        reaches[name] = min(reaches.get(name, END), max(heartbeats) - ticks)
+        needed[name] = min(needed.get(name, END), min(heartbeats) - ticks)
+    if len(reaches) < 2:
+        return False
+    furthest = min(reaches, key=lambda name: reaches[name])
+    ready = [name for name, tick in needed.items() if name == furthest or tick >= reaches[furthest]]
+    return len(ready) > 1 and _one_state(ready, furthest, names, merges)
+
+
+def _one_state(ready: Sequence[str], kept: str, names: Mapping[str, str], merges: dict[str, str]) -> bool:
+    """Merge states.
+
+    Args:
+        ready: their names.
+        kept: the name of the one that is kept.
+        names: of the states of the group, by the keys of its steps.
+    """
+    steps = Counter(names.values())
+    state, name = merges.get(MOVED + kept, kept), max(ready, key=lambda name: steps[name])
+    merges |= {key: name for key, former in names.items() if former in ready}
+    merges.pop(MOVED + name, None)
+    if state != name:
+        merges[MOVED + name] = state
+    return True
