@@ -66,7 +66,11 @@ def test_every_relation_has_the_columns_that_it_declares(relation: Any, client: 
 def test_queries_show_what_they_have_done(client: ServerClient) -> None:
     (warm,) = rows(client, "SELECT * FROM penstock.queries WHERE name = 'warm'")
     assert (warm["state"], warm["kind"], warm["pattern"], warm["rows"]) == ("RUNNING", "relation", "STRICT", 3)
-    assert warm["state_bytes"] == warm["own_bytes"] > 0 and warm["shared_bytes"] == 0
+    # The rows lie in one log for both queries, each has its own groups.
+    ((log,),) = (one.values() for one in rows(client, "SELECT SUM(state_bytes) AS b FROM penstock.operators"
+                                                      " WHERE kind = 'RowLog'"))  # fmt: skip
+    assert warm["state_bytes"] == warm["own_bytes"] + log and warm["own_bytes"] > 0
+    assert warm["shared_bytes"] == log // 2 > 0
     assert 0 < warm["cpu_share"] < 1 and 0 < warm["latency_p50"] <= warm["latency_p99"]
     assert warm["verdict"].startswith("bounded by RANGE 1 HOUR of readings")
     assert str(warm["heartbeat"]).startswith("2024-03-01 10:09:59.999999") and warm["started_at"] is not None
@@ -80,14 +84,25 @@ def test_streams_count_their_rows(client: ServerClient) -> None:
 
 def test_rows_flow_through_operators_edges_and_shards(client: ServerClient) -> None:
     sql = "SELECT o.kind, o.rows_in, o.rows_out, o.queries FROM penstock.operators o JOIN penstock.query_operators q"
-    found = rows(client, f"{sql} ON o.id = q.operator WHERE q.query = 'warm' AND o.kind IN ('Scan', 'Aggregate')")
-    assert {(one["kind"], one["rows_in"], one["queries"]) for one in found} == {("Scan", 3, 2), ("Aggregate", 3, 1)}
+    found = rows(
+        client, f"{sql} ON o.id = q.operator WHERE q.query = 'warm' AND o.kind IN ('Scan', 'RowLog', 'Aggregate')"
+    )
+    # The aggregate reads in place what the log has received.
+    assert sorted((one["kind"], one["rows_in"], one["queries"]) for one in found) == [
+        ("Aggregate", 0, 1), ("RowLog", 3, 2), ("Scan", 3, 2),
+    ]  # fmt: skip
+    assert {one["kind"]: one["rows_out"] > 0 for one in found} == {"Aggregate": True, "RowLog": False, "Scan": True}
     skew = rows(client, "SELECT operator, SUM(rows_in) AS n, COUNT(shard) AS shards FROM penstock.operator_shards"
                         " GROUP BY operator HAVING SUM(rows_in) > 3")  # fmt: skip
     assert all(one["n"] <= 5 for one in skew)
-    edges = rows(client, "SELECT e.rows, e.bytes, e.exchange_key FROM penstock.plan_edges e"
-                         " JOIN penstock.operators o ON o.id = e.to_operator WHERE o.kind = 'Aggregate'")  # fmt: skip
-    assert [one["rows"] for one in edges] == [3, 3]
+    edges = rows(client, "SELECT o.kind, e.rows, e.bytes, e.exchange_key FROM penstock.plan_edges e"
+                         " JOIN penstock.operators o ON o.id = e.to_operator WHERE o.kind IN ('RowLog', 'Aggregate')"
+                         " ORDER BY o.kind")  # fmt: skip
+    assert [(one["kind"], one["rows"]) for one in edges] == [("Aggregate", None), ("Aggregate", None), ("RowLog", 3)]
+    # It is in the stage to which the rows are sent, once for both queries.
+    assert {(one["exchange_key"], one["bytes"]) for one in edges} == {(None, None)}
+    sent = rows(client, "SELECT rows FROM penstock.plan_edges WHERE exchange_key = 'columns 0'")
+    assert [one["rows"] for one in sent] == [3]
     held = rows(client, "SELECT SUM(s.bytes) AS b FROM penstock.synopses s JOIN penstock.query_operators q"
                         " ON q.operator = s.operator WHERE q.query = 'warm'")  # fmt: skip
     assert held == rows(client, "SELECT state_bytes AS b FROM penstock.queries WHERE name = 'warm'")

@@ -164,8 +164,8 @@ OPERATORS: ControlRelation[OperatorRow] = ControlRelation(
                   lambda row: None if row.maturity is None else row.maturity[0], Origin.RUN),
         Attribute("pattern", TEXT, "the update pattern of its output", lambda row: row.step.pattern or None),
         Attribute("queries", COUNT, "how many queries use it", lambda row: len(row.readers)),
-        Attribute("rows_in", COUNT, "rows received; of a scan, those that its readers passed on",
-                  lambda row: row.rows_in, _TASKS, "rows"),
+        Attribute("rows_in", COUNT, "rows received, without those that it reads in place in another operator; of a scan,"
+                  " those that its readers passed on", lambda row: row.rows_in, _TASKS, "rows"),
         Attribute("rows_out", COUNT, "rows emitted", lambda row: row.rows_out, _TASKS, "rows"),
         Attribute("selectivity", REAL, "rows_out divided by rows_in", lambda row: row.selectivity, _TASKS),
         Attribute("seconds", REAL, "work of all shards; NULL in stage 0, which is measured as a whole",
@@ -300,7 +300,11 @@ def _edges(view: SystemView) -> Iterable[EdgeRow]:
 
 
 def _flowed(name: str, type_: str) -> Attribute[EdgeRow]:
-    help_ = "rows that have passed" if name != "bytes" else "bytes that have passed; NULL within a stage"
+    help_ = (
+        "rows that have passed, without those that are read in place"
+        if name != "bytes"
+        else "bytes that have passed; NULL within a stage"
+    )
     field = "bytes" if name == "bytes" else "rows"
     return Attribute(name, COUNT, help_, lambda row: None if row.flow is None else getattr(row.flow, field), _TASKS,
                      type_)  # fmt: skip

@@ -25,7 +25,7 @@ from penstock.physical.execution.progress import (
     query_frontiers,
     query_heartbeats,
 )
-from penstock.physical.execution.reading_in_place import attach, attach_again, read_in_place
+from penstock.physical.execution.reading_in_place import all_read_in_place, attach, attach_again, read_in_place
 from penstock.physical.execution.step_failures import StepFailures, note_failure
 from penstock.physical.execution.step_graph import StepGraph
 from penstock.physical.operators import Moment, Operator, Tables, make_operator
@@ -163,33 +163,27 @@ class StageExecutor:
         # Before the parts that stay: an executor without some of its steps has them in no part.
         before = {id(piece): piece for piece in self._plan.pieces} if self._whole else {}
         new = [step for piece in plan.pieces if before.pop(id(piece), None) is None for step in piece.steps]
-        new_steps = [step for step in new if step.stage == self.stage]
         ended = before.values() if self._whole else [self._plan]
-        gone = {step.id for piece in ended for step in piece.steps} & self._operators.keys()
-        moved = [step for step in moved_steps(self._plan, plan) if step.stage == self.stage]
-        new_steps += [step for step in moved if step.id in self._operators and step.id not in gone]
+        gone = {step.id for piece in ended for step in piece.steps}
+        moved = [step for step in moved_steps(self._plan, plan) if step.id not in gone]
+        new_steps = [step for step in [*new, *moved] if step.stage == self.stage]
         gone.update(step.id for step in moved)
-        operators = {number: operator for number, operator in self._operators.items() if number not in gone}
+        operators = {n: operator for n, operator in self._operators.items() if n not in gone}
         known, keys = self._keys, step_keys(plan) if new_steps else {}
-        kept = {known[number]: self._operators[number] for number in gone & self._operators.keys()}
+        kept = {known[n]: operator for n, operator in self._operators.items() if n in gone}
         made = {
-            step.id: kept[keys[step.id]]
-            if keys[step.id] in kept
-            else make_operator(step.spec, tables, self._shards, NestedPlan)
-            for step in new_steps
+            s.id: kept[k] if (k := keys[s.id]) in kept else make_operator(s.spec, tables, self._shards, NestedPlan)
+            for s in new_steps
         }
         # Nothing has changed so far: an operator that cannot be made leaves the executor as it was.
-        reading = [step for piece in ended for step in piece.steps if step.spec.reads and step.stage == self.stage]
-        changed = {number for step in [*reading, *new_steps] if step.spec.reads for number in read_in_place(step)}
-        changed = (changed & operators.keys()) | made.keys()
+        old_steps = [step for piece in ended for step in piece.steps if step.stage == self.stage]
+        changed = (all_read_in_place([*old_steps, *new_steps]) & operators.keys()) | made.keys()
         self._plan, self._graph, self._operators = plan, StepGraph.of_stage(plan, self.stage), operators | made
         readers = [step for step in self._graph.steps if step.spec.reads]
         attach_again(readers, changed, self._operators)
         self._whole = True
-        attached = {number for step in readers for number in read_in_place(step)}
-        ahead = operators.keys() - attached
-        ahead.difference_update(step.id for step in readers if not changed.isdisjoint(read_in_place(step)))
-        self._moments = {number: moment for number, moment in self._moments.items() if number in ahead}
+        again = all_read_in_place(readers) | {s.id for s in readers if not changed.isdisjoint(read_in_place(s))}
+        self._moments = {n: moment for n, moment in self._moments.items() if n in operators and n not in again}
         self._roots = {name: query.root for name, query in plan.queries.items()}
         self.progress = {name: seen for name, seen in self.progress.items() if name in unchanged}
         self._firsts = {birth: self._firsts.get(birth, {}) for birth in plan.births}

@@ -13,6 +13,11 @@ def read_in_place(step: Step) -> list[int]:
     return [edge.step for port, edge in enumerate(step.inputs) if step.spec.reads_port(port)]
 
 
+def all_read_in_place(steps: Sequence[Step]) -> set[int]:
+    """Return the steps whose state some of `steps` read in place."""
+    return {number for step in steps if step.spec.reads for number in read_in_place(step)}
+
+
 def attach(steps: Sequence[Step], operators: Mapping[int, Operator]) -> None:
     """Attach the operators that read in place to what they read."""
     for step in steps:
