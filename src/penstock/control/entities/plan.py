@@ -164,8 +164,8 @@ OPERATORS: ControlRelation[OperatorRow] = ControlRelation(
                   lambda row: None if row.maturity is None else row.maturity[0], Origin.RUN),
         Attribute("pattern", TEXT, "the update pattern of its output", lambda row: row.step.pattern or None),
         Attribute("queries", COUNT, "how many queries use it", lambda row: len(row.readers)),
-        Attribute("rows_in", COUNT, "rows received, without those that it reads in place in another operator; of a scan,"
-                  " those that its readers passed on", lambda row: row.rows_in, _TASKS, "rows"),
+        Attribute("rows_in", COUNT, "rows received, without those that it reads in place in another operator; of a"
+                  " scan, those that its readers passed on", lambda row: row.rows_in, _TASKS, "rows"),
         Attribute("rows_out", COUNT, "rows emitted", lambda row: row.rows_out, _TASKS, "rows"),
         Attribute("selectivity", REAL, "rows_out divided by rows_in", lambda row: row.selectivity, _TASKS),
         Attribute("seconds", REAL, "work of all shards; NULL in stage 0, which is measured as a whole",
