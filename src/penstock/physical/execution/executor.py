@@ -25,9 +25,14 @@ from penstock.physical.execution.progress import (
     query_frontiers,
     query_heartbeats,
 )
-from penstock.physical.execution.reading_in_place import all_read_in_place, attach, attach_again, read_in_place
 from penstock.physical.execution.step_failures import StepFailures, note_failure
-from penstock.physical.execution.step_graph import StepGraph
+from penstock.physical.execution.step_graph import (
+    StepGraph,
+    all_read_in_place,
+    attach,
+    attach_again,
+    read_in_place,
+)
 from penstock.physical.operators import Moment, Operator, Tables, make_operator
 from penstock.physical.plan.identity import moved_steps, step_keys
 from penstock.physical.plan.plan import Channel, Plan, Step, scanned_sources, scans_of
