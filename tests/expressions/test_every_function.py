@@ -347,7 +347,11 @@ CASES: list[tuple[str, tuple[Any, ...], list[Any]]] = [
 ]  # fmt: skip
 
 #: What no text can call; tested where it is built.
-ELSEWHERE = {"TRY_CAST"}
+ELSEWHERE = {
+    "TRY_CAST",
+    *("COUNT_MIN_ESTIMATE", "COUNT_MIN_ERROR", "HLL_SKETCH_ESTIMATE"),  # test_sketches.py
+    *("INCLUSION_OF_PAIR", "INCLUSION_RECORD", "SAMPLE_DRAW", "SAMPLE_PRIORITY"),  # test_inclusion.py
+}
 
 
 @pytest.mark.parametrize(

@@ -169,13 +169,13 @@ def _fitting(build: Callable[[tuple[Expression, ...]], Expression], least: int, 
 
 def _argument_lists(least: int, most: int | None) -> Iterator[tuple[Expression, ...]]:
     columns: list[Expression] = [Column(f.type, i, f.name) for i, f in enumerate(_SCHEMA)]
-    for count in range(least, min(most or 3, 3) + 1):
+    for count in range(least, max(least, min(most or 3, 3)) + 1):
         if count < 3:
             yield from itertools.product([*columns, *_LITERALS], repeat=count)
         else:
             for first in columns:
                 for literal in _LITERALS:
-                    yield (first, literal, literal)
+                    yield (first, *[literal] * (count - 1))
                 yield (columns[4], first, first)
                 yield (first, first, first)
 
