@@ -76,7 +76,7 @@ class WindowIds(ReorderingOperator):
         chosen = pa.array(rows)
         read = evaluate_all(spec.read, arrived.columns, len(arrived))
         copied = Elements(tuple(column.take(chosen) for column in read), window, window + 1)
-        sums = pre_aggregate(spec.lanes, to_lanes(spec.lanes, copied)) if len(copied) else None
+        sums = pre_aggregate(spec.lanes, concat(to_lanes(spec.lanes, copied))) if len(copied) else None
         parts = [part for part in (self._open.elements, sums) if part is not None and len(part)]
         if not parts:
             return []

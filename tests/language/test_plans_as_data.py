@@ -6,7 +6,7 @@ import contextlib
 import datetime as dt
 import itertools
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from decimal import Decimal
 from functools import partial
 from random import Random
@@ -20,6 +20,7 @@ from penstock.algebra import Algebra
 from penstock.algebra.nodes.base import operators
 from penstock.errors import PenstockError, ScriptErrors
 from penstock.expressions.aggregates import AGGREGATES, build_aggregate
+from penstock.expressions.aggregates.sketch import SketchFunction
 from penstock.expressions.coercion import cast_to
 from penstock.expressions.fold import fold
 from penstock.expressions.functions import build_call, build_cast
@@ -146,6 +147,14 @@ _LITERALS = (
     Literal(pa.string(), "$.a"),
     Literal(pa.float64(), 0.5),
 )
+#: Fractions, sizes and the two sides of a bound.
+_SKETCH_CONSTANTS = (
+    Literal(pa.float64(), 0.5),
+    Literal(pa.float64(), 0.25),
+    Literal(pa.int32(), 12),
+    Literal(pa.int32(), 1),
+    Literal(pa.int32(), -1),
+)
 
 
 def _again(expression: Expression, settings: Settings | None = None) -> Expression:
@@ -154,9 +163,11 @@ def _again(expression: Expression, settings: Settings | None = None) -> Expressi
     return reader.value(Part(written(expression, columns.names)), columns)
 
 
-def _fitting(build: Callable[[tuple[Expression, ...]], Expression], least: int, most: int | None) -> list[Expression]:
-    """Some calls with arguments that fit: the first ones, and others at random."""
-    lists = list(_argument_lists(least, most))
+def _fitting(
+    build: Callable[[tuple[Expression, ...]], Expression], given: Iterable[tuple[Expression, ...]]
+) -> list[Expression]:
+    """Some calls at random with those of the given arguments that fit."""
+    lists = list(given)
     Random(1).shuffle(lists)
     found: list[Expression] = []
     for arguments in lists:
@@ -167,8 +178,12 @@ def _fitting(build: Callable[[tuple[Expression, ...]], Expression], least: int, 
     return found
 
 
+def _columns() -> list[Expression]:
+    return [Column(f.type, i, f.name) for i, f in enumerate(_SCHEMA)]
+
+
 def _argument_lists(least: int, most: int | None) -> Iterator[tuple[Expression, ...]]:
-    columns: list[Expression] = [Column(f.type, i, f.name) for i, f in enumerate(_SCHEMA)]
+    columns = _columns()
     for count in range(least, max(least, min(most or 3, 3)) + 1):
         if count < 3:
             yield from itertools.product([*columns, *_LITERALS], repeat=count)
@@ -178,6 +193,11 @@ def _argument_lists(least: int, most: int | None) -> Iterator[tuple[Expression, 
                     yield (first, *[literal] * (count - 1))
                 yield (columns[4], first, first)
                 yield (first, first, first)
+
+
+def _sketch_lists(count: int) -> Iterator[tuple[Expression, ...]]:
+    """The arguments of a sketch: a value and constants."""
+    return itertools.product(_columns(), *[_SKETCH_CONSTANTS] * (count - 1))
 
 
 def _as_bound(name: str, arguments: tuple[Expression, ...]) -> tuple[Expression, ...]:
@@ -197,7 +217,7 @@ def test_calls_of_every_function_are_read_as_they_were(name: str) -> None:
     if name == "TRY_CAST":
         calls = [build_cast(Column(pa.string(), 3, "c3"), pa.int32(), try_=True)]
     else:
-        calls = _fitting(lambda arguments: build_call(name, _as_bound(name, arguments)), *row.counts)
+        calls = _fitting(lambda arguments: build_call(name, _as_bound(name, arguments)), _argument_lists(*row.counts))
     assert calls, "no arguments fit"
     for call in calls:
         again, names = _again(call), NamedColumns.of(_SCHEMA).names
@@ -216,19 +236,20 @@ def test_calls_of_every_aggregate_are_read_as_they_were(row: Any) -> None:
     columns = NamedColumns.of(_SCHEMA)
     reader = ScalarReader(_context(bind_script(SCRIPT)))
     condition, time = Column(pa.bool_(), 4, "c4"), Column(TIMESTAMP, 5, "c5")
-    tried = 0
-    for distinct, only in ((False, None), (True, condition)):
-        order = time if row.timed else None
+    tried = set()
+    sketch = isinstance(row, SketchFunction)
+    counts = range(row.least, row.most + 1) if sketch else range(0 if row.of_rows else row.arguments, row.arguments + 1)
+    order = time if row.timed else None
+    for count, (distinct, only) in itertools.product(counts, ((False, None), (False, condition), (True, condition))):
         build = partial(_aggregated, row.name, distinct=distinct, only=only, order=order)
-        counts = (0, 1) if row.of_rows else (row.arguments, row.arguments)
-        for call in _fitting(build, *counts):
+        for call in _fitting(build, _sketch_lists(count) if sketch else _argument_lists(count, count)):
             assert isinstance(call, AggregateCall)
             times = tuple(columns.names.index(name) for name in written_time(call, columns.names))
             again = reader.aggregate(Part(written(call, columns.names)), columns, times)
             assert (again.type, written(again, columns.names)) == (call.type, written(call, columns.names))
             assert again == call or any(isinstance(one, Literal) for one in walk(call))
-            tried += 1
-    assert tried
+            tried.add((count, only is None))
+    assert tried == {*itertools.product(counts, (False, True))}
 
 
 @pytest.mark.parametrize(
