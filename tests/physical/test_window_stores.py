@@ -17,6 +17,7 @@ from penstock.algebra.nodes.base import leaves
 from penstock.algebra.nodes.query import Query, Start, StartMode
 from penstock.algebra.nodes.scans import Scan
 from penstock.language import bind_script
+from penstock.physical.planning.plan_parts import joined
 from penstock.runtime.live import LiveEngine, engine
 from penstock.testing.compare import events_of
 from tests.runtime.test_merged_lives import _bits
@@ -156,7 +157,7 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Plan every query by itself, without stores."""
     with monkeypatch.context() as patched:
         patched.setattr(engine, "merged", lambda parts, *others: {})
-        patched.setattr(engine, "shared", lambda parts, *others: list(parts))
+        patched.setattr(engine, "shared_plan", lambda parts, *others: joined(parts))
         patched.setattr(engine, "grains_of", lambda *args, **named: {})
         yield
 
