@@ -1,4 +1,4 @@
-"""`penstock.queries`: the continuous queries; `penstock.approximations`: those of them with a budget."""
+"""`penstock.queries`: the continuous queries."""
 
 from __future__ import annotations
 
@@ -261,61 +261,4 @@ QUERIES: ControlRelation[QueryRow] = ControlRelation(
     key=lambda row: str(row.listed.stored.id),
     title=lambda row: row.name,
     confirms=True,
-)  # fmt: skip
-
-
-@dataclass(frozen=True)
-class ApproximationRow:
-    """A query that has a budget, and the figures of its shedding; None before there are some."""
-
-    query: QueryRow
-    budget: Shed
-    shedding: SheddingMetrics | None
-
-    @property
-    def rate(self) -> float | None:
-        """Return the share of tuples that were kept."""
-        found = self.shedding
-        return None if found is None or not found.arrived else 1 - found.shed / found.arrived
-
-    @property
-    def missing(self) -> float | None:
-        return None if self.shedding is None else 1 - self.shedding.coverage_at_least
-
-    def error(self, of: str) -> float | None:
-        """Return 1 less a bound of the accuracy."""
-        accuracy: float | None = None if self.shedding is None else getattr(self.shedding, of)
-        return None if accuracy is None else 1 - accuracy
-
-    @property
-    def reason(self) -> str:
-        kind = "bytes" if self.budget.in_bytes else "tuples"
-        return f"memory: at most {self.budget.budget:,} {kind} are held"
-
-
-def _budgets(view: SystemView) -> Iterable[ApproximationRow]:
-    queries = (QueryRow(view, one) for one in view.listed)
-    return [ApproximationRow(row, row.budget, row.shedding) for row in queries if row.budget is not None]
-
-
-APPROXIMATIONS: ControlRelation[ApproximationRow] = ControlRelation(
-    "approximations",
-    "The queries with a budget, which shed beyond it, and what is known of their answers.",
-    (
-        Attribute("query", TEXT, "its name", lambda row: row.query.name),
-        Attribute("entity", TEXT, "the id of its entity", lambda row: QUERIES.id_of(row.query)),
-        Attribute("technique", TEXT, "`shed` and the policy", lambda row: f"shed {row.budget.policy}"),
-        Attribute("rate", REAL, "share of the tuples that were kept since the beginning", lambda row: row.rate,
-                  Origin.TASKS),
-        unmeasured("from_tick", COUNT, "the first instant of an answer that is not exact"),
-        unmeasured("until_tick", COUNT, "the last one"),
-        unmeasured("fp", REAL, "share of what is answered that the exact answer lacks"),
-        Attribute("fn", REAL, "share of the covered time that is missing at the most, before the predicate: certain; 0"
-                  " where the answer lacks nothing", lambda row: row.missing, Origin.TASKS),
-        Attribute("error_low", REAL, "1 less the accuracy, as estimated: where its interval of 95 % begins",
-                  lambda row: row.error("accuracy_high"), Origin.TASKS),
-        Attribute("error_high", REAL, "where it ends", lambda row: row.error("accuracy_low"), Origin.TASKS),
-        Attribute("reason", TEXT, "why", lambda row: row.reason),
-    ),
-    _budgets,
 )  # fmt: skip
