@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.control.entities.approximations import APPROXIMATIONS
 from penstock.control.entities.attributes import FLAG, TEXT, Attribute, AttributeSetting, ControlRelation
 from penstock.control.entities.batches import BATCH_LOG, BATCHES
 from penstock.control.entities.later import (
@@ -30,7 +29,7 @@ from penstock.control.entities.plan import (
     STAGES,
     OperatorRow,
 )
-from penstock.control.entities.queries import QUERIES, QueryRow
+from penstock.control.entities.queries import APPROXIMATIONS, QUERIES, QueryRow
 from penstock.control.entities.running import (
     COMMANDS,
     DEAD_LETTERS,
