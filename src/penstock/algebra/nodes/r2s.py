@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from penstock.algebra.nodes.base import Algebra, Emitted, TimeModelWindow, Unary
 from penstock.algebra.nodes.scans import RelationScan
+from penstock.algebra.nodes.session_window import SessionWindow
 from penstock.algebra.properties.need import Needs, needs_of_relations
 
 
@@ -54,6 +55,15 @@ def own_windows(node: Algebra) -> Iterator[TimeModelWindow]:
             yield child
         else:
             yield from own_windows(child)
+
+
+def own_sessions(node: Algebra) -> Iterator[SessionWindow]:
+    """Return the session windows of a query itself."""
+    for child in node.inputs:
+        if isinstance(child, SessionWindow):
+            yield child
+        elif not isinstance(child, TimeModelWindow):
+            yield from own_sessions(child)
 
 
 def evaluation_period(node: RelationToStream) -> tuple[int, int] | None:
