@@ -93,7 +93,7 @@ class TemporalMaker:
             (
                 "LENGTH(VALID(s)) >= 3", "VALID(s) CONTAINS 5", "VALID(s) OVERLAPS PERIOD(3, 8)", "BEGIN(VALID(s)) < 6",
                 "END(VALID(s)) IS NULL", "CAST(VALID(s) AS INTERVAL SECOND) > 2", "VALID(s) BEFORE PERIOD(7, NULL)",
-                "1 = 0 OR LENGTH(VALID(s)) > 1",
+                "(1 = 0 OR LENGTH(VALID(s)) > 1)",
                 "NOT VALID(s) MEETS PERIOD(4, 9)", "ALLEN(VALID(s), PERIOD(2, 6)) <> 'during'",
             )
         )  # fmt: skip
