@@ -16,9 +16,9 @@ from penstock.algebra import (
     Select,
     StreamKind,
     TopK,
+    arrivals_of,
     evaluation_period,
     is_static,
-    own_windows,
 )
 from penstock.expressions.nodes import Column, Expression
 from penstock.expressions.user import UserCall
@@ -130,7 +130,7 @@ def _expressions(node: Select | Project) -> tuple[Expression, ...]:
 def _rstream_at_instants(node: RelationToStream, builder: Builder, child: Lowered, strict: bool) -> Lowered:
     """Return the RSTREAM: every change makes it emit the whole relation, so it runs in one shard; the arrivals of the
     streams are further inputs."""
-    streams = {w.input.fingerprint: w.input for w in own_windows(node)}
+    streams = {stream.fingerprint: stream for stream, _ in arrivals_of(node)}
     clocks: list[Lowered] = []
     for stream in streams.values():
         lowered = builder.lower(stream)
