@@ -11,7 +11,7 @@ from functools import cached_property
 from penstock.algebra.nodes.aggregate import Aggregate
 from penstock.algebra.nodes.base import operators
 from penstock.algebra.nodes.frequent import Frequent
-from penstock.algebra.nodes.shed import Shed
+from penstock.algebra.nodes.shed import NO_BUDGET, Shed
 from penstock.algebra.optimizer.statistics import Statistics
 from penstock.algebra.properties.update_pattern import Pattern
 from penstock.control.entities.attributes import (
@@ -75,7 +75,7 @@ class QueryRow:
     @property
     def memory(self) -> str | None:
         """Return its budget as it is written."""
-        if self.budget is None:
+        if self.budget is None or self.budget.budget == NO_BUDGET:
             return None
         return f"{self.budget.budget}{' B' if self.budget.in_bytes else ' TUPLES'}"
 
@@ -311,9 +311,7 @@ def _of_query(query: QueryRow) -> Iterator[ApproximationRow]:
     root = None if query.listed.bound is None else query.listed.bound.root
     for node in () if root is None else operators(root):
         if isinstance(node, Shed):
-            kind = "bytes" if node.in_bytes else "tuples"
-            reason = f"memory: at most {node.budget:,} {kind} are held"
-            yield ApproximationRow(query, f"shed {node.policy}", reason, query.shedding)
+            yield ApproximationRow(query, f"shed {node.policy}", _why(node), query.shedding)
         elif isinstance(node, Aggregate):
             for call, accuracy in node.approximations.items():
                 yield ApproximationRow(query, call, accuracy.text)
@@ -323,6 +321,15 @@ def _of_query(query: QueryRow) -> Iterator[ApproximationRow]:
             yield ApproximationRow(
                 query, f"FREQUENT {node.k}", reason, missed=None if found is None else found.missed_share
             )
+
+
+def _why(budget: Shed) -> str:
+    """Return the limits because of which a query sheds."""
+    kind = "bytes" if budget.in_bytes else "tuples"
+    found = [] if budget.budget == NO_BUDGET else [f"memory: at most {budget.budget:,} {kind} are held"]
+    found += [f"cpu: at most {budget.cpu / 1e6:g} cores are used"] if budget.cpu else []
+    found += ["state_limit: at most its part is held"] if budget.shares_limit else []
+    return "; ".join(found)
 
 
 APPROXIMATIONS: ControlRelation[ApproximationRow] = ControlRelation(
