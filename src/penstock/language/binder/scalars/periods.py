@@ -7,7 +7,7 @@ is NULL has bounds that are NULL. Predicates are comparisons of the bounds.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import pyarrow as pa
@@ -17,9 +17,10 @@ from penstock.errors import nearest
 from penstock.expressions.coercion import BIGINT, DATE, is_integer
 from penstock.expressions.functions import build_call, build_cast
 from penstock.expressions.nodes import Column, Expression, Literal
+from penstock.language.binder.context import Context
 from penstock.language.binder.scalars.binder import Binding, ScalarBinder, name_of
 from penstock.language.dialect import is_period_text, span_of
-from penstock.language.queries import Name
+from penstock.language.queries import Name, OrderItem
 from penstock.language.text import TextSpan
 from penstock.types import END, TIMESTAMP, TimeDomain, Unit, type_name
 
@@ -428,8 +429,8 @@ def alias_of(of: exp.Expr) -> str | None:
 
 
 def _closed(binder: ScalarBinder, node: exp.Expr) -> Expression:
-    """Bind CLOSED(VALID(s)), which FROM has carried out: TRUE of what is there. Anywhere but at the top of WHERE it is
-    refused."""
+    """Bind CLOSED(VALID(s)), which FROM has carried out: TRUE of what is there, NULL beside a row that an outer join
+    has not found a partner for. Anywhere but at the top of WHERE it is refused."""
     context = binder.context
     if len(node.expressions) != 1:
         context.fail("P0204", "CLOSED takes a period", span_of(node), "as in WHERE CLOSED(VALID(s))")
@@ -440,11 +441,11 @@ def _closed(binder: ScalarBinder, node: exp.Expr) -> Expression:
     if binder.aggregates != "WHERE" or top.parent is not None or alias is None:
         hint = "as in WHERE CLOSED(VALID(s)) AND LENGTH(VALID(s)) > 10"
         context.fail("P0373", "CLOSED(VALID(s)) is a condition of its own, joined by AND in WHERE", span_of(node), hint)
-    period(binder, node.expressions[0])
+    p = period(binder, node.expressions[0])
     if not any(e.closes for e in binder.scope.bounds() if (e.qualifier or "").lower() == alias and not e.depth):
         hint = f"name the columns on which it is: {alias} (a, b)"
         context.fail("P0373", f"{alias} is not coalesced, so it has no period that closes", span_of(node), hint)
-    return Literal(pa.bool_(), True)
+    return build_call("IS_NOT_NULL", [p.begin])
 
 
 #: function -> its binding. LENGTH goes by the type of its argument.
@@ -477,6 +478,19 @@ def items(binder: ScalarBinder, node: exp.Expr, alias: str | None) -> list[tuple
     p = period(binder, node)
     name = alias or "valid"
     return [(f"{name}_from", begin_of(p)), (f"{name}_to", end_of(p))]
+
+
+def order_of(key: OrderItem, context: Context) -> list[OrderItem]:
+    """Return the sort keys that a sort key is: of a period its begin and its end, which is greatest where it does not
+    come."""
+    if not is_period_text(key.value) or context.catalog.function(str(key.value.unnest().this)) is not None:
+        return [key]
+    found = []
+    for name, nulls_first in (("BEGIN", key.nulls_first), ("END", key.descending)):
+        bound = exp.Anonymous(this=name, expressions=[key.value.copy()])
+        bound.meta["span"] = span_of(key.value)
+        found.append(replace(key, value=bound, nulls_first=nulls_first))
+    return found
 
 
 def bounds_of(binder: ScalarBinder, node: exp.Expr) -> list[Expression] | None:
