@@ -12,7 +12,14 @@ from penstock.algebra.nodes.join import Join
 from penstock.algebra.nodes.multi_join import MultiJoin
 from penstock.algebra.nodes.negative_tuples import NegativeTuples
 from penstock.algebra.nodes.nonretroactive import NRRJoin, is_nrr, unjoined
-from penstock.algebra.nodes.r2s import RelationToStream, StreamKind, arrivals_of, evaluation_period, own_windows
+from penstock.algebra.nodes.r2s import (
+    RelationToStream,
+    StreamKind,
+    arrivals_of,
+    evaluation_period,
+    own_sessions,
+    own_windows,
+)
 from penstock.algebra.nodes.results import IndividualResults, Restored
 from penstock.algebra.nodes.rowwise import Project, Select
 from penstock.algebra.nodes.sample import Sample
@@ -87,6 +94,7 @@ __all__ = [
     "is_nrr",
     "is_static",
     "leaves",
+    "own_sessions",
     "own_windows",
     "unbounded",
     "unjoined",

@@ -11,6 +11,11 @@ from penstock.testing.random.choices import Choices
 from penstock.testing.random.contract import RandomCase
 
 _UNIT = "SECOND"
+#: Aggregates of sessions: those that combine, with NULLs and selections, and those that need the elements.
+_CALLS = (
+    "COUNT(*)", "SUM(v)", "MIN(at)", "MAX(a)", "AVG(b)", "SUM(a + v)", "MAX(b) FILTER (WHERE v > 0)", "COUNT(b)",
+    "MAX(k)", "COUNT(DISTINCT v)", "SUM(LENGTH(VALID(s)))", "MIN(CAST(a AS DOUBLE))",
+)  # fmt: skip
 
 
 class TemporalMaker:
@@ -95,7 +100,7 @@ class TemporalMaker:
             (
                 "LENGTH(VALID(s)) >= 3", "VALID(s) CONTAINS 5", "VALID(s) OVERLAPS PERIOD(3, 8)", "BEGIN(VALID(s)) < 6",
                 "END(VALID(s)) IS NULL", "CAST(VALID(s) AS INTERVAL SECOND) > 2", "VALID(s) BEFORE PERIOD(7, NULL)",
-                "1 = 0 OR LENGTH(VALID(s)) > 1",
+                "(1 = 0 OR LENGTH(VALID(s)) > 1)",
                 "NOT VALID(s) MEETS PERIOD(4, 9)", "ALLEN(VALID(s), PERIOD(2, 6)) <> 'during'",
             )
         )  # fmt: skip
@@ -131,7 +136,12 @@ class TemporalMaker:
         if choices.chance(30):
             return self.told(f"SELECT {keys}v, VALID(s) FROM {source}")
         operator = choices.pick(("", "RSTREAM", "ISTREAM")) if not is_open else ""
-        query = f"SELECT {keys}VALID(s), COUNT(*) AS n, SUM(v) AS total FROM {source} GROUP BY {keys}VALID(s)"
+        calls = ", ".join(f"{choices.pick(_CALLS)} AS c{i}" for i in range(choices.integer(1, 3)))
+        # Also groups that have several sessions at one instant, or more than one in a session, or none.
+        groups = (f"{keys}VALID(s)", f"{keys}VALID(s)", keys.removesuffix(", "), "VALID(s)", "v, VALID(s)", "")
+        group = choices.pick(groups)
+        items = f"{group}, {calls}" if group else calls
+        query = f"SELECT {items} FROM {source}{f' GROUP BY {group}' if group else ''}"
         return f"{operator}({query})" if operator else query
 
     def until_next(self) -> str:

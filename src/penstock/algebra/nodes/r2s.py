@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from penstock.algebra.nodes.base import Algebra, Emitted, TimeModelWindow, Unary
 from penstock.algebra.nodes.scans import RelationScan
-from penstock.algebra.nodes.session_window import ValidWindow
+from penstock.algebra.nodes.session_window import SessionWindow, ValidWindow
 from penstock.algebra.nodes.until_next import UntilNext
 from penstock.algebra.properties.need import Needs, needs_of_relations
 
@@ -56,6 +56,15 @@ def own_windows(node: Algebra) -> Iterator[TimeModelWindow]:
             yield child
         else:
             yield from own_windows(child)
+
+
+def own_sessions(node: Algebra) -> Iterator[SessionWindow]:
+    """Return the session windows of a query itself."""
+    for child in node.inputs:
+        if isinstance(child, SessionWindow):
+            yield child
+        elif not isinstance(child, TimeModelWindow | UntilNext):
+            yield from own_sessions(child)
 
 
 def arrivals_of(node: Algebra) -> Iterator[tuple[Algebra, tuple[int | None, int]]]:

@@ -49,6 +49,7 @@ from penstock.physical.operators.streams.distinct_changes import DistinctChanges
 from penstock.physical.operators.streams.results import IndividualResults, Rounded, ShortChanges, ShortLives
 from penstock.physical.operators.streams.rstream import RStream
 from penstock.physical.operators.temporal.coalesce import Coalescing
+from penstock.physical.operators.temporal.grouped_sessions import GroupedSessions, SessionPieces
 from penstock.physical.operators.temporal.sessions import Sessions, ValidWindow
 from penstock.physical.operators.temporal.shedding import Shed
 from penstock.physical.operators.temporal.stretches_in_order import StretchesInOrder
@@ -97,6 +98,7 @@ from penstock.physical.plan.streams import (
     ShortLivesSpec,
 )
 from penstock.physical.plan.temporal.coalesce import CoalesceSpec
+from penstock.physical.plan.temporal.grouped_sessions import GroupedSessionsSpec, SessionPiecesSpec
 from penstock.physical.plan.temporal.sessions import SessionsSpec, ValidWindowSpec
 from penstock.physical.plan.temporal.shedding import ShedSpec
 from penstock.physical.plan.temporal.until_next import LastingSpec, UntilNextSpec
@@ -128,6 +130,8 @@ OPERATORS: dict[type, Callable[..., Operator]] = {
     FrequentItemsSpec: lambda spec, context: FrequentItems(spec),
     UserAggregateSpec: lambda spec, context: UserAggregation(spec),
     SessionsSpec: lambda spec, context: Sessions(spec),
+    SessionPiecesSpec: lambda spec, context: SessionPieces(spec),
+    GroupedSessionsSpec: lambda spec, context: GroupedSessions(spec),
     ValidWindowSpec: lambda spec, context: ValidWindow(spec),
     UntilNextSpec: lambda spec, context: UntilNext(spec),
     LastingSpec: lambda spec, context: Lasting(spec),
