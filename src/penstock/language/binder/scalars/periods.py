@@ -7,8 +7,7 @@ is NULL has bounds that are NULL. Predicates are comparisons of the bounds.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from typing import TypeAlias
+from dataclasses import replace
 
 import pyarrow as pa
 from sqlglot import exp
@@ -19,30 +18,22 @@ from penstock.expressions.functions import build_call, build_cast
 from penstock.expressions.nodes import Column, Expression, Literal
 from penstock.language.binder.context import Context
 from penstock.language.binder.scalars.binder import Binding, ScalarBinder, name_of
+from penstock.language.binder.scalars.period_relations import (
+    ALLEN,
+    PREDICATES,
+    TicksPeriod,
+    and_,
+    compare,
+    equals,
+    overlaps,
+)
 from penstock.language.dialect import is_period_text, span_of
 from penstock.language.queries import Name, OrderItem
 from penstock.language.text import TextSpan
-from penstock.types import END, TIMESTAMP, TimeDomain, Unit, type_name
+from penstock.types import END, TIMESTAMP, Unit, type_name
 
 _DAY = Unit.DAY.value
-OfTwo: TypeAlias = "Callable[[TicksPeriod, TicksPeriod], Expression]"
 _MONTHS = {"MONTH": 1, "QUARTER": 3, "YEAR": 12}
-
-
-@dataclass(frozen=True)
-class TicksPeriod:
-    """type: that of its bounds as they are shown. domain: what a tick is; None where that depends on the query. open:
-    whether the end may come later than the row."""
-
-    begin: Expression
-    end: Expression
-    type: pa.DataType
-    domain: TimeDomain | None
-    open: bool = False
-
-    @property
-    def is_calendar(self) -> bool:
-        return not is_integer(self.type)
 
 
 def never() -> Literal:
@@ -170,30 +161,15 @@ def _common_type(p: TicksPeriod, q: TicksPeriod) -> pa.DataType:
     return TIMESTAMP if p.is_calendar else BIGINT
 
 
-def _and(*parts: Expression) -> Expression:
-    whole = parts[0]
-    for part in parts[1:]:
-        whole = build_call("AND", [whole, part])
-    return whole
-
-
-def _compare(name: str, left: Expression, right: Expression) -> Expression:
-    return build_call(name, [left, right])
-
-
-def _overlaps(p: TicksPeriod, q: TicksPeriod) -> Expression:
-    return _and(_compare("LT", p.begin, q.end), _compare("LT", q.begin, p.end))
-
-
 def _intersection(p: TicksPeriod, q: TicksPeriod) -> TicksPeriod:
-    there = _overlaps(p, q)
+    there = overlaps(p, q)
     begin = build_call("GREATEST", [p.begin, q.begin])
     end = build_call("LEAST", [p.end, q.end])
     return _made(p, q, _where(there, begin), _where(there, end))
 
 
 def _span(p: TicksPeriod, q: TicksPeriod) -> TicksPeriod:
-    there = _and(*(build_call("IS_NOT_NULL", [one.begin]) for one in (p, q)))
+    there = and_(*(build_call("IS_NOT_NULL", [one.begin]) for one in (p, q)))
     begin = build_call("LEAST", [p.begin, q.begin])
     end = build_call("GREATEST", [p.end, q.end])
     return _made(p, q, _where(there, begin), _where(there, end))
@@ -203,87 +179,6 @@ def _made(p: TicksPeriod, q: TicksPeriod, begin: Expression, end: Expression) ->
     return TicksPeriod(begin, end, _common_type(p, q), p.domain or q.domain, p.open or q.open)
 
 
-def _swapped(
-    predicate: OfTwo,
-) -> OfTwo:
-    return lambda p, q: predicate(q, p)
-
-
-def _contains(p: TicksPeriod, q: TicksPeriod) -> Expression:
-    return _and(_compare("LE", p.begin, q.begin), _compare("LE", q.end, p.end))
-
-
-def _equals(p: TicksPeriod, q: TicksPeriod) -> Expression:
-    return _and(_compare("EQ", p.begin, q.begin), _compare("EQ", p.end, q.end))
-
-
-def _meets(p: TicksPeriod, q: TicksPeriod) -> Expression:
-    return _compare("EQ", p.end, q.begin)
-
-
-def _precedes(p: TicksPeriod, q: TicksPeriod) -> Expression:
-    return _compare("LE", p.end, q.begin)
-
-
-def _before(p: TicksPeriod, q: TicksPeriod) -> Expression:
-    return _compare("LT", p.end, q.begin)
-
-
-def _starts(p: TicksPeriod, q: TicksPeriod) -> Expression:
-    return _and(_compare("EQ", p.begin, q.begin), _compare("LT", p.end, q.end))
-
-
-def _during(p: TicksPeriod, q: TicksPeriod) -> Expression:
-    return _and(_compare("LT", q.begin, p.begin), _compare("LT", p.end, q.end))
-
-
-def _finishes(p: TicksPeriod, q: TicksPeriod) -> Expression:
-    return _and(_compare("EQ", p.end, q.end), _compare("LT", q.begin, p.begin))
-
-
-#: predicate -> what it says of two periods.
-PREDICATES: Mapping[str, OfTwo] = {
-    "OVERLAPS": _overlaps,
-    "CONTAINS": _contains,
-    "EQUALS": _equals,
-    "PRECEDES": _precedes,
-    "SUCCEEDS": _swapped(_precedes),
-    "IMMEDIATELY PRECEDES": _meets,
-    "MEETS": _meets,
-    "IMMEDIATELY SUCCEEDS": _swapped(_meets),
-    "MET BY": _swapped(_meets),
-    "BEFORE": _before,
-    "AFTER": _swapped(_before),
-    "STARTS": _starts,
-    "STARTED BY": _swapped(_starts),
-    "DURING": _during,
-    "FINISHES": _finishes,
-    "FINISHED BY": _swapped(_finishes),
-}
-
-
-def _allen_overlaps(p: TicksPeriod, q: TicksPeriod) -> Expression:
-    return _and(_compare("LT", p.begin, q.begin), _compare("LT", q.begin, p.end), _compare("LT", p.end, q.end))
-
-
-#: Allen's 13 relations, of which exactly one holds.
-ALLEN: Mapping[str, OfTwo] = {
-    "before": _before,
-    "meets": _meets,
-    "overlaps": _allen_overlaps,
-    "starts": _starts,
-    "during": _during,
-    "finishes": _finishes,
-    "equals": _equals,
-    "after": _swapped(_before),
-    "met by": _swapped(_meets),
-    "overlapped by": _swapped(_allen_overlaps),
-    "started by": _swapped(_starts),
-    "contains": _swapped(_during),
-    "finished by": _swapped(_finishes),
-}
-
-
 def predicate(binder: ScalarBinder, node: exp.Expr) -> Expression:
     """Return a predicate between two periods; CONTAINS also takes an instant."""
     name = str(node.this).upper()
@@ -291,7 +186,7 @@ def predicate(binder: ScalarBinder, node: exp.Expr) -> Expression:
     if name == "CONTAINS" and not is_period(binder, right):
         p = period(binder, left)
         at = _instant_for(binder, right, p)
-        return _and(_compare("LE", p.begin, at), _compare("LT", at, p.end))
+        return and_(compare("LE", p.begin, at), compare("LT", at, p.end))
     p, q = binder.context.each(lambda part: period(binder, part), [left, right])
     return PREDICATES[name](*_alike(binder, node, p, q))
 
@@ -315,7 +210,7 @@ def equal(binder: ScalarBinder, node: exp.Expr) -> Expression | None:
     if not (is_period(binder, node.this) or is_period(binder, node.expression)):
         return None
     p, q = binder.context.each(lambda part: period(binder, part), [node.this, node.expression])
-    return _equals(*_alike(binder, node, p, q))
+    return equals(*_alike(binder, node, p, q))
 
 
 def length(p: TicksPeriod) -> Expression:
