@@ -311,7 +311,7 @@ def _of_query(query: QueryRow) -> Iterator[ApproximationRow]:
     root = None if query.listed.bound is None else query.listed.bound.root
     for node in () if root is None else operators(root):
         if isinstance(node, Shed):
-            yield ApproximationRow(query, f"shed {node.policy}", _why(node), query.shedding)
+            yield ApproximationRow(query, f"shed {node.policy}", _reason_of(node), query.shedding)
         elif isinstance(node, Aggregate):
             for call, accuracy in node.approximations.items():
                 yield ApproximationRow(query, call, accuracy.text)
@@ -323,12 +323,12 @@ def _of_query(query: QueryRow) -> Iterator[ApproximationRow]:
             )
 
 
-def _why(budget: Shed) -> str:
-    """Return the limits because of which a query sheds."""
-    kind = "bytes" if budget.in_bytes else "tuples"
-    found = [] if budget.budget == NO_BUDGET else [f"memory: at most {budget.budget:,} {kind} are held"]
-    found += [f"cpu: at most {budget.cpu / 1e6:g} cores are used"] if budget.cpu else []
-    found += ["state_limit: at most its part is held"] if budget.shares_limit else []
+def _reason_of(shed: Shed) -> str:
+    """Return the budgets of shedding as text."""
+    kind = "bytes" if shed.in_bytes else "tuples"
+    found = [] if shed.budget == NO_BUDGET else [f"memory: at most {shed.budget:,} {kind} are held"]
+    found += [f"cpu: at most {shed.cpu / 1e6:g} cores are used"] if shed.cpu else []
+    found += ["state_limit: at most its part is held"] if shed.shares_limit else []
     return "; ".join(found)
 
 
