@@ -26,6 +26,8 @@ SYNOPSES: dict[str, str] = {
     "ExtremeBag": "tables.ordered_bags",
     "ObjectTable": "tables.objects",
     "HeldTuples": "tables.held_tuples",
+    "NumberedElements": "preferences.numbered_elements",
+    "WaitingEntries": "preferences.waiting_entries",
 }
 
 
