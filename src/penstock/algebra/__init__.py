@@ -12,6 +12,15 @@ from penstock.algebra.nodes.join import Join
 from penstock.algebra.nodes.multi_join import MultiJoin
 from penstock.algebra.nodes.negative_tuples import NegativeTuples
 from penstock.algebra.nodes.nonretroactive import NRRJoin, is_nrr, unjoined
+from penstock.algebra.nodes.preferences import (
+    Budget,
+    BudgetKind,
+    Preference,
+    PreferenceOrder,
+    PreferringJoin,
+    PreferringLookUp,
+    PreferringSelection,
+)
 from penstock.algebra.nodes.r2s import RelationToStream, StreamKind, evaluation_period, own_windows
 from penstock.algebra.nodes.results import IndividualResults, Restored
 from penstock.algebra.nodes.rowwise import Project, Select
@@ -21,6 +30,7 @@ from penstock.algebra.nodes.semi_and_outer_joins import OuterJoin, OuterKind, Se
 from penstock.algebra.nodes.session_window import SessionWindow, ValidWindow
 from penstock.algebra.nodes.set_operations import Except, Intersect, UnionAll
 from penstock.algebra.nodes.shed import Shed
+from penstock.algebra.nodes.summary_definition import SummaryDefinition, SummaryMethod
 from penstock.algebra.nodes.window_sample import WindowSample
 from penstock.algebra.nodes.windows import RowWindow, Window, WindowKind, unbounded
 from penstock.algebra.properties.update_pattern import Pattern
@@ -32,6 +42,8 @@ __all__ = [
     "Arrivals",
     "AtInstants",
     "Begins",
+    "Budget",
+    "BudgetKind",
     "Closing",
     "Coalesce",
     "DeclaredPeriod",
@@ -52,6 +64,11 @@ __all__ = [
     "OuterJoin",
     "OuterKind",
     "Pattern",
+    "Preference",
+    "PreferenceOrder",
+    "PreferringJoin",
+    "PreferringLookUp",
+    "PreferringSelection",
     "Project",
     "RelationScan",
     "RelationToStream",
@@ -70,6 +87,8 @@ __all__ = [
     "StreamKind",
     "StreamScan",
     "StreamToRelation",
+    "SummaryDefinition",
+    "SummaryMethod",
     "TimeModelWindow",
     "TopK",
     "UnionAll",
