@@ -63,7 +63,7 @@ from penstock.physical.synopses.preferences.layout import (
 )
 from penstock.physical.synopses.preferences.machine import granularity
 from penstock.physical.synopses.preferences.numbered_elements import NumberedElements
-from penstock.physical.synopses.preferences.waiting_entries import Instants, NewEntries, WaitingEntries
+from penstock.physical.synopses.preferences.waiting_entries import EntryInstants, NewEntries, WaitingEntries
 
 RATE, DEPTH = 2, 3
 assert LOOKED_UP == 1
@@ -143,7 +143,7 @@ class Twin:
         instants = sorted(by_instant)
         rows = [one for at in instants for one in by_instant[at]]
         counts = [len(by_instant[at]) for at in instants]
-        given = Instants(
+        given = EntryInstants(
             np.array(instants, np.int64), np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
             np.array([paying[at] for at in instants], np.int64),
         )  # fmt: skip

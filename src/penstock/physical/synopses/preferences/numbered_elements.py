@@ -78,6 +78,28 @@ def _before(rows, base, first, second, bounds, keys, newest, found):  # type: ig
         found[k] = number if number >= base else -1
 
 
+@nb.njit(cache=True)
+def _count_alive(rows, base, starts, at):  # type: ignore[no-untyped-def]
+    count = 0
+    for k in range(starts.shape[0]):
+        number = starts[k]
+        while number >= base and rows[number - base, EXP] > at[k]:
+            count += 1
+            number = rows[number - base, PREVIOUS]
+    return count
+
+
+@nb.njit(cache=True)
+def _alive(rows, base, starts, at, which, found):  # type: ignore[no-untyped-def]
+    count = 0
+    for k in range(starts.shape[0]):
+        number = starts[k]
+        while number >= base and rows[number - base, EXP] > at[k]:
+            which[count], found[count] = k, number
+            count += 1
+            number = rows[number - base, PREVIOUS]
+
+
 class NumberedElements(Synopsis):
     """The live elements of one input. key: the columns by which they are found; linked: which of them can be found at
     all."""
@@ -118,6 +140,14 @@ class NumberedElements(Synopsis):
         first, second = np.ascontiguousarray(words[:, 0]), np.ascontiguousarray(words[:, 1])
         _before(self._rows, self.base, first, second, bounds, self._keys, self._newest, found)
         return found
+
+    def alive_from(self, starts: Int64s, at: Int64s) -> tuple[Int64s, Int64s]:
+        """Return (k, number of an element) for all elements of a chain, from starts[k] backwards, that are alive at
+        at[k]."""
+        count = _count_alive(self._rows, self.base, starts, at)
+        which, found = np.empty(count, np.int64), np.empty(count, np.int64)
+        _alive(self._rows, self.base, starts, at, which, found)
+        return which, found
 
     def rows_of(self, numbers: Int64s) -> Elements:
         """Return elements by their numbers, at least one, in any order."""

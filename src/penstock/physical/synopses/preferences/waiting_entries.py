@@ -64,7 +64,7 @@ class NewEntries:
 
 
 @dataclass(frozen=True)
-class Instants:
+class EntryInstants:
     """The instants at which entries are made.
 
     Args:
@@ -120,7 +120,7 @@ class WaitingEntries(Synopsis):
         members = self._items[BEST, : self._numbers[WAITING]]
         return NewEntries(self._entries[members], self._ranks[members])
 
-    def run(self, instants: Instants, fresh: NewEntries, until: int) -> list[WorkDone]:
+    def run(self, instants: EntryInstants, fresh: NewEntries, until: int) -> list[WorkDone]:
         """Work up to the tick `until`, by the budget per element or per time."""
         assert self._parameters[BUDGET] != GRANTED
         self._admit(fresh)
