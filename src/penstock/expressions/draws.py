@@ -55,16 +55,16 @@ def exponential_draws(drawn: UInt64s) -> npt.NDArray[np.float64]:
 def draws(seed: int, name: str, ts: npt.NDArray[np.int64], columns: Sequence[pa.Array]) -> UInt64s:
     """Return a number in [0, 2^64) for every element."""
     start = hashlib.blake2b(f"{seed}/{name.lower()}".encode(), digest_size=8).digest()
-    drawn = _mix(ts.view(np.uint64) + np.frombuffer(start, "<u8")[0])
+    drawn = mixed(ts.view(np.uint64) + np.frombuffer(start, "<u8")[0])
     for column in columns:
-        words = _mix(_words(column) + _STEP)
+        words = mixed(_words(column) + _STEP)
         if column.null_count:
             words = np.where(column.is_valid().to_numpy(zero_copy_only=False), words, _NULL)
-        drawn = _mix(drawn * np.uint64(31) + words)
+        drawn = mixed(drawn * np.uint64(31) + words)
     return drawn
 
 
-def _mix(x: UInt64s) -> UInt64s:
+def mixed(x: UInt64s) -> UInt64s:
     """Apply the finaliser of splitmix64."""
     x = (x ^ (x >> np.uint64(30))) * _A
     x = (x ^ (x >> np.uint64(27))) * _B
