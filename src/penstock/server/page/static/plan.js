@@ -24,6 +24,7 @@ export class Plan {
     this.version = null;
     this.nodes = new Map();
     this.edges = [];
+    this.choice = null;
   }
 
   /** Fetch the picture of the plan and show it if it is another one. version: of the plan that runs, where it is known. */
@@ -42,6 +43,7 @@ export class Plan {
     this.shape = shape;
     const parsed = new DOMParser().parseFromString(text, "image/svg+xml").documentElement;
     if (parsed.nodeName !== "svg") return;
+    const focused = document.activeElement?.dataset?.node;
     this.svg?.remove();
     this.svg = document.importNode(parsed, true);
     this.full = this.svg.getAttribute("viewBox").split(" ").map(Number);
@@ -62,6 +64,9 @@ export class Plan {
     for (const edge of this.edges) this.touchable(edge);
     this.drag();
     this.whole();
+    // Another picture of the same operators: what was chosen stays so, and the keyboard where it was.
+    if (focused) this.nodes.get(focused)?.group.focus();
+    if (this.choice !== null) this.choose(this.nodes.has(this.choice) ? this.choice : null);
   }
 
   /** Let an edge be chosen: a line is too thin for a pointer, so a broad one that is not seen lies over it. */
@@ -82,6 +87,7 @@ export class Plan {
   get keys() { return [...this.nodes.keys()].map((id) => id.slice(id.indexOf(":") + 1)); }
 
   choose(id) {
+    this.choice = id;
     for (const [key, node] of this.nodes) node.group.classList.toggle("chosen", key === id);
     this.chosen(id);
   }

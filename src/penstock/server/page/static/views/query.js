@@ -16,6 +16,7 @@ export async function query(main, name) {
   let known = await get(path), results = null;
   const figures = new OperatorFigures();
   const badge = h("span", {}, state(known.state)), text = h("div", {}, sqlText(known.sql)), trouble = h("div"), about = h("dl");
+  let unmeasured = null;
   const attributes = new Attributes(), node = h("div", { class: "quiet" }, "choose an operator to see what it does");
   const tap = new Tap(), plan = new Plan((id) => chosen(id), (from, to) => tap.of(from, to));
   const buttons = h("div", { class: "row" });
@@ -73,8 +74,9 @@ export async function query(main, name) {
   }
 
   async function chosen(id) {
-    if (id === null) { fill(node, "choose an operator to see what it does"); attributes.hide(); return; }
+    if (id === null) { unmeasured = null; fill(node, "choose an operator to see what it does"); attributes.hide(); return; }
     const found = figures.operators.get(id);
+    unmeasured = found ? null : id;
     fill(node, found ? h("dl", {}, Object.entries(found).filter(([, value]) => value !== null).map(([key, value]) => [h("dt", {}, key), h("dd", {}, shown(value))])) : "this part has no figures of its own");
     if (found) await attributes.of(found.id); else attributes.hide();
   }
@@ -102,6 +104,8 @@ export async function query(main, name) {
     await plan.load(`/v1/plan?query=${encodeURIComponent(name)}`, version());
     if (plan.nodes.size) await figures.refresh(`key IN (${plan.keys.map(literal).join(", ")})`);
     plan.figures(figures.shown);
+    // The picture comes before the figures: an operator that was chosen in between is shown now.
+    if (unmeasured !== null && figures.operators.has(unmeasured)) await chosen(unmeasured);
   }
 
   showButtons();
