@@ -29,8 +29,8 @@ Entries of x in a direction, into the other side b:
 - where an expression reads columns of b (`reads_partner`): one per candidate, which costs one unit, since its look-up
   is done when it arrives. Its estimates are those of the zone of its partner, 0 in the rest.
 
-Priority w = fade · P_1 · P_2 · .., as DOUBLE from left to right, P_i evaluated once, when the entry is made. NULL or
-NaN in any P_i: the key is +inf. Under WEIGHTED or with a fade, a negative P_i counts 0.
+Priority w = (P_1 · P_2 · ..) · fade, as DOUBLE from left to right, P_i evaluated once, when the entry is made. NULL or
+NaN in any P_i, and a key that is NaN: the key is +inf. Under WEIGHTED or with a fade, a negative P_i counts 0.
 
 fade: `base ** n` of Python floats, by `fade_factor`. Without `per`, n = g − 1, g the granularity of the zone now (1 for
 a direction without a summary); keys are made anew whenever a zone has moved to the next granularity. With `per`, n =
@@ -60,7 +60,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from penstock.algebra.nodes.base import Algebra, ColumnPruning, Keys, Pruned, Unary, column_labels, has_lives
+from penstock.algebra.nodes.base import Algebra, ColumnPruning, Keys, Pruned, Unary, column_labels, has_lives, operators
 from penstock.algebra.nodes.join import Join, Pairs, condition_text, joined_pattern
 from penstock.algebra.nodes.summary_definition import SummaryDefinition
 from penstock.algebra.optimizer.statistics import Statistics
@@ -386,6 +386,17 @@ class PreferringSelection(Unary):
         terms = {"preference": ", ".join(to_sql(e, labels) for e in self.expressions) or "1"}
         side = side_text(self.schema, self.filter, self.summary)
         return condition | side | terms | preference_text(self.preference)
+
+
+def summaries_read(root: Algebra) -> tuple[SummaryDefinition, ...]:
+    """Return the summaries that preferences of the plan `root` read, each once."""
+    found: list[SummaryDefinition] = []
+    for node in operators(root):
+        if isinstance(node, PreferringJoin):
+            found += [summary for summary in node.summaries if summary is not None]
+        elif isinstance(node, PreferringLookUp | PreferringSelection) and node.summary is not None:
+            found.append(node.summary)
+    return tuple(dict.fromkeys(found))
 
 
 def late_pattern(side: Algebra) -> Pattern:
