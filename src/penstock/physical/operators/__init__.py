@@ -83,7 +83,7 @@ from penstock.physical.plan.panes import (
     RecomputedSlideSpec,
     WindowSumsSpec,
 )
-from penstock.physical.plan.preferences import PreferringJoinSpec, PreferringLookUpSpec, PreferringSelectionSpec
+from penstock.physical.plan.preferences.queries import PreferringJoinSpec, PreferringLookUpSpec, PreferringSelectionSpec
 from penstock.physical.plan.rowwise import FilterSpec, ProjectSpec, UnionSpec
 from penstock.physical.plan.sequence import CountTimeSpec, FrequencySpec, SequenceModelSpec
 from penstock.physical.plan.sets import DistinctSpec, SetOperationSpec, TopKSpec

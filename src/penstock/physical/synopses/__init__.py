@@ -27,6 +27,7 @@ SYNOPSES: dict[str, str] = {
     "ObjectTable": "tables.objects",
     "HeldTuples": "tables.held_tuples",
     "NumberedElements": "preferences.numbered_elements",
+    "StreamSummary": "summaries.stream_summary",
     "WaitingEntries": "preferences.waiting_entries",
 }
 

@@ -7,6 +7,7 @@ the heartbeat has reached them; a pair is emitted at the instant at which it is 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -63,7 +64,7 @@ class PreferenceSide:
         return passes
 
 
-class Preferring(Operator):
+class Preferring(Operator, ABC):
     """The common part of joins and selections.
 
     State: the elements of both sides, the summaries, the entries that wait, and elements ahead of the heartbeat.
@@ -194,9 +195,9 @@ class Preferring(Operator):
 
     # -- results -----------------------------------------------------------------------------------------------------
 
+    @abstractmethod
     def _results(self, done: WorkDone) -> Iterator[Elements]:
         """Yield what was examined and belongs to the result."""
-        raise NotImplementedError
 
 
 def _places(times: Sequence[Int64s]) -> list[Int64s]:

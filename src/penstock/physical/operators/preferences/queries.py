@@ -14,7 +14,7 @@ from penstock.physical.elements import Bools, Elements, forever
 from penstock.physical.operators.joins.join import keyed
 from penstock.physical.operators.preferences.entries import Direction
 from penstock.physical.operators.preferences.operator import PreferenceSide, Preferring
-from penstock.physical.plan.preferences import (
+from penstock.physical.plan.preferences.queries import (
     PreferenceSpec,
     PreferringJoinSpec,
     PreferringLookUpSpec,
@@ -95,7 +95,7 @@ class PreferringSelection(Preferring):
         side = PreferenceSide((), spec.filter, spec.arrival[0], spec.summary, spec.summarised)
         stored = (NumberedElements((), _none_is_found), NumberedElements((), _none_is_found))
         super().__init__(spec.preference, shards, [side], [direction], stored, (0,))
-        self._condition = spec.condition
+        self._condition = spec.residual
 
     def _results(self, done: WorkDone) -> Iterator[Elements]:
         rows = done.integers

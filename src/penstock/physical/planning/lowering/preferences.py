@@ -8,7 +8,7 @@ from penstock.algebra import Algebra, PreferringJoin, PreferringLookUp, Preferri
 from penstock.algebra.properties.arrival_order import in_arrival_order
 from penstock.errors import PenstockError
 from penstock.physical.plan.plan import Edge, Exchange
-from penstock.physical.plan.preferences import PreferringJoinSpec, PreferringLookUpSpec, PreferringSelectionSpec
+from penstock.physical.plan.preferences.queries import PreferringJoinSpec, PreferringLookUpSpec, PreferringSelectionSpec
 from penstock.physical.planning.lowering.builder import Builder, Lowered, lower
 
 

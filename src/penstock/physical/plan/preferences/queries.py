@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 import pyarrow as pa
 
-from penstock.algebra.nodes.preferences import Preference, preference_text
+from penstock.algebra.nodes.preferences import BudgetKind, Preference, preference_text
 from penstock.algebra.nodes.summary_definition import SummaryDefinition
 from penstock.expressions.nodes import Expression
 from penstock.expressions.text import to_sql
@@ -28,7 +27,9 @@ class PreferenceSpec(Spec):
     preference: Preference
     arrival: tuple[bool, ...]
 
-    reads_decisions: ClassVar[bool] = True
+    @property
+    def follows_decisions(self) -> bool:
+        return self.preference.budget.kind is BudgetKind.AUTO
 
     def describe(self) -> Mapping[str, Parameter]:
         return {"state": "entries by key, elements by number", **preference_text(self.preference)}
@@ -66,9 +67,9 @@ class PreferringJoinSpec(PreferenceSpec):
 
 @dataclass(frozen=True)
 class PreferringSelectionSpec(PreferenceSpec):
-    """A selection over one stream."""
+    """A selection over one stream. residual: what a unit tests."""
 
-    condition: Expression | None
+    residual: Expression | None
     filter: Expression | None
     summary: SummaryDefinition | None
     summarised: tuple[int, ...]
@@ -79,7 +80,7 @@ class PreferringSelectionSpec(PreferenceSpec):
         return "PreferringSelection"
 
     def expressions_text(self, inputs: Sequence[Sequence[str]], made: Sequence[str]) -> dict[str, str]:
-        return {} if self.condition is None else {"where": to_sql(self.condition, made)}
+        return {} if self.residual is None else {"where": to_sql(self.residual, made)}
 
 
 @dataclass(frozen=True)
