@@ -19,6 +19,7 @@ from penstock.expressions.evaluate import mask
 from penstock.expressions.nodes import Expression
 from penstock.expressions.sketches.count_sketch import value_hashes
 from penstock.physical.elements import Bools, Elements, Int64s, empty
+from penstock.physical.execution.decisions import Decided
 from penstock.physical.operators.contract import Moment, Operator
 from penstock.physical.operators.joins.join import keyed
 from penstock.physical.operators.preferences.entries import Direction, MakingElements
@@ -95,7 +96,7 @@ class Preferring(Operator, ABC):
         self._queue = WaitingEntries(parameters, float(preference.fade), stored)
         #: Elements that have made entries so far, and the last heartbeat.
         self._order, self._reached = 0, BEGIN - 1
-        self._grant = UNLIMITED
+        self._shards = shards
 
     def synopses(self) -> Mapping[str, Synopsis]:
         found: dict[str, Synopsis] = {}
@@ -124,7 +125,7 @@ class Preferring(Operator, ABC):
             return
         instants, fresh = self._arrive(due)
         if self._granted:
-            work = [self._queue.run_granted(self._reached, self._grant, fresh)]
+            work = [self._queue.run_granted(self._reached, self._grant(moment), fresh)]
         else:
             work = self._queue.run(instants, fresh, heartbeat)
         for done in work:
@@ -134,6 +135,14 @@ class Preferring(Operator, ABC):
         self._queue.expire(ended)
         for stored in self._stored[: len(self._inputs)]:
             stored.expire(ended)
+
+    def _grant(self, moment: Moment) -> int:
+        """Return the units of the round in this shard: an equal part of what was decided, all where nothing was."""
+        decided = moment.decided.every(Decided.UNITS).values()
+        if not decided:
+            return UNLIMITED
+        part, rest = divmod(max(decided), self._shards)
+        return part + (moment.shard < rest)
 
     # -- arrivals ----------------------------------------------------------------------------------------------------
 

@@ -80,10 +80,10 @@ class EntryInstants:
 
 @dataclass(frozen=True)
 class WorkDone:
-    """Pairs that were examined. integers: columns R_SIDE.. of `layout.py`; ranks: R_WEIGHT, R_COST."""
+    """Pairs that were examined. integers: columns R_SIDE.. of `layout.py`; products: of their preferences."""
 
     integers: Int64s
-    ranks: Float64s
+    products: Float64s
 
 
 class WaitingEntries(Synopsis):
