@@ -18,7 +18,7 @@ from penstock.runtime.deciding.deciders import Decider, DecidingOptions, RoundMe
 #: Units that a query is granted before anything was measured.
 FIRST = 10_000
 #: The figure of an operator that counts its units.
-UNITS_DONE = "units done"
+UNITS_DONE = "preference units done"
 #: What a sum of earlier rounds counts beside the last one.
 _EARLIER = 0.5
 #: At least this part of the target is granted: a round that waited for input has measured phases that do not count.
@@ -86,14 +86,14 @@ class GrantedUnits:
                 self._pace[query].add(units, spent)
         self._other_phases.add(max(0.0, seconds - own), 1.0)
 
-
-def granted_units(plan: Plan, options: DecidingOptions) -> Decider | None:
-    """Return the decider of a plan, None without a target or without a preference AUTO."""
-    steps = {
-        query: step.id
-        for step in plan.steps
-        if isinstance(step.spec, PreferenceSpec) and step.spec.preference.budget.kind is BudgetKind.AUTO
-        for query in step.queries
-        if query
-    }
-    return GrantedUnits(steps, options.target_latency) if steps and options.target_latency else None
+    @staticmethod
+    def of(plan: Plan, options: DecidingOptions) -> Decider | None:
+        """Return the decider of a plan, None without a target or without a preference AUTO."""
+        steps = {
+            query: step.id
+            for step in plan.steps
+            if isinstance(step.spec, PreferenceSpec) and step.spec.preference.budget.kind is BudgetKind.AUTO
+            for query in step.queries
+            if query
+        }
+        return GrantedUnits(steps, options.target_latency) if steps and options.target_latency else None
