@@ -58,7 +58,7 @@ from penstock.tree import Node, transform_up, walk
 from penstock.types import CALENDAR, TimeDomain, type_name
 
 _NEGATIVE = "results that are missing would make wrong ones; put the preference into a view, and this above it"
-_MOST_UNITS = 2**53
+MOST_UNITS = 2**53
 
 
 @dataclass(frozen=True)
@@ -113,6 +113,9 @@ def preferred(
     the errors recorded."""
     clause = tree.preference
     assert clause is not None
+    if len(inputs.members) != len(leaves(tree.source)):
+        hint = "put it into a view that is a stream"
+        context.fail("P0901", "a preference beside a join of another kind is not supported yet", clause.span, hint)
     terms = context.attempt(lambda: _terms(tree, clause, inputs, scope, context))
     domain = context.guard(clause.span, lambda: common_domain(tuple(m.node for m in inputs.members))) or CALENDAR
     parts = (
@@ -188,7 +191,7 @@ def _budget(clause: PreferenceClause, domain: TimeDomain, context: Context) -> B
         return Budget(BudgetKind.AUTO)
     if written.kind == "UNLIMITED":
         return None
-    if not 1 <= written.units <= _MOST_UNITS:
+    if not 1 <= written.units <= MOST_UNITS:
         hint = "BUDGET UNLIMITED does all work"
         context.fail("P0203", "a budget is a whole number of units, 1 or more", written.span, hint)
     if written.interval is None:
