@@ -1,4 +1,4 @@
-"""BUDGET AUTO: the units of work that each round grants to queries with a preference, so that it keeps `target_latency`.
+"""BUDGET AUTO: the units of work that each round grants to queries with a preference, so that it keeps the target.
 
 A round takes the time of the phases that are not theirs, and that of their units. Both are weighted means over the
 rounds, the last one counting most. What is left of the target is shared equally by the queries `[pt 4.2]`.
