@@ -17,9 +17,9 @@ from penstock.language import BoundScript, bind_script
 from penstock.testing.cases import case_inputs, parse_case
 from penstock.testing.compare import first_difference
 from penstock.testing.denotation import World, relation
-from penstock.testing.denotation.preference import simulate
 from penstock.testing.oracle import run_oracle, timely_rows
-from penstock.testing.random.preferences import PreferenceCase, random_preference
+from penstock.testing.preferences.kinds import simulate
+from penstock.testing.preferences.random_queries import PreferenceCase, random_preference
 from penstock.testing.values import Row, key_of
 from penstock.tree import Node, transform_up
 
