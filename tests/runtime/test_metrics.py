@@ -24,6 +24,7 @@ from penstock.physical.planning.state_size.summary import job_state
 from penstock.runtime.local.runtime import run_local
 from penstock.runtime.watching.metrics import (
     METRICS,
+    FrequentMetrics,
     OperatorMetrics,
     PreferenceMetrics,
     QueryMetrics,
@@ -162,11 +163,12 @@ def test_every_figure_is_in_the_table() -> None:
     names = {
         "sources": SourceMetrics, "queries": QueryMetrics, "queries.shedding": SheddingMetrics,
         "queries.preference": PreferenceMetrics,
+        "queries.frequent": FrequentMetrics,
         "operators": OperatorMetrics, "run": RunMetrics,
     }  # fmt: skip
     keys = {"operators.name", "operators.stage", "operators.queries", "run.sources", "run.queries", "run.operators"}
     # Tuples that arrived are no metric of their own: rows of sources are.
-    keys |= {"queries.shedding", "queries.shedding.arrived", "queries.preference"}
+    keys |= {"queries.shedding", "queries.shedding.arrived", "queries.preference", "queries.frequent"}
     assert {f"{where}.{f.name}" for where, kind in names.items() for f in fields(kind)} - keys == told
 
 
@@ -311,3 +313,25 @@ def test_a_query_that_sheds_has_figures_of_it() -> None:
     series = {metric.name: list(metric.samples(found[-1])) for metric in METRICS}
     assert series["penstock_query_shed_total"] == [(("q",), 300.0)]
     assert series["penstock_query_accuracy_ratio"] == []
+
+
+def test_a_query_with_frequent_items_has_the_share_that_it_may_miss() -> None:
+    script = """CREATE STREAM m (at BIGINT, k BIGINT, x STRING) FROM MEMORY () TIMESTAMP BY at UNIT SECOND;
+        CREATE QUERY q AS SELECT x, COUNT(*) AS n FROM m [RANGE 20 SECONDS SLIDE 10 SECONDS] GROUP BY x FREQUENT 1;
+        CREATE QUERY per AS SELECT k, x, COUNT(*) AS n FROM m [RANGE 20 SECONDS SLIDE 10 SECONDS]
+          GROUP BY k, x FREQUENT 1 PER (k);
+        CREATE QUERY other AS SELECT k FROM m [NOW];"""
+    # Two panes: of the second item there are 3 of 10 in each; of k = 2 it is 1 of 2.
+    rows = [(1, 1, "a")] * 5 + [(2, 1, "b")] * 3 + [(3, 2, "c"), (3, 2, "d")]
+    rows += [(at + 10, k, x) for at, k, x in rows] + [(21, 3, "a")]
+    columns = (pa.array(column) for column in zip(*rows, strict=True))
+    found: list[RunMetrics] = []
+    given = pa.table(dict(zip(("at", "k", "x"), columns, strict=True)))
+    run_local(bind_script(script).queries, {"m": given}, watcher=found.append, drain=False, shards=2)
+    last = found[-1].queries
+    assert last["other"].frequent is None and last["other"].shedding is None
+    whole, per = last["q"].frequent, last["per"].frequent
+    assert whole is not None and (whole.pairs_held, whole.missed_share) == (2, pytest.approx(0.3))
+    assert per is not None and (per.pairs_held, per.missed_share) == (4, pytest.approx(0.5))
+    series = {metric.name: list(metric.samples(found[-1])) for metric in METRICS}
+    assert series["penstock_query_frequent_pairs_held"] == [(("q",), 2.0), (("per",), 4.0)]

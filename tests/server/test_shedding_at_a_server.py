@@ -1,4 +1,5 @@
-"""What a server shows of queries that shed: SHOW QUERIES, `penstock.queries` and `penstock.approximations`."""
+"""What a server shows of queries that shed or approximate: SHOW QUERIES, `penstock.queries` and
+`penstock.approximations`."""
 
 from __future__ import annotations
 
@@ -35,5 +36,34 @@ def test_a_query_that_sheds_is_listed_with_what_it_has_shed(tmp_path: Path) -> N
             assert (one["rate"], one["fn"], one["error_low"], one["error_high"]) == (0.5, 0.5, None, None)
             listed = client.select("SELECT name, memory FROM penstock.queries ORDER BY name").table.to_pylist()
             assert listed == [{"name": "sheds", "memory": "1 TUPLES"}, {"name": "warm", "memory": None}]
+    finally:
+        ended(running)
+
+
+def test_approximate_aggregates_and_frequent_items_are_listed_with_their_errors(tmp_path: Path) -> None:
+    running = started(tmp_path)
+    try:
+        with connect(running.url, running.texts[AccessRole.ADMIN]) as client:
+            window = "FROM readings [RANGE 2 HOURS SLIDE 1 HOUR]"
+            client.execute(
+                f"CREATE QUERY counted AS SELECT APPROX_COUNT_DISTINCT(room) AS n {window};"
+                f"CREATE QUERY often AS SELECT room, COUNT(*) AS n {window} GROUP BY room FREQUENT 1;"
+                f"CREATE QUERY exact AS SELECT COUNT(DISTINCT room) AS n {window};"
+            )
+            asked = "SELECT query, technique, error_high, reason FROM penstock.approximations ORDER BY query"
+            counted, often = client.select(asked).table.to_pylist()
+            assert counted == {
+                "query": "counted", "technique": "approx_count_distinct(room)", "error_high": None,
+                "reason": "HyperLogLog of 4,096 registers, standard error 1.6 %, probable",
+            }  # fmt: skip
+            assert (often["query"], often["technique"]) == ("often", "FREQUENT 1")
+            # In the pane up to 10 o'clock the second item has one of three rows.
+            early = [{"at": f"2024-03-01 09:0{minute}:00", "room": "hall", "celsius": 1.0} for minute in (3, 4)]
+            client.insert("readings", [*early, *ROWS[1:]])
+            deadline = time.monotonic() + 60
+            while not often["error_high"] and time.monotonic() < deadline:
+                time.sleep(0.05)
+                _, often = client.select(asked).table.to_pylist()
+            assert often["error_high"] == 1 / 3
     finally:
         ended(running)

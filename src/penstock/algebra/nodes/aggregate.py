@@ -11,6 +11,7 @@ from penstock.algebra.properties.boundedness import Boundedness
 from penstock.algebra.properties.cardinality import Estimate
 from penstock.algebra.properties.update_pattern import Pattern
 from penstock.expressions.aggregates import function_of
+from penstock.expressions.aggregates.bounds import Accuracy
 from penstock.expressions.nodes import AggregateCall, columns_of
 from penstock.expressions.text import to_sql
 from penstock.expressions.user import UserAggregateCall
@@ -96,16 +97,19 @@ class Aggregate(Algebra):
         labels = column_labels(self.input.schema)
         calls = (named(to_sql(a, labels), n) for a, n in zip(self.aggregates, self.names, strict=True))
         shown = {"group": ", ".join(labels[i] for i in self.group) or "()", "aggregates": ", ".join(calls)}
-        errors = dict.fromkeys(text for call in self.aggregates for text in _errors(call, labels))
+        errors = [f"{call}: {accuracy.text}" for call, accuracy in self.approximations.items()]
         return {**shown, "errors": "; ".join(errors)} if errors else shown
 
+    @property
+    def approximations(self) -> Mapping[str, Accuracy]:
+        """Return by the text of each approximate call how it is computed and how far it may be off."""
+        labels = column_labels(self.input.schema)
+        found = {to_sql(call, labels): _accuracy(call) for call in self.aggregates}
+        return {text: accuracy for text, accuracy in found.items() if accuracy is not None}
 
-def _errors(call: AggregateCall, labels: Sequence[str]) -> Sequence[str]:
-    """Return how an approximate call is computed and how far it may be off."""
-    if isinstance(call, UserAggregateCall):
-        return ()
-    accuracy = function_of(call).accuracy(call)
-    return () if accuracy is None else (f"{to_sql(call, labels)}: {accuracy.text}",)
+
+def _accuracy(call: AggregateCall) -> Accuracy | None:
+    return None if isinstance(call, UserAggregateCall) else function_of(call).accuracy(call)
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,13 +1,16 @@
-"""`penstock.queries`: the continuous queries; `penstock.approximations`: those of them with a budget."""
+"""`penstock.queries`: the continuous queries; `penstock.approximations`: what is not exact in their answers, and what
+is known of the error."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
 
+from penstock.algebra.nodes.aggregate import Aggregate
 from penstock.algebra.nodes.base import operators
+from penstock.algebra.nodes.frequent import Frequent
 from penstock.algebra.nodes.shed import NO_BUDGET, Shed
 from penstock.algebra.optimizer.statistics import Statistics
 from penstock.algebra.properties.update_pattern import Pattern
@@ -266,11 +269,18 @@ QUERIES: ControlRelation[QueryRow] = ControlRelation(
 
 @dataclass(frozen=True)
 class ApproximationRow:
-    """A query that has a budget, and the figures of its shedding; None before there are some."""
+    """Something that makes the answer of a query approximate. What was not measured yet is None.
+
+    Args:
+        shedding: the figures of a budget.
+        missed: of FREQUENT, the share of all counts that an item in no list can have.
+    """
 
     query: QueryRow
-    budget: Shed
-    shedding: SheddingMetrics | None
+    technique: str
+    reason: str
+    shedding: SheddingMetrics | None = None
+    missed: float | None = None
 
     @property
     def rate(self) -> float | None:
@@ -288,26 +298,48 @@ class ApproximationRow:
         return None if accuracy is None else 1 - accuracy
 
     @property
-    def reason(self) -> str:
-        one, kind = self.budget, "bytes" if self.budget.in_bytes else "tuples"
-        found = [] if one.budget == NO_BUDGET else [f"memory: at most {one.budget:,} {kind} are held"]
-        found += [f"cpu: at most {one.cpu / 1e6:g} cores are used"] if one.cpu else []
-        found += ["state_limit: at most its part is held"] if one.shares_limit else []
-        return "; ".join(found)
+    def most(self) -> float | None:
+        return self.error("accuracy_low") if self.missed is None else self.missed
 
 
-def _budgets(view: SystemView) -> Iterable[ApproximationRow]:
+def _approximations(view: SystemView) -> Iterable[ApproximationRow]:
     queries = (QueryRow(view, one) for one in view.listed)
-    return [ApproximationRow(row, row.budget, row.shedding) for row in queries if row.budget is not None]
+    return [row for query in queries for row in {(r.technique, r.reason): r for r in _of_query(query)}.values()]
+
+
+def _of_query(query: QueryRow) -> Iterator[ApproximationRow]:
+    root = None if query.listed.bound is None else query.listed.bound.root
+    for node in () if root is None else operators(root):
+        if isinstance(node, Shed):
+            yield ApproximationRow(query, f"shed {node.policy}", _reason_of(node), query.shedding)
+        elif isinstance(node, Aggregate):
+            for call, accuracy in node.approximations.items():
+                yield ApproximationRow(query, call, accuracy.text)
+        elif isinstance(node, Frequent):
+            found = None if query.metrics is None else query.metrics.frequent
+            reason = f"{node.k} items of each pane are kept, with certain bounds"
+            yield ApproximationRow(
+                query, f"FREQUENT {node.k}", reason, missed=None if found is None else found.missed_share
+            )
+
+
+def _reason_of(shed: Shed) -> str:
+    """Return the budgets of shedding as text."""
+    kind = "bytes" if shed.in_bytes else "tuples"
+    found = [] if shed.budget == NO_BUDGET else [f"memory: at most {shed.budget:,} {kind} are held"]
+    found += [f"cpu: at most {shed.cpu / 1e6:g} cores are used"] if shed.cpu else []
+    found += ["state_limit: at most its part is held"] if shed.shares_limit else []
+    return "; ".join(found)
 
 
 APPROXIMATIONS: ControlRelation[ApproximationRow] = ControlRelation(
     "approximations",
-    "The queries with a budget, which shed beyond it, and what is known of their answers.",
+    "Budgets beyond which queries shed, approximate aggregates and FREQUENT items, and what is known of their errors.",
     (
-        Attribute("query", TEXT, "its name", lambda row: row.query.name),
+        Attribute("query", TEXT, "the name of the query", lambda row: row.query.name),
         Attribute("entity", TEXT, "the id of its entity", lambda row: QUERIES.id_of(row.query)),
-        Attribute("technique", TEXT, "`shed` and the policy", lambda row: f"shed {row.budget.policy}"),
+        Attribute("technique", TEXT, "`shed` and the policy, the call of an approximate aggregate, or FREQUENT",
+                  lambda row: row.technique),
         Attribute("rate", REAL, "share of the tuples that were kept since the beginning", lambda row: row.rate,
                   Origin.TASKS),
         unmeasured("from_tick", COUNT, "the first instant of an answer that is not exact"),
@@ -317,8 +349,9 @@ APPROXIMATIONS: ControlRelation[ApproximationRow] = ControlRelation(
                   " where the answer lacks nothing", lambda row: row.missing, Origin.TASKS),
         Attribute("error_low", REAL, "1 less the accuracy, as estimated: where its interval of 95 % begins",
                   lambda row: row.error("accuracy_high"), Origin.TASKS),
-        Attribute("error_high", REAL, "where it ends", lambda row: row.error("accuracy_low"), Origin.TASKS),
-        Attribute("reason", TEXT, "why", lambda row: row.reason),
+        Attribute("error_high", REAL, "where it ends; of FREQUENT the share of the counts in the window that an item in"
+                  " no list can have, certain", lambda row: row.most, Origin.TASKS),
+        Attribute("reason", TEXT, "why, and for an approximate aggregate its error", lambda row: row.reason),
     ),
-    _budgets,
+    _approximations,
 )  # fmt: skip

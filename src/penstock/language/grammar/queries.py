@@ -75,6 +75,7 @@ class QueryGrammar(PreferenceGrammar):
         offset, offset_span = self._amount(TokenType.OFFSET)
         self._refuse_foreign()
         if order or limit is not None or offset is not None:
+            order = self._order_of_sessions(tree, order)
             return SortedQuery(tree, order, limit, offset, order_span, limit_span, offset_span, self._since(start))
         return tree
 

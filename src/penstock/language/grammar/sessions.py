@@ -16,7 +16,17 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from penstock.language.dialect import span_of, token_span
 from penstock.language.grammar.samples import SampleGrammar
-from penstock.language.queries import Duration, Extent, Item, Name, NamedSource, SelectQuery, WindowClause
+from penstock.language.queries import (
+    Duration,
+    Extent,
+    Item,
+    Name,
+    NamedSource,
+    OrderItem,
+    QueryTree,
+    SelectQuery,
+    WindowClause,
+)
 from penstock.language.text import TextSpan
 from penstock.types import Interval
 
@@ -80,6 +90,23 @@ class SessionGrammar(SampleGrammar):
             return _read(query, _flink_reading(query), ("window_start", "window_end"))
         return query
 
+    def _order_of_sessions(self, tree: QueryTree, order: tuple[OrderItem, ...]) -> tuple[OrderItem, ...]:
+        """Return the sort keys of a query, with the bounds of its session window as those of the period."""
+        of_sessions = (
+            isinstance(tree, SelectQuery)
+            and isinstance(tree.source, NamedSource)
+            and tree.source.window is not None
+            and tree.source.window.time is not None
+        )
+        if not of_sessions or not isinstance(tree, SelectQuery):
+            return order
+        readings = (_spark_reading(tree, None), _flink_reading(tree))
+
+        def read(part: exp.Expr) -> exp.Expr:
+            return next((found for reading in readings if (found := reading(part)) is not None), part)
+
+        return tuple(replace(key, value=key.value.transform(read)) for key in order)
+
     def _grouped_by(self, query: SelectQuery, call: exp.Expr) -> SelectQuery:
         """Return a query whose grouping by `call` is the window of its stream."""
         source = query.source
@@ -117,14 +144,16 @@ def _is_call(node: exp.Expr) -> bool:
     return isinstance(node, exp.Anonymous) and str(node.this).lower() == _WINDOW
 
 
-def _spark_reading(query: SelectQuery, call: exp.Expr) -> Reading:
+def _spark_reading(query: SelectQuery, call: exp.Expr | None) -> Reading:
+    """Return the reading of `session_window.start` and the like, and of the call itself; call: None for any."""
     bounds = {"start": "BEGIN", "end": "END"}
 
     def reading(node: exp.Expr) -> exp.Expr | None:
         if isinstance(node, exp.Column) and node.table.lower() == _WINDOW and node.name.lower() in bounds:
             return _bound(query, bounds[node.name.lower()], node)
         whole = isinstance(node, exp.Column) and not node.table and node.name.lower() == _WINDOW
-        return _period(query, node) if whole or node == call else None
+        called = _is_call(node) if call is None else node == call
+        return _period(query, node) if whole or called else None
 
     return reading
 

@@ -73,7 +73,7 @@ class SheddingMetrics:
     def of(figures: Sequence[Mapping[str, float]]) -> SheddingMetrics | None:
         """Return the metrics of a query from the figures of its budgets; None where it has none."""
         found: dict[str, float] = {}
-        for one in figures:
+        for one in (one for one in figures if "budget" in one):
             for key, value in one.items():
                 name = key.replace(" ", "_")
                 if key.startswith(PREFERENCE):
@@ -134,6 +134,28 @@ class PreferenceMetrics:
 
 
 @dataclass(frozen=True)
+class FrequentMetrics:
+    """Metrics of the FREQUENT items of a query.
+
+    Args:
+        pairs_held: items of live lists, each with its count.
+        missed_share: δ/N at present: what an item in no list can have at most, as a share of all counts in the window;
+            the greatest over shards and values of the PER columns.
+    """
+
+    pairs_held: float = 0
+    missed_share: float = 0.0
+
+    @staticmethod
+    def of(figures: Sequence[Mapping[str, float]]) -> FrequentMetrics | None:
+        """Return the metrics of a query from the figures of its steps; None where none has lists."""
+        lists = [one for one in figures if "pairs held" in one]
+        if not lists:
+            return None
+        return FrequentMetrics(sum(one["pairs held"] for one in lists), max(one["missed share"] for one in lists))
+
+
+@dataclass(frozen=True)
 class QueryMetrics:
     """Metrics of one query. rows: of its results; heartbeat: the time up to which the answer is final; state: of all
     its operators, shared ones included.
@@ -146,6 +168,7 @@ class QueryMetrics:
     state_rows: int = 0
     state_bytes: int = 0
     shedding: SheddingMetrics | None = None
+    frequent: FrequentMetrics | None = None
     preference: PreferenceMetrics | None = None
 
 
@@ -387,6 +410,14 @@ METRICS: tuple[Metric, ...] = (
         "penstock_query_accuracy_high_ratio", False, _Q, "queries.shedding.accuracy_high", "Where its interval ends."
     ),
     Metric("penstock_query_accuracy_values", False, _Q, "queries.shedding.accuracy_values", "Values that it is of."),
+    Metric("penstock_query_frequent_pairs_held", False, _Q, "queries.frequent.pairs_held", "Items of live lists."),
+    Metric(
+        "penstock_query_frequent_missed_share_ratio",
+        False,
+        _Q,
+        "queries.frequent.missed_share",
+        "Greatest share of the counts that an item in no list can have.",
+    ),
     Metric("penstock_operator_seconds_total", True, _O, "operators.seconds", "Time an operator worked, in all shards."),
     Metric("penstock_operator_state_rows", False, _O, "operators.state_rows", "Rows of an operator's state."),
     Metric("penstock_operator_state_bytes", False, _O, "operators.state_bytes", "Bytes of an operator's state."),

@@ -13,6 +13,7 @@ from penstock.physical.execution.progress import NOTHING
 from penstock.physical.plan.plan import Plan
 from penstock.runtime.watching.figures import BatchFigures, FigureKeeper, RunFigures
 from penstock.runtime.watching.metrics import (
+    FrequentMetrics,
     OperatorMetrics,
     PreferenceMetrics,
     QueryMetrics,
@@ -69,7 +70,7 @@ class Recorder:
         self._tasks: dict[int, list[Phases]] = {}
         self._state: dict[tuple[int, int], dict[int, tuple[int, int]]] = {}
         self._step_seconds: dict[int, float] = {}
-        self._shedding: dict[tuple[int, int], StepFigures] = {}
+        self._said: dict[tuple[int, int], StepFigures] = {}
         self._run = RunMetrics()
         self._previous_totals = Totals()
         self._rates: tuple[dict[str, float], dict[str, float]] = ({}, {})
@@ -93,7 +94,7 @@ class Recorder:
                     for step, sizes in report.state.items()
                 }
             if report.figures:
-                self._shedding[report.stage, report.shard] = report.figures
+                self._said[report.stage, report.shard] = report.figures
 
     def batch(
         self, duration: float, sink: float, cores: int, totals: Totals, number: int = 0,
@@ -171,7 +172,7 @@ class Recorder:
     def changed(self, plan: Plan, sources: Mapping[str, Source]) -> None:
         """Continue with another plan, whose steps have other numbers."""
         self._plan, self._sources = plan, sources
-        self._tasks, self._state, self._step_seconds, self._shedding = {}, {}, {}, {}
+        self._tasks, self._state, self._step_seconds, self._said = {}, {}, {}, {}
         self._figures.changed(plan)
 
     @property
@@ -207,17 +208,17 @@ class Recorder:
         heartbeat, lag = _heartbeat_and_lag(
             (totals.query_heartbeats or {}).get(name), self._plan.queries[name].domain, now
         )
+        said = self._said_by(name)
         return QueryMetrics(
             (totals.queries or {}).get(name, 0), self._rates[1].get(name, 0.0), heartbeat, lag,
-            sum(o.state_rows for o in operators), sum(o.state_bytes for o in operators), *self._chosen_by(name),
+            sum(o.state_rows for o in operators), sum(o.state_bytes for o in operators),
+            SheddingMetrics.of(said), FrequentMetrics.of(said), PreferenceMetrics.of(said),
         )  # fmt: skip
 
-    def _chosen_by(self, query: str) -> tuple[SheddingMetrics | None, PreferenceMetrics | None]:
-        """Return the metrics of the budgets of a query."""
+    def _said_by(self, query: str) -> list[Mapping[str, int | float]]:
+        """Return what the operators of a query say of themselves in each shard."""
         steps = {step.id for step in self._plan.steps if query in step.queries}
-        shards = list(self._shedding.values())
-        found = [figures for one in shards for step, figures in one.items() if step in steps]
-        return SheddingMetrics.of(found), PreferenceMetrics.of(found)
+        return [figures for one in list(self._said.values()) for step, figures in one.items() if step in steps]
 
 
 def _counts(totals: Totals, position: int) -> dict[str, int]:

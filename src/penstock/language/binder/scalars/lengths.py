@@ -23,6 +23,7 @@ from penstock.expressions.nodes import Expression, Literal
 from penstock.language.binder.context import Context
 from penstock.language.binder.scalars import periods
 from penstock.language.binder.scalars.binder import ScalarBinder
+from penstock.language.binder.scalars.period_relations import TicksPeriod
 from penstock.language.binder.scope import PeriodBound
 from penstock.language.dialect import span_of
 from penstock.language.queries import EmbeddedQuery
@@ -155,7 +156,7 @@ def compared(binder: ScalarBinder, node: exp.Expr) -> Expression | None:
     return build_call(_NAMES[found.operator], [periods.length(p), Literal(BIGINT, int(number))])
 
 
-def _of_open(binder: ScalarBinder, node: exp.Expr, found: ComparedLength, p: periods.TicksPeriod) -> Expression:
+def _of_open(binder: ScalarBinder, node: exp.Expr, found: ComparedLength, p: TicksPeriod) -> Expression:
     """Return a lower bound of an open length, which FROM has carried out for periods that are open."""
     top = node
     while isinstance(top.parent, exp.And | exp.Paren):

@@ -7,8 +7,7 @@ is NULL has bounds that are NULL. Predicates are comparisons of the bounds.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import TypeAlias
+from dataclasses import replace
 
 import pyarrow as pa
 from sqlglot import exp
@@ -17,31 +16,24 @@ from penstock.errors import nearest
 from penstock.expressions.coercion import BIGINT, DATE, is_integer
 from penstock.expressions.functions import build_call, build_cast
 from penstock.expressions.nodes import Column, Expression, Literal
+from penstock.language.binder.context import Context
 from penstock.language.binder.scalars.binder import Binding, ScalarBinder, name_of
+from penstock.language.binder.scalars.period_relations import (
+    ALLEN,
+    PREDICATES,
+    TicksPeriod,
+    and_,
+    compare,
+    equals,
+    overlaps,
+)
 from penstock.language.dialect import is_period_text, span_of
-from penstock.language.queries import Name
+from penstock.language.queries import Name, OrderItem
 from penstock.language.text import TextSpan
-from penstock.types import END, TIMESTAMP, TimeDomain, Unit, type_name
+from penstock.types import END, TIMESTAMP, Unit, type_name
 
 _DAY = Unit.DAY.value
-OfTwo: TypeAlias = "Callable[[TicksPeriod, TicksPeriod], Expression]"
 _MONTHS = {"MONTH": 1, "QUARTER": 3, "YEAR": 12}
-
-
-@dataclass(frozen=True)
-class TicksPeriod:
-    """type: that of its bounds as they are shown. domain: what a tick is; None where that depends on the query. open:
-    whether the end may come later than the row."""
-
-    begin: Expression
-    end: Expression
-    type: pa.DataType
-    domain: TimeDomain | None
-    open: bool = False
-
-    @property
-    def is_calendar(self) -> bool:
-        return not is_integer(self.type)
 
 
 def never() -> Literal:
@@ -169,30 +161,15 @@ def _common_type(p: TicksPeriod, q: TicksPeriod) -> pa.DataType:
     return TIMESTAMP if p.is_calendar else BIGINT
 
 
-def _and(*parts: Expression) -> Expression:
-    whole = parts[0]
-    for part in parts[1:]:
-        whole = build_call("AND", [whole, part])
-    return whole
-
-
-def _compare(name: str, left: Expression, right: Expression) -> Expression:
-    return build_call(name, [left, right])
-
-
-def _overlaps(p: TicksPeriod, q: TicksPeriod) -> Expression:
-    return _and(_compare("LT", p.begin, q.end), _compare("LT", q.begin, p.end))
-
-
 def _intersection(p: TicksPeriod, q: TicksPeriod) -> TicksPeriod:
-    there = _overlaps(p, q)
+    there = overlaps(p, q)
     begin = build_call("GREATEST", [p.begin, q.begin])
     end = build_call("LEAST", [p.end, q.end])
     return _made(p, q, _where(there, begin), _where(there, end))
 
 
 def _span(p: TicksPeriod, q: TicksPeriod) -> TicksPeriod:
-    there = _and(*(build_call("IS_NOT_NULL", [one.begin]) for one in (p, q)))
+    there = and_(*(build_call("IS_NOT_NULL", [one.begin]) for one in (p, q)))
     begin = build_call("LEAST", [p.begin, q.begin])
     end = build_call("GREATEST", [p.end, q.end])
     return _made(p, q, _where(there, begin), _where(there, end))
@@ -202,87 +179,6 @@ def _made(p: TicksPeriod, q: TicksPeriod, begin: Expression, end: Expression) ->
     return TicksPeriod(begin, end, _common_type(p, q), p.domain or q.domain, p.open or q.open)
 
 
-def _swapped(
-    predicate: OfTwo,
-) -> OfTwo:
-    return lambda p, q: predicate(q, p)
-
-
-def _contains(p: TicksPeriod, q: TicksPeriod) -> Expression:
-    return _and(_compare("LE", p.begin, q.begin), _compare("LE", q.end, p.end))
-
-
-def _equals(p: TicksPeriod, q: TicksPeriod) -> Expression:
-    return _and(_compare("EQ", p.begin, q.begin), _compare("EQ", p.end, q.end))
-
-
-def _meets(p: TicksPeriod, q: TicksPeriod) -> Expression:
-    return _compare("EQ", p.end, q.begin)
-
-
-def _precedes(p: TicksPeriod, q: TicksPeriod) -> Expression:
-    return _compare("LE", p.end, q.begin)
-
-
-def _before(p: TicksPeriod, q: TicksPeriod) -> Expression:
-    return _compare("LT", p.end, q.begin)
-
-
-def _starts(p: TicksPeriod, q: TicksPeriod) -> Expression:
-    return _and(_compare("EQ", p.begin, q.begin), _compare("LT", p.end, q.end))
-
-
-def _during(p: TicksPeriod, q: TicksPeriod) -> Expression:
-    return _and(_compare("LT", q.begin, p.begin), _compare("LT", p.end, q.end))
-
-
-def _finishes(p: TicksPeriod, q: TicksPeriod) -> Expression:
-    return _and(_compare("EQ", p.end, q.end), _compare("LT", q.begin, p.begin))
-
-
-#: predicate -> what it says of two periods.
-PREDICATES: Mapping[str, OfTwo] = {
-    "OVERLAPS": _overlaps,
-    "CONTAINS": _contains,
-    "EQUALS": _equals,
-    "PRECEDES": _precedes,
-    "SUCCEEDS": _swapped(_precedes),
-    "IMMEDIATELY PRECEDES": _meets,
-    "MEETS": _meets,
-    "IMMEDIATELY SUCCEEDS": _swapped(_meets),
-    "MET BY": _swapped(_meets),
-    "BEFORE": _before,
-    "AFTER": _swapped(_before),
-    "STARTS": _starts,
-    "STARTED BY": _swapped(_starts),
-    "DURING": _during,
-    "FINISHES": _finishes,
-    "FINISHED BY": _swapped(_finishes),
-}
-
-
-def _allen_overlaps(p: TicksPeriod, q: TicksPeriod) -> Expression:
-    return _and(_compare("LT", p.begin, q.begin), _compare("LT", q.begin, p.end), _compare("LT", p.end, q.end))
-
-
-#: Allen's 13 relations, of which exactly one holds.
-ALLEN: Mapping[str, OfTwo] = {
-    "before": _before,
-    "meets": _meets,
-    "overlaps": _allen_overlaps,
-    "starts": _starts,
-    "during": _during,
-    "finishes": _finishes,
-    "equals": _equals,
-    "after": _swapped(_before),
-    "met by": _swapped(_meets),
-    "overlapped by": _swapped(_allen_overlaps),
-    "started by": _swapped(_starts),
-    "contains": _swapped(_during),
-    "finished by": _swapped(_finishes),
-}
-
-
 def predicate(binder: ScalarBinder, node: exp.Expr) -> Expression:
     """Return a predicate between two periods; CONTAINS also takes an instant."""
     name = str(node.this).upper()
@@ -290,7 +186,7 @@ def predicate(binder: ScalarBinder, node: exp.Expr) -> Expression:
     if name == "CONTAINS" and not is_period(binder, right):
         p = period(binder, left)
         at = _instant_for(binder, right, p)
-        return _and(_compare("LE", p.begin, at), _compare("LT", at, p.end))
+        return and_(compare("LE", p.begin, at), compare("LT", at, p.end))
     p, q = binder.context.each(lambda part: period(binder, part), [left, right])
     return PREDICATES[name](*_alike(binder, node, p, q))
 
@@ -314,7 +210,7 @@ def equal(binder: ScalarBinder, node: exp.Expr) -> Expression | None:
     if not (is_period(binder, node.this) or is_period(binder, node.expression)):
         return None
     p, q = binder.context.each(lambda part: period(binder, part), [node.this, node.expression])
-    return _equals(*_alike(binder, node, p, q))
+    return equals(*_alike(binder, node, p, q))
 
 
 def length(p: TicksPeriod) -> Expression:
@@ -428,8 +324,8 @@ def alias_of(of: exp.Expr) -> str | None:
 
 
 def _closed(binder: ScalarBinder, node: exp.Expr) -> Expression:
-    """Bind CLOSED(VALID(s)), which FROM has carried out: TRUE of what is there. Anywhere but at the top of WHERE it is
-    refused."""
+    """Bind CLOSED(VALID(s)), which FROM has carried out: TRUE of what is there, NULL beside a row that an outer join
+    has not found a partner for. Anywhere but at the top of WHERE it is refused."""
     context = binder.context
     if len(node.expressions) != 1:
         context.fail("P0204", "CLOSED takes a period", span_of(node), "as in WHERE CLOSED(VALID(s))")
@@ -440,11 +336,11 @@ def _closed(binder: ScalarBinder, node: exp.Expr) -> Expression:
     if binder.aggregates != "WHERE" or top.parent is not None or alias is None:
         hint = "as in WHERE CLOSED(VALID(s)) AND LENGTH(VALID(s)) > 10"
         context.fail("P0373", "CLOSED(VALID(s)) is a condition of its own, joined by AND in WHERE", span_of(node), hint)
-    period(binder, node.expressions[0])
+    p = period(binder, node.expressions[0])
     if not any(e.closes for e in binder.scope.bounds() if (e.qualifier or "").lower() == alias and not e.depth):
         hint = f"name the columns on which it is: {alias} (a, b)"
         context.fail("P0373", f"{alias} is not coalesced, so it has no period that closes", span_of(node), hint)
-    return Literal(pa.bool_(), True)
+    return build_call("IS_NOT_NULL", [p.begin])
 
 
 #: function -> its binding. LENGTH goes by the type of its argument.
@@ -477,6 +373,19 @@ def items(binder: ScalarBinder, node: exp.Expr, alias: str | None) -> list[tuple
     p = period(binder, node)
     name = alias or "valid"
     return [(f"{name}_from", begin_of(p)), (f"{name}_to", end_of(p))]
+
+
+def order_of(key: OrderItem, context: Context) -> list[OrderItem]:
+    """Return the sort keys that a sort key is: of a period its begin and its end, which is greatest where it does not
+    come."""
+    if not is_period_text(key.value) or context.catalog.function(str(key.value.unnest().this)) is not None:
+        return [key]
+    found = []
+    for name, nulls_first in (("BEGIN", key.nulls_first), ("END", key.descending)):
+        bound = exp.Anonymous(this=name, expressions=[key.value.copy()])
+        bound.meta["span"] = span_of(key.value)
+        found.append(replace(key, value=bound, nulls_first=nulls_first))
+    return found
 
 
 def bounds_of(binder: ScalarBinder, node: exp.Expr) -> list[Expression] | None:

@@ -418,6 +418,8 @@ class QueryBinder:
 
     def _sorted(self, tree: SortedQuery) -> Algebra:
         context = self.context
+        order = [part for key in tree.order for part in periods.order_of(key, context)]
+        tree = replace(tree, order=tuple(order))
         limits = context.attempt(lambda: limits_of(tree, context, self.answered_once))
         if isinstance(tree.query, SelectQuery) and tree.query.wrapped is None and tree.query.frequency is None:
             node = self._select(tree.query, tree, limits)

@@ -122,6 +122,10 @@ class PeriodSource:
         if self.stream is None:
             hint = "its rows have no timestamp at which the next one could come: VALID FROM a TO b"
             self.context.fail("P0371", f"{self.name} is a relation", valid.span, hint)
+        if self.window is not None and self.window.internal is not None and not (closed and not listed):
+            hint = "results must end, when their period does; WHERE CLOSED(VALID(s)) takes those that have ended"
+            message = "VALID UNTIL NEXT under an INTERNAL window has no meaning"
+            self.context.fail("P0374", message, self.window.internal.span, hint)
         node, bound = periods_until_next(
             self.node, valid, self.name, self.entries, self.context, closed, listed, self.span
         )  # fmt: skip

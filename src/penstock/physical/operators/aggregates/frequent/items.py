@@ -19,7 +19,9 @@ from penstock.physical.operators.aggregates.frequent.sweeping import (
     ITEM_LANES,
     KEY,
     MEASURE_LANES,
+    MISSED,
     PER_LANES,
+    TOTAL,
     measures,
     sweep,
 )
@@ -61,6 +63,13 @@ class FrequentItems(Operator):
 
     def synopses(self) -> Mapping[str, Synopsis]:
         return {"early": self._early.queue, "items": self._items, "pers": self._pers, "live": self._live}
+
+    def figures(self) -> Mapping[str, int | float]:
+        """Return the items of live lists, and the greatest share δ/N of any value of the PER columns."""
+        pers = self._pers.by_slot.integers[: self._pers.count].astype(np.float64)
+        missed, total = (pers[:, lane] * 2.0**32 + pers[:, lane + 1] for lane in (MISSED, TOTAL))
+        share = np.divide(missed, total, out=np.zeros(len(pers)), where=total > 0)
+        return {"pairs held": self._live.rows, "missed share": float(share.max(initial=0.0))}
 
     def process(self, port: int, elements: Elements) -> list[Elements]:
         self._early.add(elements)
