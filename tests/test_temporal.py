@@ -13,14 +13,18 @@ import pyarrow as pa
 import pytest
 
 from penstock.algebra import Closing
+from penstock.expressions.nodes import AggregateCall, Column
 from penstock.language import bind_script
 from penstock.physical.elements import Elements, int64s
 from penstock.physical.operators.contract import Moment, Operator
 from penstock.physical.operators.temporal.coalesce import Coalescing
+from penstock.physical.operators.temporal.grouped_sessions import GroupedSessions, SessionPieces
 from penstock.physical.operators.temporal.sessions import Sessions
 from penstock.physical.operators.temporal.stretches_in_order import StretchesInOrder
 from penstock.physical.plan.temporal.coalesce import CoalesceSpec
+from penstock.physical.plan.temporal.grouped_sessions import GroupedSessionsSpec, SessionPiecesSpec
 from penstock.physical.plan.temporal.sessions import SessionsSpec
+from penstock.physical.planning.aggregate_layout import plan_lanes
 from penstock.runtime.local.runtime import run_local
 from penstock.testing.denotation.coalesce import stretches
 from penstock.types import END
@@ -112,6 +116,25 @@ def session_elements(draw: random.Random, count: int) -> Elements:
     return Elements((keys, gaps), at, np.full(count, END, np.int64))
 
 
+#: MIN, COUNT and SUM of a gap, and the sum of it as a double, by the first column.
+GAP, HALF = Column(pa.int64(), 1, "gap"), Column(pa.float64(), 2, "half")
+CALLS = (
+    AggregateCall(pa.int64(), "MIN", (GAP,)), AggregateCall(pa.int64(), "SUM", (GAP,)),
+    AggregateCall(pa.float64(), "SUM", (HALF,)),
+)  # fmt: skip
+LAYOUT = plan_lanes((0,), CALLS, strict=False)
+LANES = (*[pa.int64()] * len(LAYOUT.carried[0]), *[pa.float64()] * len(LAYOUT.carried[1]))
+PIECES = (pa.string(), *LANES, pa.int64(), pa.int64())
+
+
+def session_pieces(draw: random.Random, count: int) -> Elements:
+    rows = session_elements(draw, count)
+    halves = pa.array([draw.choice([None, 0.5, 2.0**-40, 1e300]) for _ in range(count)], pa.float64())
+    elements = rows.with_columns((*rows.columns, halves, rows.columns[1]))
+    (pieces,) = SessionPieces(SessionPiecesSpec(LAYOUT, None)).process(0, elements)
+    return pieces
+
+
 def period_elements(draw: random.Random, count: int) -> Elements:
     at = sorted(draw.randint(0, 80) for _ in range(count))
     rows = [(draw.choice("xyz"), t, t + draw.randint(0, 4)) for t in at]
@@ -124,6 +147,9 @@ MAKERS = {
     "in order": (lambda: StretchesInOrder(CoalesceSpec(TYPES, None, Closing())), period_elements),
     "once": (lambda: StretchesInOrder(CoalesceSpec(TYPES, Closing(), Closing())), period_elements),
     "sessions": (lambda: Sessions(SessionsSpec(TYPES, (0,), None, False)), session_elements),
+    "aggregates of sessions": (
+        lambda: GroupedSessions(GroupedSessionsSpec(LAYOUT, PIECES, 1, (0, 1, 2), None, True)), session_pieces,
+    ),
     "open": (lambda: Sessions(SessionsSpec(TYPES, (0,), 5, True)), session_elements),
 }  # fmt: skip
 

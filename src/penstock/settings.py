@@ -312,8 +312,8 @@ TABLE: tuple[Setting, ...] = (
         "state_limit_action",
         "warn",
         _one_of("warn", "fail", "shed"),
-        "what a run does above `state_limit`: log a warning, fail, or divide it over the queries that coalesce by "
-        "their weights, which shed what is beyond",
+        "what a run does above `state_limit`: log a warning, fail, or divide it by weight over the queries that "
+        "coalesce, which shed what is beyond",
     ),
     Setting(
         "shed_memory",

@@ -25,6 +25,7 @@ from penstock.runtime.local.runtime import run_local
 from penstock.runtime.watching.metrics import (
     METRICS,
     OperatorMetrics,
+    PreferenceMetrics,
     QueryMetrics,
     RunMetrics,
     SheddingMetrics,
@@ -160,18 +161,21 @@ def test_every_figure_is_in_the_table() -> None:
     told = {m.field for m in METRICS}
     names = {
         "sources": SourceMetrics, "queries": QueryMetrics, "queries.shedding": SheddingMetrics,
+        "queries.preference": PreferenceMetrics,
         "operators": OperatorMetrics, "run": RunMetrics,
     }  # fmt: skip
     keys = {"operators.name", "operators.stage", "operators.queries", "run.sources", "run.queries", "run.operators"}
     # Tuples that arrived are no metric of their own: rows of sources are.
-    keys |= {"queries.shedding", "queries.shedding.arrived"}
+    keys |= {"queries.shedding", "queries.shedding.arrived", "queries.preference"}
     assert {f"{where}.{f.name}" for where, kind in names.items() for f in fields(kind)} - keys == told
 
 
 def test_names_follow_the_conventions() -> None:
     for metric in METRICS:
         assert metric.name.endswith("_total") == metric.counter
-        units = "total|seconds|bytes|rows|splits|records|second|held|budget|live|period|exact|values|ratio"
+        units = (
+            "total|seconds|bytes|rows|splits|records|second|held|budget|live|period|exact|values|ratio|units|entries"
+        )
         assert re.fullmatch(rf"penstock_[a-z_]+_({units})", metric.name)
 
 

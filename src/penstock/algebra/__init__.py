@@ -21,7 +21,14 @@ from penstock.algebra.nodes.preferences import (
     PreferringLookUp,
     PreferringSelection,
 )
-from penstock.algebra.nodes.r2s import RelationToStream, StreamKind, evaluation_period, own_windows
+from penstock.algebra.nodes.r2s import (
+    RelationToStream,
+    StreamKind,
+    arrivals_of,
+    evaluation_period,
+    own_sessions,
+    own_windows,
+)
 from penstock.algebra.nodes.results import IndividualResults, Restored
 from penstock.algebra.nodes.rowwise import Project, Select
 from penstock.algebra.nodes.sample import Sample
@@ -31,6 +38,7 @@ from penstock.algebra.nodes.session_window import SessionWindow, ValidWindow
 from penstock.algebra.nodes.set_operations import Except, Intersect, UnionAll
 from penstock.algebra.nodes.shed import Shed
 from penstock.algebra.nodes.summary_definition import SummaryDefinition, SummaryMethod
+from penstock.algebra.nodes.until_next import EndedPeriods, Lasting, Lives, UntilNext
 from penstock.algebra.nodes.window_sample import WindowSample
 from penstock.algebra.nodes.windows import RowWindow, Window, WindowKind, unbounded
 from penstock.algebra.properties.update_pattern import Pattern
@@ -48,6 +56,7 @@ __all__ = [
     "Coalesce",
     "DeclaredPeriod",
     "Distinct",
+    "EndedPeriods",
     "Except",
     "Frequency",
     "FrequencyWindow",
@@ -56,6 +65,8 @@ __all__ = [
     "Internal",
     "Intersect",
     "Join",
+    "Lasting",
+    "Lives",
     "Measure",
     "MultiJoin",
     "NRRJoin",
@@ -92,14 +103,17 @@ __all__ = [
     "TimeModelWindow",
     "TopK",
     "UnionAll",
+    "UntilNext",
     "ValidWindow",
     "Window",
     "WindowKind",
     "WindowSample",
+    "arrivals_of",
     "evaluation_period",
     "is_nrr",
     "is_static",
     "leaves",
+    "own_sessions",
     "own_windows",
     "unbounded",
     "unjoined",

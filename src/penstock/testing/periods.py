@@ -11,6 +11,11 @@ from penstock.testing.random.choices import Choices
 from penstock.testing.random.contract import RandomCase
 
 _UNIT = "SECOND"
+#: Aggregates of sessions: those that combine, with NULLs and selections, and those that need the elements.
+_CALLS = (
+    "COUNT(*)", "SUM(v)", "MIN(at)", "MAX(a)", "AVG(b)", "SUM(a + v)", "MAX(b) FILTER (WHERE v > 0)", "COUNT(b)",
+    "MAX(k)", "COUNT(DISTINCT v)", "SUM(LENGTH(VALID(s)))", "MIN(CAST(a AS DOUBLE))",
+)  # fmt: skip
 
 
 class TemporalMaker:
@@ -23,7 +28,9 @@ class TemporalMaker:
     def case(self, names: Sequence[str]) -> RandomCase:
         self._sources()
         for name in names:
-            kind = self.choices.pick((self.coalesced, self.sessions, self.valid, self.joined, self.counted))
+            kind = self.choices.pick(
+                (self.coalesced, self.sessions, self.valid, self.joined, self.counted, self.until_next)
+            )
             self.result.statements.append(f"CREATE QUERY {name} AS {kind()};")
         return self.result
 
@@ -93,7 +100,7 @@ class TemporalMaker:
             (
                 "LENGTH(VALID(s)) >= 3", "VALID(s) CONTAINS 5", "VALID(s) OVERLAPS PERIOD(3, 8)", "BEGIN(VALID(s)) < 6",
                 "END(VALID(s)) IS NULL", "CAST(VALID(s) AS INTERVAL SECOND) > 2", "VALID(s) BEFORE PERIOD(7, NULL)",
-                "1 = 0 OR LENGTH(VALID(s)) > 1",
+                "(1 = 0 OR LENGTH(VALID(s)) > 1)",
                 "NOT VALID(s) MEETS PERIOD(4, 9)", "ALLEN(VALID(s), PERIOD(2, 6)) <> 'during'",
             )
         )  # fmt: skip
@@ -129,11 +136,49 @@ class TemporalMaker:
         if choices.chance(30):
             return self.told(f"SELECT {keys}v, VALID(s) FROM {source}")
         operator = choices.pick(("", "RSTREAM", "ISTREAM")) if not is_open else ""
-        query = f"SELECT {keys}VALID(s), COUNT(*) AS n, SUM(v) AS total FROM {source} GROUP BY {keys}VALID(s)"
+        calls = ", ".join(f"{choices.pick(_CALLS)} AS c{i}" for i in range(choices.integer(1, 3)))
+        # Also groups that have several sessions at one instant, or more than one in a session, or none.
+        groups = (f"{keys}VALID(s)", f"{keys}VALID(s)", keys.removesuffix(", "), "VALID(s)", "v, VALID(s)", "")
+        group = choices.pick(groups)
+        items = f"{group}, {calls}" if group else calls
+        query = f"SELECT {items} FROM {source}{f' GROUP BY {group}' if group else ''}"
+        return f"{operator}({query})" if operator else query
+
+    def until_next(self) -> str:
+        choices = self.choices
+        by = choices.pick(("", "BY k ", "BY k, v ", "BY v "))
+        most = f"AT MOST {choices.integer(1, 6)} SECOND" if choices.chance(50) else ""
+        length = choices.integer(1, 7)
+        window = choices.pick(
+            (
+                "", "", "[NOW]", f"[RANGE {length} SECOND]", "[VALID]",
+                f"[RANGE {length} SECOND SLIDE {choices.integer(1, 4)} SECOND ALIGN TO {choices.integer(0, 2)}]",
+                f"[RANGE UNBOUNDED SLIDE {choices.integer(1, 3)} SECOND]",
+            )
+        )  # fmt: skip
+        listed = choices.chance(50)
+        columns = self.columns() if listed else "k, v"
+        names = "".join(f"{part.split(' AS ')[-1].strip()}, " for part in columns.split(",") if part.strip())
+        source = f"S {f'({columns}) ' if listed else ''}VALID UNTIL NEXT {by}{most} {window} AS s"
+        conditions = []
+        if window != "[VALID]" and choices.chance(40):
+            conditions.append("CLOSED(VALID(s))")
+            if not listed and choices.chance(20):
+                source = source.replace(window, "[ROWS 3]") if window else source
+        if choices.chance(40):
+            conditions.append(f"LENGTH(VALID(s)) {choices.pick(('>=', '>'))} {choices.integer(0, 5)}")
+        if choices.chance(20):
+            conditions.append(choices.pick(("END(VALID(s)) IS NULL", "VALID(s) CONTAINS 6", "BEGIN(VALID(s)) > 3")))
+        where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
+        if choices.chance(20):
+            return self.told(f"SELECT COUNT(*) AS n, SUM(LENGTH(VALID(s))) AS held FROM {source}{where}")
+        operator = choices.pick(("", "", "ISTREAM", "DSTREAM", "RSTREAM"))
+        query = f"SELECT {names}VALID(s) FROM {source}{where}"
         return f"{operator}({query})" if operator else query
 
     def valid(self) -> str:
-        return self.told(self.choices.pick(("SELECT k, v FROM S [VALID]", "SELECT DISTINCT k FROM S [VALID] AS s")))
+        query = self.choices.pick(("SELECT k, v FROM S [VALID]", "SELECT DISTINCT k FROM S [VALID] AS s"))
+        return f"RSTREAM({query})" if self.choices.chance(20) else self.told(query)
 
     def joined(self) -> str:
         window = self.choices.pick(("[RANGE 4 SECOND]", "[NOW]", "[VALID]", "[ROWS 3]"))

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from functools import cached_property
 
 from penstock.algebra.nodes.base import operators
-from penstock.algebra.nodes.shed import NO_BUDGET, Shed, budget_words
+from penstock.algebra.nodes.shed import NO_BUDGET, Shed
 from penstock.algebra.optimizer.statistics import Statistics
 from penstock.algebra.properties.update_pattern import Pattern
 from penstock.control.entities.attributes import (
@@ -289,8 +289,11 @@ class ApproximationRow:
 
     @property
     def reason(self) -> str:
-        one = self.budget
-        return f"budget: {budget_words(one.budget, one.in_bytes, one.cpu, one.shares_limit)}"
+        one, kind = self.budget, "bytes" if self.budget.in_bytes else "tuples"
+        found = [] if one.budget == NO_BUDGET else [f"memory: at most {one.budget:,} {kind} are held"]
+        found += [f"cpu: at most {one.cpu / 1e6:g} cores are used"] if one.cpu else []
+        found += ["state_limit: at most its part is held"] if one.shares_limit else []
+        return "; ".join(found)
 
 
 def _budgets(view: SystemView) -> Iterable[ApproximationRow]:

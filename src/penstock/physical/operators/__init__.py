@@ -50,9 +50,11 @@ from penstock.physical.operators.streams.distinct_changes import DistinctChanges
 from penstock.physical.operators.streams.results import IndividualResults, Rounded, ShortChanges, ShortLives
 from penstock.physical.operators.streams.rstream import RStream
 from penstock.physical.operators.temporal.coalesce import Coalescing
+from penstock.physical.operators.temporal.grouped_sessions import GroupedSessions, SessionPieces
 from penstock.physical.operators.temporal.sessions import Sessions, ValidWindow
 from penstock.physical.operators.temporal.shedding import Shed
 from penstock.physical.operators.temporal.stretches_in_order import StretchesInOrder
+from penstock.physical.operators.temporal.until_next import Lasting, UntilNext
 from penstock.physical.operators.updates import Updates
 from penstock.physical.operators.windows.negative_tuples import NegativeTuples
 from penstock.physical.operators.windows.row_window import RowWindow
@@ -98,8 +100,10 @@ from penstock.physical.plan.streams import (
     ShortLivesSpec,
 )
 from penstock.physical.plan.temporal.coalesce import CoalesceSpec
+from penstock.physical.plan.temporal.grouped_sessions import GroupedSessionsSpec, SessionPiecesSpec
 from penstock.physical.plan.temporal.sessions import SessionsSpec, ValidWindowSpec
 from penstock.physical.plan.temporal.shedding import ShedSpec
+from penstock.physical.plan.temporal.until_next import LastingSpec, UntilNextSpec
 from penstock.physical.plan.user_aggregates import UserAggregateSpec
 from penstock.physical.plan.windows import NegativeTuplesSpec, RowWindowSpec, SampleSpec, StepWindowSpec, TimeWindowSpec
 
@@ -128,7 +132,11 @@ OPERATORS: dict[type, Callable[..., Operator]] = {
     FrequentItemsSpec: lambda spec, context: FrequentItems(spec),
     UserAggregateSpec: lambda spec, context: UserAggregation(spec),
     SessionsSpec: lambda spec, context: Sessions(spec),
+    SessionPiecesSpec: lambda spec, context: SessionPieces(spec),
+    GroupedSessionsSpec: lambda spec, context: GroupedSessions(spec),
     ValidWindowSpec: lambda spec, context: ValidWindow(spec),
+    UntilNextSpec: lambda spec, context: UntilNext(spec),
+    LastingSpec: lambda spec, context: Lasting(spec),
     CoalesceSpec: lambda spec, context: StretchesInOrder(spec) if spec.in_order else Coalescing(spec),
     DistinctSpec: lambda spec, context: make_distinct(spec),
     SetOperationSpec: lambda spec, context: SetOperation(spec),

@@ -1,4 +1,4 @@
-"""BUDGET AUTO: the units of work that each round grants to queries with a preference, so that it keeps the target.
+"""BUDGET AUTO: the units of work that each round grants to queries with a preference, to keep `target_latency`.
 
 A round takes the time of the phases that are not theirs, and that of their units. Both are weighted means over the
 rounds, the last one counting most. What is left of the target is shared equally by the queries `[pt 4.2]`.
@@ -9,10 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from penstock.algebra.nodes.preferences import BudgetKind
 from penstock.physical.execution.decisions import Decided, Decisions
 from penstock.physical.plan.plan import Plan
-from penstock.physical.plan.preferences.queries import PreferenceSpec
 from penstock.runtime.deciding.deciders import Decider, DecidingOptions, RoundMeasures
 
 #: Units that a query is granted before anything was measured.
@@ -89,11 +87,5 @@ class GrantedUnits:
     @staticmethod
     def of(plan: Plan, options: DecidingOptions) -> Decider | None:
         """Return the decider of a plan, None without a target or without a preference AUTO."""
-        steps = {
-            query: step.id
-            for step in plan.steps
-            if isinstance(step.spec, PreferenceSpec) and step.spec.preference.budget.kind is BudgetKind.AUTO
-            for query in step.queries
-            if query
-        }
+        steps = {query: step.id for step in plan.steps if step.spec.is_granted_units for query in step.queries if query}
         return GrantedUnits(steps, options.target_latency) if steps and options.target_latency else None

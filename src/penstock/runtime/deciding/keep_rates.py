@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 
 from penstock.physical.execution.decisions import WHOLE, Decided, Decisions, next_keep_below
 from penstock.physical.plan.plan import Plan
-from penstock.physical.plan.temporal.shedding import ShedSpec
 from penstock.runtime.deciding.deciders import DecidingOptions, RoundMeasures
 
 #: Seconds that a decision is made of at least.
@@ -36,9 +35,10 @@ class KeepRates:
         """Return the decider for the queries of a plan that are limited, None for no such query."""
         allowed: dict[str, float] = {}
         for step in plan.steps:
-            if isinstance(step.spec, ShedSpec) and step.spec.cpu:
+            cores = step.spec.cores
+            if cores is not None:
                 for name in step.queries:
-                    allowed[name] = min(step.spec.cpu / 1e6, allowed.get(name, float("inf")))
+                    allowed[name] = min(cores, allowed.get(name, float("inf")))
         return KeepRates(allowed) if allowed else None
 
     def decide(self, before: Decisions, measured: RoundMeasures) -> Decisions:

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from penstock.algebra.nodes.shed import ENTRY_BYTES, NO_BUDGET
 from penstock.physical.execution.decisions import Decided, Decisions, divided
 from penstock.physical.plan.plan import Plan
-from penstock.physical.plan.temporal.shedding import ShedSpec
 from penstock.runtime.deciding.deciders import DecidingOptions, RoundMeasures
 
 
@@ -43,7 +42,7 @@ class StateBudgets:
         """Return the decider, None where there is no limit or no query that sheds for it."""
         sharers: dict[str, _Sharer] = {}
         for step in plan.steps:
-            if isinstance(step.spec, ShedSpec) and step.spec.shares_limit:
+            if step.spec.shares_state_limit:
                 for name in step.queries:
                     sharers.setdefault(name, _Sharer()).steps.append(step.id)
         return StateBudgets(options, sharers) if sharers and options.state_limit else None

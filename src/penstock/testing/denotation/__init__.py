@@ -14,6 +14,7 @@ from penstock.testing.denotation import (
     sessions,
     sets,
     shed,
+    until_next,
 )
 from penstock.testing.denotation.base import (
     Bag,
@@ -56,6 +57,7 @@ __all__ = [
     "sets",
     "shed",
     "steps",
+    "until_next",
     "validity",
     "values_of",
     "windowed",

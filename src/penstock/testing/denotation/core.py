@@ -41,6 +41,7 @@ from penstock.testing.denotation.base import (
     values_of,
     windowed,
 )
+from penstock.testing.denotation.sessions import sessions
 from penstock.testing.values import Row, key_of
 from penstock.types import END
 
@@ -252,8 +253,9 @@ def _arrivals(node: Algebra, world: World) -> Iterable[int]:
     """Return the instants at which an element of one of the query's own streams arrives."""
     for child in node.inputs:
         if isinstance(child, SessionWindow):
-            # Where sessions end; what arrives in between is in no R(τ) yet.
-            yield from relation(child, world).instants
+            # Where sessions end; what arrives in between is in no R(τ) yet, but for open ones.
+            for _, end, members in sessions(child, world):
+                yield from (tau for tau in (end, *(ts for ts, _ in members if child.open)) if tau <= world.final)
             continue
         stream = child.input if isinstance(child, TimeModelWindow) else child
         if stream.is_stream:

@@ -51,6 +51,17 @@ def _follow(slots, order, ts, reach, at_most, lanes, firsts, ended):  # type: ig
     return count
 
 
+def lasting(elements: Elements) -> Elements:
+    """Return the elements whose gap, the last column, is positive."""
+    gap = elements.columns[-1]
+    return elements.filter(gap.is_valid().to_numpy(zero_copy_only=False) & (gap.fill_null(0).to_numpy() > 0))
+
+
+def reached(elements: Elements) -> Int64s:
+    """Return the ends of the gaps behind elements, END at most."""
+    return elements.ts + np.minimum(int64s(elements.columns[-1]), END - elements.ts)
+
+
 class Sessions(ReorderingOperator):
     """State: per partition the lanes above; the elements of sessions that go on, each with the first tick of its
     session."""
@@ -65,9 +76,7 @@ class Sessions(ReorderingOperator):
         return {"partitions": self._partitions, "waiting": self._waiting, **super().synopses()}
 
     def process(self, port: int, elements: Elements) -> list[Elements]:
-        gap = elements.columns[-1]
-        lasting = gap.is_valid().to_numpy(zero_copy_only=False) & (gap.fill_null(0).to_numpy() > 0)
-        self._early.add(elements.filter(lasting))
+        self._early.add(lasting(elements))
         return []
 
     def advance(self, moment: Moment) -> list[Elements]:
@@ -87,7 +96,7 @@ class Sessions(ReorderingOperator):
 
     def _arrive(self, arrived: Elements) -> tuple[Elements, Int64s, Int64s]:
         """Return the elements, the first tick of the session of each, and the sessions that are followed by another."""
-        reach = arrived.ts + np.minimum(int64s(arrived.columns[-1]), END - arrived.ts)
+        reach = reached(arrived)
         slots = self._slots(list(arrived.columns), len(arrived))
         order = argsort_code_time(slots, arrived.ts)
         firsts, ended = np.empty(len(arrived), np.int64), np.empty((3, len(arrived)), np.int64)

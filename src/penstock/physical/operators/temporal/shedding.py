@@ -78,8 +78,8 @@ class Shed(ReorderingOperator):
             shedder.renumber(slots)
 
     def advance(self, moment: Moment) -> list[Elements]:
-        self._follow_decisions(moment.decided)
         self._held.take(lambda columns, rows: self._values.place(columns, rows).slots)
+        self._follow_decisions(moment.decided)
         arrived = self._early.until(moment.heartbeat)
         result: list[Elements] = []
         if arrived is not None:

@@ -28,8 +28,12 @@ class PreferenceSpec(Spec):
     arrival: tuple[bool, ...]
 
     @property
-    def follows_decisions(self) -> bool:
+    def is_granted_units(self) -> bool:
         return self.preference.budget.kind is BudgetKind.AUTO
+
+    @property
+    def follows_decisions(self) -> bool:
+        return self.is_granted_units
 
     def describe(self) -> Mapping[str, Parameter]:
         return {"state": "entries by key, elements by number", **preference_text(self.preference)}

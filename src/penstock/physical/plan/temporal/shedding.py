@@ -37,6 +37,14 @@ class ShedSpec(Spec):
     names_only: ClassVar[frozenset[str]] = frozenset({"query"})
 
     @property
+    def cores(self) -> float | None:
+        return self.cpu / 1e6 if self.cpu else None
+
+    @property
+    def shares_state_limit(self) -> bool:
+        return self.shares_limit
+
+    @property
     def follows_decisions(self) -> bool:
         return bool(self.cpu) or self.shares_limit
 

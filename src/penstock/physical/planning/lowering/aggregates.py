@@ -9,6 +9,7 @@ from penstock.physical.plan.sets import DistinctSpec
 from penstock.physical.plan.spec import Spec
 from penstock.physical.planning.aggregate_layout import plan_lanes
 from penstock.physical.planning.lowering.builder import Builder, Lowered, lower
+from penstock.physical.planning.lowering.grouped_sessions import lower_grouped_sessions
 from penstock.physical.planning.lowering.lanes import lower_lanes, lower_store
 from penstock.physical.planning.lowering.logs import lower_logged
 from penstock.physical.planning.lowering.panes import paned_window
@@ -31,6 +32,9 @@ def _aggregate(node: Aggregate, builder: Builder) -> Lowered:
     logged = lower_logged(node, builder)
     if logged is not None:
         return logged
+    grouped = lower_grouped_sessions(node, builder)
+    if grouped is not None:
+        return grouped
     lanes = lower_lanes(node, builder)
     spec = AggregateSpec(lanes.plan, node.input.pattern <= Pattern.WEAKEST, lanes.types)
     return Lowered(builder.add(spec, [lanes.edge], lanes.stage, node), lanes.stage, lanes.partitions)

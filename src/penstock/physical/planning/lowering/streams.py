@@ -16,9 +16,10 @@ from penstock.algebra import (
     Select,
     StreamKind,
     TopK,
+    arrivals_of,
     evaluation_period,
     is_static,
-    own_windows,
+    own_sessions,
 )
 from penstock.expressions.nodes import Column, Expression
 from penstock.expressions.user import UserCall
@@ -130,9 +131,11 @@ def _expressions(node: Select | Project) -> tuple[Expression, ...]:
 def _rstream_at_instants(node: RelationToStream, builder: Builder, child: Lowered, strict: bool) -> Lowered:
     """Return the RSTREAM: every change makes it emit the whole relation, so it runs in one shard; the arrivals of the
     streams are further inputs."""
-    streams = {w.input.fingerprint: w.input for w in own_windows(node)}
+    streams: dict[str, Algebra] = {stream.fingerprint: stream for stream, _ in arrivals_of(node)}
     clocks: list[Lowered] = []
-    for stream in streams.values():
+    # Elements in session windows enter R(τ) where sessions end, and in open ones where they arrive.
+    sessions = {window.fingerprint: window for window in own_sessions(node)}
+    for stream in (*streams.values(), *sessions.values()):
         lowered = builder.lower(stream)
         step = builder.add(ProjectSpec(()), [Edge(lowered.step)], lowered.stage, stream, (), ())
         clocks.append(replace(lowered, step=step, partitions=None))

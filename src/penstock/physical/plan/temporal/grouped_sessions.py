@@ -1,0 +1,62 @@
+"""The specs of sessions of which only aggregates are read: no element is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import pyarrow as pa
+
+from penstock.physical.plan.spec import Memory, Parameter, Spec, Ticks
+from penstock.physical.plan.state import SLOT, StateInput, StatePart, width
+from penstock.physical.planning.aggregate_layout import AggregateLayout
+
+
+@dataclass(frozen=True)
+class SessionPiecesSpec(Spec):
+    """The accumulators of the elements of a batch, added up for each piece of a session: rows of (partition, lanes, end
+    of the piece) at the first tick of the piece. The last column of the input is the gap. at_most: as in
+    `SessionWindow`; where a session is bounded, only elements of one tick are a piece."""
+
+    plan: AggregateLayout
+    at_most: int | None
+
+    holds_early: ClassVar[bool] = False
+    forwards_early: ClassVar[bool] = True
+
+    @property
+    def memory(self) -> Memory:
+        return Memory.NOTHING
+
+    def state(self, inputs: Sequence[StateInput], made: StateInput) -> Iterable[StatePart]:
+        return ()
+
+
+@dataclass(frozen=True)
+class GroupedSessionsSpec(Spec):
+    """The aggregates of sessions at their end, from pieces.
+
+    Args:
+        types: of the rows of the input.
+        group: the positions of the group's columns in (partition, begin, end).
+        finished: the result has the values of aggregates; else accumulator rows, which further grouping adds up.
+    """
+
+    plan: AggregateLayout
+    types: tuple[pa.DataType, ...]
+    partition: int
+    group: tuple[int, ...]
+    at_most: int | None
+    finished: bool
+
+    def describe(self) -> Mapping[str, Parameter]:
+        found: dict[str, Parameter] = {"state": "accumulators of sessions that go on"}
+        return found if self.at_most is None else {**found, "at most": Ticks(self.at_most)}
+
+    def state(self, inputs: Sequence[StateInput], made: StateInput) -> Iterable[StatePart]:
+        (one,) = inputs
+        sessions = one.values(tuple(range(self.partition)))
+        lanes = 3 + self.plan.integers + self.plan.floats + 2 * len(self.plan.extremes)
+        nbytes = SLOT + 8 * lanes + width(self.types[: self.partition])
+        yield StatePart("sessions that go on", sessions, sessions * nbytes, made.content)

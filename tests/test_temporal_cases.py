@@ -1,0 +1,52 @@
+"""Random queries over periods and sessions: the local runtime, cut anywhere and on several shards, answers as the
+oracle."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.language import bind_script
+from penstock.testing.cases import CaseRun, case_inputs, parse_case
+from penstock.testing.compare import assert_same
+from penstock.testing.oracle import run_oracle
+from penstock.testing.periods import TemporalMaker
+from penstock.testing.random.choices import Choices, seeded_choices
+
+SHORT, LONG = 120, 5_000
+
+
+class SessionMaker(TemporalMaker):
+    """Cases of which every query is over sessions."""
+
+    def __init__(self, choices: Choices) -> None:
+        super().__init__(choices)
+        self.coalesced = self.valid = self.joined = self.counted = self.sessions
+
+
+def check(seed: int, maker: type[TemporalMaker]) -> None:
+    choices = seeded_choices(seed)
+    case = maker(choices).case(("q", "r"))
+    bound, parsed = bind_script("\n".join(case.statements)), parse_case(case.render())
+    inputs, drain = case_inputs(parsed, bound), choices.chance(50)
+    thresholds = choices.integer(0, 1000) if choices.chance(50) else None
+    run = CaseRun(choices.integer(1, 3), choices.integer(0, 1000), thresholds=thresholds)
+    result = run.answer(bound.queries, inputs, drain, None)
+    try:
+        for query in bound.queries:
+            assert_same(query, result.tables[query.name], run_oracle(query, inputs, drain))
+    except AssertionError as error:
+        raise AssertionError(f"seed {seed}, drain={drain}, {run}\n{case.render()}\n{error}") from error
+
+
+@pytest.mark.parametrize("maker", [TemporalMaker, SessionMaker])
+def test_random_queries_over_periods(maker: type[TemporalMaker]) -> None:
+    for seed in range(SHORT):
+        check(seed, maker)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize("maker", [TemporalMaker, SessionMaker])
+def test_many_random_queries_over_periods(maker: type[TemporalMaker]) -> None:
+    for seed in range(SHORT, SHORT + LONG // 2):
+        check(seed, maker)
