@@ -181,7 +181,8 @@ class Direction:
             found[rest, BASE] = np.inf
         if self.preference.order is PreferenceOrder.WEIGHTED:
             name = f"/preference/{self.preference.query}/{self.side}"
-            others = [pa.array(zones)] if partners is None else [pa.array(partners.ts), *partners.columns]
+            at = None if partners is None else np.zeros_like(partners.ts) if self.own_zone else partners.ts
+            others = [pa.array(zones)] if partners is None else [pa.array(at), *partners.columns]
             drawn = draws(self.preference.seed, name, np.ascontiguousarray(x.ts), [*x.columns, *others])
             found[:, RACE] = exponential_draws(drawn) * found[:, COST]
         return found
