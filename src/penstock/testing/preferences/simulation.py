@@ -126,7 +126,8 @@ class Simulation:
     def run(self) -> list[Life]:
         arrivals = sorted((x for side in self.sides for x in side.arrived), key=lambda x: x.order)
         arrivals = [x for x in arrivals if x.ts <= self.final]
-        at, free, since, last = 0, Fraction(0), 0, None
+        begins = arrivals[0].ts if arrivals else 0
+        at, free, since, last = 0, Fraction(begins), begins, None
         budget = self.preference.budget
         timed = budget.kind is BudgetKind.PER_TIME
         while True:

@@ -175,12 +175,14 @@ class Direction:
             return found
         x = made.elements.take(events)
         found[:, BASE] = self._products(x, estimates, sizes, partners)
-        found[:, COST] = 1.0 + estimates
+        found[:, COST] = 1.0 if self.single or self.own_zone or self.alone else 1.0 + estimates
         if self.preference.order is PreferenceOrder.ASC and self.summary:
+            rest = rest | (estimates < 1) if self.own_zone else rest
             found[rest, BASE] = np.inf
         if self.preference.order is PreferenceOrder.WEIGHTED:
             name = f"/preference/{self.preference.query}/{self.side}"
-            others = [pa.array(zones)] if partners is None else [pa.array(partners.ts), *partners.columns]
+            at = None if partners is None else np.zeros_like(partners.ts) if self.own_zone else partners.ts
+            others = [pa.array(zones)] if partners is None else [pa.array(at), *partners.columns]
             drawn = draws(self.preference.seed, name, np.ascontiguousarray(x.ts), [*x.columns, *others])
             found[:, RACE] = exponential_draws(drawn) * found[:, COST]
         return found
