@@ -13,6 +13,7 @@ import pytest
 from penstock.errors import PenstockError, ScriptErrors
 from penstock.expressions.sketches import count_min, hyperloglog
 from penstock.language import bind_script
+from penstock.physical.synopses.tables import skyline
 from penstock.testing.cases import CaseRun
 from penstock.testing.compare import assert_same
 from penstock.testing.oracle import run_oracle
@@ -120,6 +121,17 @@ def check(texts: list[str], seed: int) -> None:
 @pytest.mark.parametrize("items", ITEMS)
 def test_every_window_gives_what_its_rows_give(items: str) -> None:
     check([window.format(ITEMS[items]) for window in WINDOWS], 0)
+
+
+def test_skylines_that_give_up_nodes_after_each_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(skyline, "_MANY_NODES", 0)
+    monkeypatch.setattr(skyline, "_SPARSE", 1)
+    shrunk, original = [], skyline._moved_together
+    monkeypatch.setattr(skyline, "_moved_together", lambda *given: shrunk.append(1) or original(*given))
+    items = f"{ITEMS['distinct']}, MAX(x) AS g, MIN(i) AS h"
+    for seed in (4, 5):
+        check([window.format(items) for window in (WINDOWS[0], WINDOWS[3], WINDOWS[5], WINDOWS[6])], seed)
+    assert len(shrunk) > 20
 
 
 def test_percentiles_follow_from_panes() -> None:

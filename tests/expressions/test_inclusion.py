@@ -23,6 +23,7 @@ def test_a_pair_of_records() -> None:
     assert unpacked(joined)["pi"].tolist() == [0.25, 0.125]
 
 
+@pytest.mark.filterwarnings("error")
 def test_what_is_no_record_gives_null() -> None:
     left = pa.array([None, b"", b"x" * 32, b"x" * 31], pa.binary())
     joined = evaluate(build_call("INCLUSION_OF_PAIR", columns(left, left)), [left, left], 4)

@@ -15,7 +15,7 @@ from penstock.expressions.aggregates.arguments import atomic, whole
 from penstock.expressions.aggregates.bounds import Accuracy, Bounds, percent
 from penstock.expressions.aggregates.cells import CellEncoder
 from penstock.expressions.aggregates.contract import DistinctRule, OrderedAnswer, Question
-from penstock.expressions.aggregates.sketch import CellFunction, constant
+from penstock.expressions.aggregates.sketch import CellFunction, binary_rows, constant
 from penstock.expressions.coercion import BINARY, implicit
 from penstock.expressions.nodes import AggregateCall, Expression
 from penstock.expressions.sketches import hyperloglog as hll
@@ -84,14 +84,8 @@ class HllSketch(CellFunction):
     def finalize(self, call: AggregateCall, answer: OrderedAnswer) -> pa.Array:
         members = answer.members()
         cells = members.values.to_numpy(zero_copy_only=False)
-        images: list[bytes | None] = []
-        for row, empty in enumerate(members.none.tolist()):
-            own = cells[members.offsets[row] : members.offsets[row + 1]]
-            images.append(None if empty else self._image(call, own))
-        return pa.array(images, BINARY)
-
-    def _image(self, call: AggregateCall, cells: Int64s) -> bytes:
-        return _image(lg_of(call), cells)
+        made = hll.images(lg_of(call), cells, members.offsets.astype(np.int64))
+        return binary_rows(made, members.none)
 
     def accuracy(self, call: AggregateCall) -> Accuracy | None:
         lg = lg_of(call)
@@ -114,19 +108,25 @@ class HllUnion(HllSketch):
     def cells(self, call: AggregateCall) -> CellEncoder | None:
         return ImageCells()
 
-    def _image(self, call: AggregateCall, cells: Int64s) -> bytes:
-        lg = int((cells >> _LG_SHIFT).min())
-        return _image(lg, cells & ((1 << _LG_SHIFT) - 1))
+    def finalize(self, call: AggregateCall, answer: OrderedAnswer) -> pa.Array:
+        members = answer.members()
+        cells = members.values.to_numpy(zero_copy_only=False)
+        made: list[bytes | None] = []
+        for row, empty in enumerate(members.none.tolist()):
+            own = cells[members.offsets[row] : members.offsets[row + 1]]
+            made.append(None if empty else _union(own))
+        return pa.array(made, BINARY)
 
     def accuracy(self, call: AggregateCall) -> Accuracy | None:
         return Accuracy("union of HyperLogLog sketches", "standard error that of the smallest sketch", certain=False)
 
 
-def _image(lg: int, cells: Int64s) -> bytes:
-    ranks = np.zeros(1 << lg, np.uint8)
+def _union(cells: Int64s) -> bytes:
+    """Return the image of cells with log2 of the registers that each comes from, of the fewest of these."""
+    lg = int((cells >> _LG_SHIFT).min())
     places = cells >> hll.RANK_BITS & ((1 << lg) - 1)
-    np.maximum.at(ranks, places, (cells & hll.RANK_MASK).astype(np.uint8))
-    return hll.image(lg, ranks)
+    folded = places << hll.RANK_BITS | (cells & hll.RANK_MASK)
+    return hll.images(lg, folded, np.array([0, len(folded)])).tobytes()
 
 
 def lg_of(call: AggregateCall) -> int:

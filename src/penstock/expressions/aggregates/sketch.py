@@ -7,6 +7,10 @@ from dataclasses import replace
 from statistics import NormalDist
 from typing import ClassVar
 
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
 from penstock.errors import PenstockError
 from penstock.expressions.aggregates.contract import (
     AggregateFunction,
@@ -14,7 +18,7 @@ from penstock.expressions.aggregates.contract import (
     DistinctRule,
     OrderedFunction,
 )
-from penstock.expressions.coercion import DOUBLE, cast_to
+from penstock.expressions.coercion import BINARY, DOUBLE, cast_to
 from penstock.expressions.nodes import AggregateCall, Call, Expression, Literal
 
 
@@ -72,3 +76,11 @@ def divided(value: Expression, by: float) -> Expression:
 def renamed(call: AggregateCall, function: str, more: tuple[Expression, ...]) -> AggregateCall:
     """Return a call of another function with the same input, and so the same state."""
     return replace(call, function=function, arguments=(*call.arguments, *more))
+
+
+def binary_rows(rows: npt.NDArray[np.uint8], empty: npt.NDArray[np.bool_]) -> pa.Array:
+    """Return (row, byte) as a column of BINARY, NULL where a row is empty."""
+    kept = rows if not empty.any() else rows[~empty]
+    offsets = np.concatenate([[0], np.cumsum(~empty)]).astype(np.int64) * rows.shape[1]
+    buffers = [None if not empty.any() else pa.array(~empty).buffers()[1], pa.py_buffer(offsets.astype(np.int32))]
+    return pa.Array.from_buffers(BINARY, len(rows), [*buffers, pa.py_buffer(np.ascontiguousarray(kept))])

@@ -51,6 +51,8 @@ def of_pair(left: pa.Array, right: pa.Array) -> pa.Array:
     one, other = unpacked(left), unpacked(right)
     made = one.copy()
     same = (one["cluster"] == other["cluster"]) & (one["size"] == INDEPENDENT) & (other["size"] == INDEPENDENT)
-    made["pi"] = np.where(same, np.minimum(one["pi"], other["pi"]), one["pi"] * other["pi"])
+    # Bytes that a query passes off as a record may hold any number as their probability.
+    with np.errstate(over="ignore", invalid="ignore"):
+        made["pi"] = np.where(same, np.minimum(one["pi"], other["pi"]), one["pi"] * other["pi"])
     made["size"] = np.where(same, INDEPENDENT, UNKNOWN)
     return packed(made)

@@ -32,7 +32,7 @@ SPLIT = 32
 #: Bits of the rank in a cell.
 RANK_BITS = 6
 RANK_MASK = (1 << RANK_BITS) - 1
-_HEADER = 40
+_HEADER, _SUMS_AT = 40, 16
 _OUT_OF_ORDER = 16
 
 
@@ -111,12 +111,44 @@ def _header(lg: int) -> bytes:
     return bytes([10, 1, 7, lg, 0, _OUT_OF_ORDER, 0, 10]) + bytes(_HEADER - 8)
 
 
+def images(lg: int, cells: Int64s, offsets: Int64s) -> npt.NDArray[np.uint8]:
+    """Return (image, byte) the HLL_8 images with 2**lg registers of the cells in [offsets[i], offsets[i + 1])."""
+    made = np.zeros((len(offsets) - 1, _HEADER + (1 << lg)), np.uint8)
+    hit, low, high = _fill_registers(made[:, _HEADER:], cells, offsets)
+    made[:, :_SUMS_AT] = np.frombuffer(_header(lg), np.uint8, _SUMS_AT)
+    # As the library keeps them: Σ 2^-rank below rank 32, where an empty register has rank 0, and above; empty ones.
+    empty = (1 << lg) - hit
+    sums = np.zeros(len(made), [("low", "<f8"), ("high", "<f8"), ("empty", "<u4"), ("exceptions", "<u4")])
+    sums["low"], sums["high"], sums["empty"] = empty + low / 2.0**31, high / 2.0**63, empty
+    made[:, _SUMS_AT:_HEADER] = sums.view(np.uint8).reshape(len(made), _HEADER - _SUMS_AT)
+    return made
+
+
+@nb.njit(cache=True)
+def _fill_registers(ranks, cells, offsets):  # type: ignore[no-untyped-def]
+    """Write the greatest rank of every register into `ranks` (image, register); return their sums (`rank_sums`)."""
+    count = ranks.shape[0]
+    hit, low, high = np.zeros(count, np.int64), np.zeros(count, np.int64), np.zeros(count, np.int64)
+    for i in range(count):
+        for at in range(offsets[i], offsets[i + 1]):
+            register, rank = cells[at] >> RANK_BITS, cells[at] & RANK_MASK
+            if rank > ranks[i, register]:
+                ranks[i, register] = rank
+        for register in range(ranks.shape[1]):
+            rank = np.int64(ranks[i, register])
+            if rank > 0:
+                hit[i] += 1
+                if rank < SPLIT:
+                    low[i] += np.int64(1) << (31 - rank)
+                else:
+                    high[i] += np.int64(1) << (63 - rank)
+    return hit, low, high
+
+
 def image(lg: int, ranks: npt.NDArray[np.uint8]) -> bytes:
     """Return the HLL_8 image of the registers `ranks`."""
-    hit, low, high = (int(part.sum()) for part in rank_sums(ranks.astype(np.int64)))
-    empty = (1 << lg) - hit
-    header = _header(lg)[:16] + struct.pack("<ddII", empty + low / 2.0**31, high / 2.0**63, empty, 0)
-    return header + ranks.tobytes()
+    places = np.flatnonzero(ranks)
+    return images(lg, places << RANK_BITS | ranks[places], np.array([0, len(places)])).tobytes()
 
 
 @dataclass(frozen=True)

@@ -52,6 +52,10 @@ class Decisions:
         """Return what was decided for a subject, None for nothing."""
         return self.numbers.get(kind, {}).get(subject)
 
+    def least(self, kind: Decided) -> int | None:
+        """Return the least of the decisions of one kind, None for none."""
+        return min(self.every(kind).values(), default=None)
+
     def share(self, kind: Decided, subject: str) -> float:
         """Return a decision as a share; 1 where nothing was decided."""
         number = self.of(kind, subject)

@@ -10,9 +10,10 @@ workers and in the local runtime.
 from __future__ import annotations
 
 from collections.abc import Container, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from penstock.physical.elements import Elements
+from penstock.physical.execution.decisions import NO_DECISIONS, Decisions
 from penstock.physical.execution.exchange import ExchangeRouter, Port, StageResult
 from penstock.physical.execution.flow import Flow, Taker
 from penstock.physical.execution.flow_counts import FlowCounts
@@ -201,7 +202,7 @@ class StageExecutor:
 
     def run(
         self, inputs: Mapping[Channel, Sequence[Elements]], progress: Progress, take: Taker | None = None,
-        failures: StepFailures | None = None,
+        failures: StepFailures | None = None, decided: Decisions = NO_DECISIONS,
     ) -> StageResult:  # fmt: skip
         """Run one round.
 
@@ -211,6 +212,7 @@ class StageExecutor:
             take: receives the answers as they are produced; the result then does not contain them.
             failures: receives the errors of steps, which then end their queries alone: their steps are dropped, and
                 what they have answered in this round is void. None lets errors be raised.
+            decided: what was decided before the round.
         """
         for name, seen in progress.items():
             self.progress[name] = self.progress.get(name, SourceProgress()).merge(seen)
@@ -250,6 +252,8 @@ class StageExecutor:
             if moment is None:
                 moment = self._made.get(key) or Moment(heartbeat, starts[known], self._shard, frontier > heartbeat)
                 made[key] = moment
+            if decided and step.spec.follows_decisions:
+                moment = replace(moment, decided=decided.only(step.queries))
             before = self._moments.get(step.id)
             stays = before is moment or before == moment
             if stays and not flow.has_input(step) and not self._reads_change(step):

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from penstock.physical.elements import Elements
+from penstock.physical.execution.decisions import NO_DECISIONS, Decisions
 from penstock.physical.plan.plan import Plan
 from penstock.physical.synopses.contract import Synopsis
 from penstock.storage.documents import Document, Json
@@ -28,12 +29,14 @@ class Moment:
 
     heartbeat: every element with ts ≤ heartbeat has been passed to `process`; start: the first instant of the
     operator's inputs, None while it is unknown; shard: the number of this shard; open: time continues after the
-    heartbeat, so elements of the instant after it may have arrived already."""
+    heartbeat, so elements of the instant after it may have arrived already; decided: what was decided before the round
+    for the queries of the operator, where its spec says that it follows decisions (`Spec.follows_decisions`)."""
 
     heartbeat: int
     start: int | None
     shard: int = 0
     open: bool = False
+    decided: Decisions = NO_DECISIONS
 
     @property
     def frontier(self) -> int:

@@ -115,6 +115,11 @@ class Spec:
         length is the same behind it (`identity.py`)."""
         return False
 
+    @property
+    def follows_decisions(self) -> bool:
+        """Return whether the operator follows decisions (`Moment.decided`)."""
+        return False
+
     def reads_port(self, port: int) -> bool:
         """Return whether the operator reads the state of the input `port` in place."""
         return self.reads

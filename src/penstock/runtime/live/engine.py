@@ -309,7 +309,7 @@ class LiveEngine:
             projected = [elements.with_columns([elements.columns[c] for c in columns]) for elements in batches]
             inputs[name] = projected if name in job.ingests else []
         tracks = {_key(track): track for track in self._tracks()}
-        for key, parts in job.round(inputs, round_input.progress).items():
+        for key, parts in job.round(inputs, round_input.progress, self._measures.decided).items():
             tracks[key].take(parts)
         # Every query that reads a relation rejects the same updates.
         job.rejected.clear()

@@ -8,7 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from penstock.algebra.nodes.scans import Source
+from penstock.physical.execution.decisions import NO_DECISIONS
 from penstock.physical.plan.plan import Plan
+from penstock.runtime.deciding.deciders import Deciders, DecidingOptions
 from penstock.runtime.local.runtime import LocalJob
 from penstock.runtime.watching.figures import RunFigures
 from penstock.runtime.watching.metrics import RunMetrics
@@ -31,6 +33,9 @@ class LiveMeasures:
     def __init__(self, plan: Plan, rounds: int = 0) -> None:
         """rounds: those of earlier processes."""
         self._recorder = Recorder(plan, {})
+        self._deciders = Deciders(plan)
+        #: What was decided before the round.
+        self.decided = NO_DECISIONS
         self._batches = rounds
         self._began = 0.0
         self._rows: Counter[str] = Counter()
@@ -40,9 +45,11 @@ class LiveMeasures:
     def changed(self, plan: Plan, sources: Mapping[str, Source]) -> None:
         """Go on with another version of the plan."""
         self._recorder.changed(plan, sources)
+        self._deciders.changed(plan, DecidingOptions())
 
     def begin(self) -> None:
         """Begin a round."""
+        self.decided = self._deciders.decide(self.decided)
         self._began = time.perf_counter()
 
     def end(
@@ -63,6 +70,7 @@ class LiveMeasures:
         self._answered.update(answered)
         for report in job.reports():
             self._recorder.report(report)
+            self._deciders.report(report)
         sources = {
             name: (self._rows[name], reasons["late"], sum(reasons.values()) - reasons["late"])
             for name, reasons in set_apart.items()

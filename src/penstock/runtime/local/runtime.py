@@ -22,6 +22,7 @@ from penstock.connectors.deadletters import as_error
 from penstock.expressions.shown import shown_row
 from penstock.physical.elements import Elements, empty, forever
 from penstock.physical.execution.answers import answer_table
+from penstock.physical.execution.decisions import NO_DECISIONS, Decide, Decisions
 from penstock.physical.execution.declared_periods import EMPTY_PERIOD, NO_BEGIN
 from penstock.physical.execution.exchange import ExchangeRouter, StageResult
 from penstock.physical.execution.executor import IngestExecutor, StageExecutor
@@ -35,6 +36,7 @@ from penstock.physical.operators import Rejection, Tables
 from penstock.physical.plan.plan import Plan
 from penstock.physical.planning.planner import plan_queries
 from penstock.physical.planning.strategies import Strategy
+from penstock.runtime.deciding.deciders import Deciders, DecidingOptions
 from penstock.runtime.local.schedule import Arrivals, ScheduledRows, rounds, rounds_by_clock
 from penstock.runtime.watching.metrics import RunMetrics
 from penstock.runtime.watching.recorder import Recorder, Totals
@@ -97,10 +99,11 @@ class LocalJob:
             return stamp(source, chosen, columns, ingest.columns, seen, now if rows.stamps is None else rows.stamps)
 
     def round(
-        self, stamped: Mapping[str, Sequence[Elements]], progress: Mapping[str, SourceProgress]
-    ) -> dict[str, list[Elements]]:
+        self, stamped: Mapping[str, Sequence[Elements]], progress: Mapping[str, SourceProgress],
+        decided: Decisions = NO_DECISIONS,
+    ) -> dict[str, list[Elements]]:  # fmt: skip
         """Process the elements of one round, by source, with the progress of each source; return the answers that
-        became final.
+        became final. decided: what was decided before it.
         """
         router = ExchangeRouter(self.shards)
         for task, (name, batches) in enumerate(stamped.items()):
@@ -113,7 +116,7 @@ class LocalJob:
             for shard, executor in enumerate(stage):
                 inputs = router.take(self.plan, executor.stage, shard)
                 with self.watch.phase("operators"):
-                    result = executor.run(inputs, progress)
+                    result = executor.run(inputs, progress, decided=decided)
                 self._post(result, router, shard)
                 self.rejected += result.rejected
                 for query, parts in result.answers.items():
@@ -184,11 +187,13 @@ class LocalRecorder:
     def read(self, source: str, rows: int) -> None:
         self._rows[source] += rows
 
-    def end(self, answers: Mapping[str, Sequence[pa.Table]]) -> RunMetrics:
-        """Record the end of a round. answers: those of all rounds."""
+    def end(
+        self, answers: Mapping[str, Sequence[pa.Table]], reports: Sequence[IngestReport | ShardReport]
+    ) -> RunMetrics:
+        """Record the end of a round. answers: those of all rounds; reports: of it."""
         seconds = time.perf_counter() - self._round_start
         self._batches += 1
-        for report in self._job.reports():
+        for report in reports:
             self._recorder.report(report)
         first = self._job.stages[0][0]
         result = self._result
@@ -253,6 +258,8 @@ def run_local(
     strategy: Strategy = Strategy.PATTERN,
     watcher: Callable[[RunMetrics], None] | None = None,
     until: int | None = None,
+    deciding: DecidingOptions = DecidingOptions(),  # noqa: B008 - immutable
+    decide: Decide | None = None,
 ) -> LocalResult:
     """Answer `queries` over bounded inputs (source name -> table of all declared columns, in arrival order).
 
@@ -267,6 +274,8 @@ def run_local(
         strategy: how operators keep state.
         watcher: called with the metrics after every round.
         until: tick up to which time advances after the end of the inputs.
+        deciding: options of the deciders.
+        decide: decides before each round in place of the deciders.
     """
     plan = _plan(queries, inputs, optimized, statistics, strategy)
     result = LocalResult({}, dict.fromkeys(plan.sources, 0), dict.fromkeys(plan.sources, 0))
@@ -281,7 +290,8 @@ def run_local(
         schedule = rounds_by_clock(plan.sources, inputs, arrivals, seed)
     else:
         schedule = rounds(plan.sources, inputs, seed, batch_rows)
-    recorder = LocalRecorder(job, result)
+    recorder, deciders, decided = LocalRecorder(job, result), Deciders(plan, deciding), NO_DECISIONS
+    decide = deciders.decide if decide is None else decide
     warned: set[str] = set()
     for round_ in schedule:
         recorder.begin()
@@ -305,7 +315,8 @@ def run_local(
         for name in round_.ended:
             beat = progress[name].beat if until is None else max(progress[name].beat, until)
             progress[name] = replace(progress[name], ended=True, beat=beat)
-        for query, parts in job.round(stamped, progress).items():
+        decided = decide(decided)
+        for query, parts in job.round(stamped, progress, decided).items():
             with job.watch.phase("sink"):
                 answers[query].append(answer_table(plan.queries[query], parts))
         if reload:
@@ -318,8 +329,11 @@ def run_local(
                 Rejected(rejection.source, None, rejection.record, rejection.reason),
             )
         job.rejected.clear()
+        reports = list(job.reports())
+        for report in reports:
+            deciders.report(report)
         if watcher is not None:
-            watcher(recorder.end(answers))
+            watcher(recorder.end(answers, reports))
     result.tables = {name: pa.concat_tables(tables).combine_chunks() for name, tables in answers.items()}
     result.final = job.stages[0][0].heartbeats()
     return result

@@ -120,8 +120,8 @@ class SparkRun:
         totals = self._current_totals()
         recorder.resumed(totals)
         self._last_finished_at = time.monotonic()
-        before, on_batch = recorder.metrics(totals), self.work.on_batch
-        self._reporter = Reporter(recorder, report_options, self.metrics, before=before, on_batch=on_batch)
+        last, work = recorder.metrics(totals), self.work
+        self._reporter = Reporter(recorder, report_options, self.metrics, time.time, last, work.on_batch, work.weights)
         resumed = self._totals.batches > 0
         self._log_event("resume" if resumed else "start", "the run goes on" if resumed else "the run starts")
         self._query: RoundsQuery | None = None
@@ -154,7 +154,7 @@ class SparkRun:
         job = self._job
         self._rounds = RoundLog(
             self._folder, job.intake, epoch=job.epoch, carried=self.epoch.offset, log=job.log, history=self._is_live,
-            abandoned=lambda: self._query is not None and not self._query.active,
+            abandoned=lambda: self._query is not None and not self._query.active, decide=self._reporter.deciders.decide,
         )  # fmt: skip
         if self._is_live:
             self._compaction = compacting(self._folder, self._rounds, lambda: self._job.intake, self.work.settings)
@@ -257,7 +257,7 @@ class SparkRun:
 
     def _write(self, table: pa.Table, batch: int) -> WrittenBatch:
         """Write every query's rows to its sink."""
-        output = read_output(table, self._reporter.recorder.report)
+        output = read_output(table, self._reporter.report)
         if output.heartbeats is not None:
             self._totals.set_heartbeats(output.heartbeats.queries, output.heartbeats.sources)
         if output.round is not None and self._rounds is not None:
@@ -352,7 +352,7 @@ class SparkRun:
             self._job, self._sinks = job_change.job, dict(job_change.sinks)
             self._pipeline, self._totals = pipeline, totals
             self._result_parts = ResultParts(self._folder)
-            self._reporter.recorder.changed(job_change.job.plan, job_change.job.all_sources)
+            self._reporter.changed(job_change.job.plan, job_change.job.all_sources, job_change.work.weights)
             self.notices = job_change.notices
             self._older.add()
         for sink in dropped_sinks:

@@ -68,6 +68,11 @@ class Recorder:
         self._rates: tuple[dict[str, float], dict[str, float]] = ({}, {})
         self._figures = FigureKeeper()
 
+    @property
+    def plan(self) -> Plan:
+        """Return the plan that runs."""
+        return self._plan
+
     def report(self, report: IngestReport | ShardReport) -> None:
         """Add the report of a task of the batch in progress."""
         self._tasks.setdefault(report.stage, []).append(report.phases)

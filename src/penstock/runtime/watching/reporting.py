@@ -13,12 +13,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
+from penstock.algebra.nodes.scans import Source
 from penstock.errors import PenstockError, counted, malformed_rows
 from penstock.events import log_event, logger_of
+from penstock.physical.plan.plan import Plan
+from penstock.runtime.deciding.deciders import Deciders, DecidingOptions
 from penstock.runtime.watching.figures import BatchFigures
 from penstock.runtime.watching.growth import GrowthDetector
 from penstock.runtime.watching.metrics import RunMetrics
 from penstock.runtime.watching.recorder import Recorder, Totals
+from penstock.runtime.watching.reports import IngestReport, ShardReport
 from penstock.runtime.watching.shedding_log import SheddingLog
 from penstock.settings import Settings
 
@@ -40,6 +44,7 @@ class ReportOptions:
         metrics_port: port of the endpoint, None for none.
         state_limit: bytes of state, 0 for no limit.
         fail: end the run beyond the limit, else warn.
+        shed: have queries that coalesce shed beyond the limit.
         horizons: as in `GrowthDetector`.
     """
 
@@ -49,12 +54,19 @@ class ReportOptions:
     state_limit: int = 0
     fail: bool = False
     horizons: Mapping[str, float] = field(default_factory=dict)
+    shed: bool = False
+
+    @property
+    def shared_limit(self) -> int:
+        """Return the bytes of state that queries which shed may hold together, 0 for no limit."""
+        return self.state_limit if self.shed else 0
 
     @staticmethod
     def of(settings: Settings, horizons: Mapping[str, float] | None = None) -> ReportOptions:
         return ReportOptions(
             settings["metrics_file"] or None, settings["metrics_port"], settings["metrics_address"],
             settings["state_limit"], settings["state_limit_action"] == "fail", horizons or {},
+            settings["state_limit_action"] == "shed",
         )  # fmt: skip
 
 
@@ -65,6 +77,7 @@ class Reporter:
         now: returns the present metrics, for the endpoint.
         clock: seconds since 1970.
         before: the last metrics of an earlier process.
+        weights: of queries, as of `DecidingOptions`.
         on_batch: receives the figures of each batch, before its answers count as delivered: a batch that is repeated
             after a crash is received again.
     """
@@ -72,9 +85,10 @@ class Reporter:
     def __init__(
         self, recorder: Recorder, report_options: ReportOptions, now: Callable[[], RunMetrics],
         clock: Callable[[], float] = time.time, before: RunMetrics | None = None,
-        on_batch: Callable[[BatchFigures], None] | None = None,
+        on_batch: Callable[[BatchFigures], None] | None = None, weights: Mapping[str, float] | None = None,
     ) -> None:  # fmt: skip
         self.recorder = recorder
+        self.deciders = Deciders(recorder.plan, DecidingOptions(report_options.shared_limit, weights or {}))
         self._on_batch = on_batch
         self._options = report_options
         self._clock = clock
@@ -93,6 +107,16 @@ class Reporter:
             self._endpoint = Endpoint(now, report_options.metrics_port, report_options.metrics_address)
             address = f"http://{report_options.metrics_address}:{self._endpoint.port}/metrics"
             log_event(LOG, logging.INFO, "endpoint", f"metrics at {address}", address=address)
+
+    def report(self, report: IngestReport | ShardReport) -> None:
+        """Add the report of a task of the batch in progress."""
+        self.recorder.report(report)
+        self.deciders.report(report)
+
+    def changed(self, plan: Plan, sources: Mapping[str, Source], weights: Mapping[str, float]) -> None:
+        """Continue with another plan."""
+        self.recorder.changed(plan, sources)
+        self.deciders.changed(plan, DecidingOptions(self._options.shared_limit, weights))
 
     @property
     def port(self) -> int | None:

@@ -26,7 +26,7 @@ from penstock.expressions.aggregates.accumulators.expansions import add_term
 from penstock.expressions.aggregates.contract import ArgumentState, NullRule
 from penstock.expressions.evaluate import evaluate_all, mask
 from penstock.expressions.sketches.hyperloglog import RANK_BITS
-from penstock.physical.elements import Elements, Int64s, int64s
+from penstock.physical.elements import Elements, Int64s, int64s, unnamed
 from penstock.physical.kernels.compiled import in_time, pane_codes, sum_by_code
 from penstock.physical.kernels.compiling import compiled
 from penstock.physical.kernels.extremes import extreme_by_code, greatest_by_code
@@ -236,3 +236,27 @@ def without_cells(
     first, second = fingerprints([*left.columns[: len(plan.group)], *values], len(left))
     codes, heads = pane_codes(first, second, left.ts, left.exp)
     return added_up(plan, left, codes, heads), chosen[heads]
+
+
+def pending_added_up(plan: AggregateLayout, batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return rows that expire, sorted by when they do, with those of one group, expiration and values added up.
+
+    Args:
+        batch: expiration, fingerprint of the group (2 columns), lanes, values that last
+    """
+    columns = list(batch.columns)
+    integers = 3 + len(plan.carried[0])
+    at = integers + len(plan.carried[1])
+    first, second = fingerprints([c for c in (*columns[1:3], *columns[at:]) if c.null_count < len(c)], len(batch))
+    codes, heads = pane_codes(first, second, np.zeros(len(batch), np.int64), int64s(columns[0]))
+    if len(heads) == len(batch):
+        return batch
+    made = batch.take(pa.array(heads)).columns
+    for i in range(3, integers):
+        made[i] = pa.array(sum_by_code(codes, int64s(columns[i]), len(heads)))
+    first_float = integers
+    for width in plan.carried_widths:
+        doubles = [column.to_numpy(zero_copy_only=True) for column in columns[first_float : first_float + width]]
+        made[first_float : first_float + width] = map(pa.array, sum_doubles(codes, doubles, len(heads)))
+        first_float += width
+    return unnamed(made)

@@ -95,6 +95,8 @@ class GroupValues:
             table.shrink()
         for registers in self._registers:
             registers.shrink()
+        for extreme in self._extremes:
+            extreme.skyline.shrink()
 
     def with_registers(self, events: GroupEvents) -> GroupEvents:
         """Apply the cells of registers; return `events`, and those that change the lanes which follow from them."""

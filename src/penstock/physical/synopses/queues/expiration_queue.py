@@ -6,11 +6,15 @@ merged, and popping takes the heads of the few chunks with due rows. A row is co
 long contiguous ranges; the "days" of a calendar queue `[golab 3.5]`, which cut every push into parts of a few rows,
 cost more the longer the window. `ListQueue` keeps rows in order of arrival and scans all of them, as the direct
 approach does `[golab 2.3.3]`. All store record batches with a due time per row.
+
+Where rows of one due time can be added up, chunks are combined when they are merged. A FIFO queue then keeps the rows
+of the latest due time, which more may follow, in chunks of their own, each at least `_GROWTH` times as long as the next
+one, and makes one chunk of them when a later due time begins.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from typing import ClassVar
 
@@ -31,8 +35,14 @@ _LONG = 1 << 13
 _PARTS = 2
 #: A chunk is copied, to free memory, once this many of its rows and at least half of them have been popped.
 _WORTH = 1 << 10
+#: A chunk with rows of the latest due time is combined with the one before unless that is this many times as long.
+_GROWTH = 4
 #: Number of chunks of a list queue before they are merged.
 _MOST_CHUNKS = 256
+
+
+#: Returns rows sorted by due time with those added up that can be.
+Combine = Callable[[pa.RecordBatch], pa.RecordBatch]
 
 
 class _Chunk:
@@ -84,29 +94,38 @@ class _Queue(Synopsis):
 
     TIMES: ClassVar[StoredTimes | None] = StoredTimes("due", 0)
 
-    def __init__(self) -> None:
+    def __init__(self, combine: Combine | None = None) -> None:
         self._next_id = 0
         self._chunks: list[_Chunk] = []
+        self._combine = combine
 
     def _chunk(self, batch: pa.RecordBatch) -> _Chunk:
         due = int64s(batch.column(0))
         if not in_time(due):
             batch = batch.take(pa.array(argsort_time(due)))
+        if self._combine is not None:
+            # Batches that waited for the heartbeat may have come in together.
+            batch = self._combine(batch)
+        return self._numbered(batch)
+
+    def _numbered(self, batch: pa.RecordBatch) -> _Chunk:
         self._next_id += 1
         return _Chunk(self._next_id, batch)
 
     def _all(self) -> Iterator[_Chunk]:
         return iter(self._chunks)
 
-    def _merge(self) -> None:
-        """Merge the last chunks."""
-        batch = _joined([c.left for c in self._chunks[-_MERGED:]])
+    def _merge(self, first: int, stop: int) -> None:
+        """Merge the chunks from the place `first` to before `stop`."""
+        batch = _joined([c.left for c in self._chunks[first:stop]])
         due = int64s(batch.column(0))
         if not in_time(due):
             # The stable sort is fast on concatenated sorted runs.
             batch = batch.take(pa.array(np.argsort(due, kind="stable")))
+        if self._combine is not None:
+            batch = self._combine(batch)
         self._next_id += 1
-        self._chunks[-_MERGED:] = [_Chunk(self._next_id, batch)]
+        self._chunks[first:stop] = [_Chunk(self._next_id, batch)]
 
     @property
     def rows(self) -> int:
@@ -144,13 +163,41 @@ class FifoQueue(_Queue):
     def push(self, batch: pa.RecordBatch) -> None:
         if not batch.num_rows:
             return
-        self._chunks.append(self._chunk(batch))
-        # Short chunks are merged, or a long window of small rounds would have a long list of chunks.
-        while len(self._chunks) >= _MERGED:
-            sizes = [c.rows for c in self._chunks[-_MERGED:]]
+        chunk = self._chunk(batch)
+        if self._combine is None:
+            self._chunks.append(chunk)
+            self._merge_short(len(self._chunks))
+            return
+        earlier = chunk.pop_until(int(chunk.times[-1]) - 1)
+        for part in (earlier, chunk.left):
+            if part is not None:
+                self._add_up(self._numbered(part))
+
+    def _add_up(self, chunk: _Chunk) -> None:
+        """Append a chunk, combined with those of its due time."""
+        due, chunks = chunk.span[0], self._chunks
+        begins = not chunks or chunks[-1].span[1] < due
+        if begins and chunks:
+            # No row of an earlier due time follows.
+            last = chunks[-1].span[1]
+            first = next((at for at, c in enumerate(chunks) if c.span[1] == last), len(chunks))
+            if first < len(chunks) - 1:
+                self._merge(first, len(chunks))
+            self._merge_short(len(chunks))
+        chunks.append(chunk)
+        while not begins and len(chunks) > 1 and chunks[-2].span[1] == due:
+            if chunks[-2].rows > _GROWTH * chunks[-1].rows or chunks[-2].span[0] < due:
+                break
+            self._merge(len(chunks) - 2, len(chunks))
+
+    def _merge_short(self, stop: int) -> None:
+        """Merge short chunks before the place `stop`, or a long window of small rounds would have a long list."""
+        while stop >= _MERGED:
+            sizes = [c.rows for c in self._chunks[stop - _MERGED : stop]]
             if max(sizes) >= _LONG or sizes[0] > sum(sizes[1:]):
                 break
-            self._merge()
+            self._merge(stop - _MERGED, stop)
+            stop -= _MERGED - 1
 
     def between(self, low: int, high: int) -> list[pa.RecordBatch]:
         """Return the rows due after `low`, up to `high`, in batches; they stay in the queue."""
@@ -190,7 +237,7 @@ class CalendarQueue(_Queue):
                 sizes = [c.batch.num_rows for c in self._chunks[-_MERGED:]]
                 if sizes[0] > sum(sizes[1:]) or sum(sizes) > max(_LONG, self.rows // _PARTS):
                     break
-                self._merge()
+                self._merge(len(self._chunks) - _MERGED, len(self._chunks))
 
     def pop_until(self, time: int) -> list[pa.RecordBatch]:
         """Remove and return the rows due at `time` or before, in one batch or none; rows due at the same time are in
@@ -249,7 +296,7 @@ class ListQueue(_Queue):
         self._chunks.append(_Chunk(self._next_id, batch))
 
 
-def make_queue(fifo: bool, listed: bool) -> FifoQueue | CalendarQueue | ListQueue:
+def make_queue(fifo: bool, listed: bool, combine: Combine | None = None) -> FifoQueue | CalendarQueue | ListQueue:
     """Return a queue for expirations in order of arrival (`fifo`) or in any order; `listed`: a `ListQueue` in either
-    case."""
-    return ListQueue() if listed else FifoQueue() if fifo else CalendarQueue()
+    case, which combines no rows."""
+    return ListQueue() if listed else FifoQueue(combine) if fifo else CalendarQueue(combine)

@@ -27,6 +27,8 @@ from penstock.storage.documents import Document, integer, integers
 #: Columns of a node. STATE: 0 free, 1 not in the log yet, 2 in the log.
 _KEY, _END, _BEFORE, _AFTER, _STATE, _FIRST, _SECOND, _ = range(8)
 _HEAD, _TAIL = 0, 1
+#: Nodes are moved together where there are this many times as many as rows, and at least so many.
+_SPARSE, _MANY_NODES = 4, 1 << 12
 
 
 @nb.njit(cache=True)
@@ -105,6 +107,21 @@ def _follow(  # type: ignore[no-untyped-def]
     return room, news
 
 
+@nb.njit(cache=True)
+def _moved_together(nodes, tips, small, numbers):  # type: ignore[no-untyped-def]
+    """Copy the nodes with a row to `small`, from place 1 on, and their new places to `numbers`; change `tips`."""
+    count = 1
+    for n in range(1, nodes.shape[0]):
+        if nodes[n, _STATE]:
+            numbers[n] = count
+            small[count] = nodes[n]
+            count += 1
+    for n in range(1, count):
+        small[n, _BEFORE], small[n, _AFTER] = numbers[small[n, _BEFORE]], numbers[small[n, _AFTER]]
+    for group in range(tips.shape[0]):
+        tips[group, _HEAD], tips[group, _TAIL] = numbers[tips[group, _HEAD]], numbers[tips[group, _TAIL]]
+
+
 class Skyline(Synopsis):
     """The least key of each group (a slot of `groups`)."""
 
@@ -166,6 +183,18 @@ class Skyline(Synopsis):
         )  # fmt: skip
         self._time = max(self._time, int(times.max()))
         return found, there
+
+    def shrink(self) -> None:
+        """Give up nodes that a round with many rows took, where few of these remain."""
+        rows, size = self.rows, len(self._nodes)
+        if self._stale or size <= max(_MANY_NODES, _SPARSE * rows):
+            return
+        nodes, numbers = np.zeros((max(16, 2 * rows), 8), np.int64), np.zeros(size, np.int64)
+        _moved_together(self._nodes, self._tips, nodes, numbers)
+        # A fresh node that was freed since becomes node 0, which is always free.
+        self._fresh = numbers[self._fresh[: self._news]]
+        self._nodes, self._free = nodes, np.arange(len(nodes) - 1, 0, -1)
+        self._room = len(nodes) - 1 - rows
 
     # -- the synopsis ------------------------------------------------------------------------------------------
 

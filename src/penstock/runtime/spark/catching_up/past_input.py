@@ -282,7 +282,7 @@ class PastRound:
         tasks = self.tasks or [ReadTask("", 0, None)]
         beats = tuple(sorted(self.beats.items()))
         return [
-            replace(task, round=round_name(round_), task=i, ended=(), beats=() if i else beats)
+            replace(task, round=round_name(round_), task=i, ended=(), beats=() if i else beats, decided={})
             for i, task in enumerate(tasks)
         ]
 

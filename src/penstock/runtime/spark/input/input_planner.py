@@ -15,7 +15,7 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from penstock.connectors.contract import Split, Stretch
@@ -32,6 +32,7 @@ from penstock.runtime.spark.input.offset import LogOffset, Offset
 from penstock.runtime.spark.input.rate_control import RateControl
 from penstock.runtime.spark.input.source_state import SourceState
 from penstock.runtime.spark.input.split_files import SplitFiles
+from penstock.storage.documents import Document
 from penstock.storage.seals import damaged
 from penstock.types import BEGIN
 
@@ -58,6 +59,7 @@ class ReadTask:
         now: the stamp of a SYSTEM TIME source.
         beat: the heartbeat of the source from the clock or its own report, in ticks.
         beats: such heartbeats of every source.
+        decided: what was decided before the round, as JSON; in its first task.
     """
 
     round: str
@@ -69,6 +71,7 @@ class ReadTask:
     now: int | None = None
     beat: int | None = None
     beats: tuple[tuple[str, int], ...] = ()
+    decided: Document = field(default_factory=dict)
 
     @staticmethod
     def from_json(fields: Mapping[str, Any]) -> ReadTask:
@@ -85,11 +88,12 @@ class InputPlanner:
         clock: tells the time of SYSTEM TIME.
         timer: seconds, tells how long looks take and rounds are held back.
         before: the planner of the plan that this one takes over from; sources that stay go on as they are.
+        decide: decides what stands in the offset of a round beside its input; None for what stood in the last one.
     """
 
     def __init__(
         self, folder: Folder, intake: Intake, clock: Callable[[], int] = wall_clock,
-        timer: Callable[[], float] = time.monotonic, before: InputPlanner | None = None,
+        timer: Callable[[], float] = time.monotonic, before: InputPlanner | None = None, decide: Decide | None = None,
     ) -> None:  # fmt: skip
         self._folder = folder
         self._intake = intake
@@ -98,7 +102,7 @@ class InputPlanner:
         self._looks = {name: Looks(state.connector.look_every, timer) for name, state in self._sources.items()}
         self._gathering = Gathering(timer)
         #: Decides what stands in the offset of the next round beside its input (`decisions.py`).
-        self.decide: Decide = _as_before
+        self.decide: Decide = decide or _as_before
         #: By log, the number of records that waited at the last look and are in no round yet.
         self.waiting: dict[str, int] = {}
         #: Bounded sources whose locations have been looked at.
@@ -260,6 +264,7 @@ class InputPlanner:
         wall = WallClock(0) if end.wall is None else end.wall
         before, reported = start.reported, dict(end.reported)
         beats = tuple(sorted((reported | {n: max(b, reported.get(n, BEGIN)) for n, b in wall.beats.items()}).items()))
+        decided = end.decided.as_json()
         for name, state in self._sources.items():
             first = start.splits_done(name)
             unread = state.splits[first : end.done[name]]
@@ -276,9 +281,9 @@ class InputPlanner:
                 highs = [s.high for s in task_splits if s.high is not None]
                 high = max([h for h in (high, *highs) if h is not None], default=None)
         if not tasks:
-            return [ReadTask(number, 0, None, ended=end.ended, beats=beats)]
-        # The first task carries the ended sources and the heartbeats; a separate task would wait for a free core.
-        return [replace(tasks[0], ended=end.ended, beats=beats), *tasks[1:]]
+            return [ReadTask(number, 0, None, ended=end.ended, beats=beats, decided=decided)]
+        # The first task carries what is said to all shards; a separate task would wait for a free core.
+        return [replace(tasks[0], ended=end.ended, beats=beats, decided=decided), *tasks[1:]]
 
     @property
     def wait(self) -> float:

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from penstock.errors import PenstockError
+from penstock.physical.execution.decisions import Decide
 from penstock.runtime.spark.checkpoint.epochs import offset_mark, outstanding_before, read_offset, rounds_folder
 from penstock.runtime.spark.checkpoint.folder import Delivery, Folder, Intake, round_name, unwritable
 from penstock.runtime.spark.checkpoint.query_failure import QueryFailure
@@ -66,19 +67,20 @@ class RoundLog:
         history: whether what the rounds read is recorded, for queries that begin later; it is where relations are read,
             with whose content queries of a changed script begin.
         abandoned: returns whether nobody runs the rounds any more, so that the outstanding one will not be delivered.
+        decide: as of the planner.
     """
 
     def __init__(
         self, folder: Folder, intake: Intake, clock: Callable[[], float] = time.monotonic, epoch: int = 0,
         carried: Offset | None = None, log: int | None = None, history: bool = False,
-        abandoned: Callable[[], bool] = lambda: False,
+        abandoned: Callable[[], bool] = lambda: False, decide: Decide | None = None,
     ) -> None:  # fmt: skip
         log = epoch if log is None else log
         self._is_abandoned = abandoned
         self._folder = folder
         self._epoch = epoch
         self._offset_mark = offset_mark(log)
-        self._planner = InputPlanner(folder, intake)
+        self._planner = InputPlanner(folder, intake, decide=decide)
         self._rate_control = intake.pace
         self._births = intake.births
         relations = any(not source.is_stream for source in intake.sources)

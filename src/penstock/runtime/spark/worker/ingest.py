@@ -33,6 +33,7 @@ from penstock.runtime.spark.worker.packets import (
     Packet,
     by_shard,
     channel_packets,
+    decided_packets,
     failed_packet,
     round_packet,
     timings_packet,
@@ -167,6 +168,8 @@ def run_read_task(folder: Folder, job: Job, tables: dict[str, Elements], task: R
     progress = {name: SourceProgress(beat=beat) for name, beat in task.beats}
     progress |= {n: progress.get(n, SourceProgress()).merge(SourceProgress(ended=True)) for n in task.ended}
     yield from by_shard(job.shards, progress)
+    if task.decided:
+        yield from decided_packets(job.shards, task.decided)
     if task.source is None:
         return
     source = job.plan.sources[task.source]

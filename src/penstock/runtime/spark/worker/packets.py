@@ -1,7 +1,8 @@
 """Packets between the stages of a job: rows (shard, kind, blob), the blob being Arrow or JSON.
 
 A kind is `ChannelRows`, an `AnswerOf`, `FewOfMany` or a `Signal`; `encode_kind` and `read_kind` alone know how it is
-written in the `kind` column. Only the driver receives the signals other than progress.
+written in the `kind` column. Only the driver receives the signals other than progress and
+decisions.
 """
 
 from __future__ import annotations
@@ -17,12 +18,14 @@ import pyarrow.compute as pc
 
 from penstock.errors import PenstockError
 from penstock.physical.elements import Elements, concat_arrays, decode, encoded
+from penstock.physical.execution.decisions import Decisions
 from penstock.physical.execution.progress import Progress, SourceProgress
 from penstock.physical.kernels.run_length import run_length_decoded, run_length_encoded
 from penstock.physical.operators import Rejection
 from penstock.physical.plan.plan import Channel, Exchange
 from penstock.runtime.spark.checkpoint.query_failure import QueryFailure
 from penstock.runtime.watching.reports import IngestReport, ShardReport, report_from_json
+from penstock.storage.documents import Document
 
 SCHEMA = pa.schema([pa.field("shard", pa.int32()), pa.field("kind", pa.string()), pa.field("blob", pa.binary())])
 SPARK_SCHEMA = "shard int, kind string, blob binary"
@@ -64,6 +67,8 @@ class Signal(Enum):
 
     #: The progress of sources.
     PROGRESS = "progress"
+    #: What was decided before the round.
+    DECIDED = "decided"
     #: The number of the round of input.
     ROUND = "round"
     #: The heartbeats of queries and sources.
@@ -201,6 +206,16 @@ def _element_blobs(batches: Sequence[Elements], ends: bool = True) -> Iterator[b
 def progress_packet(shard: int, progress: Progress) -> Packet:
     seen = {name: p.as_list() for name, p in progress.items()}
     return Packet(shard, Signal.PROGRESS, json.dumps(seen).encode())
+
+
+def decided_packets(shards: int, decided: Document) -> Iterator[Packet]:
+    """Yield what was decided before the round (`Decisions.as_json`), for every shard."""
+    blob = json.dumps(decided).encode()
+    return (Packet(shard, Signal.DECIDED, blob) for shard in range(shards))
+
+
+def read_decided(blob: bytes | pa.Buffer) -> Decisions:
+    return Decisions.from_json(json.loads(bytes(blob)))
 
 
 def round_packet(round_: str) -> Packet:

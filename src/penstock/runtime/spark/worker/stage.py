@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from penstock.errors import PenstockError
 from penstock.physical.elements import Elements
+from penstock.physical.execution.decisions import NO_DECISIONS
 from penstock.physical.execution.exchange import ExchangeRouter, StageResult
 from penstock.physical.execution.executor import StageExecutor
 from penstock.physical.execution.flow_counts import tapped_ports
@@ -38,6 +39,7 @@ from penstock.runtime.spark.worker.packets import (
     failed_packet,
     heartbeats_packet,
     progress_packet,
+    read_decided,
     read_progress,
     rejected_packet,
     timings_packet,
@@ -132,11 +134,16 @@ class ShardRound:
         by_channel: dict[Channel, list[tuple[ChannelRows, Packet]]] = {}
         progress: dict[str, SourceProgress] = {}
         forwarded: list[Packet] = []
+        decided = NO_DECISIONS
         for packet in packets:
             kind = packet.kind
             if kind is Signal.PROGRESS:
                 for name, source_progress in read_progress(packet.blob).items():
                     progress[name] = progress.get(name, SourceProgress()).merge(source_progress)
+            elif kind is Signal.DECIDED:
+                decided = read_decided(packet.blob)
+                if self._stage < job.plan.stages:
+                    forwarded.append(packet)
             elif isinstance(kind, ChannelRows):
                 receivers = job.plan.receivers[kind.channel]
                 if self._stage in receivers:
@@ -155,7 +162,7 @@ class ShardRound:
             executor, stored, steps = self._executor(shard)
         executor.tapped = tapped_ports(job.plan, published_taps(Path(self._root)))
         with self._watch.phase("operators"):
-            result = executor.run(inputs, progress, self._answers.take, self._failures)
+            result = executor.run(inputs, progress, self._answers.take, self._failures, decided)
         with self._watch.phase("state"):
             self._save(shard, executor, stored, steps)
             sizes = executor.state_sizes()

@@ -53,6 +53,8 @@ class RegisterMaxima:
     def shrink(self) -> None:
         if self._ranks is not None:
             self._ranks.shrink()
+        if self._skyline is not None:
+            self._skyline.shrink()
         self._places.shrink()
 
     def changes(self, events: GroupEvents) -> GroupEvents:

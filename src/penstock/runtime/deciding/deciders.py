@@ -1,0 +1,148 @@
+"""The deciders of a run: what stands in the offset of a round beside its input (`physical/execution/decisions.py`).
+
+Contract: the driver calls `Deciders.decide` once for each round, when it plans it; the result is written before the
+round begins. A replay reads it, and decides nothing. So a decider may look at any clock and any measurement.
+
+A new decider is a class with `decide`, and a line in `REGISTRY`.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from penstock.physical.execution.decisions import Decisions
+from penstock.physical.execution.meter import StepFigures
+from penstock.physical.plan.plan import Plan
+from penstock.runtime.watching.reports import IngestReport, ShardReport
+
+
+@dataclass(frozen=True)
+class DecidingOptions:
+    """What the settings and queries say of decisions.
+
+    Args:
+        state_limit: bytes of state that all queries that shed may hold together; 0 for no limit.
+        weights: importance of queries, by name; those left out weigh 1.
+    """
+
+    state_limit: int = 0
+    weights: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class RoundMeasures:
+    """What was measured since the decision before.
+
+    Args:
+        seconds: that have passed; None for the first decision of this process, which has measured nothing.
+        cpu: by query, the seconds of CPU that its steps behind the ingest took; of a step of several queries, each
+            has its part.
+        state: by query, the bytes of state of its steps, divided alike.
+        figures: by step, what its operator says of itself, added up over shards.
+    """
+
+    seconds: float | None = None
+    cpu: Mapping[str, float] = field(default_factory=dict)
+    state: Mapping[str, int] = field(default_factory=dict)
+    figures: StepFigures = field(default_factory=dict)
+
+
+class Decider(Protocol):
+    """Decides some kinds of decisions."""
+
+    def decide(self, before: Decisions, measured: RoundMeasures) -> Decisions:
+        """Return what stands in the offset of the next round. before: what stood in that of the last one, with what
+        other deciders have decided already."""
+
+
+#: Returns a decider for a plan, None where the plan has nothing for it to decide.
+DeciderMaker = Callable[[Plan, DecidingOptions], Decider | None]
+
+REGISTRY: tuple[DeciderMaker, ...] = ()
+
+
+class Deciders:
+    """All deciders of a run, and the measurements for them. Threads may share it.
+
+    Args:
+        timer: seconds.
+        registry: makes the deciders.
+    """
+
+    def __init__(
+        self, plan: Plan, options: DecidingOptions = DecidingOptions(),
+        timer: Callable[[], float] = time.monotonic, registry: tuple[DeciderMaker, ...] | None = None,
+    ) -> None:  # fmt: skip
+        self._timer = timer
+        self._registry = REGISTRY if registry is None else registry
+        self._lock = threading.Lock()
+        self._decided_at: float | None = None
+        self._begin(plan, options)
+
+    def _begin(self, plan: Plan, options: DecidingOptions) -> None:
+        self._plan = plan
+        made = (make(plan, options) for make in self._registry)
+        self._deciders = [decider for decider in made if decider is not None]
+        self._seconds: dict[int, float] = {}
+        self._state: dict[tuple[int, int], dict[int, int]] = {}
+        self._figures: dict[tuple[int, int], StepFigures] = {}
+
+    def changed(self, plan: Plan, options: DecidingOptions) -> None:
+        """Continue with another plan, whose steps have other numbers."""
+        with self._lock:
+            self._begin(plan, options)
+            self._decided_at = None
+
+    def report(self, report: IngestReport | ShardReport) -> None:
+        """Add what a task has measured."""
+        if not self._deciders or isinstance(report, IngestReport):
+            return
+        with self._lock:
+            for step, spent in report.seconds.items():
+                self._seconds[step] = self._seconds.get(step, 0.0) + spent
+            place = report.stage, report.shard
+            if report.state is not None:
+                self._state[place] = {
+                    step: sum(size.bytes for size in sizes.values()) for step, sizes in report.state.items()
+                }
+            if report.figures:
+                self._figures[place] = report.figures
+
+    def decide(self, before: Decisions) -> Decisions:
+        """Return the decisions of the next round; those of queries that are gone are left out."""
+        with self._lock:
+            if not self._deciders:
+                return before if not before else before.only(self._plan.queries)
+            now = self._timer()
+            measured = self._measured(None if self._decided_at is None else now - self._decided_at)
+            self._decided_at, self._seconds = now, {}
+            for decider in self._deciders:
+                before = decider.decide(before, measured)
+            return before.only(self._plan.queries)
+
+    def _measured(self, seconds: float | None) -> RoundMeasures:
+        cpu: dict[str, float] = {}
+        state: dict[str, float] = {}
+        held: dict[int, int] = {}
+        for sizes in self._state.values():
+            for number, size in sizes.items():
+                held[number] = held.get(number, 0) + size
+        for step in self._plan.steps:
+            names = [name for name in step.queries if name]
+            for name in names:
+                cpu[name] = cpu.get(name, 0.0) + self._seconds.get(step.id, 0.0) / len(names)
+                state[name] = state.get(name, 0.0) + held.get(step.id, 0) / len(names)
+        return RoundMeasures(seconds, cpu, {name: int(size) for name, size in state.items()}, self._added_figures())
+
+    def _added_figures(self) -> StepFigures:
+        found: dict[int, dict[str, int | float]] = {}
+        for one in self._figures.values():
+            for step, figures in one.items():
+                sums = found.setdefault(step, {})
+                for name, value in figures.items():
+                    sums[name] = sums.get(name, 0) + value
+        return found
