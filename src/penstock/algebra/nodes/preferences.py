@@ -3,7 +3,7 @@
 An element that arrives makes *entries*: pieces of work that wait in a queue, one queue per shard. A *unit* of work is
 one look-up of an entry, or one candidate pair examined. A budget says how many units are done at which instant, and the
 order of the queue which ones. What is emitted is part of the result of the query without the clause, and all of it
-where the budget covers the work. The oracle is this text as a simulation.
+where the budget covers the work. The oracle (`testing/denotation/preference.py`) is this text as a simulation.
 
 Elements and their order. An element of a side is a tuple of its relation with the life [ts, exp). All elements are
 ordered by (ts, side, arrival); a side that is a table has none. At each instant u, in this order:
@@ -12,25 +12,26 @@ ordered by (ts, side, arrival); a side that is a table has none. At each instant
 2. *Arrive*: the elements of u are summarised (all of a side with a summary, also those that fail its filter; not those
    with NULL in a summarised column); those that pass their filter, and have no NULL in a key column, make their
    entries in order. x's partners are the tuples before it that are alive at u.
-3. *Work*: while there is credit, one unit of the first entry by (key, order of x, newest zone first) is done: its
+3. *Work*: while there is credit, one unit of the first entry is done, by (key, order of x, newest zone first, newest
+   candidate first): its
    look-up first, then its candidates one by one, newest first. A candidate that is still alive and passes the residual
-   condition is emitted with the life [u, least exp). An entry is finished with its last unit.
+   condition is emitted with the life [u, least exp). An entry is finished when none is left that is alive.
 4. *Shed*: entries beyond `queue` in number are dropped, those last in that order first.
 
-Candidates are the partners equal to x on the key columns; of a table, its rows as of u in the order of their draws
-(`draws(0, "", ts 0, columns)`, ascending).
+Candidates are the partners equal to x on the key columns; of a table, its rows as of x's own instant in the order of
+their draws (`draws(0, "", ts 0, columns)`, ascending).
 A candidate that has ended costs nothing and is passed over.
 
 Entries of x in a direction, into the other side b:
 
-- b without a summary: one, for all partners.
+- b without a summary: one, for all partners, also where there are none.
 - b with a summary: one per zone whose estimate for x's values of the summarised columns is at least 1, for the partners
   in that zone, and one *rest* entry for the others, with estimate 0 and granularity depth + 1.
 - where an expression reads columns of b (`reads_partner`): one per candidate, which costs one unit, since its look-up
   is done when it arrives. Its estimates are those of the zone of its partner, 0 in the rest.
 
-Priority w = fade · P_1 · P_2 · .., as DOUBLE from left to right, P_i evaluated once, when the entry is made. NULL or
-NaN in any P_i: the key is +inf. Under WEIGHTED or with a fade, a negative P_i counts 0.
+Priority w = (P_1 · P_2 · ..) · fade, as DOUBLE from left to right, P_i evaluated once, when the entry is made. NULL or
+NaN in any P_i, and a key that is NaN: the key is +inf. Under WEIGHTED or with a fade, a negative P_i counts 0.
 
 fade: `base ** n` of Python floats, by `fade_factor`. Without `per`, n = g − 1, g the granularity of the zone now (1 for
 a direction without a summary); keys are made anew whenever a zone has moved to the next granularity. With `per`, n =
@@ -38,11 +39,12 @@ age // per; age is u − ts of the newest candidate that is left and alive, of x
 candidates; keys are made anew at each multiple of `per` counted from tick 0, and not in between.
 
 Key, least first: DESC −w. ASC w with ΠP / fade for w, +inf for a rest entry of a direction with a summary. WEIGHTED
-E·c/w, +inf where w = 0; E = `exponential_draws` of the entry, c = 1 + estimate (1 for a rest entry or without one).
+E·c/w, +inf where w = 0; E = `exponential_draws` of the entry, c = 1 + estimate for a zone of a join, else 1.
 
 The draw of an entry: `draws(seed, f"/preference/{query}/{side}", ts of x, columns of x + [zone])`, zone an int64 column
 with the arrival number of the zone's oldest element, -1 of the rest entry and without a summary; one per candidate: the
-candidate's ts and columns in place of the zone. side: 0 for x of the left input, else 1.
+candidate's ts (0 of a table) and columns in place of the zone. Arrival numbers count the elements of a side in a shard
+from 0 in order, without those with NULL in a key column. side: 0 for x of the left input, else 1.
 
 Credit. PER TUPLE n: n units for each element of u that makes entries; what is not used at u is lost. PER TIME: r =
 units / (ticks · shards) per tick. The first unit begins when the queue gets work; each takes 1/r and is done at ⌈its
@@ -60,7 +62,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from penstock.algebra.nodes.base import Algebra, ColumnPruning, Keys, Pruned, Unary, column_labels, has_lives
+from penstock.algebra.nodes.base import Algebra, ColumnPruning, Keys, Pruned, Unary, column_labels, has_lives, operators
 from penstock.algebra.nodes.join import Join, Pairs, condition_text, joined_pattern
 from penstock.algebra.nodes.summary_definition import SummaryDefinition
 from penstock.algebra.optimizer.statistics import Statistics
@@ -328,7 +330,8 @@ class PreferringSelection(Unary):
     emitted with the life [u, exp).
 
     With a summary, the estimates of an entry are those of its own values in its own zone, and fading without PER uses
-    the granularity that the element lies in by now; its draw has zone -1.
+    the granularity that the element lies in by now; its draw has zone -1. The estimate is that which a probe of the
+    summary gives for the element's zone, else 0, which ASC puts last; the summary has the element itself already.
 
     Args:
         input: a relation of a window over a stream, without SLIDE.
@@ -386,6 +389,17 @@ class PreferringSelection(Unary):
         terms = {"preference": ", ".join(to_sql(e, labels) for e in self.expressions) or "1"}
         side = side_text(self.schema, self.filter, self.summary)
         return condition | side | terms | preference_text(self.preference)
+
+
+def summaries_read(root: Algebra) -> tuple[SummaryDefinition, ...]:
+    """Return the summaries that preferences of the plan `root` read, each once."""
+    found: list[SummaryDefinition] = []
+    for node in operators(root):
+        if isinstance(node, PreferringJoin):
+            found += [summary for summary in node.summaries if summary is not None]
+        elif isinstance(node, PreferringLookUp | PreferringSelection) and node.summary is not None:
+            found.append(node.summary)
+    return tuple(dict.fromkeys(found))
 
 
 def late_pattern(side: Algebra) -> Pattern:

@@ -5,7 +5,17 @@ with the instants at which R may change. Nothing is incremental. A new operator 
 fails for an operator without one.
 """
 
-from penstock.testing.denotation import coalesce, frequency, frequent, matching, results, sessions, sets, shed
+from penstock.testing.denotation import (
+    coalesce,
+    frequency,
+    frequent,
+    matching,
+    preference,
+    results,
+    sessions,
+    sets,
+    shed,
+)
 from penstock.testing.denotation.base import (
     Bag,
     Relation,
@@ -39,6 +49,7 @@ __all__ = [
     "last_rows",
     "matching",
     "minus",
+    "preference",
     "relation",
     "results",
     "sessions",

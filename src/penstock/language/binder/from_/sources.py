@@ -50,7 +50,7 @@ NestedBinder = Callable[[QueryTree, Levels, bool], tuple[Inner, tuple[str, ...]]
 @dataclass(frozen=True)
 class SourceBinder:
     """Binds FROM clauses. views: those of WITH, by lower-case name; subqueries, outer, enclosing: as in `Around`;
-    closed: aliases in lower case of which WHERE wants the closed periods alone.
+    closed: aliases in lower case of which WHERE wants the closed periods alone; window: of streams that have none.
     """
 
     context: Context
@@ -60,6 +60,7 @@ class SourceBinder:
     outer: tuple[Entry, ...] = ()
     enclosing: Levels = ()
     closed: frozenset[str] = frozenset()
+    window: WindowClause | None = None
 
     def bind(self, source: FromSource) -> Inputs:
         """Return all relations of a FROM clause; with `failed`, and the errors recorded, where some could
@@ -153,6 +154,7 @@ class SourceBinder:
         named: NamedSource | None = None,
         valid: str | None = None,
     ) -> Inputs:
+        window = self.window if window is None and node.is_stream else window
         stream = node if node.is_stream else None
         stamp = node.timestamp_column if node.is_stream else None
         plain = Role.ELEMENT if node.is_stream else Role.RELATION

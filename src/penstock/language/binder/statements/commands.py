@@ -9,6 +9,7 @@ from sqlglot import exp
 
 from penstock.algebra.nodes.base import Algebra
 from penstock.algebra.nodes.one_time import ordered
+from penstock.algebra.nodes.preferences import summaries_read
 from penstock.algebra.nodes.query import Query, SinkSpec, Start
 from penstock.errors import PenstockError, counted, nearest
 from penstock.expressions.user import REGISTERED, signature
@@ -22,7 +23,8 @@ from penstock.language.binder.statements.connectors import bind_connector
 from penstock.language.binder.statements.created import bind_rows, bind_source, distinct_names
 from penstock.language.binder.statements.functions import bind_function, check_volatile
 from penstock.language.binder.statements.shedding import bind_shedding, spans_of
-from penstock.language.catalog import Catalog, View
+from penstock.language.binder.statements.summaries import bind_summary
+from penstock.language.catalog import Catalog, DeclaredSummary, View
 from penstock.language.commands import (
     BeginTransaction,
     Cancel,
@@ -32,6 +34,7 @@ from penstock.language.commands import (
     CreateFunctionCommand,
     CreateQueryCommand,
     CreateSourceCommand,
+    CreateSummaryCommand,
     CreateViewCommand,
     Describe,
     DropCommand,
@@ -56,6 +59,7 @@ from penstock.language.statements import (
     CreateFunction,
     CreateQuery,
     CreateSource,
+    CreateSummary,
     CreateView,
     DescribeStatement,
     DropStatement,
@@ -115,7 +119,7 @@ def bind_create_view(statement: CreateView, context: Context) -> Command:
         if (known.root.fingerprint, known.names) == (root.fingerprint, names):
             return Unchanged("VIEW", view.name, "the view is the same")
         _replaced_in_use(statement.name, statement.query, context)
-    return CreateViewCommand(view, read_by(statement.query), *_flags(statement.existence))
+    return CreateViewCommand(view, names_read(statement.query, root), *_flags(statement.existence))
 
 
 def bind_create_query(statement: CreateQuery, context: Context) -> Command:
@@ -147,7 +151,13 @@ def bind_create_query(statement: CreateQuery, context: Context) -> Command:
             return Unchanged("QUERY", known.name, "the query is the same")
         _replaced_in_use(statement.name, statement.query, context)
     return CreateQueryCommand(
-        query, start, attributes, text, read_by(statement.query), into is not None, *_flags(statement.existence)
+        query,
+        start,
+        attributes,
+        text,
+        names_read(statement.query, root),
+        into is not None,
+        *_flags(statement.existence),
     )
 
 
@@ -165,6 +175,19 @@ def bind_create_function(statement: CreateFunction, context: Context) -> Command
             return Unchanged(statement.kind, known.name, "the function is the same")
         _unused(name, context.catalog.users_of_function(name.key), context)
     return CreateFunctionCommand(function, context.source.slice(statement.span), *_flags(statement.existence))
+
+
+def bind_create_summary(statement: CreateSummary, context: Context) -> Command:
+    unchanged = _taken(statement.name, "SUMMARY", statement.existence, context)
+    if unchanged is not None:
+        return unchanged
+    summary = DeclaredSummary(bind_summary(statement, context), context.source.slice(statement.span))
+    known = context.catalog.summaries.get(statement.name.key)
+    if known is not None and _replaces(statement.existence):
+        if known.definition == summary.definition:
+            return Unchanged("SUMMARY", known.name, "the summary is the same")
+        _unused(statement.name, context.catalog.users_of(statement.name.key), context)
+    return CreateSummaryCommand(summary, *_flags(statement.existence))
 
 
 def continuous(tree: QueryTree, context: Context) -> Algebra:
@@ -297,14 +320,15 @@ def dependents(key: str, kind: str, catalog: Catalog) -> list[Dropped]:
 
 def _declared_name(key: str, catalog: Catalog) -> str:
     """Return a name as its declaration has it."""
-    tables: tuple[Any, ...] = (catalog.sources, catalog.views, catalog.queries)
+    tables: tuple[Any, ...] = (catalog.sources, catalog.views, catalog.queries, catalog.summaries)
     return str(next(table[key].name for table in tables if key in table))
 
 
 def _names_of(kind: str, catalog: Catalog) -> list[str]:
     if kind in ("FUNCTION", "AGGREGATE"):
         return [user.name for user in catalog.functions.values()]
-    return [key for key in (*catalog.sources, *catalog.views, *catalog.queries) if catalog.kind(key) == kind]
+    names = (*catalog.sources, *catalog.views, *catalog.queries, *catalog.summaries)
+    return [key for key in names if catalog.kind(key) == kind]
 
 
 # --- rows and settings
@@ -382,6 +406,8 @@ def _shown(kind: str, context: Context) -> tuple[tuple[str, str], ...]:
         return tuple((v.name, v.text) for v in catalog.views.values())
     if kind == "QUERIES":
         return tuple((q.name, q.text) for q in catalog.queries.values())
+    if kind == "SUMMARIES":
+        return tuple((s.name, s.text) for s in catalog.summaries.values())
     if kind in ("FUNCTIONS", "AGGREGATES"):
         users = [u for u in {**REGISTERED, **catalog.functions}.values() if f"{u.kind}S" == kind]
         return tuple((u.name, signature(u)) for u in users)
@@ -411,7 +437,7 @@ def bind_describe(statement: DescribeStatement, context: Context) -> Command:
             return Describe(user.name, user.kind, (), signature(user))
         if name.key in context.failed:
             context.fail_silently()
-        known = (catalog.sources, catalog.views, catalog.queries, catalog.functions)
+        known = (catalog.sources, catalog.views, catalog.queries, catalog.summaries, catalog.functions)
         names = [one for table in known for one in table]
         context.fail("P0201", f"unknown name {name.text}", name.span, nearest(name.key, names))
     declared = _declared_name(name.key, catalog)
@@ -420,6 +446,8 @@ def bind_describe(statement: DescribeStatement, context: Context) -> Command:
         schema = query.output_schema
         columns = tuple((field.name, type_name(field.type)) for field in schema)
         return Describe(declared, kind, columns, query.text)
+    if kind == "SUMMARY":
+        return Describe(declared, kind, (), catalog.summaries[name.key].text)
     if kind == "VIEW":
         view = catalog.views[name.key]
         types = (type_name(type_) for type_ in view.root.schema.types)
@@ -475,6 +503,11 @@ def an(kind: str) -> str:
 def read_by(tree: QueryTree) -> frozenset[str]:
     """Return the names of sources anywhere in a query, in lower case."""
     return frozenset(name.key for name in _names_read(tree))
+
+
+def names_read(tree: QueryTree, root: Algebra) -> frozenset[str]:
+    """Return the names that a query reads: of sources, and of the summaries in its preferences."""
+    return read_by(tree) | {summary.name.lower() for summary in summaries_read(root)}
 
 
 def _names_read(tree: QueryTree) -> Iterator[Name]:
