@@ -28,6 +28,7 @@ from penstock.physical.operators.joins.multi_join import MultiJoin
 from penstock.physical.operators.joins.nonretroactive import Stamp, make_nrr_join
 from penstock.physical.operators.joins.partner_counts import PartnerCounts, StaticPartnerCounts
 from penstock.physical.operators.joins.window_store import StoreJoin, WindowStore
+from penstock.physical.operators.preferences.queries import PreferringJoin, PreferringLookUp, PreferringSelection
 from penstock.physical.operators.rowwise import (
     AccumulatorRows,
     Filter,
@@ -82,6 +83,7 @@ from penstock.physical.plan.panes import (
     RecomputedSlideSpec,
     WindowSumsSpec,
 )
+from penstock.physical.plan.preferences.queries import PreferringJoinSpec, PreferringLookUpSpec, PreferringSelectionSpec
 from penstock.physical.plan.rowwise import FilterSpec, ProjectSpec, UnionSpec
 from penstock.physical.plan.sequence import CountTimeSpec, FrequencySpec, SequenceModelSpec
 from penstock.physical.plan.sets import DistinctSpec, SetOperationSpec, TopKSpec
@@ -153,6 +155,9 @@ OPERATORS: dict[type, Callable[..., Operator]] = {
     FrequencySpec: lambda spec, context: make_every_nth(spec),
     SequenceModelSpec: lambda spec, context: make_sequence_model(spec, context.tables, context.run_plan),
     CountTimeSpec: lambda spec, context: CountTime(spec, context.tables, context.run_plan),
+    PreferringJoinSpec: lambda spec, context: PreferringJoin(spec, context.shards),
+    PreferringLookUpSpec: lambda spec, context: PreferringLookUp(spec, context.shards, context.tables[spec.table]),
+    PreferringSelectionSpec: lambda spec, context: PreferringSelection(spec, context.shards),
     ShedSpec: lambda spec, context: Shed(spec),
     OutputSpec: lambda spec, context: Passing(),
 }
