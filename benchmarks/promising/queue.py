@@ -103,9 +103,8 @@ def entries(one: Side, two: Side, summaries: tuple[StreamSummary, StreamSummary]
             asked = found.event
             inside = [asked, found.low, np.minimum(found.high, partners[asked]), found.stretch, found.estimate]
             columns = [np.concatenate(pair) for pair in zip(inside, rest, strict=True)]
-        kept = columns[2] > np.maximum(columns[1], 0)
-        order = np.lexsort((-columns[1][kept], columns[0][kept]))
-        columns = [column[kept][order] for column in columns]
+        order = np.lexsort((-columns[1], columns[0]))
+        columns = [column[order] for column in columns]
         parts.append([np.full(len(columns[0]), number), own.ts[columns[0]], *columns])
     joined = [np.concatenate(pair) for pair in zip(*parts, strict=True)]
     order = np.lexsort((-joined[3], joined[2], joined[0], joined[1]))
@@ -214,6 +213,17 @@ def _rise(heap, keys, place):  # type: ignore[no-untyped-def]
 
 
 @nb.njit(cache=True)
+def _anew(heap, size, keys, order, estimate, low, race, stretch, now, parameters, fade):  # type: ignore[no-untyped-def]
+    """Make the keys of waiting entries anew, as zones have moved."""
+    if fade == 1.0:
+        return
+    for i in range(size):
+        keys[heap[i]] = _key(heap[i], order, estimate, low, race, stretch, now, parameters, fade)
+    for i in range(size // 2 - 1, -1, -1):
+        _sink(heap, keys, size, i)
+
+
+@nb.njit(cache=True)
 def _covered(e, number, first, low, high):  # type: ignore[no-untyped-def]
     """Return whether a partner of the rest entry `e` is in another entry of its element."""
     for other in range(first[e], e):  # noqa: SIM110
@@ -231,6 +241,23 @@ def _candidate(e, start, own, first, low, high):  # type: ignore[no-untyped-def]
     while place >= 0 and _covered(e, own[place], first, low, high):
         place -= 1
     return place
+
+
+@nb.njit(cache=True)
+def _ended(
+    e, now, window, cursor, x, side, low, high, first, items1, ts1, starts1, places1, items2, ts2, starts2, places2
+):  # type: ignore[no-untyped-def]  # fmt: skip
+    """Return whether an entry has nothing left that is alive, though it had."""
+    if side[e] == 0:
+        mine, item = ts1[x[e]], items1[x[e]]
+        others, own = ts2, places2[starts2[item] : starts2[item + 1]]
+    else:
+        mine, item = ts2[x[e]], items2[x[e]]
+        others, own = ts1, places1[starts1[item] : starts1[item + 1]]
+    place = cursor[e]
+    if place < -1:
+        place = _candidate(e, np.searchsorted(own, high[e]), own, first, low, high)
+    return mine + window <= now or (place >= 0 and others[own[place]] + window <= now)
 
 
 @nb.njit(cache=True)
@@ -252,11 +279,15 @@ def _simulate(
             size = 0
         if stretch_now != now:
             now = stretch_now
-            if 2 <= order <= 4 and fade != 1.0:
-                for i in range(size):
-                    keys[heap[i]] = _key(heap[i], order, estimate, low, race, stretch, now, parameters, fade)
-                for i in range(size // 2 - 1, -1, -1):
-                    _sink(heap, keys, size, i)
+            _anew(heap, size, keys, order, estimate, low, race, stretch, now, parameters, fade)
+        while size and _ended(
+            heap[0], tick, window, cursor, x, side, low, high, first,
+            items1, ts1, starts1, places1, items2, ts2, starts2, places2,
+        ):  # fmt: skip
+            size -= 1
+            heap[0] = heap[size]
+            if size:
+                _sink(heap, keys, size, 0)
         if size == 0:
             clock = max(clock, tick * units)
         while entered < count and (ts1[x[entered]] if side[entered] == 0 else ts2[x[entered]]) == tick:
@@ -272,6 +303,9 @@ def _simulate(
             done = -((-clock) // units)
             if done >= until:
                 break
+            if done // parameters[0] != now:
+                now = done // parameters[0]
+                _anew(heap, size, keys, order, estimate, low, race, stretch, now, parameters, fade)
             e = heap[0]
             if side[e] == 0:
                 mine, item, others, own = (
