@@ -113,6 +113,9 @@ def preferred(
     the errors recorded."""
     clause = tree.preference
     assert clause is not None
+    if len(inputs.members) != len(leaves(tree.source)):
+        hint = "put it into a view that is a stream"
+        context.fail("P0901", "a preference beside a join of another kind is not supported yet", clause.span, hint)
     terms = context.attempt(lambda: _terms(tree, clause, inputs, scope, context))
     domain = context.guard(clause.span, lambda: common_domain(tuple(m.node for m in inputs.members))) or CALENDAR
     parts = (
