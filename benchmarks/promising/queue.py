@@ -257,6 +257,8 @@ def _ended(
     place = cursor[e]
     if place < -1:
         place = _candidate(e, np.searchsorted(own, high[e]), own, first, low, high)
+        if place >= 0 and others[own[place]] + window <= mine:
+            place = -1
     return mine + window <= now or (place >= 0 and others[own[place]] + window <= now)
 
 
@@ -332,6 +334,8 @@ def _simulate(
                     place = -1
             else:
                 place = _candidate(e, np.searchsorted(own, high[e]), own, first, low, high)
+                if place >= 0 and others[own[place]] + window <= mine:
+                    place = -1  # its partners had ended before it came, so it has none
             finished = mine + window <= done or (place >= 0 and others[own[place]] + window <= done)
             if not finished and not looked:
                 cursor[e] = place
