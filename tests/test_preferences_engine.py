@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import random
-from collections import Counter
+from collections.abc import Callable
 
 import pyarrow as pa
 import pytest
 
+from penstock.algebra.nodes.query import Query
 from penstock.language import bind_script
 from penstock.runtime.local.runtime import LocalResult, run_local
 from penstock.testing.cases import case_inputs, parse_case
+from penstock.testing.compare import assert_same
+from penstock.testing.oracle import run_oracle
 
 CASE = """
 statement
@@ -43,18 +46,15 @@ def answer(
     return table.sort_by([(name, "ascending") for name in table.schema.names]).combine_chunks()
 
 
-def run(
-    query: str, seed: int = 0, cut: int | None = None, shards: int = 1, reload: bool = False, summaries: str = "",
-    before: str = "", drain: bool = True, rows: int = 60,
-) -> LocalResult:  # fmt: skip
+def bound_case(query: str, seed: int, summaries: str, before: str, rows: int) -> tuple[Query, dict[str, pa.Table]]:
     rng = random.Random(seed)
 
-    def lines(value: object) -> str:
+    def lines(value: Callable[[], object]) -> str:
         now, made = rng.randrange(5), []
         for _ in range(rows):
             now += rng.choice([0, 0, 1, 1, 3])
             key = rng.choice(["0", "0", "1", "2", "NULL"])
-            made.append(f"{now}, {key}, {value()}")  # type: ignore[operator]
+            made.append(f"{now}, {key}, {value()}")
         return "\n".join(made)
 
     text = CASE.format(
@@ -63,11 +63,15 @@ def run(
     )  # fmt: skip
     case = parse_case(text)
     bound = bind_script(case.script)
-    return run_local(bound.queries, case_inputs(case, bound), shards, drain, cut, reload=reload)
+    return bound.queries[0], dict(case_inputs(case, bound))
 
 
-def bag(table: pa.Table) -> Counter[tuple[object, ...]]:
-    return Counter(tuple(row.values()) for row in table.to_pylist())
+def run(
+    query: str, seed: int = 0, cut: int | None = None, shards: int = 1, reload: bool = False, summaries: str = "",
+    before: str = "", drain: bool = True, rows: int = 60,
+) -> LocalResult:  # fmt: skip
+    bound, inputs = bound_case(query, seed, summaries, before, rows)
+    return run_local([bound], inputs, shards, drain, cut, reload=reload)
 
 
 PREFERENCES = [
@@ -112,3 +116,42 @@ def test_a_selection_waits_as_well(budget: str) -> None:
     assert answer(query, cut=2, reload=True).equals(whole)
     if "SECONDS" in budget:
         assert 0 < len(whole) < len(plain)
+
+
+WINDOWS = ["RANGE 20 SECONDS", "RANGE 3 SECONDS", "RANGE UNBOUNDED", "NOW"]
+ORDERS = ["ASC ", "DESC ", "WEIGHTED "]
+OWN = ["A.amount", "B.weight", "A.amount + B.weight", "A.amount - 20", "A.amount, A.k", "1 / (A.amount - 10)"]
+ESTIMATES = ["SUMMARY.Estimate.Count(A.k)", "SUMMARY.Estimate.Share(B.k)", "b_keys.Estimate.Count(B.k) * A.amount"]
+BUDGETS = ["1 PER TUPLE", "3 PER TUPLE", "1 PER SECOND", "5 PER 3 SECONDS", "7 PER MINUTE", "2 PER TUPLE"]
+
+
+def random_query(rng: random.Random) -> tuple[str, str, str]:
+    """Return (query, summaries, settings)."""
+    order, budget = rng.choice(ORDERS), rng.choice(BUDGETS)
+    fade = rng.choice(["", " FADE FACTOR 0.7 PER 4 SECONDS", " FADE FACTOR 50 PERCENT PER 1 MINUTE"])
+    before = rng.choice(["", "SET preference_queue = 3;", "SET preference_queue = 15;", "SET seed = 7;"])
+    if rng.random() < 0.25:
+        query = f"SELECT k, amount FROM A [{rng.choice(WINDOWS)}] AS A WHERE amount > 10 AND k < 2"
+        return f"{query} WITH PREFERENCE {order}amount{fade} BUDGET {budget}", "", before
+    method = rng.choice(["EXACT", "COUNTSKETCH (rows '3', counters '4', buckets '2', error '1')"])
+    summaries = SUMMARIES.replace("EXACT", method) if rng.random() < 0.5 else ""
+    own = rng.sample(OWN, rng.choice([1, 1, 2]))
+    if summaries:
+        own = rng.sample([*ESTIMATES, *OWN], rng.choice([1, 2, 3]))
+        if any("Estimate" in one for one in own):
+            fade = rng.choice([fade, " FADE FACTOR 0.6"])
+    residual = rng.choice(["", " AND A.amount > B.weight * 4"])
+    windows = ["RANGE UNBOUNDED"] * 2 if rng.random() < 0.2 else [rng.choice(WINDOWS) for _ in range(2)]
+    query = f"SELECT A.k, amount, weight FROM A [{windows[0]}] AS A, B [{windows[1]}] AS B WHERE A.k = B.k{residual}"
+    return f"{query} WITH PREFERENCE {order}{', '.join(own)}{fade} BUDGET {budget}", summaries, before
+
+
+@pytest.mark.parametrize("seed", range(120))
+def test_the_runtime_does_what_the_simulation_does_unit_by_unit(seed: int) -> None:
+    rng = random.Random(seed)
+    text, summaries, before = random_query(rng)
+    query, inputs = bound_case(text, seed, summaries, before, rng.choice([0, 1, 10, 40]))
+    drain = rng.random() < 0.5
+    wanted = run_oracle(query, inputs, drain)
+    for cut in (None, rng.randrange(1000)):
+        assert_same(query, run_local([query], inputs, 1, drain, cut, reload=cut is not None).tables["q"], wanted)

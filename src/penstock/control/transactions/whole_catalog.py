@@ -18,7 +18,7 @@ from penstock.control.stored_catalog import ObjectKey, StoredObject
 from penstock.errors import PenstockError, ScriptErrors, ScriptWarning
 from penstock.language import bind_command
 from penstock.language.binder.statements.attributes import NONE
-from penstock.language.binder.statements.commands import read_by
+from penstock.language.binder.statements.names_read import read_by
 from penstock.language.catalog import Catalog, called_functions
 from penstock.language.commands import (
     AlterQuery,

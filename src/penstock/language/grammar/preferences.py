@@ -15,7 +15,7 @@ from penstock.types import Interval
 
 _ORDERS = ("ASC", "DESC", "WEIGHTED")
 #: What follows WEIGHTED where it is a column.
-_BEHIND_A_COLUMN = (*_ORDERS, "FADE", "BUDGET", "WINDOW")
+_BEHIND_A_COLUMN = ("ASC", "DESC", "FADE", "BUDGET", "WINDOW")
 
 
 class PreferenceGrammar(FrequentGrammar):

@@ -3,7 +3,7 @@
 Contract: the driver calls `Deciders.decide` once for each round, when it plans it; the result is written before the
 round begins. A replay reads it, and decides nothing. So a decider may look at any clock and any measurement.
 
-A new decider is a class with `decide`, and a line in `REGISTRY`.
+A new decider is a class with `decide`, and a line in `registry.py`.
 """
 
 from __future__ import annotations
@@ -27,10 +27,12 @@ class DecidingOptions:
     Args:
         state_limit: bytes of state that all queries that shed may hold together; 0 for no limit.
         weights: importance of queries, by name; those left out weigh 1.
+        target_latency: seconds that a round may take, 0 for any.
     """
 
     state_limit: int = 0
     weights: Mapping[str, float] = field(default_factory=dict)
+    target_latency: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -62,8 +64,6 @@ class Decider(Protocol):
 #: Returns a decider for a plan, None where the plan has nothing for it to decide.
 DeciderMaker = Callable[[Plan, DecidingOptions], Decider | None]
 
-REGISTRY: tuple[DeciderMaker, ...] = ()
-
 
 class Deciders:
     """All deciders of a run, and the measurements for them. Threads may share it.
@@ -75,10 +75,10 @@ class Deciders:
 
     def __init__(
         self, plan: Plan, options: DecidingOptions = DecidingOptions(),
-        timer: Callable[[], float] = time.monotonic, registry: tuple[DeciderMaker, ...] | None = None,
+        timer: Callable[[], float] = time.monotonic, registry: tuple[DeciderMaker, ...] = (),
     ) -> None:  # fmt: skip
         self._timer = timer
-        self._registry = REGISTRY if registry is None else registry
+        self._registry = registry
         self._lock = threading.Lock()
         self._decided_at: float | None = None
         self._begin(plan, options)

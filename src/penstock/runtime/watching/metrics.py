@@ -43,8 +43,8 @@ class SheddingMetrics:
     """Metrics of a query that sheds: sums over its budgets, of shares the least.
 
     Args:
-        held, budget: in tuples, or bytes.
-        arrived, shed: tuples since the beginning.
+        held, budget: in tuples, or bytes; a budget of 0 where memory is not limited.
+        arrived, shed: tuples since the beginning; shed_by_cpu: those of them that were shed to save CPU.
         shed_live: tuples shed whose life may not be over; lost_ticks_live: what was lost with them.
         extraneous_total, vanished_total: stretches that drops have cut off others, and that have gone whole.
         exact: whether nothing that was shed is missing now.
@@ -56,6 +56,7 @@ class SheddingMetrics:
     budget: float = 0
     arrived: float = 0
     shed: float = 0
+    shed_by_cpu: float = 0
     shed_live: float = 0
     lost_ticks_live: float = 0
     extraneous_total: float = 0
@@ -75,6 +76,8 @@ class SheddingMetrics:
         for one in figures:
             for key, value in one.items():
                 name = key.replace(" ", "_")
+                if key.startswith(PREFERENCE):
+                    continue
                 if name in _SHARES:
                     found[name] = min(value, found.get(name, value))
                 else:
@@ -84,6 +87,50 @@ class SheddingMetrics:
 
 #: The metrics of shedding of which the least counts where a query has several budgets.
 _SHARES = ("exact", "coverage_at_least", "accuracy", "accuracy_low", "accuracy_high")
+
+
+#: The figures of operators of preferences begin with this.
+PREFERENCE = "preference "
+
+
+@dataclass(frozen=True)
+class PreferenceMetrics:
+    """Metrics of a query with a preference: sums over its shards since the beginning, and what waits now.
+
+    Units that were not looked up yet count as estimated, so units_asked = units_done + units_waiting + units_expired +
+    units_shed is an estimate while entries wait for their look-up.
+
+    Args:
+        share: units done of those asked; 1 where none was.
+        entries_made, entries_done, entries_expired, entries_shed: made = done + waiting + expired + shed.
+    """
+
+    units_asked: float = 0
+    units_done: float = 0
+    units_waiting: float = 0
+    units_expired: float = 0
+    units_shed: float = 0
+    share: float = 1.0
+    entries_made: float = 0
+    entries_done: float = 0
+    entries_waiting: float = 0
+    entries_expired: float = 0
+    entries_shed: float = 0
+
+    @staticmethod
+    def of(figures: Sequence[Mapping[str, float]]) -> PreferenceMetrics | None:
+        """Return the metrics of a query from the figures of its operators; None where it has no preference."""
+        found: dict[str, float] = {}
+        for one in figures:
+            for key, value in one.items():
+                if key.startswith(PREFERENCE):
+                    name = key.removeprefix(PREFERENCE).replace(" ", "_")
+                    found[name] = found.get(name, 0) + value
+        if not found:
+            return None
+        done, parts = found["units_done"], ("units_done", "units_waiting", "units_expired", "units_shed")
+        asked = sum(found[name] for name in parts)
+        return PreferenceMetrics(units_asked=asked, share=done / asked if asked else 1.0, **found)
 
 
 @dataclass(frozen=True)
@@ -99,6 +146,7 @@ class QueryMetrics:
     state_rows: int = 0
     state_bytes: int = 0
     shedding: SheddingMetrics | None = None
+    preference: PreferenceMetrics | None = None
 
 
 @dataclass(frozen=True)
@@ -233,9 +281,55 @@ METRICS: tuple[Metric, ...] = (
     Metric("penstock_query_lag_seconds", False, _Q, "queries.lag", "Its heartbeat behind the wall clock."),
     Metric("penstock_query_state_rows", False, _Q, "queries.state_rows", "Rows of state, shared ones too."),
     Metric("penstock_query_state_bytes", False, _Q, "queries.state_bytes", "Bytes of state, shared ones too."),
+    Metric(
+        "penstock_query_preference_units_asked",
+        False,
+        _Q,
+        "queries.preference.units_asked",
+        "Units of work of its preference so far; estimated where entries wait for their look-up.",
+    ),
+    Metric(
+        "penstock_query_preference_units_done_total",
+        True,
+        _Q,
+        "queries.preference.units_done",
+        "Of them those that were done.",
+    ),
+    Metric(
+        "penstock_query_preference_units_waiting",
+        False,
+        _Q,
+        "queries.preference.units_waiting",
+        "Of them those that wait.",
+    ),
+    Metric(
+        "penstock_query_preference_units_expired_total",
+        True,
+        _Q,
+        "queries.preference.units_expired",
+        "Of them those that expired while they waited.",
+    ),
+    Metric(
+        "penstock_query_preference_units_shed_total",
+        True,
+        _Q,
+        "queries.preference.units_shed",
+        "Of them those dropped beyond `preference_queue`.",
+    ),
+    Metric("penstock_query_preference_share", False, _Q, "queries.preference.share", "Units done of those asked."),
+    Metric(
+        "penstock_query_preference_entries_waiting",
+        False,
+        _Q,
+        "queries.preference.entries_waiting",
+        "Entries that wait in its queues.",
+    ),
     Metric("penstock_query_held", False, _Q, "queries.shedding.held", "What is held under its budget."),
-    Metric("penstock_query_budget", False, _Q, "queries.shedding.budget", "The budget, in tuples or bytes."),
+    Metric(
+        "penstock_query_budget", False, _Q, "queries.shedding.budget", "The budget, in tuples or bytes; 0: no limit."
+    ),
     Metric("penstock_query_shed_total", True, _Q, "queries.shedding.shed", "Tuples shed."),
+    Metric("penstock_query_shed_by_cpu_total", True, _Q, "queries.shedding.shed_by_cpu", "Of them to save CPU."),
     Metric("penstock_query_shed_live", False, _Q, "queries.shedding.shed_live", "Of them what may be missing now."),
     Metric("penstock_query_lost_ticks_live", False, _Q, "queries.shedding.lost_ticks_live", "Ticks lost with them."),
     Metric("penstock_query_extraneous_total", True, _Q, "queries.shedding.extraneous_total", "Stretches cut in two."),

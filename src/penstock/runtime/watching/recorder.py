@@ -12,7 +12,14 @@ from penstock.physical.execution.meter import StepFigures
 from penstock.physical.execution.progress import NOTHING
 from penstock.physical.plan.plan import Plan
 from penstock.runtime.watching.figures import BatchFigures, FigureKeeper, RunFigures
-from penstock.runtime.watching.metrics import OperatorMetrics, QueryMetrics, RunMetrics, SheddingMetrics, SourceMetrics
+from penstock.runtime.watching.metrics import (
+    OperatorMetrics,
+    PreferenceMetrics,
+    QueryMetrics,
+    RunMetrics,
+    SheddingMetrics,
+    SourceMetrics,
+)
 from penstock.runtime.watching.reports import IngestReport, ShardReport
 from penstock.runtime.watching.stopwatch import PHASES, Phases, share_out
 from penstock.runtime.watching.taps import Taps
@@ -202,14 +209,15 @@ class Recorder:
         )
         return QueryMetrics(
             (totals.queries or {}).get(name, 0), self._rates[1].get(name, 0.0), heartbeat, lag,
-            sum(o.state_rows for o in operators), sum(o.state_bytes for o in operators), self._shed_by(name),
+            sum(o.state_rows for o in operators), sum(o.state_bytes for o in operators), *self._chosen_by(name),
         )  # fmt: skip
 
-    def _shed_by(self, query: str) -> SheddingMetrics | None:
+    def _chosen_by(self, query: str) -> tuple[SheddingMetrics | None, PreferenceMetrics | None]:
         """Return the metrics of the budgets of a query."""
         steps = {step.id for step in self._plan.steps if query in step.queries}
         shards = list(self._shedding.values())
-        return SheddingMetrics.of([figures for one in shards for step, figures in one.items() if step in steps])
+        found = [figures for one in shards for step, figures in one.items() if step in steps]
+        return SheddingMetrics.of(found), PreferenceMetrics.of(found)
 
 
 def _counts(totals: Totals, position: int) -> dict[str, int]:

@@ -10,7 +10,6 @@ from penstock.testing.denotation import (
     frequency,
     frequent,
     matching,
-    preference,
     results,
     sessions,
     sets,
@@ -33,6 +32,7 @@ from penstock.testing.denotation.core import validity
 from penstock.testing.denotation.nonretroactive import elements
 from penstock.testing.denotation.relations import content
 from penstock.testing.denotation.rowwindow import last_rows
+from penstock.testing.preferences import kinds as preferences
 
 __all__ = [
     "Bag",
@@ -49,7 +49,7 @@ __all__ = [
     "last_rows",
     "matching",
     "minus",
-    "preference",
+    "preferences",
     "relation",
     "results",
     "sessions",

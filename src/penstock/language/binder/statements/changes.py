@@ -20,9 +20,10 @@ from penstock.language.binder.from_.durations import ticks
 from penstock.language.binder.scalars.expressions import ExpressionBinder
 from penstock.language.binder.scope import Entry, Scope
 from penstock.language.binder.statements.attributes import NONE, QUERY_ATTRIBUTES, SOURCE_ATTRIBUTES, bind_attributes
-from penstock.language.binder.statements.commands import an, bind_start, continuous, names_read, query_named
+from penstock.language.binder.statements.commands import an, bind_start, continuous, query_named
 from penstock.language.binder.statements.connectors import bind_connector
 from penstock.language.binder.statements.created import WRITABLE, column_named, distinct_names
+from penstock.language.binder.statements.names_read import names_read
 from penstock.language.binder.statements.shedding import bind_shedding
 from penstock.language.commands import (
     AlterQuery,

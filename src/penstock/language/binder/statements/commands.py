@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
-
-from sqlglot import exp
 
 from penstock.algebra.nodes.base import Algebra
 from penstock.algebra.nodes.one_time import ordered
-from penstock.algebra.nodes.preferences import summaries_read
 from penstock.algebra.nodes.query import Query, SinkSpec, Start
 from penstock.errors import PenstockError, counted, nearest
 from penstock.expressions.user import REGISTERED, signature
@@ -22,6 +19,7 @@ from penstock.language.binder.statements.attributes import CREATED_ATTRIBUTES, b
 from penstock.language.binder.statements.connectors import bind_connector
 from penstock.language.binder.statements.created import bind_rows, bind_source, distinct_names
 from penstock.language.binder.statements.functions import bind_function, check_volatile
+from penstock.language.binder.statements.names_read import names_read, read_by
 from penstock.language.binder.statements.shedding import bind_shedding, spans_of
 from penstock.language.binder.statements.summaries import bind_summary
 from penstock.language.catalog import Catalog, DeclaredSummary, View
@@ -51,8 +49,7 @@ from penstock.language.commands import (
 )
 from penstock.language.plans.choices import NO_CHOICES, as_choices, attributes_with_plan, choices_in
 from penstock.language.plans.document import exported
-from penstock.language.plans.form import sources_named
-from penstock.language.queries import CONTROL_SCHEMA, EmbeddedQuery, Name, NamedSource, PlanQuery, QueryTree, WithQuery
+from penstock.language.queries import CONTROL_SCHEMA, Name, QueryTree
 from penstock.language.statements import (
     AsOf,
     CancelStatement,
@@ -74,7 +71,6 @@ from penstock.language.statements import (
     SubscribeStatement,
     TransactionStatement,
 )
-from penstock.language.text import LEAVES, fields_compared
 from penstock.redaction import redacted_text
 from penstock.settings import Settings
 from penstock.types import CALENDAR, TimeDomain, type_name
@@ -498,36 +494,3 @@ def bind_transaction(statement: TransactionStatement, context: Context) -> Comma
 
 def an(kind: str) -> str:
     return f"{'an' if kind[0] in 'AEIOU' else 'a'} {kind.lower()}"
-
-
-def read_by(tree: QueryTree) -> frozenset[str]:
-    """Return the names of sources anywhere in a query, in lower case."""
-    return frozenset(name.key for name in _names_read(tree))
-
-
-def names_read(tree: QueryTree, root: Algebra) -> frozenset[str]:
-    """Return the names that a query reads: of sources, and of the summaries in its preferences."""
-    return read_by(tree) | {summary.name.lower() for summary in summaries_read(root)}
-
-
-def _names_read(tree: QueryTree) -> Iterator[Name]:
-    """Yield the names of sources, without those of local views where these hide declared ones."""
-    todo: list[tuple[object, frozenset[str]]] = [(tree, frozenset())]
-    while todo:
-        part, hidden = todo.pop()
-        if isinstance(part, PlanQuery):
-            yield from (Name(name) for name in sources_named(part.text))
-        elif isinstance(part, NamedSource):
-            if part.name.key not in hidden:
-                yield part.name
-        elif isinstance(part, WithQuery):
-            for view in part.views:
-                todo.append((view.query, hidden))
-                hidden |= {view.name.key}
-            todo.append((part.query, hidden))
-        elif isinstance(part, tuple):
-            todo.extend((one, hidden) for one in part)
-        elif isinstance(part, exp.Expr):
-            todo.extend((embedded.tree, hidden) for embedded in part.find_all(EmbeddedQuery))
-        elif type(part) not in LEAVES and (names := fields_compared(type(part))) is not None:
-            todo.extend((getattr(part, name), hidden) for name in names)

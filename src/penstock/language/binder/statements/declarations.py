@@ -12,7 +12,7 @@ from penstock.errors import PenstockError, Position, ScriptErrors, ScriptWarning
 from penstock.language.binder.context import BindingFailed, Context, QueryNames
 from penstock.language.binder.statements import changes, commands
 from penstock.language.binder.statements.attributes import QUERY_ATTRIBUTES
-from penstock.language.binder.statements.commands import read_by
+from penstock.language.binder.statements.names_read import read_by
 from penstock.language.catalog import Catalog
 from penstock.language.commands import (
     ChangeSetting,

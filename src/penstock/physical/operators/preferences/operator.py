@@ -7,6 +7,7 @@ the heartbeat has reached them; a pair is emitted at the instant at which it is 
 
 from __future__ import annotations
 
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,23 +16,40 @@ import numpy as np
 
 from penstock.algebra.nodes.preferences import BudgetKind, Preference
 from penstock.algebra.nodes.summary_definition import SummaryDefinition
+from penstock.events import log_event, logger_of
 from penstock.expressions.evaluate import mask
 from penstock.expressions.nodes import Expression
 from penstock.expressions.sketches.count_sketch import value_hashes
 from penstock.physical.elements import Bools, Elements, Int64s, empty
+from penstock.physical.execution.decisions import Decided
 from penstock.physical.operators.contract import Moment, Operator
 from penstock.physical.operators.joins.join import keyed
 from penstock.physical.operators.preferences.entries import Direction, MakingElements
 from penstock.physical.operators.preferences.parameters import queue_parameters
 from penstock.physical.operators.reorder_buffer import ArrivalOrderBuffer
 from penstock.physical.synopses.contract import Synopsis
-from penstock.physical.synopses.preferences.layout import MADE, ORDER, SPAN_BITS, SPANS
+from penstock.physical.synopses.preferences.layout import (
+    DONE,
+    EXPIRED,
+    MADE,
+    MADE_ENTRIES,
+    ORDER,
+    SHED,
+    SPAN_BITS,
+    SPANS,
+    UNITS_DONE,
+    UNITS_EXPIRED,
+    UNITS_SHED,
+    WAITING,
+)
 from penstock.physical.synopses.preferences.numbered_elements import NumberedElements
 from penstock.physical.synopses.preferences.waiting_entries import EntryInstants, NewEntries, WaitingEntries, WorkDone
 from penstock.physical.synopses.summaries.declared import summary_of
 from penstock.physical.synopses.summaries.stream_summary import StreamSummary, ZoneEstimates
-from penstock.storage.documents import Document, integer
+from penstock.storage.documents import Document, flag, integer
 from penstock.types import BEGIN, END
+
+LOG = logger_of("preferences")
 
 #: What is granted where nothing was decided: all work.
 UNLIMITED = 1 << 62
@@ -95,7 +113,7 @@ class Preferring(Operator, ABC):
         self._queue = WaitingEntries(parameters, float(preference.fade), stored)
         #: Elements that have made entries so far, and the last heartbeat.
         self._order, self._reached = 0, BEGIN - 1
-        self._grant = UNLIMITED
+        self._shards, self._warned = shards, False
 
     def synopses(self) -> Mapping[str, Synopsis]:
         found: dict[str, Synopsis] = {}
@@ -108,10 +126,27 @@ class Preferring(Operator, ABC):
         return {**found, "entries": self._queue}
 
     def marks(self) -> Document:
-        return {"order": self._order, "reached": self._reached}
+        return {"order": self._order, "reached": self._reached, "warned": self._warned}
 
     def restore_marks(self, marks: Document) -> None:
         self._order, self._reached = integer(marks, "order"), integer(marks, "reached")
+        self._warned = flag(marks, "warned")
+
+    def figures(self) -> Mapping[str, int | float]:
+        queue = self._queue
+        if not queue.number(MADE_ENTRIES):
+            return {}
+        return {
+            "preference units done": queue.number(UNITS_DONE),
+            "preference units waiting": queue.units_waiting,
+            "preference units expired": queue.number(UNITS_EXPIRED),
+            "preference units shed": queue.number(UNITS_SHED),
+            "preference entries made": queue.number(MADE_ENTRIES),
+            "preference entries done": queue.number(DONE),
+            "preference entries waiting": queue.number(WAITING),
+            "preference entries expired": queue.number(EXPIRED),
+            "preference entries shed": queue.number(SHED),
+        }
 
     def process(self, port: int, elements: Elements) -> list[Elements]:
         self._early[port].add(elements)
@@ -124,16 +159,35 @@ class Preferring(Operator, ABC):
             return
         instants, fresh = self._arrive(due)
         if self._granted:
-            work = [self._queue.run_granted(self._reached, self._grant, fresh)]
+            work = [self._queue.run_granted(self._reached, self._grant(moment), fresh)]
         else:
             work = self._queue.run(instants, fresh, heartbeat)
         for done in work:
             yield from self._results(done)
         self._reached = heartbeat
+        self._warn_once()
         ended = min(heartbeat, END - 1) + 1
         self._queue.expire(ended)
         for stored in self._stored[: len(self._inputs)]:
             stored.expire(ended)
+
+    def _warn_once(self) -> None:
+        """Warn when the queue sheds for the first time."""
+        if self._queue.number(SHED) and not self._warned:
+            message = (
+                f"{self._preference.query or 'a query'} drops entries: more than {self._preference.queue:,} wait"
+                " (SET preference_queue)"
+            )
+            log_event(LOG, logging.WARNING, "preference_queue_full", message, query=self._preference.query)
+        self._warned = self._queue.number(SHED) > 0
+
+    def _grant(self, moment: Moment) -> int:
+        """Return the units of the round in this shard: an equal part of what was decided, all where nothing was."""
+        decided = moment.decided.every(Decided.UNITS).values()
+        if not decided:
+            return UNLIMITED
+        part, rest = divmod(max(decided), self._shards)
+        return part + (moment.shard < rest)
 
     # -- arrivals ----------------------------------------------------------------------------------------------------
 

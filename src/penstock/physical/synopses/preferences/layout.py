@@ -35,7 +35,7 @@ SPAN_BITS = 20
 KEY = 0  # least first
 BASE = 1  # the product of its preferences; NaN where it comes last
 RACE = 2  # WEIGHTED: its exponential draw times COST
-COST = 3  # 1 + estimated pairs
+COST = 3  # units that it takes as estimated: its look-up and the pairs; at least 1
 RANK_COLUMNS = 4
 
 # An element of a side. PREVIOUS: number of the next older element with an equal key, -1 for none; then the key's
@@ -56,7 +56,8 @@ MADE_ENTRIES, DONE, EXPIRED, SHED = 6, 7, 8, 9  # entries
 UNITS_DONE = 10
 BASES = 11  # by side, the number of the element in its first row
 USED_SPANS = 13
-NUMBERS = 14
+UNITS_EXPIRED, UNITS_SHED = 14, 15  # as estimated
+NUMBERS = 16
 
 # Parameters, which never change.
 SORT = 0  # DESC, ASC or WEIGHTED
@@ -77,5 +78,3 @@ PER_TUPLE, PER_TIME, GRANTED = 0, 1, 2
 # A result.
 R_SIDE, R_X, R_PARTNER, R_AT, R_MADE = 0, 1, 2, 3, 4
 RESULT_COLUMNS = 5
-# Its floats: of its entry.
-R_WEIGHT, R_COST = 0, 1

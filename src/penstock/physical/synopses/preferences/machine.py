@@ -47,11 +47,9 @@ from penstock.physical.synopses.preferences.layout import (
     PREVIOUS,
     QUEUE,
     R_AT,
-    R_COST,
     R_MADE,
     R_PARTNER,
     R_SIDE,
-    R_WEIGHT,
     R_X,
     RACE,
     RATES,
@@ -66,6 +64,8 @@ from penstock.physical.synopses.preferences.layout import (
     TS,
     UNITS,
     UNITS_DONE,
+    UNITS_EXPIRED,
+    UNITS_SHED,
     WAITING,
     WAITS_LOOK_UP,
     WHOLE,
@@ -192,6 +192,7 @@ def _leave(i, items, places, entries, ranks, free, numbers):  # type: ignore[no-
 def expire(at, items, places, entries, ranks, free, numbers):  # type: ignore[no-untyped-def]
     """Drop the entries that have ended at an instant."""
     while numbers[WAITING] and entries[items[EXPIRIES, 0], ENDS] <= at:
+        numbers[UNITS_EXPIRED] += np.int64(ranks[items[EXPIRIES, 0], COST])
         _leave(items[EXPIRIES, 0], items, places, entries, ranks, free, numbers)
         numbers[EXPIRED] += 1
 
@@ -199,6 +200,7 @@ def expire(at, items, places, entries, ranks, free, numbers):  # type: ignore[no
 @nb.njit(cache=True)
 def _shed(items, places, entries, ranks, free, numbers, parameters):  # type: ignore[no-untyped-def]
     while numbers[WAITING] > parameters[QUEUE]:
+        numbers[UNITS_SHED] += np.int64(ranks[items[WORST, 0], COST])
         _leave(items[WORST, 0], items, places, entries, ranks, free, numbers)
         numbers[SHED] += 1
 
@@ -243,12 +245,13 @@ def _work(  # type: ignore[no-untyped-def]
     own, others = (side1, side0) if side == 1 else (side0, side1)
     own_base, base = numbers[BASES + side], numbers[BASES + 1 - side]
     numbers[UNITS_DONE] += 1
+    ranks[i, COST] = max(1.0, ranks[i, COST] - 1.0)
     stage = entries[i, STAGE]
     if stage != WAITS_LOOK_UP:
         partner = _candidate(entries, i, at, others, base, spans)
         out[count, R_SIDE], out[count, R_X], out[count, R_PARTNER] = side, entries[i, X], partner
         out[count, R_AT], out[count, R_MADE] = at, entries[i, MADE]
-        out_ranks[count, R_WEIGHT], out_ranks[count, R_COST] = ranks[i, BASE], ranks[i, COST]
+        out_ranks[count] = ranks[i, BASE]
         count += 1
         if stage == LOOKED_UP:
             entries[i, CURSOR] = others[partner - base, PREVIOUS]
@@ -289,7 +292,7 @@ def _grown(out, out_ranks, count):  # type: ignore[no-untyped-def]
     if count < out.shape[0]:
         return out, out_ranks
     more = np.empty((2 * count, out.shape[1]), np.int64)
-    more_ranks = np.empty((2 * count, out_ranks.shape[1]), np.float64)
+    more_ranks = np.empty(2 * count, np.float64)
     more[:count] = out
     more_ranks[:count] = out_ranks
     return more, more_ranks
@@ -309,7 +312,7 @@ def run(  # type: ignore[no-untyped-def]
         paying: by instant, the elements that make entries.
     """
     out = np.empty((1024, 5), np.int64)
-    out_ranks = np.empty((1024, 2), np.float64)
+    out_ranks = np.empty(1024, np.float64)
     count = 0
     total = instants.shape[0]
     timed = parameters[BUDGET] == PER_TIME
@@ -369,10 +372,10 @@ def run_granted(  # type: ignore[no-untyped-def]
     reached, grant, fresh, fresh_ranks, items, places, entries, ranks, free, numbers, parameters, fade, side0, side1,
     spans,
 ):  # fmt: skip
-    """Take a round behind the tick `reached` as one instant in which `grant` units are done; return the results, their
-    floats, how many, and the units that are left."""
+    """Take a round behind the tick `reached` as one instant in which `grant` units are done; return the results, the
+    product of each, how many, and the units that are left."""
     out = np.empty((1024, 5), np.int64)
-    out_ranks = np.empty((1024, 2), np.float64)
+    out_ranks = np.empty(1024, np.float64)
     count = 0
     expire(reached + 1, items, places, entries, ranks, free, numbers)
     _make_keys_anew(reached + 1, items, places, entries, ranks, numbers, parameters, fade, side0, side1, spans)

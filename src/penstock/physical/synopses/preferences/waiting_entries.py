@@ -20,6 +20,7 @@ from penstock.physical.synopses.preferences.layout import (
     BEGIN_AT,
     BEST,
     BUDGET,
+    COST,
     ENTRY_COLUMNS,
     EXPIRIES,
     FREE,
@@ -80,10 +81,10 @@ class EntryInstants:
 
 @dataclass(frozen=True)
 class WorkDone:
-    """Pairs that were examined. integers: columns R_SIDE.. of `layout.py`; ranks: R_WEIGHT, R_COST."""
+    """Pairs that were examined. integers: columns R_SIDE.. of `layout.py`; products: of their preferences."""
 
     integers: Int64s
-    ranks: Float64s
+    products: Float64s
 
 
 class WaitingEntries(Synopsis):
@@ -114,6 +115,12 @@ class WaitingEntries(Synopsis):
     def number(self, column: int) -> int:
         """Return one of the numbers of `layout.py`."""
         return int(self._numbers[column])
+
+    @property
+    def units_waiting(self) -> int:
+        """Return the units that wait, as estimated where entries were not looked up."""
+        members = self._items[BEST, : self._numbers[WAITING]]
+        return int(self._ranks[members, COST].sum())
 
     def waiting(self) -> NewEntries:
         """Return the entries that wait, in no order."""
