@@ -17,8 +17,8 @@ _ROOM = 2
 
 
 class SummaryBytes(NamedTuple):
-    """Bytes in one shard, when all granularities are full. zones: of all granularities, if those of G1 last as long as
-    they may. sketch, exact: at most, by COUNTSKETCH and by EXACT."""
+    """Bytes in one shard, when all granularities are full. zones: of all granularities, at most. sketch, exact: at
+    most, by COUNTSKETCH and by EXACT."""
 
     zones: int
     sketch: int
@@ -35,14 +35,15 @@ def predicted_bytes(
         distinct: different values of the summarised columns in this shard.
     """
     lengths = [float(levels.granularity)]
-    zones = [math.ceil(levels.granularity / levels.maxlength)]
+    # Sketches of zones with so many elements may err by more than `error`, and end as soon as they may.
+    ends_early = (elements_per_tick * levels.maxlength) ** 2 > levels.squares
+    longest = min(levels.maxlength, levels.granularity)
+    zones = [math.ceil(levels.granularity / (min(levels.minlength, longest) if ends_early else longest))]
     for level in range(2, levels.depth + 1):
         lengths.append(float(levels.granularity) * levels.rate ** (level - 2))
         zones.append(levels.rate)
-    first = min(float(levels.maxlength), lengths[0])
-    held = _different(elements_per_tick * lengths[0], distinct) + zones[0] * _different(
-        elements_per_tick * first, distinct
-    )
+    held = _different(elements_per_tick * lengths[0], distinct)
+    held += math.ceil(levels.granularity / longest) * _different(elements_per_tick * longest, distinct)
     for length, count in zip(lengths[1:], zones[1:], strict=True):
         held += count * _different(elements_per_tick * length, distinct)
         held += _different(elements_per_tick * length * count, distinct)
