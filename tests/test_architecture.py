@@ -24,6 +24,7 @@ LAYERS = (
     ("events", "temporary"),
     ("errors",),
     ("storage",),
+    ("amounts",),
     ("types", "settings", "deep", "tree", "explain", "modules", "served", "notebook"),
     ("expressions",),
     ("algebra",),

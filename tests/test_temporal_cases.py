@@ -20,7 +20,7 @@ class SessionMaker(TemporalMaker):
 
     def __init__(self, choices: Choices) -> None:
         super().__init__(choices)
-        self.coalesced = self.valid = self.joined = self.counted = self.granules = self.sessions
+        self.coalesced = self.valid = self.joined = self.counted = self.granules = self.until_next = self.sessions
 
 
 class GranuleMaker(TemporalMaker):
@@ -28,7 +28,7 @@ class GranuleMaker(TemporalMaker):
 
     def __init__(self, choices: Choices) -> None:
         super().__init__(choices)
-        self.coalesced = self.valid = self.joined = self.counted = self.sessions = self.granules
+        self.coalesced = self.valid = self.joined = self.counted = self.sessions = self.until_next = self.granules
 
 
 MAKERS = (TemporalMaker, SessionMaker, GranuleMaker)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from penstock.amounts import SHEDDING_POLICIES, budget_text, cores_text, none_or, share_of, size_in_bytes
 from penstock.errors import PenstockError, nearest
 
 
@@ -51,9 +52,6 @@ def _at_least(minimum: int) -> str:
     return f"a whole number, {minimum} or more"
 
 
-_SIZES = {"": 1, "b": 1, "k": 2**10, "kb": 2**10, "m": 2**20, "mb": 2**20, "g": 2**30, "gb": 2**30}
-
-
 def _one_of(*words: str) -> Callable[[str], str]:
     def parse(text: str) -> str:
         folded = text.strip().lower()
@@ -71,22 +69,8 @@ def _isolation(text: str) -> str:
     return _one_of("window")(text)
 
 
-def _bytes(text: str) -> int:
-    folded = text.strip().lower()
-    digits = folded.rstrip("bkmg")
-    try:
-        size = int(float(digits) * _SIZES[folded[len(digits) :].strip()])
-    except (ValueError, KeyError, OverflowError):
-        raise ValueError("a size such as 64MB") from None
-    if size < 1:
-        raise ValueError("a size of at least one byte")
-    if size > _MOST:
-        raise ValueError("a size below 2^63 bytes")
-    return size
-
-
 def _no_bytes_or(text: str) -> int:
-    return 0 if text.strip() == "0" else _bytes(text)
+    return 0 if text.strip() == "0" else size_in_bytes(text)
 
 
 def _port(text: str) -> int | None:
@@ -127,41 +111,6 @@ def _share(text: str) -> float:
     if not 0 < value <= 1:
         raise ValueError("a number above 0 and up to 1")
     return value
-
-
-#: Policies of load shedding (`shedding/policies/`), by name.
-SHEDDING_POLICIES = ("random", "newest", "value", "cals_v", "cals_i", "cals", "cals_q")
-
-_TUPLES = re.compile(r"\s*([0-9]+)\s*tuples?\s*", re.IGNORECASE)
-
-
-def budget_text(text: str) -> str:
-    """Return a budget in the form in which it is kept: `n TUPLES`, or a number of bytes. Raises ValueError with what is
-    accepted."""
-    match = _TUPLES.fullmatch(text)
-    try:
-        number = int(match[1]) if match else _bytes(text)
-    except ValueError:
-        number = 0
-    if not 1 <= number < 2**62:
-        raise ValueError("a number of tuples such as '10000 TUPLES', or a size such as '64 MB', of at least one")
-    return f"{number} TUPLES" if match else str(number)
-
-
-def share_of(text: str) -> float:
-    """Return a share such as `5%` or `0.05`. Raises ValueError with what is accepted."""
-    folded = text.strip()
-    try:
-        value = float(folded.removesuffix("%")) / (100 if folded.endswith("%") else 1)
-    except ValueError:
-        value = -1.0
-    if not 0 <= value <= 1:
-        raise ValueError("a share such as '5%', from 0 to 100 %")
-    return value
-
-
-def _budget_or_none(text: str) -> str:
-    return "none" if text.strip().lower() == "none" else budget_text(text)
 
 
 #: The statistics of a source in a hint: its name, tuples per second (None: unknown), and (column, distinct values).
@@ -289,7 +238,7 @@ TABLE: tuple[Setting, ...] = (
     Setting(
         "state_cache_bytes",
         2**30,
-        _bytes,
+        size_in_bytes,
         "bytes of state that a worker process keeps in memory between batches; the rest is read from its files",
     ),
     Setting(
@@ -299,11 +248,13 @@ TABLE: tuple[Setting, ...] = (
         "statistics of sources, for choices by cost: 'S(rate 10, k 50), T(rate 0.5)' (tuples a second, distinct "
         "values of columns)",
     ),
-    Setting("max_batch_bytes", 256 * 2**20, _bytes, "bytes of input, as stored, that one micro-batch reads at most"),
+    Setting(
+        "max_batch_bytes", 256 * 2**20, size_in_bytes, "bytes of input, as stored, that one micro-batch reads at most"
+    ),
     Setting(
         "max_batch_answers",
         2 * 2**30,
-        _bytes,
+        size_in_bytes,
         "bytes of answers that one micro-batch should emit at most, over all queries; after a batch that emitted more, "
         "batches read less",
     ),
@@ -326,13 +277,13 @@ TABLE: tuple[Setting, ...] = (
     Setting(
         "results_max_bytes",
         4 * 2**30,
-        _bytes,
+        size_in_bytes,
         "bytes of rows that a run keeps of all queries INTO RESULTS together; the oldest are removed first",
     ),
     Setting(
         "snapshot_memory",
         256 * 2**20,
-        _bytes,
+        size_in_bytes,
         "bytes that a one-time query at a server may take, for the rows that it reads and for its computation; on "
         "Spark one that needs more is a job of its own",
     ),
@@ -354,16 +305,18 @@ TABLE: tuple[Setting, ...] = (
     Setting(
         "state_limit_action",
         "warn",
-        _one_of("warn", "fail"),
-        "what a run does above `state_limit`: log a warning, or fail",
+        _one_of("warn", "fail", "shed"),
+        "what a run does above `state_limit`: log a warning, fail, or divide it by weight over the queries that "
+        "coalesce, which shed what is beyond",
     ),
     Setting(
         "shed_memory",
         "none",
-        _budget_or_none,
+        none_or(budget_text),
         "default of `memory` of the queries that coalesce: the most that they hold, as '10000 TUPLES' or '64 MB'; "
         "none: nothing is shed",
     ),
+    Setting("shed_cpu", "none", none_or(cores_text), "default of `cpu`: the cores that the query may use; none: any"),
     Setting("shed", "cals_q", _one_of(*SHEDDING_POLICIES), "default of `shed`: which tuple goes first"),
     Setting("shed_buckets", 1, _count(1, 2**20), "default of `buckets`: parts of a budget, by hash of the value"),
     Setting("shed_compact", True, _boolean, "default of `compact`: whether equal tuples of one life count once"),
@@ -385,11 +338,11 @@ TABLE: tuple[Setting, ...] = (
     Setting(
         "metrics_address", "127.0.0.1", str, "the address that the endpoint listens on; default: this machine only"
     ),
-    Setting("max_statement_bytes", 2**20, _bytes, "bytes of a script that the server accepts"),
+    Setting("max_statement_bytes", 2**20, size_in_bytes, "bytes of a script that the server accepts"),
     Setting(
         "max_body_bytes",
         64 * 2**20,
-        _bytes,
+        size_in_bytes,
         "bytes of posted rows that the server accepts in one request, both compressed and decompressed",
     ),
     Setting(

@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 from plans import errors_of
 
+from penstock.amounts import SHEDDING_POLICIES
 from penstock.connectors.options import Option
 from penstock.errors import CODES
 from penstock.language import Catalog, bind_command, bind_script, parse_script
 from penstock.language.binder.statements.attributes import QUERY_ATTRIBUTES, SHEDDING_ATTRIBUTES, SOURCE_ATTRIBUTES
 from penstock.language.commands import applied
-from penstock.settings import SHEDDING_POLICIES, Settings
+from penstock.settings import Settings
 from penstock.shedding.policies import POLICIES
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"

@@ -17,9 +17,9 @@ from tests.servers.debian import install
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: make setup")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    """Chromium without a window."""
+    """Chromium without a window. It ends with its file: other tests need a loop of events of their own."""
     program = shutil.which("chromium")
     if program is None:
         install("chromium")

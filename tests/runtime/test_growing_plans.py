@@ -25,6 +25,7 @@ from penstock.algebra.optimizer.statistics import Statistics
 from penstock.errors import PenstockError
 from penstock.language import bind_script
 from penstock.physical.execution.executor import StageExecutor
+from penstock.physical.execution.step_graph import read_in_place
 from penstock.physical.plan.identity import step_keys
 from penstock.physical.plan.plan import Plan
 from penstock.physical.planning.plan_parts import joined, with_standing
@@ -519,6 +520,36 @@ def test_a_longer_window_changes_no_part_of_the_others(
         assert one
 
 
+@pytest.mark.parametrize("kind", GROWING)
+def test_a_change_runs_no_reader_that_stands(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The round of a change in which nothing is read costs the new query alone, whatever all of them read in place."""
+    write_files(tmp_path / "data", range(2))
+    ran: Counter[int] = Counter()
+    run_round = StageExecutor.run
+
+    def noting(executor: StageExecutor, *rest: Any) -> Any:
+        result = run_round(executor, *rest)
+        ran.update(executor._ran)
+        return result
+
+    monkeypatch.setattr(StageExecutor, "run", noting)
+    declares = STREAM.format(path=tmp_path / "data")
+
+    def text(numbers: Sequence[int]) -> str:
+        made = (f"CREATE QUERY q{n} INTO RESULTS () AS {GROWING[kind].format(n=5 * (n + 1))};" for n in numbers)
+        return "SET shards = 2;" + declares + "".join(made)
+
+    run = InlineRun(text(range(12)), tmp_path / "run", live=True, standing=True, declared=declared(declares)).go(3)
+    assert not run.pending()
+    ran.clear()
+    # Without the shortest one, and with one more that is not the longest.
+    run.change(text([*range(1, 12), 3 + 12])).go(1)
+    standing = {step.id for step in run.job.plan.steps if step.queries.isdisjoint({"q15"})}
+    stores = {number for step in run.job.plan.steps if step.spec.reads for number in read_in_place(step)}
+    assert ran and set(ran) & standing <= stores
+    run.rounds.stop()
+
+
 def test_a_worker_accepts_no_other_part(folder: Folder) -> None:
     plan = plan_generations(generations(queries(*TEXTS)[:1]))
     digest = write_job(folder, job(plan))
@@ -553,8 +584,8 @@ def test_a_graft_looks_into_new_parts_alone(monkeypatch: pytest.MonkeyPatch) -> 
 class Grafted:
     """An operator that is never run."""
 
-    def release_readers(self) -> None:
-        """It has none."""
+    def detach(self) -> None:
+        """It reads nothing."""
 
     def attach(self, inputs: object) -> None:
         """It reads nothing."""

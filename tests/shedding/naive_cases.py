@@ -72,8 +72,11 @@ def random_case(seed: int, policy: str | None = None, size: int = 60, sample: fl
     return SheddingCase(shedding, draw.choice([1, 2, 3, 5, 8, 13, 20, 100]), tuple(rows))
 
 
-def check_case(case: SheddingCase, seed: int) -> int:
-    """Run the machine, cut and restored at random places, beside the definition; return the number of drops."""
+def check_case(case: SheddingCase, seed: int, changes: float = 0.0) -> int:
+    """Run the machine, cut and restored at random places, beside the definition; return the number of drops.
+
+    changes: how often a threshold falls and the budget changes at a cut.
+    """
     draw = random.Random(seed)
     machine, naive = case.machine(), case.naive()
     cuts = sorted({0, len(case.rows), *(draw.randrange(len(case.rows)) for _ in range(4))})
@@ -83,15 +86,23 @@ def check_case(case: SheddingCase, seed: int) -> int:
             restored = case.machine()
             restored.restore(machine.saved())
             machine = restored
-        found: list[int] = []
+        found, expected = [], []
+        if stop < len(case.rows) and draw.random() < changes:
+            # What a run has decided, at the first arrival of a round.
+            ts, clock = case.rows[start][4:6]
+            threshold, budget = draw.choice([rank for _, rank, *_ in case.rows]), draw.choice([0, 1, 4, 10, 30])
+            machine.set_budget(budget)
+            naive.budget = budget
+            found += machine.refuse(threshold, clock, ts)[:, DROPPED].tolist()
+            expected += [t.number for t in naive.refuse(threshold, clock)]
         step = draw.choice([1, stop - start])
         for k in range(start, stop, step):
             found += machine.arrive(case.arrivals(k, min(stop, k + step))).drops[:, DROPPED].tolist()
-            assert machine.held <= case.budget
-        expected = []
+            assert machine.held <= naive.budget
         for _, rank, begin, end, ts, clock, expires, weight in case.rows[start:stop]:
-            expected += naive.arrive(rank, (begin, end), ts, expires, clock, weight)
-        assert found == [t.number for t in expected]
+            dropped = naive.arrive(rank, (begin, end), ts, expires, clock, weight)
+            expected += [t.number for t in dropped]
+        assert found == expected
         assert sorted(machine.rows()[:, NUMBER].tolist()) == sorted(t.number for t in naive.held)
         assert sorted(machine.sample_rows()[:, NUMBER].tolist()) == sorted(t.number for t in naive.sampled)
         assert (machine.extraneous, machine.vanished) == (naive.extraneous, naive.vanished)

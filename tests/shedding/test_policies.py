@@ -12,6 +12,7 @@ from naive_cases import SheddingCase, check_case, periods, random_case
 from penstock.shedding.contract import Shedding
 from penstock.shedding.layout import BEGIN_, DROPPED, DROPPED_AT, END_, NUMBER, RANK
 from penstock.shedding.policies import POLICIES
+from penstock.shedding.record import SheddingRecord
 from penstock.shedding.shedder import ArrivingTuples, Shedder
 from penstock.testing.approximation.shedding import ONE, HeldTuple, NaiveShedding, accuracy, coalesced, salted
 
@@ -201,3 +202,33 @@ def test_entries_of_a_value_stay_in_order() -> None:
     saved = machine.saved()
     assert all(a < b for a, b in pairwise(saved.entries[:, 4].tolist()))
     assert not math.isnan(machine.sample_share)
+
+
+@pytest.mark.parametrize("policy", list(POLICIES))
+def test_thresholds_that_fall_and_budgets_that_change_drop_what_the_definition_drops(policy: str) -> None:
+    assert sum(check_case(random_case(seed, policy), seed, 0.5) for seed in range(1_000, 1_060))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("policy", list(POLICIES))
+def test_thresholds_that_fall_drop_what_the_definition_drops_in_many_cases(policy: str) -> None:
+    for seed in range(2_000, 3_000):
+        check_case(random_case(seed, policy), seed, 0.5)
+
+
+def test_what_is_refused_is_not_missing_in_the_sample() -> None:
+    """Otherwise the answer of `value` would be estimated to be exact."""
+    made = Shedding(POLICIES["value"], sample=0.999)
+    machine = Shedder(made, 1_000)
+    count = 2_000
+    slots = np.arange(count)
+    ranks = np.array([salted(k, 1) for k in range(count)], np.int64)
+    stamps = np.arange(count)
+    lives = np.full(count, 10**6)
+    machine.arrive(ArrivingTuples(slots, ranks, stamps, stamps + 1, stamps, stamps, lives, np.ones(count, np.int64)))
+    record = SheddingRecord(10**9)
+    record.shed = 1
+    judged = record.judge([machine])
+    assert judged.accuracy is not None and judged.low is not None and judged.high is not None
+    true = machine.entries / count
+    assert judged.low <= true <= judged.high < 0.75

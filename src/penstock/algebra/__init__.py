@@ -12,7 +12,14 @@ from penstock.algebra.nodes.join import Join
 from penstock.algebra.nodes.multi_join import MultiJoin
 from penstock.algebra.nodes.negative_tuples import NegativeTuples
 from penstock.algebra.nodes.nonretroactive import NRRJoin, is_nrr, unjoined
-from penstock.algebra.nodes.r2s import RelationToStream, StreamKind, evaluation_period, own_sessions, own_windows
+from penstock.algebra.nodes.r2s import (
+    RelationToStream,
+    StreamKind,
+    arrivals_of,
+    evaluation_period,
+    own_sessions,
+    own_windows,
+)
 from penstock.algebra.nodes.results import IndividualResults, Restored
 from penstock.algebra.nodes.rowwise import Project, Select
 from penstock.algebra.nodes.sample import Sample
@@ -21,6 +28,7 @@ from penstock.algebra.nodes.semi_and_outer_joins import OuterJoin, OuterKind, Se
 from penstock.algebra.nodes.session_window import SessionWindow, ValidWindow
 from penstock.algebra.nodes.set_operations import Except, Intersect, UnionAll
 from penstock.algebra.nodes.shed import Shed
+from penstock.algebra.nodes.until_next import EndedPeriods, Lasting, Lives, UntilNext
 from penstock.algebra.nodes.window_sample import WindowSample
 from penstock.algebra.nodes.windows import RowWindow, Window, WindowKind, unbounded
 from penstock.algebra.properties.update_pattern import Pattern
@@ -36,6 +44,7 @@ __all__ = [
     "Coalesce",
     "DeclaredPeriod",
     "Distinct",
+    "EndedPeriods",
     "Except",
     "Frequency",
     "FrequencyWindow",
@@ -44,6 +53,8 @@ __all__ = [
     "Internal",
     "Intersect",
     "Join",
+    "Lasting",
+    "Lives",
     "Measure",
     "MultiJoin",
     "NRRJoin",
@@ -73,10 +84,12 @@ __all__ = [
     "TimeModelWindow",
     "TopK",
     "UnionAll",
+    "UntilNext",
     "ValidWindow",
     "Window",
     "WindowKind",
     "WindowSample",
+    "arrivals_of",
     "evaluation_period",
     "is_nrr",
     "is_static",

@@ -95,7 +95,7 @@ CARRIED_OUT: dict[type, frozenset[str]] = {
         Duration: "interval",
         Count: "value",
         Length: "value unit",
-        ValidClause: "length begin end through by at_most",
+        ValidClause: "length begin end through until_next by at_most",
         Align: "to",
         FrequencyClause: "every partition",
         WindowClause: "extent length partition span_limit slide align where internal frequency at_most open",
@@ -181,7 +181,7 @@ def _span(value: Any) -> TextSpan:
 
 
 #: Fields that are rejected by name; any other field outside CARRIED_OUT is rejected by its field name.
-REFUSED: dict[tuple[type, str], Clause] = {(ValidClause, "until_next"): Clause("VALID UNTIL NEXT", _own("until_next"))}
+REFUSED: dict[tuple[type, str], Clause] = {}
 
 
 def refusals(statement: object) -> list[Refusal]:

@@ -116,6 +116,12 @@ def _new_entry(entries, numbers, free_entries):  # type: ignore[no-untyped-def]
 
 
 @nb.njit(cache=True)
+def _describe(entries, i, number, slot, rank, begin, end, expires, weight):  # type: ignore[no-untyped-def]
+    entries[i, SLOT], entries[i, BEGIN_], entries[i, END_] = slot, begin, end
+    entries[i, EXPIRES], entries[i, NUMBER], entries[i, RANK], entries[i, WEIGHT] = expires, number, rank, weight
+
+
+@nb.njit(cache=True)
 def _sample(items, places, sizes, entries, stretches, values, numbers, parameters, free_entries, i):  # type: ignore[no-untyped-def]
     """Hold a copy of entry i in the sample, if its value is in it."""
     if salted(entries[i, RANK], SAMPLES, parameters[SEED]) < numbers[SAMPLE_BELOW]:
@@ -180,20 +186,46 @@ def _drop(  # type: ignore[no-untyped-def]
 
 
 @nb.njit(cache=True)
+def begin_sample(  # type: ignore[no-untyped-def]
+    items, places, sizes, entries, stretches, values, numbers, parameters, free_entries,
+):  # fmt: skip
+    """Begin the sample with what is held, before the first drop: so it begins complete."""
+    if numbers[SAMPLE_BELOW] > 0 or parameters[SAMPLE] == 0:
+        return
+    numbers[SAMPLE_BELOW] = parameters[SAMPLE]
+    members = items[EXPIRIES, : sizes[EXPIRIES]].copy()
+    for k in range(members.shape[0]):
+        _sample(items, places, sizes, entries, stretches, values, numbers, parameters, free_entries, members[k])
+        _halve_sample(items, places, sizes, entries, stretches, values, numbers, parameters, free_entries)
+
+
+@nb.njit(cache=True)
+def drop_value(  # type: ignore[no-untyped-def]
+    items, places, sizes, entries, stretches, values, numbers, parameters, free_entries, free_stretches, slot, at,
+    drops, n,
+):  # fmt: skip
+    """Drop all tuples of a value, the last of its list first; return the number of drops so far."""
+    i = values[slot, LAST]
+    while i >= 0:
+        before = entries[i, PREVIOUS]
+        _drop(
+            items, places, sizes, entries, stretches, values, numbers, parameters, free_entries, free_stretches, i, at,
+            -1, drops, n,
+        )  # fmt: skip
+        n += 1
+        i = before
+    return n
+
+
+@nb.njit(cache=True)
 def _shed(  # type: ignore[no-untyped-def]
     items, places, sizes, entries, stretches, values, numbers, parameters, free_entries, free_stretches, arrived, at,
     drops, n,
 ):  # fmt: skip
-    """Drop until the budget holds; return the number of drops so far. arrived: the entry of this arrival."""
-    if numbers[SAMPLE_BELOW] == 0 and parameters[SAMPLE] > 0:
-        # Nothing has been dropped yet, so the sample begins complete.
-        numbers[SAMPLE_BELOW] = parameters[SAMPLE]
-        members = items[EXPIRIES, : sizes[EXPIRIES]].copy()
-        for k in range(members.shape[0]):
-            _sample(items, places, sizes, entries, stretches, values, numbers, parameters, free_entries, members[k])
-            _halve_sample(items, places, sizes, entries, stretches, values, numbers, parameters, free_entries)
+    """Drop until the budget holds; return the number of drops so far. arrived: the entry of this arrival, or -1."""
+    begin_sample(items, places, sizes, entries, stretches, values, numbers, parameters, free_entries)
     spared = -1
-    if parameters[SPARES_ARRIVING]:
+    if parameters[SPARES_ARRIVING] and arrived >= 0:
         spared = arrived
         take(REDUNDANTS, arrived, items, places, sizes, entries, stretches, values, parameters)
         refresh(
@@ -207,14 +239,10 @@ def _shed(  # type: ignore[no-untyped-def]
         if parameters[UNIT] == 1:
             slot = entries[i, SLOT]
             numbers[THRESHOLD] = min(numbers[THRESHOLD], values[slot, VALUE_RANK])
-            while i >= 0:
-                before = entries[i, PREVIOUS]
-                _drop(
-                    items, places, sizes, entries, stretches, values, numbers, parameters, free_entries,
-                    free_stretches, i, at, -1, drops, n,
-                )  # fmt: skip
-                n += 1
-                i = before
+            n = drop_value(
+                items, places, sizes, entries, stretches, values, numbers, parameters, free_entries, free_stretches,
+                slot, at, drops, n,
+            )  # fmt: skip
         else:
             _drop(
                 items, places, sizes, entries, stretches, values, numbers, parameters, free_entries, free_stretches, i,
@@ -247,7 +275,19 @@ def run(  # type: ignore[no-untyped-def]
             while sizes[RECHECKS] and stretches[items[RECHECKS, 0], RECHECK] < begin:
                 refresh(items, places, sizes, entries, stretches, values, numbers, parameters, items[RECHECKS, 0], -1)
         if ranks[k] >= numbers[THRESHOLD]:
+            # It is shed, but of a value of the sample it is known.
             entered[k] = 2
+            if salted(ranks[k], SAMPLES, parameters[SEED]) < numbers[SAMPLE_BELOW]:
+                i = _new_entry(entries, numbers, free_entries)
+                _describe(entries, i, first_number + k, slot, ranks[k], begin, end, expires[k], weights[k])
+                put(SAMPLED, i, items, places, sizes, entries, stretches, values, parameters)
+                numbers[SAMPLE_HELD] += weights[k]
+                _halve_sample(items, places, sizes, entries, stretches, values, numbers, parameters, free_entries)
+            if numbers[HELD] + numbers[SAMPLE_HELD] > numbers[BUDGET]:
+                n = _shed(
+                    items, places, sizes, entries, stretches, values, numbers, parameters, free_entries,
+                    free_stretches, -1, stamps[k], drops, n,
+                )  # fmt: skip
             continue
         before, following = place_of(entries, stretches, values, slot, begin, end)
         same = before
@@ -258,15 +298,19 @@ def run(  # type: ignore[no-untyped-def]
                 same = entries[same, PREVIOUS]
             if same >= 0 and entries[same, BEGIN_] == begin and entries[same, END_] == end:
                 entered[k] = 0
+                if numbers[HELD] + numbers[SAMPLE_HELD] > numbers[BUDGET]:
+                    # The budget has become smaller.
+                    n = _shed(
+                        items, places, sizes, entries, stretches, values, numbers, parameters, free_entries,
+                        free_stretches, -1, stamps[k], drops, n,
+                    )  # fmt: skip
                 continue
         entered[k] = 1
         numbers[ARRIVALS] += 1
         if begin <= values[slot, LAST_END]:
             numbers[CONTINUED] += 1
         i = _new_entry(entries, numbers, free_entries)
-        entries[i, SLOT], entries[i, BEGIN_], entries[i, END_] = slot, begin, end
-        entries[i, EXPIRES], entries[i, NUMBER], entries[i, RANK] = expires[k], first_number + k, ranks[k]
-        entries[i, WEIGHT] = weights[k]
+        _describe(entries, i, first_number + k, slot, ranks[k], begin, end, expires[k], weights[k])
         tie = of_tuple(ranks[k], begin, end, stamps[k], parameters[SEED])
         entries[i, TIE] = -tie if parameters[UNIT] == 0 else tie
         values[slot, VALUE_RANK] = ranks[k]

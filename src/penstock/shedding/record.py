@@ -37,7 +37,7 @@ class SheddingRecord:
     Args:
         no_end: what stands for no end.
         least: the constant of LENGTH >= constant, 0 for none: accuracy is that of what passes it.
-        arrived, shed: tuples since the beginning.
+        arrived, shed: tuples since the beginning; shed_by_cpu: those that were shed to save CPU.
         clock: the largest timestamp that was looked at.
         judged: the last estimate.
     """
@@ -47,6 +47,7 @@ class SheddingRecord:
     seed: int = 0
     arrived: int = 0
     shed: int = 0
+    shed_by_cpu: int = 0
     clock: int = -(2**62)
     judged: AccuracyEstimate = _NOTHING
     ledger: Ledger = field(init=False)
@@ -54,8 +55,8 @@ class SheddingRecord:
     def __post_init__(self) -> None:
         self.ledger = Ledger(self.no_end)
 
-    def note(self, arriving: ArrivingTuples, outcome: SheddingOutcome) -> None:
-        """Count what arrived and what was dropped or refused."""
+    def note(self, arriving: ArrivingTuples, outcome: SheddingOutcome, by_cpu: int = 0) -> None:
+        """Count what arrived and what was dropped or refused. by_cpu: the tuples of them that were shed to save CPU."""
         if not len(arriving):
             return
         refused = np.flatnonzero(outcome.entered == 2)
@@ -66,6 +67,7 @@ class SheddingRecord:
         drops = np.concatenate([outcome.drops, rows])
         self.arrived += len(arriving)
         self.shed += len(drops)
+        self.shed_by_cpu += by_cpu
         self.clock = max(self.clock, int(arriving.stamps[-1]))
         self.ledger.add(drops, self.clock)
 
@@ -110,11 +112,13 @@ class SheddingRecord:
         covered = 0.0
         if lost:
             covered = sum(self._covered(shedder) for shedder in shedders)
+        budgets = [shedder.budget for shedder in shedders]
         found: dict[str, int | float] = {
             "held": sum(shedder.held for shedder in shedders),
-            "budget": sum(shedder.budget for shedder in shedders),
+            "budget": sum(budgets) if max(budgets) < self.no_end // len(budgets) else 0,
             "arrived": self.arrived,
             "shed": self.shed,
+            "shed by cpu": self.shed_by_cpu,
             "shed live": self.ledger.live,
             "lost ticks live": lost,
             "extraneous total": sum(shedder.extraneous for shedder in shedders),

@@ -29,6 +29,7 @@ from penstock.shedding.layout import (
     HEAD,
     HEAPS,
     HELD,
+    LAST,
     LAST_END,
     LEAST_BEGIN,
     LOST_LEFT,
@@ -46,6 +47,7 @@ from penstock.shedding.layout import (
     THRESHOLD,
     TIE,
     VALUE_COLUMNS,
+    VALUE_RANK,
     VANISHED,
     WEIGHT,
     Int64s,
@@ -178,6 +180,33 @@ class Shedder:
     def set_budget(self, budget: int) -> None:
         """Change the budget; the next arrival brings what is held below it."""
         self._numbers[BUDGET] = budget
+
+    def refuse(self, threshold: int, clock: int, stamp: int) -> Int64s:
+        """Refuse the values of at least this rank from now on, and drop what is held of them, the largest rank first.
+
+        The threshold never rises again: a value that came back would be told of as if it had begun then.
+
+        Args:
+            clock: what has left the window by then is not dropped.
+            stamp: the timestamp of the drops.
+
+        Returns:
+            The drops, rows as of a `SheddingOutcome`.
+        """
+        none = np.empty((0, DROP_COLUMNS), np.int64)
+        if threshold >= self.refuses_from:
+            return none
+        self.expire(clock)
+        entries = int(self._sizes[EXPIRIES])
+        self._make_room(entries if self.shedding.sample else 0, 0)
+        state = self._state()
+        machine.begin_sample(*state[:-1])
+        self._numbers[THRESHOLD] = threshold
+        refused = np.flatnonzero((self._values[:, LAST] >= 0) & (self._values[:, VALUE_RANK] >= threshold))
+        drops, dropped = np.empty((entries, DROP_COLUMNS), np.int64), 0
+        for slot in refused[np.argsort(-self._values[refused, VALUE_RANK], kind="stable")]:
+            dropped = machine.drop_value(*state, slot, stamp, drops, dropped)
+        return drops[:dropped]
 
     @property
     def sample_share(self) -> float:

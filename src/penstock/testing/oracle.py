@@ -19,7 +19,9 @@ import pyarrow as pa
 from penstock.algebra import (
     Algebra,
     Coalesce,
+    EndedPeriods,
     Frequency,
+    Lasting,
     NRRJoin,
     Scan,
     Sequenced,
@@ -27,6 +29,7 @@ from penstock.algebra import (
     Source,
     TimeModelWindow,
     TopK,
+    UntilNext,
 )
 from penstock.algebra.nodes.one_time import OneTimeQuery
 from penstock.algebra.nodes.query import Query
@@ -42,6 +45,7 @@ from penstock.testing.denotation import (
     minus,
     relation,
     steps,
+    until_next,
     validity,
 )
 from penstock.testing.random.arrivals import Stamped, idle_beats, not_too_far, stamped_rows
@@ -176,6 +180,8 @@ def _last_end(node: Algebra, world: World) -> int | None:
         return last + (0 if node.longest is None else node.longest + 1)
     if last is not None and isinstance(node, Coalesce) and node.closed is not None:
         return max(last, node.closed.closes(last + (node.closed.longest or 0)))
+    if last is not None and isinstance(node, UntilNext | EndedPeriods | Lasting):
+        return max(last, until_next.last_end(node, last))
     if last is None or not isinstance(node, TimeModelWindow):
         return last
     start, end = validity(node, last)

@@ -29,7 +29,9 @@ class TemporalMaker:
     def case(self, names: Sequence[str]) -> RandomCase:
         self._sources()
         for name in names:
-            kinds = (self.coalesced, self.sessions, self.valid, self.joined, self.counted, self.granules)
+            kinds = (
+                self.coalesced, self.sessions, self.valid, self.joined, self.counted, self.granules, self.until_next,
+            )  # fmt: skip
             kind = self.choices.pick(kinds)
             self.result.statements.append(f"CREATE QUERY {name} AS {kind()};")
         return self.result
@@ -166,8 +168,41 @@ class TemporalMaker:
         query = f"SELECT {items} FROM {source}{f' GROUP BY {group}' if group else ''}"
         return f"{operator}({query})" if operator else query
 
+    def until_next(self) -> str:
+        choices = self.choices
+        by = choices.pick(("", "BY k ", "BY k, v ", "BY v "))
+        most = f"AT MOST {choices.integer(1, 6)} SECOND" if choices.chance(50) else ""
+        length = choices.integer(1, 7)
+        window = choices.pick(
+            (
+                "", "", "[NOW]", f"[RANGE {length} SECOND]", "[VALID]",
+                f"[RANGE {length} SECOND SLIDE {choices.integer(1, 4)} SECOND ALIGN TO {choices.integer(0, 2)}]",
+                f"[RANGE UNBOUNDED SLIDE {choices.integer(1, 3)} SECOND]",
+            )
+        )  # fmt: skip
+        listed = choices.chance(50)
+        columns = self.columns() if listed else "k, v"
+        names = "".join(f"{part.split(' AS ')[-1].strip()}, " for part in columns.split(",") if part.strip())
+        source = f"S {f'({columns}) ' if listed else ''}VALID UNTIL NEXT {by}{most} {window} AS s"
+        conditions = []
+        if window != "[VALID]" and choices.chance(40):
+            conditions.append("CLOSED(VALID(s))")
+            if not listed and choices.chance(20):
+                source = source.replace(window, "[ROWS 3]") if window else source
+        if choices.chance(40):
+            conditions.append(f"LENGTH(VALID(s)) {choices.pick(('>=', '>'))} {choices.integer(0, 5)}")
+        if choices.chance(20):
+            conditions.append(choices.pick(("END(VALID(s)) IS NULL", "VALID(s) CONTAINS 6", "BEGIN(VALID(s)) > 3")))
+        where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
+        if choices.chance(20):
+            return self.told(f"SELECT COUNT(*) AS n, SUM(LENGTH(VALID(s))) AS held FROM {source}{where}")
+        operator = choices.pick(("", "", "ISTREAM", "DSTREAM", "RSTREAM"))
+        query = f"SELECT {names}VALID(s) FROM {source}{where}"
+        return f"{operator}({query})" if operator else query
+
     def valid(self) -> str:
-        return self.told(self.choices.pick(("SELECT k, v FROM S [VALID]", "SELECT DISTINCT k FROM S [VALID] AS s")))
+        query = self.choices.pick(("SELECT k, v FROM S [VALID]", "SELECT DISTINCT k FROM S [VALID] AS s"))
+        return f"RSTREAM({query})" if self.choices.chance(20) else self.told(query)
 
     def joined(self) -> str:
         window = self.choices.pick(("[RANGE 4 SECOND]", "[NOW]", "[VALID]", "[ROWS 3]"))

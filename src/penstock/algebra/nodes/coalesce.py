@@ -22,7 +22,9 @@ from penstock.algebra.nodes.base import (
     Unary,
     column_labels,
     is_static,
+    operators,
 )
+from penstock.algebra.nodes.until_next import UntilNext
 from penstock.algebra.optimizer.statistics import Statistics
 from penstock.algebra.properties.boundedness import Boundedness
 from penstock.algebra.properties.cardinality import Estimate
@@ -40,6 +42,8 @@ class Begins(enum.Enum):
     TIMESTAMP = "timestamps"
     #: The period is the granule of the element, between two boundaries of SLIDE.
     GRANULE = "granules"
+    #: The begin is the timestamp of the element; the end comes with the next one, and is open until then.
+    UNTIL_NEXT = "timestamps, until the next element"
     #: Anything.
     ANY = "any"
 
@@ -112,9 +116,16 @@ class Coalesce(Unary):
     def pattern(self) -> Pattern:
         """MON of static rows, and of closed stretches where nothing leaves: no arrival undoes them. Else STR: an
         arrival replaces the stretches that it touches, an expiry cuts, splits or ends one."""
-        if is_static(self.input) or (self.closed is not None and self.in_order):
+        if is_static(self.input) or (self.closed is not None and (self.in_order or self._loses_nothing)):
             return Pattern.MONOTONIC
         return Pattern.STRICT
+
+    @property
+    def _loses_nothing(self) -> bool:
+        """Return whether elements that have ended stay for ever. Then a stretch that has an end keeps it: what begins
+        later does not touch it, and what was open at its end is part of it."""
+        below = [node for node in operators(self.input) if isinstance(node, UntilNext)]
+        return self.begins is Begins.UNTIL_NEXT and bool(below) and all(node.length is None for node in below)
 
     @property
     def is_plain_sql(self) -> bool:

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from penstock.algebra.nodes.base import Algebra, Emitted, TimeModelWindow, Unary
 from penstock.algebra.nodes.scans import RelationScan
-from penstock.algebra.nodes.session_window import SessionWindow
+from penstock.algebra.nodes.session_window import SessionWindow, ValidWindow
+from penstock.algebra.nodes.until_next import UntilNext
 from penstock.algebra.properties.need import Needs, needs_of_relations
 
 
@@ -62,15 +63,27 @@ def own_sessions(node: Algebra) -> Iterator[SessionWindow]:
     for child in node.inputs:
         if isinstance(child, SessionWindow):
             yield child
-        elif not isinstance(child, TimeModelWindow):
+        elif not isinstance(child, TimeModelWindow | UntilNext):
             yield from own_sessions(child)
+
+
+def arrivals_of(node: Algebra) -> Iterator[tuple[Algebra, tuple[int | None, int]]]:
+    """Return the streams of a query itself whose arrivals it hears of, each with the (slide, align) of the window over
+    it. Those of sessions count when these end."""
+    for child in node.inputs:
+        if isinstance(child, TimeModelWindow | UntilNext):
+            yield child.input, (child.slide, child.align)
+        elif isinstance(child, ValidWindow) and child.input.is_stream:
+            yield child.input, (None, 0)
+        else:
+            yield from arrivals_of(child)
 
 
 def evaluation_period(node: RelationToStream) -> tuple[int, int] | None:
     """Return (slide, align) when all the query's windows have the same SLIDE, else None: RSTREAM is then evaluated at
     every instant at which an element of one of its streams arrives or the relation changes [semantics 4.3]. A SLIDE in
     rows has no boundaries in time."""
-    slides = {(w.slide, w.align) for w in own_windows(node)}
+    slides = {boundaries for _, boundaries in arrivals_of(node)}
     if len(slides) != 1:
         return None
     slide, align = slides.pop()
@@ -82,5 +95,5 @@ def updated_relations(node: Algebra) -> Iterator[RelationScan]:
     for child in node.inputs:
         if isinstance(child, RelationScan) and not child.source.is_static:
             yield child
-        elif not isinstance(child, TimeModelWindow):
+        elif not isinstance(child, TimeModelWindow | UntilNext):
             yield from updated_relations(child)

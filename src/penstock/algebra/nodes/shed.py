@@ -34,6 +34,8 @@ class Shed(Unary):
         query: its name, for messages.
         every: ticks between two instants at which accuracy is judged.
         at_least: millionths of accuracy below which the query warns, or fails.
+        cpu: millionths of a core that the query may use, 0 for any; a run decides what is kept by measuring.
+        shares_limit: whether its budget is its part of `state_limit`, which a run decides by measuring.
     """
 
     policy: str
@@ -49,6 +51,8 @@ class Shed(Unary):
     every: int = 60
     at_least: int = 0
     fails: bool = False
+    cpu: int = 0
+    shares_limit: bool = False
 
     @property
     def value(self) -> tuple[int, ...]:
@@ -87,7 +91,7 @@ class Shed(Unary):
         labels = column_labels(self.schema)
         found = {
             "policy": self.policy,
-            "budget": f"{self.budget:,} {'bytes' if self.in_bytes else 'tuples'}",
+            "budget": budget_words(self.budget, self.in_bytes, self.cpu, self.shares_limit),
             "by": ", ".join(labels[i] for i in self.value) or "nothing",
             "error": "misses only" if self.misses_only else "both ways",
         }
@@ -100,6 +104,13 @@ class Shed(Unary):
         return found
 
 
+def budget_words(budget: int, in_bytes: bool, cpu: int, shares_limit: bool) -> str:
+    """Return a budget for people."""
+    words = [] if budget == NO_BUDGET else [f"{budget:,} {'bytes' if in_bytes else 'tuples'}"]
+    words += [f"{cpu / 1e6:g} cores"] if cpu else []
+    return ", ".join([*words, "its part of state_limit"] if shares_limit else words)
+
+
 def bucket_budgets(budget: int, buckets: int) -> list[int]:
     """Return the budget of each bucket: equal parts, the rest in the first ones."""
     part, rest = divmod(budget, buckets)
@@ -108,5 +119,7 @@ def bucket_budgets(budget: int, buckets: int) -> list[int]:
 
 #: What a held tuple counts in bytes, beside its value.
 ENTRY_BYTES = 88
+#: The budget where memory is not limited.
+NO_BUDGET = END
 #: A period or life without an end.
 NO_END = END

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from functools import cached_property
 
 from penstock.algebra.nodes.base import operators
-from penstock.algebra.nodes.shed import Shed
+from penstock.algebra.nodes.shed import NO_BUDGET, Shed
 from penstock.algebra.optimizer.statistics import Statistics
 from penstock.algebra.properties.update_pattern import Pattern
 from penstock.control.entities.attributes import (
@@ -72,7 +72,7 @@ class QueryRow:
     @property
     def memory(self) -> str | None:
         """Return its budget as it is written."""
-        if self.budget is None:
+        if self.budget is None or self.budget.budget == NO_BUDGET:
             return None
         return f"{self.budget.budget}{' B' if self.budget.in_bytes else ' TUPLES'}"
 
@@ -289,8 +289,11 @@ class ApproximationRow:
 
     @property
     def reason(self) -> str:
-        kind = "bytes" if self.budget.in_bytes else "tuples"
-        return f"memory: at most {self.budget.budget:,} {kind} are held"
+        one, kind = self.budget, "bytes" if self.budget.in_bytes else "tuples"
+        found = [] if one.budget == NO_BUDGET else [f"memory: at most {one.budget:,} {kind} are held"]
+        found += [f"cpu: at most {one.cpu / 1e6:g} cores are used"] if one.cpu else []
+        found += ["state_limit: at most its part is held"] if one.shares_limit else []
+        return "; ".join(found)
 
 
 def _budgets(view: SystemView) -> Iterable[ApproximationRow]:

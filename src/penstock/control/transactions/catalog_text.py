@@ -11,7 +11,7 @@ from penstock.settings import Settings
 
 #: Settings that bear on what a declaration means.
 _MEANING = (
-    "integer_division", "seed", "shed_memory", "shed", "shed_buckets", "shed_compact", "shed_error_sample",
+    "integer_division", "seed", "shed_memory", "shed_cpu", "shed", "shed_buckets", "shed_compact", "shed_error_sample",
     "shed_accuracy_at_least", "shed_on_inaccuracy",
 )  # fmt: skip
 

@@ -28,10 +28,12 @@ class Role(enum.Enum):
 
 @dataclass(frozen=True)
 class PeriodBound:
-    """What the bounds of a period are: their type as they are shown, and what a tick is, None where any fits."""
+    """What the bounds of a period are: their type as they are shown, and what a tick is, None where any fits. open:
+    whether the end of a period may come later than its row, which shows none until then."""
 
     type: pa.DataType
     domain: TimeDomain | None
+    open: bool = False
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,7 @@ class Entry:
         lost: no column, but a placeholder for all those of a source that could not be bound, whose names are unknown.
         beside: of a source beside a query in FROM without LATERAL; used only where nothing else has the name.
         bound: it is the begin or the end of the period of its source, which no name refers to; None for a column.
-        coalesced: as `bound`, of a source that is coalesced.
+        closes: as `bound`, of periods that CLOSED takes: those of a coalesced source, and those that have ended.
         withheld: a column of the source that it is not coalesced on, so that it cannot be read.
     """
 
@@ -59,7 +61,7 @@ class Entry:
     role: Role = Role.RELATION
     bound: PeriodBound | None = None
     withheld: bool = False
-    coalesced: bool = False
+    closes: bool = False
 
     @property
     def named(self) -> bool:

@@ -14,7 +14,6 @@ from penstock.algebra import (
     Arrivals,
     ArrivalTime,
     AtInstants,
-    Coalesce,
     Distinct,
     Except,
     Frequency,
@@ -39,14 +38,12 @@ from penstock.algebra import (
     SemiJoin,
     SemiKind,
     Sequenced,
-    SessionWindow,
     Shed,
     SortKey,
     StreamKind,
     StreamScan,
     TopK,
     UnionAll,
-    ValidWindow,
     Window,
     WindowKind,
     WindowSample,
@@ -74,7 +71,7 @@ from penstock.language.plans.node_form import (
     names_of,
     slide_of,
 )
-from penstock.language.plans.periods import COALESCE, SESSIONS, VALID
+from penstock.language.plans.periods import PERIODS
 from penstock.language.plans.scalar_binding import NamedColumns, is_absent
 from penstock.language.plans.scalar_text import column_names, written, written_time
 from penstock.language.plans.shedding import SHED
@@ -452,9 +449,7 @@ NODES: Mapping[type[Algebra], NodeForm] = {
     Aggregate: NodeForm(_write_aggregate, _read_aggregate, ("group", "aggregates"), ("aggregates",)),
     Frequent: FREQUENT,
     Distinct: NodeForm(lambda node: {}, _read_distinct),
-    Coalesce: COALESCE,
-    SessionWindow: SESSIONS,
-    ValidWindow: VALID,
+    **PERIODS,
     Shed: SHED,
     TopK: NodeForm(_write_top, _read_top, ("order", "limit", "offset", "partition"), ("order", "limit")),
     UnionAll: NodeForm(lambda node: {}, _read_union, inputs=(1, None)),

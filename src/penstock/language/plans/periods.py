@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
-from penstock.algebra import Algebra, Begins, Closing, Coalesce, SessionWindow, ValidWindow
+from collections.abc import Mapping
+
+from penstock.algebra import (
+    Algebra,
+    Begins,
+    Closing,
+    Coalesce,
+    EndedPeriods,
+    Lasting,
+    Lives,
+    SessionWindow,
+    UntilNext,
+    ValidWindow,
+)
 from penstock.expressions.coercion import BIGINT
 from penstock.language.plans import checks
 from penstock.language.plans.node_form import Below, Fields, NodeForm, given, names_of, slide_of
+from penstock.types import LONGEST_TICKS
 
 
 def _write_coalesce(node: Coalesce) -> Fields:
@@ -51,8 +65,50 @@ def _read_valid(below: Below) -> Algebra:
     return ValidWindow(below.input)
 
 
-COALESCE = NodeForm(
-    _write_coalesce, _read_coalesce, ("begins", "closed", "slide", "align", "later", "longest"), ("begins",)
-)  # fmt: skip
-SESSIONS = NodeForm(_write_sessions, _read_sessions, ("partition", "gap", "at_most", "open"))
-VALID = NodeForm(lambda node: {}, _read_valid)
+def _write_until_next(node: UntilNext) -> Fields:
+    window = given(length=node.length, slide=node.slide, align=node.align or None)
+    return {**_write_ended(node), "lives": node.lives.name, **window}
+
+
+def _read_until_next(below: Below) -> Algebra:
+    checks.stream(below.input, below.pointer)
+    slide, align = slide_of(below)
+    by, most, lives = below.partition("by"), below.ticks("at_most"), below.enum("lives", Lives)
+    return UntilNext(below.input, by, most, lives, below.ticks("length"), slide, align)
+
+
+def _write_ended(node: UntilNext | EndedPeriods) -> Fields:
+    return given(by=names_of(node.input, node.by), at_most=node.at_most)
+
+
+def _read_ended(below: Below) -> Algebra:
+    checks.stream(below.input, below.pointer)
+    return EndedPeriods(below.input, below.partition("by"), below.ticks("at_most"))
+
+
+def _write_lasting(node: Lasting) -> Fields:
+    return {"least": node.least, **given(slide=node.slide, align=node.align or None)}
+
+
+def _read_lasting(below: Below) -> Algebra:
+    checks.relation(below.input, below.pointer)
+    schema = below.input.schema
+    if len(schema) < 2 or {schema[-2].type, schema[-1].type} != {BIGINT}:
+        raise below.refuse("the last two columns of what lasts are a period, two BIGINTs")
+    least = below.whole("least", 0, LONGEST_TICKS - 1, 0) or 0
+    return Lasting(below.input, least, *slide_of(below))
+
+
+#: The forms of the operators of this file.
+PERIODS: Mapping[type[Algebra], NodeForm] = {
+    Coalesce: NodeForm(
+        _write_coalesce, _read_coalesce, ("begins", "closed", "slide", "align", "later", "longest"), ("begins",)
+    ),
+    SessionWindow: NodeForm(_write_sessions, _read_sessions, ("partition", "gap", "at_most", "open")),
+    ValidWindow: NodeForm(lambda node: {}, _read_valid),
+    UntilNext: NodeForm(
+        _write_until_next, _read_until_next, ("by", "at_most", "lives", "length", "slide", "align"), ("lives",)
+    ),
+    EndedPeriods: NodeForm(_write_ended, _read_ended, ("by", "at_most")),
+    Lasting: NodeForm(_write_lasting, _read_lasting, ("least", "slide", "align"), ("least",)),
+}  # fmt: skip

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from penstock.algebra import Algebra, Shed
+from penstock.algebra.nodes.shed import NO_BUDGET
 from penstock.algebra.properties.update_pattern import Pattern
+from penstock.amounts import SHEDDING_POLICIES
 from penstock.expressions.coercion import BIGINT
 from penstock.language.plans import checks
 from penstock.language.plans.node_form import MOST_ROWS, Below, Fields, NodeForm
-from penstock.settings import SHEDDING_POLICIES
 
 _SHED = (
     "policy", "budget", "bytes", "buckets", "compact", "least", "ordered", "sample", "misses_only", "query", "every",
-    "at_least", "fails",
+    "at_least", "fails", "cpu", "shares_limit",
 )  # fmt: skip
 
 
@@ -20,7 +21,7 @@ def _write_shed(node: Shed) -> Fields:
         "policy": node.policy, "budget": node.budget, "bytes": node.in_bytes, "buckets": node.buckets,
         "compact": node.compact, "least": node.least, "ordered": node.ordered, "sample": node.sample,
         "misses_only": node.misses_only, "query": node.query, "every": node.every, "at_least": node.at_least,
-        "fails": node.fails,
+        "fails": node.fails, "cpu": node.cpu, "shares_limit": node.shares_limit,
     }  # fmt: skip
 
 
@@ -40,13 +41,16 @@ def _read_shed(below: Below) -> Algebra:
         assert found is not None
         return found
 
-    budget = number("budget", 1)
-    flags = {name: below.fields[name].flag() for name in ("bytes", "compact", "ordered", "misses_only", "fails")}
+    budget = number("budget", 1, NO_BUDGET)
+    flags = {
+        name: below.fields[name].flag()
+        for name in ("bytes", "compact", "ordered", "misses_only", "fails", "shares_limit")
+    }
     return Shed(
         below.input, below.fields["policy"].one_of(SHEDDING_POLICIES), budget, flags["bytes"],
         number("buckets", 1, budget), flags["compact"], number("least", 0), flags["ordered"],
         number("sample", 0, 10**6), flags["misses_only"], below.fields["query"].name(), number("every", 1),
-        number("at_least", 0, 10**6), flags["fails"],
+        number("at_least", 0, 10**6), flags["fails"], number("cpu", 0, 10**12), flags["shares_limit"],
     )  # fmt: skip
 
 

@@ -29,7 +29,6 @@ from penstock.physical.execution.progress import (
 from penstock.physical.execution.step_failures import StepFailures, note_failure
 from penstock.physical.execution.step_graph import (
     StepGraph,
-    all_read_in_place,
     attach,
     attach_again,
     read_in_place,
@@ -138,8 +137,13 @@ class StageExecutor:
         self._moments: dict[int, Moment] = {}
         #: The moments of the last round: most steps share one, and the next round has it again where time stays.
         self._made: dict[tuple[int, int | None, bool], Moment] = {}
-        #: The steps that ran in the last round.
+        #: The steps that ran in the last round, whose state may have changed.
         self._ran: set[int] = set()
+        #: Those that got input or for which time advanced, so that what reads them in place has to run too. A step that
+        #: only lost rows, since nobody needs them any more, is not among them.
+        self._altered: set[int] = set()
+        #: The steps that have gained or lost a reader since the last round.
+        self._unsettled: set[int] = set()
         self._gauge = StateGauge()
         #: Whether it still has all the steps of its stage.
         self._whole = True
@@ -176,20 +180,23 @@ class StageExecutor:
         gone.update(step.id for step in moved)
         operators = {n: operator for n, operator in self._operators.items() if n not in gone}
         known, keys = self._keys, step_keys(plan) if new_steps else {}
-        kept = {known[n]: operator for n, operator in self._operators.items() if n in gone}
+        kept = {known[n]: n for n in self._operators if n in gone}
+        # The numbers under which the operators of new steps were.
+        numbers = {step.id: kept.get(keys[step.id]) for step in new_steps}
         made = {
-            s.id: kept[k] if (k := keys[s.id]) in kept else make_operator(s.spec, tables, self._shards, NestedPlan)
-            for s in new_steps
+            step.id: make_operator(step.spec, tables, self._shards, NestedPlan) if n is None else self._operators[n]
+            for step in new_steps
+            for n in (numbers[step.id],)
         }
         # Nothing has changed so far: an operator that cannot be made leaves the executor as it was.
         old_steps = [step for piece in ended for step in piece.steps if step.stage == self.stage]
-        changed = (all_read_in_place([*old_steps, *new_steps]) & operators.keys()) | made.keys()
-        self._plan, self._graph, self._operators = plan, StepGraph.of_stage(plan, self.stage), operators | made
+        earlier, self._operators = self._operators, operators | made
+        self._plan, self._graph = plan, StepGraph.of_stage(plan, self.stage)
         readers = [step for step in self._graph.steps if step.spec.reads]
-        attach_again(readers, changed, self._operators)
+        attached, self._unsettled = attach_again(readers, old_steps, earlier, numbers, self._operators)
         self._whole = True
-        again = all_read_in_place(readers) | {s.id for s in readers if not changed.isdisjoint(read_in_place(s))}
-        self._moments = {n: moment for n, moment in self._moments.items() if n in operators and n not in again}
+        was = ((n, numbers.get(n, n)) for n in self._operators if n not in attached)
+        self._moments = {n: self._moments[m] for n, m in was if m is not None and m in self._moments}
         self._roots = {name: query.root for name, query in plan.queries.items()}
         self.progress = {name: seen for name, seen in self.progress.items() if name in unchanged}
         self._firsts = {birth: self._firsts.get(birth, {}) for birth in plan.births}
@@ -237,7 +244,7 @@ class StageExecutor:
         }
         flow = Flow(self._graph, self._operators, inbox, result, answer, failures)
         flow.counts.tapped = self.tapped
-        self._ran = set()
+        self._ran, self._altered = set(), set()
         # Many steps are over the same sources.
         starts: dict[tuple[int, frozenset[str]], int | None] = {}
         made: dict[tuple[int, int | None, bool], Moment] = {}
@@ -256,7 +263,9 @@ class StageExecutor:
                 moment = replace(moment, decided=decided.only(step.queries))
             before = self._moments.get(step.id)
             stays = before is moment or before == moment
-            if stays and not flow.has_input(step) and not self._reads_change(step):
+            if not stays or flow.has_input(step) or self._reads_change(step):
+                self._altered.add(step.id)
+            elif step.id not in self._unsettled:
                 continue
             self._moments[step.id] = moment
             self._ran.add(step.id)
@@ -266,7 +275,7 @@ class StageExecutor:
             flow.turn(step, moment)
             if failures is None or not failures.stopped(step):
                 result.rejected += self._operators[step.id].rejections()
-        self._made = made
+        self._made, self._unsettled = made, set()
         self.spent, self.counts = flow.spent, flow.counts
         if failures is not None and failures.errors:
             self._drop(failures)
@@ -281,17 +290,16 @@ class StageExecutor:
 
     def _reads_change(self, step: Step) -> bool:
         """Return whether `step` reads in place what has changed in this round."""
-        return step.spec.reads and any(number in self._ran for number in read_in_place(step))
+        return step.spec.reads and any(number in self._altered for number in read_in_place(step))
 
     def _drop(self, failures: StepFailures) -> None:
         """Drop the steps of queries that have failed; the others keep their operators."""
         self._graph = StepGraph.of(self._plan, [step for step in self._graph.steps if not failures.stopped(step)])
         self._whole = False
-        self._operators = {step.id: self._operators[step.id] for step in self._graph.steps}
+        earlier, self._operators = self._operators, {step.id: self._operators[step.id] for step in self._graph.steps}
         self._moments = {}
-        for operator in self._operators.values():
-            operator.release_readers()
-        attach(self._graph.steps, self._operators)
+        for number in earlier.keys() - self._operators.keys():
+            earlier[number].detach()
 
     def _start(self, step: Step) -> int | None:
         """Return the first instant of the inputs of `step`."""

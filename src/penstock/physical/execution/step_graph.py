@@ -7,7 +7,7 @@ place, such as windows of several lengths over one store; they are attached to t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from penstock.physical.elements import Elements
@@ -153,11 +153,6 @@ def read_in_place(step: Step) -> list[int]:
     return [edge.step for port, edge in enumerate(step.inputs) if step.spec.reads_port(port)]
 
 
-def all_read_in_place(steps: Sequence[Step]) -> set[int]:
-    """Return the steps whose state some of `steps` read in place."""
-    return {number for step in steps if step.spec.reads for number in read_in_place(step)}
-
-
 def attach(steps: Sequence[Step], operators: Mapping[int, Operator]) -> None:
     """Attach the operators that read in place to what they read."""
     for step in steps:
@@ -165,16 +160,48 @@ def attach(steps: Sequence[Step], operators: Mapping[int, Operator]) -> None:
             operators[step.id].attach([operators[number] for number in read_in_place(step)])
 
 
-def attach_again(readers: Sequence[Step], changed: Collection[int], operators: Mapping[int, Operator]) -> None:
-    """Attach the readers of the steps `changed` anew. A reader attaches to all that it reads at once, so the other
-    readers of that attach with it."""
-    released, found = set(changed), set[int]()
-    while True:
-        more = [step for step in readers if step.id not in found and not released.isdisjoint(read_in_place(step))]
-        if not more:
-            break
-        found.update(step.id for step in more)
-        released.update(number for step in more for number in read_in_place(step))
-    for number in released:
-        operators[number].release_readers()
-    attach([step for step in readers if step.id in found], operators)
+def attach_again(
+    readers: Sequence[Step], ended: Iterable[Step], before: Mapping[int, Operator], numbers: Mapping[int, int | None],
+    operators: Mapping[int, Operator],
+) -> tuple[set[int], set[int]]:  # fmt: skip
+    """Bring reading in place up to date with another version of a plan: operators that are dropped read nothing any
+    more, and those that are new, or that read something new, are attached. The others stay as they are.
+
+    Args:
+        readers: the steps of the version that read in place.
+        ended: steps of the version before; a number may be another step's in this one.
+        before: the operators of the version before; steps that have failed have none.
+        numbers: by step that is new, or that is planned anew, the number under which its operator was, None for a new
+            operator.
+
+    Returns:
+        The readers that were attached, and the steps that have gained or lost a reader.
+    """
+    kept = set(map(id, operators.values()))
+    former = {step.id: step for step in ended if step.id in before}
+
+    def was(step: Step) -> Step | None:
+        """Return the step whose operator a step has."""
+        number = numbers.get(step.id, step.id)
+        return None if number is None else former.get(number, step)
+
+    def stays(step: Step) -> bool:
+        earlier = was(step)
+        return earlier is not None and all(
+            before.get(one) is operators[other]
+            for one, other in zip(read_in_place(earlier), read_in_place(step), strict=True)
+        )
+
+    dropped = [step for step in former.values() if step.spec.reads and id(before[step.id]) not in kept]
+    looked_at = [s for s in readers if s.id in numbers or not numbers.keys().isdisjoint(read_in_place(s))]
+    attached = [step for step in looked_at if not stays(step)]
+    for step in dropped:
+        before[step.id].detach()
+    for step in attached:
+        operators[step.id].detach()
+    attach(attached, operators)
+    # What has lost a reader, by the number that it has now.
+    losers = [*dropped, *(one for step in attached if (one := was(step)) is not None)]
+    lost = {id(before[n]) for step in losers for n in read_in_place(step) if n in before}
+    unsettled = {n for n, operator in operators.items() if id(operator) in lost}
+    return {step.id for step in attached}, unsettled | {n for step in attached for n in read_in_place(step)}

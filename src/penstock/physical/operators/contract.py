@@ -70,12 +70,12 @@ class Operator:
     def attach(self, inputs: Sequence[Operator]) -> None:
         """Receive the operators of the inputs, in this stage and shard, whose state this operator reads in place.
 
-        Called before any other method, if `Spec.reads` is set, and again when the plan has changed; the operator's own
-        state then remains. In each round the inputs advance before this operator does."""
+        Called before any other method, if `Spec.reads` is set, and again, after `detach`, when the plan has others in
+        their places; the operator's own state then remains. In each round the inputs advance before this operator does.
+        When a reader has been attached or detached, what is read is advanced once, also where nothing has changed."""
 
-    def release_readers(self) -> None:
-        """Forget the operators that read this one's state in place: the plan has changed. Those that remain are
-        attached again."""
+    def detach(self) -> None:
+        """Stop reading the state of others in place: the plan has no such step any more, or another one is read."""
 
     def rejections(self) -> list[Rejection]:
         """Return the updates rejected in the rounds since the last call; each is returned once."""

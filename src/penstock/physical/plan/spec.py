@@ -116,6 +116,16 @@ class Spec:
         return False
 
     @property
+    def cores(self) -> float | None:
+        """Return the cores that the queries of the operator may use, None for any."""
+        return None
+
+    @property
+    def shares_state_limit(self) -> bool:
+        """Return whether the operator holds at most its part of `state_limit`."""
+        return False
+
+    @property
     def follows_decisions(self) -> bool:
         """Return whether the operator follows decisions (`Moment.decided`)."""
         return False

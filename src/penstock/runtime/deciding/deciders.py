@@ -3,7 +3,7 @@
 Contract: the driver calls `Deciders.decide` once for each round, when it plans it; the result is written before the
 round begins. A replay reads it, and decides nothing. So a decider may look at any clock and any measurement.
 
-A new decider is a class with `decide`, and a line in `REGISTRY`.
+A new decider is a class with `decide`, and a line in `registry.py`.
 """
 
 from __future__ import annotations
@@ -62,8 +62,6 @@ class Decider(Protocol):
 #: Returns a decider for a plan, None where the plan has nothing for it to decide.
 DeciderMaker = Callable[[Plan, DecidingOptions], Decider | None]
 
-REGISTRY: tuple[DeciderMaker, ...] = ()
-
 
 class Deciders:
     """All deciders of a run, and the measurements for them. Threads may share it.
@@ -75,10 +73,10 @@ class Deciders:
 
     def __init__(
         self, plan: Plan, options: DecidingOptions = DecidingOptions(),
-        timer: Callable[[], float] = time.monotonic, registry: tuple[DeciderMaker, ...] | None = None,
+        timer: Callable[[], float] = time.monotonic, registry: tuple[DeciderMaker, ...] = (),
     ) -> None:  # fmt: skip
         self._timer = timer
-        self._registry = REGISTRY if registry is None else registry
+        self._registry = registry
         self._lock = threading.Lock()
         self._decided_at: float | None = None
         self._begin(plan, options)

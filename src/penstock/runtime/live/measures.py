@@ -11,6 +11,7 @@ from penstock.algebra.nodes.scans import Source
 from penstock.physical.execution.decisions import NO_DECISIONS
 from penstock.physical.plan.plan import Plan
 from penstock.runtime.deciding.deciders import Deciders, DecidingOptions
+from penstock.runtime.deciding.registry import REGISTRY
 from penstock.runtime.local.runtime import LocalJob
 from penstock.runtime.watching.figures import RunFigures
 from penstock.runtime.watching.metrics import RunMetrics
@@ -33,7 +34,7 @@ class LiveMeasures:
     def __init__(self, plan: Plan, rounds: int = 0) -> None:
         """rounds: those of earlier processes."""
         self._recorder = Recorder(plan, {})
-        self._deciders = Deciders(plan)
+        self._deciders = Deciders(plan, registry=REGISTRY)
         #: What was decided before the round.
         self.decided = NO_DECISIONS
         self._batches = rounds

@@ -37,6 +37,7 @@ from penstock.physical.plan.plan import Plan
 from penstock.physical.planning.planner import plan_queries
 from penstock.physical.planning.strategies import Strategy
 from penstock.runtime.deciding.deciders import Deciders, DecidingOptions
+from penstock.runtime.deciding.registry import REGISTRY
 from penstock.runtime.local.schedule import Arrivals, ScheduledRows, rounds, rounds_by_clock
 from penstock.runtime.watching.metrics import RunMetrics
 from penstock.runtime.watching.recorder import Recorder, Totals
@@ -290,7 +291,7 @@ def run_local(
         schedule = rounds_by_clock(plan.sources, inputs, arrivals, seed)
     else:
         schedule = rounds(plan.sources, inputs, seed, batch_rows)
-    recorder, deciders, decided = LocalRecorder(job, result), Deciders(plan, deciding), NO_DECISIONS
+    recorder, deciders, decided = LocalRecorder(job, result), Deciders(plan, deciding, registry=REGISTRY), NO_DECISIONS
     decide = deciders.decide if decide is None else decide
     warned: set[str] = set()
     for round_ in schedule:

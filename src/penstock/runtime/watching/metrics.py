@@ -43,8 +43,8 @@ class SheddingMetrics:
     """Metrics of a query that sheds: sums over its budgets, of shares the least.
 
     Args:
-        held, budget: in tuples, or bytes.
-        arrived, shed: tuples since the beginning.
+        held, budget: in tuples, or bytes; a budget of 0 where memory is not limited.
+        arrived, shed: tuples since the beginning; shed_by_cpu: those of them that were shed to save CPU.
         shed_live: tuples shed whose life may not be over; lost_ticks_live: what was lost with them.
         extraneous_total, vanished_total: stretches that drops have cut off others, and that have gone whole.
         exact: whether nothing that was shed is missing now.
@@ -56,6 +56,7 @@ class SheddingMetrics:
     budget: float = 0
     arrived: float = 0
     shed: float = 0
+    shed_by_cpu: float = 0
     shed_live: float = 0
     lost_ticks_live: float = 0
     extraneous_total: float = 0
@@ -234,8 +235,11 @@ METRICS: tuple[Metric, ...] = (
     Metric("penstock_query_state_rows", False, _Q, "queries.state_rows", "Rows of state, shared ones too."),
     Metric("penstock_query_state_bytes", False, _Q, "queries.state_bytes", "Bytes of state, shared ones too."),
     Metric("penstock_query_held", False, _Q, "queries.shedding.held", "What is held under its budget."),
-    Metric("penstock_query_budget", False, _Q, "queries.shedding.budget", "The budget, in tuples or bytes."),
+    Metric(
+        "penstock_query_budget", False, _Q, "queries.shedding.budget", "The budget, in tuples or bytes; 0: no limit."
+    ),
     Metric("penstock_query_shed_total", True, _Q, "queries.shedding.shed", "Tuples shed."),
+    Metric("penstock_query_shed_by_cpu_total", True, _Q, "queries.shedding.shed_by_cpu", "Of them to save CPU."),
     Metric("penstock_query_shed_live", False, _Q, "queries.shedding.shed_live", "Of them what may be missing now."),
     Metric("penstock_query_lost_ticks_live", False, _Q, "queries.shedding.lost_ticks_live", "Ticks lost with them."),
     Metric("penstock_query_extraneous_total", True, _Q, "queries.shedding.extraneous_total", "Stretches cut in two."),

@@ -18,6 +18,7 @@ from penstock.errors import PenstockError, counted, malformed_rows
 from penstock.events import log_event, logger_of
 from penstock.physical.plan.plan import Plan
 from penstock.runtime.deciding.deciders import Deciders, DecidingOptions
+from penstock.runtime.deciding.registry import REGISTRY
 from penstock.runtime.watching.figures import BatchFigures
 from penstock.runtime.watching.growth import GrowthDetector
 from penstock.runtime.watching.metrics import RunMetrics
@@ -88,7 +89,9 @@ class Reporter:
         on_batch: Callable[[BatchFigures], None] | None = None, weights: Mapping[str, float] | None = None,
     ) -> None:  # fmt: skip
         self.recorder = recorder
-        self.deciders = Deciders(recorder.plan, DecidingOptions(report_options.shared_limit, weights or {}))
+        self.deciders = Deciders(
+            recorder.plan, DecidingOptions(report_options.shared_limit, weights or {}), registry=REGISTRY
+        )
         self._on_batch = on_batch
         self._options = report_options
         self._clock = clock

@@ -59,7 +59,8 @@ class SheddingLog:
         self._last[name] = now
         if now.shed > told.shed and not told.sheds:
             told.sheds = True
-            _tell("shedding_begins", f"{name} begins to shed: its budget is {int(now.budget):,}", name, now)
+            budget = f": its budget is {int(now.budget):,}" if now.budget else " to save CPU"
+            _tell("shedding_begins", f"{name} begins to shed{budget}", name, now)
         minute = None if query.heartbeat is None else query.heartbeat // _EVERY
         if told.sheds and minute is not None and told.minute is not None and minute > told.minute:
             share = _percent(now.shed - told.shed, now.arrived - told.arrived)
@@ -82,8 +83,9 @@ def quality(now: SheddingMetrics) -> str:
 
 def shedding_text(now: SheddingMetrics) -> str:
     """Return on one line what a query holds and has shed."""
+    budget = f" of {int(now.budget):,}" if now.budget else ""
     known = "exact" if now.exact else quality(now)
-    return f"holds {int(now.held):,} of {int(now.budget):,}, shed {int(now.shed):,} of {int(now.arrived):,}, {known}"
+    return f"holds {int(now.held):,}{budget}, shed {int(now.shed):,} of {int(now.arrived):,}, {known}"
 
 
 def _percent(part: float, whole: float) -> str:

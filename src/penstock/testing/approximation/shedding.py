@@ -128,9 +128,11 @@ class NaiveShedding:
         if self.ordered:
             self._least_begin = begin if self._least_begin is None else max(self._least_begin, begin)
         if rank >= self._threshold:
-            return []
+            if self._sample_below:
+                self._put_in_sample(arrived)
+            return self._shed(None) if self._weight() > self.budget else []
         if self.compact and any((t.rank, t.period, t.expires) == (rank, period, expires) for t in self.held):
-            return []
+            return self._shed(None) if self._weight() > self.budget else []
         self._entries += 1
         self._continued += rank in self._last_ends and begin <= self._last_ends[rank]
         before = self._stretches()
@@ -152,11 +154,27 @@ class NaiveShedding:
     def _weight(self) -> int:
         return sum(t.weight for t in self.held) + sum(t.weight for t in self.sampled)
 
-    def _shed(self, arrived: HeldTuple) -> list[HeldTuple]:
+    def refuse(self, threshold: int, clock: int) -> list[HeldTuple]:
+        """Refuse values of at least this rank from now on; return what is dropped of them, in order."""
+        if threshold >= self._threshold:
+            return []
+        self.expire(clock)
+        self._begin_sample()
+        self._threshold = threshold
+        refused = [t for t in self.held if t.rank >= threshold]
+        dropped = sorted(refused, key=lambda t: (t.rank, t.begin, -t.end, t.number))[::-1]
+        for t in dropped:
+            self._remove(t, dropped=True)
+        return dropped
+
+    def _begin_sample(self) -> None:
         if not self._sample_below and self.sample:
             self._sample_below = int(self.sample * 2.0**62) * 2
             for t in list(self.held):
                 self._put_in_sample(t)
+
+    def _shed(self, arrived: HeldTuple | None) -> list[HeldTuple]:
+        self._begin_sample()
         dropped: list[HeldTuple] = []
         while self._weight() > self.budget:
             for t in self._next(arrived):
@@ -173,7 +191,7 @@ class NaiveShedding:
 
     # --- what goes first
 
-    def _next(self, arrived: HeldTuple) -> list[HeldTuple]:
+    def _next(self, arrived: HeldTuple | None) -> list[HeldTuple]:
         if self.policy == "random":
             return [min(self.held, key=lambda t: (-self._hash(t), t.number))]
         if self.policy == "newest":
@@ -182,7 +200,7 @@ class NaiveShedding:
             self._threshold = max(t.rank for t in self.held)
             return sorted((t for t in self.held if t.rank == self._threshold), key=lambda t: (t.begin, -t.end))[::-1]
         spares = self.policy != "cals_q"
-        candidates = [t for t in self.held if not (spares and t is arrived)] or [arrived]
+        candidates = [t for t in self.held if not (spares and t is arrived)] or self.held[-1:]
         return [min(candidates, key=lambda t: (self.cost(t), self._tie(t)))]
 
     def _hash(self, t: HeldTuple) -> int:

@@ -5,7 +5,17 @@ with the instants at which R may change. Nothing is incremental. A new operator 
 fails for an operator without one.
 """
 
-from penstock.testing.denotation import coalesce, frequency, frequent, matching, results, sessions, sets, shed
+from penstock.testing.denotation import (
+    coalesce,
+    frequency,
+    frequent,
+    matching,
+    results,
+    sessions,
+    sets,
+    shed,
+    until_next,
+)
 from penstock.testing.denotation.base import (
     Bag,
     Relation,
@@ -45,6 +55,7 @@ __all__ = [
     "sets",
     "shed",
     "steps",
+    "until_next",
     "validity",
     "values_of",
     "windowed",

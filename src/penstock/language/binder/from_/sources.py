@@ -6,8 +6,8 @@ columns of all of them; `joins.py` then builds the binary joins.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import NoReturn
 
 from penstock.algebra import Algebra, RelationScan, RelationToStream, Source, StreamKind, StreamScan, unjoined
@@ -20,10 +20,13 @@ from penstock.language.binder.from_.frequency import answer_stream
 from penstock.language.binder.from_.from_joins import Around, join_sources
 from penstock.language.binder.from_.inputs import FromInput, Inputs
 from penstock.language.binder.from_.lateral import reads_beside
-from penstock.language.binder.from_.period_windows import windowed_by_period
-from penstock.language.binder.from_.periods import PeriodSource, bound_entries, read_periods
 from penstock.language.binder.from_.samples import bind_rows, bind_sample
+from penstock.language.binder.from_.valid_time.period_windows import windowed_by_period
+from penstock.language.binder.from_.valid_time.periods import PeriodSource, Timed, bound_entries, read_periods
+from penstock.language.binder.from_.valid_time.until_next import lasting
 from penstock.language.binder.from_.windows import bind_window
+from penstock.language.binder.scalars.expressions import ExpressionBinder
+from penstock.language.binder.scalars.lengths import ComparedLength, least_ticks
 from penstock.language.binder.scope import Entry, Role, Scope, lost
 from penstock.language.binder.select.rows import Inner
 from penstock.language.binder.subqueries.unplacing import ClauseSubqueries
@@ -50,7 +53,8 @@ NestedBinder = Callable[[QueryTree, Levels, bool], tuple[Inner, tuple[str, ...]]
 @dataclass(frozen=True)
 class SourceBinder:
     """Binds FROM clauses. views: those of WITH, by lower-case name; subqueries, outer, enclosing: as in `Around`;
-    closed: aliases in lower case of which WHERE wants the closed periods alone.
+    closed: aliases in lower case of which WHERE wants the closed periods alone; lasting: by alias in lower case, how
+    long periods have to last by WHERE.
     """
 
     context: Context
@@ -60,6 +64,7 @@ class SourceBinder:
     outer: tuple[Entry, ...] = ()
     enclosing: Levels = ()
     closed: frozenset[str] = frozenset()
+    lasting: Mapping[str, tuple[ComparedLength, ...]] = field(default_factory=dict)
 
     def bind(self, source: FromSource) -> Inputs:
         """Return all relations of a FROM clause; with `failed`, and the errors recorded, where some could
@@ -210,16 +215,28 @@ class SourceBinder:
             return source.node, source.entries
         if named is not None and named.sample is not None and named.sample.rows is not None:
             self.context.fail("P0103", "SAMPLE(n ROWS) of a source with periods", named.sample.span)
-        timed = source.timed(valid)
+        closed = qualifier is not None and qualifier.lower() in self.closed
+        timed = source.timed(valid, closed, items is not None)
         if items is not None:
             if timed is None:
                 source.without_valid_time(source.span)
-            closed = qualifier is not None and qualifier.lower() in self.closed
-            return source.coalesced(timed, items, qualifier, closed)
+            return self._long_enough(source, timed, *source.coalesced(timed, items, qualifier, closed), qualifier)
         if timed is None or not read:
             return source.node, source.entries
         bounds = bound_entries(len(source.node.schema), timed.bound, qualifier)
-        return timed.node, (*source.entries, *bounds)
+        if timed.ended:
+            bounds = (replace(bounds[0], closes=True), replace(bounds[1], closes=True))
+        return self._long_enough(source, timed, timed.node, (*source.entries, *bounds), qualifier)
+
+    def _long_enough(
+        self, source: PeriodSource, timed: Timed, node: Algebra, entries: tuple[Entry, ...], qualifier: str | None
+    ) -> tuple[Algebra, tuple[Entry, ...]]:
+        """Return a relation with its columns, of open periods only those that have lasted as WHERE asks for."""
+        bounds = self.lasting.get((qualifier or "").lower(), ())
+        if not timed.bound.open or not bounds:
+            return node, entries
+        binder = ExpressionBinder(Scope(()), self.context, "WHERE")
+        return lasting(node, source.node, least_ticks(bounds, timed.bound, binder)), entries
 
     def _over_periods(
         self, source: PeriodSource, named: NamedSource | None, qualifier: str | None
@@ -229,9 +246,9 @@ class SourceBinder:
         items = None if named is None else named.items
         if items is not None:
             closed = qualifier is not None and qualifier.lower() in self.closed
-            return source.coalesced(timed, items, qualifier, closed)
+            return self._long_enough(source, timed, *source.coalesced(timed, items, qualifier, closed), qualifier)
         bounds = bound_entries(len(source.node.schema), timed.bound, qualifier)
-        return timed.node, (*source.entries, *bounds)
+        return self._long_enough(source, timed, timed.node, (*source.entries, *bounds), qualifier)
 
     def _unknown(self, name: Name) -> NoReturn:
         context = self.context

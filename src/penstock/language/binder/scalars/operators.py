@@ -12,7 +12,7 @@ from sqlglot import exp
 from penstock.expressions.functions import build_cast
 from penstock.expressions.nodes import Column, Expression, Literal
 from penstock.language.binder.context import BindingFailed
-from penstock.language.binder.scalars import periods
+from penstock.language.binder.scalars import lengths, periods
 from penstock.language.binder.scalars.binder import Binding, ScalarBinder, name_of
 from penstock.language.binder.scalars.intervals import moved
 from penstock.language.binder.subqueries.unplacing import ClauseSubqueries, embedded_tree
@@ -177,6 +177,7 @@ def _not_same(binder: ScalarBinder, node: exp.Expr) -> Expression:
 
 def _in(binder: ScalarBinder, node: exp.Expr) -> Expression:
     query = node.args.get("query")
+    lengths.refuse_open(binder, node.this)
     if query is not None:
         return _compared(binder, node, node.this, query, "EQ")
     row = node.this.unnest()
@@ -259,6 +260,9 @@ def _comparison(name: str) -> Binding:
         left, right = node.this, node.expression
         if isinstance(right, exp.Any | exp.All):
             return _quantified(binder, node, name)
+        of_length = lengths.compared(binder, node)
+        if of_length is not None:
+            return of_length
         first, second = left.unnest(), right.unnest()
         if isinstance(first, exp.Tuple) and isinstance(second, exp.Tuple):
             return _with_row(binder, node, name, first, second)
@@ -319,6 +323,7 @@ def _between(binder: ScalarBinder, node: exp.Expr) -> Expression:
     if isinstance(row, exp.Tuple):
         ends = (("GE", node.args["low"]), ("LE", node.args["high"]))
         return _all_of(binder, "AND", node, [_with_row(binder, node, name, row, end) for name, end in ends])
+    lengths.refuse_open(binder, node.this)
     value, low, high = binder.bind_all([node.this, node.args["low"], node.args["high"]])
     above = binder.call("GE", node, [value, low])
     return binder.call("AND", node, [above, binder.call("LE", node, [value, high])])

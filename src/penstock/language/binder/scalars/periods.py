@@ -30,12 +30,14 @@ _MONTHS = {"MONTH": 1, "QUARTER": 3, "YEAR": 12}
 
 @dataclass(frozen=True)
 class TicksPeriod:
-    """type: that of its bounds as they are shown. domain: what a tick is; None where that depends on the query."""
+    """type: that of its bounds as they are shown. domain: what a tick is; None where that depends on the query. open:
+    whether the end may come later than the row."""
 
     begin: Expression
     end: Expression
     type: pa.DataType
     domain: TimeDomain | None
+    open: bool = False
 
     @property
     def is_calendar(self) -> bool:
@@ -121,7 +123,7 @@ def _valid(binder: ScalarBinder, node: exp.Expr) -> TicksPeriod:
             if isinstance(column, Column):
                 binder.column_spans.append((column, span_of(node)))
         assert bounds[0].bound is not None
-        return TicksPeriod(begin, end, bounds[0].bound.type, bounds[0].bound.domain)
+        return TicksPeriod(begin, end, bounds[0].bound.type, bounds[0].bound.domain, bounds[0].bound.open)
     known = scope.all_qualifiers()
     if scope.may_be_lost(name if plain else None):
         context.fail_silently()
@@ -186,14 +188,18 @@ def _intersection(p: TicksPeriod, q: TicksPeriod) -> TicksPeriod:
     there = _overlaps(p, q)
     begin = build_call("GREATEST", [p.begin, q.begin])
     end = build_call("LEAST", [p.end, q.end])
-    return TicksPeriod(_where(there, begin), _where(there, end), _common_type(p, q), p.domain or q.domain)
+    return _made(p, q, _where(there, begin), _where(there, end))
 
 
 def _span(p: TicksPeriod, q: TicksPeriod) -> TicksPeriod:
     there = _and(*(build_call("IS_NOT_NULL", [one.begin]) for one in (p, q)))
     begin = build_call("LEAST", [p.begin, q.begin])
     end = build_call("GREATEST", [p.end, q.end])
-    return TicksPeriod(_where(there, begin), _where(there, end), _common_type(p, q), p.domain or q.domain)
+    return _made(p, q, _where(there, begin), _where(there, end))
+
+
+def _made(p: TicksPeriod, q: TicksPeriod, begin: Expression, end: Expression) -> TicksPeriod:
+    return TicksPeriod(begin, end, _common_type(p, q), p.domain or q.domain, p.open or q.open)
 
 
 def _swapped(
@@ -322,8 +328,7 @@ def whole_units(binder: ScalarBinder, node: exp.Expr) -> Expression | None:
     if not is_period(binder, node.this):
         return None
     target = node.args["to"]
-    unit_node = target.this.args.get("unit") if isinstance(target.this, exp.Interval) else None
-    unit = unit_node.name.upper() if unit_node is not None else ""
+    unit = unit_of(node)
     if not unit:
         hint = "as in CAST(VALID(s) AS INTERVAL MINUTE)"
         binder.context.fail("P0203", "a period is cast to INTERVAL with a unit", span_of(target), hint)
@@ -340,6 +345,13 @@ def whole_units(binder: ScalarBinder, node: exp.Expr) -> Expression | None:
     if size % tick == 0:
         return build_call("INT_DIV", [ticks, Literal(BIGINT, size // tick)])
     return build_call("MUL", [ticks, Literal(BIGINT, tick // size)])
+
+
+def unit_of(cast: exp.Expr) -> str:
+    """Return the unit of CAST(.. AS INTERVAL unit); empty for another type."""
+    target = cast.args["to"]
+    unit = target.this.args.get("unit") if isinstance(target.this, exp.Interval) else None
+    return unit.name.upper() if unit is not None else ""
 
 
 def _months(binder: ScalarBinder, p: TicksPeriod, months: int, unit: str, span: TextSpan) -> Expression:
@@ -402,7 +414,12 @@ def closed_alias(node: exp.Expr) -> str | None:
     """Return the alias s, in lower case, of CLOSED(VALID(s)); None for another condition."""
     if not (isinstance(node, exp.Anonymous) and str(node.this).upper() == "CLOSED" and len(node.expressions) == 1):
         return None
-    of = node.expressions[0].unnest()
+    return alias_of(node.expressions[0])
+
+
+def alias_of(of: exp.Expr) -> str | None:
+    """Return the alias s, in lower case, of VALID(s); None for another expression."""
+    of = of.unnest()
     if not (is_period_text(of) and str(of.this).upper() == "VALID" and len(of.expressions) == 1):
         return None
     alias = of.expressions[0]
@@ -424,7 +441,7 @@ def _closed(binder: ScalarBinder, node: exp.Expr) -> Expression:
         hint = "as in WHERE CLOSED(VALID(s)) AND LENGTH(VALID(s)) > 10"
         context.fail("P0373", "CLOSED(VALID(s)) is a condition of its own, joined by AND in WHERE", span_of(node), hint)
     period(binder, node.expressions[0])
-    if not any(e.coalesced for e in binder.scope.bounds() if (e.qualifier or "").lower() == alias and not e.depth):
+    if not any(e.closes for e in binder.scope.bounds() if (e.qualifier or "").lower() == alias and not e.depth):
         hint = f"name the columns on which it is: {alias} (a, b)"
         context.fail("P0373", f"{alias} is not coalesced, so it has no period that closes", span_of(node), hint)
     return Literal(pa.bool_(), True)

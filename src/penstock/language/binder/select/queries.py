@@ -23,7 +23,7 @@ from penstock.language.binder.from_.internal import collected, refuse_internal, 
 from penstock.language.binder.from_.joins import build_joins
 from penstock.language.binder.from_.sources import SourceBinder, as_stream
 from penstock.language.binder.from_.windows import check_window
-from penstock.language.binder.scalars import periods
+from penstock.language.binder.scalars import lengths, periods
 from penstock.language.binder.scalars.binder import name_of
 from penstock.language.binder.scalars.calls import called_aggregate
 from penstock.language.binder.scalars.expressions import ExpressionBinder
@@ -223,7 +223,7 @@ class QueryBinder:
         closed = {periods.closed_alias(part) for part in periods.anded(tree.where)}
         binder = SourceBinder(
             self.context, self._nested, self.views, self._subqueries, self.outer, self.enclosing,
-            frozenset(alias for alias in closed if alias is not None),
+            frozenset(alias for alias in closed if alias is not None), lengths.lower_bounds(tree.where),
         )  # fmt: skip
         inputs = binder.bind(tree.source)
         return inputs, Scope(inputs.entries, self.outer, self.enclosing)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from penstock.amounts import SHEDDING_POLICIES, budget_text, cores_text, share_of
 from penstock.connectors.options import ANY_TEXT, DURATION, Option, OptionTable, ValueType, one_of, refusal, whole
 from penstock.errors import PenstockError, nearest
 from penstock.language.binder.context import BindingFailed, Context
 from penstock.language.plans.choices import NO_CHOICES, normal_choices
 from penstock.language.statements import WrittenOption
-from penstock.settings import SHEDDING_POLICIES, budget_text, share_of
 from penstock.types import Interval
 
 #: The value of a source's attribute that takes it away.
@@ -80,6 +80,7 @@ QUERY_ATTRIBUTES = OptionTable(
 )  # fmt: skip
 
 _BUDGET = ValueType("tuples, as `10000 TUPLES`, or a size, as `64 MB`", budget_text, str)
+_CORES = ValueType("number of cores, as `0.5`", cores_text, str)
 _PERCENT = ValueType("share, as `5%`", _percent, share_of)
 _FLAG = one_of("true", "false")
 _COMPACT = ValueType(_FLAG.name, _FLAG.normal, lambda text: text == "true", _FLAG.words)
@@ -88,6 +89,7 @@ _COMPACT = ValueType(_FLAG.name, _FLAG.normal, lambda text: text == "true", _FLA
 SHEDDING_ATTRIBUTES = OptionTable(
     (
         Option("memory", _BUDGET, "the most that coalescing holds for its window; beyond it tuples are shed"),
+        Option("cpu", _CORES, "the cores that it may use; beyond them the values with the largest hashes are shed"),
         Option("shed", one_of(*SHEDDING_POLICIES), "which tuple goes first", "cals_q"),
         Option("buckets", whole(1), "parts of the budget, by hash of the value", "1"),
         Option("compact", _COMPACT, "whether equal tuples of one life count once", "true"),

@@ -16,7 +16,7 @@ from penstock.expressions.functions import build_cast
 from penstock.expressions.nodes import Call, Column, Expression, Literal
 from penstock.language.binder.context import BindingFailed, Context
 from penstock.language.binder.from_.durations import ticks
-from penstock.language.binder.from_.periods import check_valid
+from penstock.language.binder.from_.valid_time.periods import check_valid
 from penstock.language.binder.scalars.expressions import ExpressionBinder
 from penstock.language.binder.scope import Scope
 from penstock.language.binder.statements.connectors import bind_connector, options_fit

@@ -13,7 +13,7 @@ from typing import Any
 
 from penstock.algebra import Algebra, Begins, Coalesce, Project, RowWindow, Select, Window
 from penstock.algebra.nodes.base import is_static, operators
-from penstock.algebra.nodes.shed import Shed
+from penstock.algebra.nodes.shed import NO_BUDGET, Shed
 from penstock.algebra.properties.update_pattern import Pattern
 from penstock.errors import PenstockError
 from penstock.expressions.nodes import Call, Cast, Column, Expression, Literal, columns_of, conjunction, conjuncts
@@ -35,12 +35,24 @@ class SheddingOptions:
     """What a query says of shedding, its own attributes before the settings."""
 
     memory: str
+    cpu: str
+    shares_limit: bool
     policy: str
     buckets: int
     compact: bool
     sample: int
     at_least: int
     fails: bool
+
+    @property
+    def has_budget(self) -> bool:
+        """Return whether anything limits the query."""
+        return self.memory != "none" or self.cpu != "none" or self.shares_limit
+
+    @property
+    def budget(self) -> tuple[int, bool]:
+        """Return what is held at most, and whether that is in bytes."""
+        return (NO_BUDGET, self.shares_limit) if self.memory == "none" else read_memory(self.memory)
 
     @staticmethod
     def of(written: Mapping[str, str], settings: Settings) -> SheddingOptions:
@@ -51,8 +63,11 @@ class SheddingOptions:
             assert option is not None
             return option.type.read(written[key]) if key in written else settings[setting]
 
+        memory = written.get("memory", settings["shed_memory"])
         return SheddingOptions(
-            written.get("memory", settings["shed_memory"]), value("shed", "shed"), value("buckets", "shed_buckets"),
+            memory, written.get("cpu", settings["shed_cpu"]),
+            memory == "none" and settings["state_limit_action"] == "shed" and settings["state_limit"] > 0,
+            value("shed", "shed"), value("buckets", "shed_buckets"),
             value("compact", "shed_compact"), round(1e6 * value("error_sample", "shed_error_sample")),
             round(1e6 * value("accuracy_at_least", "shed_accuracy_at_least")),
             value("on_inaccuracy", "shed_on_inaccuracy") == "fail",
@@ -76,36 +91,45 @@ def bind_shedding(
     own = {key: value for key, value in written.items() if key in SHEDDING_ATTRIBUTES.names}
     options = SheddingOptions.of(own, context.settings)
     span = next((spans[key] for key in own if key in spans), whole)
-    if not own and options.memory == "none":
+    if not own and not options.has_budget:
         return root
     if not any(isinstance(node, Coalesce) and not is_static(node) for node in operators(root)):
         if not own:
             return root
         hint = "S SAMPLE(10) thins out a stream"
         context.fail("P0376", f"{name} does not coalesce: there is nothing to shed", span, hint)
-    if options.memory == "none":
+    if not options.has_budget:
         hint = "as in WITH (memory '10000 TUPLES'), or SET shed_memory"
-        context.fail("P0376", f"{name} has no budget: attribute {next(iter(own))} needs memory", span, hint)
-    budget, _ = read_memory(options.memory)
+        context.fail("P0376", f"{name} has no budget: attribute {next(iter(own))} needs memory or cpu", span, hint)
+    budget, _ = options.budget
     if options.buckets > budget:
         message = f"a budget of {budget:,} has no {options.buckets:,} parts"
         context.fail("P0104", message, spans.get("buckets", span), "fewer buckets, or more memory")
-    return context.guard(span, lambda: with_budgets(root, name, options))
+    # A limit of the whole run is no wish of this query: where a budget has no meaning, it has none.
+    lenient = options.shares_limit and options.cpu == "none" and not own
+    return context.guard(span, lambda: with_budgets(root, name, options, lenient))
 
 
-def with_budgets(root: Algebra, name: str, options: SheddingOptions) -> Algebra:
-    """Return a query with a budget below every coalescing of rows that change. Raises PenstockError P0376."""
-    budget, in_bytes = read_memory(options.memory)
+def with_budgets(root: Algebra, name: str, options: SheddingOptions, lenient: bool = False) -> Algebra:
+    """Return a query with a budget below every coalescing of rows that change. Raises PenstockError P0376 where a
+    budget has no meaning, unless it is `lenient`."""
+    budget, in_bytes = options.budget
+    cpu = 0 if options.cpu == "none" else round(1e6 * float(options.cpu))
     misses_only = _only_misses(root)
 
     def rule(node: Any) -> Any:
         if isinstance(node, Coalesce) and not is_static(node) and not isinstance(node.input, Shed):
-            _check(node, name)
+            refusal = _refusal(node, name)
+            if refusal is not None:
+                if lenient:
+                    return node
+                raise refusal
             policy = options.policy if node.closed is None else _EXACT[0]
             shed = Shed(
                 node.input, policy, budget, in_bytes, options.buckets, options.compact,
                 ordered=node.begins is not Begins.ANY, sample=options.sample, misses_only=misses_only,
                 query=name, every=_judged_every(node), at_least=options.at_least, fails=options.fails,
+                cpu=cpu, shares_limit=options.shares_limit,
             )  # fmt: skip
             return Coalesce(shed, node.begins, node.closed)
         if isinstance(node, Select) and isinstance(node.input, Coalesce) and isinstance(node.input.input, Shed):
@@ -127,17 +151,19 @@ def _judged_every(node: Coalesce) -> int:
         return 60
 
 
-def _check(node: Coalesce, name: str) -> None:
+def _refusal(node: Coalesce, name: str) -> PenstockError | None:
+    """Return why tuples below `node` have no budget, None where they may have one."""
     below = node.input
     if any(isinstance(one, RowWindow) for one in operators(below)):
         message = f"{name} coalesces under ROWS: budgets are not supported there yet"
-        raise PenstockError("P0376", message, hint="a window in time, RANGE, has them")
+        return PenstockError("P0376", message, hint="a window in time, RANGE, has them")
     if below.pattern is Pattern.STRICT:
         message = f"{name} coalesces a relation with updates: a tuple that was dropped could be retracted later"
-        raise PenstockError("P0376", message, hint="coalesce a stream under a window")
+        return PenstockError("P0376", message, hint="coalesce a stream under a window")
     if node.closed is not None and below.pattern is Pattern.MONOTONIC:
         message = f"{name} coalesces a stream without a window: budgets of closed stretches are not supported yet"
-        raise PenstockError("P0376", message, hint="give the stream a window, as [RANGE 1 HOUR]")
+        return PenstockError("P0376", message, hint="give the stream a window, as [RANGE 1 HOUR]")
+    return None
 
 
 def _below_selection(select: Select, coalesce: Coalesce, shed: Shed) -> Algebra:

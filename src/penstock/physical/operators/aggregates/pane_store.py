@@ -36,9 +36,6 @@ class PaneStore(Operator):
     def synopses(self) -> Mapping[str, Synopsis]:
         return {"early": self._early.queue, "panes": self.log}
 
-    def release_readers(self) -> None:
-        self.log.readers.clear()
-
     def process(self, port: int, elements: Elements) -> list[Elements]:
         self._early.add(elements)
         return []
@@ -67,6 +64,10 @@ class WindowSums(Operator):
         self._log = store.log
         if before is not None:
             self._reader.done = before.done
+
+    def detach(self) -> None:
+        if self._reader is not None:
+            self._log.readers.pop(self._reader, None)
 
     def marks(self) -> Document:
         return {"done": self._read.done}

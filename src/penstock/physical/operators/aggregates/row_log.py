@@ -19,6 +19,7 @@ from penstock.physical.kernels.fingerprints import fingerprints
 from penstock.physical.kernels.ticks import later
 from penstock.physical.operators.aggregates.aggregate import Aggregation
 from penstock.physical.operators.contract import Moment, Operator
+from penstock.physical.operators.reader_floors import ReaderFloors
 from penstock.physical.operators.reorder_buffer import ReorderBuffer, ReorderingOperator
 from penstock.physical.plan.aggregates import LoggedAggregateSpec, RowLogSpec
 from penstock.physical.synopses.contract import Synopsis
@@ -38,20 +39,21 @@ class RowLog(ReorderingOperator):
         super().__init__(ReorderBuffer())
         self._keys = len(spec.plan.group)
         self._rows = FifoQueue()
-        #: By reader, the timestamp up to which it needs no row; None before it has advanced.
-        self._floors: dict[LoggedAggregation, int | None] = {}
+        self._floors: ReaderFloors[LoggedAggregation] = ReaderFloors()
 
     def synopses(self) -> Mapping[str, Synopsis]:
         return {"rows": self._rows, **super().synopses()}
 
-    def release_readers(self) -> None:
-        self._floors.clear()
-
     def attach_reader(self, reader: LoggedAggregation, floor: int | None) -> None:
         """Keep rows for one more reader; floor: the timestamp up to which it needs none, None if that is unknown."""
-        self._floors[reader] = floor
+        self._floors.put(reader, floor)
+
+    def detach_reader(self, reader: LoggedAggregation) -> None:
+        """Keep no rows for a reader any more."""
+        self._floors.remove(reader)
 
     def advance(self, moment: Moment) -> list[Elements]:
+        self._trim()
         due = self._early.until(moment.heartbeat)
         if due is not None:
             halves = fingerprints(due.columns[: self._keys], len(due))
@@ -65,10 +67,13 @@ class RowLog(ReorderingOperator):
 
     def passed(self, reader: LoggedAggregation, floor: int) -> None:
         """Note up to which timestamp a reader needs no row any more."""
-        self._floors[reader] = floor
-        floors = [known for known in self._floors.values() if known is not None]
-        if len(floors) == len(self._floors):
-            self._rows.pop_until(min(floors))
+        self._floors.put(reader, floor)
+        self._trim()
+
+    def _trim(self) -> None:
+        least = self._floors.least
+        if least is not None:
+            self._rows.pop_until(least)
 
 
 class LoggedAggregation(Aggregation):
@@ -95,6 +100,11 @@ class LoggedAggregation(Aggregation):
         assert isinstance(log, RowLog)
         self._log = log
         log.attach_reader(self, None if self._done is None else self._left(self._done))
+
+    def detach(self) -> None:
+        if self._log is not None:
+            self._log.detach_reader(self)
+            self._log = None
 
     def advance(self, moment: Moment) -> Iterable[Elements]:
         result = super().advance(moment)

@@ -50,7 +50,7 @@ class WindowReader:
         self._cold = True
         self._count = 0
         self.forget()
-        log.readers.append(self)
+        log.readers[self] = None
 
     # -- called by the log -------------------------------------------------------------------------------------
 

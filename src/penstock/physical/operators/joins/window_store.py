@@ -21,6 +21,7 @@ from penstock.physical.kernels.fingerprints import UInt64s, fingerprints
 from penstock.physical.kernels.ticks import later
 from penstock.physical.operators.contract import Moment, Operator
 from penstock.physical.operators.joins.join import PROBES_AT_ONCE, Side, combine, keyed
+from penstock.physical.operators.reader_floors import ReaderFloors
 from penstock.physical.plan.joins import StoreJoinSpec, WindowStoreSpec
 from penstock.physical.synopses.contract import Synopsis
 from penstock.physical.synopses.join_indexes.hash_index import HashJoinIndex
@@ -41,21 +42,21 @@ class WindowStore(Operator):
         self._fresh: Probes | None = None
         self._fresh_from = 0
         self._windows: dict[int, tuple[Elements, UInt64s, UInt64s]] = {}
-        #: By reader, the timestamp up to which it needs no row; None before it has advanced.
-        self._floors: dict[StoreReader, int | None] = {}
+        self._floors: ReaderFloors[StoreReader] = ReaderFloors()
         #: The readers that have not seen the new rows.
         self._waiting: set[StoreReader] = set()
 
     def synopses(self) -> Mapping[str, Synopsis]:
         return {"rows": self._index}
 
-    def release_readers(self) -> None:
-        self._floors.clear()
-        self._forget_fresh()
-
     def attach_reader(self, reader: StoreReader, floor: int | None) -> None:
         """Keep rows for one more reader; floor: the timestamp up to which it needs none, None if that is unknown."""
-        self._floors[reader] = floor
+        self._floors.put(reader, floor)
+
+    def detach_reader(self, reader: StoreReader) -> None:
+        """Keep no rows for a reader any more."""
+        self._floors.remove(reader)
+        self._seen(reader)
 
     def process(self, port: int, elements: Elements) -> list[Elements]:
         elements = elements.filter(keyed(elements, self._spec.key))
@@ -68,9 +69,10 @@ class WindowStore(Operator):
             rows = concat(self._came)
             self._came = []
             self._fresh = rows, *fingerprints([rows.columns[i] for i in self._spec.key], len(rows))
-            self._waiting = set(self._floors)
+            self._waiting = self._floors.readers
             self._fresh_from = self._index.size
             self._index.add(rows)
+        self._trim()
         return []
 
     def fresh(self, length: int) -> Probes | None:
@@ -97,19 +99,22 @@ class WindowStore(Operator):
 
     def passed(self, reader: StoreReader, floor: int) -> None:
         """Note that a reader has seen the new rows, and up to which timestamp it needs no row any more."""
-        self._floors[reader] = floor
-        self._waiting.discard(reader)
-        if self._waiting:
-            return
-        self._forget_fresh()
-        floors = [known for known in self._floors.values() if known is not None]
-        if len(floors) == len(self._floors):
-            self._index.expire(min(floors))
+        self._floors.put(reader, floor)
+        self._seen(reader)
+        self._trim()
 
-    def _forget_fresh(self) -> None:
-        self._fresh = None
-        self._windows = {}
-        self._waiting = set()
+    def _seen(self, reader: StoreReader) -> None:
+        """Note that a reader waits for no new rows; when none does, they are not new any more."""
+        self._waiting.discard(reader)
+        if not self._waiting:
+            self._fresh = None
+            self._windows = {}
+
+    def _trim(self) -> None:
+        """Remove the rows that the slowest reader has passed, if all have seen the new ones."""
+        least = None if self._waiting else self._floors.least
+        if least is not None:
+            self._index.expire(least)
 
 
 class StoreReader:
@@ -132,6 +137,10 @@ class StoreReader:
         self._floor = max(heartbeat, BEGIN + self._length) - self._length
         self._store.passed(self, self._floor)
 
+    def detach(self) -> None:
+        """Read the store no more."""
+        self._store.detach_reader(self)
+
 
 class StoreJoin(Operator):
     """State: the elements of a side that is not a window over a store."""
@@ -153,6 +162,10 @@ class StoreJoin(Operator):
                 store = next(stores)
                 assert isinstance(store, WindowStore)
                 self._readers[port] = StoreReader(store, length, before.get(port))
+
+    def detach(self) -> None:
+        for reader in self._readers.values():
+            reader.detach()
 
     def process(self, port: int, elements: Elements) -> list[Elements]:
         elements = elements.filter(self._own[port].joinable(elements))

@@ -144,11 +144,15 @@ class Coalescing(Operator):
         result = []
         for elements in changes:
             due = self._closing.instants(int64s(elements.columns[-1]))
+            # One that is never closed comes and goes unseen.
+            ever = due < END
+            if not ever.all():
+                elements, due = elements.filter(ever), due[ever]
             waits = (elements.ts < due) | ((elements.sign == -1) & (elements.ts == due))
             if waits.any():
                 held = elements.filter(waits)
                 self._pending.push(unnamed([pa.array(due[waits]), pa.array(held.signs), *held.columns]))
-            if not waits.all():
+            if len(elements) and not waits.all():
                 result.append(elements.filter(~waits))
         batches = self._pending.pop_until(heartbeat)
         if batches:

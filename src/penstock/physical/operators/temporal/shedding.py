@@ -16,12 +16,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.algebra.nodes.shed import ENTRY_BYTES, bucket_budgets
+from penstock.algebra.nodes.shed import ENTRY_BYTES, NO_BUDGET, bucket_budgets
 from penstock.errors import PenstockError
 from penstock.events import log_event, logger_of
 from penstock.expressions.draws import draws
 from penstock.expressions.value_sizes import value_bytes
 from penstock.physical.elements import Elements, Int64s, int64s
+from penstock.physical.execution.decisions import WHOLE, Decided, Decisions
 from penstock.physical.operators.contract import Moment
 from penstock.physical.operators.reorder_buffer import ReorderBuffer, ReorderingOperator
 from penstock.physical.plan.temporal.shedding import ShedSpec
@@ -42,7 +43,7 @@ from penstock.shedding.layout import (
 from penstock.shedding.ledger import Ledger
 from penstock.shedding.policies import POLICIES
 from penstock.shedding.record import SheddingRecord
-from penstock.shedding.shedder import ArrivingTuples, Shedder
+from penstock.shedding.shedder import ArrivingTuples, Shedder, SheddingOutcome
 from penstock.storage.documents import Document
 from penstock.types import BEGIN, END
 
@@ -63,6 +64,8 @@ class Shed(ReorderingOperator):
         self._held = HeldTuples(self._shedders, self._values.key_columns)
         self._record = SheddingRecord(END, spec.least)
         self._without_period = 0
+        #: Values of at least this rank are shed, since the run has decided so.
+        self._keep_below = WHOLE
         self._is_low = False
         #: The instant at which accuracy is to be judged next.
         self._unjudged: int | None = None
@@ -76,6 +79,7 @@ class Shed(ReorderingOperator):
 
     def advance(self, moment: Moment) -> list[Elements]:
         self._held.take(lambda columns, rows: self._values.place(columns, rows).slots)
+        self._follow_decisions(moment.decided)
         arrived = self._early.until(moment.heartbeat)
         result: list[Elements] = []
         if arrived is not None:
@@ -89,6 +93,17 @@ class Shed(ReorderingOperator):
             for shedder in self._shedders:
                 shedder.expire(moment.heartbeat)
         return [one for one in result if len(one)]
+
+    def _follow_decisions(self, decided: Decisions) -> None:
+        """Take what the run has decided. It shows from the next arrival on, which is that of the drops."""
+        keep_below = decided.least(Decided.KEEP_BELOW)
+        if self._spec.cpu and keep_below is not None:
+            self._keep_below = min(self._keep_below, keep_below)
+        if self._spec.shares_limit:
+            part = decided.least(Decided.STATE_BUDGET)
+            budget = NO_BUDGET if part is None else part
+            for shedder, one in zip(self._shedders, bucket_budgets(budget, self._spec.buckets), strict=True):
+                shedder.set_budget(one)
 
     def _follow(self, arrived: Elements) -> list[Elements]:
         """Take elements, and judge the accuracy at the instants that have passed."""
@@ -140,7 +155,8 @@ class Shed(ReorderingOperator):
     def marks(self) -> Document:
         judged, record = self._record.judged, self._record
         return {
-            "ledger": record.ledger.as_json(), "counts": [record.arrived, record.shed, record.clock],
+            "ledger": record.ledger.as_json(),
+            "counts": [record.arrived, record.shed, record.clock, record.shed_by_cpu],
             "without": self._without_period, "low": self._is_low, "unjudged": self._unjudged,
             "judged": [judged.accuracy, judged.low, judged.high, judged.values],
         }  # fmt: skip
@@ -149,7 +165,7 @@ class Shed(ReorderingOperator):
         record: Any = self._record
         kept: Any = marks
         record.ledger = Ledger.from_json(kept["ledger"])
-        record.arrived, record.shed, record.clock = kept["counts"]
+        record.arrived, record.shed, record.clock, record.shed_by_cpu = (*kept["counts"], 0)[:4]
         record.judged = AccuracyEstimate(*kept["judged"])
         self._without_period, self._is_low, self._unjudged = kept["without"], kept["low"], kept["unjudged"]
 
@@ -186,10 +202,12 @@ class Shed(ReorderingOperator):
 
     def _take(self, shedder: Shedder, arriving: ArrivingTuples, rows: Int64s, arrived: Elements) -> list[Elements]:
         """Return what a bucket passes on of `arriving`, which are `rows` of `arrived`, and what it takes back."""
-        first = shedder.arrived
+        first, stamp = shedder.arrived, int(arriving.stamps[0])
+        refused = shedder.refuse(self._keep_below, stamp, stamp)
         outcome = shedder.arrive(arriving)
-        self._record.note(arriving, outcome)
-        drops = outcome.drops
+        by_cpu = len(refused) + int(((outcome.entered == 2) & (arriving.ranks >= self._keep_below)).sum())
+        drops = np.concatenate([refused, outcome.drops]) if len(refused) else outcome.drops
+        self._record.note(arriving, SheddingOutcome(outcome.entered, drops), by_cpu)
         entered = outcome.entered == 1
         own = drops[:, DROPPED] - first
         fresh = own >= 0

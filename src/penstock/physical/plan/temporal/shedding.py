@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import pyarrow as pa
 
-from penstock.algebra.nodes.shed import ENTRY_BYTES
+from penstock.algebra.nodes.shed import ENTRY_BYTES, NO_BUDGET, budget_words
 from penstock.physical.plan.spec import Parameter, Spec
 from penstock.physical.plan.state import StateInput, StatePart, all_rows
 
@@ -31,8 +31,22 @@ class ShedSpec(Spec):
     every: int
     at_least: int
     fails: bool
+    cpu: int = 0
+    shares_limit: bool = False
 
     names_only: ClassVar[frozenset[str]] = frozenset({"query"})
+
+    @property
+    def cores(self) -> float | None:
+        return self.cpu / 1e6 if self.cpu else None
+
+    @property
+    def shares_state_limit(self) -> bool:
+        return self.shares_limit
+
+    @property
+    def follows_decisions(self) -> bool:
+        return bool(self.cpu) or self.shares_limit
 
     @property
     def title(self) -> str:
@@ -41,13 +55,14 @@ class ShedSpec(Spec):
     def describe(self) -> Mapping[str, Parameter]:
         return {
             "policy": self.policy,
-            "budget": f"{self.budget:,} {'bytes' if self.in_bytes else 'tuples'}",
+            "budget": budget_words(self.budget, self.in_bytes, self.cpu, self.shares_limit),
             "buckets": f"{self.buckets}",
         }
 
     def state(self, inputs: Sequence[StateInput], made: StateInput) -> Iterable[StatePart]:
         (one,) = inputs
-        return [all_rows(one, f"tuples held, at most {self._most():,}")]
+        most = "" if self.budget == NO_BUDGET else f", at most {self._most():,}"
+        return [all_rows(one, f"tuples held{most}")]
 
     def _most(self) -> int:
         return self.budget // ENTRY_BYTES if self.in_bytes else self.budget

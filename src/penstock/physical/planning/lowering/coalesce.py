@@ -5,12 +5,25 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from penstock.algebra import Begins, Coalesce, Pattern, Project, Select, SessionWindow, ValidWindow, Window
+from penstock.algebra import (
+    Begins,
+    Coalesce,
+    EndedPeriods,
+    Lasting,
+    Pattern,
+    Project,
+    Select,
+    SessionWindow,
+    UntilNext,
+    ValidWindow,
+    Window,
+)
 from penstock.physical.plan.plan import Edge
 from penstock.physical.plan.spec import Spec
 from penstock.physical.plan.temporal.coalesce import CoalesceSpec
 from penstock.physical.plan.temporal.granules import GranuleRunsSpec, OncePerLifeSpec
 from penstock.physical.plan.temporal.sessions import SessionsSpec, ValidWindowSpec
+from penstock.physical.plan.temporal.until_next import LastingSpec, UntilNextSpec
 from penstock.physical.planning.lowering.builder import Builder, Lowered, lower
 from penstock.physical.planning.strategies import Strategy
 
@@ -56,3 +69,25 @@ def _sessions(node: SessionWindow, builder: Builder) -> Lowered:
 def _valid(node: ValidWindow, builder: Builder) -> Lowered:
     child = builder.lower(node.input)
     return replace(child, step=builder.add(ValidWindowSpec(), [Edge(child.step)], child.stage, node))
+
+
+@lower.register
+def _until_next(node: UntilNext, builder: Builder) -> Lowered:
+    edge, stage, partitions = builder.keyed(builder.lower(node.input), node.by)
+    window = (node.length, node.slide, node.align)
+    spec = UntilNextSpec(node.input.schema.types, node.by, node.at_most, node.lives, *window)
+    return Lowered(builder.add(spec, [edge], stage, node), stage, partitions)
+
+
+@lower.register
+def _ended(node: EndedPeriods, builder: Builder) -> Lowered:
+    edge, stage, partitions = builder.keyed(builder.lower(node.input), node.by)
+    spec = UntilNextSpec(node.input.schema.types, node.by, node.at_most, None)
+    return Lowered(builder.add(spec, [edge], stage, node), stage, partitions)
+
+
+@lower.register
+def _lasting(node: Lasting, builder: Builder) -> Lowered:
+    child = builder.lower(node.input)
+    spec = LastingSpec(node.least, node.slide, node.align)
+    return replace(child, step=builder.add(spec, [Edge(child.step)], child.stage, node))

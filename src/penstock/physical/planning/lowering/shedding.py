@@ -13,5 +13,6 @@ def _shed(node: Shed, builder: Builder) -> Lowered:
     spec = ShedSpec(
         node.schema.types, node.policy, node.budget, node.in_bytes, node.buckets, node.compact, node.least,
         node.ordered, node.sample, node.query, node.every, node.at_least, node.fails,
+        node.cpu, node.shares_limit,
     )  # fmt: skip
     return Lowered(builder.add(spec, [edge], stage, node), stage, partitions)

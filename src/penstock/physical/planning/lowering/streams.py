@@ -16,10 +16,10 @@ from penstock.algebra import (
     Select,
     StreamKind,
     TopK,
+    arrivals_of,
     evaluation_period,
     is_static,
     own_sessions,
-    own_windows,
 )
 from penstock.expressions.nodes import Column, Expression
 from penstock.expressions.user import UserCall
@@ -131,7 +131,7 @@ def _expressions(node: Select | Project) -> tuple[Expression, ...]:
 def _rstream_at_instants(node: RelationToStream, builder: Builder, child: Lowered, strict: bool) -> Lowered:
     """Return the RSTREAM: every change makes it emit the whole relation, so it runs in one shard; the arrivals of the
     streams are further inputs."""
-    streams: dict[str, Algebra] = {w.input.fingerprint: w.input for w in own_windows(node)}
+    streams: dict[str, Algebra] = {stream.fingerprint: stream for stream, _ in arrivals_of(node)}
     clocks: list[Lowered] = []
     # Elements in session windows enter R(τ) where sessions end, and in open ones where they arrive.
     sessions = {window.fingerprint: window for window in own_sessions(node)}

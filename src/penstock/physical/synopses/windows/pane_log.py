@@ -59,7 +59,8 @@ class PaneLog(Synopsis):
         self._keys = len(plan.group)
         self._types = tuple(types[: self._keys])
         self._queue = FifoQueue()
-        self.readers: list[PaneReader] = []
+        #: As keys.
+        self.readers: dict[PaneReader, None] = {}
         self._derived = False
         self._reset((0, *[ZERO] * (plan.integers - 1)))
 

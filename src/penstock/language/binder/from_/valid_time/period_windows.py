@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from penstock.algebra import Algebra, Begins, Project, SessionWindow, ValidWindow
+from dataclasses import replace
+
+from penstock.algebra import Algebra, Begins, Project, SessionWindow, UntilNext, ValidWindow
 from penstock.expressions.coercion import BIGINT, is_integer
 from penstock.expressions.nodes import Column, Expression, Literal
 from penstock.language.binder.context import Context
 from penstock.language.binder.from_.durations import ticks
-from penstock.language.binder.from_.periods import PeriodSource, Timed
+from penstock.language.binder.from_.valid_time.periods import PeriodSource, Timed
 from penstock.language.binder.from_.windows import before_window, partition_of
 from penstock.language.binder.scope import PeriodBound, Scope
 from penstock.language.queries import Count, Duration, Extent, Length, Name, ValidClause, WindowClause
@@ -41,6 +43,8 @@ def windowed_by_period(source: PeriodSource, valid: ValidClause | None) -> Timed
     if domain is not None and domain.calendar == is_integer(timed.bound.type):
         message = "[VALID] compares the period with the time of the query: they are of different time domains"
         context.fail("P0302", message, window.span)
+    if isinstance(timed.node, UntilNext):
+        return replace(timed, closing=None)
     return Timed(ValidWindow(timed.node), timed.bound, Begins.ANY)
 
 

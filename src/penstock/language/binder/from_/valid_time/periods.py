@@ -35,6 +35,7 @@ from penstock.expressions.functions import build_call, build_cast
 from penstock.expressions.nodes import Column, Expression, Literal
 from penstock.language.binder.context import Context
 from penstock.language.binder.from_.durations import ticks
+from penstock.language.binder.from_.valid_time.until_next import periods_until_next
 from penstock.language.binder.scalars.expressions import ExpressionBinder
 from penstock.language.binder.scalars.periods import never, ticks_of, without_valid_time
 from penstock.language.binder.scope import Entry, PeriodBound, Scope
@@ -70,12 +71,13 @@ def read_periods(text: str) -> frozenset[str]:
 @dataclass(frozen=True)
 class Timed:
     """A relation whose last two columns are the period of each row. bound: how these are shown; begins: what is known
-    of them; closing: when stretches are closed, None where they never are."""
+    of them; closing: when stretches are closed, None where they never are; ended: whether all periods have ended."""
 
     node: Algebra
     bound: PeriodBound
     begins: Begins
     closing: Closing | None = None
+    ended: bool = False
 
 
 @dataclass(frozen=True)
@@ -101,18 +103,30 @@ class PeriodSource:
         """Return the same of the elements of `stream`, without a window."""
         return replace(self, node=stream, stream=stream)
 
-    def timed(self, valid: ValidClause | None) -> Timed | None:
+    def timed(self, valid: ValidClause | None, closed: bool = False, listed: bool = False) -> Timed | None:
         """Return the relation with its period: by the clause `valid`, by two columns of these names, or the granule;
-        None where it has none."""
+        None where it has none. closed: the query takes closed periods alone; listed: it coalesces them."""
         if valid is None and self.declared:
             valid = parsed_valid(self.declared)
         if valid is not None:
             if valid.length is not None:
                 return self._lasting(valid, valid.length)
             if valid.until_next is not None:
-                self.context.fail_silently()  # refused as a clause that is not supported yet
+                return self._until_next(valid, closed, listed)
             return self._from_columns(valid)
         return self._pair() or self._granule()
+
+    # --- VALID UNTIL NEXT
+
+    def _until_next(self, valid: ValidClause, closed: bool, listed: bool) -> Timed:
+        if self.stream is None:
+            hint = "its rows have no timestamp at which the next one could come: VALID FROM a TO b"
+            self.context.fail("P0371", f"{self.name} is a relation", valid.span, hint)
+        node, bound = periods_until_next(
+            self.node, valid, self.name, self.entries, self.context, closed, listed, self.span
+        )  # fmt: skip
+        ended = closed and not listed
+        return Timed(node, bound, Begins.UNTIL_NEXT, None if node.is_stream else Closing(), ended)
 
     # --- VALID FOR
 
@@ -277,7 +291,7 @@ class PeriodSource:
             for e in self.entries
             if e.named and e.name.lower() not in there
         )
-        bounds_of = tuple(replace(e, coalesced=True) for e in bound_entries(len(fields), timed.bound, qualifier))
+        bounds_of = tuple(replace(e, closes=True) for e in bound_entries(len(fields), timed.bound, qualifier))
         return node, (*plain, *bounds_of, *withheld)
 
     def _item(self, item: Item) -> list[tuple[str, Expression]]:

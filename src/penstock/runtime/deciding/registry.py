@@ -1,0 +1,9 @@
+"""The deciders that every run has."""
+
+from __future__ import annotations
+
+from penstock.runtime.deciding.deciders import DeciderMaker
+from penstock.runtime.deciding.keep_rates import KeepRates
+from penstock.runtime.deciding.state_budgets import StateBudgets
+
+REGISTRY: tuple[DeciderMaker, ...] = (KeepRates.of, StateBudgets.of)

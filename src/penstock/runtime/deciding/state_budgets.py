@@ -1,0 +1,69 @@
+"""Dividing `state_limit` over the queries that shed, where `state_limit_action` is `shed`.
+
+What a query would hold without shedding is its state and what it has shed and would still hold; while all of that fits
+the limit, nothing is shed. Otherwise every query has a part by its weight, so that weighted errors are alike
+[bulletin]. State grows with what is held: a part in bytes of state becomes a budget by how much state a byte held has
+taken when most was held, since memory that was taken is not given back at once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from penstock.algebra.nodes.shed import ENTRY_BYTES, NO_BUDGET
+from penstock.physical.execution.decisions import Decided, Decisions, divided
+from penstock.physical.plan.plan import Plan
+from penstock.runtime.deciding.deciders import DecidingOptions, RoundMeasures
+
+
+@dataclass
+class _Sharer:
+    """A query that has a part of the limit.
+
+    Args:
+        steps: numbers of its steps that shed.
+        most: bytes held when most was held; factor: bytes of state for each of them then.
+    """
+
+    steps: list[int] = field(default_factory=list)
+    most: float = 0.0
+    factor: float = 1.0
+
+
+@dataclass
+class StateBudgets:
+    """Decides `Decided.STATE_BUDGET`, the bytes that a query may hold, as `Shed` counts them."""
+
+    options: DecidingOptions
+    sharers: dict[str, _Sharer]
+
+    @staticmethod
+    def of(plan: Plan, options: DecidingOptions) -> StateBudgets | None:
+        """Return the decider, None where there is no limit or no query that sheds for it."""
+        sharers: dict[str, _Sharer] = {}
+        for step in plan.steps:
+            if step.spec.shares_state_limit:
+                for name in step.queries:
+                    sharers.setdefault(name, _Sharer()).steps.append(step.id)
+        return StateBudgets(options, sharers) if sharers and options.state_limit else None
+
+    def decide(self, before: Decisions, measured: RoundMeasures) -> Decisions:
+        """Return the budgets of the next round."""
+        needed: dict[str, int] = {}
+        for name, one in self.sharers.items():
+            held, live = (
+                sum(measured.figures.get(step, {}).get(figure, 0) for step in one.steps)
+                for figure in ("held", "shed live")
+            )
+            if held > one.most:
+                one.most, one.factor = held, max(1.0, measured.state.get(name, 0) / held)
+            needed[name] = int(one.factor * (held + live * ENTRY_BYTES))
+        others = sum(size for name, size in measured.state.items() if name not in self.sharers)
+        limit = max(0, self.options.state_limit - others)
+        if sum(needed.values()) <= limit:
+            limited = before.every(Decided.STATE_BUDGET)
+            budgets = {name: NO_BUDGET for name in self.sharers if limited.get(name, NO_BUDGET) != NO_BUDGET}
+        else:
+            parts = divided(limit, needed, self.options.weights)
+            budgets = {name: max(1, int(part / self.sharers[name].factor)) for name, part in parts.items()}
+        return before.with_all(Decided.STATE_BUDGET, budgets) if budgets else before
