@@ -76,8 +76,6 @@ class SheddingMetrics:
         for one in (one for one in figures if "budget" in one):
             for key, value in one.items():
                 name = key.replace(" ", "_")
-                if key.startswith(PREFERENCE):
-                    continue
                 if name in _SHARES:
                     found[name] = min(value, found.get(name, value))
                 else:
