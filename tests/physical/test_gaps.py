@@ -99,7 +99,7 @@ def test_a_gap_that_is_told_throughout_is_told_in_pieces(
         if len(made) == 20:
             raise Enough
 
-    def taken(self: StageExecutor, inputs: Any, progress: Any) -> StageResult:
+    def taken(self: StageExecutor, inputs: Any, progress: Any, **_: Any) -> StageResult:
         # What is answered inside a query in the sequence model is no answer yet.
         return run(self, inputs, progress, take if type(self) is StageExecutor else None)
 

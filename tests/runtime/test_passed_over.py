@@ -220,7 +220,7 @@ def test_what_the_clock_stamps_needs_no_column(tmp_path: Path, monkeypatch: pyte
             with pa.OSFile(str(place), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
                 writer.write_table(table)
             place.with_suffix(".parquet").unlink()
-    monkeypatch.setattr(feed.InputPlanner.__init__, "__defaults__", (lambda: 5_000_000, time.monotonic, None))
+    monkeypatch.setattr(feed.InputPlanner.__init__, "__defaults__", (lambda: 5_000_000, time.monotonic, None, None))
     for name in ("told", "whole"):
         script = stream(tmp_path, 0, suffix).replace("TIMESTAMP BY ts UNIT SECOND", "SYSTEM TIME")
         script += into("q", "SELECT COUNT(*) AS n FROM S [RANGE 5 SECONDS] WHERE part = 1")

@@ -205,7 +205,7 @@ def test_standing_sums_leave_a_stage_piece_by_piece(tmp_path: Path, monkeypatch:
             most = max(most, sum(made._bytes.values()))
 
         run = executor.run
-        monkeypatch.setattr(executor, "run", lambda inputs, progress: run(inputs, progress, take))
+        monkeypatch.setattr(executor, "run", lambda inputs, progress, **_: run(inputs, progress, take))
         monkeypatch.setattr("penstock.runtime.local.runtime.LocalJob", lambda *args: job)
         assert all(t.num_rows == 0 for t in run_local(queries, {"S": table}).tables.values())
         found = {name: [one.take() for one in chunks] for name, chunks in in_packets(made.packets(0)).items()}

@@ -17,7 +17,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Protocol
@@ -104,7 +104,9 @@ class _Process:
         self._popen.wait()
         for pipe in (self._popen.stdin, self._popen.stdout):
             if pipe is not None:
-                pipe.close()
+                # What it did not read any more is written by closing, and cannot be.
+                with suppress(OSError):
+                    pipe.close()
 
 
 class SelectWorkers:
