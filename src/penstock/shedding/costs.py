@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import numba as nb
-
+from penstock.shedding.compiled import loop
 from penstock.shedding.layout import (
     BEGIN_,
     END_,
@@ -27,7 +26,7 @@ from penstock.shedding.layout import (
 )
 
 
-@nb.njit(cache=True)
+@loop
 def is_redundant(entries, i):  # type: ignore[no-untyped-def]
     """Return whether the other tuples of the value cover the period of entry i."""
     covered = entries[i, BEGIN_]
@@ -43,7 +42,7 @@ def is_redundant(entries, i):  # type: ignore[no-untyped-def]
     return True
 
 
-@nb.njit(cache=True)
+@loop
 def counts(begin, end, numbers, parameters):  # type: ignore[no-untyped-def]
     """Return whether a piece counts: it passes the predicate, or may yet be continued and pass."""
     if not parameters[KNOWS]:
@@ -51,7 +50,7 @@ def counts(begin, end, numbers, parameters):  # type: ignore[no-untyped-def]
     return end - begin >= parameters[LEAST_LENGTH] or end >= numbers[LEAST_BEGIN]
 
 
-@nb.njit(cache=True)
+@loop
 def cost_of(entries, stretches, numbers, parameters, i):  # type: ignore[no-untyped-def]
     """Return (δ⁺ + ρ⁻ of dropping entry i in parts of `ONE`, the number of pieces that count, the least end of a piece
     or the stretch that may yet be continued).
@@ -105,7 +104,7 @@ def cost_of(entries, stretches, numbers, parameters, i):  # type: ignore[no-unty
     return cost, pieces, recheck
 
 
-@nb.njit(cache=True)
+@loop
 def ticks_lost(entries, i):  # type: ignore[no-untyped-def]
     """Return the ticks of entry i outside of its neighbours that stay in the window at least as long.
 

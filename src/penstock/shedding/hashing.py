@@ -5,9 +5,9 @@
 
 from __future__ import annotations
 
-import numba as nb
 import numpy as np
 
+from penstock.shedding.compiled import loop
 from penstock.shedding.layout import Int64s
 
 _A = np.uint64(0xBF58476D1CE4E5B9)
@@ -19,7 +19,7 @@ _S1, _S27, _S30, _S31 = np.uint64(1), np.uint64(27), np.uint64(30), np.uint64(31
 VALUES, TUPLES, SAMPLES, BUCKETS, KEEPS = 1, 2, 3, 4, 5
 
 
-@nb.njit(cache=True)
+@loop
 def mix(x):  # type: ignore[no-untyped-def]
     """Apply the finaliser of splitmix64, behind one step of its sequence."""
     x = x + _GOLDEN
@@ -28,13 +28,13 @@ def mix(x):  # type: ignore[no-untyped-def]
     return x ^ (x >> _S31)
 
 
-@nb.njit(cache=True)
+@loop
 def salted(word, salt, seed):  # type: ignore[no-untyped-def]
     """Return a hash of 63 bits of a word."""
     return np.int64(mix(np.uint64(word) ^ mix(np.uint64(salt) + mix(np.uint64(seed)))) >> _S1)
 
 
-@nb.njit(cache=True)
+@loop
 def of_tuple(rank, begin, end, ts, seed):  # type: ignore[no-untyped-def]
     """Return a hash of 63 bits of a tuple: its value, period and timestamp."""
     word = mix(np.uint64(rank) ^ mix(np.uint64(TUPLES) + mix(np.uint64(seed))))
@@ -43,7 +43,7 @@ def of_tuple(rank, begin, end, ts, seed):  # type: ignore[no-untyped-def]
     return np.int64(mix(word ^ mix(np.uint64(ts))) >> _S1)
 
 
-@nb.njit(cache=True)
+@loop
 def _all_salted(words, salt, seed, found):  # type: ignore[no-untyped-def]
     for i in range(words.shape[0]):
         found[i] = salted(words[i], salt, seed)

@@ -1,13 +1,12 @@
 """Binary heaps with positions, over entries, stretches or values: the least on top, any member found at once.
 
-`items[h]` are the members of heap h in heap order, `places[h, m]` the place of member m, or -1,
-`sizes[h]` their number.
+`items[h]` are the members of heap h in heap order, `items[KEYS + h]` their keys, `places[h, m]` the place of member m,
+or -1, `sizes[h]` their number.
 """
 
 from __future__ import annotations
 
-import numba as nb
-
+from penstock.shedding.compiled import loop
 from penstock.shedding.layout import (
     BEGIN_,
     CANDIDATE,
@@ -19,10 +18,12 @@ from penstock.shedding.layout import (
     GROWING_COST,
     GROWINGS,
     INNER,
+    KEYS,
     NUMBER,
     RANK,
     RECHECK,
     RECHECKS,
+    REDUNDANTS,
     SAMPLED,
     TIE,
     TIES,
@@ -31,7 +32,7 @@ from penstock.shedding.layout import (
 )
 
 
-@nb.njit(cache=True)
+@loop
 def goes_first(entries, parameters, a, b):  # type: ignore[no-untyped-def]
     """Return whether entry a goes before entry b where they cost the same."""
     if parameters[TIES] == 0:
@@ -48,40 +49,56 @@ def goes_first(entries, parameters, a, b):  # type: ignore[no-untyped-def]
     return entries[a, NUMBER] < entries[b, NUMBER]
 
 
-@nb.njit(cache=True)
-def _below(heap, a, b, entries, stretches, values, parameters):  # type: ignore[no-untyped-def]
+@loop
+def _key(heap, member, entries, stretches, values, parameters):  # type: ignore[no-untyped-def]
+    """Return what the members of a heap are ordered by first. It is kept beside them: comparing them then reads what
+    lies close together, and the rows of members only where keys are equal."""
     if heap in (EXPIRIES, SAMPLED):
-        if entries[a, EXPIRES] != entries[b, EXPIRES]:
-            return entries[a, EXPIRES] < entries[b, EXPIRES]
-        return entries[a, NUMBER] < entries[b, NUMBER]
+        return entries[member, EXPIRES]
     if heap == RECHECKS:
-        return stretches[a, RECHECK] < stretches[b, RECHECK]
+        return stretches[member, RECHECK]
     if heap == GROWINGS:
-        if stretches[a, GROWING_COST] != stretches[b, GROWING_COST]:
-            return stretches[a, GROWING_COST] < stretches[b, GROWING_COST]
+        return stretches[member, GROWING_COST]
+    if heap == COSTS and parameters[UNIT] == 2:
+        return stretches[member, COST]
+    if heap == COSTS and parameters[UNIT] == 1:
+        return -values[member, VALUE_RANK]
+    if parameters[TIES] == 0:
+        return entries[member, INNER] if heap == REDUNDANTS else entries[member, EXPIRES]
+    return entries[member, TIE] if parameters[TIES] == 1 else entries[member, NUMBER]
+
+
+@loop
+def _wins(heap, a, b, entries, stretches, parameters):  # type: ignore[no-untyped-def]
+    """Return whether member a is above member b, where their keys are equal."""
+    if heap in (EXPIRIES, SAMPLED):
+        return entries[a, NUMBER] < entries[b, NUMBER]
+    if heap == GROWINGS:
         return goes_first(entries, parameters, stretches[a, GROWING], stretches[b, GROWING])
     if heap == COSTS and parameters[UNIT] == 2:
-        if stretches[a, COST] != stretches[b, COST]:
-            return stretches[a, COST] < stretches[b, COST]
         return goes_first(entries, parameters, stretches[a, CANDIDATE], stretches[b, CANDIDATE])
-    if heap == COSTS and parameters[UNIT] == 1:
-        return values[a, VALUE_RANK] > values[b, VALUE_RANK]
+    if heap == RECHECKS or (heap == COSTS and parameters[UNIT] == 1):
+        return False
     return goes_first(entries, parameters, a, b)
 
 
-@nb.njit(cache=True)
+@loop
 def put(heap, member, items, places, sizes, entries, stretches, values, parameters):  # type: ignore[no-untyped-def]
     """Insert a member, or move it to where it belongs now."""
     place = places[heap, member]
     if place < 0:
         place = sizes[heap]
         sizes[heap] += 1
-        items[heap, place] = member
+    keys = KEYS + heap
+    key = _key(heap, member, entries, stretches, values, parameters)
     while place > 0:
         above = (place - 1) // 2
-        if not _below(heap, member, items[heap, above], entries, stretches, values, parameters):
+        other = items[keys, above]
+        if key > other or (
+            key == other and not _wins(heap, member, items[heap, above], entries, stretches, parameters)
+        ):
             break
-        items[heap, place] = items[heap, above]
+        items[heap, place], items[keys, place] = items[heap, above], other
         places[heap, items[heap, place]] = place
         place = above
     size = sizes[heap]
@@ -89,20 +106,26 @@ def put(heap, member, items, places, sizes, entries, stretches, values, paramete
         child = 2 * place + 1
         if child >= size:
             break
-        if child + 1 < size and _below(
-            heap, items[heap, child + 1], items[heap, child], entries, stretches, values, parameters
+        least = items[keys, child]
+        if child + 1 < size:
+            other = items[keys, child + 1]
+            if other < least or (
+                other == least
+                and _wins(heap, items[heap, child + 1], items[heap, child], entries, stretches, parameters)
+            ):
+                child, least = child + 1, other
+        if least > key or (
+            least == key and not _wins(heap, items[heap, child], member, entries, stretches, parameters)
         ):
-            child += 1
-        if not _below(heap, items[heap, child], member, entries, stretches, values, parameters):
             break
-        items[heap, place] = items[heap, child]
+        items[heap, place], items[keys, place] = items[heap, child], least
         places[heap, items[heap, place]] = place
         place = child
-    items[heap, place] = member
+    items[heap, place], items[keys, place] = member, key
     places[heap, member] = place
 
 
-@nb.njit(cache=True)
+@loop
 def take(heap, member, items, places, sizes, entries, stretches, values, parameters):  # type: ignore[no-untyped-def]
     """Remove a member, if it is one."""
     place = places[heap, member]
@@ -112,6 +135,6 @@ def take(heap, member, items, places, sizes, entries, stretches, values, paramet
     sizes[heap] -= 1
     last = items[heap, sizes[heap]]
     if last != member:
-        items[heap, place] = last
+        items[heap, place], items[KEYS + heap, place] = last, items[KEYS + heap, sizes[heap]]
         places[heap, last] = place
         put(heap, last, items, places, sizes, entries, stretches, values, parameters)

@@ -50,6 +50,7 @@ VALUE_COLUMNS = 4
 # The heaps.
 COSTS, GROWINGS, REDUNDANTS, RECHECKS, EXPIRIES, SAMPLED = 0, 1, 2, 3, 4, 5
 HEAPS = 6
+KEYS = HEAPS  # row KEYS + h of the members has what heap h is ordered by first, beside each member
 
 # Single numbers.
 HELD = 0  # weight of all entries
@@ -62,7 +63,10 @@ SAMPLE_BELOW = 7  # values are in the sample whose hash is below this; 0 before 
 FREE_ENTRIES, FREE_STRETCHES = 8, 9  # length of the lists of free rows
 COVERED = 10  # ticks of all stretches together
 EXTRANEOUS, VANISHED = 11, 12  # stretches that drops have cut off others, and that went with their last tuple
-NUMBERS = 13
+# Whether candidates are looked after: not before the first drop, which finds all of them. It is the last number, since
+# a checkpoint leaves it out.
+SEEKS = 13
+NUMBERS = 14
 
 # The parameters of a machine, which never change.
 UNIT = 0  # what is dropped at once

@@ -6,8 +6,7 @@ that leaves in the middle of a stretch costs the length of the smaller part.
 
 from __future__ import annotations
 
-import numba as nb
-
+from penstock.shedding.compiled import loop
 from penstock.shedding.costs import ticks_lost
 from penstock.shedding.hashing import SAMPLES, of_tuple, salted
 from penstock.shedding.heaps import goes_first, put, take
@@ -28,6 +27,7 @@ from penstock.shedding.layout import (
     DROPPED_LOST,
     DROPPED_SLOT,
     END_,
+    ENTRY_COLUMNS,
     EXPIRES,
     EXPIRIES,
     EXTRANEOUS,
@@ -41,6 +41,7 @@ from penstock.shedding.layout import (
     LAST,
     LAST_END,
     LEAST_BEGIN,
+    NEXT,
     NUMBER,
     ONE,
     ORDERED,
@@ -54,6 +55,7 @@ from penstock.shedding.layout import (
     SAMPLE_HELD,
     SAMPLED,
     SEED,
+    SEEKS,
     SLOT,
     SPARES_ARRIVING,
     STRETCH,
@@ -67,7 +69,7 @@ from penstock.shedding.layout import (
 from penstock.shedding.stretches import insert, judge, place_of, refresh, remove
 
 
-@nb.njit(cache=True)
+@loop
 def expire(  # type: ignore[no-untyped-def]
     items, places, sizes, entries, stretches, values, numbers, parameters, free_entries, free_stretches, clock,
 ):  # fmt: skip
@@ -83,7 +85,7 @@ def expire(  # type: ignore[no-untyped-def]
         )
 
 
-@nb.njit(cache=True)
+@loop
 def _leave(  # type: ignore[no-untyped-def]
     items, places, sizes, entries, stretches, values, numbers, parameters, free_entries, free_stretches, i, dropped,
     spared,
@@ -101,7 +103,7 @@ def _leave(  # type: ignore[no-untyped-def]
         take(COSTS, slot, items, places, sizes, entries, stretches, values, parameters)
 
 
-@nb.njit(cache=True)
+@loop
 def _leave_sample(items, places, sizes, entries, stretches, values, numbers, parameters, free_entries, i):  # type: ignore[no-untyped-def]
     take(SAMPLED, i, items, places, sizes, entries, stretches, values, parameters)
     numbers[SAMPLE_HELD] -= entries[i, WEIGHT]
@@ -109,41 +111,52 @@ def _leave_sample(items, places, sizes, entries, stretches, values, numbers, par
     numbers[FREE_ENTRIES] += 1
 
 
-@nb.njit(cache=True)
+@loop
 def _new_entry(entries, numbers, free_entries):  # type: ignore[no-untyped-def]
     numbers[FREE_ENTRIES] -= 1
     return free_entries[numbers[FREE_ENTRIES]]
 
 
-@nb.njit(cache=True)
+@loop
+def _copy(entries, i, rows, k):  # type: ignore[no-untyped-def]
+    for column in range(ENTRY_COLUMNS):
+        entries[i, column] = rows[k, column]
+
+
+@loop
 def _describe(entries, i, number, slot, rank, begin, end, expires, weight):  # type: ignore[no-untyped-def]
     entries[i, SLOT], entries[i, BEGIN_], entries[i, END_] = slot, begin, end
     entries[i, EXPIRES], entries[i, NUMBER], entries[i, RANK], entries[i, WEIGHT] = expires, number, rank, weight
 
 
-@nb.njit(cache=True)
+@loop
 def _sample(items, places, sizes, entries, stretches, values, numbers, parameters, free_entries, i):  # type: ignore[no-untyped-def]
     """Hold a copy of entry i in the sample, if its value is in it."""
     if salted(entries[i, RANK], SAMPLES, parameters[SEED]) < numbers[SAMPLE_BELOW]:
         j = _new_entry(entries, numbers, free_entries)
-        entries[j] = entries[i]
+        _copy(entries, j, entries, i)
         put(SAMPLED, j, items, places, sizes, entries, stretches, values, parameters)
         numbers[SAMPLE_HELD] += entries[j, WEIGHT]
 
 
-@nb.njit(cache=True)
+@loop
 def _halve_sample(items, places, sizes, entries, stretches, values, numbers, parameters, free_entries):  # type: ignore[no-untyped-def]
     """Thin out the sample until it takes a tenth of the budget at most."""
     while numbers[SAMPLE_HELD] > numbers[BUDGET] // 10:
         numbers[SAMPLE_BELOW] //= 2
-        members = items[SAMPLED, : sizes[SAMPLED]].copy()
-        for at in range(members.shape[0]):
-            i = members[at]
+        # The heap changes as members leave: those that go are a list first.
+        gone = -1
+        for k in range(sizes[SAMPLED]):
+            i = items[SAMPLED, k]
             if salted(entries[i, RANK], SAMPLES, parameters[SEED]) >= numbers[SAMPLE_BELOW]:
-                _leave_sample(items, places, sizes, entries, stretches, values, numbers, parameters, free_entries, i)
+                entries[i, NEXT], gone = gone, i
+        while gone >= 0:
+            following = entries[gone, NEXT]
+            _leave_sample(items, places, sizes, entries, stretches, values, numbers, parameters, free_entries, gone)
+            gone = following
 
 
-@nb.njit(cache=True)
+@loop
 def _cheapest(items, sizes, entries, stretches, values, numbers, parameters):  # type: ignore[no-untyped-def]
     """Return the entry that goes first, or -1. By values: an entry of the value that goes first."""
     if parameters[UNIT] == 0:
@@ -167,7 +180,7 @@ def _cheapest(items, sizes, entries, stretches, values, numbers, parameters):  #
     return best
 
 
-@nb.njit(cache=True)
+@loop
 def _drop(  # type: ignore[no-untyped-def]
     items, places, sizes, entries, stretches, values, numbers, parameters, free_entries, free_stretches, i, at, spared,
     drops, n,
@@ -185,7 +198,24 @@ def _drop(  # type: ignore[no-untyped-def]
     numbers[VANISHED] += max(0, numbers[FREE_STRETCHES] - free)
 
 
-@nb.njit(cache=True)
+@loop
+def _seek(items, places, sizes, entries, stretches, values, numbers, parameters):  # type: ignore[no-untyped-def]
+    """Find all candidates, before the first drop. Before it, and behind a restart, they cost nothing."""
+    numbers[SEEKS] = 1
+    for k in range(sizes[EXPIRIES]):
+        i = items[EXPIRIES, k]
+        if parameters[UNIT] == 2:
+            judge(items, places, sizes, entries, stretches, values, parameters, i)
+        else:
+            member = i if parameters[UNIT] == 0 else entries[i, SLOT]
+            put(COSTS, member, items, places, sizes, entries, stretches, values, parameters)
+    for k in range(sizes[EXPIRIES]):
+        i = items[EXPIRIES, k]
+        if stretches[entries[i, STRETCH], HEAD] == i:
+            refresh(items, places, sizes, entries, stretches, values, numbers, parameters, entries[i, STRETCH], -1)
+
+
+@loop
 def begin_sample(  # type: ignore[no-untyped-def]
     items, places, sizes, entries, stretches, values, numbers, parameters, free_entries,
 ):  # fmt: skip
@@ -193,13 +223,13 @@ def begin_sample(  # type: ignore[no-untyped-def]
     if numbers[SAMPLE_BELOW] > 0 or parameters[SAMPLE] == 0:
         return
     numbers[SAMPLE_BELOW] = parameters[SAMPLE]
-    members = items[EXPIRIES, : sizes[EXPIRIES]].copy()
-    for k in range(members.shape[0]):
-        _sample(items, places, sizes, entries, stretches, values, numbers, parameters, free_entries, members[k])
+    for k in range(sizes[EXPIRIES]):
+        i = items[EXPIRIES, k]
+        _sample(items, places, sizes, entries, stretches, values, numbers, parameters, free_entries, i)
         _halve_sample(items, places, sizes, entries, stretches, values, numbers, parameters, free_entries)
 
 
-@nb.njit(cache=True)
+@loop
 def drop_value(  # type: ignore[no-untyped-def]
     items, places, sizes, entries, stretches, values, numbers, parameters, free_entries, free_stretches, slot, at,
     drops, n,
@@ -217,12 +247,14 @@ def drop_value(  # type: ignore[no-untyped-def]
     return n
 
 
-@nb.njit(cache=True)
+@loop
 def _shed(  # type: ignore[no-untyped-def]
     items, places, sizes, entries, stretches, values, numbers, parameters, free_entries, free_stretches, arrived, at,
     drops, n,
 ):  # fmt: skip
     """Drop until the budget holds; return the number of drops so far. arrived: the entry of this arrival, or -1."""
+    if not numbers[SEEKS]:
+        _seek(items, places, sizes, entries, stretches, values, numbers, parameters)
     begin_sample(items, places, sizes, entries, stretches, values, numbers, parameters, free_entries)
     spared = -1
     if parameters[SPARES_ARRIVING] and arrived >= 0:
@@ -254,7 +286,7 @@ def _shed(  # type: ignore[no-untyped-def]
     return n
 
 
-@nb.njit(cache=True)
+@loop
 def run(  # type: ignore[no-untyped-def]
     items, places, sizes, entries, stretches, values, numbers, parameters, free_entries, free_stretches,
     first_number, slots, ranks, begins, ends, stamps, clocks, expires, weights, entered, drops,
@@ -331,7 +363,7 @@ def run(  # type: ignore[no-untyped-def]
     return n
 
 
-@nb.njit(cache=True)
+@loop
 def enter(  # type: ignore[no-untyped-def]
     items, places, sizes, entries, stretches, values, numbers, parameters, free_stretches, i, before, following,
 ):  # fmt: skip
@@ -341,6 +373,8 @@ def enter(  # type: ignore[no-untyped-def]
     )  # fmt: skip
     numbers[HELD] += entries[i, WEIGHT]
     put(EXPIRIES, i, items, places, sizes, entries, stretches, values, parameters)
+    if not numbers[SEEKS]:
+        return
     if parameters[UNIT] == 0:
         put(COSTS, i, items, places, sizes, entries, stretches, values, parameters)
     elif parameters[UNIT] == 1:
@@ -348,21 +382,21 @@ def enter(  # type: ignore[no-untyped-def]
     refresh(items, places, sizes, entries, stretches, values, numbers, parameters, entries[i, STRETCH], -1)
 
 
-@nb.njit(cache=True)
+@loop
 def settle(items, places, sizes, entries, stretches, values, numbers, parameters, i):  # type: ignore[no-untyped-def]
     """Make the entry that has arrived a candidate like any other."""
     judge(items, places, sizes, entries, stretches, values, parameters, i)
     refresh(items, places, sizes, entries, stretches, values, numbers, parameters, entries[i, STRETCH], -1)
 
 
-@nb.njit(cache=True)
+@loop
 def restore_entries(  # type: ignore[no-untyped-def]
     items, places, sizes, entries, stretches, values, numbers, parameters, free_entries, free_stretches, rows,
 ):  # fmt: skip
     """Insert saved entries, in the order in which they arrived."""
     for k in range(rows.shape[0]):
         i = _new_entry(entries, numbers, free_entries)
-        entries[i] = rows[k]
+        _copy(entries, i, rows, k)
         slot = entries[i, SLOT]
         values[slot, VALUE_RANK] = entries[i, RANK]
         before, following = place_of(entries, stretches, values, slot, entries[i, BEGIN_], entries[i, END_])
@@ -371,24 +405,13 @@ def restore_entries(  # type: ignore[no-untyped-def]
         )  # fmt: skip
 
 
-@nb.njit(cache=True)
+@loop
 def restore_sample(  # type: ignore[no-untyped-def]
     items, places, sizes, entries, stretches, values, numbers, parameters, free_entries, free_stretches, rows,
 ):  # fmt: skip
     """Insert saved entries of the sample."""
     for k in range(rows.shape[0]):
         i = _new_entry(entries, numbers, free_entries)
-        entries[i] = rows[k]
+        _copy(entries, i, rows, k)
         put(SAMPLED, i, items, places, sizes, entries, stretches, values, parameters)
         numbers[SAMPLE_HELD] += entries[i, WEIGHT]
-
-
-@nb.njit(cache=True)
-def refresh_all(  # type: ignore[no-untyped-def]
-    items, places, sizes, entries, stretches, values, numbers, parameters, free_entries, free_stretches,
-):  # fmt: skip
-    """Find the candidates of all stretches again."""
-    for k in range(sizes[EXPIRIES]):
-        i = items[EXPIRIES, k]
-        if stretches[entries[i, STRETCH], HEAD] == i:
-            refresh(items, places, sizes, entries, stretches, values, numbers, parameters, entries[i, STRETCH], -1)

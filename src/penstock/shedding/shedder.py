@@ -41,6 +41,7 @@ from penstock.shedding.layout import (
     SAMPLE_BELOW,
     SAMPLE_HELD,
     SAMPLED,
+    SEEKS,
     SLOT,
     STRETCH,
     STRETCH_COLUMNS,
@@ -134,7 +135,7 @@ class Shedder:
         self._entries = np.empty((0, ENTRY_COLUMNS), np.int64)
         self._stretches = np.empty((0, STRETCH_COLUMNS), np.int64)
         self._values = np.empty((0, VALUE_COLUMNS), np.int64)
-        self._items = np.empty((HEAPS, 0), np.int64)
+        self._items = np.empty((2 * HEAPS, 0), np.int64)
         self._places = np.empty((HEAPS, 0), np.int64)
         self._sizes = np.zeros(HEAPS, np.int64)
         self._free_entries = np.empty(0, np.int64)
@@ -272,7 +273,7 @@ class Shedder:
                 setattr(self, name, free)
         room = max(len(self._entries), len(self._values))
         if room > self._items.shape[1]:
-            items, places = np.zeros((HEAPS, room), np.int64), np.full((HEAPS, room), -1, np.int64)
+            items, places = np.zeros((2 * HEAPS, room), np.int64), np.full((HEAPS, room), -1, np.int64)
             items[:, : self._items.shape[1]], places[:, : self._items.shape[1]] = self._items, self._places
             self._items, self._places = items, places
 
@@ -292,14 +293,14 @@ class Shedder:
         return SavedTuples(
             np.column_stack([rows[:, SAVED], last_ends, lost]),
             np.column_stack([sample[:, SAVED], none]),
-            np.append(self._numbers, self.arrived),
+            np.append(self._numbers[:SEEKS], self.arrived),
         )
 
     def restore(self, saved: SavedTuples) -> None:
         """Take back what `saved` returned, on a new shedder. Values may have other slots by now."""
         slots = max((int(part[:, 0].max()) + 1 for part in (saved.entries, saved.sample) if len(part)), default=0)
         self._make_room(len(saved.entries) + len(saved.sample) + 2, slots)
-        kept = saved.numbers[:-1].copy()
+        kept = np.append(saved.numbers[:-1], 0)
         self.arrived = int(saved.numbers[-1])
         for name in (HELD, SAMPLE_HELD, FREE_ENTRIES, FREE_STRETCHES, COVERED):
             kept[name] = self._numbers[name]
@@ -313,7 +314,6 @@ class Shedder:
         stretches = self._entries[by_number[lost], STRETCH]
         self._stretches[stretches, LOST_LEFT] = saved.entries[lost, _LEFT]
         self._stretches[stretches, LOST_RIGHT] = saved.entries[lost, _RIGHT]
-        machine.refresh_all(*self._state())
 
     # --- slots
 

@@ -6,8 +6,7 @@ loops take no objects.
 
 from __future__ import annotations
 
-import numba as nb
-
+from penstock.shedding.compiled import loop
 from penstock.shedding.costs import cost_of, is_redundant
 from penstock.shedding.heaps import goes_first, put, take
 from penstock.shedding.layout import (
@@ -43,6 +42,7 @@ from penstock.shedding.layout import (
     REDUNDANTS,
     RIGHT,
     SCANS,
+    SEEKS,
     SIZE,
     SLOT,
     STRETCH,
@@ -51,7 +51,7 @@ from penstock.shedding.layout import (
 )
 
 
-@nb.njit(cache=True)
+@loop
 def _mark(items, places, sizes, entries, stretches, values, parameters, i, inner):  # type: ignore[no-untyped-def]
     """Note whether entry i is an inner one of its stretch."""
     if i >= 0 and entries[i, INNER] != inner:
@@ -60,7 +60,7 @@ def _mark(items, places, sizes, entries, stretches, values, parameters, i, inner
             put(REDUNDANTS, i, items, places, sizes, entries, stretches, values, parameters)
 
 
-@nb.njit(cache=True)
+@loop
 def _withdraw(items, places, sizes, entries, stretches, values, parameters, s):  # type: ignore[no-untyped-def]
     """Take the candidates of stretch s out of the heaps, before what they are ordered by changes."""
     if parameters[UNIT] == 2:
@@ -68,17 +68,17 @@ def _withdraw(items, places, sizes, entries, stretches, values, parameters, s): 
         take(GROWINGS, s, items, places, sizes, entries, stretches, values, parameters)
 
 
-@nb.njit(cache=True)
+@loop
 def _unmark(items, places, sizes, entries, stretches, values, parameters, s):  # type: ignore[no-untyped-def]
     _mark(items, places, sizes, entries, stretches, values, parameters, stretches[s, LEFT], 1)
     _mark(items, places, sizes, entries, stretches, values, parameters, stretches[s, RIGHT], 1)
     stretches[s, LEFT] = stretches[s, RIGHT] = -1
 
 
-@nb.njit(cache=True)
+@loop
 def refresh(items, places, sizes, entries, stretches, values, numbers, parameters, s, spared):  # type: ignore[no-untyped-def]
     """Find the candidates of stretch s again. spared: an entry that is none, or -1."""
-    if parameters[UNIT] != 2:
+    if parameters[UNIT] != 2 or not numbers[SEEKS]:
         return
     left, right = stretches[s, HEAD], entries[stretches[s, TAIL], REACHED_BY]
     if stretches[s, LEFT] != left or stretches[s, RIGHT] != right:
@@ -123,7 +123,7 @@ def refresh(items, places, sizes, entries, stretches, values, numbers, parameter
         take(RECHECKS, s, items, places, sizes, entries, stretches, values, parameters)
 
 
-@nb.njit(cache=True)
+@loop
 def judge(items, places, sizes, entries, stretches, values, parameters, i):  # type: ignore[no-untyped-def]
     """Note whether entry i is redundant."""
     if is_redundant(entries, i):
@@ -133,7 +133,7 @@ def judge(items, places, sizes, entries, stretches, values, parameters, i):  # t
         take(REDUNDANTS, i, items, places, sizes, entries, stretches, values, parameters)
 
 
-@nb.njit(cache=True)
+@loop
 def _judge_around(  # type: ignore[no-untyped-def]
     items, places, sizes, entries, stretches, values, parameters, before, following, begin, end,
 ):  # fmt: skip
@@ -158,7 +158,7 @@ def _judge_around(  # type: ignore[no-untyped-def]
         i = entries[i, NEXT]
 
 
-@nb.njit(cache=True)
+@loop
 def _free_stretch(items, places, sizes, entries, stretches, values, numbers, parameters, free_stretches, s):  # type: ignore[no-untyped-def]
     _withdraw(items, places, sizes, entries, stretches, values, parameters, s)
     take(RECHECKS, s, items, places, sizes, entries, stretches, values, parameters)
@@ -166,7 +166,7 @@ def _free_stretch(items, places, sizes, entries, stretches, values, numbers, par
     numbers[FREE_STRETCHES] += 1
 
 
-@nb.njit(cache=True)
+@loop
 def _new_stretch(stretches, numbers, free_stretches):  # type: ignore[no-untyped-def]
     numbers[FREE_STRETCHES] -= 1
     s = free_stretches[numbers[FREE_STRETCHES]]
@@ -175,7 +175,7 @@ def _new_stretch(stretches, numbers, free_stretches):  # type: ignore[no-untyped
     return s
 
 
-@nb.njit(cache=True)
+@loop
 def place_of(entries, stretches, values, slot, begin, end):  # type: ignore[no-untyped-def]
     """Return the entries before and behind which [begin, end) belongs in the list of a value; -1 for none."""
     before, following = values[slot, LAST], -1
@@ -188,7 +188,7 @@ def place_of(entries, stretches, values, slot, begin, end):  # type: ignore[no-u
     return before, following
 
 
-@nb.njit(cache=True)
+@loop
 def insert(  # type: ignore[no-untyped-def]
     items, places, sizes, entries, stretches, values, numbers, parameters, free_stretches, i, before, following,
 ):  # fmt: skip
@@ -253,14 +253,14 @@ def insert(  # type: ignore[no-untyped-def]
     stretches[s, LOST_LEFT] = old_left if found and new_begin == old_begin else 0
     stretches[s, LOST_RIGHT] = old_right if found and new_end == old_end else 0
     numbers[COVERED] += new_end - new_begin
-    if parameters[UNIT] == 2:
+    if parameters[UNIT] == 2 and numbers[SEEKS]:
         judge(items, places, sizes, entries, stretches, values, parameters, i)
         _judge_around(
             items, places, sizes, entries, stretches, values, parameters, before, following, begin, end,
         )  # fmt: skip
 
 
-@nb.njit(cache=True)
+@loop
 def _relabel(entries, first, last, s):  # type: ignore[no-untyped-def]
     while True:
         entries[first, STRETCH] = s
@@ -269,7 +269,7 @@ def _relabel(entries, first, last, s):  # type: ignore[no-untyped-def]
         first = entries[first, NEXT]
 
 
-@nb.njit(cache=True)
+@loop
 def _reach(entries, i, before):  # type: ignore[no-untyped-def]
     """Set how far the list reaches up to entry i; return whether that changed."""
     reach, by = entries[i, END_], i
@@ -281,14 +281,14 @@ def _reach(entries, i, before):  # type: ignore[no-untyped-def]
     return True
 
 
-@nb.njit(cache=True)
+@loop
 def _reach_on(entries, i):  # type: ignore[no-untyped-def]
     before, i = i, entries[i, NEXT]
     while i >= 0 and _reach(entries, i, before):
         before, i = i, entries[i, NEXT]
 
 
-@nb.njit(cache=True)
+@loop
 def remove(  # type: ignore[no-untyped-def]
     items, places, sizes, entries, stretches, values, numbers, parameters, free_entries, free_stretches, i, dropped,
     spared,
@@ -356,7 +356,7 @@ def remove(  # type: ignore[no-untyped-def]
     else:
         stretches[beginning, LOST_LEFT] = 0 if was_first else left
         stretches[s, LOST_RIGHT] = right
-    if parameters[UNIT] == 2:
+    if parameters[UNIT] == 2 and numbers[SEEKS]:
         _judge_around(
             items, places, sizes, entries, stretches, values, parameters, before, following, begin, end,
         )  # fmt: skip
@@ -368,7 +368,7 @@ def remove(  # type: ignore[no-untyped-def]
             piece = entries[entries[stretches[piece, TAIL], NEXT], STRETCH]
 
 
-@nb.njit(cache=True)
+@loop
 def _split(entries, stretches, numbers, free_stretches, s, j):  # type: ignore[no-untyped-def]
     """Cut stretch s before entry j; return both parts. The smaller one gets a number of its own."""
     head, tail, before = stretches[s, HEAD], stretches[s, TAIL], entries[j, PREVIOUS]

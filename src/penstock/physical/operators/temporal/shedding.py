@@ -83,7 +83,7 @@ class Shed(ReorderingOperator):
         arrived = self._early.until(moment.heartbeat)
         result: list[Elements] = []
         if arrived is not None:
-            result = self._follow(self._in_order(arrived))
+            result = self._follow(*self._in_order(arrived))
             self._held.changed = True
             self._forget()
         self._judge_before(moment.heartbeat + 1)
@@ -105,10 +105,10 @@ class Shed(ReorderingOperator):
             for shedder, one in zip(self._shedders, bucket_budgets(budget, self._spec.buckets), strict=True):
                 shedder.set_budget(one)
 
-    def _follow(self, arrived: Elements) -> list[Elements]:
-        """Take elements, and judge the accuracy at the instants that have passed."""
+    def _follow(self, arrived: Elements, ranks: Int64s) -> list[Elements]:
+        """Take elements, with a hash of the value of each, and judge the accuracy at the instants that have passed."""
         if not self._spec.at_least or not self._spec.sample:
-            result = self._arrive(arrived) if len(arrived) else []
+            result = self._arrive(arrived, ranks) if len(arrived) else []
             self._record.judge(self._shedders)
             return result
         result = []
@@ -117,7 +117,7 @@ class Shed(ReorderingOperator):
         for start, stop in pairwise([0, *bounds.tolist(), len(arrived)]):
             if start < stop:
                 self._judge_before(int(periods[start]) * self._spec.every)
-                result += self._arrive(arrived.slice(start, stop))
+                result += self._arrive(arrived.slice(start, stop), ranks[start:stop])
                 self._unjudged = (int(periods[start]) + 1) * self._spec.every - 1
         return result
 
@@ -169,8 +169,9 @@ class Shed(ReorderingOperator):
         record.judged = AccuracyEstimate(*kept["judged"])
         self._without_period, self._is_low, self._unjudged = kept["without"], kept["low"], kept["unjudged"]
 
-    def _in_order(self, elements: Elements) -> Elements:
-        """Return the elements that have a period, one by one, in the order in which they are taken."""
+    def _in_order(self, elements: Elements) -> tuple[Elements, Int64s]:
+        """Return the elements that have a period, one by one, in the order in which they are taken, and a hash of the
+        value of each."""
         begin, end = elements.columns[-2:]
         there = np.asarray(begin.is_valid()) & np.asarray(end.is_valid())
         elements = elements.filter(there)
@@ -181,11 +182,12 @@ class Shed(ReorderingOperator):
             elements = elements.take(np.repeat(np.arange(len(elements)), elements.sign))
         ranks = _ranks(elements.columns[:-2], len(elements))
         keys = (elements.exp, int64s(elements.columns[-1]), ranks, int64s(elements.columns[-2]), elements.ts)
-        return Elements(elements.columns, elements.ts, elements.exp).take(np.lexsort(keys))
+        order = np.lexsort(keys)
+        return Elements(elements.columns, elements.ts, elements.exp).take(order), ranks[order]
 
-    def _arrive(self, arrived: Elements) -> list[Elements]:
+    def _arrive(self, arrived: Elements, ranks: Int64s) -> list[Elements]:
         count, values = len(arrived), arrived.columns[:-2]
-        slots, ranks = self._values.place(values, count).slots, _ranks(values, count)
+        slots = self._values.place(values, count).slots
         weights = np.ones(count, np.int64)
         if self._spec.in_bytes:
             weights = ENTRY_BYTES + value_bytes(values, count)
