@@ -81,6 +81,32 @@ def test_local_is_oracle() -> None:
     assert sum(check(seed) for seed in range(40)) > 200, "the cases say little"
 
 
+def test_estimates_through_non_retroactive_relations() -> None:
+    """A row that an element finds is kept with the element, so the rows of one element are one cluster."""
+    relation = "CREATE NON RETROACTIVE RELATION n (ts INT, k INT, y INT) FROM MEMORY () TIMESTAMP BY ts UNIT SECOND;"
+    updates = pa.table({name: pa.array(v, pa.int32()) for name, v in
+                        {"ts": [-9, 0, 0, 4, 20], "k": [1, 1, 2, 3, None], "y": [7, 8, 9, 1, 2]}.items()})  # fmt: skip
+    told = 0
+    for seed in range(12):
+        draw = random.Random(seed)
+        sample, call = draw.choice(SAMPLES[:6]), draw.choice(["COUNT(*)", "SUM(y)", "AVG(s.x)", "SUM(s.x + y)"])
+        where = draw.choice(["", " AND y > s.x", " AND s.x > 0"])
+        window = draw.choice(["[RANGE 6 SECONDS]", "[RANGE 6 SECONDS SLIDE 3 SECONDS]", ""])
+        items = f"ESTIMATE({call}) AS e, LOWER_BOUND(ESTIMATE({call})) AS l, UPPER_BOUND(ESTIMATE({call}), 0.8) AS u"
+        group = draw.choice(["", " GROUP BY s.g", " GROUP BY n.y"])
+        text = f"SELECT {items}, {call} AS own FROM s {window} {sample} s, n WHERE s.k = n.k{where}{group}"
+        (found,) = bind_script(f"{STREAM.format('s')}{relation}CREATE QUERY q AS {text};").queries
+        inputs = {"s": rows(draw, draw.randint(0, 24)), "n": updates}
+        run = CaseRun(draw.randint(1, 3), seed, None, seed % 3 == 0, True, None, draw.choice(list(Strategy)))
+        table = run.answer([found], inputs, False, None).tables["q"]
+        assert_same(found, table, run_oracle(found, inputs, False))
+        told += table.num_rows
+        if sample == "SAMPLE(100)":
+            for row in table.to_pylist():
+                assert row["e"] == pytest.approx(row["own"], nan_ok=True) or row["own"] is None
+    assert told > 40
+
+
 @pytest.mark.slow
 def test_local_is_oracle_at_length() -> None:
     for seed in range(100, 1500):

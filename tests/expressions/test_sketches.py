@@ -95,6 +95,21 @@ def test_golden_images() -> None:
             count_min.read_image(broken)
 
 
+@pytest.mark.parametrize(
+    ("size", "at", "byte"), [(3, 6, 200), (100, 4, 0), (100, 11, 127), (50_000, 40, 255), (50_000, 36, 9)]
+)
+def test_an_image_that_would_be_read_beyond_its_end_is_none(size: int, at: int, byte: int) -> None:
+    """The library trusts how many coupons and exceptions an image says that it has."""
+    library = hyperloglog.library()
+    sketch = library.hll_sketch(12, library.tgt_hll_type.HLL_4)
+    for value in range(size):
+        sketch.update(value)
+    for image in map(bytes, (sketch.serialize_compact(), sketch.serialize_updatable())):
+        assert hyperloglog.registers_of(image).lg == 12
+        with pytest.raises(PenstockError, match="not an image"):
+            hyperloglog.registers_of(image[:at] + bytes([byte]) + image[at + 1 :])
+
+
 GOLDEN_HLL = (
     "0a0107040010000a00000000000000000000000000a420400000000000000000050000000000000004010101030103000100000202000700"
 )

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from penstock.algebra.nodes.base import Algebra, ColumnPruning, Keys, Pruned, has_lives
+from penstock.algebra.nodes.base import RECORD, Algebra, ColumnPruning, Keys, Pruned, has_lives, inclusion_column
 from penstock.algebra.nodes.join import Join, pruned_sides
 from penstock.algebra.nodes.preferences import PreferringLookUp
 from penstock.algebra.nodes.rowwise import Project, Select, with_latest_arrival
@@ -20,7 +20,7 @@ from penstock.algebra.nodes.scans import RelationScan
 from penstock.algebra.properties.boundedness import Boundedness
 from penstock.algebra.properties.need import Needs, everything, longer, needs_of_relations, reach, together
 from penstock.algebra.properties.update_pattern import Pattern
-from penstock.expressions.nodes import Expression, remap
+from penstock.expressions.nodes import Column, Expression, remap
 from penstock.types import Schema
 
 
@@ -89,6 +89,17 @@ class NRRJoin(Algebra):
         looked_up = NRRJoin(left, self.right, self.equal, residual, width)
         kept = [*range(width), *range(width + 1, width + 1 + right)]
         return with_latest_arrival(looked_up, kept, [width], self.schema)
+
+    def with_inclusion(self) -> Algebra | None:
+        # Rows of the relation are not sampled: what an element gives is kept or dropped with it.
+        left = self.left.with_inclusion()
+        if left is None:
+            return None
+        width = len(self.left.schema)
+        residual = None if self.residual is None else remap(self.residual, lambda i: i + (i >= width))
+        looked_up = replace(self, left=left, residual=residual)
+        columns = [Column(f.type, i + (i >= width), f.name) for i, f in enumerate(self.schema)]
+        return Project(looked_up, (*columns, inclusion_column(width)), (*self.schema.fields, RECORD))
 
     def pruned(self, needed: frozenset[int], pruning: ColumnPruning) -> Pruned:
         below = pruned_sides((self.left, self.right), self.equal, self.residual, needed, pruning)

@@ -34,6 +34,9 @@ RANK_BITS = 6
 RANK_MASK = (1 << RANK_BITS) - 1
 _HEADER, _SUMS_AT = 40, 16
 _OUT_OF_ORDER = 16
+_COMPACT = 8
+#: log2 of the length of a list of coupons, and of the shortest set of them.
+_LIST_LG, _SET_LG = 3, 5
 
 
 def registers_for(rsd: float) -> int:
@@ -196,16 +199,45 @@ def deserialized(data: bytes) -> Any:
 
 
 def _is_image(data: bytes) -> bool:
+    """Return whether the library may read `data`: it writes beyond its memory where a header counts more coupons than
+    there are."""
     if len(data) < 8 or data[1] != 1 or data[2] != 7 or not LEAST_LG <= data[3] <= MOST_LG:
         return False
     mode, kind = data[7] & 3, data[7] >> 2
     if mode == 3 or kind > 2:
         return False
-    if mode == 2:
-        # 4 bits a register and a table of exceptions, 6 bits, or 8.
-        sizes = (1 << data[3] >> 1, (3 << data[3] >> 2) + 1, 1 << data[3])
-        return len(data) >= _HEADER + sizes[kind] and data[0] == 10
-    return data[0] == (2 if mode == 0 else 3)
+    if mode == 0:
+        return data[0] == 2 and _holds_coupons(data, 8, data[6], _LIST_LG)
+    if mode == 1:
+        in_range = len(data) >= 12 and _SET_LG <= data[4] <= MOST_LG
+        return data[0] == 3 and in_range and _holds_coupons(data, 12, _whole(data, 8), data[4])
+    # 4 bits a register and a table of exceptions, 6 bits, or 8.
+    sizes = (1 << data[3] >> 1, (3 << data[3] >> 2) + 1, 1 << data[3])
+    body = _HEADER + sizes[kind]
+    if data[0] != 10 or len(data) < body:
+        return False
+    return kind > 0 or _has_exceptions(data, body)
+
+
+def _has_exceptions(data: bytes, body: int) -> bool:
+    """Return whether an image of 4 bits a register, which ends at `body`, has an exception for each register that says
+    so: the library looks for it in a table that may not be there."""
+    ranks = np.frombuffer(data, np.uint8, body - _HEADER, _HEADER)
+    marked = int(np.count_nonzero(ranks & 15 == 15) + np.count_nonzero(ranks >> 4 == 15))
+    if _whole(data, _HEADER - 4) != marked:
+        return False
+    return marked == 0 or (data[4] <= MOST_LG and _holds_coupons(data, body, marked, data[4]))
+
+
+def _holds_coupons(data: bytes, start: int, count: int, lg: int) -> bool:
+    """Return whether `count` coupons, in an array of 2**lg where the image is not compact, fit into the data from
+    `start`."""
+    stored = count if data[5] & _COMPACT else 1 << lg
+    return 0 <= count <= 1 << lg and len(data) >= start + 4 * stored
+
+
+def _whole(data: bytes, at: int) -> int:
+    return int(struct.unpack_from("<i", data, at)[0])
 
 
 @cache
