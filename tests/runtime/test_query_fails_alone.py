@@ -11,7 +11,7 @@ from inline_run import CRASHES, InlineRun, cold
 from test_change import QUERIES, calm, result, undisturbed
 from test_change import script as plain
 
-from penstock.algebra.nodes.query import Start
+from penstock.algebra.nodes.query import Start, StartMode
 from penstock.connectors.sinks.files import FilesSink, read_result
 from penstock.errors import PenstockError
 from penstock.physical.operators import make_operator
@@ -162,6 +162,21 @@ def test_a_query_that_failed_is_resumed_into_its_result(calm: Path, crash: str |
         assert result(calm, name) == result(calm, name, "calm"), name
 
 
+@pytest.mark.parametrize("left", [False, True])
+@pytest.mark.parametrize("tick", [70, 85, 98, 99])
+def test_a_query_that_failed_answers_the_round_in_which_it_failed(calm: Path, tick: int, left: bool) -> None:
+    """Its sink has the rounds before that one alone. left: it was left out for a while."""
+    fixed = "SELECT ISTREAM(k, checked(1000 - ts) AS y) FROM S [NOW]"
+    run = started(calm, "ingest").go(5)
+    before = result(calm, "q")
+    assert sorted(row[0] for row in before) == list(range(80))
+    if left:
+        run.change(script(calm, *OTHERS), paused=frozenset({"q"}))
+    run.change(script(calm, *OTHERS, "q", q=fixed), starts={"q": Start(StartMode.AT, tick)}).run()
+    assert run.ended
+    assert sorted(row[0] for row in result(calm, "q")) == [*range(80), *range(max(80, tick + 1), 160)]
+
+
 class BrokenSink(FilesSink):
     """A sink that takes nothing of the third batch."""
 
@@ -221,6 +236,23 @@ def test_what_a_sink_did_not_take_is_delivered_first(calm: Path, broken_sink: ty
     assert not [row for row in told if 80 <= row[0] < 100]  # type: ignore[operator]
     for name in OTHERS:
         assert result(calm, name) == result(calm, name, "calm"), name
+
+
+@pytest.mark.parametrize("left", [False, True])
+@pytest.mark.parametrize("tick", [50, 70, 79])
+def test_what_a_sink_did_not_take_is_answered_once(
+    calm: Path, broken_sink: type[BrokenSink], tick: int, left: bool
+) -> None:
+    """Also where the query reads the rows of that batch again."""
+    text = script(calm, *OTHERS, "q", q="SELECT ISTREAM(k, checked(1000 - ts) AS y) FROM S [NOW]")
+    run = InlineRun(text, calm / "checkpoint", live=True, pause_failed=True).go(4)
+    assert "q" in run.failed
+    assert sorted(row[0] for row in result(calm, "q")) == list(range(60))
+    broken_sink.broken = False
+    if left:
+        run.change(script(calm, *OTHERS), paused=frozenset({"q"}))
+    run.change(text, starts={"q": Start(StartMode.AT, tick)}).run()
+    assert sorted(row[0] for row in result(calm, "q")) == [*range(80), *range(max(80, tick + 1), 160)]
 
 
 def test_a_change_that_fails_leaves_the_job_of_the_workers(calm: Path) -> None:

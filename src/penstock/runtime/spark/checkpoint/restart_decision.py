@@ -345,7 +345,7 @@ def _changed_start(
     paused = paused_records(request, folder, before, failed, delivered)
     epoch = _with_commands(replace(epoch, command=before.command, outcomes=before.outcomes, paused=paused), request)
     kept_sinks, resumed = _kept_results(request, before, kept_queries, new_queries, failed)
-    how = continuations(request, folder, before, kept_queries, resumed, past, delivered)
+    how = continuations(request, folder, before, kept_queries, resumed, past, delivered, failed)
     starts = {name: how.starts.get(name, request.starts.get(name, Start())) for name in backfill}
     beginning = {n: [s.mode.value, s.at] for n, s in starts.items() if s.mode is not StartMode.BEGINNING}
     epoch = replace(

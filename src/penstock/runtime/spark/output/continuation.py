@@ -80,7 +80,7 @@ class Continuations:
 
 def continuations(
     request: Continued, folder: Folder, before: Epoch, kept: Collection[str], resumed: Collection[str],
-    reading: Collection[str], offset: Offset,
+    reading: Collection[str], offset: Offset, failed: Collection[str] = (),
 ) -> Continuations:  # fmt: skip
     """Return how results continue in the epoch after `before`.
 
@@ -89,6 +89,7 @@ def continuations(
         resumed: those that begin again in their results.
         reading: those that begin with their past.
         offset: up to which sources have been read.
+        failed: queries that failed in the last round of `before`.
 
     Raises:
         PenstockError: P0703 where a result cannot continue.
@@ -99,7 +100,7 @@ def continuations(
     answered: dict[str, list[list[int]]] = {}
     received: dict[str, Received] = {}
     begun: dict[str, Withheld] = {}
-    sinks = ReceivedAnswers(request, folder, before, offset)
+    sinks = ReceivedAnswers(request, folder, before, offset, failed)
     for name in sorted(resumed):
         query, start = by_name[name], request.starts.get(name, Start())
         if query.root.is_stream:
@@ -266,17 +267,12 @@ def paused_records(
         offset: up to which sources have been read.
     """
     names = {query.name for query in request.queries}
-    sinks = ReceivedAnswers(request, folder, before, offset)
+    sinks = ReceivedAnswers(request, folder, before, offset, failed)
     left = [name for name in before.queries if name in request.paused and name not in names]
     records = {n: record for n, record in before.paused.items() if n in request.paused and n not in names}
     for name in left:
         record, former = before.queries[name], request.former.get(name)
         received = sinks.by(name, former)
-        if name in failed:
-            # Its sink has nothing of the round in which it failed.
-            last = folder.delivered().round
-            rounds = ((after, until - 1 if until == last else until) for after, until in received.rounds)
-            received = replace(received, rounds=tuple((after, until) for after, until in rounds if after <= until))
         records[name] = PausedRecord(record.sink, failed.get(name), record.id, record.whole, received)
     return records
 

@@ -14,9 +14,10 @@ from typing import Protocol
 from penstock.algebra.nodes.query import Query, Start, StartMode
 from penstock.physical.execution.progress import NOTHING, timed_sources
 from penstock.runtime.spark.catching_up.start_options import heartbeat_at
-from penstock.runtime.spark.checkpoint.epochs import Epoch, Received
+from penstock.runtime.spark.checkpoint.epochs import Epoch, Received, last_offset
 from penstock.runtime.spark.checkpoint.folder import Folder
 from penstock.runtime.spark.input.offset import Offset
+from penstock.runtime.spark.output.undelivered import UndeliveredAnswers
 from penstock.runtime.spark.output.withheld import Withheld, WithheldAnswers
 
 
@@ -38,22 +39,29 @@ class ReceivedAnswers:
     Args:
         before: the epoch that ends.
         offset: up to which sources have been read.
+        failed: queries that failed in the last round of `before`. Their sinks have nothing of it, but for what a sink
+            did not take, which it receives before anything else.
     """
 
-    def __init__(self, request: Exchanging, folder: Folder, before: Epoch, offset: Offset) -> None:
+    def __init__(
+        self, request: Exchanging, folder: Folder, before: Epoch, offset: Offset, failed: Collection[str] = ()
+    ) -> None:
         self._request, self._folder, self._before, self._offset = request, folder, before, offset
+        self._failed = failed
 
     def by(self, name: str, query: Query | None) -> Received:
         """Return what the sink of the query `name` has received. query: the one that ran, where it is known."""
         paused = self._before.paused.get(name)
         if paused is not None and paused.received is not None:
             return paused.received
-        heartbeat = NOTHING if query is None else heartbeat_at(query, self._offset)
+        has_failed = name in self._failed and not UndeliveredAnswers(self._folder).of(name)
+        offset = self._before_last_round() if has_failed else self._offset
+        heartbeat = NOTHING if query is None else heartbeat_at(query, offset)
         waits = self.waiting(name) is not None
         earlier = self._before.received.get(name)
         holds = earlier is not None and (waits or earlier.until is None or heartbeat <= earlier.until)
         since = earlier.since if earlier is not None and holds else 0
-        last = self._folder.delivered().round
+        last = max(since, self._folder.delivered().round - int(has_failed))
         # An empty interval too: a reader of the past keeps what was known by then, and more may be received meanwhile.
         now = () if waits or name in self._before.silent else ((since, last),)
         if earlier is None or not holds:
@@ -61,6 +69,18 @@ class ReceivedAnswers:
         # What has been received up to a round includes what has been up to an earlier one.
         longer = {after for after, _ in now}
         return replace(earlier, rounds=(*(pair for pair in earlier.rounds if pair[0] not in longer), *now))
+
+    def _before_last_round(self) -> Offset:
+        """Return the offset without what the tasks of the last round that was delivered observed."""
+        offset = last_offset(self._folder, self._before)
+        if offset is None:
+            return self._offset
+        last = self._folder.delivered().round
+        if offset.round > last and offset.before is not None:
+            offset = offset.before
+        earlier = offset.before or offset
+        highs = {name: None if high is None else offset.high.get(name) for name, high in self._offset.high.items()}
+        return replace(self._offset, high=highs, reported=earlier.reported, wall=earlier.wall)
 
     def waiting(self, name: str) -> Withheld | None:
         """Return what the sink of `name` has not received yet although it is shown; None for nothing."""
