@@ -131,7 +131,7 @@ def with_budgets(root: Algebra, name: str, options: SheddingOptions, lenient: bo
                 query=name, every=_judged_every(node), at_least=options.at_least, fails=options.fails,
                 cpu=cpu, shares_limit=options.shares_limit,
             )  # fmt: skip
-            return Coalesce(shed, node.begins, node.closed)
+            return replace(node, input=shed)
         if isinstance(node, Select) and isinstance(node.input, Coalesce) and isinstance(node.input.input, Shed):
             return _below_selection(node, node.input, node.input.input)
         return node
@@ -178,7 +178,7 @@ def _below_selection(select: Select, coalesce: Coalesce, shed: Shed) -> Algebra:
     predicate = conjunction(tuple(below))
     source = shed.input if predicate is None else Select(shed.input, predicate)
     held = replace(shed, input=source, least=least)
-    made = Coalesce(held, coalesce.begins, coalesce.closed)
+    made = replace(coalesce, input=held)
     kept = conjunction(tuple(rest))
     return made if kept is None else Select(made, kept)
 

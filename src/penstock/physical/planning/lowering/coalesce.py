@@ -5,9 +5,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from penstock.algebra import Coalesce, EndedPeriods, Lasting, SessionWindow, UntilNext, ValidWindow
+from penstock.algebra import Coalesce, EndedPeriods, Gaps, Lasting, SessionWindow, UntilNext, ValidWindow
 from penstock.physical.plan.plan import Edge
 from penstock.physical.plan.temporal.coalesce import CoalesceSpec
+from penstock.physical.plan.temporal.gaps import GapsSpec
 from penstock.physical.plan.temporal.sessions import SessionsSpec, ValidWindowSpec
 from penstock.physical.plan.temporal.until_next import LastingSpec, UntilNextSpec
 from penstock.physical.planning.lowering.builder import Builder, Lowered, lower
@@ -17,6 +18,13 @@ from penstock.physical.planning.lowering.builder import Builder, Lowered, lower
 def _coalesce(node: Coalesce, builder: Builder) -> Lowered:
     edge, stage, partitions = builder.keyed(builder.lower(node.input), node.value)
     spec = CoalesceSpec(node.schema.types, node.closed, node.closing if node.in_order else None)
+    return Lowered(builder.add(spec, [edge], stage, node), stage, partitions)
+
+
+@lower.register
+def _gaps(node: Gaps, builder: Builder) -> Lowered:
+    edge, stage, partitions = builder.keyed(builder.lower(node.input), node.value)
+    spec = GapsSpec(node.schema.types, node.closing, node.only_ended, node.in_order)
     return Lowered(builder.add(spec, [edge], stage, node), stage, partitions)
 
 
