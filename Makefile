@@ -1,14 +1,15 @@
-# The whole vocabulary: make demo[-animals], serve-demo, test, fix, bench, soak, lock, audit, clean. CI runs `make test` and nothing else.
+# The whole vocabulary: make demo[-animals|-preferences], serve-demo, test, fix, bench, soak, lock, audit, clean. CI runs `make test` and nothing else.
 PY := .venv/bin/python
 SHELL := /bin/sh
 # Processes that tests start, and those that share their work, read modules that have been compiled once.
 export PYTHONDONTWRITEBYTECODE :=
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-animals serve-demo test fix bench soak lock audit clean
+.PHONY: help setup demo demo-animals demo-preferences serve-demo test fix bench soak lock audit clean
 
 help:
 	@echo "make demo   run seven continuous queries over the flights of 2013 on Spark"
 	@echo "make demo-animals   run the queries of CSQL's paper over made-up animal sensors: FREQUENCY, and what it means where"
+	@echo "make demo-preferences   a burst of orders that is too much to join: alerts of the largest first, share done and delay"
 	@echo "make serve-demo   a server: queries are registered with curl while flights stream, then it is killed and started again"
 	@echo "make test   lint, types, architecture and all tests"
 	@echo "make fix    format and repair what the linter can"
@@ -27,6 +28,9 @@ demo: setup
 
 demo-animals: setup
 	@$(PY) examples/demo.py animals $(DEMO)
+
+demo-preferences: setup
+	@$(PY) examples/preferences_demo.py $(DEMO)
 
 serve-demo: setup
 	@$(PY) examples/serve_demo.py $(DEMO)

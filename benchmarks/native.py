@@ -111,6 +111,25 @@ def joined_three(stream: DataFrame) -> DataFrame:
     return both.select("a_ts", "b_ts", "c_ts", F.col("a_dst").alias("dst"))
 
 
+def sessions(stream: DataFrame) -> DataFrame:
+    timed = stream.withColumn("t", F.timestamp_millis("ts")).withWatermark("t", "0 seconds")
+    grouped = timed.groupBy(F.session_window("t", "10 seconds"), "src")
+    counted = grouped.agg(F.count("*").alias("n"), F.sum("bytes").alias("total"))
+    end, start = (F.unix_millis(F.col(f"session_window.{name}")) for name in ("end", "start"))
+    return counted.select(end.alias("ts"), "src", start.alias("s_from"), "n", "total")
+
+
+def stretches(stream: DataFrame) -> DataFrame:
+    """Spark coalesces no periods: the seconds of a window are collected, and runs of them found by SQL."""
+    timed = with_time(stream).withColumn("k", F.expr("(ts + 999) DIV 1000"))
+    grouped = timed.groupBy(F.window("t", "60 seconds", "1 second"), "src").agg(F.collect_set("k").alias("all"))
+    seen = grouped.select(_window_end(), "src", F.sort_array("all").alias("a"))
+    firsts, lasts = (F.expr(f"filter(a, k -> NOT array_contains(a, k {next_to} 1))") for next_to in ("-", "+"))
+    runs = seen.select("ts", "src", F.explode(F.arrays_zip(firsts.alias("first"), lasts.alias("last"))).alias("run"))
+    long = runs.where("run.last - run.first >= 2")
+    return long.select("ts", "src", F.expr("(run.first - 1) * 1000 AS s_from"), F.expr("run.last * 1000 AS s_to"))
+
+
 def _window_end() -> Any:
     return F.unix_millis(F.col("window.end")).alias("ts")
 
@@ -141,6 +160,8 @@ QUERIES: dict[str, Callable[[DataFrame], DataFrame]] = {
     "q6": distinct_counted,
     "q7": top_ten,
     "q9": joined_three,
+    "q10": sessions,
+    "q11": stretches,
 }
 
 

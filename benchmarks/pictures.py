@@ -91,3 +91,20 @@ def accuracies(found: Mapping[str, Any], values: Any, along: str, path: Path) ->
         axes.set(xlabel=labels[along], ylabel="accuracy", ylim=(0.0, 1.02))
         axes.legend(frameon=False, fontsize=8)
         _save(figure, path)
+
+
+def panels(shown: Any, path: Path) -> None:
+    """The figures of `promising`: one panel each, in rows of three."""
+    rows = -(-len(shown) // 3)
+    with matplotlib.rc_context(_STYLE):
+        figure = Figure(figsize=(12.0, 3.2 * rows), layout="constrained")
+        places = list(figure.subplots(rows, 3, squeeze=False).flat)
+        for axes, panel in zip(places, shown, strict=False):
+            for number, (name, heights) in enumerate(panel.lines.items()):
+                axes.plot(panel.xs, heights, marker=_MARKS[number % len(_MARKS)], markersize=3, label=name)
+            axes.set(title=f"{panel.name}: {panel.title}", xlabel=panel.across)
+            axes.title.set_fontsize(8)
+            axes.legend(frameon=False, fontsize=6)
+        for axes in places[len(shown) :]:
+            axes.remove()
+        _save(figure, path)

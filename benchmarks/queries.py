@@ -144,7 +144,45 @@ JOIN (SELECT * FROM C WHERE proto = 'tcp') AS a ON a.dst = c.dst AND abs(a.ts - 
     ("a_ts", "b_ts", "c_ts", "dst"),
 )
 
+SESSIONS = BenchQuery(
+    "q10",
+    "sessions by src with a gap of 10 s, count and sum",
+    """
+RSTREAM(SELECT src, VALID(s) AS s, COUNT(*) AS n, SUM(bytes) AS total
+        FROM C [PARTITION BY src SESSION 10 SECONDS] AS s GROUP BY src, VALID(s))
+""",
+    # Rows of one tick have one number: the frame of a sum over ORDER BY ends with the peers of a row.
+    """
+WITH marked AS (SELECT ts, src, bytes, CASE WHEN ts - lag(ts) OVER (PARTITION BY src ORDER BY ts) <= 10000 THEN 0 ELSE 1
+                END AS fresh FROM C),
+     numbered AS (SELECT ts, src, bytes, sum(fresh) OVER (PARTITION BY src ORDER BY ts) AS session FROM marked)
+SELECT max(ts) + 10000 AS ts, src, min(ts) AS s_from, count(*) AS n, sum(bytes) AS total
+FROM numbered GROUP BY src, session HAVING max(ts) + 10000 <= (SELECT max(ts) FROM C)
+""",
+    ("ts", "src", "s_from", "n", "total"),
+)
+
+STRETCHES = BenchQuery(
+    "q11",
+    "src seen for 3 s without a gap, 60 s by 1 s",
+    """
+SELECT RSTREAM(s.src, VALID(s) AS s) FROM C (src) AS s [RANGE 60 SECONDS SLIDE 1 SECOND]
+WHERE CAST(VALID(s) AS INTERVAL SECOND) >= 3
+""",
+    # What a window has of a run of seconds is that run, cut at both ends.
+    """
+WITH seconds AS (SELECT DISTINCT src, (ts + 999) // 1000 AS k FROM C),
+     numbered AS (SELECT src, k, k - row_number() OVER (PARTITION BY src ORDER BY k) AS run FROM seconds),
+     runs AS (SELECT src, min(k) AS first, max(k) AS last FROM numbered GROUP BY src, run),
+     looks AS (SELECT src, first, last, unnest(range(first, last + 60)) AS b FROM runs)
+SELECT b * 1000 AS ts, src, (greatest(first, b - 59) - 1) * 1000 AS s_from, least(last, b) * 1000 AS s_to FROM looks
+WHERE b * 1000 <= (SELECT max(ts) FROM C) AND least(last, b) - greatest(first, b - 59) >= 2
+""",
+    ("ts", "src", "s_from", "s_to"),
+    native_rows=500_000,
+)
+
 # q8, many standing aggregates, is a bench of its own: standing.py.
 QUERIES: dict[str, BenchQuery] = {
-    q.name: q for q in (FILTER, TUMBLING, SLIDING, PER_TUPLE, JOIN, COUNT_DISTINCT, TOP, THREE_WAY)
+    q.name: q for q in (FILTER, TUMBLING, SLIDING, PER_TUPLE, JOIN, COUNT_DISTINCT, TOP, THREE_WAY, SESSIONS, STRETCHES)
 }

@@ -18,10 +18,12 @@ from penstock.language import bind_script
 from penstock.physical.elements import Elements, int64s
 from penstock.physical.operators.contract import Moment, Operator
 from penstock.physical.operators.temporal.coalesce import Coalescing
+from penstock.physical.operators.temporal.granule_runs import GranuleRuns
 from penstock.physical.operators.temporal.grouped_sessions import GroupedSessions, SessionPieces
 from penstock.physical.operators.temporal.sessions import Sessions
 from penstock.physical.operators.temporal.stretches_in_order import StretchesInOrder
 from penstock.physical.plan.temporal.coalesce import CoalesceSpec
+from penstock.physical.plan.temporal.granules import GranuleRunsSpec
 from penstock.physical.plan.temporal.grouped_sessions import GroupedSessionsSpec, SessionPiecesSpec
 from penstock.physical.plan.temporal.sessions import SessionsSpec
 from penstock.physical.planning.aggregate_layout import plan_lanes
@@ -135,6 +137,12 @@ def session_pieces(draw: random.Random, count: int) -> Elements:
     return pieces
 
 
+def granule_elements(draw: random.Random, count: int) -> Elements:
+    at = sorted(draw.randint(0, 40) * 2 for _ in range(count // 3))
+    rows = [(draw.choice("wxyz"), t - 2, t) for t in at]
+    return elements_of(rows, at, [t + 8 for t in at])
+
+
 def period_elements(draw: random.Random, count: int) -> Elements:
     at = sorted(draw.randint(0, 80) for _ in range(count))
     rows = [(draw.choice("xyz"), t, t + draw.randint(0, 4)) for t in at]
@@ -147,6 +155,7 @@ MAKERS = {
     "in order": (lambda: StretchesInOrder(CoalesceSpec(TYPES, None, Closing())), period_elements),
     "once": (lambda: StretchesInOrder(CoalesceSpec(TYPES, Closing(), Closing())), period_elements),
     "sessions": (lambda: Sessions(SessionsSpec(TYPES, (0,), None, False)), session_elements),
+    "granules": (lambda: GranuleRuns(GranuleRunsSpec(TYPES, 2, 8)), granule_elements),
     "aggregates of sessions": (
         lambda: GroupedSessions(GroupedSessionsSpec(LAYOUT, PIECES, 1, (0, 1, 2), None, True)), session_pieces,
     ),
@@ -226,3 +235,16 @@ def test_ten_thousand_stretches_of_one_value() -> None:
     bridge = list(operator.advance(Moment(1, 0)))
     assert sum(len(part) for part in bridge) == count + 1
     assert [int64s(part.columns[-1]).max() for part in bridge] == [3 * count]
+
+
+@pytest.mark.parametrize("slides", [5, 500])
+def test_runs_of_granules_keep_no_granules(slides: int) -> None:
+    """The state is a run for every value and gap, however long the window is, and what is shown are its changes."""
+    operator = GranuleRuns(GranuleRunsSpec(TYPES, 1, slides))
+    for at in range(1, 1_000):
+        rows = [("x", at - 1, at)] + ([("y", at - 1, at)] if at % 100 < 50 else [])
+        operator.process(0, elements_of(rows, [at] * len(rows), [at + slides] * len(rows)))
+        shown = sum(len(part) for part in operator.advance(Moment(at, 0)))
+        assert shown <= 2 + slides // 50, "one row for each run that changes"
+        rows_kept = {name: synopsis.rows for name, synopsis in operator.synopses().items()}
+        assert rows_kept["values"] <= 2 and rows_kept["ended"] <= 1 + slides // 100 and not rows_kept["early"]

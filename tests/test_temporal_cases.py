@@ -12,7 +12,7 @@ from penstock.testing.oracle import run_oracle
 from penstock.testing.periods import TemporalMaker
 from penstock.testing.random.choices import Choices, seeded_choices
 
-SHORT, LONG = 120, 5_000
+SHORT, LONG = 80, 5_000
 
 
 class SessionMaker(TemporalMaker):
@@ -20,7 +20,18 @@ class SessionMaker(TemporalMaker):
 
     def __init__(self, choices: Choices) -> None:
         super().__init__(choices)
-        self.coalesced = self.valid = self.joined = self.counted = self.sessions
+        self.coalesced = self.valid = self.joined = self.counted = self.granules = self.until_next = self.sessions
+
+
+class GranuleMaker(TemporalMaker):
+    """Cases of which every query coalesces granules of SLIDE."""
+
+    def __init__(self, choices: Choices) -> None:
+        super().__init__(choices)
+        self.coalesced = self.valid = self.joined = self.counted = self.sessions = self.until_next = self.granules
+
+
+MAKERS = (TemporalMaker, SessionMaker, GranuleMaker)
 
 
 def check(seed: int, maker: type[TemporalMaker]) -> None:
@@ -38,7 +49,7 @@ def check(seed: int, maker: type[TemporalMaker]) -> None:
         raise AssertionError(f"seed {seed}, drain={drain}, {run}\n{case.render()}\n{error}") from error
 
 
-@pytest.mark.parametrize("maker", [TemporalMaker, SessionMaker])
+@pytest.mark.parametrize("maker", MAKERS)
 def test_random_queries_over_periods(maker: type[TemporalMaker]) -> None:
     for seed in range(SHORT):
         check(seed, maker)
@@ -46,7 +57,7 @@ def test_random_queries_over_periods(maker: type[TemporalMaker]) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(7200)
-@pytest.mark.parametrize("maker", [TemporalMaker, SessionMaker])
+@pytest.mark.parametrize("maker", MAKERS)
 def test_many_random_queries_over_periods(maker: type[TemporalMaker]) -> None:
-    for seed in range(SHORT, SHORT + LONG // 2):
+    for seed in range(SHORT, SHORT + LONG // len(MAKERS)):
         check(seed, maker)

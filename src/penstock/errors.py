@@ -53,6 +53,8 @@ CODES: dict[str, str] = {
     "P0340": "a NON RETROACTIVE relation that meets no elements of streams",
     "P0341": "operators of a plan that do not fit together",
     "P0342": "a plan that cannot be written as data",
+    "P0350": "an estimate without a summary that it can read, or with several; FADE FACTOR without levels",
+    "P0351": "a preference where missing results would make wrong ones",
     "P0352": "an approximate aggregate over rows that may be retracted, where it cannot forget them",
     "P0353": "an approximate aggregate over a window without SLIDE, where it needs panes",
     "P0355": "a bound or an estimate of what is exact, is not sampled or has no formula",

@@ -206,6 +206,12 @@ TABLE: tuple[Setting, ...] = (
     ),
     Setting("seed", 0, _count(0), "seed of all random choices, such as `SAMPLE`"),
     Setting(
+        "preference_queue",
+        1_000_000,
+        _count(1),
+        "entries of a query WITH PREFERENCE that may wait in a shard; beyond it those that come last are dropped",
+    ),
+    Setting(
         "frequent_bound",
         "sharper",
         _one_of("sharper", "thesis"),

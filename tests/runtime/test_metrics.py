@@ -26,6 +26,7 @@ from penstock.runtime.watching.metrics import (
     METRICS,
     FrequentMetrics,
     OperatorMetrics,
+    PreferenceMetrics,
     QueryMetrics,
     RunMetrics,
     SheddingMetrics,
@@ -161,19 +162,22 @@ def test_every_figure_is_in_the_table() -> None:
     told = {m.field for m in METRICS}
     names = {
         "sources": SourceMetrics, "queries": QueryMetrics, "queries.shedding": SheddingMetrics,
+        "queries.preference": PreferenceMetrics,
         "queries.frequent": FrequentMetrics,
         "operators": OperatorMetrics, "run": RunMetrics,
     }  # fmt: skip
     keys = {"operators.name", "operators.stage", "operators.queries", "run.sources", "run.queries", "run.operators"}
     # Tuples that arrived are no metric of their own: rows of sources are.
-    keys |= {"queries.shedding", "queries.shedding.arrived", "queries.frequent"}
+    keys |= {"queries.shedding", "queries.shedding.arrived", "queries.preference", "queries.frequent"}
     assert {f"{where}.{f.name}" for where, kind in names.items() for f in fields(kind)} - keys == told
 
 
 def test_names_follow_the_conventions() -> None:
     for metric in METRICS:
         assert metric.name.endswith("_total") == metric.counter
-        units = "total|seconds|bytes|rows|splits|records|second|held|budget|live|period|exact|values|ratio"
+        units = (
+            "total|seconds|bytes|rows|splits|records|second|held|budget|live|period|exact|values|ratio|units|entries"
+        )
         assert re.fullmatch(rf"penstock_[a-z_]+_({units})", metric.name)
 
 

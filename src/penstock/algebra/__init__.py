@@ -13,6 +13,15 @@ from penstock.algebra.nodes.join import Join
 from penstock.algebra.nodes.multi_join import MultiJoin
 from penstock.algebra.nodes.negative_tuples import NegativeTuples
 from penstock.algebra.nodes.nonretroactive import NRRJoin, is_nrr, unjoined
+from penstock.algebra.nodes.preferences import (
+    Budget,
+    BudgetKind,
+    Preference,
+    PreferenceOrder,
+    PreferringJoin,
+    PreferringLookUp,
+    PreferringSelection,
+)
 from penstock.algebra.nodes.r2s import (
     RelationToStream,
     StreamKind,
@@ -29,6 +38,7 @@ from penstock.algebra.nodes.semi_and_outer_joins import OuterJoin, OuterKind, Se
 from penstock.algebra.nodes.session_window import SessionWindow, ValidWindow
 from penstock.algebra.nodes.set_operations import Except, Intersect, UnionAll
 from penstock.algebra.nodes.shed import Shed
+from penstock.algebra.nodes.summary_definition import SummaryDefinition, SummaryMethod
 from penstock.algebra.nodes.until_next import EndedPeriods, Lasting, Lives, UntilNext
 from penstock.algebra.nodes.window_sample import WindowSample
 from penstock.algebra.nodes.windows import RowWindow, Window, WindowKind, unbounded
@@ -41,6 +51,8 @@ __all__ = [
     "Arrivals",
     "AtInstants",
     "Begins",
+    "Budget",
+    "BudgetKind",
     "Closing",
     "Coalesce",
     "DeclaredPeriod",
@@ -65,6 +77,11 @@ __all__ = [
     "OuterJoin",
     "OuterKind",
     "Pattern",
+    "Preference",
+    "PreferenceOrder",
+    "PreferringJoin",
+    "PreferringLookUp",
+    "PreferringSelection",
     "Project",
     "RelationScan",
     "RelationToStream",
@@ -83,6 +100,8 @@ __all__ = [
     "StreamKind",
     "StreamScan",
     "StreamToRelation",
+    "SummaryDefinition",
+    "SummaryMethod",
     "TimeModelWindow",
     "TopK",
     "UnionAll",

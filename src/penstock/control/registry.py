@@ -18,6 +18,7 @@ from penstock.language.commands import (
     CreateFunctionCommand,
     CreateQueryCommand,
     CreateSourceCommand,
+    CreateSummaryCommand,
     CreateViewCommand,
     DropCommand,
     Dropped,
@@ -29,7 +30,7 @@ from penstock.language.text import SourceText
 from penstock.settings import Settings
 
 #: What is bound first: a declaration reads those of kinds before its own, and of its own kind those before it.
-DECLARATION_ORDER = {"FUNCTION": 0, "AGGREGATE": 0, "STREAM": 1, "RELATION": 1, "VIEW": 2, "QUERY": 3}
+DECLARATION_ORDER = {"FUNCTION": 0, "AGGREGATE": 0, "STREAM": 1, "RELATION": 1, "VIEW": 2, "SUMMARY": 2, "QUERY": 3}
 
 
 @dataclass(frozen=True)
@@ -90,6 +91,8 @@ def with_declaration(catalog: Catalog, command: Command, one: StoredObject) -> C
         return catalog.with_view(command.view).with_reads(command.view.name, command.reads)
     if isinstance(command, CreateFunctionCommand):
         return catalog.with_function(command.function)
+    if isinstance(command, CreateSummaryCommand):
+        return catalog.with_summary(command.summary)
     assert isinstance(command, CreateQueryCommand) and one.query is not None, "it declares something"
     # What is chosen of its plan is stored beside it.
     query = replace(command.query, name=one.name, sink=one.query.sink, choices=())
@@ -155,7 +158,7 @@ def bind_one(
     if isinstance(statement, DropStatement):
         is_function = statement.kind in ("FUNCTION", "AGGREGATE")
         one = stored.named(statement.name.text, "FUNCTION" if is_function else "")
-        known = bound.functions if is_function else {**bound.sources, **bound.views, **bound.queries}
+        known = bound.functions if is_function else {**bound.sources, **bound.views, **bound.queries, **bound.summaries}
         if one is not None and one.kind == statement.kind and statement.name.key not in known:
             return DropCommand(one.kind, one.name, drops=(Dropped(one.kind, one.name),)), ()
     command, warnings = bind_command(statement, bound, settings, source)

@@ -141,7 +141,7 @@ class StoredObject:
     """A declaration.
 
     Args:
-        kind: STREAM, RELATION, VIEW, QUERY, FUNCTION or AGGREGATE.
+        kind: STREAM, RELATION, VIEW, SUMMARY, QUERY, FUNCTION or AGGREGATE.
         text: the statement that declares it; of a query the query alone.
         settings: those that differ from their defaults where it was declared, as written.
         attributes: set by ALTER or WITH, by name.

@@ -8,6 +8,7 @@ draw.
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Sequence
 from fractions import Fraction
 
@@ -44,19 +45,26 @@ def limit(percent: Fraction) -> np.uint64:
     return np.uint64(min(int(percent * 2**64 / 100), 2**64 - 1))
 
 
+def exponential_draws(drawn: UInt64s) -> npt.NDArray[np.float64]:
+    """Return −ln u of the draws `drawn`, u in (0, 1): the times of an exponential race. Equal draws give equal bits,
+    whatever stands beside them."""
+    uniform = ((drawn >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53
+    return np.fromiter((-math.log(u) for u in uniform.tolist()), np.float64, len(uniform))
+
+
 def draws(seed: int, name: str, ts: npt.NDArray[np.int64], columns: Sequence[pa.Array]) -> UInt64s:
     """Return a number in [0, 2^64) for every element."""
     start = hashlib.blake2b(f"{seed}/{name.lower()}".encode(), digest_size=8).digest()
-    drawn = _mix(ts.view(np.uint64) + np.frombuffer(start, "<u8")[0])
+    drawn = mixed(ts.view(np.uint64) + np.frombuffer(start, "<u8")[0])
     for column in columns:
-        words = _mix(_words(column) + _STEP)
+        words = mixed(_words(column) + _STEP)
         if column.null_count:
             words = np.where(column.is_valid().to_numpy(zero_copy_only=False), words, _NULL)
-        drawn = _mix(drawn * np.uint64(31) + words)
+        drawn = mixed(drawn * np.uint64(31) + words)
     return drawn
 
 
-def _mix(x: UInt64s) -> UInt64s:
+def mixed(x: UInt64s) -> UInt64s:
     """Apply the finaliser of splitmix64."""
     x = (x ^ (x >> np.uint64(30))) * _A
     x = (x ^ (x >> np.uint64(27))) * _B

@@ -78,6 +78,19 @@ class AggregateCall(Expression):
     filter: Expression | None = None
 
 
+@dataclass(frozen=True, eq=False)
+class SummaryEstimate(Expression):
+    """How often the values of `columns` occur in a zone of a summary: COUNT (BIGINT) or SHARE (DOUBLE, of the zone's
+    elements). Occurs only in the preferences of `algebra/nodes/preferences.py`, which are evaluated once per zone.
+
+    columns: in the order of the summary's columns, of the row whose values are estimated.
+    """
+
+    quantity: str
+    summary: str
+    columns: tuple[Column, ...]
+
+
 def columns_of(expression: Expression) -> frozenset[int]:
     """Return the positions of the input columns that `expression` reads."""
     return _columns_of(expression)
@@ -113,6 +126,17 @@ def substitute(expression: Expression, values: tuple[Expression, ...]) -> Expres
 def substitute_all(expressions: tuple[Expression, ...], values: tuple[Expression, ...]) -> tuple[Expression, ...]:
     """Return the result of `substitute` for each of `expressions`; parts that they share are shared by the results."""
     return transform_up_all(expressions, lambda node: values[node.index] if isinstance(node, Column) else node)
+
+
+def with_estimates(expression: Expression, count: int, share: int) -> Expression:
+    """Return `expression` with estimates read from the columns at `count` (BIGINT) and `share` (DOUBLE)."""
+
+    def placed(node: Node) -> Node:
+        if isinstance(node, SummaryEstimate):
+            return Column(node.type, count if node.quantity == "COUNT" else share)
+        return node
+
+    return transform_up(expression, placed)
 
 
 def conjuncts(expression: Expression) -> tuple[Expression, ...]:

@@ -10,7 +10,16 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from penstock.expressions.coercion import DURATION, is_numeric
-from penstock.expressions.nodes import AggregateCall, Call, Cast, Column, Expression, Literal, OuterColumn
+from penstock.expressions.nodes import (
+    AggregateCall,
+    Call,
+    Cast,
+    Column,
+    Expression,
+    Literal,
+    OuterColumn,
+    SummaryEstimate,
+)
 from penstock.expressions.user import UserCall
 from penstock.types import TIMESTAMP, Unit, type_name
 
@@ -58,6 +67,9 @@ class _Writer:
             return self._aggregate(node), _ATOM
         if isinstance(node, UserCall):
             return f"{node.function.name}({', '.join(self._text(_shown(a)) for a in node.arguments)})", _ATOM
+        if isinstance(node, SummaryEstimate):
+            columns = ", ".join(self._column(column) for column in node.columns)
+            return f"{node.summary}.Estimate.{node.quantity.capitalize()}({columns})", _ATOM
         assert isinstance(node, Call)
         return self._call(node)
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
-from penstock.algebra import Algebra, Source
+from penstock.algebra import Algebra, Source, SummaryDefinition
 from penstock.algebra.nodes.query import Query, Start
 from penstock.expressions.user import REGISTERED, UserAggregateCall, UserCall, UserDefined
 from penstock.tree import walk_once
@@ -74,6 +74,18 @@ class ControlTable:
 
 
 @dataclass(frozen=True)
+class DeclaredSummary:
+    """A summary of a stream. text: its CREATE statement."""
+
+    definition: SummaryDefinition
+    text: str
+
+    @property
+    def name(self) -> str:
+        return self.definition.name
+
+
+@dataclass(frozen=True)
 class Catalog:
     """Declarations by name in lower case: two names may not differ in case alone.
 
@@ -81,9 +93,10 @@ class Catalog:
         memory: rows INSERTed into MEMORY sources, in order; values are Arrow's Python values of the column's type.
         texts: the CREATE statements of sources and queries, for SHOW.
         functions: the user-defined functions and aggregates, which have a namespace of their own.
-        reads: view or query -> the names it reads.
+        reads: view, query or summary -> the names it reads.
         registered: what a live system keeps of queries.
         control: the control relations, by name with their schema; none without a server.
+        summaries: of streams.
     """
 
     sources: Mapping[str, Source] = field(default_factory=dict)
@@ -95,6 +108,7 @@ class Catalog:
     reads: Mapping[str, frozenset[str]] = field(default_factory=dict)
     registered: Mapping[str, RegisteredQuery] = field(default_factory=dict)
     control: Mapping[str, ControlTable] = field(default_factory=dict)
+    summaries: Mapping[str, DeclaredSummary] = field(default_factory=dict)
 
     def with_source(self, source: Source, text: str = "") -> Catalog:
         """Return this catalog with a stream or relation added or redeclared."""
@@ -103,6 +117,11 @@ class Catalog:
 
     def with_view(self, view: View) -> Catalog:
         return replace(self, views={**self.views, view.name.lower(): view})
+
+    def with_summary(self, summary: DeclaredSummary) -> Catalog:
+        """Return this catalog with a summary, which reads its stream."""
+        added = replace(self, summaries={**self.summaries, summary.name.lower(): summary})
+        return added.with_reads(summary.name, frozenset({summary.definition.stream.lower()}))
 
     def with_query(self, query: Query, registered: RegisteredQuery | None = None) -> Catalog:
         """Return this catalog with a query added or changed. registered: what is kept of it; None leaves that as it
@@ -131,8 +150,8 @@ class Catalog:
         return replace(self, reads={**self.reads, name.lower(): read})
 
     def users_of(self, name: str) -> list[str]:
-        """Return the views and queries that read `name`, by their declared names."""
-        named = {**{k: v.name for k, v in self.views.items()}, **{k: q.name for k, q in self.queries.items()}}
+        """Return the views, summaries and queries that read `name`, by their declared names."""
+        named = {key: one.name for table in (self.views, self.summaries, self.queries) for key, one in table.items()}
         return [named[user] for user, read in self.reads.items() if name.lower() in read and user in named]
 
     def users_of_function(self, name: str) -> list[str]:
@@ -152,19 +171,22 @@ class Catalog:
             texts=_less(self.texts, key),
             reads=_less(self.reads, key),
             registered=_less(self.registered, key),
+            summaries=_less(self.summaries, key),
         )
 
     def __contains__(self, name: str) -> bool:
         key = name.lower()
-        return key in self.sources or key in self.views or key in self.queries
+        return any(key in table for table in (self.sources, self.views, self.queries, self.summaries))
 
     def kind(self, name: str) -> str | None:
-        """Return STREAM, RELATION, VIEW or QUERY; None for an unknown name."""
+        """Return STREAM, RELATION, VIEW, SUMMARY or QUERY; None for an unknown name."""
         key = name.lower()
         if key in self.sources:
             return "STREAM" if self.sources[key].is_stream else "RELATION"
         if key in self.views:
             return "VIEW"
+        if key in self.summaries:
+            return "SUMMARY"
         return "QUERY" if key in self.queries else None
 
 

@@ -17,7 +17,7 @@ from penstock.algebra.nodes.scans import Source
 from penstock.errors import Position
 from penstock.expressions.nodes import Expression
 from penstock.expressions.user import UserDefined
-from penstock.language.catalog import Catalog, RegisteredQuery, Row, View
+from penstock.language.catalog import Catalog, DeclaredSummary, RegisteredQuery, Row, View
 from penstock.settings import Settings
 
 # --- answers of a script
@@ -119,8 +119,17 @@ class CreateFunctionCommand:
 
 
 @dataclass(frozen=True)
+class CreateSummaryCommand:
+    """Declare a summary of a stream."""
+
+    summary: DeclaredSummary
+    replace: bool = False
+    if_not_exists: bool = False
+
+
+@dataclass(frozen=True)
 class Dropped:
-    """One declaration that a DROP removes. kind: STREAM, RELATION, VIEW, QUERY, FUNCTION or AGGREGATE."""
+    """One declaration that a DROP removes. kind: STREAM, RELATION, VIEW, SUMMARY, QUERY, FUNCTION or AGGREGATE."""
 
     kind: str
     name: str
@@ -391,6 +400,7 @@ Command: TypeAlias = (
     | CreateViewCommand
     | CreateQueryCommand
     | CreateFunctionCommand
+    | CreateSummaryCommand
     | DropCommand
     | Unchanged
     | AlterQuery
@@ -420,6 +430,8 @@ def applied(command: Command, catalog: Catalog, number: int = 0) -> Catalog:
         return catalog.with_source(command.source, command.text)
     if isinstance(command, CreateViewCommand):
         return catalog.with_view(command.view).with_reads(command.view.name, command.reads)
+    if isinstance(command, CreateSummaryCommand):
+        return catalog.with_summary(command.summary)
     if isinstance(command, CreateFunctionCommand):
         return catalog.with_function(command.function)
     if isinstance(command, CreateQueryCommand):

@@ -30,6 +30,7 @@ from penstock.language.queries import (
     NamedSource,
     OrderItem,
     PlanQuery,
+    PreferenceClause,
     QueryTree,
     SampleClause,
     SelectQuery,
@@ -113,7 +114,19 @@ def _select(tree: SelectQuery) -> str:
         text += " GROUP BY " + ", ".join(scalar_text(g) for g in tree.group)
     if tree.frequent is not None:
         text += _frequent(tree.frequent)
-    return text + (f" HAVING {scalar_text(tree.having)}" if tree.having is not None else "")
+    text += f" HAVING {scalar_text(tree.having)}" if tree.having is not None else ""
+    return text + ("" if tree.preference is None else _preference(tree.preference))
+
+
+def _preference(clause: PreferenceClause) -> str:
+    order = f"{clause.order} " if clause.order else ""
+    text = f" WITH PREFERENCE {order}{', '.join(scalar_text(e) for e in clause.expressions)}"
+    if clause.fade is not None:
+        text += f" FADE FACTOR {_amount(clause.fade)}" + (f" PER {clause.per.interval}" if clause.per else "")
+    if (budget := clause.budget) is not None:
+        text += f" BUDGET {f'{budget.units} ' if budget.kind.startswith('PER') else ''}{budget.kind}"
+        text += f" {budget.interval.interval}" if budget.interval else ""
+    return text + (f" WINDOW {clause.window.interval}" if clause.window else "")
 
 
 def _frequent(clause: FrequentClause) -> str:

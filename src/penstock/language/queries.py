@@ -300,6 +300,42 @@ class FrequentClause:
 
 
 @dataclass(frozen=True)
+class BudgetClause:
+    """BUDGET. kind: PER TUPLE, PER, AUTO or UNLIMITED; units: of the first two; interval: of PER."""
+
+    kind: str
+    units: int = 0
+    interval: Duration | None = None
+    span: TextSpan = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True)
+class PreferenceClause:
+    """WITH PREFERENCE. order: ASC, DESC or WEIGHTED, None where it is not written; per: of FADE FACTOR; window: that of
+    every stream of FROM."""
+
+    order: str | None
+    expressions: tuple[exp.Expr, ...]
+    fade: Fraction | None = None
+    per: Duration | None = None
+    budget: BudgetClause | None = None
+    window: Duration | None = None
+    fade_span: TextSpan = field(default=NOWHERE, compare=False)
+    budget_span: TextSpan = field(default=NOWHERE, compare=False)
+    window_span: TextSpan = field(default=NOWHERE, compare=False)
+    span: TextSpan = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True)
+class Collapse:
+    """COLLAPSE (rate, depth) of a summary."""
+
+    rate: int
+    depth: int
+    span: TextSpan = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True)
 class SelectQuery:
     """One SELECT. wrapped: an R2S around the select list."""
 
@@ -312,6 +348,7 @@ class SelectQuery:
     group: tuple[exp.Expr, ...] = ()
     frequent: FrequentClause | None = None
     having: exp.Expr | None = None
+    preference: PreferenceClause | None = None
     span: TextSpan = field(default=NOWHERE, compare=False)
 
 

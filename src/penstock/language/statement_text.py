@@ -18,6 +18,7 @@ from penstock.language.statements import (
     CreateFunction,
     CreateQuery,
     CreateSource,
+    CreateSummary,
     CreateView,
     DeleteStatement,
     DescribeStatement,
@@ -57,6 +58,8 @@ def print_statement(statement: Statement) -> str:
         return _create_query(statement)
     if isinstance(statement, CreateFunction):
         return _create_function(statement)
+    if isinstance(statement, CreateSummary):
+        return _create_summary(statement)
     if isinstance(statement, OneTimeSelect):
         return print_query(statement.query) + _as_of(statement.as_of)
     if isinstance(statement, SetSetting):
@@ -210,6 +213,17 @@ def _create_source(statement: CreateSource) -> str:
     text += f" ON ERROR {statement.on_error.policy}" if statement.on_error else ""
     text += f" {valid_text(statement.valid)}" if statement.valid else ""
     return text + _retain(statement.retain)
+
+
+def _create_summary(statement: CreateSummary) -> str:
+    text = f"{_create('SUMMARY', statement.name, statement.existence)} ON {name_text(statement.stream)}"
+    text += columns_text(statement.columns)
+    levels = [] if statement.granularity is None else [f"GRANULARITY {statement.granularity.interval}"]
+    if statement.collapse is not None:
+        levels.append(f"COLLAPSE ({statement.collapse.rate}, {statement.collapse.depth})")
+    text += f" WITH {' AND '.join(levels)}" if levels else ""
+    text += f" USING {statement.method}" if statement.method else ""
+    return text + (f" ({_options(statement.options)})" if statement.options else "")
 
 
 def _retain(clause: RetainClause | None) -> str:

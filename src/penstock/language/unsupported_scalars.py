@@ -10,6 +10,7 @@ from penstock.errors import PenstockError
 from penstock.expressions.aggregates import aggregate_function
 from penstock.language.binder.scalars.calls import function_name
 from penstock.language.binder.scalars.expressions import BINDERS
+from penstock.language.binder.scalars.summary_estimates import estimate_parts
 from penstock.language.dialect import span_of
 from penstock.language.elsewhere import CLAUSES
 from penstock.language.queries import EmbeddedQuery
@@ -100,10 +101,16 @@ def scalar_refusals(root: exp.Expr) -> Iterator[Refusal]:
 def _node_refusal(node: exp.Expr) -> Refusal | None:
     """Return the rejection of the node as such, whatever its arguments."""
     kind = type(node)
+    if kind is exp.Dot and estimate_parts(node) is None and not _is_in_estimate(node):
+        return not_yet(_NAMES[kind], span_of(node))
     if kind not in BINDERS and kind not in _PARTS:
         return not_yet(_NAMES.get(kind, "this expression"), span_of(node))
     misplaced = _misplaced(node)
     return None if misplaced is None else (misplaced, span_of(node))
+
+
+def _is_in_estimate(node: exp.Expr) -> bool:
+    return node.parent is not None and estimate_parts(node.parent) is not None
 
 
 def _argument_refusal(node: exp.Expr, key: str, value: object) -> Refusal:
@@ -124,7 +131,8 @@ def _misplaced(node: exp.Expr) -> PenstockError | None:
     if isinstance(node, exp.Star):
         function = aggregate_function(name)
         fits = alone and function is not None and function.of_rows
-        return None if fits else PenstockError("P0304", "* is only allowed in a select list or in COUNT(*)")
+        hint = f"name a column, as in {name}(x)" if name else "name the columns"
+        return None if fits else PenstockError("P0304", "* is only allowed in a select list or in COUNT(*)", hint=hint)
     # The binder checks whether the call is one of an aggregate, possibly a user-defined one.
     return None if alone else PenstockError("P0304", "DISTINCT follows SELECT or is first in an aggregate")
 

@@ -26,6 +26,7 @@ from penstock.language.statements import (
     CreateFunction,
     CreateQuery,
     CreateSource,
+    CreateSummary,
     CreateView,
     DeleteStatement,
     Insert,
@@ -38,7 +39,7 @@ _DONE = "started.json"
 _CREATE = "CREATE"
 #: Begins the idempotency keys of starts; behind it come the digest, the number of the attempt, and what it is.
 _KEY = "start "
-_DECLARES = (CreateFunction, CreateQuery, CreateSource, CreateView)
+_DECLARES = (CreateFunction, CreateQuery, CreateSource, CreateSummary, CreateView)
 _CHANGES_ROWS = (Insert, UpdateStatement, DeleteStatement)
 
 
@@ -102,8 +103,8 @@ class StartScript:
         return outcomes
 
     def _declared(
-        self, what: str, statement: CreateFunction | CreateQuery | CreateSource | CreateView, text: str, before: str,
-        settings: Mapping[str, str],
+        self, what: str, statement: CreateFunction | CreateQuery | CreateSource | CreateSummary | CreateView, text: str,
+        before: str, settings: Mapping[str, str],
     ) -> list[StatementOutcome]:  # fmt: skip
         known = self._done.get(what)
         exists = self._id_of(statement.name.key, isinstance(statement, CreateFunction)) is not None

@@ -282,6 +282,7 @@ def run(  # type: ignore[no-untyped-def]
                 _describe(entries, i, first_number + k, slot, ranks[k], begin, end, expires[k], weights[k])
                 put(SAMPLED, i, items, places, sizes, entries, stretches, values, parameters)
                 numbers[SAMPLE_HELD] += weights[k]
+            if numbers[SAMPLE_BELOW] > 0:
                 _halve_sample(items, places, sizes, entries, stretches, values, numbers, parameters, free_entries)
             if numbers[HELD] + numbers[SAMPLE_HELD] > numbers[BUDGET]:
                 n = _shed(

@@ -19,7 +19,8 @@ _CALLS = (
 
 
 class TemporalMaker:
-    """Draws one case: a stream `S (at, k, v, a, b)`, a relation `P (k, a, b)`, and queries."""
+    """Draws one case: a stream `S (at, k, v, a, b)`, one without periods, `G (at, k, v)`, a relation `P (k, a, b)`, and
+    queries."""
 
     def __init__(self, choices: Choices) -> None:
         self.choices = choices
@@ -28,9 +29,11 @@ class TemporalMaker:
     def case(self, names: Sequence[str]) -> RandomCase:
         self._sources()
         for name in names:
-            kind = self.choices.pick(
-                (self.coalesced, self.sessions, self.valid, self.joined, self.counted, self.until_next, self.gaps)
-            )
+            kinds = (
+                self.coalesced, self.sessions, self.valid, self.joined, self.counted, self.granules, self.until_next,
+                self.gaps,
+            )  # fmt: skip
+            kind = self.choices.pick(kinds)
             self.result.statements.append(f"CREATE QUERY {name} AS {kind()};")
         return self.result
 
@@ -46,6 +49,10 @@ class TemporalMaker:
         by = f"TIMESTAMP BY at UNIT {_UNIT}{slack} VALID FROM {begin} {word} b"
         self.result.statements.append(f"CREATE STREAM S ({columns}) FROM MEMORY () {by};")
         self.result.inputs["S"] = self._rows(choices.integer(0, 24), bool(slack))
+        self.result.statements.append(
+            f"CREATE STREAM G (at BIGINT, k STRING, v INT) FROM MEMORY () TIMESTAMP BY at UNIT {_UNIT}{slack};"
+        )
+        self.result.inputs["G"] = [row[:3] for row in self._rows(choices.integer(0, 24), bool(slack))]
         self.result.statements.append(
             "CREATE RELATION P (k STRING, a BIGINT, b BIGINT) FROM MEMORY () VALID FROM a TO b;"
         )
@@ -119,6 +126,24 @@ class TemporalMaker:
         where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
         query = f"SELECT {names}VALID(s) FROM S ({columns}) {valid} {window} AS s{where}"
         return self.told(query)
+
+    def granules(self) -> str:
+        """Return a query over periods that follow SLIDE."""
+        choices, columns = self.choices, self.columns()
+        names = "".join(f"{part.split(' AS ')[-1].strip()}, " for part in columns.split(",") if part.strip())
+        slide = choices.integer(1, 3)
+        length = slide * choices.integer(1, 5) if choices.chance(75) else choices.integer(1, 9)
+        align = f" ALIGN TO {choices.integer(0, 2)}" if choices.chance(30) else ""
+        extent = "UNBOUNDED" if choices.chance(10) else f"{length} SECOND"
+        conditions = [self.condition()] if choices.chance(40) else []
+        if choices.chance(15):
+            conditions.append("CLOSED(VALID(s))")
+        where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
+        selected = " WHERE v > 0" if choices.chance(20) else ""
+        window = f"[RANGE {extent} SLIDE {slide} SECOND{align}{selected}]"
+        query = f"SELECT {names}VALID(s) FROM G ({columns}) {window} AS s{where}"
+        operator = choices.pick(("", "", "ISTREAM", "DSTREAM", "RSTREAM"))
+        return f"{operator}({query})" if operator else query
 
     def told(self, query: str) -> str:
         operator = self.choices.pick(("", "", "", "ISTREAM", "DSTREAM"))

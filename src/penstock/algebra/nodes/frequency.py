@@ -53,6 +53,11 @@ class Frequency(Emitted, Unary):
     partition: tuple[int, ...] = ()
 
     @property
+    def negated_inputs(self) -> tuple[Algebra, ...]:
+        # It counts tuples.
+        return self.inputs
+
+    @property
     def needs(self) -> Needs:
         if self.slot is not None:
             return longer(self.input.needs, self.slot)
@@ -90,6 +95,11 @@ class Arrivals(Emitted):
     place: int
     columns: Schema
     time: TimeDomain | None
+
+    @property
+    def negated_inputs(self) -> tuple[Algebra, ...]:
+        # It counts tuples.
+        return self.inputs
 
     @property
     def schema(self) -> Schema:

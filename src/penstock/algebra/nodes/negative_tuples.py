@@ -8,6 +8,7 @@ from penstock.algebra.nodes.base import Algebra, Keys, TimeModelWindow, Unary, h
 from penstock.algebra.nodes.internal import Internal
 from penstock.algebra.nodes.nonretroactive import NRRJoin
 from penstock.algebra.nodes.panes import needs_panes
+from penstock.algebra.nodes.preferences import PreferringJoin, PreferringLookUp, PreferringSelection
 from penstock.algebra.nodes.results import IndividualResults, Restored
 from penstock.algebra.nodes.shed import Shed
 from penstock.algebra.properties.need import Needs, needs_of_relations
@@ -55,6 +56,10 @@ def announced(node: Algebra) -> Algebra:
     if isinstance(node, Shed):
         # A budget is chosen by when tuples expire; what it emits has negative tuples already.
         return replace(node, input=_below_windows(node.input))
+    if isinstance(node, PreferringJoin | PreferringLookUp | PreferringSelection):
+        # What waits expires by the ends that windows set.
+        chosen = _below_windows(node)
+        return chosen if chosen.pattern is Pattern.MONOTONIC else NegativeTuples(chosen)
     changed = node.with_children(tuple(announced(c) if isinstance(c, Algebra) else c for c in node.children))
     if isinstance(changed, TimeModelWindow) and changed.pattern not in (Pattern.MONOTONIC, Pattern.STRICT):
         return NegativeTuples(changed)

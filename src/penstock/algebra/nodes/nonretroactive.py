@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 
 from penstock.algebra.nodes.base import Algebra, ColumnPruning, Keys, Pruned, has_lives
 from penstock.algebra.nodes.join import Join, pruned_sides
+from penstock.algebra.nodes.preferences import PreferringLookUp
 from penstock.algebra.nodes.rowwise import Project, Select, with_latest_arrival
 from penstock.algebra.nodes.scans import RelationScan
 from penstock.algebra.properties.boundedness import Boundedness
@@ -117,5 +118,5 @@ def unjoined(node: Algebra) -> Iterator[RelationScan]:
         if is_nrr(node):
             yield node
         return
-    for child in node.inputs[:1] if isinstance(node, NRRJoin) else node.inputs:
+    for child in node.inputs[:1] if isinstance(node, NRRJoin | PreferringLookUp) else node.inputs:
         yield from unjoined(child)

@@ -60,6 +60,10 @@ class SemiJoin(Algebra):
         return Schema(self.left.schema.fields + mark)
 
     @property
+    def negated_inputs(self) -> tuple[Algebra, ...]:
+        return () if self.kind is SemiKind.SEMI else (self.right,)
+
+    @property
     def pattern(self) -> Pattern:
         if self.kind is SemiKind.SEMI:
             return joined_pattern(self.left, self.right)
@@ -148,6 +152,10 @@ class OuterJoin(Algebra):
     @property
     def schema(self) -> Schema:
         return Schema(self.left.schema.fields + self.right.schema.fields)
+
+    @property
+    def negated_inputs(self) -> tuple[Algebra, ...]:
+        return (self.left, self.right) if self.kind is OuterKind.FULL else (self.right,)
 
     @property
     def pattern(self) -> Pattern:

@@ -78,6 +78,10 @@ class Except(Compared):
     """The tuples of `left` that `right` does not cancel: max(l - r, 0) copies; as sets, where l > 0 and r = 0."""
 
     @property
+    def negated_inputs(self) -> tuple[Algebra, ...]:
+        return (self.right,)
+
+    @property
     def pattern(self) -> Pattern:
         # A tuple of `right` ends one of `left` when it enters, which is not known before.
         return Pattern.MONOTONIC if is_static(self) else Pattern.STRICT

@@ -32,6 +32,7 @@ from penstock.language.commands import (
     CreateFunctionCommand,
     CreateQueryCommand,
     CreateSourceCommand,
+    CreateSummaryCommand,
     CreateViewCommand,
     DeleteRows,
     DropCommand,
@@ -167,6 +168,8 @@ class Draft:
             kind, name = "STREAM" if command.source.is_stream else "RELATION", command.source.name
         elif isinstance(command, CreateViewCommand):
             kind, name = "VIEW", command.view.name
+        elif isinstance(command, CreateSummaryCommand):
+            kind, name = "SUMMARY", command.summary.name
         else:
             assert isinstance(command, CreateFunctionCommand), "it declares something"
             kind, name = command.function.kind, command.function.name

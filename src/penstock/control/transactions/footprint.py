@@ -50,7 +50,7 @@ def footprint_of(before: StoredCatalog, change: CatalogChange, bound: Catalog) -
 def _read(objects: Iterable[StoredObject], bound: Catalog) -> frozenset[ObjectKey]:
     """Return what queries and views read, through views too, and which functions they call."""
     found: set[ObjectKey] = set()
-    waiting = [one.name.lower() for one in objects if one.kind in ("QUERY", "VIEW")]
+    waiting = [one.name.lower() for one in objects if one.kind in ("QUERY", "VIEW", "SUMMARY")]
     for name in waiting:
         root = bound.queries[name].root if name in bound.queries else None
         root = bound.views[name].root if name in bound.views else root

@@ -11,7 +11,7 @@ from penstock.control.stored_catalog import CatalogChange, StoredObject
 from penstock.language.catalog import Catalog
 
 #: The parts of a catalog that are kept by the names of declarations other than functions.
-_BY_NAME = ("sources", "views", "queries", "texts", "reads", "registered")
+_BY_NAME = ("sources", "views", "queries", "texts", "reads", "registered", "summaries")
 _FUNCTIONS = ("FUNCTION", "AGGREGATE")
 
 
@@ -59,7 +59,7 @@ def bound_change(registry: Registry, change: CatalogChange) -> BoundChange:
 
 
 def _order(one: StoredObject) -> int:
-    return {"QUERY": 3, "VIEW": 2, "STREAM": 1, "RELATION": 1}.get(one.kind, 0)
+    return {"QUERY": 3, "VIEW": 2, "SUMMARY": 2, "STREAM": 1, "RELATION": 1}.get(one.kind, 0)
 
 
 def _remove(parts: dict[str, dict[str, Any]], one: StoredObject) -> None:
@@ -77,4 +77,6 @@ def _take(parts: dict[str, dict[str, Any]], one: StoredObject, bound: Catalog) -
             parts[name][key] = values[key]
         else:
             parts[name].pop(key, None)
-    return any(key in parts[name] for name in ("functions", "sources", "views", "queries") if name in names)
+    return any(
+        key in parts[name] for name in ("functions", "sources", "views", "queries", "summaries") if name in names
+    )

@@ -18,7 +18,7 @@ from penstock.control.stored_catalog import ObjectKey, StoredObject
 from penstock.errors import PenstockError, ScriptErrors, ScriptWarning
 from penstock.language import bind_command
 from penstock.language.binder.statements.attributes import NONE
-from penstock.language.binder.statements.commands import read_by
+from penstock.language.binder.statements.names_read import read_by
 from penstock.language.catalog import Catalog, called_functions
 from penstock.language.commands import (
     AlterQuery,
@@ -28,6 +28,7 @@ from penstock.language.commands import (
     CreateFunctionCommand,
     CreateQueryCommand,
     CreateSourceCommand,
+    CreateSummaryCommand,
     CreateViewCommand,
     DropCommand,
     Dropped,
@@ -40,6 +41,7 @@ from penstock.language.statements import (
     CreateFunction,
     CreateQuery,
     CreateSource,
+    CreateSummary,
     CreateView,
     Existence,
     SetSetting,
@@ -51,7 +53,12 @@ _FUNCTIONS = ("FUNCTION", "AGGREGATE")
 #: Attributes that ALTER changes, and the clauses that declare them.
 _CLAUSES = {"retain": "retain", "slack": "slack", "idle_timeout": "idle", "on_error": "on_error"}
 
-Declaration = CreateFunction | CreateSource | CreateView | CreateQuery
+Declaration = CreateFunction | CreateSource | CreateSummary | CreateView | CreateQuery
+
+
+DeclaringCommand = (
+    CreateFunctionCommand | CreateSourceCommand | CreateSummaryCommand | CreateViewCommand | CreateQueryCommand
+)
 
 
 @dataclass(frozen=True)
@@ -80,7 +87,7 @@ class _Target:
     """A declaration of the script. source: as the ALTER statements behind it leave it; altered: what these set."""
 
     statement: Declaration
-    command: CreateFunctionCommand | CreateSourceCommand | CreateViewCommand | CreateQueryCommand
+    command: DeclaringCommand
     text: str
     settings: Mapping[str, str]
     warnings: tuple[ScriptWarning, ...]
@@ -94,6 +101,8 @@ class _Target:
             return command.function.kind
         if isinstance(command, CreateSourceCommand):
             return "STREAM" if command.source.is_stream else "RELATION"
+        if isinstance(command, CreateSummaryCommand):
+            return "SUMMARY"
         return "VIEW" if isinstance(command, CreateViewCommand) else "QUERY"
 
     @property
@@ -143,9 +152,7 @@ def _bound(script: ParsedCommands, present: Catalog, settings: Mapping[str, str]
                 target.source, target.altered = command.source, {**target.altered, **command.values}
                 continue
             assert isinstance(statement, Declaration), "nothing else is bound"
-            assert isinstance(
-                command, CreateFunctionCommand | CreateSourceCommand | CreateViewCommand | CreateQueryCommand
-            ), "it declares something"
+            assert isinstance(command, DeclaringCommand), "it declares something"
             source = command.source if isinstance(command, CreateSourceCommand) else None
             if isinstance(command, CreateQueryCommand) and not command.into:
                 command = replace(command, query=replace(command.query, sink=default_sink()))
@@ -194,8 +201,8 @@ class _Difference:
         if self._errors:
             raise ScriptErrors(self._errors)
         queries = [_dropped(one) for one in gone if one.kind == "QUERY"]
-        views = [_dropped(one) for one in reversed(gone) if one.kind == "VIEW"]
-        rest = [_dropped(one) for one in gone if one.kind not in ("QUERY", "VIEW", *_FUNCTIONS)]
+        views = [_dropped(one) for one in reversed(gone) if one.kind in ("VIEW", "SUMMARY")]
+        rest = [_dropped(one) for one in gone if one.kind not in ("QUERY", "VIEW", "SUMMARY", *_FUNCTIONS)]
         return [*queries, *steps, *views, *rest, *(_dropped(one) for one in gone if one.kind in _FUNCTIONS)]
 
     def _spare_subscriptions(self) -> None:
@@ -227,6 +234,11 @@ class _Difference:
             )  # fmt: skip
             if not same or self._reads_other(target, target.command.reads):
                 yield self._replaced(target, target.command)
+        elif isinstance(target.command, CreateSummaryCommand):
+            summary = self._bound.summaries.get(target.key[1])
+            same_summary = summary is not None and summary.definition == target.command.summary.definition
+            if not same_summary or ("", target.command.summary.definition.stream.lower()) in self._disturbed:
+                yield self._replaced(target, target.command)
         else:
             function = self._bound.functions.get(target.key[1])
             if function is None or repr(function) != repr(target.command.function):
@@ -239,7 +251,9 @@ class _Difference:
         yield from self._alterations(target, target.altered)
 
     def _replaced(
-        self, target: _Target, command: CreateFunctionCommand | CreateSourceCommand | CreateViewCommand
+        self,
+        target: _Target,
+        command: CreateFunctionCommand | CreateSourceCommand | CreateSummaryCommand | CreateViewCommand,
     ) -> CatalogStep:
         self._disturbed.add(target.key)
         replaces = target.statement.existence is Existence.OR_REPLACE

@@ -21,6 +21,7 @@ from penstock.language.statements import (
     CreateFunction,
     CreateQuery,
     CreateSource,
+    CreateSummary,
     CreateView,
     ErrorPolicy,
     Existence,
@@ -34,7 +35,9 @@ from penstock.language.statements import (
 from penstock.language.text import TextSpan
 from penstock.types import Unit
 
-_CREATABLE = ("STREAM", "RELATION", "VIEW", "QUERY", "FUNCTION", "AGGREGATE")
+_CREATABLE = ("STREAM", "RELATION", "VIEW", "QUERY", "SUMMARY", "FUNCTION", "AGGREGATE")
+#: How a summary counts.
+METHODS = ("COUNTSKETCH", "EXACT")
 _STREAM_ONLY = ("slack", "ahead", "retain")
 
 
@@ -112,6 +115,8 @@ class DeclarationGrammar(QueryGrammar):
             return CreateView(name, columns, self._continuous_query(), existence, self._since(start))
         if kind == "QUERY":
             return self._create_query(name, existence, start)
+        if kind == "SUMMARY":
+            return self._create_summary(name, existence, start)
         return self._create_source(name, kind == "STREAM", retroactive, existence, start)
 
     def _if_not_exists(self, existence: Existence | None) -> Existence | None:
@@ -155,6 +160,18 @@ class DeclarationGrammar(QueryGrammar):
         if not self._match(TokenType.STRING) and not self._match(TokenType.RAW_STRING):
             self._fail("a plan in quotes, as EXPORT PLAN returns it")
         return PlanQuery(self._prev.text, self._since(at), self._since(start))
+
+    def _create_summary(self, name: Name, existence: Existence | None, start: TextSpan) -> CreateSummary:
+        self._need("ON")
+        stream = self._name("the name of a stream")
+        columns = self._names("a column name")
+        levels = self._summary_levels()
+        method = self._one_of(METHODS) if self._take("USING") else None
+        options = self._options() if method and self._curr.token_type is TokenType.L_PAREN else ()
+        return CreateSummary(
+            name, stream, columns, **levels, method=method, options=options, existence=existence,
+            span=self._since(start),
+        )  # fmt: skip
 
     def _create_function(self, kind: str, name: Name, existence: Existence | None, start: TextSpan) -> CreateFunction:
         parameters: list[TypeText] | None = None

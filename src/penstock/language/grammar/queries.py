@@ -10,7 +10,7 @@ from sqlglot.tokenizer_core import TokenType
 
 from penstock.language.dialect import span_of
 from penstock.language.elsewhere import CLAUSES
-from penstock.language.grammar.frequent import FrequentGrammar
+from penstock.language.grammar.preferences import PreferenceGrammar
 from penstock.language.grammar.sources import OPERATOR_WORDS
 from penstock.language.queries import (
     EmbeddedQuery,
@@ -39,7 +39,7 @@ _SETS = {
 }
 
 
-class QueryGrammar(FrequentGrammar):
+class QueryGrammar(PreferenceGrammar):
     """Parser of queries. `query()` parses a whole query."""
 
     def reset(self) -> None:
@@ -207,9 +207,11 @@ class QueryGrammar(FrequentGrammar):
         frequent = self.frequent() if group else None
         self._refuse_foreign()
         having = self._condition() if self._match(TokenType.HAVING) else None
+        preference = self.preference()
         self._refuse_foreign()
+        span = self._since(start)
         return self._with_sessions(
-            SelectQuery(items, source, distinct, wrapped, frequency, where, group, frequent, having, self._since(start))
+            SelectQuery(items, source, distinct, wrapped, frequency, where, group, frequent, having, preference, span)
         )
 
     def _items(self) -> tuple[Item, ...]:
@@ -250,7 +252,7 @@ class QueryGrammar(FrequentGrammar):
         while self._match(TokenType.COMMA):
             self._refuse_foreign()
             found.append(self._condition())
-        if self._at("WITH"):
+        if self._at("WITH") and not self._at("WITH", "PREFERENCE"):
             self._advance()
             self._refuse_foreign()
             self._fail("ROLLUP or CUBE")

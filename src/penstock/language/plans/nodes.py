@@ -28,6 +28,9 @@ from penstock.algebra import (
     NRRJoin,
     OuterJoin,
     OuterKind,
+    PreferringJoin,
+    PreferringLookUp,
+    PreferringSelection,
     Project,
     RelationScan,
     RelationToStream,
@@ -72,6 +75,7 @@ from penstock.language.plans.node_form import (
     slide_of,
 )
 from penstock.language.plans.periods import PERIODS
+from penstock.language.plans.preferences import PREFERRING_JOIN, PREFERRING_LOOK_UP, PREFERRING_SELECTION
 from penstock.language.plans.scalar_binding import NamedColumns, is_absent
 from penstock.language.plans.scalar_text import column_names, written, written_time
 from penstock.language.plans.shedding import SHED
@@ -465,6 +469,9 @@ NODES: Mapping[type[Algebra], NodeForm] = {
         lambda node: {**_write_join(node), "kind": node.kind.name, **given(single=node.single)},
         _read_outer_join, ("equal", "residual", "kind", "single"), ("kind",), (2, 2),
     ),
+    PreferringJoin: PREFERRING_JOIN,
+    PreferringLookUp: PREFERRING_LOOK_UP,
+    PreferringSelection: PREFERRING_SELECTION,
     RelationToStream: NodeForm(
         lambda node: {"kind": node.kind.name}, _read_relation_to_stream, ("kind",), ("kind",)
     ),

@@ -25,6 +25,7 @@ from penstock.language.statements.declarations import (
     CreateFunction,
     CreateQuery,
     CreateSource,
+    CreateSummary,
     CreateView,
     DropStatement,
     ExplainStatement,
@@ -71,6 +72,7 @@ __all__ = [
     "CreateFunction",
     "CreateQuery",
     "CreateSource",
+    "CreateSummary",
     "CreateView",
     "DeleteStatement",
     "DescribeStatement",
@@ -106,6 +108,7 @@ Statement: TypeAlias = (
     CreateSource
     | CreateView
     | CreateQuery
+    | CreateSummary
     | OneTimeSelect
     | CreateFunction
     | Insert

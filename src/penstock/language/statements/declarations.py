@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from sqlglot import exp
 
-from penstock.language.queries import NOWHERE, Duration, Mark, Name, QueryTree, ValidClause
+from penstock.language.queries import NOWHERE, Collapse, Duration, Mark, Name, QueryTree, ValidClause
 from penstock.language.statements.clauses import (
     AsOf,
     ColumnDefinition,
@@ -64,6 +64,21 @@ class CreateQuery:
     into: Connector | None = None
     start: StartClause | None = None
     attributes: tuple[WrittenOption, ...] = ()
+    existence: Existence | None = None
+    span: TextSpan = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True)
+class CreateSummary:
+    """CREATE SUMMARY. method: COUNTSKETCH or EXACT, None where it is not written."""
+
+    name: Name
+    stream: Name
+    columns: tuple[Name, ...]
+    granularity: Duration | None = None
+    collapse: Collapse | None = None
+    method: str | None = None
+    options: tuple[WrittenOption, ...] = ()
     existence: Existence | None = None
     span: TextSpan = field(default=NOWHERE, compare=False)
 
@@ -141,7 +156,7 @@ class ShowStatement:
 
 @dataclass(frozen=True)
 class DropStatement:
-    """kind: STREAM, RELATION, VIEW, QUERY, FUNCTION or AGGREGATE."""
+    """kind: STREAM, RELATION, VIEW, QUERY, SUMMARY, FUNCTION or AGGREGATE."""
 
     kind: str
     name: Name

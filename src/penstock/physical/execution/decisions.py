@@ -35,6 +35,8 @@ class Decided(enum.Enum):
     ROW_RATE = "row_rate"
     #: Of a query: what a scheduler has granted it for the round, in microseconds.
     GRANT = "grant"
+    #: Of a query with a preference AUTO: the units of work of a round, over all shards.
+    UNITS = "units"
     #: Of a query with preferences AUTO: which of its alternatives runs.
     ALTERNATIVE = "alternative"
 

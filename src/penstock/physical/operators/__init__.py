@@ -28,6 +28,7 @@ from penstock.physical.operators.joins.multi_join import MultiJoin
 from penstock.physical.operators.joins.nonretroactive import Stamp, make_nrr_join
 from penstock.physical.operators.joins.partner_counts import PartnerCounts, StaticPartnerCounts
 from penstock.physical.operators.joins.window_store import StoreJoin, WindowStore
+from penstock.physical.operators.preferences.queries import PreferringJoin, PreferringLookUp, PreferringSelection
 from penstock.physical.operators.rowwise import (
     AccumulatorRows,
     Filter,
@@ -50,6 +51,7 @@ from penstock.physical.operators.streams.results import IndividualResults, Round
 from penstock.physical.operators.streams.rstream import RStream
 from penstock.physical.operators.temporal.coalesce import Coalescing
 from penstock.physical.operators.temporal.gaps import GapsInOrder, GapsOfChanges
+from penstock.physical.operators.temporal.granule_runs import GranuleRuns, OncePerLife
 from penstock.physical.operators.temporal.grouped_sessions import GroupedSessions, SessionPieces
 from penstock.physical.operators.temporal.sessions import Sessions, ValidWindow
 from penstock.physical.operators.temporal.shedding import Shed
@@ -85,6 +87,7 @@ from penstock.physical.plan.panes import (
     RecomputedSlideSpec,
     WindowSumsSpec,
 )
+from penstock.physical.plan.preferences.queries import PreferringJoinSpec, PreferringLookUpSpec, PreferringSelectionSpec
 from penstock.physical.plan.rowwise import FilterSpec, ProjectSpec, UnionSpec
 from penstock.physical.plan.sequence import CountTimeSpec, FrequencySpec, SequenceModelSpec
 from penstock.physical.plan.sets import DistinctSpec, SetOperationSpec, TopKSpec
@@ -100,6 +103,7 @@ from penstock.physical.plan.streams import (
 )
 from penstock.physical.plan.temporal.coalesce import CoalesceSpec
 from penstock.physical.plan.temporal.gaps import GapsSpec
+from penstock.physical.plan.temporal.granules import GranuleRunsSpec, OncePerLifeSpec
 from penstock.physical.plan.temporal.grouped_sessions import GroupedSessionsSpec, SessionPiecesSpec
 from penstock.physical.plan.temporal.sessions import SessionsSpec, ValidWindowSpec
 from penstock.physical.plan.temporal.shedding import ShedSpec
@@ -132,6 +136,8 @@ OPERATORS: dict[type, Callable[..., Operator]] = {
     FrequentItemsSpec: lambda spec, context: FrequentItems(spec),
     UserAggregateSpec: lambda spec, context: UserAggregation(spec),
     SessionsSpec: lambda spec, context: Sessions(spec),
+    OncePerLifeSpec: lambda spec, context: OncePerLife(spec),
+    GranuleRunsSpec: lambda spec, context: GranuleRuns(spec),
     SessionPiecesSpec: lambda spec, context: SessionPieces(spec),
     GroupedSessionsSpec: lambda spec, context: GroupedSessions(spec),
     ValidWindowSpec: lambda spec, context: ValidWindow(spec),
@@ -164,6 +170,9 @@ OPERATORS: dict[type, Callable[..., Operator]] = {
     FrequencySpec: lambda spec, context: make_every_nth(spec),
     SequenceModelSpec: lambda spec, context: make_sequence_model(spec, context.tables, context.run_plan),
     CountTimeSpec: lambda spec, context: CountTime(spec, context.tables, context.run_plan),
+    PreferringJoinSpec: lambda spec, context: PreferringJoin(spec, context.shards),
+    PreferringLookUpSpec: lambda spec, context: PreferringLookUp(spec, context.shards, context.tables[spec.table]),
+    PreferringSelectionSpec: lambda spec, context: PreferringSelection(spec, context.shards),
     ShedSpec: lambda spec, context: Shed(spec),
     OutputSpec: lambda spec, context: Passing(),
 }

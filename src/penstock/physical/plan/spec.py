@@ -126,6 +126,11 @@ class Spec:
         return False
 
     @property
+    def is_granted_units(self) -> bool:
+        """Return whether each round grants the operator units of work."""
+        return False
+
+    @property
     def follows_decisions(self) -> bool:
         """Return whether the operator follows decisions (`Moment.decided`)."""
         return False

@@ -26,6 +26,9 @@ SYNOPSES: dict[str, str] = {
     "ExtremeBag": "tables.ordered_bags",
     "ObjectTable": "tables.objects",
     "HeldTuples": "tables.held_tuples",
+    "NumberedElements": "preferences.numbered_elements",
+    "StreamSummary": "summaries.stream_summary",
+    "WaitingEntries": "preferences.waiting_entries",
 }
 
 

@@ -27,10 +27,12 @@ class DecidingOptions:
     Args:
         state_limit: bytes of state that all queries that shed may hold together; 0 for no limit.
         weights: importance of queries, by name; those left out weigh 1.
+        target_latency: seconds that a round may take, 0 for any.
     """
 
     state_limit: int = 0
     weights: Mapping[str, float] = field(default_factory=dict)
+    target_latency: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from penstock.runtime.deciding.deciders import DeciderMaker
+from penstock.runtime.deciding.granted_units import GrantedUnits
 from penstock.runtime.deciding.keep_rates import KeepRates
 from penstock.runtime.deciding.state_budgets import StateBudgets
 
-REGISTRY: tuple[DeciderMaker, ...] = (KeepRates.of, StateBudgets.of)
+REGISTRY: tuple[DeciderMaker, ...] = (KeepRates.of, StateBudgets.of, GrantedUnits.of)

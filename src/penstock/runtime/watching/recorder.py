@@ -15,6 +15,7 @@ from penstock.runtime.watching.figures import BatchFigures, FigureKeeper, RunFig
 from penstock.runtime.watching.metrics import (
     FrequentMetrics,
     OperatorMetrics,
+    PreferenceMetrics,
     QueryMetrics,
     RunMetrics,
     SheddingMetrics,
@@ -156,12 +157,12 @@ class Recorder:
         for operator in operators:
             for name in operator.queries:
                 by_query[name].append(operator)
-        now = self._clock()
+        now, said = self._clock(), self._said_by_query()
         return replace(
             self._run, batches=totals.batches, batch_bytes=totals.batch_bytes, operators=operators,
             state_rows=sum(o.state_rows for o in operators), state_bytes=sum(o.state_bytes for o in operators),
             sources={name: self._source(name, source, totals, now) for name, source in self._sources.items()},
-            queries={name: self._query(name, totals, by_query[name], now) for name in by_query},
+            queries={name: self._query(name, totals, by_query[name], said.get(name, ()), now) for name in by_query},
         )  # fmt: skip
 
     def resumed(self, totals: Totals) -> None:
@@ -203,21 +204,30 @@ class Recorder:
         passed = (totals.passed or {}).get(name, 0)
         return SourceMetrics(rows, rate, late, malformed, heartbeat, lag, splits, nbytes, waiting, passed)
 
-    def _query(self, name: str, totals: Totals, operators: Sequence[OperatorMetrics], now: float) -> QueryMetrics:
+    def _query(
+        self, name: str, totals: Totals, operators: Sequence[OperatorMetrics],
+        said: Sequence[Mapping[str, int | float]], now: float,
+    ) -> QueryMetrics:  # fmt: skip
         heartbeat, lag = _heartbeat_and_lag(
             (totals.query_heartbeats or {}).get(name), self._plan.queries[name].domain, now
         )
-        said = self._said_by(name)
         return QueryMetrics(
             (totals.queries or {}).get(name, 0), self._rates[1].get(name, 0.0), heartbeat, lag,
             sum(o.state_rows for o in operators), sum(o.state_bytes for o in operators),
-            SheddingMetrics.of(said), FrequentMetrics.of(said),
+            SheddingMetrics.of(said), FrequentMetrics.of(said), PreferenceMetrics.of(said),
         )  # fmt: skip
 
-    def _said_by(self, query: str) -> list[Mapping[str, int | float]]:
-        """Return what the operators of a query say of themselves in each shard."""
-        steps = {step.id for step in self._plan.steps if query in step.queries}
-        return [figures for one in list(self._said.values()) for step, figures in one.items() if step in steps]
+    def _said_by_query(self) -> dict[str, list[Mapping[str, int | float]]]:
+        """Return by query what its operators say of themselves in each shard. Most say nothing."""
+        of_steps: dict[int, list[Mapping[str, int | float]]] = {}
+        for one in list(self._said.values()):
+            for step, figures in one.items():
+                of_steps.setdefault(step, []).append(figures)
+        said: dict[str, list[Mapping[str, int | float]]] = {}
+        for plan_step in self._plan.steps if of_steps else ():
+            for query in plan_step.queries:
+                said.setdefault(query, []).extend(of_steps.get(plan_step.id, ()))
+        return said
 
 
 def _counts(totals: Totals, position: int) -> dict[str, int]:

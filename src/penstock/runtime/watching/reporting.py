@@ -47,6 +47,7 @@ class ReportOptions:
         fail: end the run beyond the limit, else warn.
         shed: have queries that coalesce shed beyond the limit.
         horizons: as in `GrowthDetector`.
+        target_latency: seconds that a round may take, 0 for any.
     """
 
     metrics_file: str | None = None
@@ -56,6 +57,11 @@ class ReportOptions:
     fail: bool = False
     horizons: Mapping[str, float] = field(default_factory=dict)
     shed: bool = False
+    target_latency: float = 0.0
+
+    def deciding(self, weights: Mapping[str, float]) -> DecidingOptions:
+        """Return the options of the deciders. weights: of queries, by name."""
+        return DecidingOptions(self.shared_limit, weights, self.target_latency)
 
     @property
     def shared_limit(self) -> int:
@@ -67,7 +73,7 @@ class ReportOptions:
         return ReportOptions(
             settings["metrics_file"] or None, settings["metrics_port"], settings["metrics_address"],
             settings["state_limit"], settings["state_limit_action"] == "fail", horizons or {},
-            settings["state_limit_action"] == "shed",
+            settings["state_limit_action"] == "shed", settings["target_latency"] or 0.0,
         )  # fmt: skip
 
 
@@ -89,9 +95,7 @@ class Reporter:
         on_batch: Callable[[BatchFigures], None] | None = None, weights: Mapping[str, float] | None = None,
     ) -> None:  # fmt: skip
         self.recorder = recorder
-        self.deciders = Deciders(
-            recorder.plan, DecidingOptions(report_options.shared_limit, weights or {}), registry=REGISTRY
-        )
+        self.deciders = Deciders(recorder.plan, report_options.deciding(weights or {}), registry=REGISTRY)
         self._on_batch = on_batch
         self._options = report_options
         self._clock = clock
@@ -119,7 +123,7 @@ class Reporter:
     def changed(self, plan: Plan, sources: Mapping[str, Source], weights: Mapping[str, float]) -> None:
         """Continue with another plan."""
         self.recorder.changed(plan, sources)
-        self.deciders.changed(plan, DecidingOptions(self._options.shared_limit, weights))
+        self.deciders.changed(plan, self._options.deciding(weights))
 
     @property
     def port(self) -> int | None:

@@ -33,6 +33,7 @@ from penstock.testing.denotation.core import validity
 from penstock.testing.denotation.nonretroactive import elements
 from penstock.testing.denotation.relations import content
 from penstock.testing.denotation.rowwindow import last_rows
+from penstock.testing.preferences import kinds as preferences
 
 __all__ = [
     "Bag",
@@ -49,6 +50,7 @@ __all__ = [
     "last_rows",
     "matching",
     "minus",
+    "preferences",
     "relation",
     "results",
     "sessions",

@@ -262,6 +262,11 @@ class Algebra(Node):
         return ()
 
     @property
+    def negated_inputs(self) -> tuple[Algebra, ...]:
+        """Return the inputs of which a missing tuple would make results that are wrong, not only fewer."""
+        return ()
+
+    @property
     def ending_inputs(self) -> tuple[Algebra, ...]:
         """Return the inputs whose last end decides how far `--drain` advances time."""
         return self.inputs

@@ -101,7 +101,7 @@ def join_two(
     left: Algebra, right: Algebra, conditions: list[Expression], kind: type[Join] | type[NRRJoin] = Join
 ) -> Algebra:
     """Return the join of two inputs, over the columns of the left followed by those of the right."""
-    keyed = _keyed(left, right, conditions)
+    keyed = keyed_sides(left, right, conditions)
     node: Algebra = kind(keyed.left, keyed.right, keyed.equal, keyed.residual)
     return keyed.without_keys(node, [*range(keyed.width), *keyed.right_places])
 
@@ -112,7 +112,7 @@ def outer_join(
     """Return the outer join under all `conditions`, over the columns of left and right. single: as in `OuterJoin`."""
     if kind is OuterKind.LEFT:
         right, conditions = _pushed_right(left, right, conditions)
-    keyed = _keyed(left, right, conditions)
+    keyed = keyed_sides(left, right, conditions)
     if single and any(key <= {j for _, j in keyed.equal} for key in keyed.right.keys):
         single = ""  # by its key there is at most one partner
     node = OuterJoin(keyed.left, keyed.right, keyed.equal, keyed.residual, kind, single)
@@ -122,7 +122,7 @@ def outer_join(
 def semi_join(left: Algebra, right: Algebra, conditions: tuple[Expression, ...], kind: SemiKind) -> Algebra:
     """Return the semi-join under all `conditions`, over the columns of left, and the mark."""
     right, conditions = _pushed_right(left, right, conditions)
-    keyed = _keyed(left, right, conditions)
+    keyed = keyed_sides(left, right, conditions)
     node = SemiJoin(keyed.left, keyed.right, keyed.equal, keyed.residual, kind)
     mark = [len(keyed.left.schema)] if kind is SemiKind.MARK else []
     return keyed.without_keys(node, [*range(keyed.width), *mark])
@@ -140,7 +140,7 @@ def _pushed_right(
 
 
 @dataclass(frozen=True)
-class _Keyed:
+class KeyedSides:
     """Two inputs with their key columns computed. width: of the left input without them."""
 
     left: Algebra
@@ -158,7 +158,8 @@ class _Keyed:
         return Project(node, columns(node, kept), tuple(node.schema[i] for i in kept))
 
 
-def _keyed(left: Algebra, right: Algebra, conditions: Iterable[Expression]) -> _Keyed:
+def keyed_sides(left: Algebra, right: Algebra, conditions: Iterable[Expression]) -> KeyedSides:
+    """Return two inputs with the columns that `conditions` over both equate; computed ones follow the others."""
     first, second = _Side(left, []), _Side(right, [])
     equal: list[tuple[int, int]] = []
     residual: list[Expression] = []
@@ -174,7 +175,9 @@ def _keyed(left: Algebra, right: Algebra, conditions: Iterable[Expression]) -> _
     width = first.width
     moved = [remap(c, lambda i: i if i < width else i + extra) for c in residual]
     right_columns = range(width + extra, width + extra + second.width)
-    return _Keyed(first.projected(), second.projected(), tuple(equal), conjunction(tuple(moved)), width, right_columns)
+    return KeyedSides(
+        first.projected(), second.projected(), tuple(equal), conjunction(tuple(moved)), width, right_columns
+    )
 
 
 def _equality(condition: Expression, width: int) -> tuple[Expression, Expression] | None:

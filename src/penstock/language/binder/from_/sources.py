@@ -55,7 +55,7 @@ NestedBinder = Callable[[QueryTree, Levels, bool], tuple[Inner, tuple[str, ...]]
 class SourceBinder:
     """Binds FROM clauses. views: those of WITH, by lower-case name; subqueries, outer, enclosing: as in `Around`;
     closed: aliases in lower case of which WHERE wants the closed periods alone; lasting: by alias in lower case, how
-    long periods have to last by WHERE.
+    long periods have to last by WHERE; window: of streams that have none.
     """
 
     context: Context
@@ -66,6 +66,7 @@ class SourceBinder:
     enclosing: Levels = ()
     closed: frozenset[str] = frozenset()
     lasting: Mapping[str, tuple[ComparedLength, ...]] = field(default_factory=dict)
+    window: WindowClause | None = None
 
     def bind(self, source: FromSource) -> Inputs:
         """Return all relations of a FROM clause; with `failed`, and the errors recorded, where some could
@@ -159,6 +160,7 @@ class SourceBinder:
         named: NamedSource | None = None,
         valid: str | None = None,
     ) -> Inputs:
+        window = self.window if window is None and node.is_stream else window
         stream = node if node.is_stream else None
         stamp = node.timestamp_column if node.is_stream else None
         plain = Role.ELEMENT if node.is_stream else Role.RELATION

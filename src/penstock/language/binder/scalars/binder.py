@@ -15,6 +15,7 @@ from penstock.expressions.nodes import AggregateCall, Cast, Column, Expression, 
 from penstock.language.binder.context import BindingFailed, Context
 from penstock.language.binder.scalars.operator_text import written_operator
 from penstock.language.binder.scope import Scope
+from penstock.language.binder.stream_summaries import StreamSummaries
 from penstock.language.binder.subqueries.unplacing import ClauseSubqueries
 from penstock.language.dialect import span_of
 from penstock.language.queries import Name
@@ -41,6 +42,7 @@ class ScalarBinder:
         column_spans: spans of bound Columns, by identity, for errors of grouping.
         inside: within an aggregate.
         frequent: the aggregate by which items are FREQUENT, None without that clause.
+        summaries: those whose estimates may be read, None outside of preferences.
     """
 
     scope: Scope
@@ -56,6 +58,7 @@ class ScalarBinder:
     unseen: frozenset[str] = frozenset()
     grouped: Sequence[tuple[exp.Expr, Expression]] = ()
     frequent: AggregateCall | None = None
+    summaries: StreamSummaries | None = None
     #: kind of node -> the function that binds it; filled by `expressions.py`.
     table: ClassVar[Mapping[type[exp.Expr], Binding]] = {}
 

@@ -21,6 +21,7 @@ from penstock.language.binder.scalars.bounds import BOUND_FUNCTIONS, bound_funct
 from penstock.language.binder.scalars.estimates import ESTIMATE, estimate
 from penstock.language.binder.scalars.frequent_bounds import MISSED_BOUND, missed_bound
 from penstock.language.binder.scalars.intervals import interval
+from penstock.language.binder.scalars.summary_estimates import summary_estimate
 from penstock.language.binder.scope import Role, Scope
 from penstock.language.binder.subqueries.placeholders import reads_outer
 from penstock.language.catalog import Catalog
@@ -207,5 +208,6 @@ CALLS: Mapping[type[exp.Expr], Binding] = {
     exp.Substring: _substring,
     exp.StrPosition: _position,
     exp.Anonymous: _function,
+    exp.Dot: summary_estimate,
     exp.Filter: _filter,
 }

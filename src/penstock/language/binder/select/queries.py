@@ -40,6 +40,7 @@ from penstock.language.binder.select.first_rows import (
     sorted_relation,
 )
 from penstock.language.binder.select.frequent import frequent_terms
+from penstock.language.binder.select.preferences import check_tree, preferred, refuse_misplaced
 from penstock.language.binder.select.rows import Inner, whole
 from penstock.language.binder.select.set_operations import bind_set
 from penstock.language.binder.select.streams import to_stream
@@ -51,6 +52,7 @@ from penstock.language.limits import check_size
 from penstock.language.plans.document import read_plan
 from penstock.language.printer import scalar_text
 from penstock.language.queries import (
+    Extent,
     Item,
     Name,
     PlanQuery,
@@ -60,6 +62,7 @@ from penstock.language.queries import (
     SortedQuery,
     Star,
     StreamQuery,
+    WindowClause,
     WithQuery,
 )
 from penstock.language.text import TextSpan
@@ -91,6 +94,7 @@ class QueryBinder:
         recorded.
         """
         stream = as_stream(self.bind(tree), _span_of_query(tree), self.context)
+        refuse_misplaced(stream, _span_of_query(tree), self.context)
         self.context.guard(_span_of_query(tree), lambda: check_size(stream))
         return stream
 
@@ -101,6 +105,7 @@ class QueryBinder:
         span = _span_of_query(tree)
         found = answer_stream(replace(self, answered_once=True).bind(tree), span, self.context)
         whole = unbounded(found) if found.is_stream else found
+        refuse_misplaced(whole, span, self.context)
         self.context.guard(span, lambda: check_size(whole))
         return whole
 
@@ -220,10 +225,12 @@ class QueryBinder:
     def _inputs(self, tree: SelectQuery) -> tuple[Inputs, Scope]:
         if tree.source is None:
             raise BindingFailed
+        check_tree(tree, self.context)
         closed = {periods.closed_alias(part) for part in periods.anded(tree.where)}
         binder = SourceBinder(
             self.context, self._nested, self.views, self._subqueries, self.outer, self.enclosing,
             frozenset(alias for alias in closed if alias is not None), lengths.lower_bounds(tree.where),
+            _window_of_all(tree),
         )  # fmt: skip
         inputs = binder.bind(tree.source)
         return inputs, Scope(inputs.entries, self.outer, self.enclosing)
@@ -249,7 +256,11 @@ class QueryBinder:
         plain = conjunction(tuple(p for p in parts if not attached_in(p) and not reads_outer(p)))
         if inputs.failed:
             raise BindingFailed
-        node = self.context.attempt(lambda: build_joins(inputs, plain, self.context))
+        if tree.preference is None:
+            node = self.context.attempt(lambda: build_joins(inputs, plain, self.context))
+        else:
+            own = () if plain is None else conjuncts(plain)
+            node = self.context.attempt(lambda: preferred(tree, inputs, own, scope, self.context))
         if node is None or (where is None and condition is not None):
             raise BindingFailed
         applied = Applied(node, subqueries)
@@ -423,6 +434,14 @@ class QueryBinder:
         if limits is None:
             raise BindingFailed
         return node
+
+
+def _window_of_all(tree: SelectQuery) -> WindowClause | None:
+    """Return the window that a preference gives to every stream of FROM that has none."""
+    clause = tree.preference
+    if clause is None or clause.window is None:
+        return None
+    return WindowClause(Extent.RANGE, clause.window, span=clause.window_span)
 
 
 def _span_of_query(tree: QueryTree) -> TextSpan:

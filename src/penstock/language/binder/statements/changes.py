@@ -20,9 +20,10 @@ from penstock.language.binder.from_.durations import ticks
 from penstock.language.binder.scalars.expressions import ExpressionBinder
 from penstock.language.binder.scope import Entry, Scope
 from penstock.language.binder.statements.attributes import NONE, QUERY_ATTRIBUTES, SOURCE_ATTRIBUTES, bind_attributes
-from penstock.language.binder.statements.commands import an, bind_start, continuous, query_named, read_by
+from penstock.language.binder.statements.commands import an, bind_start, continuous, query_named
 from penstock.language.binder.statements.connectors import bind_connector
 from penstock.language.binder.statements.created import WRITABLE, column_named, distinct_names
+from penstock.language.binder.statements.names_read import names_read
 from penstock.language.binder.statements.shedding import bind_shedding
 from penstock.language.commands import (
     AlterQuery,
@@ -113,7 +114,7 @@ def _replaced(action: AsAction, query: Query, context: Context) -> ReplaceQuery:
     text = redacted_text(context.source.slice(action.query.span))
     chosen = as_choices(choices_of_plan(action.query.text)) if isinstance(action.query, PlanQuery) else ()
     new = Query(query.name, root, query.sink, text, chosen)
-    return ReplaceQuery(new, text, read_by(action.query), start, action.reset is not None)
+    return ReplaceQuery(new, text, names_read(action.query, new.root), start, action.reset is not None)
 
 
 # --- ALTER STREAM, ALTER RELATION, ALTER SYSTEM

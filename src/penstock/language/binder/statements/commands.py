@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
-
-from sqlglot import exp
 
 from penstock.algebra.nodes.base import Algebra
 from penstock.algebra.nodes.one_time import ordered
@@ -21,8 +19,10 @@ from penstock.language.binder.statements.attributes import CREATED_ATTRIBUTES, b
 from penstock.language.binder.statements.connectors import bind_connector
 from penstock.language.binder.statements.created import bind_rows, bind_source, distinct_names
 from penstock.language.binder.statements.functions import bind_function, check_volatile
+from penstock.language.binder.statements.names_read import names_read, read_by
 from penstock.language.binder.statements.shedding import bind_shedding, spans_of
-from penstock.language.catalog import Catalog, View
+from penstock.language.binder.statements.summaries import bind_summary
+from penstock.language.catalog import Catalog, DeclaredSummary, View
 from penstock.language.commands import (
     BeginTransaction,
     Cancel,
@@ -32,6 +32,7 @@ from penstock.language.commands import (
     CreateFunctionCommand,
     CreateQueryCommand,
     CreateSourceCommand,
+    CreateSummaryCommand,
     CreateViewCommand,
     Describe,
     DropCommand,
@@ -48,14 +49,14 @@ from penstock.language.commands import (
 )
 from penstock.language.plans.choices import NO_CHOICES, as_choices, attributes_with_plan, choices_in
 from penstock.language.plans.document import exported
-from penstock.language.plans.form import sources_named
-from penstock.language.queries import CONTROL_SCHEMA, EmbeddedQuery, Name, NamedSource, PlanQuery, QueryTree, WithQuery
+from penstock.language.queries import CONTROL_SCHEMA, Name, QueryTree
 from penstock.language.statements import (
     AsOf,
     CancelStatement,
     CreateFunction,
     CreateQuery,
     CreateSource,
+    CreateSummary,
     CreateView,
     DescribeStatement,
     DropStatement,
@@ -70,7 +71,6 @@ from penstock.language.statements import (
     SubscribeStatement,
     TransactionStatement,
 )
-from penstock.language.text import LEAVES, fields_compared
 from penstock.redaction import redacted_text
 from penstock.settings import Settings
 from penstock.types import CALENDAR, TimeDomain, type_name
@@ -115,7 +115,7 @@ def bind_create_view(statement: CreateView, context: Context) -> Command:
         if (known.root.fingerprint, known.names) == (root.fingerprint, names):
             return Unchanged("VIEW", view.name, "the view is the same")
         _replaced_in_use(statement.name, statement.query, context)
-    return CreateViewCommand(view, read_by(statement.query), *_flags(statement.existence))
+    return CreateViewCommand(view, names_read(statement.query, root), *_flags(statement.existence))
 
 
 def bind_create_query(statement: CreateQuery, context: Context) -> Command:
@@ -147,7 +147,13 @@ def bind_create_query(statement: CreateQuery, context: Context) -> Command:
             return Unchanged("QUERY", known.name, "the query is the same")
         _replaced_in_use(statement.name, statement.query, context)
     return CreateQueryCommand(
-        query, start, attributes, text, read_by(statement.query), into is not None, *_flags(statement.existence)
+        query,
+        start,
+        attributes,
+        text,
+        names_read(statement.query, root),
+        into is not None,
+        *_flags(statement.existence),
     )
 
 
@@ -165,6 +171,19 @@ def bind_create_function(statement: CreateFunction, context: Context) -> Command
             return Unchanged(statement.kind, known.name, "the function is the same")
         _unused(name, context.catalog.users_of_function(name.key), context)
     return CreateFunctionCommand(function, context.source.slice(statement.span), *_flags(statement.existence))
+
+
+def bind_create_summary(statement: CreateSummary, context: Context) -> Command:
+    unchanged = _taken(statement.name, "SUMMARY", statement.existence, context)
+    if unchanged is not None:
+        return unchanged
+    summary = DeclaredSummary(bind_summary(statement, context), context.source.slice(statement.span))
+    known = context.catalog.summaries.get(statement.name.key)
+    if known is not None and _replaces(statement.existence):
+        if known.definition == summary.definition:
+            return Unchanged("SUMMARY", known.name, "the summary is the same")
+        _unused(statement.name, context.catalog.users_of(statement.name.key), context)
+    return CreateSummaryCommand(summary, *_flags(statement.existence))
 
 
 def continuous(tree: QueryTree, context: Context) -> Algebra:
@@ -297,14 +316,15 @@ def dependents(key: str, kind: str, catalog: Catalog) -> list[Dropped]:
 
 def _declared_name(key: str, catalog: Catalog) -> str:
     """Return a name as its declaration has it."""
-    tables: tuple[Any, ...] = (catalog.sources, catalog.views, catalog.queries)
+    tables: tuple[Any, ...] = (catalog.sources, catalog.views, catalog.queries, catalog.summaries)
     return str(next(table[key].name for table in tables if key in table))
 
 
 def _names_of(kind: str, catalog: Catalog) -> list[str]:
     if kind in ("FUNCTION", "AGGREGATE"):
         return [user.name for user in catalog.functions.values()]
-    return [key for key in (*catalog.sources, *catalog.views, *catalog.queries) if catalog.kind(key) == kind]
+    names = (*catalog.sources, *catalog.views, *catalog.queries, *catalog.summaries)
+    return [key for key in names if catalog.kind(key) == kind]
 
 
 # --- rows and settings
@@ -382,6 +402,8 @@ def _shown(kind: str, context: Context) -> tuple[tuple[str, str], ...]:
         return tuple((v.name, v.text) for v in catalog.views.values())
     if kind == "QUERIES":
         return tuple((q.name, q.text) for q in catalog.queries.values())
+    if kind == "SUMMARIES":
+        return tuple((s.name, s.text) for s in catalog.summaries.values())
     if kind in ("FUNCTIONS", "AGGREGATES"):
         users = [u for u in {**REGISTERED, **catalog.functions}.values() if f"{u.kind}S" == kind]
         return tuple((u.name, signature(u)) for u in users)
@@ -411,7 +433,7 @@ def bind_describe(statement: DescribeStatement, context: Context) -> Command:
             return Describe(user.name, user.kind, (), signature(user))
         if name.key in context.failed:
             context.fail_silently()
-        known = (catalog.sources, catalog.views, catalog.queries, catalog.functions)
+        known = (catalog.sources, catalog.views, catalog.queries, catalog.summaries, catalog.functions)
         names = [one for table in known for one in table]
         context.fail("P0201", f"unknown name {name.text}", name.span, nearest(name.key, names))
     declared = _declared_name(name.key, catalog)
@@ -420,6 +442,8 @@ def bind_describe(statement: DescribeStatement, context: Context) -> Command:
         schema = query.output_schema
         columns = tuple((field.name, type_name(field.type)) for field in schema)
         return Describe(declared, kind, columns, query.text)
+    if kind == "SUMMARY":
+        return Describe(declared, kind, (), catalog.summaries[name.key].text)
     if kind == "VIEW":
         view = catalog.views[name.key]
         types = (type_name(type_) for type_ in view.root.schema.types)
@@ -470,31 +494,3 @@ def bind_transaction(statement: TransactionStatement, context: Context) -> Comma
 
 def an(kind: str) -> str:
     return f"{'an' if kind[0] in 'AEIOU' else 'a'} {kind.lower()}"
-
-
-def read_by(tree: QueryTree) -> frozenset[str]:
-    """Return the names of sources anywhere in a query, in lower case."""
-    return frozenset(name.key for name in _names_read(tree))
-
-
-def _names_read(tree: QueryTree) -> Iterator[Name]:
-    """Yield the names of sources, without those of local views where these hide declared ones."""
-    todo: list[tuple[object, frozenset[str]]] = [(tree, frozenset())]
-    while todo:
-        part, hidden = todo.pop()
-        if isinstance(part, PlanQuery):
-            yield from (Name(name) for name in sources_named(part.text))
-        elif isinstance(part, NamedSource):
-            if part.name.key not in hidden:
-                yield part.name
-        elif isinstance(part, WithQuery):
-            for view in part.views:
-                todo.append((view.query, hidden))
-                hidden |= {view.name.key}
-            todo.append((part.query, hidden))
-        elif isinstance(part, tuple):
-            todo.extend((one, hidden) for one in part)
-        elif isinstance(part, exp.Expr):
-            todo.extend((embedded.tree, hidden) for embedded in part.find_all(EmbeddedQuery))
-        elif type(part) not in LEAVES and (names := fields_compared(type(part))) is not None:
-            todo.extend((getattr(part, name), hidden) for name in names)

@@ -12,7 +12,7 @@ from penstock.errors import PenstockError, Position, ScriptErrors, ScriptWarning
 from penstock.language.binder.context import BindingFailed, Context, QueryNames
 from penstock.language.binder.statements import changes, commands
 from penstock.language.binder.statements.attributes import QUERY_ATTRIBUTES
-from penstock.language.binder.statements.commands import read_by
+from penstock.language.binder.statements.names_read import read_by
 from penstock.language.catalog import Catalog
 from penstock.language.commands import (
     ChangeSetting,
@@ -39,6 +39,7 @@ from penstock.language.statements import (
     CreateFunction,
     CreateQuery,
     CreateSource,
+    CreateSummary,
     CreateView,
     DeleteStatement,
     DescribeStatement,
@@ -64,6 +65,7 @@ _BINDERS: Mapping[type[Statement], Callable[[Any, Context], Command]] = {
     CreateView: commands.bind_create_view,
     CreateQuery: commands.bind_create_query,
     CreateFunction: commands.bind_create_function,
+    CreateSummary: commands.bind_create_summary,
     DropStatement: commands.bind_drop,
     Insert: commands.bind_insert,
     SetSetting: commands.bind_setting,
@@ -148,7 +150,7 @@ class ScriptBinder:
         declared = [
             (i, s.name.key, self.source.position(s.span).line)
             for i, s in enumerate(statements)
-            if isinstance(s, CreateSource | CreateView | CreateQuery)
+            if isinstance(s, CreateSource | CreateView | CreateQuery | CreateSummary)
         ]
         declared.reverse()
         later: dict[str, list[int]] = {}  # the lines of the declarations still to come, the next one last
@@ -187,7 +189,7 @@ class ScriptBinder:
                 _not_without_error(statement, context)
             refused = True
         if (refused or context.errors) and isinstance(
-            statement, CreateSource | CreateView | CreateQuery | CreateFunction
+            statement, CreateSource | CreateView | CreateQuery | CreateSummary | CreateFunction
         ):
             self.failed.add(statement.name.key)
 

@@ -9,6 +9,7 @@ from penstock.physical.planning.lowering import (
     matching,
     multi_join,
     nonretroactive,
+    preferences,
     results,
     rowwindow,
     rowwise,
@@ -21,8 +22,8 @@ from penstock.physical.planning.lowering.frequency import lower_answer
 from penstock.physical.planning.lowering.streams import lower_changes
 
 FAMILIES = (
-    aggregates, coalesce, frequency, frequent, joins, matching, multi_join, nonretroactive, results, rowwindow, rowwise,
-    sets, shedding, streams,
+    aggregates, coalesce, frequency, frequent, joins, matching, multi_join, nonretroactive, preferences, results,
+    rowwindow, rowwise, sets, shedding, streams,
 )  # fmt: skip
 
 __all__ = ["FAMILIES", "Builder", "Lowered", "lower", "lower_answer", "lower_changes"]

@@ -5,20 +5,59 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from penstock.algebra import Coalesce, EndedPeriods, Gaps, Lasting, SessionWindow, UntilNext, ValidWindow
+from penstock.algebra import (
+    Begins,
+    Coalesce,
+    EndedPeriods,
+    Gaps,
+    Lasting,
+    Pattern,
+    Project,
+    Select,
+    SessionWindow,
+    UntilNext,
+    ValidWindow,
+    Window,
+)
 from penstock.physical.plan.plan import Edge
+from penstock.physical.plan.spec import Spec
 from penstock.physical.plan.temporal.coalesce import CoalesceSpec
 from penstock.physical.plan.temporal.gaps import GapsSpec
+from penstock.physical.plan.temporal.granules import GranuleRunsSpec, OncePerLifeSpec
 from penstock.physical.plan.temporal.sessions import SessionsSpec, ValidWindowSpec
 from penstock.physical.plan.temporal.until_next import LastingSpec, UntilNextSpec
 from penstock.physical.planning.lowering.builder import Builder, Lowered, lower
+from penstock.physical.planning.strategies import Strategy
 
 
 @lower.register
 def _coalesce(node: Coalesce, builder: Builder) -> Lowered:
-    edge, stage, partitions = builder.keyed(builder.lower(node.input), node.value)
-    spec = CoalesceSpec(node.schema.types, node.closed, node.closing if node.in_order else None)
+    child, pattern = builder.lower(node.input), builder.strategy is Strategy.PATTERN
+    if pattern and child.stage == 0 and node.input.pattern is not Pattern.STRICT and not node.in_order:
+        # What is exchanged has each value once for a period and a life.
+        step = builder.add(OncePerLifeSpec(), [Edge(child.step)], child.stage, node.input)
+        child = replace(child, step=step)
+    edge, stage, partitions = builder.keyed(child, node.value)
+    window = _window_of_granules(node) if pattern else None
+    spec: Spec
+    if window is None or window.slide is None or window.lifetime is None:
+        spec = CoalesceSpec(node.schema.types, node.closed, node.closing if node.in_order else None)
+    else:
+        spec = GranuleRunsSpec(node.schema.types, window.slide, window.lifetime)
     return Lowered(builder.add(spec, [edge], stage, node), stage, partitions)
+
+
+def _window_of_granules(node: Coalesce) -> Window | None:
+    """Return the window of `node` where the period of each row is the granule that ends when the row enters, and rows
+    leave as many granules later."""
+    below = node.input
+    while isinstance(below, Select | Project):
+        below = below.input
+    if node.begins is not Begins.GRANULE or node.closed is not None or not isinstance(below, Window):
+        return None
+    if below.domain is None or below.slide is None or below.lifetime is None or below.lifetime % below.slide:
+        return None
+    return below
 
 
 @lower.register

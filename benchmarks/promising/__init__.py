@@ -1,0 +1,1 @@
+"""Promising tuples: the experiments of `[pt 5]` (`python -m benchmarks.promising`)."""

@@ -1,0 +1,429 @@
+"""WITH PREFERENCE: which part of a join or selection is emitted first while capacity is short `[pt 4]`.
+
+An element that arrives makes *entries*: pieces of work that wait in a queue, one queue per shard. A *unit* of work is
+one look-up of an entry, or one candidate pair examined. A budget says how many units are done at which instant, and the
+order of the queue which ones. What is emitted is part of the result of the query without the clause, and all of it
+where the budget covers the work. The oracle (`testing/preferences/`) is this text as a simulation.
+
+Elements and their order. An element of a side is a tuple of its relation with the life [ts, exp). All elements are
+ordered by (ts, side, arrival); a side that is a table has none. At each instant u, in this order:
+
+1. *Expire*: entries are dropped whose x has ended, or that had candidates of which all that are left have ended.
+2. *Arrive*: the elements of u are summarised (all of a side with a summary, also those that fail its filter; not those
+   with NULL in a summarised column); those that pass their filter, and have no NULL in a key column, make their
+   entries in order. x's partners are the tuples before it that are alive at u.
+3. *Work*: while there is credit, one unit of the first entry is done, by (key, order of x, newest zone first, newest
+   candidate first): its
+   look-up first, then its candidates one by one, newest first. A candidate that is still alive and passes the residual
+   condition is emitted with the life [u, least exp). An entry is finished when none is left that is alive.
+4. *Shed*: entries beyond `queue` in number are dropped, those last in that order first.
+
+Candidates are the partners equal to x on the key columns; of a table, its rows as of x's own instant in the order of
+their draws (`draws(0, "", ts 0, columns)`, ascending).
+A candidate that has ended costs nothing and is passed over.
+
+Entries of x in a direction, into the other side b:
+
+- b without a summary: one, for all partners, also where there are none.
+- b with a summary: one per zone whose estimate for x's values of the summarised columns is at least 1, for the partners
+  in that zone, and one *rest* entry for the others, with estimate 0 and granularity depth + 1.
+- where an expression reads columns of b (`reads_partner`): one per candidate, which costs one unit, since its look-up
+  is done when it arrives. Its estimates are those of the zone of its partner, 0 in the rest.
+
+Priority w = (P_1 · P_2 · ..) · fade, as DOUBLE from left to right, P_i evaluated once, when the entry is made. NULL or
+NaN in any P_i, and a key that is NaN: the key is +inf. Under WEIGHTED or with a fade, a negative P_i counts 0.
+
+fade: `base ** n` of Python floats, by `fade_factor`. Without `per`, n = g − 1, g the granularity of the zone now (1 for
+a direction without a summary); keys are made anew whenever a zone has moved to the next granularity. With `per`, n =
+age // per; age is u − ts of the newest candidate that is left and alive, of x for a selection or table or without
+candidates; keys are made anew at each multiple of `per` counted from tick 0, and not in between.
+
+Key, least first: DESC −w. ASC w with ΠP / fade for w, +inf for a rest entry of a direction with a summary. WEIGHTED
+E·c/w, +inf where w = 0; E = `exponential_draws` of the entry, c = 1 + estimate for a zone of a join, else 1.
+
+The draw of an entry: `draws(seed, f"/preference/{query}/{side}", ts of x, columns of x + [zone])`, zone an int64 column
+with the arrival number of the zone's oldest element, -1 of the rest entry and without a summary; one per candidate: the
+candidate's ts (0 of a table) and columns in place of the zone. Arrival numbers count the elements of a side in a shard
+from 0 in order, without those with NULL in a key column. side: 0 for x of the left input, else 1.
+
+Credit. PER TUPLE n: n units for each element of u that makes entries; what is not used at u is lost. PER TIME: r =
+units / (ticks · shards) per tick. The first unit begins when the queue gets work; each takes 1/r and is done at ⌈its
+beginning⌉; the next begins when it ends, or later when the queue gets work. So the j-th unit of a busy time from t0 on
+is done at t0 + ⌈(j−1)/r⌉, and idle time is lost. AUTO: units are granted by the driver for rounds (H0, H]: the
+whole round is taken as one instant at which all entries compete, and a pair is emitted at its entry's own instant where
+that is after H0, else at H0 + 1; candidates are looked up only when an entry is worked on, so one that waits for its
+look-up expires with x or with the newest element of its zone.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from penstock.algebra.nodes.base import Algebra, ColumnPruning, Keys, Pruned, Unary, column_labels, has_lives, operators
+from penstock.algebra.nodes.join import Join, Pairs, condition_text, joined_pattern
+from penstock.algebra.nodes.summary_definition import SummaryDefinition
+from penstock.algebra.optimizer.statistics import Statistics
+from penstock.algebra.properties.cardinality import Estimate
+from penstock.algebra.properties.need import Needs, everything
+from penstock.algebra.properties.update_pattern import Pattern
+from penstock.expressions.nodes import Expression, columns_of
+from penstock.expressions.text import to_sql
+from penstock.types import Schema
+
+
+class PreferenceOrder(enum.Enum):
+    """Which priorities come first."""
+
+    DESC = "DESC"
+    ASC = "ASC"
+    WEIGHTED = "WEIGHTED"
+
+
+class BudgetKind(enum.Enum):
+    """What grants units of work."""
+
+    PER_TUPLE = "PER TUPLE"
+    PER_TIME = "PER"
+    AUTO = "AUTO"
+
+
+@dataclass(frozen=True)
+class Budget:
+    """Units of work: `units` per tuple, or per `ticks`; both are 1 for AUTO."""
+
+    kind: BudgetKind
+    units: int = 1
+    ticks: int = 1
+
+    def rate(self, shards: int) -> Fraction:
+        """Return the units per tick of each of `shards`."""
+        return Fraction(self.units, self.ticks * shards)
+
+    @property
+    def text(self) -> str:
+        if self.kind is BudgetKind.AUTO:
+            return "AUTO"
+        ticks = f" {self.ticks} ticks" if self.kind is BudgetKind.PER_TIME else ""
+        return f"{self.units:,} {self.kind.value}{ticks}"
+
+
+@dataclass(frozen=True)
+class Preference:
+    """The clause without its expressions.
+
+    Args:
+        order: which priorities come first.
+        budget: what grants units. UNLIMITED has no preference node: it is the plain query.
+        fade: the factor a, 0 < a <= 1; 1 does not fade.
+        per: ticks of PER: fading by age; None: by granularity.
+        seed: of the draws of WEIGHTED.
+        query: name of the query, which salts the draws; empty for one without a name.
+        queue: entries that may wait in a shard.
+    """
+
+    order: PreferenceOrder
+    budget: Budget
+    fade: Fraction = Fraction(1)
+    per: int | None = None
+    seed: int = 0
+    query: str = ""
+    queue: int = 1_000_000
+
+    @property
+    def fades(self) -> bool:
+        return self.fade != 1
+
+
+@dataclass(frozen=True, eq=False)
+class PreferringJoin(Algebra):
+    """The join of two streams under a preference. Columns: the left ones, then the right ones.
+
+    Its text is the module's. left, right: relations of windows over streams, without SLIDE, whose tuples are elements.
+
+    Args:
+        equal: pairs of columns that must be equal, at least one; the two have the same type.
+        residual: further condition over the joined row, part of examining a pair, or None.
+        filters: by side, a condition over its own columns that elements must pass, or None. Only a side with a summary
+            has one: its elements are summarised before. It never costs a unit.
+        summaries: by side, the summary of its stream, or None. The side is then a window over all of that stream.
+        summarised: by side, the positions in it of the summary's columns; all of them are in `equal`. Where both sides
+            have a summary, they are the same pairs.
+        into: by probed side, the expressions P_i over the joined row for elements of the other side.
+            `SummaryEstimate` there is one of the probed side's summary; its columns are x's. May be empty: P = 1.
+        preference: order, fade and budget.
+    """
+
+    left: Algebra
+    right: Algebra
+    equal: Pairs
+    residual: Expression | None
+    filters: tuple[Expression | None, Expression | None]
+    summaries: tuple[SummaryDefinition | None, SummaryDefinition | None]
+    summarised: tuple[tuple[int, ...], tuple[int, ...]]
+    into: tuple[tuple[Expression, ...], tuple[Expression, ...]]
+    preference: Preference
+
+    @property
+    def sharding(self) -> Pairs:
+        """Return the pairs by whose values rows go to shards: those that are summarised, else all."""
+        read = [(side, positions) for side, positions in enumerate(self.summarised) if self.summaries[side]]
+        if not read:
+            return self.equal
+        side, positions = read[0]
+        return tuple(pair for pair in self.equal if pair[side] in positions)
+
+    def reads_partner(self, side: int) -> bool:
+        """Return whether elements that probe `side` make one entry per candidate."""
+        width = len(self.left.schema)
+        read = frozenset[int]().union(*map(columns_of, self.into[side]))
+        return any((column >= width) == bool(side) for column in read)
+
+    @property
+    def schema(self) -> Schema:
+        return Schema(self.left.schema.fields + self.right.schema.fields)
+
+    @property
+    def pattern(self) -> Pattern:
+        return joined_pattern(self.left, self.right)
+
+    @property
+    def keys(self) -> Keys:
+        return Join(self.left, self.right, self.equal, self.residual).keys
+
+    @property
+    def needs(self) -> Needs:
+        # What waits depends on all arrivals before.
+        return everything(self.source_names)
+
+    def lives_within(self, holds: Callable[[Algebra], bool]) -> bool:
+        return holds(self.left) or holds(self.right)
+
+    @property
+    def results_have_lives(self) -> bool:
+        return has_lives(self.left) and has_lives(self.right)
+
+    @property
+    def may_be_kept(self) -> bool:
+        return True
+
+    @property
+    def may_stand_over_internal(self) -> bool:
+        return True
+
+    def pruned(self, needed: frozenset[int], pruning: ColumnPruning) -> Pruned:
+        # Draws and ties depend on all columns.
+        return pruning.whole(self)
+
+    def estimate_from(self, inputs: Sequence[Estimate], statistics: Statistics) -> Estimate:
+        return Join(self.left, self.right, self.equal, self.residual).estimate_from(inputs, statistics)
+
+    def cost_from(self, inputs: Sequence[Estimate], own: Estimate) -> float:
+        return self.cost_with_state(inputs, own)
+
+    def describe(self) -> Mapping[str, str]:
+        labels = column_labels(self.schema)
+        width = len(self.left.schema)
+        found = {"on": condition_text(self.left, self.right, self.equal, self.residual)}
+        for side, (name, position) in enumerate((("left", 0), ("right", width))):
+            own = labels[:width] if side == 0 else labels[position:]
+            if (condition := self.filters[side]) is not None:
+                found[f"{name} filter"] = to_sql(condition, own)
+            if (summary := self.summaries[side]) is not None:
+                found[f"{name} summary"] = summary.text
+        for side, name in ((1, "left"), (0, "right")):
+            terms = ", ".join(to_sql(e, labels) for e in self.into[side]) or "1"
+            each = ", each partner by itself" if self.reads_partner(side) else ""
+            found[f"preference of {name} elements"] = terms + each
+        return found | preference_text(self.preference)
+
+
+@dataclass(frozen=True, eq=False)
+class PreferringLookUp(Algebra):
+    """The join of a stream with a table under a preference: a static or NON RETROACTIVE relation, as of the element's
+    own instant. Columns: the left ones, then the table's.
+
+    Elements of left are x; the table's rows are the candidates. One entry per element, or one per candidate where an
+    expression reads the table's columns. Its estimates are those of x's own stream, as in a selection. The life of a
+    pair ends with x.
+
+    Args:
+        left: a relation of a window over a stream, without SLIDE.
+        right: a static or NON RETROACTIVE relation.
+        equal: pairs of columns that must be equal; may be empty: then every row of the table is a candidate.
+        residual: as in `PreferringJoin`.
+        filter, summary, summarised: those of the left side, as in `PreferringJoin`.
+        expressions: the P_i over the joined row.
+        preference: order, fade and budget.
+    """
+
+    left: Algebra
+    right: Algebra
+    equal: Pairs
+    residual: Expression | None
+    filter: Expression | None
+    summary: SummaryDefinition | None
+    summarised: tuple[int, ...]
+    expressions: tuple[Expression, ...]
+    preference: Preference
+
+    @property
+    def reads_partner(self) -> bool:
+        """Return whether an element makes one entry per candidate."""
+        width = len(self.left.schema)
+        return any(column >= width for e in self.expressions for column in columns_of(e))
+
+    @property
+    def schema(self) -> Schema:
+        return Schema(self.left.schema.fields + self.right.schema.fields)
+
+    @property
+    def pattern(self) -> Pattern:
+        return late_pattern(self.left)
+
+    @property
+    def needs(self) -> Needs:
+        return everything(self.source_names)
+
+    def lives_within(self, holds: Callable[[Algebra], bool]) -> bool:
+        return holds(self.left)
+
+    @property
+    def results_have_lives(self) -> bool:
+        return has_lives(self.left)
+
+    @property
+    def may_be_kept(self) -> bool:
+        return True
+
+    @property
+    def may_stand_over_internal(self) -> bool:
+        return True
+
+    @property
+    def ending_inputs(self) -> tuple[Algebra, ...]:
+        return (self.left,)
+
+    def pruned(self, needed: frozenset[int], pruning: ColumnPruning) -> Pruned:
+        return pruning.whole(self)
+
+    def estimate_from(self, inputs: Sequence[Estimate], statistics: Statistics) -> Estimate:
+        return Join(self.left, self.right, self.equal, self.residual).estimate_from(inputs, statistics)
+
+    def cost_from(self, inputs: Sequence[Estimate], own: Estimate) -> float:
+        return self.cost_with_state(inputs, own)
+
+    def describe(self) -> Mapping[str, str]:
+        labels = column_labels(self.schema)
+        found = {"on": condition_text(self.left, self.right, self.equal, self.residual)}
+        each = ", each partner by itself" if self.reads_partner else ""
+        found |= side_text(self.left.schema, self.filter, self.summary)
+        found["preference"] = (", ".join(to_sql(e, labels) for e in self.expressions) or "1") + each
+        return found | preference_text(self.preference)
+
+
+@dataclass(frozen=True, eq=False)
+class PreferringSelection(Unary):
+    """A selection over a stream under a preference: an element is an entry of one unit. What passes `condition` then is
+    emitted with the life [u, exp).
+
+    With a summary, the estimates of an entry are those of its own values in its own zone, and fading without PER uses
+    the granularity that the element lies in by now; its draw has zone -1. The estimate is that which a probe of the
+    summary gives for the element's zone, else 0, which ASC puts last; the summary has the element itself already.
+
+    Args:
+        input: a relation of a window over a stream, without SLIDE.
+        condition: tested by the unit, or None.
+        filter: a condition that elements must pass to make an entry; it costs nothing (the conjuncts of WHERE that read
+            summarised columns alone), or None.
+        summary, summarised: of the stream, and the positions of its columns, or None and ().
+        expressions: the P_i over the input's columns.
+        preference: order, fade and budget.
+    """
+
+    condition: Expression | None
+    filter: Expression | None
+    summary: SummaryDefinition | None
+    summarised: tuple[int, ...]
+    expressions: tuple[Expression, ...]
+    preference: Preference
+
+    @property
+    def pattern(self) -> Pattern:
+        return late_pattern(self.input)
+
+    @property
+    def keys(self) -> Keys:
+        return self.input.keys
+
+    @property
+    def needs(self) -> Needs:
+        return everything(self.source_names)
+
+    def lives_within(self, holds: Callable[[Algebra], bool]) -> bool:
+        return holds(self.input)
+
+    @property
+    def results_have_lives(self) -> bool:
+        return has_lives(self.input)
+
+    @property
+    def may_be_kept(self) -> bool:
+        return True
+
+    @property
+    def may_stand_over_internal(self) -> bool:
+        return True
+
+    def pruned(self, needed: frozenset[int], pruning: ColumnPruning) -> Pruned:
+        return pruning.whole(self)
+
+    def cost_from(self, inputs: Sequence[Estimate], own: Estimate) -> float:
+        return self.cost_with_state(inputs, own)
+
+    def describe(self) -> Mapping[str, str]:
+        labels = column_labels(self.schema)
+        condition = {} if self.condition is None else {"where": to_sql(self.condition, labels)}
+        terms = {"preference": ", ".join(to_sql(e, labels) for e in self.expressions) or "1"}
+        side = side_text(self.schema, self.filter, self.summary)
+        return condition | side | terms | preference_text(self.preference)
+
+
+def summaries_read(root: Algebra) -> tuple[SummaryDefinition, ...]:
+    """Return the summaries that preferences of the plan `root` read, each once."""
+    found: list[SummaryDefinition] = []
+    for node in operators(root):
+        if isinstance(node, PreferringJoin):
+            found += [summary for summary in node.summaries if summary is not None]
+        elif isinstance(node, PreferringLookUp | PreferringSelection) and node.summary is not None:
+            found.append(node.summary)
+    return tuple(dict.fromkeys(found))
+
+
+def late_pattern(side: Algebra) -> Pattern:
+    """Return the pattern of tuples that enter late, in any order: FIFO ends become WEAK."""
+    return Pattern.WEAK if side.pattern is Pattern.WEAKEST else side.pattern
+
+
+def side_text(schema: Schema, condition: Expression | None, summary: SummaryDefinition | None) -> dict[str, str]:
+    """Return what EXPLAIN shows of a side with a summary."""
+    found = {} if condition is None else {"filter": to_sql(condition, column_labels(schema))}
+    return found if summary is None else found | {"summary": summary.text}
+
+
+def preference_text(preference: Preference) -> dict[str, str]:
+    """Return what EXPLAIN shows of the clause."""
+    found = {"order": preference.order.value, "budget": preference.budget.text}
+    if preference.fades:
+        by = "granularity" if preference.per is None else f"{preference.per} ticks of age"
+        found["fade"] = f"{float(preference.fade):g} per {by}"
+    if preference.order is PreferenceOrder.WEIGHTED:
+        found["seed"] = str(preference.seed)
+    return found
+
+
+def fade_factor(fade: Fraction, steps: int) -> float:
+    """Return a ** steps of DOUBLEs; the oracle and the operator compute the same bits by it."""
+    return float(float(fade) ** steps)

@@ -1,0 +1,46 @@
+"""The names that a query reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sqlglot import exp
+
+from penstock.algebra.nodes.base import Algebra
+from penstock.algebra.nodes.preferences import summaries_read
+from penstock.language.plans.form import sources_named
+from penstock.language.queries import EmbeddedQuery, Name, NamedSource, PlanQuery, QueryTree, WithQuery
+from penstock.language.text import LEAVES, fields_compared
+
+
+def read_by(tree: QueryTree) -> frozenset[str]:
+    """Return the names of sources anywhere in a query, in lower case."""
+    return frozenset(name.key for name in _names_read(tree))
+
+
+def names_read(tree: QueryTree, root: Algebra) -> frozenset[str]:
+    """Return the names that a query reads: of sources, and of the summaries in its preferences."""
+    return read_by(tree) | {summary.name.lower() for summary in summaries_read(root)}
+
+
+def _names_read(tree: QueryTree) -> Iterator[Name]:
+    """Yield the names of sources, without those of local views where these hide declared ones."""
+    todo: list[tuple[object, frozenset[str]]] = [(tree, frozenset())]
+    while todo:
+        part, hidden = todo.pop()
+        if isinstance(part, PlanQuery):
+            yield from (Name(name) for name in sources_named(part.text))
+        elif isinstance(part, NamedSource):
+            if part.name.key not in hidden:
+                yield part.name
+        elif isinstance(part, WithQuery):
+            for view in part.views:
+                todo.append((view.query, hidden))
+                hidden |= {view.name.key}
+            todo.append((part.query, hidden))
+        elif isinstance(part, tuple):
+            todo.extend((one, hidden) for one in part)
+        elif isinstance(part, exp.Expr):
+            todo.extend((embedded.tree, hidden) for embedded in part.find_all(EmbeddedQuery))
+        elif type(part) not in LEAVES and (names := fields_compared(type(part))) is not None:
+            todo.extend((getattr(part, name), hidden) for name in names)

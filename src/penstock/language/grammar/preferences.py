@@ -1,0 +1,129 @@
+"""The grammar of WITH PREFERENCE and CREATE SUMMARY (docs/language.md)."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+from sqlglot.tokenizer_core import Token, TokenType
+
+from penstock.language.dialect import Fault, token_span
+from penstock.language.grammar.frequent import FrequentGrammar
+from penstock.language.queries import BudgetClause, Collapse, Duration, PreferenceClause
+from penstock.language.text import TextSpan
+from penstock.types import Interval
+
+_ORDERS = ("ASC", "DESC", "WEIGHTED")
+#: What follows WEIGHTED where it is a column.
+_BEHIND_A_COLUMN = ("ASC", "DESC", "FADE", "BUDGET", "WINDOW")
+
+
+class PreferenceGrammar(FrequentGrammar):
+    """Parser of preferences. `preference()` parses a clause if there is one."""
+
+    def preference(self) -> PreferenceClause | None:
+        """Parse WITH PREFERENCE with its three clauses, in any order; return None if none is next."""
+        start = self._here()
+        if not self._take("WITH", "PREFERENCE"):
+            return None
+        order = self._order_before()
+        expressions = [self._condition()]
+        while self._match(TokenType.COMMA):
+            expressions.append(self._condition())
+        at = self._here()
+        behind = self._take_any(*_ORDERS)
+        if behind is not None and order is not None:
+            raise self._at_span(f"{order} and {behind}: the order is written once", at)
+        clauses: dict[str, Any] = {}
+        while True:
+            begin = self._here()
+            if self._take("FADE"):
+                self._need("FACTOR")
+                found = self._fade()
+            elif self._take("BUDGET"):
+                found = {"budget": self._budget()}
+            elif self._take("WINDOW"):
+                found = {"window": self._duration()}
+            else:
+                break
+            key = next(iter(found))
+            if key in clauses:
+                raise self._at_span(f"{key.upper()} occurs twice", self._since(begin))
+            clauses |= found | {f"{key}_span": self._since(begin)}
+        return PreferenceClause(order or behind, tuple(expressions), **clauses, span=self._since(start))
+
+    def _order_before(self) -> str | None:
+        """Parse the order in front of the expressions. WEIGHTED may be a column there."""
+        if self._at("WEIGHTED"):
+            following = self._ahead(1)
+            begins = following is not None and (
+                following.token_type in (TokenType.L_PAREN, TokenType.NUMBER, TokenType.STRING, TokenType.CASE)
+                or following.token_type in self.ID_VAR_TOKENS
+                or following.token_type is TokenType.IDENTIFIER
+            )
+            if not begins or (following is not None and following.text.upper() in _BEHIND_A_COLUMN):
+                return None
+        return self._take_any(*_ORDERS)
+
+    def _fade(self) -> dict[str, Any]:
+        factor = self._signed("a factor such as 0.8, or 80 PERCENT")
+        if self._take("PERCENT"):
+            factor /= 100
+        return {"fade": factor, "per": self._per_time() if self._take("PER") else None}
+
+    def _budget(self) -> BudgetClause:
+        start = self._here()
+        word = self._take_any("AUTO", "UNLIMITED")
+        if word is not None:
+            return BudgetClause(word, span=self._since(start))
+        units = self._signed("a number of units, AUTO or UNLIMITED")
+        if units.denominator != 1:
+            self._fail("a whole number of units, AUTO or UNLIMITED", self._prev)
+        self._need("PER")
+        if self._take("TUPLE"):
+            return BudgetClause("PER TUPLE", int(units), span=self._since(start))
+        return BudgetClause("PER", int(units), self._per_time(), self._since(start))
+
+    def _per_time(self) -> Duration:
+        """Parse `[number] unit`."""
+        start = self._here()
+        if self._curr.token_type in (TokenType.NUMBER, TokenType.INTERVAL, TokenType.STRING):
+            return self._duration()
+        return Duration(Interval(Fraction(1), self._unit()), self._since(start))
+
+    def _signed(self, what: str) -> Fraction:
+        sign = -1 if self._match(TokenType.DASH) else 1
+        return sign * self._number(what)[0]
+
+    def _at_span(self, message: str, span: TextSpan) -> Fault:
+        token = Token(TokenType.VAR, self.sql[span.start : span.end], start=span.start, end=span.end - 1)
+        return Fault("", token, "P0103", message)
+
+    # --- CREATE SUMMARY
+
+    def _summary_levels(self) -> dict[str, Any]:
+        """Parse WITH { GRANULARITY interval | COLLAPSE ( rate, depth ) } [AND ..]."""
+        found: dict[str, Any] = {}
+        if not self._take("WITH"):
+            return found
+        while True:
+            at = self._here()
+            if self._take("GRANULARITY"):
+                one: dict[str, Any] = {"granularity": self._duration()}
+            elif self._take("COLLAPSE"):
+                one = {"collapse": self._collapse(at)}
+            else:
+                self._fail("GRANULARITY or COLLAPSE")
+            if one.keys() & found.keys():
+                raise self._at_span(f"{next(iter(one)).upper()} occurs twice", self._since(at))
+            found |= one
+            if not self._take("AND"):
+                return found
+
+    def _collapse(self, start: TextSpan) -> Collapse:
+        self._need_token(TokenType.L_PAREN, "(")
+        rate, _ = self._whole("how many zones become one, such as COLLAPSE (4, 4)")
+        self._need_token(TokenType.COMMA, ",")
+        depth, _ = self._whole("a number of granularities, such as COLLAPSE (4, 4)")
+        self._need_token(TokenType.R_PAREN, ")")
+        return Collapse(rate, depth, TextSpan(start.start, token_span(self._prev).end))

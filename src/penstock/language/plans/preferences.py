@@ -1,0 +1,260 @@
+"""Preferences in a plan as data.
+
+Expressions read two columns more than the operator has: the estimates of the summary. A summary is written by its name,
+as a source is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+
+from penstock.algebra import (
+    Algebra,
+    Budget,
+    BudgetKind,
+    Preference,
+    PreferenceOrder,
+    PreferringJoin,
+    PreferringLookUp,
+    PreferringSelection,
+    SummaryDefinition,
+    Window,
+)
+from penstock.algebra.nodes.join import Pairs
+from penstock.errors import nearest
+from penstock.expressions.coercion import BIGINT, DOUBLE
+from penstock.expressions.nodes import Column, Expression, SummaryEstimate, with_estimates
+from penstock.expressions.user import volatile
+from penstock.language.binder.select.preferences import MOST_UNITS, is_table, window_of
+from penstock.language.plans import checks
+from penstock.language.plans.form import Part, fault
+from penstock.language.plans.node_form import Below, Fields, NodeForm, given
+from penstock.language.plans.scalar_binding import NamedColumns
+from penstock.language.plans.scalar_text import column_names, written
+from penstock.tree import Node, transform_up
+from penstock.types import LONGEST_TICKS, Field, Schema
+
+_CLAUSE = ("order", "fade", "per", "budget", "seed", "query", "queue")
+_NEEDED = ("order", "fade", "budget", "seed", "query", "queue")
+_SIDE = ("filter", "summary", "summarised")
+_ESTIMATES = (Field("estimated count", BIGINT), Field("estimated share", DOUBLE))
+_MOST = 2**63 - 1
+
+
+# --- writing
+
+
+def _write_clause(preference: Preference) -> Fields:
+    budget = preference.budget
+    return {
+        "order": preference.order.name, "fade": str(preference.fade), **given(per=preference.per),
+        "budget": {"kind": budget.kind.name, "units": budget.units, "ticks": budget.ticks},
+        "seed": preference.seed, "query": preference.query, "queue": preference.queue,
+    }  # fmt: skip
+
+
+def _write_terms(expressions: Sequence[Expression], schema: Schema) -> list[str]:
+    width, names = len(schema), column_names(_with_estimates(schema))
+    return [written(with_estimates(e, width, width + 1), names) for e in expressions]
+
+
+def _write_side(
+    node: Algebra, condition: Expression | None, summary: SummaryDefinition | None, summarised: Sequence[int]
+) -> Fields:
+    names = column_names(node.schema)
+    return given(
+        filter=None if condition is None else written(condition, names),
+        summary=None if summary is None else summary.name, summarised=[names[i] for i in summarised],
+    )  # fmt: skip
+
+
+def _write_condition(node: PreferringJoin | PreferringLookUp) -> Fields:
+    left, right = column_names(node.left.schema), column_names(node.right.schema)
+    residual = None if node.residual is None else written(node.residual, column_names(node.schema))
+    return given(equal=[[left[i], right[j]] for i, j in node.equal], residual=residual)
+
+
+def _write_join(node: PreferringJoin) -> Fields:
+    sides = [
+        _write_side(side, node.filters[n], node.summaries[n], node.summarised[n])
+        | {"preferences": _write_terms(node.into[n], node.schema)}
+        for n, side in enumerate(node.inputs)
+    ]
+    return {**_write_condition(node), "sides": sides, **_write_clause(node.preference)}
+
+
+def _write_look_up(node: PreferringLookUp) -> Fields:
+    side = _write_side(node.left, node.filter, node.summary, node.summarised)
+    terms = {"preferences": _write_terms(node.expressions, node.schema)}
+    return {**_write_condition(node), **side, **terms, **_write_clause(node.preference)}
+
+
+def _write_selection(node: PreferringSelection) -> Fields:
+    side = _write_side(node.input, node.filter, node.summary, node.summarised)
+    condition = None if node.condition is None else written(node.condition, column_names(node.schema))
+    terms = {"preferences": _write_terms(node.expressions, node.schema)}
+    return {**given(condition=condition), **side, **terms, **_write_clause(node.preference)}
+
+
+# --- reading
+
+
+def _read_join(below: Below) -> Algebra:
+    equal, residual = _read_condition(below)
+    if not equal:
+        raise below.refuse("a preference over a join of streams needs an equality", "P0901")
+    left, right = below.inputs
+    schema = Schema(left.schema.fields + right.schema.fields)
+    items = below.fields["sides"].items()
+    if len(items) != 2:
+        raise below.refuse("a join has two sides")
+    sides = [
+        _ReadSide(below, item.object((*_SIDE, "preferences"), ("preferences",)), node)
+        for item, node in zip(items, below.inputs, strict=True)
+    ]
+    pairs = [{pair for pair in equal if pair[n] in side.summarised} for n, side in enumerate(sides) if side.summary]
+    if any(len(found) < len(side.summarised) for found, side in zip(pairs, filter(_has_summary, sides), strict=True)):
+        raise below.refuse("summarised columns are not equated", "P0350")
+    if len(pairs) == 2 and pairs[0] != pairs[1]:
+        raise below.refuse("two summaries on columns that are not equated with each other", "P0901")
+    into = []
+    for n, side in enumerate(sides):
+        keys = []
+        for column in side.summarised:
+            other = next(pair[1 - n] for pair in equal if pair[n] == column)
+            keys.append(other if n else len(left.schema) + other)
+        into.append(side.terms(schema, keys))
+    return PreferringJoin(
+        left, right, equal, residual, (sides[0].filter, sides[1].filter), (sides[0].summary, sides[1].summary),
+        (sides[0].summarised, sides[1].summarised), (into[0], into[1]), _read_clause(below),
+    )  # fmt: skip
+
+
+def _read_look_up(below: Below) -> Algebra:
+    equal, residual = _read_condition(below)
+    left, right = below.inputs
+    if not is_table(right):
+        raise below.refuse("the right input is no static or NON RETROACTIVE relation")
+    side = _ReadSide(below, below.fields, left)
+    terms = side.terms(Schema(left.schema.fields + right.schema.fields), side.summarised)
+    return PreferringLookUp(
+        left, right, equal, residual, side.filter, side.summary, side.summarised, terms, _read_clause(below)
+    )
+
+
+def _read_selection(below: Below) -> Algebra:
+    side = _ReadSide(below, below.fields, below.input)
+    condition = (
+        below.scalars.condition(below.fields["condition"], below.columns) if "condition" in below.fields else None
+    )
+    terms = side.terms(below.input.schema, side.summarised)
+    return PreferringSelection(
+        below.input, condition, side.filter, side.summary, side.summarised, terms, _read_clause(below)
+    )
+
+
+class _ReadSide:
+    """A stream of a preference, with its summary."""
+
+    def __init__(self, below: Below, fields: Mapping[str, Part], node: Algebra) -> None:
+        self._below, self._fields = below, fields
+        checks.relation(node, below.pointer)
+        if window_of(node) is None:
+            message = "a preference reads streams under a window in time without SLIDE"
+            raise below.refuse(message, "P0901")
+        columns = NamedColumns.of(node.schema)
+        self.filter = below.scalars.condition(fields["filter"], columns) if "filter" in fields else None
+        self.summarised = columns.positions(fields["summarised"]) if "summarised" in fields else ()
+        self.summary = self._summary(node)
+
+    def _summary(self, node: Algebra) -> SummaryDefinition | None:
+        if "summary" not in self._fields:
+            if self.summarised:
+                raise self._below.refuse("summarised columns without a summary")
+            return None
+        part = self._fields["summary"]
+        declared = self._below.scalars.context.catalog.summaries
+        found = declared.get(part.name().lower())
+        if found is None:
+            raise fault(part.pointer, f"unknown summary {part.text()}", "P0201", nearest(part.text(), list(declared)))
+        if len(self.summarised) != len(found.definition.columns) or not isinstance(node, Window):
+            raise fault(part.pointer, "this summary is not one of the input's columns", "P0350")
+        return found.definition
+
+    def terms(self, schema: Schema, keys: Sequence[int]) -> tuple[Expression, ...]:
+        """Return the preferences over `schema`. keys: the columns whose values are estimated."""
+        columns = NamedColumns.of(_with_estimates(schema))
+        return tuple(self._term(part, columns, len(schema), keys) for part in self._fields["preferences"].items())
+
+    def _term(self, part: Part, columns: NamedColumns, width: int, keys: Sequence[int]) -> Expression:
+        bound = self._below.scalars.value(part, columns)
+        if bound.type != DOUBLE or volatile(bound):
+            raise fault(part.pointer, "a preference is a DOUBLE that is the same whenever it is computed", "P0203")
+        estimated = tuple(Column(columns.schema[i].type, i, columns.names[i]) for i in keys)
+
+        def placed(node: Node) -> Node:
+            if not isinstance(node, Column) or node.index < width:
+                return node
+            if self.summary is None:
+                raise fault(part.pointer, "an estimate without a summary", "P0350")
+            quantity = "COUNT" if node.index == width else "SHARE"
+            return SummaryEstimate(node.type, quantity, self.summary.name, estimated)
+
+        return transform_up(bound, placed)
+
+
+def _has_summary(side: _ReadSide) -> bool:
+    return side.summary is not None
+
+
+def _read_condition(below: Below) -> tuple[Pairs, Expression | None]:
+    checks.joined(below.inputs, below.pointer)
+    left, right = (NamedColumns.of(side.schema) for side in below.inputs)
+    equal: list[tuple[int, int]] = []
+    for item in below.fields["equal"].items() if "equal" in below.fields else ():
+        pair = item.items()
+        if len(pair) != 2:
+            raise fault(item.pointer, "a pair of columns is needed")
+        found = left.position(pair[0]), right.position(pair[1])
+        checks.same_type(left.schema[found[0]].type, right.schema[found[1]].type, item.pointer)
+        equal.append(found)
+    both = NamedColumns.of(Schema(left.schema.fields + right.schema.fields))
+    residual = below.scalars.condition(below.fields["residual"], both) if "residual" in below.fields else None
+    return tuple(equal), residual
+
+
+def _read_clause(below: Below) -> Preference:
+    fields = below.fields
+    try:
+        fade = Fraction(fields["fade"].text())
+    except (ValueError, ZeroDivisionError):
+        raise fault(fields["fade"].pointer, "this is no fraction, such as 4/5") from None
+    if not 0 < fade <= 1:
+        raise fault(fields["fade"].pointer, "a fade is above 0 and at most 1", "P0203")
+    budget = fields["budget"].object(("kind", "units", "ticks"), ("kind", "units", "ticks"))
+    kinds = {one.name: one for one in BudgetKind}
+    granted = Budget(
+        kinds[budget["kind"].one_of(kinds)], budget["units"].whole(1, MOST_UNITS),
+        budget["ticks"].whole(1, LONGEST_TICKS - 1),
+    )  # fmt: skip
+    return Preference(
+        below.enum("order", PreferenceOrder), granted, fade, below.ticks("per"),
+        fields["seed"].whole(-_MOST - 1, _MOST), fields["query"].text(), fields["queue"].whole(1, _MOST),
+    )  # fmt: skip
+
+
+def _with_estimates(schema: Schema) -> Schema:
+    return Schema((*schema.fields, *_ESTIMATES))
+
+
+PREFERRING_JOIN = NodeForm(
+    _write_join, _read_join, ("equal", "residual", "sides", *_CLAUSE), ("equal", "sides", *_NEEDED), (2, 2)
+)
+PREFERRING_LOOK_UP = NodeForm(
+    _write_look_up, _read_look_up, ("equal", "residual", *_SIDE, "preferences", *_CLAUSE), ("preferences", *_NEEDED),
+    (2, 2),
+)  # fmt: skip
+PREFERRING_SELECTION = NodeForm(
+    _write_selection, _read_selection, ("condition", *_SIDE, "preferences", *_CLAUSE), ("preferences", *_NEEDED)
+)

@@ -1,0 +1,225 @@
+"""The entries that elements make in one direction: their number ranges, priorities and draws."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numba as nb
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.algebra.nodes.preferences import Preference, PreferenceOrder
+from penstock.expressions.draws import draws, exponential_draws
+from penstock.expressions.evaluate import evaluate
+from penstock.expressions.nodes import Expression, with_estimates
+from penstock.physical.elements import Elements
+from penstock.physical.synopses.preferences.layout import (
+    BASE,
+    COST,
+    CURSOR,
+    ENDS,
+    ENTRY_COLUMNS,
+    EXP,
+    HIGH,
+    LOW,
+    MADE,
+    ONE_UNIT,
+    ORDER,
+    RACE,
+    RANK_COLUMNS,
+    REST,
+    SPAN_BITS,
+    SPANS,
+    STAGE,
+    STRETCH,
+    WHOLE,
+    Float64s,
+    Int64s,
+    X,
+)
+from penstock.physical.synopses.preferences.numbered_elements import NumberedElements
+from penstock.physical.synopses.preferences.waiting_entries import NewEntries
+from penstock.physical.synopses.summaries.stream_summary import ZoneEstimates
+
+
+@dataclass(frozen=True)
+class MakingElements:
+    """Elements of one side that make entries.
+
+    Args:
+        elements: in order.
+        numbers: their arrival numbers.
+        orders: their places among all elements, times two, plus the side.
+        starts: of each, the newest element of the other side before it with an equal key, -1 for none.
+        bounds: of each, the number of elements of the other side before it.
+    """
+
+    elements: Elements
+    numbers: Int64s
+    orders: Int64s
+    starts: Int64s
+    bounds: Int64s
+
+
+@dataclass(frozen=True)
+class Direction:
+    """How elements of `side` make entries.
+
+    Args:
+        preference: of the query.
+        side: 0 for the left input.
+        expressions: the P_i over the joined row.
+        types: by side, of the columns; none of the other side for a selection.
+        summary: whether zones are known.
+        single: one entry of one unit per candidate.
+        alone: a selection: an entry is one unit, without candidates.
+        own_zone: the zone of an entry is the one in which its element lies.
+        eager: entries end with the last of their candidates from the beginning.
+    """
+
+    preference: Preference
+    side: int
+    expressions: tuple[Expression, ...]
+    types: tuple[tuple[pa.DataType, ...], tuple[pa.DataType, ...]]
+    summary: bool
+    single: bool
+    alone: bool
+    own_zone: bool
+    eager: bool
+
+    def entries(self, made: MakingElements, others: NumberedElements, zones: ZoneEstimates | None) -> NewEntries:
+        """Return the entries of elements, ordered by element. zones: by element, those with an estimate of at least
+        1."""
+        if self.single:
+            return self._single(made, others, zones)
+        count = len(made.elements)
+        every, none = np.arange(count), np.zeros(count, np.int64)
+        if zones is None or self.own_zone:
+            stretch, estimates, sizes = self._own_zones(made, zones)
+            integers = self._integers(made, every, stretch, none, made.bounds)
+            return NewEntries(integers, self._ranks(made, every, estimates, sizes, None, every < 0, none - 1))
+        rows = len(zones.event)
+        events = np.concatenate([zones.event, every])
+        low = np.concatenate([zones.low, none])
+        high = np.concatenate([np.minimum(zones.high, made.bounds[zones.event]), made.bounds])
+        stretch = np.concatenate([zones.stretch, np.full(count, REST)])
+        estimates = np.concatenate([zones.estimate, none])
+        sizes = np.concatenate([zones.elements, none])
+        integers = self._integers(made, events, stretch, low, high)
+        left_out = np.bincount(zones.event, minlength=count)
+        first = np.cumsum(left_out) - left_out
+        integers[rows:, SPANS] = np.where(left_out > 0, first << SPAN_BITS | left_out, 0)
+        if not self.eager:
+            newest = high[:rows] - 1 - others.base
+            ends = np.where(newest >= 0, others.table[np.maximum(newest, 0), EXP], integers[:rows, ENDS])
+            integers[:rows, ENDS] = np.minimum(integers[:rows, ENDS], ends)
+        is_rest = stretch == REST
+        ranks = self._ranks(made, events, estimates, sizes, None, is_rest, np.where(is_rest, -1, low))
+        order = np.argsort(integers[:, ORDER], kind="stable")
+        return NewEntries(integers[order], ranks[order], np.column_stack([zones.low, zones.high]))
+
+    def _own_zones(self, made: MakingElements, zones: ZoneEstimates | None) -> tuple[Int64s, Int64s, Int64s]:
+        """Return by element (stretch, estimate, elements) of the zone in which it lies."""
+        count = len(made.elements)
+        stretch, estimates, sizes = np.full(count, WHOLE), np.zeros(count, np.int64), np.zeros(count, np.int64)
+        if zones is not None:
+            numbers = made.numbers[zones.event]
+            inside = (zones.low <= numbers) & (numbers < zones.high)
+            events = zones.event[inside]
+            stretch[:] = REST
+            stretch[events], estimates[events] = zones.stretch[inside], zones.estimate[inside]
+            sizes[events] = zones.elements[inside]
+        return stretch, estimates, sizes
+
+    def _single(self, made: MakingElements, others: NumberedElements, zones: ZoneEstimates | None) -> NewEntries:
+        which, partners = others.alive_from(made.starts, made.elements.ts)
+        none = np.zeros(len(which), np.int64)
+        stretch, estimates, sizes = np.full(len(which), WHOLE), none.copy(), none.copy()
+        in_rest = np.zeros(len(which), np.bool_)
+        if self.own_zone:
+            stretch, estimates, sizes = (values[which] for values in self._own_zones(made, zones))
+        elif zones is not None:
+            found = np.empty(len(which), np.int64)
+            _zones_of(which, partners, zones.event, zones.low, zones.high, found)
+            in_rest = found < 0
+            stretch[:] = REST
+            known = ~in_rest
+            stretch[known] = zones.stretch[found[known]]
+            estimates[known] = zones.estimate[found[known]]
+            sizes[known] = zones.elements[found[known]]
+        integers = self._integers(made, which, stretch, partners, partners + 1)
+        integers[:, CURSOR] = partners
+        other = others.rows_of(partners) if len(partners) else None
+        return NewEntries(integers, self._ranks(made, which, estimates, sizes, other, in_rest, none - 1))
+
+    def _integers(self, made: MakingElements, events: Int64s, stretch: Int64s, low: Int64s, high: Int64s) -> Int64s:
+        found = np.zeros((len(events), ENTRY_COLUMNS), np.int64)
+        found[:, X], found[:, ORDER] = made.numbers[events], made.orders[events]
+        found[:, LOW], found[:, HIGH], found[:, CURSOR] = low, high, made.starts[events]
+        found[:, ENDS], found[:, MADE] = made.elements.exp[events], made.elements.ts[events]
+        found[:, STRETCH] = stretch
+        if self.single or self.alone:
+            found[:, STAGE] = ONE_UNIT
+        if self.alone:
+            found[:, CURSOR] = -1
+        return found
+
+    def _ranks(
+        self, made: MakingElements, events: Int64s, estimates: Int64s, sizes: Int64s, partners: Elements | None,
+        rest: np.ndarray[tuple[int, ...], np.dtype[np.bool_]], zones: Int64s,
+    ) -> Float64s:  # fmt: skip
+        """Return what keys are made of. sizes: elements of the zones; partners: of entries of one candidate each."""
+        found = np.zeros((len(events), RANK_COLUMNS), np.float64)
+        if not len(events):
+            return found
+        x = made.elements.take(events)
+        found[:, BASE] = self._products(x, estimates, sizes, partners)
+        found[:, COST] = 1.0 if self.single or self.own_zone or self.alone else 1.0 + estimates
+        if self.preference.order is PreferenceOrder.ASC and self.summary:
+            rest = rest | (estimates < 1) if self.own_zone else rest
+            found[rest, BASE] = np.inf
+        if self.preference.order is PreferenceOrder.WEIGHTED:
+            name = f"/preference/{self.preference.query}/{self.side}"
+            at = None if partners is None else np.zeros_like(partners.ts) if self.own_zone else partners.ts
+            others = [pa.array(zones)] if partners is None else [pa.array(at), *partners.columns]
+            drawn = draws(self.preference.seed, name, np.ascontiguousarray(x.ts), [*x.columns, *others])
+            found[:, RACE] = exponential_draws(drawn) * found[:, COST]
+        return found
+
+    def _products(self, x: Elements, estimates: Int64s, sizes: Int64s, partners: Elements | None) -> Float64s:
+        """Return the products of the P_i; NaN where one is NULL or NaN."""
+        count = len(x)
+        other_types = self.types[1 - self.side]
+        other = [pa.nulls(count, kind) for kind in other_types] if partners is None else list(partners.columns)
+        row = [*other, *x.columns] if self.side else [*x.columns, *other]
+        width = len(row)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            shares = np.where(sizes > 0, estimates / np.maximum(sizes, 1), 0.0)
+        row += [pa.array(estimates), pa.array(shares)]
+        product = np.ones(count, np.float64)
+        never_negative = self.preference.order is PreferenceOrder.WEIGHTED or self.preference.fades
+        for expression in self.expressions:
+            values = evaluate(with_estimates(expression, width, width + 1), row, count)
+            factors = np.asarray(pc.cast(values, pa.float64()).to_numpy(zero_copy_only=False), np.float64)
+            if never_negative:
+                factors = np.where(factors < 0, 0.0, factors)
+            with np.errstate(over="ignore", invalid="ignore"):
+                product = product * factors
+        return product
+
+
+@nb.njit(cache=True)
+def _zones_of(which, numbers, events, lows, highs, found):  # type: ignore[no-untyped-def]
+    """Find for each element the zone of an event in which it is, -1 for none. which, events: ascending."""
+    first = 0
+    for k in range(which.shape[0]):
+        while first < events.shape[0] and events[first] < which[k]:
+            first += 1
+        found[k] = -1
+        row = first
+        while row < events.shape[0] and events[row] == which[k]:
+            if lows[row] <= numbers[k] < highs[row]:
+                found[k] = row
+                break
+            row += 1

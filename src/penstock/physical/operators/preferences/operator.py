@@ -1,0 +1,278 @@
+"""WITH PREFERENCE: a join or selection whose work waits in a queue, by key, until a budget covers it `[pt 4]`.
+
+The meaning is that of `algebra/nodes/preferences.py`. What is emitted depends on the elements, the number of shards and
+what was granted, never on how elements were cut into rounds. Elements are taken in the order (ts, side, arrival) once
+the heartbeat has reached them; a pair is emitted at the instant at which it is examined.
+"""
+
+from __future__ import annotations
+
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from penstock.algebra.nodes.preferences import BudgetKind, Preference
+from penstock.algebra.nodes.summary_definition import SummaryDefinition
+from penstock.events import log_event, logger_of
+from penstock.expressions.evaluate import mask
+from penstock.expressions.nodes import Expression
+from penstock.expressions.sketches.count_sketch import value_hashes
+from penstock.physical.elements import Bools, Elements, Int64s, empty
+from penstock.physical.execution.decisions import Decided
+from penstock.physical.operators.contract import Moment, Operator
+from penstock.physical.operators.joins.join import keyed
+from penstock.physical.operators.preferences.entries import Direction, MakingElements
+from penstock.physical.operators.preferences.parameters import queue_parameters
+from penstock.physical.operators.reorder_buffer import ArrivalOrderBuffer
+from penstock.physical.synopses.contract import Synopsis
+from penstock.physical.synopses.preferences.layout import (
+    DONE,
+    EXPIRED,
+    MADE,
+    MADE_ENTRIES,
+    ORDER,
+    SHED,
+    SPAN_BITS,
+    SPANS,
+    UNITS_DONE,
+    UNITS_EXPIRED,
+    UNITS_SHED,
+    WAITING,
+)
+from penstock.physical.synopses.preferences.numbered_elements import NumberedElements
+from penstock.physical.synopses.preferences.waiting_entries import EntryInstants, NewEntries, WaitingEntries, WorkDone
+from penstock.physical.synopses.summaries.declared import summary_of
+from penstock.physical.synopses.summaries.stream_summary import StreamSummary, ZoneEstimates
+from penstock.storage.documents import Document, flag, integer
+from penstock.types import BEGIN, END
+
+LOG = logger_of("preferences")
+
+#: What is granted where nothing was decided: all work.
+UNLIMITED = 1 << 62
+
+
+@dataclass(frozen=True)
+class PreferenceSide:
+    """An input of a preference.
+
+    Args:
+        key: columns by which its elements are found.
+        condition: what elements must pass to make entries and to be found, or None.
+        arrival: whether its elements come in order of arrival.
+        summary: of its stream, or None.
+        summarised: columns of its summary, or of that of the other side, in the summary's order; by this side's own
+            positions.
+    """
+
+    key: tuple[int, ...]
+    condition: Expression | None
+    arrival: bool
+    summary: SummaryDefinition | None = None
+    summarised: tuple[int, ...] = ()
+
+    def passing(self, elements: Elements) -> Bools:
+        """Return which elements make entries and can be found."""
+        passes = keyed(elements, self.key)
+        if self.condition is not None:
+            passes &= mask(self.condition, elements.columns, len(elements))
+        return passes
+
+
+class Preferring(Operator, ABC):
+    """The common part of joins and selections.
+
+    State: the elements of both sides, the summaries, the entries that wait, and elements ahead of the heartbeat.
+
+    Args:
+        preference: of the query.
+        shards: how many there are.
+        inputs: a `PreferenceSide` for each input; there are one or two.
+        directions: by input, how its elements make entries.
+        stored: by side, its elements; the second is a table, or empty, where there is one input.
+        probes: by input, the side whose summary its elements ask: the other one, or itself.
+    """
+
+    def __init__(
+        self, preference: Preference, shards: int, inputs: Sequence[PreferenceSide], directions: Sequence[Direction],
+        stored: tuple[NumberedElements, NumberedElements], probes: Sequence[int],
+    ) -> None:  # fmt: skip
+        self._preference, self._inputs, self._directions, self._probes = preference, inputs, directions, probes
+        self._stored = stored
+        self._early = [ArrivalOrderBuffer(one.arrival) for one in inputs]
+        self._summaries: list[StreamSummary | None] = [
+            None if one.summary is None else summary_of(one.summary) for one in inputs
+        ]
+        definitions = [one.summary for one in inputs]
+        by_probed = (definitions[0], definitions[1]) if len(inputs) == 2 else (None, definitions[0])
+        parameters = queue_parameters(preference, shards, by_probed, len(inputs) == 1)
+        self._granted = preference.budget.kind is BudgetKind.AUTO
+        self._queue = WaitingEntries(parameters, float(preference.fade), stored)
+        #: Elements that have made entries so far, and the last heartbeat.
+        self._order, self._reached = 0, BEGIN - 1
+        self._shards, self._warned = shards, False
+
+    def synopses(self) -> Mapping[str, Synopsis]:
+        found: dict[str, Synopsis] = {}
+        for port, name in enumerate(("left", "right")[: len(self._inputs)]):
+            found[f"{name} early"] = self._early[port].queue
+            found[name] = self._stored[port]
+            summary = self._summaries[port]
+            if summary is not None:
+                found[f"{name} summary"] = summary
+        return {**found, "entries": self._queue}
+
+    def marks(self) -> Document:
+        return {"order": self._order, "reached": self._reached, "warned": self._warned}
+
+    def restore_marks(self, marks: Document) -> None:
+        self._order, self._reached = integer(marks, "order"), integer(marks, "reached")
+        self._warned = flag(marks, "warned")
+
+    def figures(self) -> Mapping[str, int | float]:
+        queue = self._queue
+        if not queue.number(MADE_ENTRIES):
+            return {}
+        return {
+            "preference units done": queue.number(UNITS_DONE),
+            "preference units waiting": queue.units_waiting,
+            "preference units expired": queue.number(UNITS_EXPIRED),
+            "preference units shed": queue.number(UNITS_SHED),
+            "preference entries made": queue.number(MADE_ENTRIES),
+            "preference entries done": queue.number(DONE),
+            "preference entries waiting": queue.number(WAITING),
+            "preference entries expired": queue.number(EXPIRED),
+            "preference entries shed": queue.number(SHED),
+        }
+
+    def process(self, port: int, elements: Elements) -> list[Elements]:
+        self._early[port].add(elements)
+        return []
+
+    def advance(self, moment: Moment) -> Iterator[Elements]:
+        heartbeat = moment.heartbeat
+        due = [early.until(heartbeat) for early in self._early]
+        if heartbeat <= self._reached:
+            return
+        instants, fresh = self._arrive(due)
+        if self._granted:
+            work = [self._queue.run_granted(self._reached, self._grant(moment), fresh)]
+        else:
+            work = self._queue.run(instants, fresh, heartbeat)
+        for done in work:
+            yield from self._results(done)
+        self._reached = heartbeat
+        self._warn_once()
+        ended = min(heartbeat, END - 1) + 1
+        self._queue.expire(ended)
+        for stored in self._stored[: len(self._inputs)]:
+            stored.expire(ended)
+
+    def _warn_once(self) -> None:
+        """Warn when the queue sheds for the first time."""
+        if self._queue.number(SHED) and not self._warned:
+            message = (
+                f"{self._preference.query or 'a query'} drops entries: more than {self._preference.queue:,} wait"
+                " (SET preference_queue)"
+            )
+            log_event(LOG, logging.WARNING, "preference_queue_full", message, query=self._preference.query)
+        self._warned = self._queue.number(SHED) > 0
+
+    def _grant(self, moment: Moment) -> int:
+        """Return the units of the round in this shard: an equal part of what was decided, all where nothing was."""
+        decided = moment.decided.every(Decided.UNITS).values()
+        if not decided:
+            return UNLIMITED
+        part, rest = divmod(max(decided), self._shards)
+        return part + (moment.shard < rest)
+
+    # -- arrivals ----------------------------------------------------------------------------------------------------
+
+    def _arrive(self, due: Sequence[Elements | None]) -> tuple[EntryInstants, NewEntries]:
+        """Store, summarise and number elements; return the entries that they make."""
+        sides = [one if one is not None else self._none(port) for port, one in enumerate(due)]
+        passing = [side.passing(one) for side, one in zip(self._inputs, sides, strict=True)]
+        first = [self._stored[port].next for port in range(len(sides))]
+        words = [self._stored[port].add(one) for port, one in enumerate(sides)]
+        places = _places([one.ts for one in sides])
+        parts: list[NewEntries] = []
+        for port, elements in enumerate(sides):
+            rows = np.flatnonzero(passing[port])
+            other = self._stored[1 - port]
+            bounds = np.full(len(elements), other.next)
+            if len(sides) == 2:
+                bounds = first[1 - port] + np.searchsorted(
+                    sides[1 - port].ts, elements.ts, side="right" if port else "left"
+                )
+            bounds = bounds[rows]
+            asked = self._ask(port, sides, passing)
+            making = MakingElements(
+                elements.take(rows), first[port] + rows, 2 * (self._order + places[port][rows]) + port,
+                self._starts(other, words[port][rows], bounds), bounds,
+            )  # fmt: skip
+            parts.append(self._directions[port].entries(making, other, asked))
+        self._order += sum(map(len, sides))
+        at, paying = np.unique(
+            np.concatenate([one.ts[made] for one, made in zip(sides, passing, strict=True)]), return_counts=True
+        )
+        return _in_order(parts, at, paying)
+
+    def _none(self, port: int) -> Elements:
+        return empty(self._directions[0].types[port])
+
+    def _starts(self, other: NumberedElements, words: Int64s, bounds: Int64s) -> Int64s:
+        return other.newest_before(words, bounds)
+
+    def _ask(self, port: int, sides: Sequence[Elements], passing: Sequence[Bools]) -> ZoneEstimates | None:
+        """Count the elements of the side that an input asks, and return the zones of that input's elements."""
+        side = self._probes[port]
+        summary = self._summaries[side]
+        if summary is None:
+            return None
+        seed = self._preference.seed
+        counted, asking = sides[side], sides[port].filter(passing[port])
+        hashes, known = value_hashes(seed, [counted.columns[c] for c in self._inputs[side].summarised], len(counted))
+        asked, asked_known = value_hashes(
+            seed, [asking.columns[c] for c in self._inputs[port].summarised], len(asking)
+        )  # fmt: skip
+        ts = np.concatenate([counted.ts, asking.ts])
+        # Behind all elements of their instant.
+        order = np.argsort(ts, kind="stable")
+        updates = order < len(counted)
+        zones = summary.process(
+            ts[order], np.concatenate([hashes, asked])[order], np.concatenate([known, asked_known])[order], updates
+        )
+        return zones._replace(event=order[zones.event] - len(counted))
+
+    # -- results -----------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def _results(self, done: WorkDone) -> Iterator[Elements]:
+        """Yield what was examined and belongs to the result."""
+
+
+def _places(times: Sequence[Int64s]) -> list[Int64s]:
+    """Return by input the places of its elements in the order (ts, input, arrival)."""
+    order = np.argsort(np.concatenate(times), kind="stable")
+    places = np.empty(len(order), np.int64)
+    places[order] = np.arange(len(order))
+    return list(np.split(places, np.cumsum([len(ts) for ts in times])[:-1]))
+
+
+def _in_order(parts: Sequence[NewEntries], at: Int64s, paying: Int64s) -> tuple[EntryInstants, NewEntries]:
+    """Return entries of both directions in one order, and their instants."""
+    zones = np.concatenate([part.zones for part in parts])
+    shift = 0
+    for part in parts:
+        leaving_out = part.integers[:, SPANS] > 0
+        part.integers[leaving_out, SPANS] += shift << SPAN_BITS
+        shift += len(part.zones)
+    integers = np.concatenate([part.integers for part in parts])
+    ranks = np.concatenate([part.ranks for part in parts])
+    order = np.argsort(integers[:, ORDER], kind="stable")
+    integers, ranks = integers[order], ranks[order]
+    offsets = np.append(np.searchsorted(integers[:, MADE], at), len(integers))
+    return EntryInstants(at, offsets.astype(np.int64), paying.astype(np.int64)), NewEntries(integers, ranks, zones)

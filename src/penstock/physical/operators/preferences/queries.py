@@ -1,0 +1,140 @@
+"""The operators of WITH PREFERENCE: the join of two streams, the join of a stream with a table, and the selection."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from penstock.algebra.nodes.preferences import BudgetKind
+from penstock.expressions.draws import draws
+from penstock.expressions.evaluate import mask
+from penstock.expressions.nodes import Expression
+from penstock.physical.elements import Bools, Elements, forever
+from penstock.physical.operators.joins.join import keyed
+from penstock.physical.operators.preferences.entries import Direction
+from penstock.physical.operators.preferences.operator import PreferenceSide, Preferring
+from penstock.physical.plan.preferences.queries import (
+    PreferenceSpec,
+    PreferringJoinSpec,
+    PreferringLookUpSpec,
+    PreferringSelectionSpec,
+)
+from penstock.physical.synopses.preferences.layout import R_AT, R_PARTNER, R_SIDE, R_X, Int64s
+from penstock.physical.synopses.preferences.numbered_elements import NumberedElements
+from penstock.physical.synopses.preferences.waiting_entries import WorkDone
+
+
+class PreferringJoin(Preferring):
+    """A join of two streams."""
+
+    def __init__(self, spec: PreferringJoinSpec, shards: int) -> None:
+        keys = (spec.left_key, spec.right_key)
+        inputs = [
+            PreferenceSide(
+                keys[side], spec.filters[side], spec.arrival[side], spec.summaries[side], _summarised(spec, side)
+            )
+            for side in (0, 1)
+        ]
+        directions = [
+            Direction(
+                spec.preference, side, spec.into[1 - side], (spec.types, spec.right_types),
+                spec.summaries[1 - side] is not None, spec.reads_partner[1 - side], False, False, _eager(spec),
+            )
+            for side in (0, 1)
+        ]  # fmt: skip
+        left, right = (NumberedElements(side.key, side.passing) for side in inputs)
+        super().__init__(spec.preference, shards, inputs, directions, (left, right), (1, 0))
+        self._residual = spec.residual
+
+    def _results(self, done: WorkDone) -> Iterator[Elements]:
+        for side in (0, 1):
+            rows = done.integers[done.integers[:, R_SIDE] == side]
+            if len(rows):
+                x, partners = (
+                    _taken(self._stored[side], rows[:, R_X]),
+                    _taken(self._stored[1 - side], rows[:, R_PARTNER]),
+                )
+                left, right = (partners, x) if side else (x, partners)
+                yield from _joined(left, right, rows[:, R_AT], self._residual)
+
+
+class PreferringLookUp(Preferring):
+    """A join of a stream with a static relation."""
+
+    def __init__(self, spec: PreferringLookUpSpec, shards: int, table: Elements) -> None:
+        direction = Direction(
+            spec.preference, 0, spec.expressions, (spec.types, spec.table_types), spec.summary is not None,
+            spec.reads_partner, False, True, _eager(spec),
+        )  # fmt: skip
+        side = PreferenceSide(spec.key, spec.filter, spec.arrival[0], spec.summary, spec.summarised)
+        rows = NumberedElements(spec.table_key, lambda elements: keyed(elements, spec.table_key))
+        # The chain of a key runs from the last row to the first, so the least draw comes last.
+        drawn = draws(0, "", np.zeros(len(table), np.int64), table.columns)
+        ordered = table.take(np.argsort(drawn, kind="stable")[::-1].copy())
+        rows.add(forever(ordered.columns, len(ordered)))
+        stored = (NumberedElements(side.key, side.passing), rows)
+        super().__init__(spec.preference, shards, [side], [direction], stored, (0,))
+        self._residual = spec.residual
+
+    def _results(self, done: WorkDone) -> Iterator[Elements]:
+        rows = done.integers
+        if len(rows):
+            x, partners = _taken(self._stored[0], rows[:, R_X]), _taken(self._stored[1], rows[:, R_PARTNER])
+            yield from _joined(x, partners, rows[:, R_AT], self._residual)
+
+
+class PreferringSelection(Preferring):
+    """A selection over a stream."""
+
+    def __init__(self, spec: PreferringSelectionSpec, shards: int) -> None:
+        direction = Direction(
+            spec.preference, 0, spec.expressions, (spec.types, ()), spec.summary is not None, False, True, True,
+            _eager(spec),
+        )  # fmt: skip
+        side = PreferenceSide((), spec.filter, spec.arrival[0], spec.summary, spec.summarised)
+        stored = (NumberedElements((), _none_is_found), NumberedElements((), _none_is_found))
+        super().__init__(spec.preference, shards, [side], [direction], stored, (0,))
+        self._condition = spec.residual
+
+    def _results(self, done: WorkDone) -> Iterator[Elements]:
+        rows = done.integers
+        if len(rows):
+            x = _taken(self._stored[0], rows[:, R_X])
+            result = Elements(x.columns, np.ascontiguousarray(rows[:, R_AT]), x.exp)
+            if self._condition is not None:
+                result = result.filter(mask(self._condition, result.columns, len(result)))
+            if len(result):
+                yield result
+
+
+def _eager(spec: PreferenceSpec) -> bool:
+    return spec.preference.budget.kind is not BudgetKind.AUTO
+
+
+def _none_is_found(elements: Elements) -> Bools:
+    return np.zeros(len(elements), np.bool_)
+
+
+def _summarised(spec: PreferringJoinSpec, side: int) -> tuple[int, ...]:
+    """Return the columns of a side that are summarised, or that equal those summarised on the other side."""
+    if spec.summaries[side] is not None:
+        return spec.summarised[side]
+    if spec.summaries[1 - side] is None:
+        return ()
+    keys = (spec.left_key, spec.right_key)
+    to_own = dict(zip(keys[1 - side], keys[side], strict=True))
+    return tuple(to_own[column] for column in spec.summarised[1 - side])
+
+
+def _taken(stored: NumberedElements, numbers: Int64s) -> Elements:
+    return stored.rows_of(np.ascontiguousarray(numbers))
+
+
+def _joined(left: Elements, right: Elements, at: Int64s, residual: Expression | None) -> Iterator[Elements]:
+    """Yield the pairs, examined at instants, that pass the residual condition."""
+    result = Elements((*left.columns, *right.columns), np.ascontiguousarray(at), np.minimum(left.exp, right.exp))
+    if residual is not None:
+        result = result.filter(mask(residual, result.columns, len(result)))
+    if len(result):
+        yield result

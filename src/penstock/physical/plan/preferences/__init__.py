@@ -1,0 +1,1 @@
+"""The specs of WITH PREFERENCE."""

@@ -1,0 +1,114 @@
+"""The specs of WITH PREFERENCE: entries that wait and are worked on in the order of their keys."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from penstock.algebra.nodes.preferences import BudgetKind, Preference, preference_text
+from penstock.algebra.nodes.summary_definition import SummaryDefinition
+from penstock.expressions.nodes import Expression
+from penstock.expressions.text import to_sql
+from penstock.physical.plan.spec import Parameter, Spec
+from penstock.physical.plan.state import INDEX, TIMES, StateInput, StatePart, all_rows
+
+#: Bytes of an entry that waits, with its places in the heaps.
+ENTRY_BYTES = 140
+
+
+@dataclass(frozen=True)
+class PreferenceSpec(Spec):
+    """What all preferences have in common. Fields as in `algebra/nodes/preferences.py`; types: of the left, or only,
+    input; arrival: by input, whether its elements come in order of arrival."""
+
+    types: tuple[pa.DataType, ...]
+    preference: Preference
+    arrival: tuple[bool, ...]
+
+    @property
+    def is_granted_units(self) -> bool:
+        return self.preference.budget.kind is BudgetKind.AUTO
+
+    @property
+    def follows_decisions(self) -> bool:
+        return self.is_granted_units
+
+    def describe(self) -> Mapping[str, Parameter]:
+        return {"state": "entries by key, elements by number", **preference_text(self.preference)}
+
+    def state(self, inputs: Sequence[StateInput], made: StateInput) -> Iterable[StatePart]:
+        for one, name in zip(inputs, ("left", "right"), strict=False):
+            yield all_rows(one, f"elements of the {name} side" if len(inputs) > 1 else "elements", TIMES + INDEX)
+        yield all_rows(inputs[0], f"entries that wait, at most {self.preference.queue:,}", ENTRY_BYTES)
+
+
+@dataclass(frozen=True)
+class PreferringJoinSpec(PreferenceSpec):
+    """A join of two streams."""
+
+    right_types: tuple[pa.DataType, ...]
+    left_key: tuple[int, ...]
+    right_key: tuple[int, ...]
+    residual: Expression | None
+    filters: tuple[Expression | None, Expression | None]
+    summaries: tuple[SummaryDefinition | None, SummaryDefinition | None]
+    summarised: tuple[tuple[int, ...], tuple[int, ...]]
+    into: tuple[tuple[Expression, ...], tuple[Expression, ...]]
+    reads_partner: tuple[bool, bool]
+
+    @property
+    def title(self) -> str:
+        return "PreferringJoin"
+
+    def expressions_text(self, inputs: Sequence[Sequence[str]], made: Sequence[str]) -> dict[str, str]:
+        left, right = inputs
+        pairs = zip(self.left_key, self.right_key, strict=True)
+        found = {"on": " AND ".join(f"{left[a]} = {right[b]}" for a, b in pairs)}
+        return found if self.residual is None else {**found, "where": to_sql(self.residual, made)}
+
+
+@dataclass(frozen=True)
+class PreferringSelectionSpec(PreferenceSpec):
+    """A selection over one stream. residual: what a unit tests."""
+
+    residual: Expression | None
+    filter: Expression | None
+    summary: SummaryDefinition | None
+    summarised: tuple[int, ...]
+    expressions: tuple[Expression, ...]
+
+    @property
+    def title(self) -> str:
+        return "PreferringSelection"
+
+    def expressions_text(self, inputs: Sequence[Sequence[str]], made: Sequence[str]) -> dict[str, str]:
+        return {} if self.residual is None else {"where": to_sql(self.residual, made)}
+
+
+@dataclass(frozen=True)
+class PreferringLookUpSpec(PreferenceSpec):
+    """A join of a stream with a static relation of which every task holds a copy."""
+
+    table: str
+    table_types: tuple[pa.DataType, ...]
+    key: tuple[int, ...]
+    table_key: tuple[int, ...]
+    residual: Expression | None
+    filter: Expression | None
+    summary: SummaryDefinition | None
+    summarised: tuple[int, ...]
+    expressions: tuple[Expression, ...]
+    reads_partner: bool
+
+    @property
+    def title(self) -> str:
+        return "PreferringLookUp"
+
+    @property
+    def static_tables(self) -> tuple[str, ...]:
+        return (self.table,)
+
+    def expressions_text(self, inputs: Sequence[Sequence[str]], made: Sequence[str]) -> dict[str, str]:
+        return {} if self.residual is None else {"where": to_sql(self.residual, made)}

@@ -1,0 +1,61 @@
+"""The spec of coalescing of granules, and of its reduction before rows are exchanged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import pyarrow as pa
+
+from penstock.physical.plan.spec import Memory, Parameter, Spec
+from penstock.physical.plan.state import SLOT, StateInput, StatePart, width
+
+
+@dataclass(frozen=True)
+class OncePerLifeSpec(Spec):
+    """Rows that are equal, with one period and one life, are one: coalescing takes no notice of duplicates."""
+
+    holds_early: ClassVar[bool] = False
+    forwards_early: ClassVar[bool] = True
+
+    @property
+    def memory(self) -> Memory:
+        return Memory.NOTHING
+
+    def state(self, inputs: Sequence[StateInput], made: StateInput) -> Iterable[StatePart]:
+        return ()
+
+
+@dataclass(frozen=True)
+class GranuleRunsSpec(Spec):
+    """The maximal periods of every value, where the period of each row is the granule of SLIDE that ends when the row
+    enters the window.
+
+    Args:
+        types: of the columns, of which the last two are the period.
+        slide: the length of a granule in ticks.
+        length: that of the window, a multiple of `slide`.
+    """
+
+    varying: ClassVar[frozenset[str]] = frozenset({"length", "slide"})
+
+    types: tuple[pa.DataType, ...]
+    slide: int
+    length: int
+
+    @property
+    def title(self) -> str:
+        return "Coalesce"
+
+    def describe(self) -> Mapping[str, Parameter]:
+        return {"state": "runs of granules of every value"}
+
+    def state(self, inputs: Sequence[StateInput], made: StateInput) -> Iterable[StatePart]:
+        (one,) = inputs
+        values = one.values(tuple(range(len(self.types) - 2)))
+        nbytes = SLOT + 24 + width(self.types)
+        yield StatePart("runs that may grow", values, values * nbytes, made.content)
+        # At worst every second granule has a row.
+        runs = min(one.size, values * self.length / self.slide) / 2
+        yield StatePart("runs that have ended", runs, runs * nbytes, made.content)

@@ -1,0 +1,80 @@
+"""The columns of the arrays that hold waiting entries and the elements that they look up.
+
+An entry takes `ENTRY_COLUMNS` integers, `RANK_COLUMNS` floats and two 32-bit places in each heap.
+-1 stands for no element.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+Int64s: TypeAlias = npt.NDArray[np.int64]
+Int32s: TypeAlias = npt.NDArray[np.int32]
+Float64s: TypeAlias = npt.NDArray[np.float64]
+
+# An entry: integers.
+X = 0  # number of its element, on its side
+ORDER = 1  # place of its element among all elements, times two, plus its side
+LOW, HIGH = 2, 3  # numbers of the elements of the other side that it looks at: LOW <= number < HIGH
+CURSOR = 4  # the next of its candidates, newest first; -1 for none
+ENDS = 5  # it expires at this instant
+STRETCH = 6  # of its zone: begin // length of granularity 1; WHOLE or REST for an entry without a zone
+SPANS = 7  # of a rest entry, the zones that are not in it: offset << SPAN_BITS | number of them
+STAGE = 8  # WAITS_LOOK_UP, LOOKED_UP, or ONE_UNIT
+MADE = 9  # the instant at which it was made
+ENTRY_COLUMNS = 10
+
+WHOLE, REST = -(2**62), -(2**62) + 1
+WAITS_LOOK_UP, LOOKED_UP, ONE_UNIT = 0, 1, 2
+SPAN_BITS = 20
+
+# An entry: floats.
+KEY = 0  # least first
+BASE = 1  # the product of its preferences; NaN where it comes last
+RACE = 2  # WEIGHTED: its exponential draw times COST
+COST = 3  # units that it takes as estimated: its look-up and the pairs; at least 1
+RANK_COLUMNS = 4
+
+# An element of a side. PREVIOUS: number of the next older element with an equal key, -1 for none; then the key's
+# fingerprint.
+TS, EXP, PREVIOUS, FIRST, SECOND = 0, 1, 2, 3, 4
+ELEMENT_COLUMNS = 5
+
+# Heaps.
+BEST, WORST, EXPIRIES = 0, 1, 2
+HEAPS = 3
+
+# Single numbers that change.
+WAITING = 0  # entries
+FREE = 1  # length of the list of free rows
+BEGIN_AT, UNITS = 2, 3  # PER interval: the processor is free at BEGIN_AT + UNITS / rate
+PERIODS = 4  # by side, the period in which keys were made last
+MADE_ENTRIES, DONE, EXPIRED, SHED = 6, 7, 8, 9  # entries
+UNITS_DONE = 10
+BASES = 11  # by side, the number of the element in its first row
+USED_SPANS = 13
+UNITS_EXPIRED, UNITS_SHED = 14, 15  # as estimated
+NUMBERS = 16
+
+# Parameters, which never change.
+SORT = 0  # DESC, ASC or WEIGHTED
+BUDGET = 1  # PER_TUPLE, PER_TIME or GRANTED
+GRANT = 2  # units per element; the numerator of the units per tick
+TICKS = 3  # the denominator of the units per tick
+BY_AGE = 4  # keys fade by age in periods; else by granularity
+AGE_OF_X = 5  # the age is that of x, whatever its candidates
+QUEUE = 6  # entries that may wait
+EAGER = 7  # entries expire with the last of their candidates also before they have looked them up
+EVERY = 8  # by probed side, the length of a period, 0 where keys stay as they are
+RATES, DEPTHS = 10, 12  # by probed side, those of its summary
+PARAMETERS = 14
+
+DESC, ASC, WEIGHTED = 0, 1, 2
+PER_TUPLE, PER_TIME, GRANTED = 0, 1, 2
+
+# A result.
+R_SIDE, R_X, R_PARTNER, R_AT, R_MADE = 0, 1, 2, 3, 4
+RESULT_COLUMNS = 5

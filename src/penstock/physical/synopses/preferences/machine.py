@@ -1,0 +1,396 @@
+"""The compiled loop over the instants: entries expire, enter, are worked on in the order of their keys, and are shed.
+
+Entering, expiring and a unit of work cost O(log of the entries that wait); keys that fade are made anew all together,
+once a period. A look-up follows the chain of the elements with the key of x, from the newest before x on.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numba as nb
+import numpy as np
+
+from penstock.physical.synopses.preferences.heaps import move_end, put, rebuild, take
+from penstock.physical.synopses.preferences.layout import (
+    AGE_OF_X,
+    ASC,
+    BASE,
+    BASES,
+    BEGIN_AT,
+    BEST,
+    BUDGET,
+    BY_AGE,
+    COST,
+    CURSOR,
+    DEPTHS,
+    DESC,
+    DONE,
+    EAGER,
+    ENDS,
+    EVERY,
+    EXP,
+    EXPIRED,
+    EXPIRIES,
+    FREE,
+    GRANT,
+    HIGH,
+    KEY,
+    LOOKED_UP,
+    LOW,
+    MADE,
+    MADE_ENTRIES,
+    ONE_UNIT,
+    ORDER,
+    PER_TIME,
+    PERIODS,
+    PREVIOUS,
+    QUEUE,
+    R_AT,
+    R_MADE,
+    R_PARTNER,
+    R_SIDE,
+    R_X,
+    RACE,
+    RATES,
+    REST,
+    SHED,
+    SORT,
+    SPAN_BITS,
+    SPANS,
+    STAGE,
+    STRETCH,
+    TICKS,
+    TS,
+    UNITS,
+    UNITS_DONE,
+    UNITS_EXPIRED,
+    UNITS_SHED,
+    WAITING,
+    WAITS_LOOK_UP,
+    WHOLE,
+    WORST,
+    X,
+)
+
+#: Results after which the loop returns to its caller between two instants.
+ENOUGH = 1 << 17
+
+
+@nb.njit(cache=True)
+def granularity(stretch, now, rate, depth):  # type: ignore[no-untyped-def]
+    """Return the granularity in which a stretch of granularity 1 lies while stretch `now` is being filled; depth + 1
+    where it has left the last."""
+    if stretch >= now:
+        return 1
+    if depth < 2 or stretch >= now - rate:
+        return 2
+    at, first = stretch, now - 1 - rate
+    for level in range(3, depth + 1):
+        at, first = at // rate, first // rate
+        if at > first - rate:
+            return level
+        first -= rate
+    return depth + 1
+
+
+@nb.njit(cache=True)
+def _candidate(entries, i, at, others, base, spans):  # type: ignore[no-untyped-def]
+    """Return the next candidate of an entry that is alive at an instant, -1 for none."""
+    number, low, high = entries[i, CURSOR], entries[i, LOW], entries[i, HIGH]
+    if entries[i, STAGE] == ONE_UNIT:
+        return number
+    offset = entries[i, SPANS] >> SPAN_BITS
+    count = entries[i, SPANS] & ((1 << SPAN_BITS) - 1)
+    while number >= low and number >= base:
+        row = number - base
+        if others[row, EXP] <= at:
+            return -1
+        if number < high:
+            inside = False
+            for k in range(offset, offset + count):
+                if spans[k, 0] <= number < spans[k, 1]:
+                    inside = True
+                    break
+            if not inside:
+                return number
+        number = others[row, PREVIOUS]
+    return -1
+
+
+@nb.njit(cache=True, error_model="numpy")
+def _key(sort, base, race, fade):  # type: ignore[no-untyped-def]
+    if sort == DESC:
+        key = -(base * fade)
+    elif sort == ASC:
+        key = base / fade
+    else:
+        weight = base * fade
+        key = race / weight if weight > 0 else np.inf
+    return np.inf if math.isnan(key) else key
+
+
+@nb.njit(cache=True, error_model="numpy")
+def _fade(entries, i, at, parameters, fade, own, own_base, others, base, spans):  # type: ignore[no-untyped-def]
+    """Return by what the key of entry i has faded at an instant."""
+    probed = 1 - (entries[i, ORDER] & 1)
+    every = parameters[EVERY + probed]
+    if every == 0:
+        return 1.0
+    if parameters[BY_AGE]:
+        since = own[entries[i, X] - own_base, TS]
+        if not parameters[AGE_OF_X]:
+            newest = _candidate(entries, i, at, others, base, spans)
+            if newest >= base:
+                since = others[newest - base, TS]
+        return math.pow(fade, float((at - since) // every))
+    if entries[i, STRETCH] == WHOLE:
+        return 1.0
+    depth = parameters[DEPTHS + probed]
+    if entries[i, STRETCH] == REST:
+        return math.pow(fade, float(depth))
+    found = granularity(entries[i, STRETCH], at // every, parameters[RATES + probed], depth)
+    return math.pow(fade, float(found - 1))
+
+
+@nb.njit(cache=True)
+def _make_keys_anew(  # type: ignore[no-untyped-def]
+    at, items, places, entries, ranks, numbers, parameters, fade, side0, side1, spans,
+):  # fmt: skip
+    """Make the keys of all entries anew for whose side a period has begun."""
+    changed = False
+    for probed in range(2):
+        every = parameters[EVERY + probed]
+        if every == 0 or at // every == numbers[PERIODS + probed]:
+            continue
+        numbers[PERIODS + probed] = at // every
+        changed = True
+        begun = at // every * every
+        own, others = (side1, side0) if probed == 0 else (side0, side1)
+        for place in range(numbers[WAITING]):
+            i = items[BEST, place]
+            if 1 - (entries[i, ORDER] & 1) == probed:
+                faded = _fade(
+                    entries, i, begun, parameters, fade, own, numbers[BASES + 1 - probed], others,
+                    numbers[BASES + probed], spans,
+                )  # fmt: skip
+                ranks[i, KEY] = _key(parameters[SORT], ranks[i, BASE], ranks[i, RACE], faded)
+    if changed:
+        rebuild(BEST, numbers[WAITING], items, places, entries, ranks)
+        rebuild(WORST, numbers[WAITING], items, places, entries, ranks)
+
+
+@nb.njit(cache=True)
+def _leave(i, items, places, entries, ranks, free, numbers):  # type: ignore[no-untyped-def]
+    take(i, numbers[WAITING], items, places, entries, ranks)
+    numbers[WAITING] -= 1
+    free[numbers[FREE]] = i
+    numbers[FREE] += 1
+
+
+@nb.njit(cache=True)
+def expire(at, items, places, entries, ranks, free, numbers):  # type: ignore[no-untyped-def]
+    """Drop the entries that have ended at an instant."""
+    while numbers[WAITING] and entries[items[EXPIRIES, 0], ENDS] <= at:
+        numbers[UNITS_EXPIRED] += np.int64(ranks[items[EXPIRIES, 0], COST])
+        _leave(items[EXPIRIES, 0], items, places, entries, ranks, free, numbers)
+        numbers[EXPIRED] += 1
+
+
+@nb.njit(cache=True)
+def _shed(items, places, entries, ranks, free, numbers, parameters):  # type: ignore[no-untyped-def]
+    while numbers[WAITING] > parameters[QUEUE]:
+        numbers[UNITS_SHED] += np.int64(ranks[items[WORST, 0], COST])
+        _leave(items[WORST, 0], items, places, entries, ranks, free, numbers)
+        numbers[SHED] += 1
+
+
+@nb.njit(cache=True)
+def _ending(i, at, entries, own, own_base, others, base, spans):  # type: ignore[no-untyped-def]
+    """Return when entry i ends, by its next candidate; the end of x where it has none."""
+    ends = own[entries[i, X] - own_base, EXP]
+    if entries[i, STAGE] == ONE_UNIT and entries[i, CURSOR] < 0:
+        return ends
+    found = _candidate(entries, i, at, others, base, spans)
+    return ends if found < 0 else min(ends, others[found - base, EXP])
+
+
+@nb.njit(cache=True)
+def _enter(  # type: ignore[no-untyped-def]
+    fresh, fresh_ranks, k, at, items, places, entries, ranks, free, numbers, parameters, fade, side0, side1, spans,
+):  # fmt: skip
+    """Insert the k-th new entry."""
+    numbers[FREE] -= 1
+    i = free[numbers[FREE]]
+    entries[i] = fresh[k]
+    ranks[i] = fresh_ranks[k]
+    side = entries[i, ORDER] & 1
+    own, others = (side1, side0) if side == 1 else (side0, side1)
+    own_base, base = numbers[BASES + side], numbers[BASES + 1 - side]
+    if parameters[EAGER] or entries[i, STAGE] == ONE_UNIT:
+        entries[i, ENDS] = _ending(i, at, entries, own, own_base, others, base, spans)
+    faded = _fade(entries, i, at, parameters, fade, own, own_base, others, base, spans)
+    ranks[i, KEY] = _key(parameters[SORT], ranks[i, BASE], ranks[i, RACE], faded)
+    put(i, numbers[WAITING], items, places, entries, ranks)
+    numbers[WAITING] += 1
+    numbers[MADE_ENTRIES] += 1
+
+
+@nb.njit(cache=True)
+def _work(  # type: ignore[no-untyped-def]
+    i, at, items, places, entries, ranks, free, numbers, side0, side1, spans, out, out_ranks, count,
+):  # fmt: skip
+    """Do one unit of entry i; return the number of results."""
+    side = entries[i, ORDER] & 1
+    own, others = (side1, side0) if side == 1 else (side0, side1)
+    own_base, base = numbers[BASES + side], numbers[BASES + 1 - side]
+    numbers[UNITS_DONE] += 1
+    ranks[i, COST] = max(1.0, ranks[i, COST] - 1.0)
+    stage = entries[i, STAGE]
+    if stage != WAITS_LOOK_UP:
+        partner = _candidate(entries, i, at, others, base, spans)
+        out[count, R_SIDE], out[count, R_X], out[count, R_PARTNER] = side, entries[i, X], partner
+        out[count, R_AT], out[count, R_MADE] = at, entries[i, MADE]
+        out_ranks[count] = ranks[i, BASE]
+        count += 1
+        if stage == LOOKED_UP:
+            entries[i, CURSOR] = others[partner - base, PREVIOUS]
+    entries[i, STAGE] = max(stage, LOOKED_UP)
+    following = -1 if stage == ONE_UNIT else _candidate(entries, i, at, others, base, spans)
+    if following < 0:
+        _leave(i, items, places, entries, ranks, free, numbers)
+        numbers[DONE] += 1
+    else:
+        entries[i, CURSOR] = following
+        entries[i, ENDS] = min(own[entries[i, X] - own_base, EXP], others[following - base, EXP])
+        move_end(i, numbers[WAITING], items, places, entries, ranks)
+    return count
+
+
+@nb.njit(cache=True)
+def _done_at(numbers, parameters, now):  # type: ignore[no-untyped-def]
+    """Return when the next unit of a processor with a rate is done, for work that is there since `now`."""
+    whole, part = parameters[TICKS] // parameters[GRANT], parameters[TICKS] % parameters[GRANT]
+    units = numbers[UNITS]
+    free_at = numbers[BEGIN_AT] + units * whole + (units * part + parameters[GRANT] - 1) // parameters[GRANT]
+    if free_at <= now:
+        numbers[BEGIN_AT], numbers[UNITS] = now, 0
+        return now
+    return free_at
+
+
+@nb.njit(cache=True)
+def _count_unit(numbers, parameters):  # type: ignore[no-untyped-def]
+    numbers[UNITS] += 1
+    if numbers[UNITS] == parameters[GRANT]:
+        numbers[BEGIN_AT] += parameters[TICKS]
+        numbers[UNITS] = 0
+
+
+@nb.njit(cache=True)
+def _grown(out, out_ranks, count):  # type: ignore[no-untyped-def]
+    if count < out.shape[0]:
+        return out, out_ranks
+    more = np.empty((2 * count, out.shape[1]), np.int64)
+    more_ranks = np.empty(2 * count, np.float64)
+    more[:count] = out
+    more_ranks[:count] = out_ranks
+    return more, more_ranks
+
+
+@nb.njit(cache=True)
+def run(  # type: ignore[no-untyped-def]
+    instants, offsets, paying, position, until, fresh, fresh_ranks, items, places, entries, ranks, free, numbers,
+    parameters, fade, side0, side1, spans,
+):  # fmt: skip
+    """Go on from instant number `position` up to the tick `until`; return the results, their floats, how many, and the
+    position reached, -1 where nothing is left.
+
+    Args:
+        instants: the ticks at which elements enter, ascending.
+        offsets: of instant k, the new entries offsets[k] to before offsets[k + 1].
+        paying: by instant, the elements that make entries.
+    """
+    out = np.empty((1024, 5), np.int64)
+    out_ranks = np.empty(1024, np.float64)
+    count = 0
+    total = instants.shape[0]
+    timed = parameters[BUDGET] == PER_TIME
+    while True:
+        limit = instants[position] - 1 if position < total else until
+        # Between the instants, a processor with a rate goes on. Its work is there since before: it is never idle here.
+        while timed and numbers[WAITING]:
+            at = _done_at(numbers, parameters, numbers[BEGIN_AT])
+            if at > limit:
+                break
+            expire(at, items, places, entries, ranks, free, numbers)
+            _make_keys_anew(at, items, places, entries, ranks, numbers, parameters, fade, side0, side1, spans)
+            if not numbers[WAITING]:
+                break
+            if count >= ENOUGH:
+                return out, out_ranks, count, position
+            out, out_ranks = _grown(out, out_ranks, count)
+            count = _work(
+                items[BEST, 0], at, items, places, entries, ranks, free, numbers, side0, side1, spans, out, out_ranks,
+                count,
+            )  # fmt: skip
+            _count_unit(numbers, parameters)
+        if position >= total:
+            return out, out_ranks, count, -1
+        if count >= ENOUGH:
+            return out, out_ranks, count, position
+        at = instants[position]
+        expire(at, items, places, entries, ranks, free, numbers)
+        _make_keys_anew(at, items, places, entries, ranks, numbers, parameters, fade, side0, side1, spans)
+        idle = numbers[WAITING] == 0
+        for k in range(offsets[position], offsets[position + 1]):
+            _enter(
+                fresh, fresh_ranks, k, at, items, places, entries, ranks, free, numbers, parameters, fade, side0,
+                side1, spans,
+            )  # fmt: skip
+        credit = parameters[GRANT] * paying[position]
+        while numbers[WAITING]:
+            if timed:
+                if _done_at(numbers, parameters, at if idle else numbers[BEGIN_AT]) > at:
+                    break
+                idle = False
+                _count_unit(numbers, parameters)
+            elif credit == 0:
+                break
+            credit -= 1
+            out, out_ranks = _grown(out, out_ranks, count)
+            count = _work(
+                items[BEST, 0], at, items, places, entries, ranks, free, numbers, side0, side1, spans, out, out_ranks,
+                count,
+            )  # fmt: skip
+        _shed(items, places, entries, ranks, free, numbers, parameters)
+        position += 1
+
+
+@nb.njit(cache=True)
+def run_granted(  # type: ignore[no-untyped-def]
+    reached, grant, fresh, fresh_ranks, items, places, entries, ranks, free, numbers, parameters, fade, side0, side1,
+    spans,
+):  # fmt: skip
+    """Take a round behind the tick `reached` as one instant in which `grant` units are done; return the results, the
+    product of each, how many, and the units that are left."""
+    out = np.empty((1024, 5), np.int64)
+    out_ranks = np.empty(1024, np.float64)
+    count = 0
+    expire(reached + 1, items, places, entries, ranks, free, numbers)
+    _make_keys_anew(reached + 1, items, places, entries, ranks, numbers, parameters, fade, side0, side1, spans)
+    for k in range(fresh.shape[0]):
+        _enter(
+            fresh, fresh_ranks, k, fresh[k, MADE], items, places, entries, ranks, free, numbers, parameters, fade,
+            side0, side1, spans,
+        )  # fmt: skip
+    while numbers[WAITING] and grant > 0:
+        i = items[BEST, 0]
+        out, out_ranks = _grown(out, out_ranks, count)
+        grant -= 1
+        count = _work(
+            i, max(reached + 1, entries[i, MADE]), items, places, entries, ranks, free, numbers, side0, side1, spans,
+            out, out_ranks, count,
+        )  # fmt: skip
+    _shed(items, places, entries, ranks, free, numbers, parameters)
+    return out, out_ranks, count, grant

@@ -1,0 +1,248 @@
+"""Summaries by count sketches: a fixed number of counters for each zone, whatever came [pt 3.2].
+
+The counters of one cell stand side by side for all slots, so that an estimate over all zones reads a few cache lines.
+The sums of squares of each row are kept as the counts change: (C ± 1)² - C² = 1 ± 2C.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numba as nb
+import numpy as np
+import numpy.typing as npt
+from numba.extending import overload
+
+from penstock.expressions.sketches.count_sketch import STEP, CountSketchShape
+from penstock.physical.elements import Int64s
+from penstock.physical.kernels.fingerprints import UInt64s, _mix
+from penstock.physical.synopses.summaries import contract
+from penstock.physical.synopses.summaries.contract import SlotCounts, is_cells
+
+Int32s = npt.NDArray[np.int32]
+
+_STEP = np.uint64(STEP)
+_ONE = np.uint64(1)
+
+
+class SketchCells(NamedTuple):
+    """tables: of shape (rows · buckets · counters, slots). squares: of shape (slots, rows). shape: (rows, counters,
+    buckets). work: of shape (rows, slots), for the estimates of one value."""
+
+    tables: Int32s
+    squares: Int64s
+    shape: UInt64s
+    work: Int32s
+
+
+class SketchCounts(SlotCounts):
+    """Slots that are count sketches. The largest count is 2³¹ - 1, which is the callers' to keep."""
+
+    cells: SketchCells
+
+    def __init__(self, shape: CountSketchShape) -> None:
+        self.shape = shape
+        self.located = 3 * shape.rows
+        sizes = np.array([shape.rows, shape.counters, shape.buckets], np.uint64)
+        tables, squares = np.zeros((shape.cells, 8), np.int32), np.zeros((8, shape.rows), np.int64)
+        self.cells = SketchCells(tables, squares, sizes, np.zeros((shape.rows, 8), np.int32))
+
+    def reserve(self, slots: int, values: int) -> None:
+        old = self.cells.tables.shape[1]
+        if slots <= old:
+            return
+        room = max(slots, 2 * old)
+        tables, squares = np.zeros((self.shape.cells, room), np.int32), np.zeros((room, self.shape.rows), np.int64)
+        tables[:, :old], squares[:old] = self.cells.tables, self.cells.squares
+        self.cells = SketchCells(tables, squares, self.cells.shape, np.zeros((self.shape.rows, room), np.int32))
+
+    def counts(self, slot: int) -> tuple[UInt64s, Int64s]:
+        table = self.cells.tables[:, slot]
+        keys = np.flatnonzero(table)
+        return keys.astype(np.uint64), table[keys].astype(np.int64)
+
+    def put(self, slot: int, keys: UInt64s, counts: Int64s) -> None:
+        self.reserve(slot + 1, 0)
+        self.cells.tables[keys.astype(np.int64), slot] = counts
+        rows = self.cells.tables[:, slot].reshape(self.shape.rows, self.shape.width).astype(np.int64)
+        self.cells.squares[slot] = (rows * rows).sum(axis=1)
+
+    @property
+    def held(self) -> int:
+        return 0
+
+    @property
+    def nbytes(self) -> int:
+        return int(self.cells.tables.nbytes + self.cells.squares.nbytes)
+
+    def variance(self, slot: int) -> float:
+        return float(np.median(self.cells.squares[slot])) / self.shape.counters
+
+
+@nb.njit(cache=True)
+def _median(values, start, length):  # type: ignore[no-untyped-def]
+    """Sort a part of `values` in place, of odd length, and return the one in the middle."""
+    for i in range(start + 1, start + length):
+        value = values[i]
+        j = i
+        while j > start and values[j - 1] > value:
+            values[j] = values[j - 1]
+            j -= 1
+        values[j] = value
+    return values[start + length // 2]
+
+
+@overload(contract.locate)
+def _locate(cells, value, found):  # type: ignore[no-untyped-def]
+    if not is_cells(cells, SketchCells):
+        return None
+
+    def locate(cells, value, found):  # type: ignore[no-untyped-def]
+        rows, counters = cells.shape[0], cells.shape[1]
+        start = (value % cells.shape[2]) * counters
+        word = value
+        for row in range(np.int64(rows)):
+            word += _STEP
+            mixed = _mix(word)
+            found[row] = np.int64(start + (mixed >> _ONE) % counters)
+            found[np.int64(rows) + row] = 1 - 2 * np.int64(mixed & _ONE)
+            start += counters * cells.shape[2]
+
+    return locate
+
+
+@overload(contract.count_one)
+def _count_one(cells, slot, found):  # type: ignore[no-untyped-def]
+    if not is_cells(cells, SketchCells):
+        return None
+
+    def count_one(cells, slot, found):  # type: ignore[no-untyped-def]
+        rows = np.int64(cells.shape[0])
+        for row in range(rows):
+            count, sign = np.int64(cells.tables[found[row], slot]), found[rows + row]
+            cells.squares[slot, row] += 2 * sign * count + 1
+            cells.tables[found[row], slot] = count + sign
+
+    return count_one
+
+
+@overload(contract.estimated)
+def _estimated(cells, slot, found):  # type: ignore[no-untyped-def]
+    if not is_cells(cells, SketchCells):
+        return None
+
+    def estimated(cells, slot, found):  # type: ignore[no-untyped-def]
+        rows = np.int64(cells.shape[0])
+        for row in range(rows):
+            found[2 * rows + row] = found[rows + row] * np.int64(cells.tables[found[row], slot])
+        return max(_median(found, 2 * rows, rows), 0)
+
+    return estimated
+
+
+@nb.njit(cache=True)
+def _medians(tables, found, rows, slots, work):  # type: ignore[no-untyped-def]
+    """Write the medians of all slots at once into the row in the middle of `work`, by a sorting network over rows."""
+    for row in range(rows):
+        cell, sign = found[row], np.int32(found[rows + row])
+        for slot in range(slots):
+            work[row, slot] = sign * tables[cell, slot]
+    for phase in range(rows):
+        for row in range(phase % 2, rows - 1, 2):
+            for slot in range(slots):
+                low, high = work[row, slot], work[row + 1, slot]
+                work[row, slot], work[row + 1, slot] = min(low, high), max(low, high)
+
+
+@overload(contract.survey)
+def _survey(cells, slots, found):  # type: ignore[no-untyped-def]
+    if not is_cells(cells, SketchCells):
+        return None
+
+    def survey(cells, slots, found):  # type: ignore[no-untyped-def]
+        _medians(cells.tables, found, np.int64(cells.shape[0]), slots, cells.work)
+
+    return survey
+
+
+@overload(contract.surveyed)
+def _surveyed(cells, slot, found):  # type: ignore[no-untyped-def]
+    if not is_cells(cells, SketchCells):
+        return None
+
+    def surveyed(cells, slot, found):  # type: ignore[no-untyped-def]
+        return max(np.int64(cells.work[np.int64(cells.shape[0]) // 2, slot]), 0)
+
+    return surveyed
+
+
+@overload(contract.add_slot)
+def _add_slot(cells, into, other, factor):  # type: ignore[no-untyped-def]
+    if not is_cells(cells, SketchCells):
+        return None
+
+    def add_slot(cells, into, other, factor):  # type: ignore[no-untyped-def]
+        width = cells.tables.shape[0] // np.int64(cells.shape[0])
+        for row in range(np.int64(cells.shape[0])):
+            squares = 0
+            for cell in range(row * width, (row + 1) * width):
+                count = np.int64(cells.tables[cell, into]) + factor * np.int64(cells.tables[cell, other])
+                cells.tables[cell, into] = count
+                squares += count * count
+            cells.squares[into, row] = squares
+
+    return add_slot
+
+
+@overload(contract.clear_slot)
+def _clear_slot(cells, slot):  # type: ignore[no-untyped-def]
+    if not is_cells(cells, SketchCells):
+        return None
+
+    def clear_slot(cells, slot):  # type: ignore[no-untyped-def]
+        cells.tables[:, slot] = 0
+        cells.squares[slot, :] = 0
+
+    return clear_slot
+
+
+@overload(contract.spread)
+def _spread(cells, slot):  # type: ignore[no-untyped-def]
+    if not is_cells(cells, SketchCells):
+        return None
+
+    def spread(cells, slot):  # type: ignore[no-untyped-def]
+        rows = np.int64(cells.shape[0])
+        # The median without a copy: the number with no more than half of the others below it and above it.
+        for row in range(rows):
+            below, equal = 0, 0
+            for other in range(rows):
+                below += cells.squares[slot, other] < cells.squares[slot, row]
+                equal += cells.squares[slot, other] == cells.squares[slot, row]
+            if below <= rows // 2 < below + equal:
+                return cells.squares[slot, row]
+        return cells.squares[slot, 0]
+
+    return spread
+
+
+@overload(contract.spare)
+def _spare(cells):  # type: ignore[no-untyped-def]
+    if not is_cells(cells, SketchCells):
+        return None
+
+    def spare(cells):  # type: ignore[no-untyped-def]
+        return np.int64(2**62)
+
+    return spare
+
+
+@overload(contract.distinct)
+def _distinct(cells, slot):  # type: ignore[no-untyped-def]
+    if not is_cells(cells, SketchCells):
+        return None
+
+    def distinct(cells, slot):  # type: ignore[no-untyped-def]
+        return np.int64(0)
+
+    return distinct

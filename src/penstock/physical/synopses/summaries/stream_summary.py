@@ -1,0 +1,197 @@
+"""The summary of a stream in one shard: how often each value came, by zones of time that grow coarser with age.
+
+A summary changes no answer. It counts the elements of its stream in order of (timestamp, arrival) and says of a value
+in which zones it has been, and about how often. An element is known by its arrival number, which counts all elements of
+the stream in this shard from 0, also those with NULL that are not summarised.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.physical.elements import Bools, Int64s, int64s
+from penstock.physical.kernels.fingerprints import UInt64s
+from penstock.physical.synopses.contract import Chunks, Synopsis
+from penstock.physical.synopses.summaries import zone_kernel as kernel
+from penstock.physical.synopses.summaries.contract import SlotCounts
+from penstock.physical.synopses.summaries.levels import SummaryLevels
+from penstock.storage.documents import Document, integer, integers
+
+
+class ZoneEstimates(NamedTuple):
+    """The zones in which a value is promised, one row for each zone with an estimate of at least 1, by element that
+    asked and then newest first.
+
+    event: number of the element in the batch. low, high: the zone's elements have arrival numbers in [low, high).
+    granularity: 1 is the finest. estimate: elements of the zone with the value, at least 1. elements: of the zone.
+    stretch: any instant of the zone, divided by the granularity's ticks.
+    """
+
+    event: Int64s
+    low: Int64s
+    high: Int64s
+    granularity: Int64s
+    estimate: Int64s
+    elements: Int64s
+    stretch: Int64s
+
+
+class SummaryZone(NamedTuple):
+    """A zone: arrival numbers [low, high), its granularity, and the number of its elements that are summarised."""
+
+    low: int
+    high: int
+    granularity: int
+    elements: int
+
+
+class StreamSummary(Synopsis):
+    """Counts of the values of one stream, and where they are."""
+
+    FORMAT: ClassVar[int] = 1
+
+    def __init__(self, levels: SummaryLevels, counts: SlotCounts) -> None:
+        self.levels = levels
+        self.counts = counts
+        self._parameters = levels.parameters()
+        self._zones = kernel.empty_zones(0)
+        self._order = np.zeros(0, np.int64)
+        self._header = np.zeros(kernel.HEADER_FIELDS, np.int64)
+        self._header[kernel.NOW] = kernel.NEVER
+        self._serial = 0
+        self._reserve(levels.depth + 8, 0)
+
+    def process(self, ts: Int64s, values: UInt64s, known: Bools, updates: Bools) -> ZoneEstimates:
+        """Count elements of the stream, and return where the partners of others are.
+
+        Args:
+            ts: ticks, in order.
+            values: hash of each element's value.
+            known: false for elements with a NULL, which are numbered but neither counted nor found.
+            updates: true for elements of the stream itself; the others ask.
+        """
+        found = np.empty(self.counts.located, np.int64)
+        pieces, start = [], 0
+        room = max(64, 2 * int(np.count_nonzero(~updates)))
+        while True:
+            made = np.empty((room + int(self._header[kernel.COUNT]), kernel.ESTIMATE_FIELDS), np.int64)
+            start, rows = kernel.run(
+                self.counts.cells, self._zones, self._order, self._header, self._parameters,
+                ts, values, known, updates, found, made, start,
+            )  # fmt: skip
+            pieces.append(made[:rows])
+            if start == len(ts):
+                break
+            if rows + int(self._header[kernel.COUNT]) > len(made):
+                room *= 2
+            else:
+                self._make_room(int(ts[start]))
+        made = pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
+        return ZoneEstimates(*made.T)
+
+    def advance(self, now: int) -> None:
+        """Let time pass to `now`, without elements."""
+        self.process(np.array([now]), np.zeros(1, np.uint64), np.zeros(1, np.bool_), np.zeros(1, np.bool_))
+
+    @property
+    def arrived(self) -> int:
+        """Return the arrival number of the next element."""
+        return int(self._header[kernel.NUMBER])
+
+    def zones(self) -> list[SummaryZone]:
+        """Return the zones, oldest first."""
+        columns = [kernel.LOW, kernel.HIGH, kernel.LEVEL, kernel.ELEMENTS]
+        return [SummaryZone(*row) for row in self._zones[self._live()][:, columns].tolist()]
+
+    def confidence(self) -> float:
+        """Return the confidence in the newest zone: 1 / (1 + e), e in tuples; 1 where there is none."""
+        live = self._live()
+        return self.counts.confidence(int(live[-1])) if len(live) else 1.0
+
+    @property
+    def rows(self) -> int:
+        """Return the number of elements in zones."""
+        return int(self._zones[self._live(), kernel.ELEMENTS].sum())
+
+    @property
+    def nbytes(self) -> int:
+        return self.counts.nbytes + int(self._zones.nbytes + self._order.nbytes)
+
+    def snapshot(self) -> tuple[Document, Chunks]:
+        live = self._live()
+        chunks: dict[int, pa.RecordBatch] = {}
+        for slot in live.tolist():
+            if self._zones[slot, kernel.SERIAL] < 0:
+                self._zones[slot, kernel.SERIAL] = self._serial
+                self._serial += 1
+            keys, counts = self.counts.counts(slot)
+            chunks[int(self._zones[slot, kernel.SERIAL])] = pa.record_batch(
+                {"key": pa.array(keys.view(np.int64)), "count": pa.array(counts)}
+            )
+        manifest: Document = {
+            "open": int(self._header[kernel.OPEN]),
+            "now": int(self._header[kernel.NOW]),
+            "number": int(self._header[kernel.NUMBER]),
+            "serial": self._serial,
+            **{name: self._zones[live, field].tolist() for name, field in _FIELDS.items()},
+        }
+        return manifest, chunks
+
+    def restore(self, manifest: Document, chunks: Chunks) -> None:
+        self._header[kernel.OPEN] = integer(manifest, "open")
+        self._header[kernel.NOW] = integer(manifest, "now")
+        self._header[kernel.NUMBER] = integer(manifest, "number")
+        self._serial = integer(manifest, "serial")
+        columns = {field: integers(manifest, name) for name, field in _FIELDS.items()}
+        count, depth = len(columns[kernel.SERIAL]), self.levels.depth
+        self._header[kernel.COUNT] = count
+        held = sum(chunk.num_rows for chunk in chunks.values())
+        self._reserve(depth + count, 2 * held)
+        for number in range(count):
+            slot = self._order[number] = depth + number
+            for field, values in columns.items():
+                self._zones[slot, field] = values[number]
+            chunk = chunks[columns[kernel.SERIAL][number]]
+            self.counts.put(slot, int64s(chunk["key"]).view(np.uint64), int64s(chunk["count"]))
+            level = columns[kernel.LEVEL][number]
+            self.counts.add(level - 1, slot)
+            self._zones[level - 1, kernel.ELEMENTS] += columns[kernel.ELEMENTS][number]
+
+    def _live(self) -> Int64s:
+        return self._order[: self._header[kernel.COUNT]]
+
+    def _make_room(self, tick: int) -> None:
+        """Make room where the loop stopped, before an element of this tick: for one more zone, one more value, and
+        moving zones."""
+        now = tick // self.levels.granularity
+        needed = kernel.room_to_move(
+            self.counts.cells, self._zones, self._order, self._header, self._parameters, now
+        )  # fmt: skip
+        self._reserve(int(self._header[kernel.COUNT]) + self.levels.depth + 1, max(2, int(needed)))
+
+    def _reserve(self, slots: int, values: int) -> None:
+        """Make room for slots and values. Slots are kept in powers of two, so that room is made seldom."""
+        if slots > len(self._zones):
+            grown = kernel.empty_zones(1 << (slots - 1).bit_length())
+            grown[: len(self._zones)] = self._zones
+            # The slots of sums are never free.
+            grown[: self.levels.depth, kernel.LEVEL] = np.arange(1, self.levels.depth + 1)
+            order = np.zeros(len(grown), np.int64)
+            order[: len(self._order)] = self._order
+            self._zones, self._order = grown, order
+        self.counts.reserve(len(self._zones), values)
+
+
+#: Names in the manifest.
+_FIELDS = {
+    "low": kernel.LOW,
+    "high": kernel.HIGH,
+    "elements": kernel.ELEMENTS,
+    "stretch": kernel.STRETCH,
+    "begin": kernel.BEGIN,
+    "level": kernel.LEVEL,
+    "serials": kernel.SERIAL,
+}

@@ -1,0 +1,91 @@
+"""BUDGET AUTO: the units of work that each round grants to queries with a preference, to keep `target_latency`.
+
+A round takes the time of the phases that are not theirs, and that of their units. Both are weighted means over the
+rounds, the last one counting most. What is left of the target is shared equally by the queries `[pt 4.2]`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from penstock.physical.execution.decisions import Decided, Decisions
+from penstock.physical.plan.plan import Plan
+from penstock.runtime.deciding.deciders import Decider, DecidingOptions, RoundMeasures
+
+#: Units that a query is granted before anything was measured.
+FIRST = 10_000
+#: The figure of an operator that counts its units.
+UNITS_DONE = "preference units done"
+#: What a sum of earlier rounds counts beside the last one.
+_EARLIER = 0.5
+#: At least this part of the target is granted: a round that waited for input has measured phases that do not count.
+_LEAST = 0.25
+#: From one round to the next a grant grows by at most this factor: the first units of a run cost more than later ones.
+_MOST_GROWTH = 8
+
+
+@dataclass
+class WeightedSum:
+    """A sum in which the present counts most."""
+
+    value: float = 0.0
+    weight: float = 0.0
+
+    def add(self, value: float, weight: float) -> None:
+        self.value = self.value * _EARLIER + value
+        self.weight = self.weight * _EARLIER + weight
+
+    @property
+    def mean(self) -> float | None:
+        """Return the weighted mean, None where nothing was added."""
+        return self.value / self.weight if self.weight else None
+
+
+class GrantedUnits:
+    """Decides the grants.
+
+    Args:
+        steps: by query, the step that counts its units.
+        target: seconds that a round may take.
+    """
+
+    def __init__(self, steps: Mapping[str, int], target: float) -> None:
+        self._steps, self._target = steps, target
+        self._done: dict[int, float] = {}
+        #: Units a second, by query.
+        self._pace = {query: WeightedSum() for query in steps}
+        self._other_phases = WeightedSum()
+
+    def decide(self, before: Decisions, measured: RoundMeasures) -> Decisions:
+        if measured.seconds is not None:
+            self._learn(measured, measured.seconds)
+        left = max(_LEAST * self._target, self._target - (self._other_phases.mean or 0.0)) / len(self._steps)
+        granted: dict[str, int] = {}
+        for query, pace in self._pace.items():
+            last = before.of(Decided.UNITS, query)
+            per_second = pace.mean
+            if per_second is None:
+                granted[query] = FIRST if last is None else last
+            else:
+                most = _MOST_GROWTH * max(FIRST, last or 0)
+                granted[query] = max(1, min(most, int(per_second * left)))
+        return before.with_all(Decided.UNITS, granted)
+
+    def _learn(self, measured: RoundMeasures, seconds: float) -> None:
+        own = 0.0
+        for query, step in self._steps.items():
+            done = float(measured.figures.get(step, {}).get(UNITS_DONE, 0))
+            spent = measured.cpu.get(query, 0.0)
+            own += spent
+            units = done - self._done.get(step, done)
+            self._done[step] = done
+            if units > 0 and spent > 0:
+                self._pace[query].add(units, spent)
+        self._other_phases.add(max(0.0, seconds - own), 1.0)
+
+    @staticmethod
+    def of(plan: Plan, options: DecidingOptions) -> Decider | None:
+        """Return the decider of a plan, None without a target or without a preference AUTO."""
+        steps = {query: step.id for step in plan.steps if step.spec.is_granted_units for query in step.queries if query}
+        return GrantedUnits(steps, options.target_latency) if steps and options.target_latency else None

@@ -1,0 +1,253 @@
+"""Which entries elements make: of joins, of look-ups in tables, and of selections."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.algebra import (
+    Algebra,
+    PreferringJoin,
+    PreferringLookUp,
+    PreferringSelection,
+    SummaryDefinition,
+)
+from penstock.algebra.nodes.base import is_static
+from penstock.algebra.nodes.join import Pairs
+from penstock.expressions.draws import draws, universe
+from penstock.expressions.nodes import Expression
+from penstock.testing.denotation.base import Bag, Relation, World, denote, relation, values_of, windowed
+from penstock.testing.denotation.nonretroactive import elements
+from penstock.testing.denotation.results import Life, _lives
+from penstock.testing.preferences.simulation import (
+    REST,
+    Partner,
+    PreferredElement,
+    PreferredSide,
+    Simulation,
+    WaitingEntry,
+    arrays_of,
+    whole_number,
+)
+from penstock.testing.preferences.summaries import NaiveSummary, SeenZone
+from penstock.testing.values import Row, key_of
+from penstock.types import END, Schema
+
+
+class JoinSimulation(Simulation):
+    partners_age = True
+
+    def __init__(self, node: PreferringJoin, sides: list[PreferredSide], final: int) -> None:
+        super().__init__(node.preference, sides, final)
+        self.node = node
+
+    def entries(self, x: PreferredElement) -> Iterator[WaitingEntry]:
+        into = 1 - x.side
+        side = self.sides[into]
+        before = [
+            y for y in side.arrived
+            if y.order < x.order and y.start <= x.ts < y.end and y.passes and y.number is not None
+        ]  # fmt: skip
+        candidates = [y for y in before if self._equal(x, y)][::-1]
+        zones: list[SeenZone] = []
+        if side.summary is not None:
+            zones = sorted(side.summary.probe(self._hash(x, into), x.ts), key=lambda zone: -zone.low)
+        for zone in (*zones, None):
+            own = [y for y in candidates if self._zone_of(y, zones) is zone]
+            yield from self._entries_of(x, into, zone, own)
+
+    def _entries_of(
+        self, x: PreferredElement, into: int, zone: SeenZone | None, own: list[PreferredElement]
+    ) -> Iterator[WaitingEntry]:
+        count, share = (0, 0.0) if zone is None else (zone.estimate, zone.estimate / zone.elements)
+        low, stretch = (REST, None) if zone is None else (zone.low, zone.stretch)
+        absent = zone is None and self.sides[into].summary is not None
+        expressions = self.node.into[into]
+        partners = [Partner(y.row, y.ts, y.end, y.order) for y in own]
+        if self.node.reads_partner(into):
+            for partner in partners:
+                product = self.product(expressions, self._joined(x, partner.row), count, share)
+                columns = [whole_number(partner.ts), *arrays_of(partner.row, self.sides[into].schema)]
+                race = self.race(x, columns, 1)
+                yield WaitingEntry(x, low, stretch, product, race, [], True, absent, partner.ts, partner, True)
+            return
+        nothing = (None,) * len(self.sides[into].schema)
+        product = self.product(expressions, self._joined(x, nothing), count, share)
+        race = self.race(x, [whole_number(low)], 1 + count)
+        yield WaitingEntry(x, low, stretch, product, race, partners, False, absent, x.ts, None, bool(partners))
+
+    def _zone_of(self, y: PreferredElement, zones: list[SeenZone]) -> SeenZone | None:
+        return next((zone for zone in zones if y.number is not None and zone.holds(y.number)), None)
+
+    def _hash(self, x: PreferredElement, into: int) -> int:
+        """Return the hash of x's values of the columns that are summarised on the other side."""
+        positions = [
+            next(pair[x.side] for pair in self.node.equal if pair[into] == column)
+            for column in self.sides[into].summarised
+        ]
+        return _hash([(x.row, self.sides[x.side].schema)], positions, self.preference.seed)[0]
+
+    def _equal(self, x: PreferredElement, y: PreferredElement) -> bool:
+        return key_of(tuple(x.row[p[x.side]] for p in self.node.equal)) == key_of(
+            tuple(y.row[p[y.side]] for p in self.node.equal)
+        )
+
+    def _joined(self, x: PreferredElement, other: Row) -> Row:
+        return x.row + other if x.side == 0 else other + x.row
+
+    def row(self, x: PreferredElement, partner: Partner | None) -> tuple[Row, int] | None:
+        assert partner is not None
+        row = self._joined(x, partner.row)
+        return (row, min(x.end, partner.end)) if _passes(self.node.residual, row) else None
+
+    def granularity(self, entry: WaitingEntry, now: int) -> int:
+        summary = self.sides[1 - entry.x.side].summary
+        if summary is None:
+            return 1
+        return summary.definition.depth + 1 if entry.stretch is None else summary.granularity(entry.stretch, now)[0]
+
+
+class ElementSimulation(Simulation):
+    """One entry per element of a stream. Its estimates are those of its own zone."""
+
+    def __init__(self, node: PreferringSelection | PreferringLookUp, side: PreferredSide, final: int) -> None:
+        super().__init__(node.preference, [side], final)
+        self.expressions = node.expressions
+
+    def own_zone(self, x: PreferredElement) -> tuple[int, float]:
+        """Return count and share of x's values in its own zone."""
+        side = self.sides[0]
+        if side.summary is None or x.place not in side.hashes:
+            return 0, 0.0
+        zones = side.summary.probe(side.hashes[x.place], x.ts)
+        found = next((zone for zone in zones if x.number is not None and zone.holds(x.number)), None)
+        return (0, 0.0) if found is None else (found.estimate, found.estimate / found.elements)
+
+    def granularity(self, entry: WaitingEntry, now: int) -> int:
+        summary = self.sides[0].summary
+        return 1 if summary is None else summary.granularity(entry.x.ts // summary.definition.granularity, now)[0]
+
+
+class SelectionSimulation(ElementSimulation):
+    def __init__(self, node: PreferringSelection, side: PreferredSide, final: int) -> None:
+        super().__init__(node, side, final)
+        self.condition = node.condition
+
+    def entries(self, x: PreferredElement) -> Iterator[WaitingEntry]:
+        count, share = self.own_zone(x)
+        absent = self.sides[0].summary is not None and count < 1
+        product = self.product(self.expressions, x.row, count, share)
+        race = self.race(x, [whole_number(REST)], 1)
+        yield WaitingEntry(x, REST, None, product, race, [], True, absent, x.ts)
+
+    def row(self, x: PreferredElement, partner: Partner | None) -> tuple[Row, int] | None:
+        return (x.row, x.end) if _passes(self.condition, x.row) else None
+
+
+class LookUpSimulation(ElementSimulation):
+    def __init__(self, node: PreferringLookUp, side: PreferredSide, table: Callable[[int], Bag], final: int) -> None:
+        super().__init__(node, side, final)
+        self.node, self.table = node, table
+
+    def entries(self, x: PreferredElement) -> Iterator[WaitingEntry]:
+        schema = self.node.right.schema
+        found = [
+            row for row in self.table(x.ts)
+            if all(row[j] is not None and key_of((x.row[i],)) == key_of((row[j],)) for i, j in self.node.equal)
+        ]  # fmt: skip
+        columns = [pa.array([row[i] for row in found], f.type) for i, f in enumerate(schema)]
+        drawn = draws(0, "", np.zeros(len(found), np.int64), columns).tolist()
+        ordered = [row for _, row in sorted(zip(drawn, found, strict=True), key=lambda one: one[0])]
+        partners = [Partner(row, 0, END, (-place,)) for place, row in enumerate(ordered)]
+        count, share = self.own_zone(x)
+        absent = self.sides[0].summary is not None and count < 1
+        if self.node.reads_partner:
+            for partner in partners:
+                product = self.product(self.expressions, x.row + partner.row, count, share)
+                race = self.race(x, [whole_number(0), *arrays_of(partner.row, schema)], 1)
+                # The age is that of x.
+                aged = Partner(partner.row, x.ts, END, partner.newness)
+                yield WaitingEntry(x, REST, None, product, race, [], True, absent, x.ts, aged, True)
+            return
+        product = self.product(self.expressions, x.row + (None,) * len(schema), count, share)
+        race = self.race(x, [whole_number(REST)], 1)
+        yield WaitingEntry(x, REST, None, product, race, partners, False, absent, x.ts, None, bool(partners))
+
+    def row(self, x: PreferredElement, partner: Partner | None) -> tuple[Row, int] | None:
+        assert partner is not None
+        row = x.row + partner.row
+        return (row, x.end) if _passes(self.node.residual, row) else None
+
+
+# --- inputs
+
+
+def _passes(condition: Expression | None, row: Row) -> bool:
+    return condition is None or values_of(condition, [row])[0] is True
+
+
+def _hash(rows: Sequence[tuple[Row, Schema]], positions: Sequence[int], seed: int) -> list[int]:
+    columns = [pa.array([row[i] for row, _ in rows], rows[0][1][i].type) for i in positions] if rows else []
+    return [int(h) for h in universe(seed, columns, len(rows), "/summary")]
+
+
+def _side(
+    node: Algebra, number: int, keys: tuple[int, ...], condition: Expression | None,
+    summary: SummaryDefinition | None, summarised: tuple[int, ...], seed: int, world: World,
+) -> PreferredSide:  # fmt: skip
+    found = sorted(elements(node, world), key=lambda one: one[0])
+    arrived: list[PreferredElement] = []
+    count = 0
+    for place, (ts, (start, end), row) in enumerate(found):
+        joins = all(row[i] is not None for i in keys)
+        passes = _passes(condition, row)
+        arrived.append(PreferredElement(ts, number, place, start, end, row, count if joins else None, passes))
+        count += joins
+    side = PreferredSide(arrived, node.schema, keys, NaiveSummary(summary) if summary else None, summarised)
+    known = [x for x in arrived if all(x.row[i] is not None for i in summarised)] if summary else []
+    hashes = _hash([(x.row, node.schema) for x in known], summarised, seed)
+    side.hashes = {x.place: h for x, h in zip(known, hashes, strict=True)}
+    return side
+
+
+def simulate(node: PreferringJoin | PreferringLookUp | PreferringSelection, world: World) -> Simulation:
+    """Return the simulation of a preference, which has run."""
+    seed = node.preference.seed
+    made: Simulation
+    if isinstance(node, PreferringJoin):
+        inputs = (node.left, node.right)
+        sides = [
+            _side(
+                inputs[n], n, _keys(node.equal, n), node.filters[n], node.summaries[n], node.summarised[n], seed, world,
+            )
+            for n in (0, 1)
+        ]  # fmt: skip
+        made = JoinSimulation(node, sides, world.final)
+    elif isinstance(node, PreferringLookUp):
+        side = _side(node.left, 0, _keys(node.equal, 0), node.filter, node.summary, node.summarised, seed, world)
+        table, static = relation(node.right, world), is_static(node.right)
+        made = LookUpSimulation(node, side, lambda ts: table.at(0 if static else ts), world.final)
+    else:
+        side = _side(node.input, 0, (), node.filter, node.summary, node.summarised, seed, world)
+        made = SelectionSimulation(node, side, world.final)
+    made.run()
+    return made
+
+
+def _keys(equal: Pairs, side: int) -> tuple[int, ...]:
+    return tuple(pair[side] for pair in equal)
+
+
+def _relation(node: PreferringJoin | PreferringLookUp | PreferringSelection, world: World) -> Relation:
+    return windowed([(start, (start, end), row) for start, end, row in simulate(node, world).emitted])
+
+
+def _emitted(node: PreferringJoin | PreferringLookUp | PreferringSelection, world: World) -> list[Life]:
+    return simulate(node, world).emitted
+
+
+for kind in (PreferringJoin, PreferringLookUp, PreferringSelection):
+    denote.register(kind, _relation)
+    _lives.register(kind, _emitted)

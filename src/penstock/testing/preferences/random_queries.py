@@ -1,0 +1,116 @@
+"""Random queries WITH PREFERENCE: selections, joins of two streams, streams with tables; with summaries and without."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from penstock.testing.random.choices import Choices
+from penstock.testing.random.contract import RandomCase
+
+_X = ("0.0", "1.5", "3.0", "2.0", "-1.0", "NULL", "NaN", "inf")
+_WINDOWS = ("RANGE 6 SECONDS", "RANGE 3 SECONDS", "RANGE 20 SECONDS", "UNBOUNDED", "NOW")
+_METHODS = (
+    "USING EXACT", "", "USING COUNTSKETCH (rows '3', counters '2', buckets '2', error '1')",
+    "WITH COLLAPSE (2, 2) AND GRANULARITY 3 SECONDS USING EXACT (maxlength '2 SECONDS')",
+    "WITH GRANULARITY 2 SECONDS AND COLLAPSE (2, 3) USING COUNTSKETCH (rows '1', counters '4', buckets '1', error '2')",
+    "WITH GRANULARITY 4 SECONDS AND COLLAPSE (3, 1)",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class PreferenceCase:
+    """A script with one query in several forms, and its rows.
+
+    Args:
+        case: its queries are `q`; `plain`, without the clause; `unlimited`; `ample`, whose budget covers all work; and
+            `more`, with a larger budget than `q` of the same kind.
+        nested: whether `more` has at every instant what `q` has: keys do not change while entries wait, and its grants
+            are larger at each instant. Of budgets in time this is not so: a processor may be between two units.
+    """
+
+    case: RandomCase
+    nested: bool
+
+
+def random_preference(choices: Choices) -> PreferenceCase:
+    """Return a random query and input."""
+    case = RandomCase()
+    slack = choices.pick(("", " ORDER WITHIN 2 SECONDS"))
+    clock = f"FROM MEMORY () TIMESTAMP BY at UNIT SECOND{slack}"
+    case.statements += [
+        f"CREATE STREAM o (at BIGINT, k INT, g INT, x DOUBLE) {clock};",
+        f"CREATE STREAM p (at BIGINT, k INT, g INT, y DOUBLE) {clock};",
+        "CREATE RELATION r (k INT, z DOUBLE) FROM MEMORY ();",
+        f"CREATE SUMMARY so ON o (k) {choices.pick(_METHODS)};",
+        f"CREATE SUMMARY sp ON p (k) {choices.pick(_METHODS)};",
+    ]
+    shape = choices.pick((_selection, _join, _look_up))
+    text, terms, estimates = shape(choices)
+    count = choices.integer(1, 2)
+    chosen = [choices.pick((*terms, *estimates)) for _ in range(count)]
+    reads = any(term in estimates for term in chosen)
+    order = choices.pick(("DESC", "ASC", "WEIGHTED"))
+    fade = choices.pick(("", "", "FADE FACTOR 0.5 PER 2 SECONDS", "FADE FACTOR 0.8" if reads else "FADE FACTOR 1"))
+    clause = f"{text} WITH PREFERENCE {order} {', '.join(chosen)} {fade}"
+    unit = choices.pick(("PER TUPLE", "PER SECOND", "PER 3 SECONDS"))
+    units = choices.integer(1, 3)
+    case.statements += [
+        f"CREATE QUERY q AS {clause} BUDGET {units} {unit};",
+        f"CREATE QUERY more AS {clause} BUDGET {units + choices.integer(1, 3)} {unit};",
+        f"CREATE QUERY ample AS {clause} BUDGET 1000000 PER TUPLE;",
+        f"CREATE QUERY unlimited AS {clause} BUDGET UNLIMITED;",
+        f"CREATE QUERY plain AS {text};",
+    ]
+    case.inputs = {
+        "o": _rows(choices),
+        "p": _rows(choices),
+        "r": [_pair(choices) for _ in range(choices.integer(0, 4))],
+    }
+    return PreferenceCase(case, unit == "PER TUPLE" and fade in ("", "FADE FACTOR 1"))
+
+
+def _window(choices: Choices) -> str:
+    return choices.pick(_WINDOWS)
+
+
+def _selection(choices: Choices) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
+    where = choices.pick(("", " WHERE g > 0", " WHERE k > 0 AND g > 0", " WHERE k = 1 OR k = 2"))
+    text = f"SELECT k, g, x FROM o [{_window(choices)}]{where}"
+    return text, ("x", "g", "x * g", "1"), ("so.Estimate.Count(k)", "SUMMARY.Estimate.Share(k) * x")
+
+
+def _join(choices: Choices) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
+    where = choices.pick(("", " AND o.g > 0", " AND x < y", " AND o.g = p.g", " AND p.g > 0 AND o.g > 0"))
+    sources = f"o [{_window(choices)}], p [{_window(choices)}]"
+    text = f"SELECT o.k, x, y, o.at AS a, p.at AS b FROM {sources} WHERE o.k = p.k{where}"
+    estimates = (
+        "so.Estimate.Count(o.k)",
+        "sp.Estimate.Count(p.k)",
+        "SUMMARY.Estimate.Share(o.k) * x",
+        "sp.Estimate.Count(p.k) * y",
+    )
+    return text, ("x", "y", "x * y", "o.g", "1"), estimates
+
+
+def _look_up(choices: Choices) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
+    sources = [f"o [{_window(choices)}]", "r"]
+    if choices.chance(50):
+        sources.reverse()
+    where = choices.pick(("o.k = r.k", "o.k = r.k AND z > 0", "o.k = r.k AND x < z", "o.g > 0"))
+    text = f"SELECT o.k, x, z FROM {', '.join(sources)} WHERE {where}"
+    return text, ("x", "z", "o.g"), ("so.Estimate.Count(o.k)", "so.Estimate.Count(o.k) * z")
+
+
+def _rows(choices: Choices) -> list[list[str]]:
+    rows, at = [], choices.pick((0, 1, 7, -5))
+    for _ in range(choices.integer(0, 14)):
+        at += choices.pick((0, 0, 1, 1, 2, 5))
+        late = choices.pick((0, 0, 0, 1))
+        rows.append(
+            [str(at - late), choices.pick(("1", "2", "1", "3", "NULL")), str(choices.integer(0, 2)), choices.pick(_X)]
+        )
+    return rows
+
+
+def _pair(choices: Choices) -> list[str]:
+    return [choices.pick(("1", "2", "NULL")), choices.pick(_X)]

@@ -1,0 +1,296 @@
+"""Preferences by their definition (`algebra/nodes/preferences.py`): entries worked on unit by unit, in one shard.
+
+AUTO here keeps up: all work is granted at once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.algebra import (
+    BudgetKind,
+    PreferenceOrder,
+)
+from penstock.algebra.nodes.preferences import Preference, fade_factor
+from penstock.expressions.draws import draws, exponential_draws
+from penstock.expressions.nodes import Expression, with_estimates
+from penstock.testing.denotation.base import Bag, values_of
+from penstock.testing.denotation.results import Life
+from penstock.testing.preferences.summaries import NaiveSummary
+from penstock.testing.values import Row
+from penstock.types import Schema
+
+_LAST = math.inf
+REST = -1
+
+
+@dataclass(frozen=True)
+class PreferredElement:
+    """An element of a side. number: its arrival number there, None where a key column is NULL."""
+
+    ts: int
+    side: int
+    place: int
+    start: int
+    end: int
+    row: Row
+    number: int | None
+    passes: bool
+
+    @property
+    def order(self) -> tuple[int, int, int]:
+        return self.ts, self.side, self.place
+
+
+@dataclass(frozen=True)
+class Partner:
+    """A candidate: its row, timestamp and end. newness: larger ones are examined first."""
+
+    row: Row
+    ts: int
+    end: int
+    newness: tuple[int, ...]
+
+
+@dataclass
+class WaitingEntry:
+    """A piece of work. zone: for the draw and ties; stretch: of its zone, None in the rest and without a summary;
+    product: of the P_i, None where it ranks last; left: candidates not examined yet, newest first.
+    """
+
+    x: PreferredElement
+    zone: int
+    stretch: int | None
+    product: float | None
+    race: float
+    left: list[Partner]
+    looked_up: bool
+    absent: bool
+    age_of: int
+    single: Partner | None = None
+    #: Without partners it lives as long as x.
+    had: bool = False
+    steps: int = 0
+
+
+@dataclass
+class Account:
+    """Units. asked = done + waiting + expired + shed."""
+
+    asked: int = 0
+    done: int = 0
+    waiting: int = 0
+    expired: int = 0
+    shed: int = 0
+
+
+@dataclass
+class PreferredSide:
+    """One input. schema: of its tuples; keys: columns whose NULLs join nothing."""
+
+    arrived: list[PreferredElement]
+    schema: Schema
+    keys: tuple[int, ...]
+    summary: NaiveSummary | None = None
+    summarised: tuple[int, ...] = ()
+    hashes: dict[int, int] = field(default_factory=dict)
+
+
+class Simulation:
+    """The queue of one shard. A subclass says which entries an element makes."""
+
+    def __init__(self, preference: Preference, sides: list[PreferredSide], final: int) -> None:
+        self.preference, self.sides, self.final = preference, sides, final
+        self.waiting: list[WaitingEntry] = []
+        self.emitted: list[Life] = []
+        self.account = Account()
+
+    def entries(self, x: PreferredElement) -> Iterator[WaitingEntry]:
+        raise AssertionError(f"{type(self).__name__} makes no entries")
+
+    def row(self, x: PreferredElement, partner: Partner | None) -> tuple[Row, int] | None:
+        """Return the row of a pair and its end; None where it does not pass."""
+        raise AssertionError(f"{type(self).__name__} has no rows")
+
+    def granularity(self, entry: WaitingEntry, now: int) -> int:
+        raise AssertionError(f"{type(self).__name__} has no granularities")
+
+    # --- time
+
+    def run(self) -> list[Life]:
+        arrivals = sorted((x for side in self.sides for x in side.arrived), key=lambda x: x.order)
+        arrivals = [x for x in arrivals if x.ts <= self.final]
+        begins = arrivals[0].ts if arrivals else 0
+        at, free, since, last = 0, Fraction(begins), begins, None
+        budget = self.preference.budget
+        timed = budget.kind is BudgetKind.PER_TIME
+        while True:
+            busy = math.ceil(max(free, Fraction(since))) if timed and self.waiting else None
+            coming = arrivals[at].ts if at < len(arrivals) else None
+            known = [instant for instant in (busy, coming) if instant is not None]
+            if not known or (now := min(known)) > self.final:
+                break
+            self._fade_at_multiples(last, now)
+            last = now
+            self._expire(now)
+            empty = not self.waiting
+            some = [x for x in arrivals[at:] if x.ts == now]
+            at += len(some)
+            made = self._arrive(some)
+            if empty and self.waiting:
+                since = now
+            if timed:
+                while self.waiting and math.ceil(begin := max(free, Fraction(since))) <= now:
+                    if self._unit(now):
+                        free = begin + 1 / budget.rate(1)
+            else:
+                credit = math.inf if budget.kind is BudgetKind.AUTO else budget.units * made
+                while self.waiting and credit >= 1:
+                    credit -= self._unit(now)
+            self._shed(now)
+        self._fade_at_multiples(last, self.final)
+        self._expire(self.final)
+        self.account.waiting = sum(map(_units, self.waiting))
+        return self.emitted
+
+    def _arrive(self, some: Sequence[PreferredElement]) -> int:
+        """Take the elements of one instant; return how many make entries."""
+        for x in some:
+            side = self.sides[x.side]
+            if side.summary is not None and x.number is not None and x.place in side.hashes:
+                side.summary.arrive(x.ts, x.number, side.hashes[x.place])
+        making = [x for x in some if x.passes and x.number is not None]
+        for x in making:
+            for entry in self.entries(x):
+                self.waiting.append(entry)
+                self.account.asked += _units(entry)
+                self._fade(entry, x.ts)
+        return len(making)
+
+    def _expire(self, now: int) -> None:
+        for entry in list(self.waiting):
+            partners = [entry.single] if entry.single is not None else entry.left
+            dead = entry.had and all(partner.end <= now for partner in partners)
+            if entry.x.end <= now or dead:
+                self.waiting.remove(entry)
+                self.account.expired += _units(entry)
+
+    def _shed(self, now: int) -> None:
+        self.waiting.sort(key=lambda entry: self._rank(entry, now))
+        gone = self.waiting[self.preference.queue :]
+        del self.waiting[self.preference.queue :]
+        self.account.shed += sum(map(_units, gone))
+
+    # --- work
+
+    def _unit(self, now: int) -> int:
+        """Do a unit of the first entry; return 0 where only candidates that have ended were left."""
+        entry = min(self.waiting, key=lambda one: self._rank(one, now))
+        if not entry.looked_up:
+            entry.looked_up = True
+            done = 1
+        else:
+            alive = entry.single
+            while alive is None and entry.left:
+                partner = entry.left.pop(0)
+                if partner.end > now:
+                    alive = partner
+                else:
+                    self.account.expired += 1
+            done = int(alive is not None or not entry.had)
+            found = self.row(entry.x, alive) if done else None
+            if found is not None:
+                self.emitted.append((now, found[1], found[0]))
+            entry.single = None
+        self.account.done += done
+        if entry.single is None and not any(partner.end > now for partner in entry.left):
+            self.account.expired += len(entry.left)
+            self.waiting.remove(entry)
+        return done
+
+    def _rank(self, entry: WaitingEntry, now: int) -> tuple[object, ...]:
+        newness = entry.single.newness if entry.single is not None else ()
+        return self._key(entry, now), entry.x.order, -entry.zone, tuple(-n for n in newness)
+
+    def _key(self, entry: WaitingEntry, now: int) -> float:
+        preference = self.preference
+        if entry.product is None or (entry.absent and preference.order is PreferenceOrder.ASC):
+            return _LAST
+        if preference.fades and preference.per is None:
+            entry.steps = self.granularity(entry, now) - 1
+        factor = fade_factor(preference.fade, entry.steps) if preference.fades else 1.0
+        with np.errstate(all="ignore"):
+            product = np.float64(entry.product)
+            if preference.order is PreferenceOrder.ASC:
+                key = product / np.float64(factor)
+            elif preference.order is PreferenceOrder.DESC:
+                key = -(product * factor)
+            else:
+                weight = product * factor
+                key = np.float64(entry.race) / weight if weight > 0 else np.float64(_LAST)
+        return _LAST if math.isnan(key) else float(key)
+
+    # --- fading by age
+
+    def _fade_at_multiples(self, last: int | None, now: int) -> None:
+        """Make keys anew at the last multiple of PER after `last`, up to `now`."""
+        per = self.preference.per
+        if per is None or not self.preference.fades or last is None or (multiple := now // per * per) <= last:
+            return
+        for entry in self.waiting:
+            self._fade(entry, multiple)
+
+    def _fade(self, entry: WaitingEntry, instant: int) -> None:
+        if (per := self.preference.per) is None:
+            return
+        newest = entry.age_of
+        if entry.single is not None:
+            newest = entry.single.ts
+        elif entry.had and self.partners_age:
+            newest = next((p.ts for p in entry.left if p.end > instant), entry.x.ts)
+        entry.steps = (instant - newest) // per
+
+    partners_age = False
+
+    # --- priorities
+
+    def product(self, expressions: Sequence[Expression], row: Row, count: int, share: float) -> float | None:
+        """Return ΠP; None where one is NULL or NaN. row: the joined row, None for columns that are not read."""
+        whole: Bag = [(*row, count, share)]
+        found = 1.0
+        negative = self.preference.fades or self.preference.order is PreferenceOrder.WEIGHTED
+        for expression in expressions:
+            value = values_of(with_estimates(expression, len(row), len(row) + 1), whole)[0]
+            if value is None or math.isnan(value):
+                return None
+            found *= 0.0 if negative and not value > 0 else float(value)
+        return found
+
+    def race(self, x: PreferredElement, columns: list[pa.Array], cost: int) -> float:
+        """Return E·c of an entry. columns: what its draw depends on beside x."""
+        if self.preference.order is not PreferenceOrder.WEIGHTED:
+            return 0.0
+        own = arrays_of(x.row, self.sides[x.side].schema)
+        salt = f"/preference/{self.preference.query}/{x.side}"
+        drawn = draws(self.preference.seed, salt, np.array([x.ts], np.int64), [*own, *columns])
+        return float(exponential_draws(drawn)[0]) * cost
+
+
+def _units(entry: WaitingEntry) -> int:
+    if entry.single is not None:
+        return 1
+    return int(not entry.looked_up) + len(entry.left) + int(entry.looked_up and not entry.had)
+
+
+def arrays_of(row: Row, schema: Schema) -> list[pa.Array]:
+    return [pa.array([value], field.type) for value, field in zip(row, schema, strict=True)]
+
+
+def whole_number(number: int) -> pa.Array:
+    return pa.array([number], pa.int64())

@@ -1,0 +1,132 @@
+"""Properties of preferences, over random queries and inputs: G1 to G5 and G7 of docs/preferences.md, on the oracle."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+import pyarrow as pa
+import pytest
+
+from penstock.algebra import Algebra, PreferringJoin, PreferringLookUp, PreferringSelection
+from penstock.algebra.nodes.base import operators
+from penstock.language import BoundScript, bind_script
+from penstock.testing.cases import case_inputs, parse_case
+from penstock.testing.compare import first_difference
+from penstock.testing.denotation import World, relation
+from penstock.testing.oracle import run_oracle, timely_rows
+from penstock.testing.preferences.kinds import simulate
+from penstock.testing.preferences.random_queries import PreferenceCase, random_preference
+from penstock.testing.values import Row, key_of
+from penstock.tree import Node, transform_up
+
+T = TypeVar("T")
+PREFERRING = PreferringJoin | PreferringLookUp | PreferringSelection
+
+
+class Seeded:
+    """`Choices` of a seeded generator."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = random.Random(seed)
+
+    def integer(self, low: int, high: int) -> int:
+        return self._random.randint(low, high)
+
+    def pick(self, options: Sequence[T]) -> T:
+        return self._random.choice(list(options))
+
+    def chance(self, percent: int) -> bool:
+        return self._random.randrange(100) < percent
+
+
+def bound(seed: int) -> tuple[PreferenceCase, BoundScript, dict[str, pa.Table]]:
+    made = random_preference(Seeded(seed))
+    case = parse_case(made.case.render())
+    script = bind_script(case.script)
+    return made, script, case_inputs(case, script)
+
+
+def world(script: BoundScript, inputs: dict[str, pa.Table]) -> World:
+    rows = {name: timely_rows(script.catalog.sources[name], table) for name, table in inputs.items() if name != "r"}
+    rows["r"] = timely_rows(script.catalog.sources["r"], inputs["r"])
+    final = max((ts for name in ("o", "p") for ts, _ in rows[name]), default=0) + 30
+    return World(rows, final)
+
+
+def with_draws_of_q(root: Algebra) -> Algebra:
+    """Return a plan whose draws are those of the query `q`: they depend on the name."""
+
+    def named(node: Node) -> Node:
+        if not isinstance(node, PREFERRING):
+            return node
+        return replace(node, preference=replace(node.preference, query="q"))
+
+    return transform_up(root, named, within=Algebra)
+
+
+def bags(root: Algebra, at: World) -> dict[int, Counter[Row]]:
+    while root.is_stream:
+        root = root.inputs[0]
+    return {tau: Counter(map(key_of, relation(root, at).at(tau))) for tau in range(-10, at.final + 1)}
+
+
+SEEDS = range(60)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_what_is_emitted_is_part_of_the_answer(seed: int) -> None:
+    """G1 and G3: at every instant a sub-bag, so no result occurs twice. G5: larger grants emit more, where keys do not
+    change while entries wait."""
+    made, script, inputs = bound(seed)
+    at = world(script, inputs)
+    queries = {query.name: query for query in script.queries}
+    few, more, whole = (bags(with_draws_of_q(queries[name].root), at) for name in ("q", "more", "plain"))
+    for tau, bag in few.items():
+        assert not bag - whole[tau], f"at {tau}\n{made.case.render()}"
+        assert not more[tau] - whole[tau], f"at {tau}\n{made.case.render()}"
+        if made.nested:
+            assert not bag - more[tau], f"at {tau}\n{made.case.render()}"
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_budget_that_covers_the_work_changes_nothing(seed: int) -> None:
+    """G2: the answer of the query without the clause; UNLIMITED, and AUTO without a target, have its plan too."""
+    made, script, inputs = bound(seed)
+    queries = {query.name: query for query in script.queries}
+    assert queries["unlimited"].root.fingerprint == queries["plain"].root.fingerprint
+    ample, plain = (run_oracle(queries[name], inputs, True).events for name in ("ample", "plain"))
+    assert first_difference(ample, plain) is None, made.case.render()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_all_units_are_accounted_for(seed: int) -> None:
+    """G7, and G4: a second simulation is the same."""
+    _, script, inputs = bound(seed)
+    at = world(script, inputs)
+    query = next(query for query in script.queries if query.name == "q")
+    node = next(one for one in operators(query.root) if isinstance(one, PREFERRING))
+    first, second = simulate(node, at), simulate(node, at)
+    count = first.account
+    assert count.asked == count.done + count.waiting + count.expired + count.shed
+    assert first.account == second.account
+    assert list(map(repr, first.emitted)) == list(map(repr, second.emitted))
+
+
+def test_the_random_queries_wait_fade_and_expire() -> None:
+    """Among them are all three kinds, and queues in which something waits and expires."""
+    kinds: Counter[str] = Counter()
+    expired = 0
+    for seed in SEEDS:
+        _, script, inputs = bound(seed)
+        at = world(script, inputs)
+        query = next(query for query in script.queries if query.name == "q")
+        for node in operators(query.root):
+            if isinstance(node, PREFERRING):
+                kinds[type(node).__name__] += 1
+                expired += simulate(node, at).account.expired > 0
+    assert len(kinds) == 3
+    assert expired > 10
