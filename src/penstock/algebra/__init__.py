@@ -7,6 +7,7 @@ from penstock.algebra.nodes.first_rows import SortKey, TopK
 from penstock.algebra.nodes.frequency import Arrivals, AtInstants, Frequency, Sequenced
 from penstock.algebra.nodes.frequency_window import FrequencyWindow
 from penstock.algebra.nodes.frequent import Frequent, Measure
+from penstock.algebra.nodes.gaps import Gaps
 from penstock.algebra.nodes.internal import Internal
 from penstock.algebra.nodes.join import Join
 from penstock.algebra.nodes.multi_join import MultiJoin
@@ -61,6 +62,7 @@ __all__ = [
     "Frequency",
     "FrequencyWindow",
     "Frequent",
+    "Gaps",
     "IndividualResults",
     "Internal",
     "Intersect",

@@ -158,11 +158,13 @@ def _source(source: FromSource) -> str:
                 f"{text} AS {name_text(source.called)} {name_text(source.alias)}{window}{columns_text(source.columns)}"
             )
     else:
-        text = name_text(source.name)
+        text = ("GAPS OF " if source.gaps else "") + name_text(source.name)
         if source.items is not None:
             text += f" ({', '.join(map(_item, source.items))})" + (" (PERIOD)" if source.period else "")
         if source.valid is not None:
             text += " " + valid_text(source.valid)
+        if source.least is not None:
+            text += f" AT LEAST {source.least.interval}"
     if source.window:
         text += " " + window_text(source.window)
     if isinstance(source, NamedSource) and source.sample:

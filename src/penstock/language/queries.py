@@ -224,7 +224,7 @@ class SampleClause:
 @dataclass(frozen=True)
 class NamedSource:
     """A stream, relation or view in FROM. items: the columns on which it is coalesced, None where it is not; period:
-    whether `(PERIOD)` follows them, which changes nothing.
+    whether `(PERIOD)` follows them, which changes nothing; gaps: GAPS OF, the periods between; least: their shortest.
     """
 
     name: Name
@@ -234,6 +234,8 @@ class NamedSource:
     items: tuple[Item, ...] | None = None
     period: Mark | None = None
     valid: ValidClause | None = None
+    gaps: Mark | None = None
+    least: Duration | None = None
     span: TextSpan = field(default=NOWHERE, compare=False)
 
 

@@ -109,7 +109,7 @@ CARRIED_OUT: dict[type, frozenset[str]] = {
         Mark: "",
         FrequentClause: "k by per above possibly",
         SampleClause: "percent by rows per weight seed",
-        NamedSource: "name window sample alias items period valid",
+        NamedSource: "name window sample alias items period valid gaps least",
         DerivedSource: "query window alias columns called lateral",
         JoinedSource: "left right kind on using natural",
         SelectQuery: "items source distinct wrapped frequency where group frequent having preference",

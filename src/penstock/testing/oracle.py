@@ -21,6 +21,7 @@ from penstock.algebra import (
     Coalesce,
     EndedPeriods,
     Frequency,
+    Gaps,
     Lasting,
     NRRJoin,
     Scan,
@@ -180,6 +181,8 @@ def _last_end(node: Algebra, world: World) -> int | None:
         return last + (0 if node.longest is None else node.longest + 1)
     if last is not None and isinstance(node, Coalesce) and node.closed is not None:
         return max(last, node.closed.closes(last + (node.closed.longest or 0)))
+    if last is not None and isinstance(node, Gaps) and not node.only_ended:
+        return max(last, node.closing.closes(last + (node.closing.longest or 0)))
     if last is not None and isinstance(node, UntilNext | EndedPeriods | Lasting):
         return max(last, until_next.last_end(node, last))
     if last is None or not isinstance(node, TimeModelWindow):

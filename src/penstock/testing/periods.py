@@ -31,6 +31,7 @@ class TemporalMaker:
         for name in names:
             kinds = (
                 self.coalesced, self.sessions, self.valid, self.joined, self.counted, self.granules, self.until_next,
+                self.gaps,
             )  # fmt: skip
             kind = self.choices.pick(kinds)
             self.result.statements.append(f"CREATE QUERY {name} AS {kind()};")
@@ -198,6 +199,26 @@ class TemporalMaker:
             return self.told(f"SELECT COUNT(*) AS n, SUM(LENGTH(VALID(s))) AS held FROM {source}{where}")
         operator = choices.pick(("", "", "ISTREAM", "DSTREAM", "RSTREAM"))
         query = f"SELECT {names}VALID(s) FROM {source}{where}"
+        return f"{operator}({query})" if operator else query
+
+    def gaps(self) -> str:
+        choices = self.choices
+        columns, valid, window = self.columns(), self.valid_clause(), self.window()
+        if choices.chance(15):
+            valid = f"VALID UNTIL NEXT BY k AT MOST {choices.integer(1, 4)} SECOND"
+            window = choices.pick(("", f"[RANGE {choices.integer(2, 7)} SECOND]"))
+        elif window == "[VALID]":
+            window = ""
+        names = "".join(f"{part.split(' AS ')[-1].strip()}, " for part in columns.split(",") if part.strip())
+        least = f"AT LEAST {choices.integer(1, 5)} SECOND" if choices.chance(40) else ""
+        conditions = [self.choices.pick(("BEGIN(VALID(s)) < 6", "END(VALID(s)) IS NULL"))] if choices.chance(20) else []
+        if choices.chance(30):
+            conditions.append(f"LENGTH(VALID(s)) {choices.pick(('>=', '>'))} {choices.integer(0, 5)}")
+        if (valid or self.begins_at_timestamp) and choices.chance(40):
+            conditions.append("CLOSED(VALID(s))")
+        where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
+        operator = choices.pick(("", "", "ISTREAM", "DSTREAM", "RSTREAM"))
+        query = f"SELECT {names}VALID(s) FROM GAPS OF S ({columns}) {valid} {window} {least} AS s{where}"
         return f"{operator}({query})" if operator else query
 
     def valid(self) -> str:

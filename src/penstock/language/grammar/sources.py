@@ -12,10 +12,11 @@ from sqlglot.tokenizer_core import TokenType
 
 from penstock.language.elsewhere import CLAUSES
 from penstock.language.grammar.sessions import SessionGrammar
-from penstock.language.grammar.tokens import CLAUSE_WORDS
+from penstock.language.grammar.tokens import CLAUSE_WORDS, NAME_TOKENS
 from penstock.language.hints import WINDOW, WINDOW_FUNCTIONS
 from penstock.language.queries import (
     DerivedSource,
+    Duration,
     FromSource,
     Item,
     JoinedSource,
@@ -43,6 +44,10 @@ _FOREIGN = (
     ("SORT BY",), ("DISTRIBUTE BY",), ("FETCH",), ("CONNECT BY",), ("GROUPING SETS",), ("ROLLUP",), ("CUBE",),
     ("MATCH_RECOGNIZE", "("), ("FOR", "SYSTEM_TIME"), ("ASOF", "JOIN"), ("ASOF", "LEFT"),
 )  # fmt: skip
+
+
+#: Words that go on behind an alias, beside those of clauses.
+_BEHIND_ALIAS = ("VALID", "REPEATABLE", "START", "RESET")
 
 
 class SourceGrammar(SessionGrammar):
@@ -120,19 +125,39 @@ class SourceGrammar(SessionGrammar):
             return inner
         if (sessions := self._session_table()) is not None:
             return sessions
+        gaps = self._gaps_of()
         name = self._source_name("a stream, relation or view")
         self._refuse_foreign()
         before = self._early_alias()
         if self._curr.token_type is TokenType.L_PAREN and self._is_function():
             self._reject("a function in FROM is not supported", self._prev, "P0901", _window_hint(self._prev.text))
         items, period = self._coalesced()
+        if gaps is not None and items is None:
+            hint = f"as in GAPS OF {name.text} (c): of each value of c, when it was not there"
+            self._reject("GAPS OF takes a list of columns", code="P0103", hint=hint)
         valid: list[ValidClause] = []
-        window, sample, alias = self._decorations(valid)
+        least: list[Duration] = []
+        window, sample, alias = self._decorations(valid, least if gaps is not None else None)
         if before is not None and (alias is None or alias != before):
             self._fail("FROM, WHERE or the end of the query", token=self._prev, hint=f"write {before.text} once, last")
         return NamedSource(
-            name, window, sample, alias, items, period, valid[0] if valid else None, self._since(start)
+            name, window, sample, alias, items, period, valid[0] if valid else None, gaps,
+            least[0] if least else None, self._since(start),
         )  # fmt: skip
+
+    def _gaps_of(self) -> Mark | None:
+        """Parse GAPS OF, which a name follows; a stream may be called `gaps`, with the alias `of`."""
+        behind = self._ahead(2)
+        if behind is None or self._curr.token_type is TokenType.IDENTIFIER or not self._at("GAPS", "OF"):
+            return None
+        word = behind.text.upper()
+        if behind.token_type not in NAME_TOKENS:
+            return None
+        if behind.token_type is not TokenType.IDENTIFIER and (word in CLAUSE_WORDS or word in _BEHIND_ALIAS):
+            return None
+        start = self._here()
+        self._advance(2)
+        return Mark(self._since(start))
 
     def _early_alias(self) -> Name | None:
         """Parse the alias before a list of columns, which is repeated behind it: `Employee E (Name) AS E`."""
@@ -236,9 +261,9 @@ class SourceGrammar(SessionGrammar):
             return None
 
     def _decorations(
-        self, valid: list[ValidClause] | None = None
+        self, valid: list[ValidClause] | None = None, least: list[Duration] | None = None
     ) -> tuple[WindowClause | None, SampleClause | None, Name | None]:
-        """Parse window, SAMPLE, alias and, into the list, VALID, in any order."""
+        """Parse window, SAMPLE, alias and, into the lists, VALID and AT LEAST, in any order."""
         window: WindowClause | None = None
         sample: SampleClause | None = None
         alias: Name | None = None
@@ -257,6 +282,10 @@ class SourceGrammar(SessionGrammar):
                 if valid:
                     self._reject("VALID occurs twice", token, "P0103")
                 valid.append(said)
+            elif least is not None and self._take("AT", "LEAST"):
+                if least:
+                    self._reject("AT LEAST occurs twice", token, "P0103")
+                least.append(self._duration())
             elif alias is None and (alias := self._alias()) is not None:
                 continue
             else:

@@ -35,7 +35,7 @@ _SHORT = {"MILLIS": "MILLISECOND", "MICROS": "MICROSECOND", "M": "MINUTE", "W": 
 _INSTANTS = frozenset(
     (TokenType.STRING, TokenType.NUMBER, TokenType.DASH, TokenType.TIMESTAMP, TokenType.TIMESTAMPTZ, TokenType.DATE)
 )
-_NAME_TOKENS = ExpressionParser.ID_VAR_TOKENS | {TokenType.IDENTIFIER}
+NAME_TOKENS = ExpressionParser.ID_VAR_TOKENS | {TokenType.IDENTIFIER}
 
 
 class TokenGrammar(ExpressionParser):
@@ -108,7 +108,7 @@ class TokenGrammar(ExpressionParser):
         return None if span is None else Mark(span)
 
     def _is_name(self) -> bool:
-        return self._curr.token_type in _NAME_TOKENS
+        return self._curr.token_type in NAME_TOKENS
 
     def _name(self, what: str) -> Name:
         if not self._is_name():

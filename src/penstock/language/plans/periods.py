@@ -10,6 +10,7 @@ from penstock.algebra import (
     Closing,
     Coalesce,
     EndedPeriods,
+    Gaps,
     Lasting,
     Lives,
     SessionWindow,
@@ -99,6 +100,22 @@ def _read_lasting(below: Below) -> Algebra:
     return Lasting(below.input, least, *slide_of(below))
 
 
+def _write_gaps(node: Gaps) -> Fields:
+    when = node.closing
+    rest = given(slide=when.slide, align=when.align or None, later=when.later or None, longest=when.longest)
+    return {"ended": node.only_ended, **rest} if node.only_ended else rest
+
+
+def _read_gaps(below: Below) -> Algebra:
+    if not isinstance(below.input, Coalesce) or below.input.only_closed:
+        raise below.refuse("gaps are between all stretches of a Coalesce")
+    closing = Closing(*slide_of(below), below.whole("later", 0, 1, 0) or 0, below.ticks("longest"))
+    ended = "ended" in below.fields and below.fields["ended"].flag()
+    if ended and below.input.closing is None:
+        raise below.refuse("periods may begin at any time, so no gap is ever closed", "P0373")
+    return Gaps(below.input, closing, ended)
+
+
 #: The forms of the operators of this file.
 PERIODS: Mapping[type[Algebra], NodeForm] = {
     Coalesce: NodeForm(
@@ -110,5 +127,6 @@ PERIODS: Mapping[type[Algebra], NodeForm] = {
         _write_until_next, _read_until_next, ("by", "at_most", "lives", "length", "slide", "align"), ("lives",)
     ),
     EndedPeriods: NodeForm(_write_ended, _read_ended, ("by", "at_most")),
+    Gaps: NodeForm(_write_gaps, _read_gaps, ("ended", "slide", "align", "later", "longest")),
     Lasting: NodeForm(_write_lasting, _read_lasting, ("least", "slide", "align"), ("least",)),
 }  # fmt: skip

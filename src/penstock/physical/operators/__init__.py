@@ -50,6 +50,7 @@ from penstock.physical.operators.streams.distinct_changes import DistinctChanges
 from penstock.physical.operators.streams.results import IndividualResults, Rounded, ShortChanges, ShortLives
 from penstock.physical.operators.streams.rstream import RStream
 from penstock.physical.operators.temporal.coalesce import Coalescing
+from penstock.physical.operators.temporal.gaps import GapsInOrder, GapsOfChanges
 from penstock.physical.operators.temporal.granule_runs import GranuleRuns, OncePerLife
 from penstock.physical.operators.temporal.grouped_sessions import GroupedSessions, SessionPieces
 from penstock.physical.operators.temporal.sessions import Sessions, ValidWindow
@@ -101,6 +102,7 @@ from penstock.physical.plan.streams import (
     ShortLivesSpec,
 )
 from penstock.physical.plan.temporal.coalesce import CoalesceSpec
+from penstock.physical.plan.temporal.gaps import GapsSpec
 from penstock.physical.plan.temporal.granules import GranuleRunsSpec, OncePerLifeSpec
 from penstock.physical.plan.temporal.grouped_sessions import GroupedSessionsSpec, SessionPiecesSpec
 from penstock.physical.plan.temporal.sessions import SessionsSpec, ValidWindowSpec
@@ -140,6 +142,7 @@ OPERATORS: dict[type, Callable[..., Operator]] = {
     GroupedSessionsSpec: lambda spec, context: GroupedSessions(spec),
     ValidWindowSpec: lambda spec, context: ValidWindow(spec),
     UntilNextSpec: lambda spec, context: UntilNext(spec),
+    GapsSpec: lambda spec, context: GapsInOrder(spec) if spec.in_order else GapsOfChanges(spec),
     LastingSpec: lambda spec, context: Lasting(spec),
     CoalesceSpec: lambda spec, context: StretchesInOrder(spec) if spec.in_order else Coalescing(spec),
     DistinctSpec: lambda spec, context: make_distinct(spec),

@@ -1,8 +1,11 @@
-"""Coalescing [semantics 4.5]: the maximal periods of every value, computed anew at every instant."""
+"""Coalescing and gaps [semantics 4.5]: the maximal periods of every value, computed anew at every instant, and those
+between."""
 
 from __future__ import annotations
 
-from penstock.algebra import Coalesce
+from itertools import pairwise
+
+from penstock.algebra import Coalesce, Gaps
 from penstock.testing.denotation.base import Bag, Relation, World, denote, relation
 from penstock.testing.values import Row, key_of
 from penstock.types import END
@@ -38,3 +41,28 @@ def stretches(rows: Bag) -> Bag:
             begin, end = row[-2:]
         found.append((*first, begin, end))
     return found
+
+
+@denote.register
+def _(node: Gaps, world: World) -> Relation:
+    below = relation(node.input, world)
+
+    def at(tau: int) -> Bag:
+        found: Bag = []
+        for ordered in _by_value(below.at(tau)):
+            found += [(*row[:-2], row[-1], following[-2]) for row, following in pairwise(ordered)]
+            last = ordered[-1]
+            if not node.only_ended and node.closing.closes(last[-1]) <= min(tau, END - 1):
+                found.append((*last[:-2], last[-1], END))
+        return found
+
+    closed = {node.closing.closes(row[-1]) for tau in below.instants or {0} for row in below.at(tau)}
+    return Relation(below.instants | (set() if node.only_ended else closed - {END}), at)
+
+
+def _by_value(rows: Bag) -> list[list[Row]]:
+    """Return the stretches of every value in the order of time."""
+    values: dict[Row, list[Row]] = {}
+    for row in rows:
+        values.setdefault(key_of(row[:-2]), []).append(row)
+    return [sorted(found, key=lambda row: row[-2]) for found in values.values()]

@@ -21,6 +21,7 @@ from penstock.language.binder.from_.from_joins import Around, join_sources
 from penstock.language.binder.from_.inputs import FromInput, Inputs
 from penstock.language.binder.from_.lateral import reads_beside
 from penstock.language.binder.from_.samples import bind_rows, bind_sample
+from penstock.language.binder.from_.valid_time.gaps import gaps_between
 from penstock.language.binder.from_.valid_time.period_windows import windowed_by_period
 from penstock.language.binder.from_.valid_time.periods import PeriodSource, Timed, bound_entries, read_periods
 from penstock.language.binder.from_.valid_time.until_next import lasting
@@ -218,10 +219,16 @@ class SourceBinder:
         if named is not None and named.sample is not None and named.sample.rows is not None:
             self.context.fail("P0103", "SAMPLE(n ROWS) of a source with periods", named.sample.span)
         closed = qualifier is not None and qualifier.lower() in self.closed
-        timed = source.timed(valid, closed, items is not None)
+        gaps = None if named is None else named.gaps
+        timed = source.timed(valid, closed and gaps is None, items is not None)
         if items is not None:
             if timed is None:
                 source.without_valid_time(source.span)
+            if gaps is not None and named is not None:
+                found = source.coalesced(timed, items, qualifier, closed, gaps=True)
+                return self._long_enough(
+                    source, *gaps_between(source, timed, found, closed, gaps, named.least), qualifier
+                )
             return self._long_enough(source, timed, *source.coalesced(timed, items, qualifier, closed), qualifier)
         if timed is None or not read:
             return source.node, source.entries
@@ -244,6 +251,10 @@ class SourceBinder:
         self, source: PeriodSource, named: NamedSource | None, qualifier: str | None
     ) -> tuple[Algebra, tuple[Entry, ...]]:
         """Return a source under `[VALID]` or SESSION, whose rows have the period of the window."""
+        if named is not None and named.gaps is not None:
+            hint = f"as in GAPS OF {source.name} (c) VALID FOR 5 MINUTES, which a window in time may follow"
+            message = "rows are in this window no longer than in their period: it has no gaps"
+            self.context.fail("P0374", message, named.gaps.span, hint)
         timed = windowed_by_period(source, None if named is None else named.valid)
         items = None if named is None else named.items
         if items is not None:

@@ -9,6 +9,7 @@ from penstock.algebra import (
     Begins,
     Coalesce,
     EndedPeriods,
+    Gaps,
     Lasting,
     Pattern,
     Project,
@@ -21,6 +22,7 @@ from penstock.algebra import (
 from penstock.physical.plan.plan import Edge
 from penstock.physical.plan.spec import Spec
 from penstock.physical.plan.temporal.coalesce import CoalesceSpec
+from penstock.physical.plan.temporal.gaps import GapsSpec
 from penstock.physical.plan.temporal.granules import GranuleRunsSpec, OncePerLifeSpec
 from penstock.physical.plan.temporal.sessions import SessionsSpec, ValidWindowSpec
 from penstock.physical.plan.temporal.until_next import LastingSpec, UntilNextSpec
@@ -56,6 +58,13 @@ def _window_of_granules(node: Coalesce) -> Window | None:
     if below.domain is None or below.slide is None or below.lifetime is None or below.lifetime % below.slide:
         return None
     return below
+
+
+@lower.register
+def _gaps(node: Gaps, builder: Builder) -> Lowered:
+    edge, stage, partitions = builder.keyed(builder.lower(node.input), node.value)
+    spec = GapsSpec(node.schema.types, node.closing, node.only_ended, node.in_order)
+    return Lowered(builder.add(spec, [edge], stage, node), stage, partitions)
 
 
 @lower.register

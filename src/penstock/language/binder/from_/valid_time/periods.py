@@ -266,10 +266,11 @@ class PeriodSource:
         self.context.fail("P0370", f"{self.name} has no valid time", span, without_valid_time(self.name))
 
     def coalesced(
-        self, timed: Timed, items: tuple[Item, ...], qualifier: str | None, only_closed: bool
+        self, timed: Timed, items: tuple[Item, ...], qualifier: str | None, only_closed: bool, gaps: bool = False
     ) -> tuple[Algebra, tuple[Entry, ...]]:
         """Return the relation coalesced on `items`, and its columns. only_closed: without the stretches that may still
-        grow.
+        grow; gaps: they are all read, for the gaps between.
+
         """
         if self.window is not None and (self.window.internal is not None or self.window.frequency is not None):
             word = "an INTERNAL window" if self.window.internal is not None else "FREQUENCY"
@@ -287,7 +288,7 @@ class PeriodSource:
             hint = "TIMESTAMP BY its begin, or VALID FOR"
             message = f"periods of {self.name} may begin at any time, so none is ever closed"
             self.context.fail("P0373", message, self.span, hint)
-        node = Coalesce(below, timed.begins, timed.closing, only_closed)
+        node = Coalesce(below, timed.begins, timed.closing, only_closed and not gaps)
         plain = tuple(Entry(i, f.name, f.type, qualifier) for i, f in enumerate(fields))
         there = {name.lower() for name, _ in named}
         withheld = tuple(
