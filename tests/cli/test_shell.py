@@ -350,3 +350,15 @@ def test_names_are_written_so_that_they_parse(catalog: Declared) -> None:
         "`1a`",
         "`é`",
     ]
+
+
+def test_summaries_are_declared_shown_and_dropped() -> None:
+    told = Told()
+    assert told(SCRIPT + "CREATE SUMMARY words ON S (word) USING EXACT;")[1] == ""
+    assert "words" in told("SHOW SUMMARIES;")[0]
+    query = "WITH PREFERENCE words.Estimate.Count(word) BUDGET 1 PER TUPLE"
+    assert told(f"CREATE QUERY often AS SELECT word FROM S [RANGE 5 SECONDS] {query};")[1] == ""
+    refused = told("DROP SUMMARY words;")[1]
+    assert "often" in refused and "hint" in refused
+    assert told("DROP QUERY often; DROP SUMMARY words;")[1] == ""
+    assert "words" not in told("SHOW SUMMARIES;")[0]

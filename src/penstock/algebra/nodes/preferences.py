@@ -69,6 +69,7 @@ from penstock.algebra.optimizer.statistics import Statistics
 from penstock.algebra.properties.cardinality import Estimate
 from penstock.algebra.properties.need import Needs, everything
 from penstock.algebra.properties.update_pattern import Pattern
+from penstock.errors import PenstockError
 from penstock.expressions.nodes import Expression, columns_of
 from penstock.expressions.text import to_sql
 from penstock.types import Schema
@@ -213,6 +214,9 @@ class PreferringJoin(Algebra):
     def may_stand_over_internal(self) -> bool:
         return True
 
+    def with_inclusion(self) -> Algebra | None:
+        raise no_inclusion()
+
     def pruned(self, needed: frozenset[int], pruning: ColumnPruning) -> Pruned:
         # Draws and ties depend on all columns.
         return pruning.whole(self)
@@ -306,6 +310,9 @@ class PreferringLookUp(Algebra):
     def ending_inputs(self) -> tuple[Algebra, ...]:
         return (self.left,)
 
+    def with_inclusion(self) -> Algebra | None:
+        raise no_inclusion()
+
     def pruned(self, needed: frozenset[int], pruning: ColumnPruning) -> Pruned:
         return pruning.whole(self)
 
@@ -377,6 +384,9 @@ class PreferringSelection(Unary):
     def may_stand_over_internal(self) -> bool:
         return True
 
+    def with_inclusion(self) -> Algebra | None:
+        raise no_inclusion()
+
     def pruned(self, needed: frozenset[int], pruning: ColumnPruning) -> Pruned:
         return pruning.whole(self)
 
@@ -400,6 +410,13 @@ def summaries_read(root: Algebra) -> tuple[SummaryDefinition, ...]:
         elif isinstance(node, PreferringLookUp | PreferringSelection) and node.summary is not None:
             found.append(node.summary)
     return tuple(dict.fromkeys(found))
+
+
+def no_inclusion() -> PenstockError:
+    """Return the refusal of ESTIMATE over a preference: the probability of a result, also under WEIGHTED, is not
+    kept."""
+    hint = "leave ESTIMATE out, or use BUDGET UNLIMITED over a sample of the stream, as in FROM s SAMPLE(10)"
+    return PenstockError("P0355", "ESTIMATE over WITH PREFERENCE, whose results have no known probability", hint=hint)
 
 
 def late_pattern(side: Algebra) -> Pattern:

@@ -20,6 +20,7 @@ from penstock.physical.planning.plan_document import plan_document
 from penstock.physical.planning.planner import plan_queries
 from penstock.physical.planning.state_size.summary import query_state
 from penstock.physical.planning.strategies import Strategy
+from penstock.runtime.local.forecast import forecasts
 
 if TYPE_CHECKING:
     from penstock.runtime.local.analyze import Analysis
@@ -45,12 +46,16 @@ def explain(
         physical = render_plan(plan_queries([replace(query, root=root)], statistics, strategy), query.name)
     else:
         physical = render_plan(ran.plan, query.name, ran.meter, ran.statics)
-    state = query_state(query, statistics or Statistics(), strategy, root)
+    known = statistics or Statistics()
+    state = query_state(query, known, strategy, root)
+    preferences = forecasts(root, known)
     if format == "json":
         choices = json.dumps([_choice(step, costs) for step in trace if (costs := step.costs)])
+        forecast = json.dumps([one.as_json() for one in preferences])
+        preferring = f'"preferences": {forecast},\n' if preferences else ""
         return (
             f'{{"query": {json.dumps(query.name)},\n"logical": {to_json(logical)},\n"choices": {choices},\n'
-            f'"physical": {to_json(physical)},\n"state": {json.dumps(state.as_json(), indent=2)}}}\n'
+            f'"physical": {to_json(physical)},\n{preferring}"state": {json.dumps(state.as_json(), indent=2)}}}\n'
         )
     parts = [("logical plan", logical), ("physical plan" if ran is None else _ran(ran), physical)]
     if format in ("mermaid", "drawn"):
@@ -62,6 +67,8 @@ def explain(
         texts.insert(1, ("choices by cost", "".join(f"{line}\n" for line in choice_lines)))
     if chosen := choice_lines_of(query):
         texts.append(("choices of the plan", "".join(f"{line}\n" for line in chosen)))
+    if preferences:
+        texts.append(("preferences", "".join(f"{line}\n" for one in preferences for line in one.lines)))
     texts.append(("state", state.text()))
     return "\n".join(f"-- {query.name}: {title}\n{text}" for title, text in texts)
 

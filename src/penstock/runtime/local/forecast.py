@@ -1,0 +1,160 @@
+"""EXPLAIN of WITH PREFERENCE: the bytes of each summary by both methods, the units of work that a tuple asks for, and
+whether a budget grants them. All from the statistics of the sources, before the query runs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+
+from penstock.algebra.nodes.base import Algebra, operators
+from penstock.algebra.nodes.preferences import BudgetKind, PreferringJoin, PreferringLookUp, PreferringSelection
+from penstock.algebra.nodes.summary_definition import SummaryDefinition
+from penstock.algebra.optimizer.estimates import estimate
+from penstock.algebra.optimizer.statistics import Statistics, seconds
+from penstock.algebra.properties.cardinality import Estimate, agreeing, kept
+from penstock.expressions.nodes import Expression
+from penstock.physical.planning.state_size.summary import size_text
+from penstock.physical.synopses.summaries.declared import bytes_of
+from penstock.storage.documents import Document
+from penstock.types import TimeDomain
+
+Preferring = PreferringJoin | PreferringLookUp | PreferringSelection
+
+
+@dataclass(frozen=True)
+class SummaryForecast:
+    """A summary. zones: of all granularities in a shard, at most; sketch, exact: bytes in all shards when all
+    granularities are full, at most, by COUNTSKETCH and by EXACT."""
+
+    name: str
+    method: str
+    zones: int
+    sketch: int
+    exact: int
+
+    @property
+    def text(self) -> str:
+        return (
+            f"summary {self.name} by {self.method}: at most {self.zones:,} zones in a shard; at most "
+            f"{size_text(self.sketch)} by COUNTSKETCH, {size_text(self.exact)} by EXACT"
+        )
+
+
+@dataclass(frozen=True)
+class WorkForecast:
+    """The work of a preference. tuples: a second, those that make entries; asked: units a second; granted: units a
+    second, None for AUTO."""
+
+    budget: str
+    tuples: float
+    asked: float
+    granted: float | None
+
+    @property
+    def units(self) -> float:
+        """Return the units that a tuple asks for; 0 without tuples."""
+        return self.asked / self.tuples if self.tuples else 0.0
+
+    @property
+    def suffices(self) -> bool | None:
+        """Return whether the budget grants, on average, what is asked for; None for AUTO."""
+        return None if self.granted is None else self.granted >= self.asked
+
+    @property
+    def text(self) -> str:
+        asked = f"about {self.units:.4g} units a tuple, {self.asked:.4g} a second"
+        if self.granted is None:
+            return f"work: {asked}; AUTO grants what is measured to fit into target_latency"
+        verdict = "suffices on average" if self.suffices else "does not suffice, so entries wait"
+        return f"work: {asked}; BUDGET {self.budget} grants {self.granted:.4g} a second: it {verdict}"
+
+
+@dataclass(frozen=True)
+class PreferenceForecast:
+    """One preference of a query."""
+
+    summaries: tuple[SummaryForecast, ...]
+    work: WorkForecast
+
+    @property
+    def lines(self) -> list[str]:
+        return [*(summary.text for summary in self.summaries), self.work.text]
+
+    def as_json(self) -> Document:
+        work = {**asdict(self.work), "units_a_tuple": self.work.units, "suffices": self.work.suffices}
+        return {"summaries": [asdict(summary) for summary in self.summaries], "work": work}
+
+
+def forecasts(root: Algebra, statistics: Statistics) -> list[PreferenceForecast]:
+    """Return what is known of each preference of an optimized plan."""
+    found = []
+    for node in operators(root):
+        if isinstance(node, PreferringJoin | PreferringLookUp | PreferringSelection):
+            summaries = tuple(_summary(*one, node.domain, statistics) for one in _summaries(node))
+            found.append(PreferenceForecast(summaries, _work(node, statistics)))
+    return found
+
+
+def _summaries(node: Preferring) -> Iterator[tuple[Algebra, SummaryDefinition, tuple[int, ...]]]:
+    """Yield the summaries, each with its side and the positions of its columns there."""
+    if isinstance(node, PreferringJoin):
+        for side, summary, columns in zip(node.inputs, node.summaries, node.summarised, strict=True):
+            if summary is not None:
+                yield side, summary, columns
+    elif node.summary is not None:
+        yield node.inputs[0], node.summary, node.summarised
+
+
+def _summary(
+    side: Algebra, summary: SummaryDefinition, columns: tuple[int, ...], domain: TimeDomain | None, known: Statistics
+) -> SummaryForecast:
+    rows = estimate(side, known).decided()
+    tick = 1.0 if domain is None else seconds(1, domain)
+    distinct = max(1.0, math.prod(rows.distinct[column] for column in columns) / known.shards)
+    predicted = bytes_of(summary, rows.rate * tick / known.shards, distinct)
+    sketch, exact = predicted.sketch * known.shards, predicted.exact * known.shards
+    return SummaryForecast(summary.name, summary.method.value, predicted.zones, sketch, exact)
+
+
+def _work(node: Preferring, known: Statistics) -> WorkForecast:
+    tuples = asked = 0.0
+    if isinstance(node, PreferringJoin):
+        sides = [_passing(estimate(one, known), c) for one, c in zip(node.inputs, node.filters, strict=True)]
+        alike = agreeing(sides[0], sides[1], node.equal)
+        for probed in (0, 1):
+            rate = sides[1 - probed].rate
+            tuples += rate
+            asked += rate * _units_of_probe(node, probed, sides[probed].size * alike, known)
+    else:
+        side = _passing(estimate(node.inputs[0], known), node.filter)
+        tuples = asked = side.rate
+        if isinstance(node, PreferringLookUp):
+            table = estimate(node.right, known).decided()
+            candidates = table.size * agreeing(side, table, node.equal)
+            asked *= candidates if node.reads_partner else 1 + candidates
+    budget, granted = node.preference.budget, None
+    if budget.kind is BudgetKind.PER_TUPLE:
+        granted = budget.units * tuples
+    elif budget.kind is BudgetKind.PER_TIME:
+        granted = budget.units / (budget.ticks if node.domain is None else seconds(budget.ticks, node.domain))
+    return WorkForecast(budget.text, tuples, asked, granted)
+
+
+def _units_of_probe(node: PreferringJoin, probed: int, candidates: float, known: Statistics) -> float:
+    """Return the units of one element that looks its `candidates` up in side `probed`: one for each of them, and one
+    for the look-up of each entry: that of the rest, and those of the zones that have one."""
+    if node.reads_partner(probed):
+        return candidates
+    summary, zones = node.summaries[probed], 0.0
+    if summary is not None:
+        side, columns = node.inputs[probed], node.summarised[probed]
+        held = _summary(side, summary, columns, node.domain, known).zones
+        zones = held * -math.expm1(-candidates / held)
+    return 1 + zones + candidates
+
+
+def _passing(rows: Estimate, condition: Expression | None) -> Estimate:
+    """Return what is expected of the rows that make entries."""
+    rows = rows.decided()
+    return rows if condition is None else replace(rows, rate=rows.rate * kept(condition, rows.distinct))
