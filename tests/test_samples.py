@@ -221,3 +221,4 @@ def test_refused(text: str) -> None:
     with pytest.raises(ScriptErrors) as caught:
         bind_script(f"{STREAM.format('s')}CREATE QUERY q AS {text};")
     assert caught.value.code == REFUSED[text]
+    assert caught.value.errors[0].position is not None and caught.value.errors[0].hint

@@ -131,7 +131,8 @@ def _misplaced(node: exp.Expr) -> PenstockError | None:
     if isinstance(node, exp.Star):
         function = aggregate_function(name)
         fits = alone and function is not None and function.of_rows
-        return None if fits else PenstockError("P0304", "* is only allowed in a select list or in COUNT(*)")
+        hint = f"name a column, as in {name}(x)" if name else "name the columns"
+        return None if fits else PenstockError("P0304", "* is only allowed in a select list or in COUNT(*)", hint=hint)
     # The binder checks whether the call is one of an aggregate, possibly a user-defined one.
     return None if alone else PenstockError("P0304", "DISTINCT follows SELECT or is first in an aggregate")
 

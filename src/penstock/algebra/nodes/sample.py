@@ -41,7 +41,8 @@ class Sample(Unary):
 
     def with_inclusion(self) -> Algebra | None:
         if self.input.with_inclusion() is not None:
-            raise PenstockError("P0355", f"ESTIMATE over a sample of a sample, {self.name}")
+            hint = "leave one of the samples out"
+            raise PenstockError("P0355", f"ESTIMATE over a sample of a sample, {self.name}", hint=hint)
         return replace(self, records=True)
 
     @property

@@ -70,7 +70,8 @@ class WindowSample(Unary):
 
     def with_inclusion(self) -> Algebra | None:
         if self.input.with_inclusion() is not None:
-            raise PenstockError("P0355", "ESTIMATE over a sample of a sample")
+            hint = "leave one of the samples out"
+            raise PenstockError("P0355", "ESTIMATE over a sample of a sample", hint=hint)
         return replace(self, records=True)
 
     def estimate_from(self, inputs: Sequence[Estimate], statistics: Statistics) -> Estimate:

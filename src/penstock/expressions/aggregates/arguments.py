@@ -24,14 +24,14 @@ def number(name: str, argument: Expression) -> Expression:
     if argument.type in (STRING, NULL):
         return cast_to(argument, DOUBLE)
     if not is_numeric(argument.type):
-        raise misfit(name, [argument.type])
+        raise misfit(name, [argument.type], hint="it takes numbers: read a column of numbers, or cast the value")
     return argument
 
 
 def atomic(name: str, argument: Expression) -> Expression:
     """Return the argument, which has an order: no array or struct."""
     if not is_atomic(argument.type):
-        raise misfit(name, [argument.type])
+        raise misfit(name, [argument.type], hint="it takes values that have an order: read a field or an element")
     return argument
 
 

@@ -25,24 +25,29 @@ version gives NULL, and as a constant the error `P0203`.
 Typed = tuple[tuple[Expression, ...], pa.DataType]
 
 
-def _image(name: str, argument: Expression, read: Callable[[bytes], Any]) -> Expression:
-    """Return the argument as BINARY. Raises PenstockError P0203: it is a constant and no image."""
-    sketch = implicit(argument, BINARY, name)
-    if isinstance(sketch, Literal) and sketch.value is not None:
-        read(sketch.value)
+def _image(name: str, argument: Expression, read: Callable[[bytes], Any], maker: str) -> Expression:
+    """Return the argument as BINARY. maker: the aggregate that makes such images. Raises PenstockError P0203: it is no
+    BINARY, or a constant and no image."""
+    try:
+        sketch = implicit(argument, BINARY, name)
+        if isinstance(sketch, Literal) and sketch.value is not None:
+            read(sketch.value)
+    except PenstockError as error:
+        error.hint = error.hint or f"it takes what {maker} makes, as BINARY, whole and unchanged"
+        raise
     return sketch
 
 
 def _hll_rule(name: str, arguments: Sequence[Expression]) -> Typed:
-    return (_image(name, arguments[0], hyperloglog.deserialized),), BIGINT
+    return (_image(name, arguments[0], hyperloglog.deserialized, "HLL_SKETCH_AGG"),), BIGINT
 
 
 def _error_rule(name: str, arguments: Sequence[Expression]) -> Typed:
-    return (_image(name, arguments[0], count_min.read_image),), DOUBLE
+    return (_image(name, arguments[0], count_min.read_image, "COUNT_MIN_SKETCH"),), DOUBLE
 
 
 def _count_rule(name: str, arguments: Sequence[Expression]) -> Typed:
-    sketch = _image(name, arguments[0], count_min.read_image)
+    sketch = _image(name, arguments[0], count_min.read_image, "COUNT_MIN_SKETCH")
     value = arguments[1]
     if is_integer(value.type):
         return (sketch, cast_to(value, BIGINT)), BIGINT

@@ -24,11 +24,12 @@ MOST_ROWS = 2**31 - 1
 def bind_sample(node: Algebra, sample: SampleClause, name: str, context: Context) -> Algebra:
     """Return the sample of the stream `node`. Raises BindingFailed after P0102, P0103, P0202 or P0901."""
     if not node.is_stream:
-        context.fail("P0103", f"SAMPLE draws from a stream; {name} is a relation", sample.span)
+        hint = "leave SAMPLE out: of a relation every row is read"
+        context.fail("P0103", f"SAMPLE draws from a stream; {name} is a relation", sample.span, hint)
     if sample.percent is None:
         return node
     if not 0 <= sample.percent <= 100:
-        context.fail("P0102", "a sample is between 0 and 100 percent", sample.span)
+        context.fail("P0102", "a sample is between 0 and 100 percent", sample.span, "SAMPLE(10) keeps a tenth")
     seed = context.settings.get_int("seed") if sample.seed is None else sample.seed
     return Sample(node, sample.percent, seed, name, _columns(node, sample.by, name, context))
 
@@ -38,7 +39,8 @@ def bind_rows(node: Algebra, sample: SampleClause | None, scope: Scope, context:
     if sample is None or sample.rows is None:
         return node
     if not 1 <= sample.rows <= MOST_ROWS:
-        context.fail("P0203", f"a sample has 1 to {MOST_ROWS:,} rows, not {sample.rows}", sample.span)
+        hint = "write SAMPLE(100 ROWS)"
+        context.fail("P0203", f"a sample has 1 to {MOST_ROWS:,} rows, not {sample.rows}", sample.span, hint)
     if in_sequence(node):
         hint = "write the part with FREQUENCY as a view, and read the view, which is a stream"
         context.fail("P0310", "SAMPLE(n ROWS) in a query with FREQUENCY", sample.span, hint)
@@ -49,7 +51,8 @@ def bind_rows(node: Algebra, sample: SampleClause | None, scope: Scope, context:
         tree = sample.weight
         weight = ExpressionBinder(scope, context, "WEIGHT").bind(tree)
         if not is_numeric(weight.type):
-            context.fail("P0203", f"WEIGHT is a number, not {type_name(weight.type)}", span_of(tree))
+            hint = "weigh by a column of numbers, or cast the value"
+            context.fail("P0203", f"WEIGHT is a number, not {type_name(weight.type)}", span_of(tree), hint)
     return WindowSample(node, sample.rows, seed, per, weight)
 
 
@@ -61,6 +64,7 @@ def _columns(
     found: dict[int, None] = {}
     for bound, written in zip(context.each(binder.bind, columns), columns, strict=True):
         if not isinstance(bound, Column):
-            context.fail("P0102", "a sample is by columns of the stream", span_of(written))
+            hint = "name a column; compute others in a view, and sample that"
+            context.fail("P0102", "a sample is by columns of the stream", span_of(written), hint)
         found[bound.index] = None
     return tuple(found)

@@ -31,7 +31,8 @@ def estimate(binder: ScalarBinder, node: exp.Expr) -> AggregateCall:
     context, span = binder.context, span_of(node)
     if binder.inside or binder.aggregates is not None:
         place = binder.aggregates or "another aggregate"
-        context.fail("P0304", f"ESTIMATE is of an aggregate, not allowed in {place}", span)
+        hint = "write it in the select list, and compare it in HAVING or in a query around this one"
+        context.fail("P0304", f"ESTIMATE is of an aggregate, not allowed in {place}", span, hint)
     if len(node.expressions) != 1:
         context.fail("P0204", f"ESTIMATE takes 1 argument, not {len(node.expressions)}", span, _SHOWN)
     call = binder.bind(node.expressions[0])

@@ -20,7 +20,7 @@ def of_frequent(binder: ScalarBinder, node: exp.Expr, constants: tuple[Literal, 
     if binder.frequent is None:
         return None
     if constants:
-        raise PenstockError("P0204", "bounds of FREQUENT are certain: leave the confidence out")
+        raise PenstockError("P0204", "bounds of FREQUENT are certain", hint="leave the confidence out")
     call = binder.bind(node)
     if not isinstance(call, AggregateCall):
         return None
@@ -33,6 +33,7 @@ def missed_bound(binder: ScalarBinder, node: exp.Expr) -> AggregateCall:
     if node.expressions:
         context.fail("P0204", f"{MISSED_BOUND} takes no arguments", span, f"{MISSED_BOUND}()")
     if binder.frequent is None or binder.inside or binder.aggregates is not None:
-        context.fail("P0355", f"{MISSED_BOUND} belongs to a select list or HAVING with GROUP BY .. FREQUENT", span)
+        message = f"{MISSED_BOUND} belongs to a select list or HAVING with GROUP BY .. FREQUENT"
+        context.fail("P0355", message, span, "write GROUP BY x FREQUENT 10, or leave it out")
     assert binder.frequent is not None
     return AggregateCall(binder.frequent.type, MISSED_BOUND, ())

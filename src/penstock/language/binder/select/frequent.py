@@ -68,7 +68,8 @@ def frequent_terms(
         return None
     context = binder.context
     if not 1 <= clause.k <= MOST_ITEMS:
-        context.fail("P0203", f"FREQUENT keeps 1 to {MOST_ITEMS:,} items of each pane, not {clause.k}", clause.span)
+        message = f"FREQUENT keeps 1 to {MOST_ITEMS:,} items of each pane, not {clause.k}"
+        context.fail("P0203", message, clause.span, "write FREQUENT 10")
     context.guard(clause.span, lambda: check_above(clause.above))
     aggregate = count_rows() if clause.by is None else _aggregate(clause, binder)
     per = tuple(context.each(binder.bind, clause.per))

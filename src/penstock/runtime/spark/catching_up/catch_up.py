@@ -74,15 +74,16 @@ class CatchUp:
         starts: how those queries begin that read a past.
         tables: the static relations of the job.
         kept: the relations that the run keeps, None at its start.
-        answered: of streams whose results continue, the rounds up to which they received what left early.
+        answered: of streams whose results continue, after which rounds and up to which ones they received what left
+            early.
     """
 
     def __init__(
         self, folder: Folder, job: Job, starts: Mapping[str, Start], tables: Mapping[str, Elements],
-        kept: KeptRelations | None = None, answered: Mapping[str, Sequence[int]] | None = None,
+        kept: KeptRelations | None = None, answered: Mapping[str, Sequence[Sequence[int]]] | None = None,
     ) -> None:  # fmt: skip
         self._folder = folder
-        self._answered = {name: set(rounds) for name, rounds in (answered or {}).items()}
+        self._answered = {name: sorted(map(tuple, rounds)) for name, rounds in (answered or {}).items()}
         self._past = Folder(backfill_root(str(folder.root), job.past))
         hold(str(self._past.root))
         storage().remove_tree(self._past.root)
@@ -255,7 +256,7 @@ class CatchUp:
                     left[name] = max(0, left[name] - len(tasks))
         self._all_bytes += sum(part.bytes for part in parts.values())
         # What has been emitted early is known when all is read up to the round in which a sink was answered last.
-        answered = {number for rounds in self._answered.values() for number in rounds}
+        answered = {number for rounds in self._answered.values() for pair in rounds for number in pair if number}
         for until in sorted({last, *(number for number in answered if number < last)}):
             for some in merged([parts.pop(number) for number in sorted(parts) if number <= until], self._limit):
                 self._run(some, pause)
@@ -310,9 +311,11 @@ class CatchUp:
     def _forget_answered(self, round_: int) -> None:
         """Leave out what sinks have received that follows from the rounds up to `round_`: beyond the heartbeats too."""
         for name, rounds in self._answered.items():
-            if any(number <= round_ for number in rounds):
+            if any(after < until <= round_ for after, until in rounds):
                 self._answers[name].forget_early()
-                self._answered[name] = {number for number in rounds if number > round_}
+            if any(after == round_ for after, _ in rounds):
+                self._answers[name].keep_early()
+            self._answered[name] = [pair for pair in rounds if pair[1] > round_]
 
     def _take_answers(self, outcome: Outcome) -> None:
         beats = outcome.heartbeats.queries if outcome.heartbeats is not None else {}
@@ -332,7 +335,7 @@ class CatchUp:
         self.read_up_to(offset)
         self._advance_to(offset)
         for name, rounds in epoch.answered.items():
-            if max(rounds) >= offset.round:
+            if max(until for _, until in rounds) >= offset.round:
                 self._answers[name].forget_early()
         for outcome in self._contents.finish(offset):
             self._take_answers(outcome)

@@ -38,6 +38,8 @@ class PastAnswers:
         self._at = start.at if start.mode is StartMode.AT else None
         self._place = place
         self._track = Track(query, 0, Content(query.root.schema.types))
+        #: Answers beyond the heartbeat that stay when those after them are forgotten.
+        self._early: list[Elements] = []
         self._files = 0
         #: The heartbeat up to which answers have been taken.
         self.reached = NOTHING
@@ -59,9 +61,13 @@ class PastAnswers:
             self._fold(final.filter(final.ts <= self._at))
             self._keep(final.filter(final.ts > self._at))
 
+    def keep_early(self) -> None:
+        """Keep the answers beyond the heartbeat that are known by now when those after them are forgotten."""
+        self._early = list(self._track.early)
+
     def forget_early(self) -> None:
-        """Leave out the answers beyond the heartbeat."""
-        self._track.early = []
+        """Leave out the answers beyond the heartbeat, but those that are kept."""
+        self._track.early = [part.filter(part.ts > self.reached) for part in self._early]
 
     def tables(self, most: int) -> list[pa.Table]:
         """Return what is emitted, in at most `most` tables, at least one."""

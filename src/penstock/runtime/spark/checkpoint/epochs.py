@@ -100,13 +100,16 @@ class Received:
 
     Args:
         reached: the instant up to which it has all answers.
-        rounds: what left early that follows from these rounds of the run, in their order.
-        until: the heartbeat of the query up to which it receives nothing more; None while the query is silent.
+        rounds: what left early after one round of the run up to another one, as pairs of both, in their order.
+        until: the heartbeat of the query up to which it receives no instant that is complete; None while the query is
+            silent.
+        since: the last round before the query began, where what left early after that is received.
     """
 
     reached: int
-    rounds: tuple[int, ...] = ()
+    rounds: tuple[tuple[int, int], ...] = ()
     until: int | None = None
+    since: int = 0
 
 
 @dataclass(frozen=True)
@@ -148,8 +151,8 @@ class Epoch:
         shown: those of which something is withheld until they are shown, with the batch since which it is.
         routes: of streams that were exchanged, the sinks that still receive their instants up to a tick, as pairs of
             that tick and the query whose sink it is, in order of time.
-        answered: of streams whose results continue with this epoch, the rounds up to which they received what left
-            early.
+        answered: of streams whose results continue with this epoch, after which rounds and up to which ones they
+            received what left early.
         received: of streams of which something is withheld, or has been, what their sinks had before that.
         past: the number under which its new queries have read their past ahead of it (`Job.past`); 0: its own.
         beginnings: by birth, what the maturity of its queries depends on, as JSON.
@@ -180,7 +183,7 @@ class Epoch:
     shown: dict[str, int] = field(default_factory=dict)
     routes: dict[str, list[list[Any]]] = field(default_factory=dict)
     starts: dict[str, list[Any]] = field(default_factory=dict)
-    answered: dict[str, list[int]] = field(default_factory=dict)
+    answered: dict[str, list[list[int]]] = field(default_factory=dict)
     received: dict[str, Received] = field(default_factory=dict)
     past: int = 0
     beginnings: dict[str, dict[str, dict[str, int]]] = field(default_factory=dict)
@@ -272,7 +275,7 @@ def read_epoch(folder: Folder, number: int) -> Epoch:
     gone = fields.pop("gone", {})
     kinds: dict[str, Callable[[Any], object]] = {
         "queries": lambda one: QueryRecord(**one), "sources": lambda one: SourceRecord(**one),
-        "statistics": dict, "paused": _paused, "beginnings": dict, "merges": lambda one: one, "received": _received,
+        "statistics": dict, "paused": _paused, "beginnings": dict, "merges": lambda one: one, "received": as_received,
     }  # fmt: skip
     for name, of_json in kinds.items():
         known = {} if full is None else getattr(full, name)
@@ -280,7 +283,7 @@ def read_epoch(folder: Folder, number: int) -> Epoch:
         fields[name] = kept | {n: of_json(record) for n, record in fields.get(name, {}).items()}
     offset, left = (_offset(fields.pop(name, None)) for name in ("offset", "left"))
     # Before format 6 it was the last round alone.
-    answered = {n: [r] if isinstance(r, int) else r for n, r in fields.get("answered", {}).items()}
+    answered = {n: _intervals([r] if isinstance(r, int) else r) for n, r in fields.get("answered", {}).items()}
     # Epochs written before the plan of a run could change each have a log of their own.
     own_log = {"log": number, "log_base": fields["base"]}
     return Epoch(offset=offset, left=left, full=full, **(own_log | fields | {"answered": answered}))
@@ -308,18 +311,25 @@ def read_fields(folder: Folder, number: int) -> dict[str, Any]:
 
 def _paused(fields: Mapping[str, Any]) -> PausedRecord:
     failure = fields["failure"]
-    received = None if fields.get("received") is None else _received(fields["received"])
+    received = None if fields.get("received") is None else as_received(fields["received"])
     if received is None and fields.get("round") is not None:
         # Before format 6; a negative number is no round.
-        rounds = (fields["round"],) if fields["round"] >= 0 else ()
+        rounds = ((0, fields["round"]),) if fields["round"] >= 0 else ()
         received = Received(NOTHING if fields["reached"] is None else fields["reached"], rounds)
     return PausedRecord(
         fields["sink"], None if failure is None else QueryFailure(**failure), fields["id"], fields["whole"], received
     )
 
 
-def _received(fields: Mapping[str, Any]) -> Received:
-    return Received(fields["reached"], tuple(fields["rounds"]), fields["until"])
+def as_received(fields: Mapping[str, Any]) -> Received:
+    """Return what the file of an epoch notes of a sink."""
+    rounds = tuple((after, until) for after, until in _intervals(fields["rounds"]))
+    return Received(fields["reached"], rounds, fields["until"], fields.get("since", 0))
+
+
+def _intervals(rounds: list[Any]) -> list[list[int]]:
+    """Return pairs of rounds. Earlier versions noted only up to which round something had been received."""
+    return [[0, one] if isinstance(one, int) else list(one) for one in rounds]
 
 
 def pending_failures(folder: Folder, epoch: Epoch | None) -> dict[str, QueryFailure]:

@@ -73,7 +73,7 @@ class Continuations:
 
     starts: Mapping[str, Start] = field(default_factory=dict)
     seeds: Mapping[str, Withheld] = field(default_factory=dict)
-    answered: Mapping[str, list[int]] = field(default_factory=dict)
+    answered: Mapping[str, list[list[int]]] = field(default_factory=dict)
     routes: Mapping[str, list[list[Any]]] = field(default_factory=dict)
     received: Mapping[str, Received] = field(default_factory=dict)
 
@@ -96,7 +96,7 @@ def continuations(
     by_name = {query.name: query for query in request.queries}
     starts: dict[str, Start] = {}
     seeds: dict[str, Withheld] = {}
-    answered: dict[str, list[int]] = {}
+    answered: dict[str, list[list[int]]] = {}
     received: dict[str, Received] = {}
     begun: dict[str, Withheld] = {}
     sinks = ReceivedAnswers(request, folder, before, offset)
@@ -105,7 +105,7 @@ def continuations(
         if query.root.is_stream:
             received[name] = sinks.by(name, request.former.get(name, query))
             if name in reading and received[name].rounds:
-                answered[name] = list(received[name].rounds)
+                answered[name] = [list(pair) for pair in received[name].rounds]
             starts[name], first = _first(query, start, received[name].reached, offset)
             # It has had what follows from the contents of relations alone.
             seeds[name] = replace(Withheld.nothing(query), first=first)
@@ -275,8 +275,8 @@ def paused_records(
         if name in failed:
             # Its sink has nothing of the round in which it failed.
             last = folder.delivered().round
-            rounds = {number - 1 if number == last else number for number in received.rounds}
-            received = replace(received, rounds=tuple(sorted(rounds)))
+            rounds = ((after, until - 1 if until == last else until) for after, until in received.rounds)
+            received = replace(received, rounds=tuple((after, until) for after, until in rounds if after <= until))
         records[name] = PausedRecord(record.sink, failed.get(name), record.id, record.whole, received)
     return records
 

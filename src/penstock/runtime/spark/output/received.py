@@ -11,8 +11,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Protocol
 
-from penstock.algebra.nodes.query import Query
-from penstock.physical.execution.progress import NOTHING
+from penstock.algebra.nodes.query import Query, Start, StartMode
+from penstock.physical.execution.progress import NOTHING, timed_sources
 from penstock.runtime.spark.catching_up.start_options import heartbeat_at
 from penstock.runtime.spark.checkpoint.epochs import Epoch, Received
 from penstock.runtime.spark.checkpoint.folder import Folder
@@ -50,11 +50,17 @@ class ReceivedAnswers:
             return paused.received
         heartbeat = NOTHING if query is None else heartbeat_at(query, self._offset)
         waits = self.waiting(name) is not None
-        now = () if waits or name in self._before.silent else (self._folder.delivered().round,)
         earlier = self._before.received.get(name)
-        if earlier is None or not (waits or earlier.until is None or heartbeat <= earlier.until):
+        holds = earlier is not None and (waits or earlier.until is None or heartbeat <= earlier.until)
+        since = earlier.since if earlier is not None and holds else 0
+        last = self._folder.delivered().round
+        # An empty interval too: a reader of the past keeps what was known by then, and more may be received meanwhile.
+        now = () if waits or name in self._before.silent else ((since, last),)
+        if earlier is None or not holds:
             return Received(heartbeat, now)
-        return replace(earlier, rounds=tuple(sorted({*earlier.rounds, *now})))
+        # What has been received up to a round includes what has been up to an earlier one.
+        longer = {after for after, _ in now}
+        return replace(earlier, rounds=(*(pair for pair in earlier.rounds if pair[0] not in longer), *now))
 
     def waiting(self, name: str) -> Withheld | None:
         """Return what the sink of `name` has not received yet although it is shown; None for nothing."""
@@ -76,14 +82,40 @@ class ReceivedAnswers:
             seeds: what is withheld of queries that begin.
         """
         received = {}
-        for name in sorted({*epoch.silent, *seeds, *self._moved, *self._before.received} & queries.keys()):
+        withheld = {*epoch.silent, *seeds, *self._moved, *self._before.received} & queries.keys()
+        for name in sorted(withheld):
             if not queries[name].root.is_stream:
                 continue
-            has = continued.get(name) or (self._by_kept(queries[name]) if name in kept else Received(NOTHING))
             until = self._until(epoch, queries[name], name in kept, seeds.get(name))
-            if until is not None or name in epoch.silent:
-                received[name] = replace(has, until=until)
+            if until is None and name not in epoch.silent:
+                continue
+            earlier = self._before.received.get(name)
+            changing = (epoch.silent, seeds, self._moved, self._before.silent, self._before.shown)
+            if name in kept and earlier is not None and not any(name in names for names in changing):
+                # What it has by now follows from this when it ends, so that the record stays the same.
+                received[name] = earlier
+                continue
+            has = continued.get(name) or (self._by_kept(queries[name]) if name in kept else Received(NOTHING))
+            received[name] = replace(has, until=until, since=has.since if name in kept else 0)
+        for name in sorted(queries.keys() - withheld.union(kept, continued)):
+            if (begun := self._begun(queries[name], epoch.started.get(name, Start()))) is not None:
+                received[name] = begun
         return replace(epoch, received=received)
+
+    def _begun(self, query: Query, start: Start) -> Received | None:
+        """Return what the sink of a stream has received when its query has begun; None where it is all up to the
+        heartbeat."""
+        if not query.root.is_stream or not timed_sources(query.root):
+            return None
+        heartbeat = heartbeat_at(query, self._offset)
+        if heartbeat == NOTHING:
+            return None
+        if start.mode is StartMode.NOW:
+            # Elements at the heartbeat that follow from relations. What had been read of streams is not seen.
+            return Received(heartbeat, until=heartbeat, since=self._folder.delivered().round)
+        if start.mode is StartMode.WARM or (start.mode is StartMode.AT and start.at == heartbeat):
+            return Received(NOTHING, until=heartbeat)
+        return None
 
     def _by_kept(self, query: Query) -> Received:
         return self.by(query.name, self._request.former.get(query.name, query))
