@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import random
 from collections.abc import Callable
 
@@ -155,3 +156,16 @@ def test_the_runtime_does_what_the_simulation_does_unit_by_unit(seed: int) -> No
     wanted = run_oracle(query, inputs, drain)
     for cut in (None, rng.randrange(1000)):
         assert_same(query, run_local([query], inputs, 1, drain, cut, reload=cut is not None).tables["q"], wanted)
+
+
+@pytest.mark.parametrize("reload", [False, True])
+def test_a_full_queue_is_warned_of_once(reload: bool, caplog: pytest.LogCaptureFixture) -> None:
+    query = f"{JOIN} WITH PREFERENCE A.amount BUDGET 1 PER 9 SECONDS"
+    with caplog.at_level(logging.WARNING, "penstock"):
+        run(query, cut=1, reload=reload, before="SET preference_queue = 3;")
+    found = [record.getMessage() for record in caplog.records if "drops entries" in record.getMessage()]
+    assert found == ["q drops entries: more than 3 wait (SET preference_queue)"]
+    caplog.clear()
+    with caplog.at_level(logging.WARNING, "penstock"):
+        run(query, cut=1, reload=reload)
+    assert not [record for record in caplog.records if "drops entries" in record.getMessage()]

@@ -10,8 +10,8 @@ ordered by (ts, side, arrival); a side that is a table has none. At each instant
 
 1. *Expire*: entries are dropped whose x has ended, or that had candidates of which all that are left have ended.
 2. *Arrive*: the elements of u are summarised (all of a side with a summary, also those that fail its filter; not those
-   with NULL in a summarised column); those that pass their filter, and have no NULL in a key column, make their
-   entries in order. x's partners are the tuples before it that are alive at u.
+   with NULL in a summarised or key column: they join nothing); those that pass their filter, and have no NULL in a key
+   column, make their entries in order. x's partners are the tuples before it that are alive at u.
 3. *Work*: while there is credit, one unit of the first entry is done, by (key, order of x, newest zone first, newest
    candidate first): its
    look-up first, then its candidates one by one, newest first. A candidate that is still alive and passes the residual
@@ -246,8 +246,7 @@ class PreferringJoin(Algebra):
 
 @dataclass(frozen=True, eq=False)
 class PreferringLookUp(Algebra):
-    """The join of a stream with a table under a preference: a static or NON RETROACTIVE relation, as of the element's
-    own instant. Columns: the left ones, then the table's.
+    """The join of a stream with a static relation under a preference. Columns: the left ones, then the table's.
 
     Elements of left are x; the table's rows are the candidates. One entry per element, or one per candidate where an
     expression reads the table's columns. Its estimates are those of x's own stream, as in a selection. The life of a
@@ -255,7 +254,7 @@ class PreferringLookUp(Algebra):
 
     Args:
         left: a relation of a window over a stream, without SLIDE.
-        right: a static or NON RETROACTIVE relation.
+        right: a static relation.
         equal: pairs of columns that must be equal; may be empty: then every row of the table is a candidate.
         residual: as in `PreferringJoin`.
         filter, summary, summarised: those of the left side, as in `PreferringJoin`.

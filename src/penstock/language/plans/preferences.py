@@ -20,20 +20,21 @@ from penstock.algebra import (
     PreferringSelection,
     SummaryDefinition,
     Window,
+    is_static,
 )
 from penstock.algebra.nodes.join import Pairs
 from penstock.errors import nearest
 from penstock.expressions.coercion import BIGINT, DOUBLE
 from penstock.expressions.nodes import Column, Expression, SummaryEstimate, with_estimates
 from penstock.expressions.user import volatile
-from penstock.language.binder.select.preferences import MOST_UNITS, is_table, window_of
+from penstock.language.binder.select.preferences import MOST_BUDGET_TICKS, MOST_UNITS, window_of
 from penstock.language.plans import checks
 from penstock.language.plans.form import Part, fault
 from penstock.language.plans.node_form import Below, Fields, NodeForm, given
 from penstock.language.plans.scalar_binding import NamedColumns
 from penstock.language.plans.scalar_text import column_names, written
 from penstock.tree import Node, transform_up
-from penstock.types import LONGEST_TICKS, Field, Schema
+from penstock.types import Field, Schema
 
 _CLAUSE = ("order", "fade", "per", "budget", "seed", "query", "queue")
 _NEEDED = ("order", "fade", "budget", "seed", "query", "queue")
@@ -134,8 +135,8 @@ def _read_join(below: Below) -> Algebra:
 def _read_look_up(below: Below) -> Algebra:
     equal, residual = _read_condition(below)
     left, right = below.inputs
-    if not is_table(right):
-        raise below.refuse("the right input is no static or NON RETROACTIVE relation")
+    if not is_static(right):
+        raise below.refuse("the right input is no static relation")
     side = _ReadSide(below, below.fields, left)
     terms = side.terms(Schema(left.schema.fields + right.schema.fields), side.summarised)
     return PreferringLookUp(
@@ -236,7 +237,7 @@ def _read_clause(below: Below) -> Preference:
     kinds = {one.name: one for one in BudgetKind}
     granted = Budget(
         kinds[budget["kind"].one_of(kinds)], budget["units"].whole(1, MOST_UNITS),
-        budget["ticks"].whole(1, LONGEST_TICKS - 1),
+        budget["ticks"].whole(1, MOST_BUDGET_TICKS),
     )  # fmt: skip
     return Preference(
         below.enum("order", PreferenceOrder), granted, fade, below.ticks("per"),

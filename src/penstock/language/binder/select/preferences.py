@@ -58,7 +58,10 @@ from penstock.tree import Node, transform_up, walk
 from penstock.types import CALENDAR, TimeDomain, type_name
 
 _NEGATIVE = "results that are missing would make wrong ones; put the preference into a view, and this above it"
-MOST_UNITS = 2**53
+#: Units of a budget: their square, and their product with the elements of an instant, are 64-bit integers.
+MOST_UNITS = 3_000_000_000
+#: Ticks of a budget's interval; times the shards they are a 64-bit integer.
+MOST_BUDGET_TICKS = 2**48
 
 
 @dataclass(frozen=True)
@@ -140,6 +143,11 @@ def preferred(
     idle = budget is not None and budget.kind is BudgetKind.AUTO and not context.settings["target_latency"]
     if unlimited or idle:
         return build_joins(inputs, conjunction(tuple(where)), context)
+    for member in inputs.members:
+        if not is_static(member.node) and is_nrr(member.node):
+            hint = "join with a static relation, say BUDGET UNLIMITED, or leave WITH PREFERENCE out"
+            message = "a preference over a join with a NON RETROACTIVE relation is not supported yet"
+            context.fail("P0901", message, member.span, hint)
     return node
 
 
@@ -193,10 +201,15 @@ def _budget(clause: PreferenceClause, domain: TimeDomain, context: Context) -> B
         return None
     if not 1 <= written.units <= MOST_UNITS:
         hint = "BUDGET UNLIMITED does all work"
-        context.fail("P0203", "a budget is a whole number of units, 1 or more", written.span, hint)
+        most = f" and at most {MOST_UNITS:,}" if written.units > MOST_UNITS else ""
+        context.fail("P0203", f"a budget is a whole number of units, 1 or more{most}", written.span, hint)
     if written.interval is None:
         return Budget(BudgetKind.PER_TUPLE, written.units)
-    return Budget(BudgetKind.PER_TIME, written.units, ticks(written.interval, domain, context, code="P0303"))
+    interval = ticks(written.interval, domain, context, code="P0303")
+    if interval > MOST_BUDGET_TICKS:
+        hint = "write fewer units per a shorter interval"
+        context.fail("P0303", f"a budget's interval is at most {MOST_BUDGET_TICKS:,} ticks", written.span, hint)
+    return Budget(BudgetKind.PER_TIME, written.units, interval)
 
 
 # --- inputs
@@ -248,7 +261,7 @@ def _check_inputs(inputs: Inputs, context: Context) -> None:
             message = (
                 "a preference over rows whose ends are not known, or that begin at boundaries, is not supported yet"
             )
-            hint = "it reads streams under a window in time without SLIDE, and static or NON RETROACTIVE relations"
+            hint = "it reads streams under a window in time without SLIDE, and static relations"
             context.fail("P0901", message, member.span, hint)
     if len(inputs.members) > 2:
         hint = "join two of them in a view that is a stream, and prefer there"

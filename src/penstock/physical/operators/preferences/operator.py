@@ -149,7 +149,10 @@ class Preferring(Operator, ABC):
         }
 
     def process(self, port: int, elements: Elements) -> list[Elements]:
-        self._early[port].add(elements)
+        # NULL in a key column joins nothing. An exchange by the whole key drops such rows, one by the summarised
+        # columns alone keeps some; arrival numbers must not depend on that.
+        joins = keyed(elements, self._inputs[port].key)
+        self._early[port].add(elements if joins.all() else elements.filter(joins))
         return []
 
     def advance(self, moment: Moment) -> Iterator[Elements]:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from penstock.algebra import Algebra, PreferringJoin, PreferringLookUp, PreferringSelection, Window, is_static
+from penstock.algebra import Algebra, PreferringJoin, PreferringLookUp, PreferringSelection, Window
 from penstock.algebra.properties.arrival_order import in_arrival_order
-from penstock.errors import PenstockError
 from penstock.physical.plan.plan import Edge, Exchange
 from penstock.physical.plan.preferences.queries import PreferringJoinSpec, PreferringLookUpSpec, PreferringSelectionSpec
 from penstock.physical.planning.lowering.builder import Builder, Lowered, lower
@@ -60,11 +59,6 @@ def _preferring_selection(node: PreferringSelection, builder: Builder) -> Lowere
 
 @lower.register
 def _preferring_look_up(node: PreferringLookUp, builder: Builder) -> Lowered:
-    if not is_static(node.right):
-        raise PenstockError(
-            "P0901", "a preference over a join with a NON RETROACTIVE relation is not supported yet",
-            hint="join with a static relation, or without WITH PREFERENCE",
-        )  # fmt: skip
     below, in_order = _in_order(node.left)
     child = builder.lower(below)
     key = node.summarised or tuple(range(len(node.left.schema)))
