@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import pickle
 import random
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
+from penstock.algebra.nodes.query import Start, StartMode
 from penstock.algebra.nodes.shed import NO_BUDGET, Shed
+from penstock.control.engine import Activity, NextVersion, StandingQuery
+from penstock.control.in_process import InProcessEngine
 from penstock.errors import PenstockError
 from penstock.expressions.draws import draws
 from penstock.language import bind_script
@@ -22,6 +27,7 @@ from penstock.runtime.deciding.deciders import Deciders, DecidingOptions, RoundM
 from penstock.runtime.deciding.keep_rates import KeepRates
 from penstock.runtime.deciding.registry import REGISTRY
 from penstock.runtime.deciding.state_budgets import StateBudgets
+from penstock.runtime.live import LiveEngine
 from penstock.runtime.local.runtime import run_local
 from penstock.runtime.watching.metrics import RunMetrics
 from penstock.runtime.watching.reports import ShardReport
@@ -228,3 +234,24 @@ def test_cores_are_a_positive_number(cores: str) -> None:
     with pytest.raises(PenstockError) as refused:
         bind_script(script(f"cpu '{cores}'"))
     assert refused.value.code == "P0104" and "a number of cores such as '0.5'" in refused.value.message
+
+
+# --- without Spark
+
+
+def test_an_engine_in_this_process_goes_on_with_what_it_has_decided() -> None:
+    decided = NO_DECISIONS.with_all(Decided.KEEP_BELOW, {"q": WHOLE // 2})
+    saved = pickle.loads(pickle.dumps(replace(LiveEngine().snapshot(), decided=decided)))
+    assert LiveEngine.restored(saved).snapshot().decided == decided
+
+
+def test_an_engine_in_this_process_refuses_a_part_of_a_limit() -> None:
+    def version(text: str) -> NextVersion:
+        (query,) = bind_script(text).queries
+        return NextVersion(1, queries={1: StandingQuery(1, 1, query, Start(StartMode.NOW), Activity.RUNNING)})
+
+    InProcessEngine().check(version(_STREAM + f"CREATE QUERY q AS {_FROM}"))
+    with pytest.raises(PenstockError) as refused:
+        InProcessEngine().check(version(_SET.format("1 MB") + _STREAM + f"CREATE QUERY q AS {_FROM}"))
+    assert refused.value.code == "P0701" and "state_limit is not divided" in refused.value.message
+    assert refused.value.hint == "give it a budget of its own, WITH (memory '10000 TUPLES')"

@@ -15,8 +15,10 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from penstock.algebra.nodes.base import operators
 from penstock.algebra.nodes.query import Query, Start, StartMode
 from penstock.algebra.nodes.scans import Source, declared_sources
+from penstock.algebra.nodes.shed import Shed
 from penstock.connectors.sources import open_source
 from penstock.control.engine import (
     Activity,
@@ -94,6 +96,9 @@ class InProcessEngine:
             if query.sink.connector not in _COLLECTED:
                 message = f"query {query.name}: without Spark nothing is written INTO {query.sink.connector}"
                 raise PenstockError("P0701", message, hint="leave INTO out")
+            if any(isinstance(node, Shed) and node.shares_limit for node in operators(query.root)):
+                message = f"query {query.name}: without Spark state_limit is not divided over queries that shed"
+                raise PenstockError("P0701", message, hint="give it a budget of its own, WITH (memory '10000 TUPLES')")
             if standing_query.start.mode is StartMode.NOW:
                 continue  # it needs no past, so nothing waits for the change in hand
             with self._lock:

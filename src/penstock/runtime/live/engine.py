@@ -25,6 +25,7 @@ from penstock.algebra.optimizer.optimizer import optimize
 from penstock.algebra.optimizer.statistics import Statistics
 from penstock.algebra.properties.need import EVERYTHING, Need, Needs, first_full_instant, reach
 from penstock.physical.elements import Elements
+from penstock.physical.execution.decisions import NO_DECISIONS, Decisions
 from penstock.physical.execution.executor import ExecutorSnapshot
 from penstock.physical.execution.ingest import read_columns, stamp
 from penstock.physical.execution.primary_keys import keyed_rows
@@ -68,6 +69,7 @@ class LiveSnapshot:
     beginnings: dict[int, Beginning]
     merges: dict[str, str]
     rounds: int = 0
+    decided: Decisions = NO_DECISIONS
 
 
 @dataclass
@@ -450,7 +452,7 @@ class LiveEngine:
         return LiveSnapshot(
             self._shards, self._strategy, self._version, dict(self._generations), stages, histories,
             dict(self._progress), dict(self._relations), deepcopy(self.set_apart), deepcopy(self._results),
-            dict(self._beginnings), dict(self._merges), self._measures.rounds,
+            dict(self._beginnings), dict(self._merges), self._measures.rounds, self._measures.decided,
         )  # fmt: skip
 
     @classmethod
@@ -472,7 +474,7 @@ class LiveEngine:
         for row, states in zip(engine._job.stages, snapshot.stages, strict=True):
             for executor, state in zip(row, states, strict=True):
                 executor.restore(state)
-        engine._measures = LiveMeasures(plan, snapshot.rounds)
+        engine._measures = LiveMeasures(plan, snapshot.rounds, snapshot.decided)
         engine._measures.changed(plan, {name: one.source for name, one in engine._histories.items()})
         return engine
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from penstock.algebra.nodes.scans import Source
-from penstock.physical.execution.decisions import NO_DECISIONS
+from penstock.physical.execution.decisions import NO_DECISIONS, Decisions
 from penstock.physical.plan.plan import Plan
 from penstock.runtime.deciding.deciders import Deciders, DecidingOptions
 from penstock.runtime.deciding.registry import REGISTRY
@@ -31,12 +31,12 @@ class LiveFigures:
 class LiveMeasures:
     """Adds up what the rounds of an engine report."""
 
-    def __init__(self, plan: Plan, rounds: int = 0) -> None:
-        """rounds: those of earlier processes."""
+    def __init__(self, plan: Plan, rounds: int = 0, decided: Decisions = NO_DECISIONS) -> None:
+        """rounds: those of earlier processes; decided: what they decided last."""
         self._recorder = Recorder(plan, {})
         self._deciders = Deciders(plan, registry=REGISTRY)
         #: What was decided before the round.
-        self.decided = NO_DECISIONS
+        self.decided = decided
         self._batches = rounds
         self._began = 0.0
         self._rows: Counter[str] = Counter()
