@@ -15,13 +15,12 @@ from penstock.testing.oracle import run_oracle
 from tests.test_approximate_aggregates import DECLARED, inputs
 
 VALUES = ("k", "x", "a", "i", "m", "h")
-#: Windows that have panes of time, or of numbers.
+#: Windows that have panes of time.
 PANES = (
     "S [RANGE {0} SECONDS SLIDE {1} SECONDS]",
     "S [RANGE {1} SECONDS SLIDE {1} SECONDS]",
     "S [NOW SLIDE {1} SECONDS]",
     "S [UNBOUNDED SLIDE {1} SECONDS]",
-    "S [ROWS {2} SLIDE {1} ROWS]",
 )
 WINDOWS = (
     *PANES,

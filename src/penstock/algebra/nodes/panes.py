@@ -5,7 +5,7 @@ from __future__ import annotations
 from penstock.algebra.nodes.aggregate import Aggregate
 from penstock.algebra.nodes.base import Algebra, TimeModelWindow, is_static
 from penstock.algebra.nodes.frequency_window import FrequencyWindow
-from penstock.algebra.nodes.frequent import Blocks, Frequent, blocks_of_rows
+from penstock.algebra.nodes.frequent import Frequent
 from penstock.algebra.nodes.r2s import own_windows
 from penstock.algebra.nodes.rowwise import Project, Select
 from penstock.algebra.nodes.windows import RowWindow
@@ -22,15 +22,16 @@ def check_panes(below: Algebra, call: AggregateCall) -> None:
         return
     function = function_of(call)
     cells = function.cells(call)
-    if cells is None or not cells.cut or _rows_in_blocks(below) is not None:
+    if cells is None or not cells.cut:
         return
     name = function.name.removesuffix("_BOUND")
     hint = f"APPROX_QUANTILE takes any input; {name} takes windows such as [RANGE 1 MINUTE SLIDE 1 SECOND]"
     window = _window_of(below)
     if isinstance(window, RowWindow | FrequencyWindow):
-        others = "APPROX_QUANTILE takes any; this one takes [RANGE 1 MINUTE SLIDE 1 SECOND], or [ROWS n SLIDE b ROWS]"
-        shown = f"{name} over {window.describe()['window']}, which has no panes"
-        raise PenstockError("P0352", shown, hint=f"{others} where b divides n")
+        of_time = f"APPROX_QUANTILE takes any window; {name} takes those such as [RANGE 1 MINUTE SLIDE 1 SECOND]"
+        raise PenstockError(
+            "P0352", f"{name} over {window.describe()['window']}, which has no panes of time", hint=of_time
+        )
     if below.pattern is Pattern.STRICT:
         raise PenstockError("P0352", f"{name} over rows that may be retracted", hint=hint)
     windows = [below] if isinstance(below, TimeModelWindow) else list(own_windows(below))
@@ -47,19 +48,6 @@ def _window_of(relation: Algebra) -> Algebra:
 def needs_panes(node: Algebra) -> bool:
     """Return whether an operator is computed from the panes of its windows, by the validity of their elements."""
     return isinstance(node, Frequent) or (isinstance(node, Aggregate) and any(map(_is_cut, node.aggregates)))
-
-
-def paned_blocks(node: Aggregate) -> Blocks | None:
-    """Return the window and the size of its blocks of elements where these are the panes that `node` is computed from;
-    None for any other aggregation."""
-    return _rows_in_blocks(node.input) if needs_panes(node) else None
-
-
-def _rows_in_blocks(relation: Algebra) -> Blocks | None:
-    """Return the blocks of a row window. Those of FREQUENCY are panes in some queries only, which is known when the
-    whole query is."""
-    blocks = blocks_of_rows(relation)
-    return blocks if blocks is not None and isinstance(blocks[0], RowWindow) else None
 
 
 def _is_cut(call: AggregateCall) -> bool:
