@@ -20,6 +20,9 @@ from penstock.runtime.spark.one_time.select_plan import run_here, select_plan
 from penstock.testing.cases import case_inputs, parse_case
 from penstock.testing.one_time import as_of, assert_same_rows, rows_of
 
+#: Under a budget the answer of a preference depends on the number of shards (docs/preferences.md).
+OF_ANY_SHARDS = [path for path in CASES if path.parent.name != "preferences"]
+
 
 def divided(query: OneTimeQuery, inputs: dict[str, pa.Table], shards: int, parts: int = 1) -> pa.Table | None:
     cut = {
@@ -70,13 +73,13 @@ def check_case(path: Path) -> None:
         check(as_of(query, instant), inputs)
 
 
-@pytest.mark.parametrize("path", CASES[::8], ids=lambda path: f"{path.parent.name}/{path.stem}")
+@pytest.mark.parametrize("path", OF_ANY_SHARDS[::8], ids=lambda path: f"{path.parent.name}/{path.stem}")
 def test_queries_of_some_text_cases(path: Path) -> None:
     check_case(path)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("path", CASES, ids=lambda path: f"{path.parent.name}/{path.stem}")
+@pytest.mark.parametrize("path", OF_ANY_SHARDS, ids=lambda path: f"{path.parent.name}/{path.stem}")
 def test_queries_of_the_text_cases(path: Path) -> None:
     check_case(path)
 
