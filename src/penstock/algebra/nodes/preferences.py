@@ -62,14 +62,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from penstock.algebra.nodes.base import Algebra, ColumnPruning, Keys, Pruned, Unary, column_labels, has_lives, operators
+from penstock.algebra.nodes.base import Algebra, Keys, Unary, UnderPreference, column_labels, has_lives, operators
 from penstock.algebra.nodes.join import Join, Pairs, condition_text, joined_pattern
 from penstock.algebra.nodes.summary_definition import SummaryDefinition
 from penstock.algebra.optimizer.statistics import Statistics
 from penstock.algebra.properties.cardinality import Estimate
-from penstock.algebra.properties.need import Needs, everything
 from penstock.algebra.properties.update_pattern import Pattern
-from penstock.errors import PenstockError
 from penstock.expressions.nodes import Expression, columns_of
 from penstock.expressions.text import to_sql
 from penstock.types import Schema
@@ -139,7 +137,7 @@ class Preference:
 
 
 @dataclass(frozen=True, eq=False)
-class PreferringJoin(Algebra):
+class PreferringJoin(UnderPreference):
     """The join of two streams under a preference. Columns: the left ones, then the right ones.
 
     Its text is the module's. left, right: relations of windows over streams, without SLIDE, whose tuples are elements.
@@ -194,11 +192,6 @@ class PreferringJoin(Algebra):
     def keys(self) -> Keys:
         return Join(self.left, self.right, self.equal, self.residual).keys
 
-    @property
-    def needs(self) -> Needs:
-        # What waits depends on all arrivals before.
-        return everything(self.source_names)
-
     def lives_within(self, holds: Callable[[Algebra], bool]) -> bool:
         return holds(self.left) or holds(self.right)
 
@@ -206,26 +199,8 @@ class PreferringJoin(Algebra):
     def results_have_lives(self) -> bool:
         return has_lives(self.left) and has_lives(self.right)
 
-    @property
-    def may_be_kept(self) -> bool:
-        return True
-
-    @property
-    def may_stand_over_internal(self) -> bool:
-        return True
-
-    def with_inclusion(self) -> Algebra | None:
-        raise no_inclusion()
-
-    def pruned(self, needed: frozenset[int], pruning: ColumnPruning) -> Pruned:
-        # Draws and ties depend on all columns.
-        return pruning.whole(self)
-
     def estimate_from(self, inputs: Sequence[Estimate], statistics: Statistics) -> Estimate:
         return Join(self.left, self.right, self.equal, self.residual).estimate_from(inputs, statistics)
-
-    def cost_from(self, inputs: Sequence[Estimate], own: Estimate) -> float:
-        return self.cost_with_state(inputs, own)
 
     def describe(self) -> Mapping[str, str]:
         labels = column_labels(self.schema)
@@ -245,7 +220,7 @@ class PreferringJoin(Algebra):
 
 
 @dataclass(frozen=True, eq=False)
-class PreferringLookUp(Algebra):
+class PreferringLookUp(UnderPreference):
     """The join of a stream with a static relation under a preference. Columns: the left ones, then the table's.
 
     Elements of left are x; the table's rows are the candidates. One entry per element, or one per candidate where an
@@ -286,10 +261,6 @@ class PreferringLookUp(Algebra):
     def pattern(self) -> Pattern:
         return late_pattern(self.left)
 
-    @property
-    def needs(self) -> Needs:
-        return everything(self.source_names)
-
     def lives_within(self, holds: Callable[[Algebra], bool]) -> bool:
         return holds(self.left)
 
@@ -298,28 +269,11 @@ class PreferringLookUp(Algebra):
         return has_lives(self.left)
 
     @property
-    def may_be_kept(self) -> bool:
-        return True
-
-    @property
-    def may_stand_over_internal(self) -> bool:
-        return True
-
-    @property
     def ending_inputs(self) -> tuple[Algebra, ...]:
         return (self.left,)
 
-    def with_inclusion(self) -> Algebra | None:
-        raise no_inclusion()
-
-    def pruned(self, needed: frozenset[int], pruning: ColumnPruning) -> Pruned:
-        return pruning.whole(self)
-
     def estimate_from(self, inputs: Sequence[Estimate], statistics: Statistics) -> Estimate:
         return Join(self.left, self.right, self.equal, self.residual).estimate_from(inputs, statistics)
-
-    def cost_from(self, inputs: Sequence[Estimate], own: Estimate) -> float:
-        return self.cost_with_state(inputs, own)
 
     def describe(self) -> Mapping[str, str]:
         labels = column_labels(self.schema)
@@ -331,7 +285,7 @@ class PreferringLookUp(Algebra):
 
 
 @dataclass(frozen=True, eq=False)
-class PreferringSelection(Unary):
+class PreferringSelection(UnderPreference, Unary):
     """A selection over a stream under a preference: an element is an entry of one unit. What passes `condition` then is
     emitted with the life [u, exp).
 
@@ -364,33 +318,12 @@ class PreferringSelection(Unary):
     def keys(self) -> Keys:
         return self.input.keys
 
-    @property
-    def needs(self) -> Needs:
-        return everything(self.source_names)
-
     def lives_within(self, holds: Callable[[Algebra], bool]) -> bool:
         return holds(self.input)
 
     @property
     def results_have_lives(self) -> bool:
         return has_lives(self.input)
-
-    @property
-    def may_be_kept(self) -> bool:
-        return True
-
-    @property
-    def may_stand_over_internal(self) -> bool:
-        return True
-
-    def with_inclusion(self) -> Algebra | None:
-        raise no_inclusion()
-
-    def pruned(self, needed: frozenset[int], pruning: ColumnPruning) -> Pruned:
-        return pruning.whole(self)
-
-    def cost_from(self, inputs: Sequence[Estimate], own: Estimate) -> float:
-        return self.cost_with_state(inputs, own)
 
     def describe(self) -> Mapping[str, str]:
         labels = column_labels(self.schema)
@@ -409,13 +342,6 @@ def summaries_read(root: Algebra) -> tuple[SummaryDefinition, ...]:
         elif isinstance(node, PreferringLookUp | PreferringSelection) and node.summary is not None:
             found.append(node.summary)
     return tuple(dict.fromkeys(found))
-
-
-def no_inclusion() -> PenstockError:
-    """Return the refusal of ESTIMATE over a preference: the probability of a result, also under WEIGHTED, is not
-    kept."""
-    hint = "leave ESTIMATE out, or use BUDGET UNLIMITED over a sample of the stream, as in FROM s SAMPLE(10)"
-    return PenstockError("P0355", "ESTIMATE over WITH PREFERENCE, whose results have no known probability", hint=hint)
 
 
 def late_pattern(side: Algebra) -> Pattern:

@@ -88,12 +88,7 @@ class UntilNext(Unary):
         return Boundedness(Grade.BOUNDED, f"the elements of {names} whose period goes on", length=length)
 
     def pruned(self, needed: frozenset[int], pruning: ColumnPruning) -> Pruned:
-        width = len(self.input.schema)
-        kept = sorted({i for i in needed if i < width} | set(self.by)) or [0]
-        below = pruning.chosen(self.input, kept, named=True)
-        places = {old: new for new, old in enumerate(kept)}
-        node = replace(self, input=below, by=tuple(places[i] for i in self.by))
-        return Pruned(node, {**places, width: len(kept), width + 1: len(kept) + 1})
+        return _pruned(self, needed, pruning)
 
     def estimate_from(self, inputs: Sequence[Estimate], statistics: Statistics) -> Estimate:
         (below,) = inputs
@@ -136,12 +131,7 @@ class EndedPeriods(Unary):
         return () if self.at_most is None else (Delay(self.at_most, None, 0),)
 
     def pruned(self, needed: frozenset[int], pruning: ColumnPruning) -> Pruned:
-        width = len(self.input.schema)
-        kept = sorted({i for i in needed if i < width} | set(self.by)) or [0]
-        below = pruning.chosen(self.input, kept, named=True)
-        places = {old: new for new, old in enumerate(kept)}
-        node = replace(self, input=below, by=tuple(places[i] for i in self.by))
-        return Pruned(node, {**places, width: len(kept), width + 1: len(kept) + 1})
+        return _pruned(self, needed, pruning)
 
     def estimate_from(self, inputs: Sequence[Estimate], statistics: Statistics) -> Estimate:
         (below,) = inputs
@@ -210,3 +200,13 @@ def described(below: Algebra, by: tuple[int, ...], at_most: int | None) -> dict[
     if at_most is not None:
         found["at most"] = (below.domain.show_length if below.domain else str)(at_most)
     return found
+
+
+def _pruned(node: UntilNext | EndedPeriods, needed: frozenset[int], pruning: ColumnPruning) -> Pruned:
+    """Return the node without the columns of its input that neither are needed nor tell values apart."""
+    width = len(node.input.schema)
+    kept = sorted({i for i in needed if i < width} | set(node.by)) or [0]
+    below = pruning.chosen(node.input, kept, named=True)
+    places = {old: new for new, old in enumerate(kept)}
+    narrow = replace(node, input=below, by=tuple(places[i] for i in node.by))
+    return Pruned(narrow, {**places, width: len(kept), width + 1: len(kept) + 1})

@@ -64,6 +64,7 @@ from penstock.language.limits import MAX_COLUMNS
 from penstock.language.plans import checks
 from penstock.language.plans.form import fault
 from penstock.language.plans.frequent import FREQUENT
+from penstock.language.plans.join_condition import read_condition, write_condition
 from penstock.language.plans.node_form import (
     MOST_COUNTED,
     MOST_ROWS,
@@ -76,10 +77,10 @@ from penstock.language.plans.node_form import (
 )
 from penstock.language.plans.periods import PERIODS
 from penstock.language.plans.preferences import PREFERRING_JOIN, PREFERRING_LOOK_UP, PREFERRING_SELECTION
-from penstock.language.plans.scalar_binding import NamedColumns, is_absent
+from penstock.language.plans.scalar_binding import is_absent
 from penstock.language.plans.scalar_text import column_names, written, written_time
 from penstock.language.plans.shedding import SHED
-from penstock.types import Field, Schema, exact
+from penstock.types import Field, exact
 
 # --- scans
 
@@ -303,39 +304,13 @@ def _read_intersect(below: Below) -> Algebra:
 # --- joins
 
 
-def _write_join(node: Join | NRRJoin | SemiJoin | OuterJoin) -> Fields:
-    left, right = column_names(node.left.schema), column_names(node.right.schema)
-    both = column_names(Schema(node.left.schema.fields + node.right.schema.fields))
-    residual = None if node.residual is None else written(node.residual, both)
-    return given(equal=[[left[i], right[j]] for i, j in node.equal], residual=residual)
-
-
-def _condition(below: Below) -> tuple[tuple[tuple[int, int], ...], Expression | None]:
-    """Return the equal columns and the residual of a join, whose inputs are checked too."""
-    checks.joined(below.inputs, below.pointer)
-    left, right = (NamedColumns.of(side.schema) for side in below.inputs)
-    equal: list[tuple[int, int]] = []
-    for item in below.fields["equal"].items() if "equal" in below.fields else ():
-        pair = item.items()
-        if len(pair) != 2:
-            raise fault(item.pointer, "a pair of columns is needed, of the left and of the right input")
-        found = left.position(pair[0]), right.position(pair[1])
-        checks.same_type(left.schema[found[0]].type, right.schema[found[1]].type, item.pointer)
-        if found in equal:
-            raise fault(item.pointer, "this pair of columns occurs twice", "P0206")
-        equal.append(found)
-    both = NamedColumns.of(Schema(left.schema.fields + right.schema.fields))
-    residual = below.fields.get("residual")
-    return tuple(equal), None if residual is None else below.scalars.condition(residual, both)
-
-
 def _read_join(below: Below) -> Algebra:
     left, right = below.inputs
-    return Join(left, right, *_condition(below))
+    return Join(left, right, *read_condition(below))
 
 
 def _read_nrr_join(below: Below) -> Algebra:
-    condition = _condition(below)
+    condition = read_condition(below)
     left, right = below.inputs
     if not is_nrr(right):
         raise below.refuse("the right input is no NON RETROACTIVE relation that is updated", "P0340")
@@ -346,14 +321,14 @@ def _read_nrr_join(below: Below) -> Algebra:
 
 
 def _read_semi_join(below: Below) -> Algebra:
-    condition = _condition(below)
+    condition = read_condition(below)
     checks.without_internal(below.inputs, "IN or EXISTS", below.pointer)
     left, right = below.inputs
     return SemiJoin(left, right, *condition, below.enum("kind", SemiKind))
 
 
 def _read_outer_join(below: Below) -> Algebra:
-    condition, kind = _condition(below), below.enum("kind", OuterKind)
+    condition, kind = read_condition(below), below.enum("kind", OuterKind)
     checks.without_internal(below.inputs, "an outer join", below.pointer)
     single = below.fields["single"].name() if "single" in below.fields else ""
     if single and kind is not OuterKind.LEFT:
@@ -459,14 +434,14 @@ NODES: Mapping[type[Algebra], NodeForm] = {
     UnionAll: NodeForm(lambda node: {}, _read_union, inputs=(1, None)),
     Except: NodeForm(lambda node: {"every": node.every}, _read_except, ("every",), ("every",), (2, 2)),
     Intersect: NodeForm(lambda node: {"every": node.every}, _read_intersect, ("every",), ("every",), (2, 2)),
-    Join: NodeForm(_write_join, _read_join, ("equal", "residual"), inputs=(2, 2)),
-    NRRJoin: NodeForm(_write_join, _read_nrr_join, ("equal", "residual"), inputs=(2, 2)),
+    Join: NodeForm(write_condition, _read_join, ("equal", "residual"), inputs=(2, 2)),
+    NRRJoin: NodeForm(write_condition, _read_nrr_join, ("equal", "residual"), inputs=(2, 2)),
     SemiJoin: NodeForm(
-        lambda node: {**_write_join(node), "kind": node.kind.name},
+        lambda node: {**write_condition(node), "kind": node.kind.name},
         _read_semi_join, ("equal", "residual", "kind"), ("kind",), (2, 2),
     ),
     OuterJoin: NodeForm(
-        lambda node: {**_write_join(node), "kind": node.kind.name, **given(single=node.single)},
+        lambda node: {**write_condition(node), "kind": node.kind.name, **given(single=node.single)},
         _read_outer_join, ("equal", "residual", "kind", "single"), ("kind",), (2, 2),
     ),
     PreferringJoin: PREFERRING_JOIN,

@@ -22,7 +22,6 @@ from penstock.algebra import (
     Window,
     is_static,
 )
-from penstock.algebra.nodes.join import Pairs
 from penstock.errors import nearest
 from penstock.expressions.coercion import BIGINT, DOUBLE
 from penstock.expressions.nodes import Column, Expression, SummaryEstimate, with_estimates
@@ -30,6 +29,7 @@ from penstock.expressions.user import volatile
 from penstock.language.binder.select.preferences import MOST_BUDGET_TICKS, MOST_UNITS, window_of
 from penstock.language.plans import checks
 from penstock.language.plans.form import Part, fault
+from penstock.language.plans.join_condition import read_condition, write_condition
 from penstock.language.plans.node_form import Below, Fields, NodeForm, given
 from penstock.language.plans.scalar_binding import NamedColumns
 from penstock.language.plans.scalar_text import column_names, written
@@ -70,25 +70,19 @@ def _write_side(
     )  # fmt: skip
 
 
-def _write_condition(node: PreferringJoin | PreferringLookUp) -> Fields:
-    left, right = column_names(node.left.schema), column_names(node.right.schema)
-    residual = None if node.residual is None else written(node.residual, column_names(node.schema))
-    return given(equal=[[left[i], right[j]] for i, j in node.equal], residual=residual)
-
-
 def _write_join(node: PreferringJoin) -> Fields:
     sides = [
         _write_side(side, node.filters[n], node.summaries[n], node.summarised[n])
         | {"preferences": _write_terms(node.into[n], node.schema)}
         for n, side in enumerate(node.inputs)
     ]
-    return {**_write_condition(node), "sides": sides, **_write_clause(node.preference)}
+    return {**write_condition(node), "sides": sides, **_write_clause(node.preference)}
 
 
 def _write_look_up(node: PreferringLookUp) -> Fields:
     side = _write_side(node.left, node.filter, node.summary, node.summarised)
     terms = {"preferences": _write_terms(node.expressions, node.schema)}
-    return {**_write_condition(node), **side, **terms, **_write_clause(node.preference)}
+    return {**write_condition(node), **side, **terms, **_write_clause(node.preference)}
 
 
 def _write_selection(node: PreferringSelection) -> Fields:
@@ -102,7 +96,7 @@ def _write_selection(node: PreferringSelection) -> Fields:
 
 
 def _read_join(below: Below) -> Algebra:
-    equal, residual = _read_condition(below)
+    equal, residual = read_condition(below)
     if not equal:
         raise below.refuse("a preference over a join of streams needs an equality", "P0901")
     left, right = below.inputs
@@ -133,7 +127,7 @@ def _read_join(below: Below) -> Algebra:
 
 
 def _read_look_up(below: Below) -> Algebra:
-    equal, residual = _read_condition(below)
+    equal, residual = read_condition(below)
     left, right = below.inputs
     if not is_static(right):
         raise below.refuse("the right input is no static relation")
@@ -207,22 +201,6 @@ class _ReadSide:
 
 def _has_summary(side: _ReadSide) -> bool:
     return side.summary is not None
-
-
-def _read_condition(below: Below) -> tuple[Pairs, Expression | None]:
-    checks.joined(below.inputs, below.pointer)
-    left, right = (NamedColumns.of(side.schema) for side in below.inputs)
-    equal: list[tuple[int, int]] = []
-    for item in below.fields["equal"].items() if "equal" in below.fields else ():
-        pair = item.items()
-        if len(pair) != 2:
-            raise fault(item.pointer, "a pair of columns is needed")
-        found = left.position(pair[0]), right.position(pair[1])
-        checks.same_type(left.schema[found[0]].type, right.schema[found[1]].type, item.pointer)
-        equal.append(found)
-    both = NamedColumns.of(Schema(left.schema.fields + right.schema.fields))
-    residual = below.scalars.condition(below.fields["residual"], both) if "residual" in below.fields else None
-    return tuple(equal), residual
 
 
 def _read_clause(below: Below) -> Preference:

@@ -16,6 +16,7 @@ from penstock.physical.plan.sketches.state import sketch_state
 from penstock.physical.plan.spec import (
     Memory,
     Parameter,
+    ReducingSpec,
     Spec,
     Ticks,
     has_one_form,
@@ -41,24 +42,14 @@ TREE, SKYLINE = 64, 64
 
 
 @dataclass(frozen=True)
-class AccumulatorRowsSpec(Spec):
+class AccumulatorRowsSpec(ReducingSpec):
     """The accumulators of each row. pre_aggregate: rows of one group and validity become one, a pane."""
-
-    holds_early: ClassVar[bool] = False
-    forwards_early: ClassVar[bool] = True
 
     plan: AggregateLayout
     pre_aggregate: bool
 
-    @property
-    def memory(self) -> Memory:
-        return Memory.NOTHING
-
     def describe(self) -> dict[str, str]:
         return {"panes": "yes" if self.pre_aggregate else "no"}
-
-    def state(self, inputs: Sequence[StateInput], made: StateInput) -> Iterable[StatePart]:
-        return ()
 
     def panes(self, inputs: Sequence[StateInput]) -> AggregateLayout | None:
         return self.plan if self.pre_aggregate else None

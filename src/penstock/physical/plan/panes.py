@@ -17,6 +17,7 @@ from penstock.physical.plan.aggregates import grouped_state
 from penstock.physical.plan.spec import (
     Memory,
     Parameter,
+    ReducingSpec,
     Spec,
     Ticks,
     has_one_form,
@@ -30,20 +31,10 @@ from penstock.physical.planning.step_choices import SynopsisKinds
 
 
 @dataclass(frozen=True)
-class PanesSpec(Spec):
+class PanesSpec(ReducingSpec):
     """Lane rows of one group and one validity become one: panes of a finer window are merged in a coarser one."""
 
-    holds_early: ClassVar[bool] = False
-    forwards_early: ClassVar[bool] = True
-
     plan: AggregateLayout
-
-    @property
-    def memory(self) -> Memory:
-        return Memory.NOTHING
-
-    def state(self, inputs: Sequence[StateInput], made: StateInput) -> Iterable[StatePart]:
-        return ()
 
     def panes(self, inputs: Sequence[StateInput]) -> AggregateLayout | None:
         return self.plan

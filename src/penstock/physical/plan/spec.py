@@ -196,6 +196,22 @@ class PassingSpec(Spec):
         return ()
 
 
+@dataclass(frozen=True)
+class ReducingSpec(Spec):
+    """An operator that makes fewer rows of those of a batch, each as far ahead of the heartbeat as before, and keeps
+    none: what reads it adds them up further."""
+
+    holds_early: ClassVar[bool] = False
+    forwards_early: ClassVar[bool] = True
+
+    @property
+    def memory(self) -> Memory:
+        return Memory.NOTHING
+
+    def state(self, inputs: Sequence[StateInput], made: StateInput) -> Iterable[StatePart]:
+        return ()
+
+
 def has_one_form(types: Iterable[pa.DataType]) -> bool:
     """Return whether equal values of each of these types are equal to the bit. Of floating point 0.0 equals -0.0, so
     which of them a group shows depends on which came first."""

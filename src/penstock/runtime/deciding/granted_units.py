@@ -11,12 +11,11 @@ from dataclasses import dataclass
 
 from penstock.physical.execution.decisions import Decided, Decisions
 from penstock.physical.plan.plan import Plan
+from penstock.physical.plan.preferences.queries import DONE_UNITS
 from penstock.runtime.deciding.deciders import Decider, DecidingOptions, RoundMeasures
 
 #: Units that a query is granted before anything was measured.
 FIRST = 10_000
-#: The figure of an operator that counts its units.
-UNITS_DONE = "preference units done"
 #: What a sum of earlier rounds counts beside the last one.
 _EARLIER = 0.5
 #: At least this part of the target is granted: a round that waited for input has measured phases that do not count.
@@ -75,7 +74,7 @@ class GrantedUnits:
     def _learn(self, measured: RoundMeasures, seconds: float) -> None:
         own = 0.0
         for query, step in self._steps.items():
-            done = float(measured.figures.get(step, {}).get(UNITS_DONE, 0))
+            done = float(measured.figures.get(step, {}).get(DONE_UNITS, 0))
             spent = measured.cpu.get(query, 0.0)
             own += spent
             units = done - self._done.get(step, done)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from penstock.physical.plan.preferences.queries import PREFERENCE
 from penstock.runtime.watching.stopwatch import PHASES
 
 
@@ -85,10 +86,6 @@ class SheddingMetrics:
 
 #: The metrics of shedding of which the least counts where a query has several budgets.
 _SHARES = ("exact", "coverage_at_least", "accuracy", "accuracy_low", "accuracy_high")
-
-
-#: The figures of operators of preferences begin with this.
-PREFERENCE = "preference "
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from penstock.algebra.nodes.base.algebra import (
 from penstock.algebra.nodes.base.arrival_time import ArrivalTime, arrival_column
 from penstock.algebra.nodes.base.families import Compared, Emitted, RowWise, Unary
 from penstock.algebra.nodes.base.inclusion import RECORD, inclusion_column
+from penstock.algebra.nodes.base.under_preference import UnderPreference
 from penstock.algebra.nodes.base.windows import StreamToRelation, TimeModelWindow
 
 __all__ = [
@@ -37,6 +38,7 @@ __all__ = [
     "StreamToRelation",
     "TimeModelWindow",
     "Unary",
+    "UnderPreference",
     "arrival_column",
     "column_labels",
     "common_domain",

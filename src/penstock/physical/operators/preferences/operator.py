@@ -27,6 +27,7 @@ from penstock.physical.operators.joins.join import keyed
 from penstock.physical.operators.preferences.entries import Direction, MakingElements
 from penstock.physical.operators.preferences.parameters import queue_parameters
 from penstock.physical.operators.reorder_buffer import ArrivalOrderBuffer
+from penstock.physical.plan.preferences.queries import DONE_UNITS, PREFERENCE
 from penstock.physical.synopses.contract import Synopsis
 from penstock.physical.synopses.preferences.layout import (
     DONE,
@@ -137,15 +138,15 @@ class Preferring(Operator, ABC):
         if not queue.number(MADE_ENTRIES):
             return {}
         return {
-            "preference units done": queue.number(UNITS_DONE),
-            "preference units waiting": queue.units_waiting,
-            "preference units expired": queue.number(UNITS_EXPIRED),
-            "preference units shed": queue.number(UNITS_SHED),
-            "preference entries made": queue.number(MADE_ENTRIES),
-            "preference entries done": queue.number(DONE),
-            "preference entries waiting": queue.number(WAITING),
-            "preference entries expired": queue.number(EXPIRED),
-            "preference entries shed": queue.number(SHED),
+            DONE_UNITS: queue.number(UNITS_DONE),
+            f"{PREFERENCE}units waiting": queue.units_waiting,
+            f"{PREFERENCE}units expired": queue.number(UNITS_EXPIRED),
+            f"{PREFERENCE}units shed": queue.number(UNITS_SHED),
+            f"{PREFERENCE}entries made": queue.number(MADE_ENTRIES),
+            f"{PREFERENCE}entries done": queue.number(DONE),
+            f"{PREFERENCE}entries waiting": queue.number(WAITING),
+            f"{PREFERENCE}entries expired": queue.number(EXPIRED),
+            f"{PREFERENCE}entries shed": queue.number(SHED),
         }
 
     def process(self, port: int, elements: Elements) -> list[Elements]:
@@ -214,7 +215,7 @@ class Preferring(Operator, ABC):
             asked = self._ask(port, sides, passing)
             making = MakingElements(
                 elements.take(rows), first[port] + rows, 2 * (self._order + places[port][rows]) + port,
-                self._starts(other, words[port][rows], bounds), bounds,
+                other.newest_before(words[port][rows], bounds), bounds,
             )  # fmt: skip
             parts.append(self._directions[port].entries(making, other, asked))
         self._order += sum(map(len, sides))
@@ -225,9 +226,6 @@ class Preferring(Operator, ABC):
 
     def _none(self, port: int) -> Elements:
         return empty(self._directions[0].types[port])
-
-    def _starts(self, other: NumberedElements, words: Int64s, bounds: Int64s) -> Int64s:
-        return other.newest_before(words, bounds)
 
     def _ask(self, port: int, sides: Sequence[Elements], passing: Sequence[Bools]) -> ZoneEstimates | None:
         """Count the elements of the side that an input asks, and return the zones of that input's elements."""

@@ -14,11 +14,11 @@ import pyarrow as pa
 
 from penstock.physical.elements import Elements, Int64s, int64s, unnamed
 from penstock.physical.kernels import coverage
-from penstock.physical.kernels.compiled import argsort_code_time, distinct_slots, group_codes, sum_by_code
+from penstock.physical.kernels.compiled import argsort_code_time, distinct_slots
 from penstock.physical.kernels.extremes import transitions
-from penstock.physical.kernels.fingerprints import fingerprints
 from penstock.physical.operators.contract import Moment, Operator
 from penstock.physical.operators.sets.tuple_counts import CountedTuples
+from penstock.physical.operators.streams.changes import net
 from penstock.physical.plan.temporal.coalesce import CoalesceSpec
 from penstock.physical.synopses.contract import Synopsis
 from penstock.physical.synopses.queues.expiration_queue import CalendarQueue
@@ -158,13 +158,10 @@ class Coalescing(Operator):
         if batches:
             columns = [pa.concat_arrays([b.column(i) for b in batches]) for i in range(batches[0].num_columns)]
             due, signs = int64s(columns[0]), int64s(columns[1])
-            codes, heads = group_codes(*fingerprints([columns[0], *columns[2:]], len(due)))
-            sums = sum_by_code(codes, signs, len(heads))
-            kept = pa.array(heads[sums != 0])
-            if len(kept):
-                never = np.full(len(kept), END, np.int64)
-                rows = tuple(column.take(kept) for column in columns[2:])
-                result.append(Elements(rows, due[heads[sums != 0]], never, sums[sums != 0]))
+            never = np.full(len(due), END, np.int64)
+            changed = net(Elements(tuple(columns[2:]), due, never, signs))
+            if len(changed):
+                result.append(changed)
         return result
 
     def _plant(self, slots: Int64s) -> None:

@@ -13,12 +13,12 @@ import pyarrow as pa
 
 from penstock.algebra.nodes.until_next import Lives
 from penstock.physical.elements import Elements, Int64s, int64s
-from penstock.physical.kernels.compiled import argsort_code_time, distinct_slots, group_codes, sum_by_code
+from penstock.physical.kernels.compiled import argsort_code_time, distinct_slots
 from penstock.physical.kernels.compiling import compiled
-from penstock.physical.kernels.fingerprints import fingerprints
 from penstock.physical.kernels.ticks import later, round_up
 from penstock.physical.operators.contract import Moment, Operator
 from penstock.physical.operators.reorder_buffer import ReorderBuffer, ReorderingOperator
+from penstock.physical.operators.streams.changes import net
 from penstock.physical.operators.temporal.coalesce import with_periods
 from penstock.physical.plan.temporal.until_next import LastingSpec, UntilNextSpec
 from penstock.physical.synopses.contract import Synopsis
@@ -227,12 +227,8 @@ class UntilNext(ReorderingOperator):
         due = self._results.until(heartbeat)
         if due is None:
             return []
-        keys = [pa.array(due.ts), pa.array(due.exp), *due.columns]
-        codes, heads = group_codes(*fingerprints(keys, len(due)))
-        sums = sum_by_code(codes, due.signs, len(heads))
-        kept = np.flatnonzero(sums)
-        chosen = due.take(heads[kept])
-        return [Elements(chosen.columns, chosen.ts, chosen.exp, sums[kept])] if len(kept) else []
+        changed = net(due.with_columns((*due.columns, pa.array(due.exp))))
+        return [changed.with_columns(changed.columns[:-1])] if len(changed) else []
 
 
 def _living(elements: Elements) -> Elements:

@@ -14,6 +14,10 @@ from penstock.expressions.text import to_sql
 from penstock.physical.plan.spec import Parameter, Spec
 from penstock.physical.plan.state import INDEX, TIMES, StateInput, StatePart, all_rows
 
+#: What the operators say of their work begins with this, and the name of the units that are done.
+PREFERENCE = "preference "
+DONE_UNITS = f"{PREFERENCE}units done"
+
 #: Bytes of an entry that waits, with its places in the heaps.
 ENTRY_BYTES = 140
 

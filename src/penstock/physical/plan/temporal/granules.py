@@ -8,23 +8,13 @@ from typing import ClassVar
 
 import pyarrow as pa
 
-from penstock.physical.plan.spec import Memory, Parameter, Spec
+from penstock.physical.plan.spec import Parameter, ReducingSpec, Spec
 from penstock.physical.plan.state import SLOT, StateInput, StatePart, width
 
 
 @dataclass(frozen=True)
-class OncePerLifeSpec(Spec):
+class OncePerLifeSpec(ReducingSpec):
     """Rows that are equal, with one period and one life, are one: coalescing takes no notice of duplicates."""
-
-    holds_early: ClassVar[bool] = False
-    forwards_early: ClassVar[bool] = True
-
-    @property
-    def memory(self) -> Memory:
-        return Memory.NOTHING
-
-    def state(self, inputs: Sequence[StateInput], made: StateInput) -> Iterable[StatePart]:
-        return ()
 
 
 @dataclass(frozen=True)

@@ -4,33 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 import pyarrow as pa
 
-from penstock.physical.plan.spec import Memory, Parameter, Spec, Ticks
+from penstock.physical.plan.spec import Parameter, ReducingSpec, Spec, Ticks
 from penstock.physical.plan.state import SLOT, StateInput, StatePart, width
 from penstock.physical.planning.aggregate_layout import AggregateLayout
 
 
 @dataclass(frozen=True)
-class SessionPiecesSpec(Spec):
+class SessionPiecesSpec(ReducingSpec):
     """The accumulators of the elements of a batch, added up for each piece of a session: rows of (partition, lanes, end
     of the piece) at the first tick of the piece. The last column of the input is the gap. at_most: as in
     `SessionWindow`; where a session is bounded, only elements of one tick are a piece."""
 
     plan: AggregateLayout
     at_most: int | None
-
-    holds_early: ClassVar[bool] = False
-    forwards_early: ClassVar[bool] = True
-
-    @property
-    def memory(self) -> Memory:
-        return Memory.NOTHING
-
-    def state(self, inputs: Sequence[StateInput], made: StateInput) -> Iterable[StatePart]:
-        return ()
 
 
 @dataclass(frozen=True)
