@@ -11,9 +11,10 @@ import pytest
 from penstock.language import bind_script
 from penstock.physical.execution.decisions import NO_DECISIONS, Decided, Decisions
 from penstock.physical.plan.plan import Plan
+from penstock.physical.plan.preferences.queries import DONE_UNITS
 from penstock.physical.planning.planner import plan_queries
 from penstock.runtime.deciding.deciders import Deciders, DecidingOptions, RoundMeasures
-from penstock.runtime.deciding.granted_units import FIRST, UNITS_DONE, GrantedUnits
+from penstock.runtime.deciding.granted_units import FIRST, GrantedUnits
 from penstock.runtime.local import runtime
 from penstock.runtime.local.runtime import LocalResult, run_local
 from penstock.runtime.watching.reports import IngestReport, ShardReport
@@ -47,7 +48,7 @@ class Machine(Deciders):
             return
         spent: dict[int, float] = {}
         for step, figures in report.figures.items():
-            done = float(figures.get(UNITS_DONE, 0))
+            done = float(figures.get(DONE_UNITS, 0))
             spent[step] = (done - self.done.get(step, 0.0)) / self.speed
             self.done[step] = done
         self.now += sum(spent.values())
@@ -132,9 +133,9 @@ def test_what_is_left_of_the_target_is_shared_equally() -> None:
     decider = GrantedUnits({"q": 1, "r": 2}, 2.0)
     first = decider.decide(NO_DECISIONS, RoundMeasures())
     assert first.every(Decided.UNITS) == {"q": FIRST, "r": FIRST}
-    figures = {1: {UNITS_DONE: 0}, 2: {UNITS_DONE: 0}}
+    figures = {1: {DONE_UNITS: 0}, 2: {DONE_UNITS: 0}}
     decider.decide(first, RoundMeasures(1.0, {"q": 0.0, "r": 0.0}, {}, figures))
-    figures = {1: {UNITS_DONE: 5000}, 2: {UNITS_DONE: 1000}}
+    figures = {1: {DONE_UNITS: 5000}, 2: {DONE_UNITS: 1000}}
     # q does 5,000 a second, r 4,000; other phases took 0.75 s of this round and 1 s of the one before.
     second = decider.decide(first, RoundMeasures(2.0, {"q": 1.0, "r": 0.25}, {}, figures))
     other = (1.0 * 0.5 + 0.75) / 1.5
@@ -145,7 +146,7 @@ def test_what_is_left_of_the_target_is_shared_equally() -> None:
 def test_waiting_for_input_takes_no_more_than_three_quarters_of_the_target() -> None:
     decider = GrantedUnits({"q": 1}, 2.0)
     for done in (0, 1000):
-        decided = decider.decide(NO_DECISIONS, RoundMeasures(100.0, {"q": 1.0}, {}, {1: {UNITS_DONE: done}}))
+        decided = decider.decide(NO_DECISIONS, RoundMeasures(100.0, {"q": 1.0}, {}, {1: {DONE_UNITS: done}}))
     assert decided.of(Decided.UNITS, "q") == 500
 
 
