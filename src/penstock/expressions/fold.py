@@ -14,7 +14,7 @@ import pyarrow as pa
 from penstock.expressions.coercion import BOOLEAN, as_decimal, is_decimal, is_float, is_integer
 from penstock.expressions.evaluate import constant
 from penstock.expressions.functions import row_of
-from penstock.expressions.nodes import Call, Cast, Expression, Literal
+from penstock.expressions.nodes import MIRRORED, Call, Cast, Expression, Literal
 from penstock.expressions.user import volatile
 from penstock.tree import Node
 
@@ -162,7 +162,7 @@ def _coalesce(node: Call) -> Expression:
 def _comparison(node: Call) -> Expression:
     """Rewrite the comparison of an integer column with a decimal constant (`a > 1.5`) to one of integers (`a > 1`)."""
     if isinstance(node.arguments[0], Literal) and not isinstance(node.arguments[1], Literal):
-        mirrored = Call(node.type, _MIRRORED[node.function], (node.arguments[1], node.arguments[0]))
+        mirrored = Call(node.type, MIRRORED[node.function], (node.arguments[1], node.arguments[0]))
         simpler = _comparison(mirrored)
         return node if simpler is mirrored else simpler
     left, right = node.arguments
@@ -185,7 +185,6 @@ def _comparison(node: Call) -> Expression:
 _ROUNDING = {
     "GT": decimal.ROUND_FLOOR, "LE": decimal.ROUND_FLOOR, "LT": decimal.ROUND_CEILING, "GE": decimal.ROUND_CEILING,
 }  # fmt: skip
-_MIRRORED = {"EQ": "EQ", "NE": "NE", "LT": "GT", "GT": "LT", "LE": "GE", "GE": "LE"}
 
 
 def _is_null(node: Call) -> Expression:
@@ -203,5 +202,5 @@ def _never_null(expression: Expression) -> bool:
 
 _RULES = {
     "AND": _and, "OR": _or, "NOT": _not, "CASE": _case, "IF": _case, "COALESCE": _coalesce, "NVL": _coalesce,
-    "IS_NULL": _is_null, "IS_NOT_NULL": _is_not_null, **dict.fromkeys(_MIRRORED, _comparison),
+    "IS_NULL": _is_null, "IS_NOT_NULL": _is_not_null, **dict.fromkeys(MIRRORED, _comparison),
 }  # fmt: skip

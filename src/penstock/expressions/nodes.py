@@ -15,6 +15,10 @@ import pyarrow as pa
 
 from penstock.tree import Node, transform_up, transform_up_all
 
+#: The comparisons by order with their sides exchanged, and all comparisons.
+FLIPPED = {"LT": "GT", "LE": "GE", "GT": "LT", "GE": "LE"}
+MIRRORED = {"EQ": "EQ", "NE": "NE", **FLIPPED}
+
 
 @dataclass(frozen=True, eq=False)
 class Expression(Node):

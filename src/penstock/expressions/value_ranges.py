@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.expressions.nodes import Call, Cast, Column, Expression, Literal
+from penstock.expressions.nodes import MIRRORED, Call, Cast, Column, Expression, Literal
 from penstock.expressions.user import volatile
 from penstock.types import TIMESTAMP
 
@@ -84,14 +84,13 @@ def may_be(condition: Expression, truth: bool, look: Look) -> bool:
     return _call(name, arguments, truth, look)
 
 
-_SWAPPED = {"EQ": "EQ", "NE": "NE", "LT": "GT", "LE": "GE", "GT": "LT", "GE": "LE"}
 _DENIED = {"EQ": "NE", "NE": "EQ", "LT": "GE", "LE": "GT", "GT": "LE", "GE": "LT"}
 
 
 def _call(name: str, arguments: tuple[Expression, ...], truth: bool, look: Look) -> bool:
     """Decide a comparison, IN, `<=>` or LIKE with literals; any other function may have any value."""
-    if name in _SWAPPED and isinstance(arguments[0], Literal):
-        name, arguments = _SWAPPED[name], arguments[::-1]
+    if name in MIRRORED and isinstance(arguments[0], Literal):
+        name, arguments = MIRRORED[name], arguments[::-1]
     values, literals = _column(arguments[0], look) if arguments else None, arguments[1:]
     if values is None or not literals or not all(isinstance(member, Literal) for member in literals):
         return True
@@ -99,7 +98,7 @@ def _call(name: str, arguments: tuple[Expression, ...], truth: bool, look: Look)
     known = [plain(member.value, member.type) for member in literals if isinstance(member, Literal)]
     if any(member is not None and found is None for member, found in zip(members, known, strict=True)):
         return True
-    if name in _SWAPPED:
+    if name in MIRRORED:
         return known[0] is not None and _compared(name if truth else _DENIED[name], values, known[0])
     if name == "IN":
         hits = any(_compared("EQ", values, member) for member in known if member is not None)

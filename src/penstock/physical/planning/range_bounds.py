@@ -15,12 +15,9 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from penstock.algebra.optimizer.rules.support import is_volatile
-from penstock.expressions.nodes import Call, Expression, Literal, columns_of, remap
+from penstock.expressions.nodes import FLIPPED, Call, Expression, Literal, columns_of, remap
 from penstock.expressions.user import UserCall
 from penstock.tree import walk
-
-#: The comparison with its sides exchanged.
-FLIPPED = {"LT": "GT", "LE": "GE", "GT": "LT", "GE": "LE"}
 
 
 @dataclass(frozen=True)

@@ -20,11 +20,11 @@ import pyarrow as pa
 from penstock.algebra.nodes.first_rows import SortKey
 from penstock.algebra.optimizer.rules.support import is_volatile
 from penstock.expressions.evaluate import evaluate_all
-from penstock.expressions.nodes import Call, Cast, Column, Expression, Literal, conjuncts, remap
+from penstock.expressions.nodes import FLIPPED, Call, Cast, Column, Expression, Literal, conjuncts, remap
 from penstock.expressions.user import UserCall
 from penstock.physical.elements import Bools, Elements, Int64s
 from penstock.physical.kernels.row_order import coarse_keys
-from penstock.physical.planning.range_bounds import FLIPPED, RangeBound, bounds_of_difference, crosses
+from penstock.physical.planning.range_bounds import RangeBound, bounds_of_difference, crosses
 from penstock.tree import walk
 
 _LEAST, _MOST = np.iinfo(np.int64).min, np.iinfo(np.int64).max

@@ -296,7 +296,7 @@ class SourceBinder:
         """Report the names that occur twice, and return them."""
         seen: dict[str, Name] = {}
         clashing: list[str] = []
-        for leaf in _leaves(source):
+        for leaf in leaves(source):
             name = leaf.alias or (leaf.name if isinstance(leaf, NamedSource) else None)
             if name is None:
                 continue
@@ -325,7 +325,8 @@ def _scan(source: Source) -> Algebra:
     return StreamScan(source, columns) if source.is_stream else RelationScan(source, columns)
 
 
-def _leaves(source: FromSource) -> list[NamedSource | DerivedSource]:
+def leaves(source: FromSource | None) -> list[NamedSource | DerivedSource]:
+    """Return the sources of FROM, left to right."""
     if isinstance(source, JoinedSource):
-        return _leaves(source.left) + _leaves(source.right)
-    return [source]
+        return leaves(source.left) + leaves(source.right)
+    return [] if source is None else [source]

@@ -19,7 +19,7 @@ from sqlglot import exp
 from penstock.expressions.coercion import BIGINT, DATE
 from penstock.expressions.fold import fold
 from penstock.expressions.functions import build_call
-from penstock.expressions.nodes import Expression, Literal
+from penstock.expressions.nodes import MIRRORED, Expression, Literal
 from penstock.language.binder.context import Context
 from penstock.language.binder.scalars import periods
 from penstock.language.binder.scalars.binder import ScalarBinder
@@ -29,14 +29,6 @@ from penstock.language.dialect import span_of
 from penstock.language.queries import EmbeddedQuery
 from penstock.types import LONGEST_TICKS, Unit
 
-_MIRRORED: Mapping[type[exp.Expr], type[exp.Expr]] = {
-    exp.LT: exp.GT,
-    exp.GT: exp.LT,
-    exp.LTE: exp.GTE,
-    exp.GTE: exp.LTE,
-    exp.EQ: exp.EQ,
-    exp.NEQ: exp.NEQ,
-}
 _NAMES: Mapping[type[exp.Expr], str] = {
     exp.LT: "LT",
     exp.GT: "GT",
@@ -50,11 +42,11 @@ _HINT = "say LENGTH(VALID(s)) >= 180, joined by AND in WHERE, or WHERE CLOSED(VA
 
 @dataclass(frozen=True)
 class ComparedLength:
-    """A comparison with a length. length: LENGTH(p) or CAST(p AS INTERVAL unit); operator: with the length on its left;
-    other: what it is compared with."""
+    """A comparison with a length. length: LENGTH(p) or CAST(p AS INTERVAL unit); operator: its name, with the length on
+    its left; other: what it is compared with."""
 
     length: exp.Expr
-    operator: type[exp.Expr]
+    operator: str
     other: exp.Expr
 
     @property
@@ -71,18 +63,19 @@ class ComparedLength:
     def is_lower_bound(self) -> bool:
         """Return whether the length is at least a constant."""
         varies = self.other.find(exp.Column, EmbeddedQuery) is not None or isinstance(self.other, exp.Null)
-        return self.operator in (exp.GT, exp.GTE) and not varies
+        return self.operator in ("GT", "GE") and not varies
 
 
 def comparison(node: exp.Expr) -> ComparedLength | None:
     """Return a comparison with the length of a period, None for another expression."""
     node = node.unnest()
-    if type(node) not in _MIRRORED:
+    operator = _NAMES.get(type(node))
+    if operator is None:
         return None
     left, right = node.this.unnest(), node.expression.unnest()
     if _is_length(left):
-        return ComparedLength(left, type(node), right)
-    return ComparedLength(right, _MIRRORED[type(node)], left) if _is_length(right) else None
+        return ComparedLength(left, operator, right)
+    return ComparedLength(right, MIRRORED[operator], left) if _is_length(right) else None
 
 
 def lower_bounds(condition: exp.Expr | None) -> Mapping[str, tuple[ComparedLength, ...]]:
@@ -114,7 +107,7 @@ def _least(compared: ComparedLength, bound: PeriodBound, binder: ScalarBinder) -
     number = _number(value, tick)
     if number is None:
         _refuse(compared, context, _HINT)
-    count = math.floor(number) + 1 if compared.operator is exp.GT else math.ceil(number)
+    count = math.floor(number) + 1 if compared.operator == "GT" else math.ceil(number)
     least = max(0, math.ceil(Fraction(count * size, tick)))
     if least >= LONGEST_TICKS:
         context.fail("P0102", "this exceeds the range of time", span_of(compared.other))
@@ -153,7 +146,7 @@ def compared(binder: ScalarBinder, node: exp.Expr) -> Expression | None:
     if number is None or number.denominator != 1:
         hint = "the length counts ticks: compare it with whole ones"
         binder.context.fail("P0303", "this is no constant number of ticks of the period", span_of(found.other), hint)
-    return build_call(_NAMES[found.operator], [periods.length(p), Literal(BIGINT, int(number))])
+    return build_call(found.operator, [periods.length(p), Literal(BIGINT, int(number))])
 
 
 def _of_open(binder: ScalarBinder, node: exp.Expr, found: ComparedLength, p: TicksPeriod) -> Expression:
@@ -176,7 +169,7 @@ def refuse_open(binder: ScalarBinder, node: exp.Expr) -> None:
     """Fail with P0373 where `node`, a side of BETWEEN or IN, is the length of an open period."""
     node = node.unnest()
     if _is_length(node):
-        found = ComparedLength(node, exp.EQ, node)
+        found = ComparedLength(node, "EQ", node)
         if periods.is_period(binder, found.period) and periods.period(binder, found.period).open:
             _refuse(found, binder.context, _HINT)
 

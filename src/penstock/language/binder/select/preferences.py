@@ -38,12 +38,12 @@ from penstock.language.binder.context import BindingFailed, Context
 from penstock.language.binder.from_.durations import ticks
 from penstock.language.binder.from_.inputs import FromInput, Inputs
 from penstock.language.binder.from_.joins import build_joins, columns, keyed_sides
+from penstock.language.binder.from_.sources import leaves
 from penstock.language.binder.scalars.expressions import ExpressionBinder
 from penstock.language.binder.scope import Scope
 from penstock.language.binder.stream_summaries import StreamSummaries, SummarisedStream
 from penstock.language.dialect import span_of
 from penstock.language.queries import (
-    DerivedSource,
     EmbeddedQuery,
     FromSource,
     JoinedSource,
@@ -213,13 +213,6 @@ def _budget(clause: PreferenceClause, domain: TimeDomain, context: Context) -> B
 
 
 # --- inputs
-
-
-def leaves(source: FromSource | None) -> list[NamedSource | DerivedSource]:
-    """Return the sources of FROM, left to right."""
-    if isinstance(source, JoinedSource):
-        return leaves(source.left) + leaves(source.right)
-    return [] if source is None else [source]
 
 
 def _joins(source: FromSource | None) -> Iterator[JoinedSource]:

@@ -16,7 +16,17 @@ from penstock.algebra.nodes.base import is_static, operators
 from penstock.algebra.nodes.shed import NO_BUDGET, Shed
 from penstock.algebra.properties.update_pattern import Pattern
 from penstock.errors import PenstockError
-from penstock.expressions.nodes import Call, Cast, Column, Expression, Literal, columns_of, conjunction, conjuncts
+from penstock.expressions.nodes import (
+    FLIPPED,
+    Call,
+    Cast,
+    Column,
+    Expression,
+    Literal,
+    columns_of,
+    conjunction,
+    conjuncts,
+)
 from penstock.expressions.user import volatile
 from penstock.language.binder.context import Context
 from penstock.language.binder.statements.attributes import SHEDDING_ATTRIBUTES, read_memory
@@ -25,7 +35,6 @@ from penstock.settings import Settings
 from penstock.tree import transform_up
 from penstock.types import CALENDAR, Interval, Unit
 
-_FLIPPED = {"GE": "LE", "GT": "LT", "LE": "GE", "LT": "GT"}
 #: Policies that drop whole values, so that what is kept is exact.
 _EXACT = ("value",)
 
@@ -185,11 +194,11 @@ def _below_selection(select: Select, coalesce: Coalesce, shed: Shed) -> Algebra:
 
 def least_length(part: Expression, width: int) -> int | None:
     """Return n where `part` says that the period, columns `width` and `width + 1`, has at least n ticks."""
-    if not isinstance(part, Call) or part.function not in _FLIPPED:
+    if not isinstance(part, Call) or part.function not in FLIPPED:
         return None
     name, (left, right) = part.function, part.arguments
     if _constant(left) is not None:
-        name, left, right = _FLIPPED[name], right, left
+        name, left, right = FLIPPED[name], right, left
     constant = _constant(right)
     if constant is None or name not in ("GE", "GT"):
         return None
@@ -250,11 +259,11 @@ def _is_monotone(part: Expression, width: int) -> bool:
     columns = columns_of(part)
     if all(i < width for i in columns) or least_length(part, width) is not None:
         return True
-    if not isinstance(part, Call) or part.function not in _FLIPPED:
+    if not isinstance(part, Call) or part.function not in FLIPPED:
         return False
     name, (left, right) = part.function, part.arguments
     if isinstance(_uncast(left), Literal):
-        name, left, right = _FLIPPED[name], right, left
+        name, left, right = FLIPPED[name], right, left
     if not isinstance(_uncast(right), Literal):
         return False
     left = _uncast(left)
