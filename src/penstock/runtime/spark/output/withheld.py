@@ -10,7 +10,8 @@ sink has not been answered before, when the query's heartbeat has reached that. 
 AT an instant ahead.
 
 What is withheld is thus always the difference between what is true and what the sink has. It is kept after every batch
-in `withheld/<query>/<batch>.arrow`; a batch that is repeated starts from the file before it.
+in `withheld/<query>/<batch>.arrow`; a batch that is repeated starts from the file before it. Commands look at these
+files while batches write and remove them, so one file is all of it, and one that is gone has a later one.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import zlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -33,12 +35,14 @@ from penstock.runtime.spark.checkpoint.folder import Folder, Job, write_whole
 from penstock.runtime.spark.output.answer_writer import PendingAnswer
 from penstock.storage import storage
 from penstock.storage.names import file_name
-from penstock.storage.seals import damaged
+from penstock.storage.seals import damaged, sealed, unsealed
 
 #: By query the answer chunks of each shard.
 Answers = Mapping[str, Sequence[tuple[int, Sequence[PendingAnswer]]]]
 #: Files kept of each query: the last batch may be repeated.
 _KEPT = 2
+#: Bytes of the number at the end of a file.
+_LENGTH = 4
 
 
 @dataclass(frozen=True)
@@ -179,8 +183,10 @@ class WithheldAnswers:
     """What one checkpoint withholds.
 
     `<batch>.arrow`: what was withheld after a batch; `seed-<batch>.arrow` and `past-<batch>.arrow`: what was withheld
-    when the query began with that batch, the second of them what it has read of its past. A `.json` beside each holds
-    the checksum and the rest.
+    when the query began with that batch, the second of them what it has read of its past.
+
+    A file is the changes as an Arrow IPC stream, a sealed line of JSON (its checksum, `first` and `done`), and
+    the length of that line in 4 bytes, little endian. Files of earlier versions have the line in a `.json` beside.
     """
 
     def __init__(self, folder: Folder) -> None:
@@ -212,7 +218,14 @@ class WithheldAnswers:
         Raises:
             PenstockError: P0605 for a damaged file.
         """
-        place = self._place(query)
+        while True:
+            try:
+                return self._found(self._place(query), since, batch)
+            except FileNotFoundError:
+                # It was removed after it had been listed: there is a later one, or nothing is withheld any more.
+                continue
+
+    def _found(self, place: Path, since: int, batch: int) -> Withheld | None:
         numbers = [number for number in self._batches(place) if since <= number < batch]
         if numbers:
             return self._read(place / f"{numbers[-1]:09d}.arrow")
@@ -240,19 +253,37 @@ class WithheldAnswers:
     def _write(self, path: Path, withheld: Withheld) -> None:
         data = encode([withheld.changes.to_batch()])
         head = {"checksum": zlib.crc32(data), "first": withheld.first, "done": withheld.done}
-        self._folder.write_sealed(path.with_suffix(".json"), json.dumps(head))
-        write_whole(path, data)
+        line = sealed(json.dumps(head), self._folder.place(path))
+        write_whole(path, b"".join((data, line, len(line).to_bytes(_LENGTH, "little"))))
 
     def _read(self, path: Path) -> Withheld:
+        """Return what a file holds. Raises PenstockError P0605, and FileNotFoundError where there is none."""
         try:
-            data = storage().map(path)
-            head = json.loads(self._folder.read_sealed(path.with_suffix(".json")))
+            content = storage().map(path)
+            data, head = self._divided(path, content)
             if zlib.crc32(data) != head["checksum"]:
                 raise ValueError("its content does not match its checksum")
-            (content,) = decode(data)
-            return Withheld(Elements.from_batch(content), head["first"], head["done"])
+            (batch,) = decode(data)
+            return Withheld(Elements.from_batch(batch), head["first"], head["done"])
+        except FileNotFoundError:
+            raise
         except (OSError, ValueError, KeyError, TypeError, pa.ArrowInvalid) as error:
             raise damaged(path, error) from error
+
+    def _divided(self, path: Path, content: pa.Buffer) -> tuple[pa.Buffer, dict[str, Any]]:
+        """Return the stream of changes of a file and what is said of it. Raises OSError and ValueError."""
+        size = content.size - _LENGTH
+        length = int.from_bytes(content[max(0, size) :].to_pybytes(), "little")
+        try:
+            if not 0 < length <= size:
+                raise ValueError("it is cut off")
+            line = content[size - length : size].to_pybytes()
+            return content[: size - length], json.loads(unsealed(line, self._folder.place(path)))
+        except ValueError:
+            before = path.with_suffix(".json")
+            if not storage().exists(before):
+                raise
+            return content, json.loads(self._folder.read_sealed(before))
 
     @staticmethod
     def _remove(path: Path) -> None:
