@@ -7,7 +7,8 @@ it, so that neither plans nor checkpoints contain it. The client's messages are 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from penstock.connectors.options import TEXT, Option, Options, whole
@@ -110,6 +111,28 @@ def as_kafka_error(error: BaseException) -> KafkaError:
     """Return the library's error in an exception it raised."""
     kafka_error: KafkaError = error.args[0]
     return kafka_error
+
+
+@contextmanager
+def client_errors() -> Iterator[None]:
+    """Raise a SystemError of the client as the KafkaException that it is about.
+
+    The client raises a fatal error, such as that another producer has its transactional id, from within a call. Where
+    it then reports deliveries, each of these meets an exception that is set already, and Python raises a SystemError,
+    whose cause may again be one.
+
+    Raises:
+        KafkaException: the client raised it, or a SystemError.
+    """
+    try:
+        yield
+    except SystemError as error:
+        cause: BaseException | None = error
+        while cause is not None and not isinstance(cause, library().KafkaException):
+            cause = cause.__cause__ or cause.__context__
+        if cause is None:
+            cause = library().KafkaException(library().KafkaError(library().KafkaError._FATAL, _error_text(error)))
+        raise cause from None
 
 
 def _error_text(error: object) -> str:

@@ -27,6 +27,7 @@ from penstock.connectors.kafka.client import (
     PATIENCE_OPTION,
     TOPIC,
     as_kafka_error,
+    client_errors,
     library,
     make,
     resolved,
@@ -101,15 +102,11 @@ class KafkaSink(Sink):
             try:
                 self._transaction(batch, table)
                 return
-            except (library().KafkaException, SystemError) as error:
-                # When a fatal error occurs while deliveries are reported, the client raises it as the cause of another.
-                cause = error.__cause__ if isinstance(error, SystemError) else error
-                if not isinstance(cause, library().KafkaException):
-                    raise
+            except library().KafkaException as error:
                 if self._send_alone_if_too_large():
                     deadline = time.monotonic() + self._patience
                 else:
-                    self._pause_or_raise(cause, deadline)
+                    self._pause_or_raise(error, deadline)
                 while not self._connected(deadline):
                     pass
 
@@ -126,7 +123,8 @@ class KafkaSink(Sink):
 
     def _transaction(self, batch: int, table: pa.Table) -> None:
         self._refusals.clear()
-        self._connected_producer.begin_transaction()
+        with client_errors():
+            self._connected_producer.begin_transaction()
         columns = [pa.field(name, type_) for name, type_ in self._types.items()]
         for row, message in enumerate(self._encoder.messages(table.cast(pa.schema(columns)))):
             if row not in self._refused:
@@ -167,7 +165,8 @@ class KafkaSink(Sink):
         except queue.Empty:
             raise _timed_out() from None
         if error is not None:
-            raise error
+            with client_errors():
+                raise error
 
     def _flush(self) -> None:
         """Wait until the broker has acknowledged all records.
@@ -177,7 +176,8 @@ class KafkaSink(Sink):
         """
         queued, last_progress = len(self._connected_producer), time.monotonic()
         while queued:
-            remaining = self._connected_producer.flush(_ROOM_SECONDS)
+            with client_errors():
+                remaining = self._connected_producer.flush(_ROOM_SECONDS)
             if remaining < queued:
                 queued, last_progress = remaining, time.monotonic()
             elif time.monotonic() - last_progress > PATIENCE:
@@ -203,10 +203,13 @@ class KafkaSink(Sink):
     ) -> None:
         while True:
             try:
-                self._connected_producer.produce(self._topic, value, key, headers=[*headers], on_delivery=on_delivery)
+                with client_errors():
+                    producer = self._connected_producer
+                    producer.produce(self._topic, value, key, headers=[*headers], on_delivery=on_delivery)
                 return
             except BufferError:
-                self._connected_producer.poll(_ROOM_SECONDS)
+                with client_errors():
+                    self._connected_producer.poll(_ROOM_SECONDS)
 
     def _delivered(self, error: KafkaError | None, _message: Message) -> None:
         if error is not None:
