@@ -73,7 +73,7 @@ class Stretches:
         begin, end, sign; without an end END."""
         slots = self._placed(columns, weights)
         order = np.lexsort((weights, times, slots))
-        out = coverage.follow_gaps(self._nodes, self._roots, slots, order, begins, ends, weights)
+        out: Int64s = coverage.follow_gaps(self._nodes, self._roots, slots, order, begins, ends, weights)
         out[1] = times[out[1]]
         return out
 
