@@ -189,6 +189,20 @@ def test_a_restored_operator_goes_on_as_the_one_that_was_kept(kind: str, seed: i
         other, done = restored(other, make()), heartbeat + 3
 
 
+def test_many_values_are_known_after_a_restart() -> None:
+    """More than a table keeps when all of its slots look dead."""
+    values, later = range(200), Moment(6, 0)
+    kept, fresh = Coalescing(CoalesceSpec(TYPES)), Coalescing(CoalesceSpec(TYPES))
+    kept.process(0, elements_of([(f"{k}", 0, 10) for k in values], [0] * 200, [END] * 200))
+    assert len(events(list(kept.advance(Moment(1, 0))))) == 200
+    other = restored(kept, fresh)
+    other.advance(Moment(2, 0))
+    for operator in (kept, other):
+        operator.process(0, elements_of([(f"{k}", 5, 15) for k in values], [5] * 200, [END] * 200))
+    found = events(list(kept.advance(later)))
+    assert len(found) == 400 and events(list(other.advance(later))) == found
+
+
 ALLEN = """
 CREATE RELATION p (n INT, a BIGINT, b BIGINT) FROM MEMORY () VALID FROM a TO b;
 CREATE QUERY q AS SELECT ALLEN(VALID(x), VALID(y)) AS found, x.a AS xa, x.b AS xb, y.a AS ya, y.b AS yb FROM p x, p y;

@@ -58,6 +58,10 @@ def test_random_queries_over_periods(maker: type[TemporalMaker]) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize("maker", MAKERS)
-def test_many_random_queries_over_periods(maker: type[TemporalMaker]) -> None:
-    for seed in range(SHORT, SHORT + LONG // len(MAKERS)):
+def test_many_random_queries_over_periods(
+    maker: type[TemporalMaker], case_count: int | None, case_seed: int | None
+) -> None:
+    """--cases over all makers together, from --case-seed on."""
+    first = SHORT if case_seed is None else case_seed
+    for seed in range(first, first + (case_count or LONG) // len(MAKERS)):
         check(seed, maker)

@@ -22,6 +22,8 @@ _FROM = (
     "t (k) [RANGE 12 SECONDS SLIDE 2 SECONDS] AS s",
     "t (x) VALID FROM a TO b [RANGE 8 SECONDS] AS s",
     "t (k) VALID FOR 2 SECONDS [UNBOUNDED] AS s",
+    "GAPS OF t (k) AT LEAST 2 SECONDS VALID FOR 3 SECONDS [RANGE 9 SECONDS] AS s",
+    "GAPS OF t (k, x) VALID FROM a TO b [RANGE 12 SECONDS SLIDE 2 SECONDS] AS s",
 )
 _WHERE = ("", "LENGTH(VALID(s)) >= 5", "CAST(VALID(s) AS INTERVAL SECOND) > 3", "LENGTH(VALID(s)) < 6")
 _POLICIES = ("random", "newest", "value", "cals_v", "cals_i", "cals", "cals_q")
@@ -29,7 +31,11 @@ _POLICIES = ("random", "newest", "value", "cals_v", "cals_i", "cals", "cals_q")
 
 def script_of(draw: random.Random, policy: str) -> str:
     source = draw.choice(_FROM)
-    where = [draw.choice(_WHERE), "s.k <> 'c'" if "(k" in source and draw.random() < 0.3 else ""]
+    # Of an open gap no other comparison is known in silence.
+    where = [
+        draw.choice(_WHERE[:2] if "GAPS" in source else _WHERE),
+        "s.k <> 'c'" if "(k" in source and draw.random() < 0.3 else "",
+    ]
     said = " AND ".join(part for part in where if part)
     memory = draw.choice(["1 TUPLES", "3 TUPLES", "8 TUPLES", "400", "900 B"])
     more = draw.choice(

@@ -16,6 +16,7 @@ import numpy as np
 
 from penstock.physical.elements import Int64s
 from penstock.physical.kernels.compiling import compiled
+from penstock.types import END
 
 LEFT, RIGHT, PARENT, TICK, DELTA, USES, SUM, LEAST, PRIORITY = range(9)
 WIDTH = 9
@@ -310,3 +311,37 @@ def plant(nodes, roots, groups, begins, ends):  # type: ignore[no-untyped-def]
     for i in range(groups.shape[0]):
         _use(nodes, roots, groups[i], begins[i], 1, 1)
         _use(nodes, roots, groups[i], ends[i], -1, 1)
+
+
+@compiled(reads="groups order begins ends weights")
+def follow_gaps(nodes, roots, groups, order, begins, ends, weights):  # type: ignore[no-untyped-def]
+    """Apply stretches that come (weight 1) and go (-1), in `order`, of which those of a group never touch; return the
+    gaps between neighbours that come and go, one per column: (group, event, begin, end, sign). Behind the last stretch
+    of a group is a gap that ends at END, unless the stretch does. There must be room as for `follow`."""
+    out = np.empty((5, 3 * order.shape[0]), np.int64)
+    never, count = np.int64(END), 0
+    for k in range(order.shape[0]):
+        i = order[k]
+        group, begin, end, weight = groups[i], begins[i], ends[i], weights[i]
+        if weight < 0:
+            _use(nodes, roots, group, begin, -1, -1)
+            _use(nodes, roots, group, end, 1, -1)
+        before, _ = _before(nodes, roots[group], begin)
+        after, _ = _from(nodes, roots[group], end)
+        until = nodes[after, TICK] if after else never
+        if before and nodes[before, TICK] < until:
+            out[0, count], out[1, count], out[2, count] = group, i, nodes[before, TICK]
+            out[3, count], out[4, count] = until, -weight
+            count += 1
+        if before:
+            out[0, count], out[1, count], out[2, count] = group, i, nodes[before, TICK]
+            out[3, count], out[4, count] = begin, weight
+            count += 1
+        if end < until:
+            out[0, count], out[1, count], out[2, count] = group, i, end
+            out[3, count], out[4, count] = until, weight
+            count += 1
+        if weight > 0:
+            _use(nodes, roots, group, begin, 1, 1)
+            _use(nodes, roots, group, end, -1, 1)
+    return out[:, :count]

@@ -54,24 +54,37 @@ class Stretches:
 
     def plant(self, columns: Sequence[pa.Array], begins: Int64s, ends: Int64s) -> None:
         """Add periods of values without telling of it: those of restored state."""
-        slots = self.values.place(columns, len(begins)).slots
-        self._room(len(begins))
+        slots = self._placed(columns, np.ones(len(begins), np.int64))
         coverage.plant(self._nodes, self._roots, slots, begins, ends)
-        self._periods += len(begins)
 
     def follow(
         self, columns: Sequence[pa.Array], times: Int64s, begins: Int64s, ends: Int64s, weights: Int64s
     ) -> tuple[Int64s, Int64s, Int64s, Int64s, Int64s]:
         """Apply periods of values that come (weight 1) and go (-1) at `times`; return the changes of stretches, those
         of an instant netted: slots of the values, times, begins, ends, signs."""
-        slots = self.values.place(columns, len(times)).slots
-        self._room(int((weights > 0).sum()))
+        slots = self._placed(columns, weights)
         order = argsort_code_time(slots, times)
         out = coverage.follow(self._nodes, self._roots, slots, order, begins, ends, weights)
+        return netted(out[0], times[out[1]], out[2], out[3], out[4])
+
+    def gaps(self, columns: Sequence[pa.Array], times: Int64s, begins: Int64s, ends: Int64s, weights: Int64s) -> Int64s:
+        """Apply stretches that come and go; those of a value never touch, where at one instant those that go are gone
+        before others come. Return the changes of the gaps between them, one per column: slot of the value, time,
+        begin, end, sign; without an end END."""
+        slots = self._placed(columns, weights)
+        order = np.lexsort((weights, times, slots))
+        out: Int64s = coverage.follow_gaps(self._nodes, self._roots, slots, order, begins, ends, weights)
+        out[1] = times[out[1]]
+        return out
+
+    def _placed(self, columns: Sequence[pa.Array], weights: Int64s) -> Int64s:
+        """Count periods of values that come and go, with room for those that come; return the slots of the values."""
+        slots = self.values.place(columns, len(weights)).slots
+        self._room(int((weights > 0).sum()))
         self._periods += int(weights.sum())
         np.add.at(self.values.integers[0], slots, weights)
         self.values.touch(distinct_slots(slots, self.values.count))
-        return netted(out[0], times[out[1]], out[2], out[3], out[4])
+        return slots
 
 
 def netted(

@@ -7,25 +7,20 @@ not there yet is emitted with the instant from which on it is; what takes it bac
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
 from collections.abc import Mapping
 
 import numpy as np
 import pyarrow as pa
 
 from penstock.physical.elements import Elements, Int64s, int64s
-from penstock.physical.kernels.compiled import distinct_slots
 from penstock.physical.kernels.compiling import compiled
 from penstock.physical.operators.contract import Moment
 from penstock.physical.operators.reorder_buffer import ReorderBuffer, ReorderingOperator
-from penstock.physical.operators.temporal.coalesce import netted
+from penstock.physical.operators.temporal.coalesce import Stretches, netted
 from penstock.physical.plan.temporal.gaps import GapsSpec
 from penstock.physical.synopses.contract import Synopsis
 from penstock.physical.synopses.tables.keyed_table import KeyedTable
 from penstock.types import END
-
-#: A change: (slot of the value, time, begin, end, sign).
-_Change = tuple[int, int, int, int, int]
 
 
 @compiled(reads="slots order ts begins ends")
@@ -102,83 +97,38 @@ class GapsInOrder(_Following):
 
 
 class GapsOfChanges(_Following):
-    """Of stretches that come and go anywhere. State: all of them, one row each; the lists of every value are not
-    written, they follow from the rows."""
+    """Of stretches that come and go anywhere. State: all of them, one row each; the trees of every value, in which
+    their neighbours are found in logarithmic time, are not written, they follow from the rows."""
 
     def __init__(self, spec: GapsSpec) -> None:
         super().__init__(spec)
         self._rows = KeyedTable(1, 0, spec.types)
-        self._values = KeyedTable(1, 0, spec.types[:-2])
-        self._lists: dict[int, list[tuple[int, int]]] = {}
+        self._stretches = Stretches(spec.types[:-2])
+        self._rows.beside.append(lambda: self._stretches.values.nbytes)
         self._planted = False
-        self._values.followers.append(self._renumbered)
 
     def synopses(self) -> Mapping[str, Synopsis]:
         return {"rows": self._rows, **super().synopses()}
 
-    def _renumbered(self, slots: Int64s) -> None:
-        self._lists = {new: self._lists[old] for new, old in enumerate(slots.tolist()) if old in self._lists}
-
     def advance(self, moment: Moment) -> list[Elements]:
         if not self._planted:
-            self._plant()
+            self._plant(self._rows.live())
         arrived = self._early.until(moment.heartbeat)
         if arrived is None:
             return []
-        count = len(arrived)
-        rows = self._rows.place(arrived.columns, count)
-        slots = self._values.place(arrived.columns[:-2], count).slots
+        rows = self._rows.place(arrived.columns, len(arrived))
         np.add.at(self._rows.integers[0], rows.slots, arrived.signs)
-        np.add.at(self._values.integers[0], slots, arrived.signs)
-        begins, ends = (int64s(column) for column in arrived.columns[-2:])
-        order = np.lexsort((arrived.signs, arrived.ts, slots))
-        changes: list[_Change] = []
-        lanes = (slots[order], arrived.ts[order], begins[order], ends[order], arrived.signs[order])
-        for slot, at, begin, end, sign in zip(*(lane.tolist() for lane in lanes), strict=True):
-            self._apply(changes, slot, at, (begin, end), sign)
         self._rows.touch(rows.unique)
-        self._values.touch(distinct_slots(slots, self._values.count))
-        out = np.array(changes, np.int64).reshape(-1, 5).T
-        result = self._emitted(self._values, out)
+        begins, ends = (int64s(column) for column in arrived.columns[-2:])
+        changes = self._stretches.gaps(arrived.columns[:-2], arrived.ts, begins, ends, arrived.signs)
+        result = self._emitted(self._stretches.values, changes)
         self._rows.shrink()
-        self._values.shrink()
+        self._stretches.values.shrink()
         return result
 
-    def _apply(self, changes: list[_Change], slot: int, at: int, stretch: tuple[int, int], sign: int) -> None:
-        """Let a stretch come (sign 1) or go (-1), and append what gaps change by it."""
-        held = self._lists.setdefault(slot, [])
-        place = bisect_left(held, stretch)
-        if sign > 0:
-            insort(held, stretch)
-        before = held[place - 1] if place else None
-        after = held[place + 1] if place + 1 < len(held) else None
-        if before is not None:
-            _append(changes, slot, at, before, after, -sign)
-            _append(changes, slot, at, before, stretch, sign)
-        _append(changes, slot, at, stretch, after, sign)
-        if sign < 0:
-            del held[place]
-            if not held:
-                del self._lists[slot]
-
-    def _plant(self) -> None:
-        """Make the lists of the rows that were restored."""
+    def _plant(self, slots: Int64s) -> None:
+        """Rebuild the trees of the rows that were restored."""
         self._planted = True
-        rows = self._rows.live()
-        if not len(rows):
-            return
-        columns = self._rows.key_columns(rows)
-        slots = self._values.place(columns[:-2], len(rows)).slots
-        np.add.at(self._values.integers[0], slots, 1)
-        lanes = (slots, int64s(columns[-2]), int64s(columns[-1]))
-        for slot, begin, end in zip(*(lane.tolist() for lane in lanes), strict=True):
-            insort(self._lists.setdefault(slot, []), (begin, end))
-
-
-def _append(
-    changes: list[_Change], slot: int, at: int, before: tuple[int, int], after: tuple[int, int] | None, sign: int
-) -> None:
-    """Append the gap between two neighbours, if there is one."""
-    end = END if after is None else after[0]
-    if before[1] < end:
-        changes.append((slot, at, before[1], end, sign))
+        if len(slots):
+            columns = self._rows.key_columns(slots)
+            self._stretches.plant(columns[:-2], int64s(columns[-2]), int64s(columns[-1]))
