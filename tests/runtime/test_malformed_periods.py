@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from datetime import date
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from inline_run import InlineRun
 
+from penstock.connectors.sinks.files import read_result
 from penstock.errors import PenstockError
 from penstock.language import bind_script
 from penstock.runtime.local.runtime import LocalResult, run_local
@@ -80,3 +84,50 @@ def test_a_period_that_is_not_declared_is_the_affair_of_its_query() -> None:
     result = run_local(bound.queries, {"s": rows})
     assert result.tables["q"]["n"].to_pylist() == [1, 2]
     assert result.tables["p"]["n"].to_pylist() == [1]
+
+
+FILE = """CREATE STREAM S (at TIMESTAMP, n INT, a DATE, b DATE) FROM FILES (path '{0}/in.csv') TIMESTAMP BY at
+  ON ERROR {1} VALID FROM a TO b;
+CREATE QUERY q INTO FILES (path '{0}/out', format 'csv') AS SELECT n FROM S;"""
+#: Of each record (a, b) and why it is malformed; None where it is not.
+RECORDS = [
+    ("2020-01-01", "2020-01-05", None),
+    ("2020-13-01", "2020-01-05", "2020-13-01"),
+    ("2020-01-01", "soon", "soon"),
+    ("2020-01-05", "2020-01-05", "the period is empty"),
+    ("2020-01-05", "2020-01-04", "the period is empty"),
+    ("", "2020-01-05", "the period has no begin"),
+    ("2020-01-02", "", None),
+    ("9999-12-31", "", None),
+]
+
+
+def written(folder: Path, records: list[tuple[str, str, str | None]]) -> None:
+    rows = [f"2020-02-0{1 + i} 00:00:00,{i},{a},{b}" for i, (a, b, _) in enumerate(records)]
+    (folder / "in.csv").write_text("\n".join(["at,n,a,b", *rows]) + "\n")
+
+
+def test_records_of_a_file_that_have_no_period_are_dead_letters_with_their_reasons(tmp_path: Path) -> None:
+    written(tmp_path, RECORDS)
+    run = InlineRun(FILE.format(tmp_path, "DEAD LETTER"), tmp_path / "checkpoint").run()
+    letters = [
+        json.loads(line)
+        for file in Path(run.folder.dead_letters).rglob("*.jsonl")
+        for line in file.read_text().splitlines()
+    ]
+    reasons = sorted(reason for *_, reason in RECORDS if reason is not None)
+    assert len(letters) == len(reasons)
+    for reason in reasons:
+        assert any(reason in letter["reason"] or reason in letter["record"] for letter in letters), reason
+    table = read_result(tmp_path / "out")
+    assert table["n"].to_pylist() == [0, 6, 7]
+
+
+@pytest.mark.parametrize("bad", [i for i, (*_, reason) in enumerate(RECORDS) if reason is not None])
+def test_fail_ends_the_run_at_each_of_them(bad: int, tmp_path: Path) -> None:
+    written(tmp_path, [RECORDS[0], RECORDS[bad]])
+    with pytest.raises(PenstockError) as caught:
+        InlineRun(FILE.format(tmp_path, "FAIL"), tmp_path / "checkpoint").run()
+    reason = RECORDS[bad][2]
+    assert caught.value.code == "P0403" and reason is not None and reason in str(caught.value)
+    assert "in.csv" in str(caught.value)

@@ -50,6 +50,27 @@ _BEGINNINGS = (
     "DESCRIBE",
 )  # fmt: skip
 _BEHIND_ITEMS = ("FROM", "WHERE", "GROUP", "HAVING", "ORDER", "LIMIT", ")")
+_AT_MOST = (
+    "AT MOST bounds a session, in its brackets, or VALID UNTIL NEXT: [SESSION 5 MINUTES AT MOST 1 HOUR], "
+    "VALID UNTIL NEXT BY k AT MOST 1 HOUR"
+)
+_AT_LEAST = (
+    "AT LEAST belongs to gaps: GAPS OF s (k) VALID FOR 1 MINUTE AT LEAST 5 MINUTES; of other periods write "
+    "WHERE LENGTH(VALID(s)) >= INTERVAL '5' MINUTES"
+)
+_GAPS_OF = "GAPS OF stands in FROM, before the name of a stream or view: FROM GAPS OF s (k) VALID FOR 1 MINUTE"
+#: Clauses of periods at a place where they mean nothing, by their two words.
+_PAIRS = {
+    ("AT", "MOST"): _AT_MOST,
+    ("AT", "LEAST"): _AT_LEAST,
+    ("GAPS", "OF"): _GAPS_OF,
+    ("UNTIL", "NEXT"): "say VALID UNTIL NEXT BY k, behind a stream or in its declaration",
+}
+#: Single words of theirs, which are names elsewhere.
+_STATES = {
+    "OPEN": "OPEN stands in the brackets of a session window: [PARTITION BY k SESSION 5 MINUTES OPEN]",
+    "CLOSED": "CLOSED(VALID(s)) is a condition of WHERE over s (k); a session window emits sessions when they end",
+}
 #: Number of words before the unexpected one that may be the cause, having been parsed as names.
 _BACK = 2
 
@@ -75,4 +96,22 @@ def hint_at(tokens: Sequence[Token], index: int) -> str | None:
             meant = difflib.get_close_matches(word, _KEYWORDS, n=1, cutoff=0.75)
             if meant:
                 return f"did you mean {meant[0]} in place of {token.text}?"
+    return None
+
+
+def misplaced(tokens: Sequence[Token], index: int) -> str | None:
+    """Return the hint for a clause of periods that is unexpected at `index`, or just before."""
+    words = [token.text.upper() for token in tokens]
+    for first in (index, index - 1, index - 2):
+        if 0 <= first < len(words) - 1 and (words[first], words[first + 1]) in _PAIRS:
+            return _PAIRS[words[first], words[first + 1]]
+    before = words[:index]
+    if before[-3:] == ["GAPS", "OF", "("]:
+        return _GAPS_OF
+    if index and before[-1] == "VALID" and index < len(words):
+        meant = difflib.get_close_matches(words[index], ("FOR", "FROM", "UNTIL"), n=1)
+        return f"did you mean VALID {meant[0]}?" if meant else None
+    bracketed = before.count("[") > before.count("]")
+    if index < len(words) and (bracketed or "SESSION" in before or "VALID" in before):
+        return _STATES.get(words[index])
     return None

@@ -23,6 +23,7 @@ from penstock.algebra.nodes.base import common_domain, has_lives
 from penstock.algebra.nodes.frequency import each_result, holds_internal, own_frequency_windows
 from penstock.algebra.nodes.internal import own_operators, reaches_internal, what_forbids_internal
 from penstock.algebra.nodes.results import not_to_be_kept
+from penstock.algebra.properties.period_operators import period_operator
 from penstock.algebra.properties.update_pattern import Pattern
 from penstock.errors import PenstockError, nearest
 from penstock.language.binder.context import Context
@@ -122,6 +123,13 @@ def without_internal(nodes: Sequence[Algebra], operator: str, pointer: str) -> N
         raise fault(pointer, f"{operator} over the results of an INTERNAL window: {_NEVER}", "P0310")
 
 
+def without_periods(node: Algebra, clause: str, pointer: str) -> None:
+    """Check that nothing under `clause` follows periods."""
+    by_periods = period_operator(node)
+    if by_periods is not None:
+        raise fault(pointer, f"{by_periods} under {clause} has no meaning", "P0374")
+
+
 def may_be_internal(node: Algebra, line: Sequence[Algebra] | None, pointer: str) -> None:
     """Check what INTERNAL windows stand below."""
     relation(node, pointer)
@@ -169,6 +177,7 @@ def sequence(body: Algebra, streams: Sequence[Algebra], pointer: str) -> None:
     below = body.input
     if holds_internal(below):
         raise fault(pointer, f"INTERNAL in a query of the sequence model: {_NEVER}", "P0310")
+    without_periods(below, "FREQUENCY", pointer)
     for operator in own_operators(below):
         other = next((child for child in operator.inputs if child.is_stream), None)
         if other is not None and not isinstance(operator, FrequencyWindow):

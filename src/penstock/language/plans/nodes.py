@@ -349,6 +349,7 @@ def _read_restored(below: Below) -> Algebra:
     reported = below.input
     if not isinstance(reported, RelationToStream) or reported.kind is StreamKind.DSTREAM or below.line is not None:
         raise below.refuse("only ISTREAM and RSTREAM restore results", "P0319")
+    checks.without_periods(reported.input, "RESTORE", below.pointer)
     period = evaluation_period(reported)
     if period is None:
         hint = "results are lost only between slide boundaries: give all windows of the query the same slide"

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from penstock.algebra import Algebra, Frequency, FrequencyWindow
 from penstock.algebra.nodes.frequency import answers, holds_internal, in_sequence, not_on_the_line, on_the_line
 from penstock.algebra.nodes.sequence_model import sequenced
+from penstock.algebra.properties.period_operators import period_operator
 from penstock.expressions.nodes import Column, Expression
 from penstock.language.binder.context import Context
 from penstock.language.binder.from_.durations import count, ticks
@@ -31,11 +32,15 @@ def answer_stream(node: Algebra, span: TextSpan, context: Context) -> Algebra:
 
 
 def checked(node: Algebra, span: TextSpan, context: Context) -> Algebra:
-    """Return `node` if the sequence model allows it. Raises BindingFailed after P0310."""
+    """Return `node` if the sequence model allows it. Raises BindingFailed after P0310 or P0374."""
     if holds_internal(node):
         message = "INTERNAL in a query with FREQUENCY, which is evaluated repeatedly: its results would have to expire"
         hint = "write the part with FREQUENCY as a view, and read the view, which is a stream"
         context.fail("P0310", message, span, hint)
+    by_periods = period_operator(node)
+    if by_periods is not None:
+        hint = "write the part with FREQUENCY as a view, and read the view, which is a stream"
+        context.fail("P0374", f"{by_periods} under FREQUENCY has no meaning", span, hint)
     window = not_on_the_line(node)
     if window is not None:
         message = f"a window {window.describe()['window']} in a query with FREQUENCY, which has no place for it"

@@ -329,6 +329,8 @@ def _closed(binder: ScalarBinder, node: exp.Expr) -> Expression:
     context = binder.context
     if len(node.expressions) != 1:
         context.fail("P0204", "CLOSED takes a period", span_of(node), "as in WHERE CLOSED(VALID(s))")
+    if not is_period(binder, node.expressions[0]):
+        context.fail("P0203", "CLOSED takes the period of a source", span_of(node), "as in WHERE CLOSED(VALID(s))")
     top = node
     while isinstance(top.parent, exp.And | exp.Paren):
         top = top.parent

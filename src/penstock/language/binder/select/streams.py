@@ -16,6 +16,7 @@ from penstock.algebra.nodes.base import has_lives
 from penstock.algebra.nodes.frequency import each_result, in_sequence, on_the_line
 from penstock.algebra.nodes.r2s import evaluation_period
 from penstock.algebra.nodes.results import not_to_be_kept, without_slide
+from penstock.algebra.properties.period_operators import period_operator
 from penstock.language.binder.context import Context
 from penstock.language.binder.from_.frequency import checked, in_order
 from penstock.language.binder.from_.windows import bind_window
@@ -74,6 +75,10 @@ def _restored(operator: ToStream, node: Algebra, counted: bool, context: Context
     if kind not in (StreamOperator.ISTREAM, StreamOperator.RSTREAM):
         message = f"{kind.value} RESTORE: only ISTREAM and RSTREAM restore results"
         context.fail("P0319", message, operator.restore.span)
+    by_periods = period_operator(node)
+    if by_periods is not None:
+        hint = "RESTORE looks between boundaries, where granules end; without it all results of boundaries are emitted"
+        context.fail("P0374", f"{by_periods} under RESTORE has no meaning", operator.restore.span, hint)
     reported = RelationToStream(node, StreamKind[kind.name])
     period = None if counted else evaluation_period(reported)
     if period is None:
