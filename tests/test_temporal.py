@@ -72,6 +72,37 @@ def test_stretches_are_the_islands_of_another_system(seed: int) -> None:
         assert sorted(connection.sql(ISLANDS).fetchall()) == sorted(stretches(rows))
 
 
+SESSIONS = """
+SELECT k, MIN("at"), MAX("at") + {gap}, COUNT(*) FROM (
+  SELECT k, "at", SUM(new) OVER (PARTITION BY k ORDER BY "at" RANGE UNBOUNDED PRECEDING) AS session FROM (
+    SELECT k, "at",
+      CASE WHEN "at" - LAG("at") OVER (PARTITION BY k ORDER BY "at") <= {gap} THEN 0 ELSE 1 END AS new FROM t))
+GROUP BY k, session
+"""
+
+
+@pytest.mark.parametrize("gap", [1, 4, 7])
+def test_sessions_are_those_of_another_system_also_with_pauses_of_exactly_the_gap(gap: int) -> None:
+    draw = random.Random(gap)
+    at, rows = 0, []
+    for _ in range(400):
+        at += draw.choice((0, 0, gap - 1, gap, gap + 1))
+        rows.append((at, draw.choice(("x", "y", None))))
+    table = pa.table({
+        "at": pa.array([t for t, _ in rows], pa.int64()), "k": pa.array([k for _, k in rows], pa.string()),
+    })  # fmt: skip
+    script = f"""CREATE STREAM t (at BIGINT, k STRING) FROM MEMORY () TIMESTAMP BY at UNIT SECOND;
+    CREATE QUERY q AS RSTREAM(SELECT k, VALID(c), COUNT(*) AS n FROM t [PARTITION BY k SESSION {gap} SECONDS] AS c
+      GROUP BY k, VALID(c));"""
+    answer = run_local(bind_script(script).queries, {"t": table}, drain=True).tables["q"]
+    found = [tuple(row.values())[1:] for row in answer.to_pylist()]
+    with duckdb.connect() as connection:
+        connection.register("t", table)
+        expected = connection.sql(SESSIONS.format(gap=gap)).fetchall()
+    assert sorted(found, key=str) == sorted(expected, key=str)
+    assert len(found) > 20
+
+
 def elements_of(rows: list[Row], times: list[int], ends: list[int], signs: list[int] | None = None) -> Elements:
     columns = tuple(column.combine_chunks() for column in periods_table(rows).columns)
     sign = None if signs is None else np.array(signs, np.int64)

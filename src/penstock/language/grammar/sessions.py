@@ -7,7 +7,7 @@ TABLE(SESSION(TABLE clicks PARTITION BY usr, DESCRIPTOR(at), INTERVAL '5' MINUTE
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import NoReturn
 
@@ -16,10 +16,14 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from penstock.language.dialect import span_of, token_span
 from penstock.language.grammar.samples import SampleGrammar
+from penstock.language.grammar.session_gaps import gap_of
 from penstock.language.queries import (
     Duration,
     Extent,
+    FromSource,
     Item,
+    JoinedSource,
+    Length,
     Name,
     NamedSource,
     OrderItem,
@@ -28,9 +32,11 @@ from penstock.language.queries import (
     WindowClause,
 )
 from penstock.language.text import TextSpan
-from penstock.types import Interval
 
 _WINDOW = "session_window"
+#: The columns of Flink's table function, and the functions of the period that they are. `window_time` is the last
+#: instant of the session, as Spark's `window_time(session_window)`.
+_FLINK_BOUNDS = {"window_start": "BEGIN", "window_end": "END", "window_time": "WINDOW_TIME"}
 _WRITTEN = "[PARTITION BY usr SESSION 5 MINUTES] behind a stream is its window of sessions"
 
 #: Returns what stands for an expression, None for itself.
@@ -86,21 +92,23 @@ class SessionGrammar(SampleGrammar):
         if calls:
             query = self._grouped_by(query, calls[0])
             return _read(query, _spark_reading(query, calls[0]), ("start", "end"))
-        if isinstance(source, NamedSource) and source.window is not None and source.window.time is not None:
-            return _read(query, _flink_reading(query), ("window_start", "window_end"))
-        return query
+        tables = _session_tables(source)
+        if not tables:
+            return query
+        reading = self._flink_reading(tables)
+        read = _read(query, reading, _FLINK_BOUNDS)
+        return (
+            replace(read, source=_conditions_read(read.source, reading)) if isinstance(source, JoinedSource) else read
+        )
 
     def _order_of_sessions(self, tree: QueryTree, order: tuple[OrderItem, ...]) -> tuple[OrderItem, ...]:
         """Return the sort keys of a query, with the bounds of its session window as those of the period."""
-        of_sessions = (
-            isinstance(tree, SelectQuery)
-            and isinstance(tree.source, NamedSource)
-            and tree.source.window is not None
-            and tree.source.window.time is not None
-        )
-        if not of_sessions or not isinstance(tree, SelectQuery):
+        tables = _session_tables(tree.source) if isinstance(tree, SelectQuery) else []
+        if not tables:
             return order
-        readings = (_spark_reading(tree, None), _flink_reading(tree))
+        readings = [self._flink_reading(tables)]
+        if isinstance(tree, SelectQuery) and isinstance(tree.source, NamedSource):
+            readings.append(_spark_reading(tree, None))
 
         def read(part: exp.Expr) -> exp.Expr:
             return next((found for reading in readings if (found := reading(part)) is not None), part)
@@ -125,13 +133,30 @@ class SessionGrammar(SampleGrammar):
         window = WindowClause(Extent.SESSION, self._gap(arguments[1]), keys, time=at, span=span)
         return replace(query, source=replace(source, window=window))
 
-    def _gap(self, written: exp.Expr) -> Duration:
-        text = written.this if isinstance(written, exp.Literal) and written.is_string else None
-        found = None if text is None else Interval.parse(text)
+    def _gap(self, written: exp.Expr) -> Duration | Length:
+        found = gap_of(written)
         if found is None:
-            hint = "as in '5 minutes'; [PARTITION BY usr SESSION wait SECONDS] computes it of the row"
-            self._reject("the gap of session_window is a text", self._token_at(span_of(written)), "P0375", hint)
-        return Duration(found, span_of(written))
+            hint = (
+                "as in '5 minutes', or CASE .. THEN '5 minutes' .. END; [PARTITION BY usr SESSION wait SECONDS] counts"
+            )
+            message = "the gap of session_window is a text, an INTERVAL, or chosen among such"
+            self._reject(message, self._token_at(span_of(written)), "P0375", hint)
+        return found
+
+    def _flink_reading(self, tables: list[NamedSource]) -> Reading:
+        """Return the reading of `window_start` and the like of these sources, with their alias or without."""
+
+        def reading(node: exp.Expr) -> exp.Expr | None:
+            if not isinstance(node, exp.Column) or node.name.lower() not in _FLINK_BOUNDS:
+                return None
+            of = [one for one in tables if not node.table or _written(node.args["table"]).matches(_alias(one).text)]
+            if len(of) > 1:
+                aliases = " or ".join(f"{_alias(one).text}.{node.name}" for one in of)
+                message = f"{node.name} is ambiguous: it may be several columns"
+                self._reject(message, self._token_at(span_of(node)), "P0205", f"say {aliases}")
+            return _called(_FLINK_BOUNDS[node.name.lower()], _period_of(of[0], node), node) if of else None
+
+        return reading
 
     def _misfit(self, message: str, span: TextSpan) -> NoReturn:
         self._reject(message, self._token_at(span), "P0375", _WRITTEN)
@@ -158,20 +183,34 @@ def _spark_reading(query: SelectQuery, call: exp.Expr | None) -> Reading:
     return reading
 
 
-def _flink_reading(query: SelectQuery) -> Reading:
-    bounds = {"window_start": "BEGIN", "window_end": "END"}
+def _session_tables(source: FromSource) -> list[NamedSource]:
+    """Return the sources of FROM that have a session window as others write it."""
+    if isinstance(source, JoinedSource):
+        return _session_tables(source.left) + _session_tables(source.right)
+    windowed = isinstance(source, NamedSource) and source.window is not None and source.window.time is not None
+    return [source] if windowed and isinstance(source, NamedSource) else []
 
-    def reading(node: exp.Expr) -> exp.Expr | None:
-        if isinstance(node, exp.Column) and node.name.lower() in bounds:
-            return _bound(query, bounds[node.name.lower()], node)
-        return None
 
-    return reading
+def _conditions_read(source: FromSource, reading: Reading) -> FromSource:
+    """Return FROM with what `reading` says in its conditions."""
+    if not isinstance(source, JoinedSource):
+        return source
+    left, right = (_conditions_read(side, reading) for side in (source.left, source.right))
+    on = None if source.on is None else source.on.transform(lambda part: reading(part) or part)
+    return replace(source, left=left, right=right, on=on)
+
+
+def _alias(source: NamedSource) -> Name:
+    return source.alias or source.name
 
 
 def _period(query: SelectQuery, at: exp.Expr) -> exp.Expr:
     assert isinstance(query.source, NamedSource)
-    name = query.source.alias or query.source.name
+    return _period_of(query.source, at)
+
+
+def _period_of(source: NamedSource, at: exp.Expr) -> exp.Expr:
+    name = _alias(source)
     column = exp.Column(this=exp.Identifier(this=name.text, quoted=name.quoted))
     return _called("VALID", column, at)
 
@@ -187,7 +226,11 @@ def _called(name: str, argument: exp.Expr, at: exp.Expr) -> exp.Expr:
     return call
 
 
-def _read(query: SelectQuery, reading: Reading, names: tuple[str, ...]) -> SelectQuery:
+def _written(identifier: exp.Expr) -> Name:
+    return Name(identifier.name, bool(identifier.args.get("quoted")))
+
+
+def _read(query: SelectQuery, reading: Reading, names: Collection[str]) -> SelectQuery:
     """Return a query with what `reading` says in place of parts of it; an item called one of `names` keeps its name."""
 
     def read(node: exp.Expr) -> exp.Expr:

@@ -173,7 +173,8 @@ class SourceBinder:
             source = PeriodSource(node, stream, entries, window, shown, item.span, self.context, valid)
             bound = self.context.attempt(lambda: self._over_periods(source, named, qualifier))
             if bound is None:
-                return Inputs((), entries, failed=True)
+                # Its period is not known, nor what reads it.
+                return Inputs((), (*entries, lost(qualifier)), failed=True)
             return Inputs((FromInput(bound[0], item.span, None),), bound[1])
         if node.is_stream:
             called = item if isinstance(item, Name) else item.called

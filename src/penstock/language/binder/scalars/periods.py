@@ -6,7 +6,7 @@ is NULL has bounds that are NULL. Predicates are comparisons of the bounds.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
@@ -97,8 +97,16 @@ def period(binder: ScalarBinder, node: exp.Expr) -> TicksPeriod:
     return _intersection(*pair) if name == "INTERSECTION" else _span(*pair)
 
 
-def without_valid_time(name: str) -> str:
-    """Return the hint of P0370."""
+def without_valid_time(name: str, columns: Sequence[str]) -> str:
+    """Return the hint of P0370 for a source with these columns."""
+    begins = [c for c in columns if c.lower().endswith("_from") and f"{c.lower()[:-5]}_to" in map(str.lower, columns)]
+    if len(set(begins)) > 1:
+        ends = next(c for c in columns if c.lower() == f"{begins[0].lower()[:-5]}_to")
+        return f"it has the periods of {', '.join(begins)}: say which, as in {name} VALID FROM {begins[0]} TO {ends}"
+    if len(begins) > 1:
+        return (
+            f"{begins[0]} is several columns: give each period a name, as in VALID(s) AS x, which makes x_from and x_to"
+        )
     either = f"say VALID FOR 1 MINUTE behind {name}, or VALID FROM a TO b in its declaration"
     return f"{either}; under SLIDE the granule serves"
 
@@ -120,7 +128,9 @@ def _valid(binder: ScalarBinder, node: exp.Expr) -> TicksPeriod:
     if scope.may_be_lost(name if plain else None):
         context.fail_silently()
     if plain and any(name.matches(q) for q in known):
-        context.fail("P0370", f"{name.text} has no valid time", span_of(node), without_valid_time(name.text))
+        columns = [e.name for e in scope.entries if e.named and e.qualifier is not None and name.matches(e.qualifier)]
+        hint = without_valid_time(name.text, columns)
+        context.fail("P0370", f"{name.text} has no valid time", span_of(node), hint)
     hint = nearest(name.text, known) if plain else f"known: {', '.join(known)}"
     return context.fail("P0372", "VALID takes the alias of a source, not a column", span_of(node), hint)
 
@@ -139,6 +149,12 @@ def _of_bounds(binder: ScalarBinder, node: exp.Expr) -> TicksPeriod:
     low, high = ticks_of(first), build_call("COALESCE", [ticks_of(last), never()])
     there = build_call("LT", [low, high])
     return TicksPeriod(_where(there, low), _where(there, high), type_, None)
+
+
+def last_of(period: TicksPeriod) -> Expression:
+    """Return the last instant of a period, a tick before its end; of DATEs the last day. NULL without an end."""
+    before = build_call("SUB", [build_call("NULLIF", [period.end, never()]), Literal(BIGINT, 1)])
+    return instant(before, period.type)
 
 
 def _where(condition: Expression, value: Expression) -> Expression:
@@ -350,6 +366,7 @@ FUNCTIONS: Mapping[str, Binding] = {
     "BEGIN": _of_period(begin_of),
     "END": _of_period(end_of),
     "LENGTH": _of_period(length),
+    "WINDOW_TIME": _of_period(last_of),
     "ALLEN": _allen,
     "CLOSED": _closed,
 }

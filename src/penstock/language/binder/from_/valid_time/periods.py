@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import re
+from collections import Counter
 from dataclasses import dataclass, replace
 from typing import NoReturn
 
@@ -217,6 +218,8 @@ class PeriodSource:
         if self.declared is not None:
             return None
         named = {e.name.lower(): e for e in self.entries if e.named}
+        twice = Counter(e.name.lower() for e in self.entries if e.named)
+        named = {name: entry for name, entry in named.items() if twice[name] == 1}
         pairs = [
             (first, named[name.removesuffix("_from") + "_to"])
             for name, first in named.items()
@@ -263,7 +266,8 @@ class PeriodSource:
 
     def without_valid_time(self, span: TextSpan) -> NoReturn:
         """Fail with P0370."""
-        self.context.fail("P0370", f"{self.name} has no valid time", span, without_valid_time(self.name))
+        columns = [e.name for e in self.entries if e.named]
+        self.context.fail("P0370", f"{self.name} has no valid time", span, without_valid_time(self.name, columns))
 
     def coalesced(
         self, timed: Timed, items: tuple[Item, ...], qualifier: str | None, only_closed: bool, gaps: bool = False
