@@ -89,6 +89,13 @@ def test_a_run_that_ends_gives_a_summary() -> None:
     assert "WARNING" not in text
 
 
+def test_sessions_that_had_not_ended_are_in_the_summary() -> None:
+    queries = {"visits": QueryCounts(3, place="o/visits", open_periods=2), "delays": QueryCounts(678)}
+    text = shown(InventedRun(replace(PROGRESS, queries=queries)))[1]
+    assert "visits: 2 periods had not ended, of sessions or under CLOSED; --drain" in " ".join(text.split())
+    assert "delays: " not in text
+
+
 def test_on_a_terminal_the_line_stays_in_place() -> None:
     assert "12,345 rows in" in shown(InventedRun(PROGRESS, looks=5), terminal=True)[1]
 

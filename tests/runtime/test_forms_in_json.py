@@ -25,6 +25,9 @@ STAGE = (
 FILE = f'{{"format": 7, "stage": {STAGE}, "files": {{"a.arrow": {{"k.rows.1": [0, 8, 99]}}}}, "dead": ["b.arrow"]}}'
 REPORTS = {
     '{"stage": 0, "task": 3, "phases": {"read": 0.5}}': IngestReport(3, {"read": 0.5}),
+    '{"stage": 0, "task": 3, "phases": {}, "figures": {"2": {"ended on arrival": 4}}}': IngestReport(
+        3, {}, figures={2: {"ended on arrival": 4}}
+    ),
     '{"stage": 1, "shard": 2, "phases": {}, "seconds": {"4": 0.25}}': ShardReport(1, 2, {}, {4: 0.25}),
     '{"stage": 0, "task": 3, "phases": {}, "rows_in": {"1.0": 7}, "rows_out": {"0": 7, "1": 5}}': IngestReport(
         3, {}, FlowCounts({(1, 0): 7}, {0: 7, 1: 5})

@@ -26,6 +26,7 @@ from penstock.runtime.watching.metrics import (
     METRICS,
     FrequentMetrics,
     OperatorMetrics,
+    PeriodMetrics,
     PreferenceMetrics,
     QueryMetrics,
     RunMetrics,
@@ -164,11 +165,18 @@ def test_every_figure_is_in_the_table() -> None:
         "sources": SourceMetrics, "queries": QueryMetrics, "queries.shedding": SheddingMetrics,
         "queries.preference": PreferenceMetrics,
         "queries.frequent": FrequentMetrics,
+        "queries.periods": PeriodMetrics,
         "operators": OperatorMetrics, "run": RunMetrics,
     }  # fmt: skip
     keys = {"operators.name", "operators.stage", "operators.queries", "run.sources", "run.queries", "run.operators"}
     # Tuples that arrived are no metric of their own: rows of sources are.
-    keys |= {"queries.shedding", "queries.shedding.arrived", "queries.preference", "queries.frequent"}
+    keys |= {
+        "queries.shedding",
+        "queries.shedding.arrived",
+        "queries.preference",
+        "queries.frequent",
+        "queries.periods",
+    }
     assert {f"{where}.{f.name}" for where, kind in names.items() for f in fields(kind)} - keys == told
 
 
@@ -176,7 +184,7 @@ def test_names_follow_the_conventions() -> None:
     for metric in METRICS:
         assert metric.name.endswith("_total") == metric.counter
         units = (
-            "total|seconds|bytes|rows|splits|records|second|held|budget|live|period|exact|values|ratio|units|entries"
+            "total|seconds|bytes|rows|splits|records|second|held|budget|live|periods?|exact|values|ratio|units|entries"
         )
         assert re.fullmatch(rf"penstock_[a-z_]+_({units})", metric.name)
 
@@ -313,6 +321,43 @@ def test_a_query_that_sheds_has_figures_of_it() -> None:
     series = {metric.name: list(metric.samples(found[-1])) for metric in METRICS}
     assert series["penstock_query_shed_total"] == [(("q",), 300.0)]
     assert series["penstock_query_accuracy_ratio"] == []
+
+
+PERIODS = """CREATE STREAM m (at BIGINT, k STRING, n INT, b BIGINT) FROM MEMORY () TIMESTAMP BY at UNIT SECOND;
+CREATE QUERY lasting AS SELECT k, VALID(s) FROM m (k) VALID FOR n SECONDS [RANGE 5 SECONDS] AS s;
+CREATE QUERY told AS SELECT k, VALID(s) FROM m (k) VALID FOR n SECONDS AS s WHERE CLOSED(VALID(s));
+CREATE QUERY given AS SELECT k, VALID(s) FROM m (k) VALID FROM at TO b [RANGE 5 SECONDS] AS s;
+CREATE QUERY now AS SELECT k FROM m VALID FROM at TO b [VALID] AS s;
+CREATE QUERY late AS SELECT k FROM m VALID FROM n TO b [VALID] AS s;
+CREATE QUERY sessions AS SELECT k FROM m [PARTITION BY k SESSION n SECONDS];
+CREATE QUERY sums AS SELECT k, VALID(c), COUNT(*) AS c FROM m [PARTITION BY k SESSION n SECONDS] AS c
+  GROUP BY k, VALID(c);
+CREATE QUERY other AS SELECT k FROM m [NOW];"""
+
+
+@pytest.mark.parametrize(("batch_rows", "shards"), [(100, 1), (3, 2), (1, 3)])
+def test_rows_without_a_period_and_what_goes_on_are_counted(batch_rows: int, shards: int) -> None:
+    # Two equal rows without a length or an end that is behind the begin; n as a begin is before b and b before at.
+    rows = [
+        (1, "a", 3, 9), (2, "a", None, 9), (2, "a", None, 9), (3, "b", 0, 3), (4, "b", -1, 2), (5, "b", 2, None),
+        (6, "a", 1, 6), (20, "c", 5, 30), (21, None, 5, 30), (21, "d", 5, 21),
+    ]  # fmt: skip
+    columns = dict(zip(("at", "k", "n", "b"), map(pa.array, zip(*rows, strict=True)), strict=True))
+    found: list[RunMetrics] = []
+    queries = bind_script(PERIODS).queries
+    run_local(queries, {"m": pa.table(columns)}, watcher=found.append, batch_rows=batch_rows, shards=shards)
+    last = {name: query.periods for name, query in found[-1].queries.items()}
+    assert last.pop("other") is None
+    counted = {
+        name: (m.without_period, m.ended_on_arrival, m.open_periods) for name, m in last.items() if m is not None
+    }
+    assert counted == {
+        "lasting": (4, 0, 0), "told": (4, 0, 3), "given": (4, 0, 0), "now": (4, 0, 0), "late": (2, 4, 0),
+        "sessions": (4, 0, 3), "sums": (4, 0, 3),
+    }  # fmt: skip
+    series = {metric.name: list(metric.samples(found[-1])) for metric in METRICS}
+    assert (("late",), 4.0) in series["penstock_query_rows_ended_on_arrival_total"]
+    assert len(series["penstock_query_rows_without_period_total"]) == len(last)
 
 
 def test_a_query_with_frequent_items_has_the_share_that_it_may_miss() -> None:

@@ -132,6 +132,12 @@ class Watcher:
                 reasons = "; ".join(f"{count:,} x {reason}" for reason, count in query.refused.items())
                 rows = counted(sum(query.refused.values()), "row")
                 self._warn(f"{rows} of {name} cannot be written to {query.place}: {reasons}")
+        for name, query in progress.queries.items():
+            if query.open_periods:
+                periods = counted(query.open_periods, "period")
+                self.say(
+                    f"{name}: {periods} had not ended, of sessions or under CLOSED; --drain lets time go on for them"
+                )
         has_rejected = any(counts.late or counts.malformed for counts in progress.sources.values())
         if has_rejected or any(query.refused for query in progress.queries.values()):
             self.say(f"dead letters: {dead_letters}")

@@ -66,6 +66,15 @@ class IngestExecutor:
         self.columns = needed_columns(plan, source)
         #: Rows of all batches since it was replaced.
         self.counts = FlowCounts()
+        self._figures: StepFigures = {}
+
+    def added_figures(self) -> StepFigures:
+        """Return what operators say of themselves, which are sums, since this was called last."""
+        before, self._figures = self._figures, figures_of(self._operators)
+        return {
+            step: {name: value - before.get(step, {}).get(name, 0) for name, value in figures.items()}
+            for step, figures in self._figures.items()
+        }
 
     def run(self, stamped: Elements) -> StageResult:
         """Feed elements whose columns are the source's declared columns at `self.columns`."""

@@ -494,6 +494,9 @@ class SparkRun:
         with self._change_lock:
             progress = self._totals.progress(self._job.plan, self._job.all_sources, self._sinks, *self._unread_input())
         progress.batch_seconds = self._batch_seconds
+        for name, number in self._reporter.recorder.open_periods().items():
+            if name in progress.queries:
+                progress.queries[name].open_periods = number
         seconds = self._last_finished_at - self._started_at
         progress.rows_per_second = (progress.rows_in - self._totals.rows_before) / seconds if seconds > 0 else 0.0
         return progress

@@ -151,6 +151,29 @@ class FrequentMetrics:
 
 
 @dataclass(frozen=True)
+class PeriodMetrics:
+    """Metrics of a query over periods: sums over its operators.
+
+    Args:
+        without_period: rows left out since they have no period, or no gap behind them.
+        ended_on_arrival: rows that `[VALID]` has left out, whose period was over when they came.
+        open_periods: sessions, and stretches that CLOSED waits for, which have not ended.
+    """
+
+    without_period: float = 0
+    ended_on_arrival: float = 0
+    open_periods: float = 0
+
+    @staticmethod
+    def of(figures: Sequence[Mapping[str, float]]) -> PeriodMetrics | None:
+        """Return the metrics of a query from the figures of its operators; None where it reads no periods."""
+        names = ("without period", "ended on arrival", "open periods")
+        if not any(name in one for one in figures for name in names):
+            return None
+        return PeriodMetrics(*(sum(one.get(name, 0) for one in figures) for name in names))
+
+
+@dataclass(frozen=True)
 class QueryMetrics:
     """Metrics of one query. rows: of its results; heartbeat: the time up to which the answer is final; state: of all
     its operators, shared ones included.
@@ -165,6 +188,7 @@ class QueryMetrics:
     shedding: SheddingMetrics | None = None
     frequent: FrequentMetrics | None = None
     preference: PreferenceMetrics | None = None
+    periods: PeriodMetrics | None = None
 
 
 @dataclass(frozen=True)
@@ -412,6 +436,27 @@ METRICS: tuple[Metric, ...] = (
         _Q,
         "queries.frequent.missed_share",
         "Greatest share of the counts that an item in no list can have.",
+    ),
+    Metric(
+        "penstock_query_rows_without_period_total",
+        True,
+        _Q,
+        "queries.periods.without_period",
+        "Rows left out since they have no period.",
+    ),
+    Metric(
+        "penstock_query_rows_ended_on_arrival_total",
+        True,
+        _Q,
+        "queries.periods.ended_on_arrival",
+        "Rows whose period was over when they came, under `[VALID]`.",
+    ),
+    Metric(
+        "penstock_query_open_periods",
+        False,
+        _Q,
+        "queries.periods.open_periods",
+        "Sessions that have not ended, and stretches that CLOSED waits for.",
     ),
     Metric("penstock_operator_seconds_total", True, _O, "operators.seconds", "Time an operator worked, in all shards."),
     Metric("penstock_operator_state_rows", False, _O, "operators.state_rows", "Rows of an operator's state."),

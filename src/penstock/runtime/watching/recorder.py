@@ -15,6 +15,7 @@ from penstock.runtime.watching.figures import BatchFigures, FigureKeeper, RunFig
 from penstock.runtime.watching.metrics import (
     FrequentMetrics,
     OperatorMetrics,
+    PeriodMetrics,
     PreferenceMetrics,
     QueryMetrics,
     RunMetrics,
@@ -71,6 +72,8 @@ class Recorder:
         self._state: dict[tuple[int, int], dict[int, tuple[int, int]]] = {}
         self._step_seconds: dict[int, float] = {}
         self._said: dict[tuple[int, int], StepFigures] = {}
+        #: The sums of what operators of stage 0 have said since the process started.
+        self._said_at_ingest: dict[int, dict[str, int | float]] = {}
         self._run = RunMetrics()
         self._previous_totals = Totals()
         self._rates: tuple[dict[str, float], dict[str, float]] = ({}, {})
@@ -85,6 +88,11 @@ class Recorder:
         """Add the report of a task of the batch in progress."""
         self._tasks.setdefault(report.stage, []).append(report.phases)
         self._figures.add(report, self._plan)
+        if isinstance(report, IngestReport):
+            for step, figures in report.figures.items():
+                sums = self._said_at_ingest.setdefault(step, {})
+                for name, value in figures.items():
+                    sums[name] = sums.get(name, 0) + value
         if isinstance(report, ShardReport):
             for step, spent in report.seconds.items():
                 self._step_seconds[step] = self._step_seconds.get(step, 0.0) + spent
@@ -132,6 +140,11 @@ class Recorder:
         self._previous_totals = totals
         return run
 
+    def open_periods(self) -> dict[str, int]:
+        """Return by query how many sessions, or stretches that CLOSED waits for, have not ended."""
+        found = {name: PeriodMetrics.of(said) for name, said in self._said_by_query().items()}
+        return {name: int(one.open_periods) for name, one in found.items() if one is not None}
+
     def figures(self) -> RunFigures:
         """Return the present figures of steps, edges, synopses and batches."""
         return self._figures.figures(self._plan)
@@ -173,6 +186,7 @@ class Recorder:
         """Continue with another plan, whose steps have other numbers."""
         self._plan, self._sources = plan, sources
         self._tasks, self._state, self._step_seconds, self._said = {}, {}, {}, {}
+        self._said_at_ingest = {}
         self._figures.changed(plan)
 
     @property
@@ -215,12 +229,13 @@ class Recorder:
             (totals.queries or {}).get(name, 0), self._rates[1].get(name, 0.0), heartbeat, lag,
             sum(o.state_rows for o in operators), sum(o.state_bytes for o in operators),
             SheddingMetrics.of(said), FrequentMetrics.of(said), PreferenceMetrics.of(said),
+            PeriodMetrics.of(said),
         )  # fmt: skip
 
     def _said_by_query(self) -> dict[str, list[Mapping[str, int | float]]]:
         """Return by query what its operators say of themselves in each shard. Most say nothing."""
         of_steps: dict[int, list[Mapping[str, int | float]]] = {}
-        for one in list(self._said.values()):
+        for one in (*list(self._said.values()), dict(self._said_at_ingest)):
             for step, figures in one.items():
                 of_steps.setdefault(step, []).append(figures)
         said: dict[str, list[Mapping[str, int | float]]] = {}

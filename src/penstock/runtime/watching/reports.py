@@ -36,17 +36,20 @@ from penstock.storage.documents import (
 
 @dataclass(frozen=True)
 class IngestReport:
-    """The work of ingest task `task`. phases: its seconds in each phase; counts: the rows that flowed."""
+    """The work of ingest task `task`. phases: its seconds in each phase; counts: the rows that flowed; figures: what is
+    added to the figures of operators, by step."""
 
     task: int
     phases: Phases
     counts: FlowCounts = field(default_factory=FlowCounts)
+    figures: StepFigures = field(default_factory=dict)
 
     stage = 0
 
     def as_json(self) -> Document:
         """Return the report as JSON."""
-        return {"stage": self.stage, "task": self.task, "phases": dict(self.phases), **_counts_json(self.counts)}
+        report: dict[str, Json] = {"stage": self.stage, "task": self.task, "phases": dict(self.phases)}
+        return {**report, **_counts_json(self.counts), **_figures_json(self.figures)}
 
 
 @dataclass(frozen=True)
@@ -82,9 +85,12 @@ class ShardReport:
             report["state"] = {
                 str(step): {name: _size(size) for name, size in sizes.items()} for step, sizes in self.state.items()
             }
-        if self.figures:
-            report["figures"] = {str(step): dict(figures) for step, figures in self.figures.items()}
-        return report
+        return {**report, **_figures_json(self.figures)}
+
+
+def _figures_json(said: StepFigures) -> dict[str, Json]:
+    """Return figures as JSON; nothing where there are none."""
+    return {"figures": {str(step): dict(figures) for step, figures in said.items()}} if said else {}
 
 
 def _size(size: SynopsisSize) -> list[Json]:
@@ -95,14 +101,14 @@ def _size(size: SynopsisSize) -> list[Json]:
 def report_from_json(fields: Document) -> IngestReport | ShardReport:
     """Return the report that `as_json` wrote."""
     stage, phases, counts = integer(fields, "stage"), _numbers(fields, "phases"), _counts(fields)
-    if stage == IngestReport.stage:
-        return IngestReport(integer(fields, "task"), phases, counts)
-    seconds = {int(step): spent for step, spent in _numbers(fields, "seconds").items()}
     figures = (
         {int(step): _numbers(nested(fields, "figures"), step) for step in nested(fields, "figures")}
         if ("figures" in fields)
         else {}
     )
+    if stage == IngestReport.stage:
+        return IngestReport(integer(fields, "task"), phases, counts, figures)
+    seconds = {int(step): spent for step, spent in _numbers(fields, "seconds").items()}
     return ShardReport(stage, integer(fields, "shard"), phases, seconds, _sizes(fields), counts, figures)
 
 

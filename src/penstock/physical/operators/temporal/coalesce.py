@@ -12,17 +12,19 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 
-from penstock.physical.elements import Elements, Int64s, int64s, unnamed
+from penstock.physical.elements import Bools, Elements, Int64s, int64s, unnamed
 from penstock.physical.kernels import coverage
 from penstock.physical.kernels.compiled import argsort_code_time, distinct_slots
 from penstock.physical.kernels.extremes import transitions
 from penstock.physical.operators.contract import Moment, Operator
 from penstock.physical.operators.sets.tuple_counts import CountedTuples
 from penstock.physical.operators.streams.changes import net
+from penstock.physical.operators.temporal.left_out import LeftOut
 from penstock.physical.plan.temporal.coalesce import CoalesceSpec
 from penstock.physical.synopses.contract import Synopsis
 from penstock.physical.synopses.queues.expiration_queue import CalendarQueue
 from penstock.physical.synopses.tables.keyed_table import KeyedTable
+from penstock.storage.documents import Document
 from penstock.types import END
 
 
@@ -114,13 +116,23 @@ class Coalescing(Operator):
         self._closing = spec.closed
         self._pending = CalendarQueue()
         self._planted = False
+        self._left_out = LeftOut()
 
     def synopses(self) -> Mapping[str, Synopsis]:
         return {**self._rows.synopses(), **({} if self._closing is None else {"pending": self._pending})}
 
     def process(self, port: int, elements: Elements) -> list[Elements]:
-        self._rows.add(0, with_periods(elements))
+        self._rows.add(0, self._left_out.without_period(elements, with_periods(elements)))
         return []
+
+    def figures(self) -> Mapping[str, int | float]:
+        return self._left_out.figures()
+
+    def marks(self) -> Document:
+        return self._left_out.marks()
+
+    def restore_marks(self, marks: Document) -> None:
+        self._left_out.restore_marks(marks)
 
     def advance(self, moment: Moment) -> list[Elements]:
         rows, stretches = self._rows.tuples, self._stretches
@@ -193,10 +205,18 @@ class Coalescing(Operator):
 
 def with_periods(elements: Elements) -> Elements:
     """Return the elements that have a period: both of its ends, the begin before the end."""
+    there = _have_periods(elements)
+    return elements if there.all() else elements.filter(there)
+
+
+def without_periods(elements: Elements) -> Elements:
+    """Return the other ones."""
+    return elements.filter(~_have_periods(elements))
+
+
+def _have_periods(elements: Elements) -> Bools:
     begin, end = elements.columns[-2:]
-    if begin.null_count or end.null_count:
-        there = np.asarray(begin.is_valid()) & np.asarray(end.is_valid())
-        elements = elements.filter(there)
-        begin, end = elements.columns[-2:]
-    before = int64s(begin) < int64s(end)
-    return elements if before.all() else elements.filter(before)
+    if not (begin.null_count or end.null_count):
+        return int64s(begin) < int64s(end)
+    there: Bools = np.asarray(begin.is_valid()) & np.asarray(end.is_valid())
+    return there & (int64s(begin.fill_null(0)) < int64s(end.fill_null(0)))

@@ -19,6 +19,7 @@ from penstock.physical.kernels.compiling import compiled
 from penstock.physical.kernels.fingerprints import fingerprints
 from penstock.physical.operators.contract import Moment, Operator
 from penstock.physical.operators.reorder_buffer import ReorderBuffer, ReorderingOperator
+from penstock.physical.operators.temporal.coalesce import with_periods, without_periods
 from penstock.physical.plan.temporal.granules import GranuleRunsSpec, OncePerLifeSpec
 from penstock.physical.synopses.contract import Synopsis
 from penstock.physical.synopses.queues.expiration_index import ExpirationIndex
@@ -37,6 +38,10 @@ class OncePerLife(Operator):
     def process(self, port: int, elements: Elements) -> list[Elements]:
         if elements.sign is not None:
             return [elements]
+        there = with_periods(elements)
+        if len(there) < len(elements):
+            # Those without a period are counted where they are left out.
+            return [*self.process(port, there), without_periods(elements)]
         first, second = fingerprints(elements.columns, len(elements))
         _, heads = pane_codes(first, second, elements.ts, elements.exp)
         return [elements if len(heads) == len(elements) else elements.take(heads)]

@@ -26,6 +26,7 @@ from penstock.physical.operators.aggregates.accumulators import added_up, all_la
 from penstock.physical.operators.aggregates.finalize import finish
 from penstock.physical.operators.contract import Moment, Operator
 from penstock.physical.operators.reorder_buffer import ReorderBuffer, ReorderingOperator
+from penstock.physical.operators.temporal.left_out import LeftOut, open_periods
 from penstock.physical.operators.temporal.sessions import lasting, reached
 from penstock.physical.plan.temporal.grouped_sessions import GroupedSessionsSpec, SessionPiecesSpec
 from penstock.physical.synopses.contract import Synopsis
@@ -65,9 +66,13 @@ def _cut(codes, order, ts, reach, same_tick, latest, pieces, firsts, ends):  # t
 class SessionPieces(Operator):
     def __init__(self, spec: SessionPiecesSpec) -> None:
         self._spec = spec
+        self._left_out = LeftOut()
+
+    def figures(self) -> Mapping[str, int | float]:
+        return self._left_out.figures()
 
     def process(self, port: int, elements: Elements) -> list[Elements]:
-        elements = lasting(elements)
+        elements = self._left_out.without_period(elements, lasting(elements))
         if not len(elements):
             return []
         plan, ts, reach = self._spec.plan, elements.ts, reached(elements)
@@ -149,6 +154,9 @@ class GroupedSessions(ReorderingOperator):
 
     def synopses(self) -> Mapping[str, Synopsis]:
         return {"sessions": self._sessions, **super().synopses()}
+
+    def figures(self) -> Mapping[str, int | float]:
+        return open_periods(self._sessions, _ALIVE)
 
     def advance(self, moment: Moment) -> list[Elements]:
         arrived = self._early.until(moment.heartbeat)

@@ -18,10 +18,12 @@ from penstock.physical.kernels.compiling import compiled
 from penstock.physical.operators.contract import Moment, Operator
 from penstock.physical.operators.reorder_buffer import ReorderBuffer, ReorderingOperator
 from penstock.physical.operators.temporal.coalesce import with_periods
+from penstock.physical.operators.temporal.left_out import LeftOut, open_periods
 from penstock.physical.plan.temporal.sessions import SessionsSpec, ValidWindowSpec
 from penstock.physical.synopses.contract import Synopsis
 from penstock.physical.synopses.queues.expiration_queue import CalendarQueue
 from penstock.physical.synopses.tables.keyed_table import KeyedTable
+from penstock.storage.documents import Document
 from penstock.types import END
 
 #: The lanes of a partition: whether a session goes on, its first tick, its end so far.
@@ -71,13 +73,23 @@ class Sessions(ReorderingOperator):
         self._spec = spec
         self._partitions = KeyedTable(3, 0)
         self._waiting = CalendarQueue()
+        self._left_out = LeftOut()
 
     def synopses(self) -> Mapping[str, Synopsis]:
         return {"partitions": self._partitions, "waiting": self._waiting, **super().synopses()}
 
     def process(self, port: int, elements: Elements) -> list[Elements]:
-        self._early.add(lasting(elements))
+        self._early.add(self._left_out.without_period(elements, lasting(elements)))
         return []
+
+    def figures(self) -> Mapping[str, int | float]:
+        return {**self._left_out.figures(), **open_periods(self._partitions, _ALIVE)}
+
+    def marks(self) -> Document:
+        return self._left_out.marks()
+
+    def restore_marks(self, marks: Document) -> None:
+        self._left_out.restore_marks(marks)
 
     def advance(self, moment: Moment) -> list[Elements]:
         arrived = self._early.until(moment.heartbeat)
@@ -164,11 +176,21 @@ class ValidWindow(Operator):
     """Elements live while they are in their period, from their timestamp on at the earliest."""
 
     def __init__(self, spec: ValidWindowSpec) -> None:
-        pass
+        self._left_out = LeftOut()
+
+    def figures(self) -> Mapping[str, int | float]:
+        return self._left_out.figures()
+
+    def marks(self) -> Document:
+        return self._left_out.marks()
+
+    def restore_marks(self, marks: Document) -> None:
+        self._left_out.restore_marks(marks)
 
     def process(self, port: int, elements: Elements) -> list[Elements]:
-        there = with_periods(elements)
+        there = self._left_out.without_period(elements, with_periods(elements))
         begin, end = (int64s(column) for column in there.columns[-2:])
+        self._left_out.ended_on_arrival(there, end <= there.ts)
         ts, exp = np.maximum(there.ts, begin), np.minimum(there.exp, end)
         lived = ts < exp
         result = Elements(there.columns, ts, exp, there.sign)

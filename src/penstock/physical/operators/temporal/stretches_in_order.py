@@ -16,10 +16,12 @@ from penstock.physical.kernels.compiling import compiled
 from penstock.physical.operators.contract import Moment
 from penstock.physical.operators.reorder_buffer import ReorderBuffer, ReorderingOperator
 from penstock.physical.operators.temporal.coalesce import netted, with_periods
+from penstock.physical.operators.temporal.left_out import LeftOut, open_periods
 from penstock.physical.plan.temporal.coalesce import CoalesceSpec
 from penstock.physical.synopses.contract import Synopsis
 from penstock.physical.synopses.queues.expiration_index import ExpirationIndex
 from penstock.physical.synopses.tables.keyed_table import KeyedTable
+from penstock.storage.documents import Document
 from penstock.types import END
 
 #: The lanes of a value: whether its last stretch may grow, the begin of that, its end.
@@ -62,13 +64,23 @@ class StretchesInOrder(ReorderingOperator):
         self._only_closed = spec.closed is not None
         self._values = KeyedTable(3, 0, spec.types[:-2])
         self._ends = ExpirationIndex(self._values, _END)
+        self._left_out = LeftOut()
 
     def synopses(self) -> Mapping[str, Synopsis]:
         return {"values": self._values, **super().synopses()}
 
     def process(self, port: int, elements: Elements) -> list[Elements]:
-        self._early.add(with_periods(elements))
+        self._early.add(self._left_out.without_period(elements, with_periods(elements)))
         return []
+
+    def figures(self) -> Mapping[str, int | float]:
+        return {**self._left_out.figures(), **(open_periods(self._values, _ALIVE) if self._only_closed else {})}
+
+    def marks(self) -> Document:
+        return self._left_out.marks()
+
+    def restore_marks(self, marks: Document) -> None:
+        self._left_out.restore_marks(marks)
 
     def advance(self, moment: Moment) -> list[Elements]:
         arrived = self._early.until(moment.heartbeat)

@@ -134,7 +134,11 @@ class Ingest:
         yield from by_shard(self._job.shards, {self._source.name: self.progress})
         if self._failures is not None and self._failures.errors:
             yield failed_packet(0, self._failures.errors)
-        yield timings_packet(0, IngestReport(self._task, self.watch.seconds, self._executor.counts))
+        yield timings_packet(0, self._report())
+
+    def _report(self) -> IngestReport:
+        executor = self._executor
+        return IngestReport(self._task, self.watch.seconds, executor.counts, executor.added_figures())
 
     def _record_rejections(self, stamped: StampedRows, parsed: ParsedRecords, split: str) -> None:
         batch = parsed.batch

@@ -1,0 +1,54 @@
+"""Counts of the rows that operators over periods leave out, and of the sessions that have not ended.
+
+Rows without a period are those whose begin or end is NULL, whose period is empty, or whose gap is NULL or not positive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from penstock.physical.elements import Bools, Elements
+from penstock.physical.synopses.tables.keyed_table import KeyedTable
+from penstock.storage.documents import Document, as_integer
+
+#: The names of figures, which metrics of a query sum up.
+WITHOUT_PERIOD, ENDED_ON_ARRIVAL, OPEN = "without period", "ended on arrival", "open periods"
+
+
+class LeftOut:
+    """Counts since the beginning, of rows that come; what takes a row back does not count."""
+
+    def __init__(self) -> None:
+        self._without_period = 0
+        self._ended = 0
+
+    def without_period(self, arrived: Elements, kept: Elements) -> Elements:
+        """Count the rows of `arrived` that are not in `kept`, and return `kept`."""
+        if len(kept) != len(arrived):
+            self._without_period += _come(arrived) - _come(kept)
+        return kept
+
+    def ended_on_arrival(self, rows: Elements, ended: Bools) -> None:
+        self._ended += int(np.count_nonzero(ended & (rows.signs > 0)))
+
+    def figures(self) -> Mapping[str, int | float]:
+        return {WITHOUT_PERIOD: self._without_period, ENDED_ON_ARRIVAL: self._ended}
+
+    def marks(self) -> Document:
+        return {"left out": [self._without_period, self._ended]}
+
+    def restore_marks(self, marks: Document) -> None:
+        counts = marks.get("left out")
+        if isinstance(counts, list):
+            self._without_period, self._ended = (as_integer(count, "left out") for count in counts)
+
+
+def _come(elements: Elements) -> int:
+    return len(elements) if elements.sign is None else int(np.count_nonzero(elements.sign > 0))
+
+
+def open_periods(table: KeyedTable, alive: int) -> Mapping[str, int | float]:
+    """Return the figure of the slots whose session or stretch goes on; alive: the lane that says so."""
+    return {OPEN: int(np.count_nonzero(table.integers[alive, : table.count]))}
