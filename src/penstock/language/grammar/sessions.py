@@ -97,9 +97,7 @@ class SessionGrammar(SampleGrammar):
             return query
         reading = self._flink_reading(tables)
         read = _read(query, reading, _FLINK_BOUNDS)
-        return (
-            replace(read, source=_conditions_read(read.source, reading)) if isinstance(source, JoinedSource) else read
-        )
+        return replace(read, source=_conditions_read(source, reading)) if isinstance(source, JoinedSource) else read
 
     def _order_of_sessions(self, tree: QueryTree, order: tuple[OrderItem, ...]) -> tuple[OrderItem, ...]:
         """Return the sort keys of a query, with the bounds of its session window as those of the period."""
@@ -183,7 +181,7 @@ def _spark_reading(query: SelectQuery, call: exp.Expr | None) -> Reading:
     return reading
 
 
-def _session_tables(source: FromSource) -> list[NamedSource]:
+def _session_tables(source: FromSource | None) -> list[NamedSource]:
     """Return the sources of FROM that have a session window as others write it."""
     if isinstance(source, JoinedSource):
         return _session_tables(source.left) + _session_tables(source.right)

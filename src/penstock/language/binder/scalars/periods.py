@@ -129,8 +129,8 @@ def _valid(binder: ScalarBinder, node: exp.Expr) -> TicksPeriod:
         context.fail_silently()
     if plain and any(name.matches(q) for q in known):
         columns = [e.name for e in scope.entries if e.named and e.qualifier is not None and name.matches(e.qualifier)]
-        hint = without_valid_time(name.text, columns)
-        context.fail("P0370", f"{name.text} has no valid time", span_of(node), hint)
+        missing = without_valid_time(name.text, columns)
+        context.fail("P0370", f"{name.text} has no valid time", span_of(node), missing)
     hint = nearest(name.text, known) if plain else f"known: {', '.join(known)}"
     return context.fail("P0372", "VALID takes the alias of a source, not a column", span_of(node), hint)
 
