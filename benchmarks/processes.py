@@ -18,24 +18,27 @@ _EVERY_SECONDS = 0.5
 @dataclass(frozen=True)
 class Outcome:
     """seconds: from the process's start to its end; peak_bytes: of the whole tree, shared pages counted once;
-    output: what it printed, for the case that it failed."""
+    output: what it printed, for the case that it failed; cpu_seconds: of the whole tree, as each process
+    was last seen."""
 
     code: int
     seconds: float
     peak_bytes: int
     output: str
+    cpu_seconds: float = 0.0
 
 
 def run(command: list[str], folder: Path, log: Path, timeout: float) -> Outcome:
     """Runs `command`; after `timeout` seconds the process group is killed and the code is KILLED."""
     peak = [0]
+    ticks: dict[tuple[int, int], int] = {}
     done = threading.Event()
     began = time.perf_counter()
     with log.open("w+") as output:
         process = subprocess.Popen(
             command, cwd=folder, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
         )
-        watcher = threading.Thread(target=_watch, args=(process.pid, peak, done), daemon=True)
+        watcher = threading.Thread(target=_watch, args=(process.pid, peak, ticks, done), daemon=True)
         watcher.start()
         try:
             code = process.wait(timeout)
@@ -48,7 +51,8 @@ def run(command: list[str], folder: Path, log: Path, timeout: float) -> Outcome:
             watcher.join()
         seconds = time.perf_counter() - began
         output.seek(0)
-        return Outcome(code, seconds, peak[0], output.read())
+        cpu_seconds = sum(ticks.values()) / os.sysconf("SC_CLK_TCK")
+        return Outcome(code, seconds, peak[0], output.read(), cpu_seconds)
 
 
 def _kill_group(process: subprocess.Popen[bytes]) -> None:
@@ -59,8 +63,10 @@ def _kill_group(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
-def _watch(root: int, peak: list[int], done: threading.Event) -> None:
+def _watch(root: int, peak: list[int], ticks: dict[tuple[int, int], int], done: threading.Event) -> None:
+    """ticks: of processor time, by the number of a process and its begin, as last seen."""
     while not done.wait(_EVERY_SECONDS):
+        ticks.update({(process.pid, process.began): process.ticks for process in tree(root)})
         peak[0] = max(peak[0], tree_bytes(root))
 
 

@@ -1,9 +1,10 @@
-"""`make bench`: both sides over the same files, answers compared, a table, and a file with the figures.
+"""`make bench`: all sides over the same files, answers compared, a table, and a file with the figures.
 
 Each side of each query runs in a process of its own, one after the other. Its answer is compared with DuckDB's over
 the whole history: a wrong answer fails the bench, however fast. `net` begins when the Spark session stands and is
 warm, and ends with the query; `steady` is the time of the batches alone when the process runs the query again. Where
-Spark's side would take hours it runs on fewer rows, and says so.
+another side would take hours it runs on fewer rows, and says so. Flink and Bytewax have sides of some queries; each
+needs an environment of its own (docs/decisions/bench.md), whose interpreter is given.
 """
 
 from __future__ import annotations
@@ -25,11 +26,17 @@ from benchmarks.queries import QUERIES, BenchQuery
 
 ROOT = Path(__file__).resolve().parents[1]
 MODULES = {"penstock": "benchmarks.penstock_side", "native": "benchmarks.native"}
+PEERS = {"flink": "benchmarks.peers.flink_side", "bytewax": "benchmarks.peers.bytewax_side"}
+#: Queries that they have.
+PEERS_QUERIES = ("q10",)
+#: On how many rows at the most a side runs any query.
+SIDE_ROWS = {"bytewax": 500_000}
 
 
 @dataclass(frozen=True)
 class Figure:
-    """One side of one query. problem: empty, or why the figures do not count."""
+    """One side of one query. cpu_seconds: of the whole process tree, with its start and both runs; problem: empty, or
+    why the figures do not count."""
 
     query: str
     side: str
@@ -40,6 +47,7 @@ class Figure:
     peak_bytes: int
     answer: str
     problem: str = ""
+    cpu_seconds: float = 0.0
 
     @property
     def net_rate(self) -> float:
@@ -58,7 +66,7 @@ def main() -> None:
     figures = []
     for query in (QUERIES[name] for name in given.queries):
         expected: dict[int, answers.Checksum] = {}
-        for side in given.sides:
+        for side in [side for side in given.sides if side in MODULES or query.name in PEERS_QUERIES]:
             for rows in _sizes(query, side, given.rows, given.native_rows):
                 folder = data.connections(rows)
                 if rows not in expected:
@@ -76,17 +84,24 @@ def main() -> None:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="make bench BENCH='...'", description=__doc__)
     parser.add_argument("--rows", type=int, default=5_000_000, help="rows of the stream, a multiple of 100")
-    parser.add_argument("--native-rows", type=int, help="rows for Spark's own side; default: as each query says")
+    parser.add_argument(
+        "--native-rows", type=int, help="rows for sides of others; default: as each query and side says"
+    )
     parser.add_argument("--queries", nargs="+", default=list(QUERIES), choices=QUERIES)
-    parser.add_argument("--sides", nargs="+", default=list(MODULES), choices=MODULES)
+    parser.add_argument("--sides", nargs="+", default=list(MODULES), choices=[*MODULES, *PEERS])
+    for peer in PEERS:
+        parser.add_argument(
+            f"--{peer}-python", default=sys.executable, help=f"interpreter of an environment with {peer}"
+        )
     parser.add_argument("--memory", default="4g", help="heap of the JVM, the same for both sides")
     parser.add_argument("--timeout", type=float, default=1800.0, help="seconds for one side of one query")
     return parser.parse_args()
 
 
 def _sizes(query: BenchQuery, side: str, rows: int, native_rows: int | None) -> list[int]:
-    limit = native_rows or query.native_rows or rows
-    return [min(rows, limit)] if side == "native" else [rows]
+    if side == "penstock":
+        return [rows]
+    return [min(rows, native_rows or min(query.native_rows or rows, SIDE_ROWS.get(side, rows)))]
 
 
 def measure(query: BenchQuery, side: str, rows: int, expected: answers.Checksum, given: argparse.Namespace) -> Figure:
@@ -94,7 +109,8 @@ def measure(query: BenchQuery, side: str, rows: int, expected: answers.Checksum,
         scratch = Path(name)
         out, report = scratch / "out", scratch / "report.json"
         options = {"data": data.connections(rows), "out": out, "scratch": scratch, "report": report}
-        command = [sys.executable, "-m", MODULES[side], query.name, "--memory", given.memory]
+        python = getattr(given, f"{side}_python") if side in PEERS else sys.executable
+        command = [python, "-m", (MODULES | PEERS)[side], query.name, "--memory", given.memory]
         for option, value in options.items():
             command += [f"--{option}", str(value)]
         outcome = processes.run(command, ROOT, scratch / "log", given.timeout)
@@ -102,10 +118,17 @@ def measure(query: BenchQuery, side: str, rows: int, expected: answers.Checksum,
             reason = "too slow" if outcome.code == processes.KILLED else outcome.output[-2000:] or "no output"
             return Figure(query.name, side, rows, outcome.seconds, 0.0, 0.0, outcome.peak_bytes, "", reason)
         answer = answers.result_checksum(out, query, data.last_ms(rows))
-        problem = "" if answer == expected else f"wrong answer: {answer}, expected {expected}"
+        problem = problem_of(answer, expected)
         told = json.loads(report.read_text())
         times = (outcome.seconds, told["seconds"], told["steady"])
-        return Figure(query.name, side, rows, *times, outcome.peak_bytes, str(answer), problem)
+        return Figure(query.name, side, rows, *times, outcome.peak_bytes, str(answer), problem, outcome.cpu_seconds)
+
+
+def problem_of(answer: answers.Checksum, expected: answers.Checksum) -> str:
+    """Return why an answer does not count, empty where it is the expected one and has rows."""
+    if not expected.rows:
+        return "too few rows: no row of the answer is before the end of the stream, so nothing was compared"
+    return "" if answer == expected else f"wrong answer: {answer}, expected {expected}"
 
 
 def _line(figure: Figure) -> str:
@@ -119,7 +142,7 @@ def table(figures: list[Figure], before: list[dict[str, Any]]) -> Table:
     """before: figures of earlier runs; the last of the same query, side and size is what `net, then` compares with."""
     shown = Table(title="rows per second of input; memory of the whole process tree")
     shown.add_column("query")
-    for heading in ("side", "rows", "net", "steady", "peak MB", "ratio net", "ratio steady", "net, then"):
+    for heading in ("side", "rows", "net", "steady", "cpu s", "peak MB", "ratio net", "ratio steady", "net, then"):
         shown.add_column(heading, justify="right")
     for figure, ratios in _with_ratios(figures):
         rates = ("-", "-") if figure.problem else (f"{figure.net_rate:,.0f}", f"{figure.steady_rate:,.0f}")
@@ -130,6 +153,7 @@ def table(figures: list[Figure], before: list[dict[str, Any]]) -> Table:
             figure.side + mark,
             f"{figure.rows:,}",
             *rates,
+            f"{figure.cpu_seconds:,.1f}",
             f"{figure.peak_bytes / 2**20:,.0f}",
             *ratios,
             _then(figure, before),
@@ -147,11 +171,11 @@ def _then(figure: Figure, before: list[dict[str, Any]]) -> str:
 
 
 def _with_ratios(figures: list[Figure]) -> Iterator[tuple[Figure, tuple[str, str]]]:
-    """Every figure; those of Spark's side with Penstock's rates over theirs."""
+    """Every figure; those of other sides with Penstock's rates over theirs."""
     ours = {f.query: f for f in figures if f.side == "penstock" and not f.problem}
     for figure in figures:
         mine = ours.get(figure.query)
-        if figure.side != "native" or figure.problem or mine is None:
+        if figure.side == "penstock" or figure.problem or mine is None:
             yield figure, ("", "")
             continue
         pairs = ((mine.net_rate, figure.net_rate), (mine.steady_rate, figure.steady_rate))

@@ -16,6 +16,7 @@ import pytest
 
 from benchmarks import answers, data, latency, pictures, records, run, standing
 from benchmarks.queries import QUERIES, STREAM
+from benchmarks.run import problem_of
 from penstock.language import bind_script
 from penstock.runtime.local.runtime import run_local
 
@@ -91,6 +92,12 @@ def test_both_answers_of_a_query_of_the_bench_agree(name: str, rows: Path, tmp_p
     found = answers.result_checksum(tmp_path, query, last)
     assert found.rows > 0
     assert found == answers.reference_checksum(rows, query, last)
+
+
+def test_an_answer_without_rows_is_not_taken_for_a_right_one() -> None:
+    nothing, one = answers.Checksum(0, (0,), 0), answers.Checksum(1, (5,), 7)
+    assert "too few rows" in problem_of(nothing, nothing) and "wrong answer" in problem_of(nothing, one)
+    assert problem_of(one, one) == ""
 
 
 def test_standing_sums_agree_with_their_reference(rows: Path, tmp_path: Path) -> None:

@@ -90,9 +90,9 @@ def test_the_ledger_is_an_upper_bound_whatever_the_times() -> None:
         clock += draw.choice([0, 1, 5, 1000])
         expires = draw.choice([clock + draw.randrange(1, 50), clock + draw.randrange(1, 10**7), 2**62])
         ticks = draw.randrange(1, 9)
-        ledger.add(np.array([[0, clock, ticks, expires, 0, 9, 0]], np.int64), clock)
+        ledger.add(np.array([[0, clock, ticks, expires, 0, 9, 0, 7]], np.int64), clock)
         live = [one for one in live if one[0] > clock] + [(expires, ticks)]
-        assert ledger.live >= len(live)
+        assert ledger.live >= len(live) and ledger.weight == 7 * ledger.live
         assert ledger.lost(clock) >= sum(t for _, t in live)
         ledger = Ledger.from_json(ledger.as_json())
     assert len(ledger.tuples) == 64
@@ -100,7 +100,7 @@ def test_the_ledger_is_an_upper_bound_whatever_the_times() -> None:
 
 def test_the_ledger_is_empty_when_all_has_left() -> None:
     ledger = Ledger(2**62)
-    ledger.add(np.array([[0, 5, 3, 100, 0, 9, 0], [1, 5, 3, 7, 0, 9, 0]], np.int64), 5)
+    ledger.add(np.array([[0, 5, 3, 100, 0, 9, 0, 7], [1, 5, 3, 7, 0, 9, 0, 7]], np.int64), 5)
     assert (ledger.live, ledger.lost(5)) == (2, 6)
     ledger.pass_to(10**6)
     assert (ledger.live, ledger.lost(10**6)) == (0, 0)

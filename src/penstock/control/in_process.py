@@ -15,10 +15,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from penstock.algebra.nodes.base import operators
 from penstock.algebra.nodes.query import Query, Start, StartMode
 from penstock.algebra.nodes.scans import Source, declared_sources
-from penstock.algebra.nodes.shed import Shed
 from penstock.connectors.sources import open_source
 from penstock.control.engine import (
     Activity,
@@ -37,8 +35,10 @@ from penstock.errors import PenstockError
 from penstock.physical.elements import Elements
 from penstock.physical.execution.flow_counts import TappedPort
 from penstock.physical.execution.progress import timed_sources
+from penstock.runtime.deciding.deciders import DecidingOptions
 from penstock.runtime.live import LiveEngine, LiveSnapshot
 from penstock.runtime.local.statics import read_relation
+from penstock.runtime.watching.reporting import ReportOptions
 from penstock.runtime.watching.taps import Tap, Taps
 from penstock.storage import storage
 
@@ -96,9 +96,6 @@ class InProcessEngine:
             if query.sink.connector not in _COLLECTED:
                 message = f"query {query.name}: without Spark nothing is written INTO {query.sink.connector}"
                 raise PenstockError("P0701", message, hint="leave INTO out")
-            if any(isinstance(node, Shed) and node.shares_limit for node in operators(query.root)):
-                message = f"query {query.name}: without Spark state_limit is not divided over queries that shed"
-                raise PenstockError("P0701", message, hint="give it a budget of its own, WITH (memory '10000 TUPLES')")
             if standing_query.start.mode is StartMode.NOW:
                 continue  # it needs no past, so nothing waits for the change in hand
             with self._lock:
@@ -128,6 +125,7 @@ class InProcessEngine:
             try:
                 if self._apply(version):
                     self._state.number += 1
+                self._live.decide_by(_deciding(version))
                 self._state.command, self._state.waiting = version.command, version.waiting
                 self._save()
             except BaseException:
@@ -331,6 +329,12 @@ class InProcessEngine:
             storage().write(self._folder / _STATE, data)
         except OSError as error:
             raise not_written(self._folder / _STATE, error) from error
+
+
+def _deciding(version: NextVersion) -> DecidingOptions:
+    """Return what a version says of decisions."""
+    weights = {str(place): standing.weight for place, standing in version.queries.items()}
+    return DecidingOptions(ReportOptions.of(version.settings).shared_limit, weights)
 
 
 def _sources(query: Query) -> Iterator[Source]:

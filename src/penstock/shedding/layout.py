@@ -83,7 +83,8 @@ PARAMETERS = 13
 
 # A drop.
 DROPPED, DROPPED_AT, DROPPED_LOST, DROPPED_EXPIRES, DROPPED_BEGIN, DROPPED_END, DROPPED_SLOT = 0, 1, 2, 3, 4, 5, 6
-DROP_COLUMNS = 7
+DROPPED_WEIGHT = 7  # what it counted in the budget
+DROP_COLUMNS = 8
 
 #: Costs are whole numbers of this part, so that adding a charge to all of them keeps their order.
 ONE = 1 << 40

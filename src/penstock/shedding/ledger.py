@@ -15,6 +15,7 @@ from penstock.shedding.layout import (
     DROPPED_END,
     DROPPED_EXPIRES,
     DROPPED_LOST,
+    DROPPED_WEIGHT,
     Int64s,
 )
 
@@ -32,6 +33,7 @@ class Ledger:
         first: number of the first bucket that is kept.
         tuples, ticks: by bucket, the tuples dropped and the ticks lost with them.
         endless, begins: by bucket, the tuples dropped whose period has no end, and the sum of their begins.
+        weights: by bucket, what the tuples dropped would count in the budget.
     """
 
     no_end: int
@@ -41,6 +43,7 @@ class Ledger:
     ticks: list[int] = field(default_factory=lambda: [0] * BUCKETS)
     endless: list[int] = field(default_factory=lambda: [0] * BUCKETS)
     begins: list[int] = field(default_factory=lambda: [0] * BUCKETS)
+    weights: list[int] = field(default_factory=lambda: [0] * BUCKETS)
 
     def pass_to(self, clock: int) -> None:
         """Forget what has left the window at `clock`."""
@@ -48,7 +51,7 @@ class Ledger:
         gone = min(BUCKETS - 1, max(0, reached - self.first))
         if reached <= self.first:
             return
-        for lane in (self.tuples, self.ticks, self.endless, self.begins):
+        for lane in self._lanes:
             # The last bucket has what never leaves.
             lane[:-1] = (lane[gone:-1] + [0] * gone)[: BUCKETS - 1]
         self.first = reached
@@ -69,19 +72,29 @@ class Ledger:
         for k in np.unique(buckets).tolist():
             at = buckets == k
             self.tuples[k] += int(at.sum())
+            self.weights[k] += sum(drops[at, DROPPED_WEIGHT].tolist())
             self.ticks[k] += sum(drops[at & ~endless, DROPPED_LOST].tolist())
             self.endless[k] += int((at & endless).sum())
             self.begins[k] += sum(drops[at & endless, DROPPED_BEGIN].tolist())
 
     def _widen(self) -> None:
         first = self.first // 2
-        for lane in (self.tuples, self.ticks, self.endless, self.begins):
+        for lane in self._lanes:
             wide = [0] * BUCKETS
             for k, count in enumerate(lane[:-1]):
                 wide[(self.first + k) // 2 - first] += count
             wide[-1] = lane[-1]
             lane[:] = wide
         self.width, self.first = self.width * 2, first
+
+    @property
+    def _lanes(self) -> tuple[list[int], ...]:
+        return self.tuples, self.ticks, self.endless, self.begins, self.weights
+
+    @property
+    def weight(self) -> int:
+        """Return what the dropped tuples that may still be live would count in the budget."""
+        return sum(self.weights)
 
     @property
     def live(self) -> int:
@@ -95,7 +108,7 @@ class Ledger:
 
     def as_json(self) -> list[list[int]]:
         """Return the ledger as plain lists; `from_json` takes them back."""
-        return [[self.no_end, self.width, self.first], self.tuples, self.ticks, self.endless, self.begins]
+        return [[self.no_end, self.width, self.first], *self._lanes]
 
     @staticmethod
     def from_json(lists: list[list[int]]) -> Ledger:

@@ -26,6 +26,7 @@ from penstock.shedding.layout import (
     DROPPED_EXPIRES,
     DROPPED_LOST,
     DROPPED_SLOT,
+    DROPPED_WEIGHT,
     END_,
     ENTRY_COLUMNS,
     EXPIRES,
@@ -187,6 +188,7 @@ def _drop(  # type: ignore[no-untyped-def]
 ):  # fmt: skip
     drops[n, DROPPED], drops[n, DROPPED_AT], drops[n, DROPPED_SLOT] = entries[i, NUMBER], at, entries[i, SLOT]
     drops[n, DROPPED_LOST], drops[n, DROPPED_EXPIRES] = ticks_lost(entries, i), entries[i, EXPIRES]
+    drops[n, DROPPED_WEIGHT] = entries[i, WEIGHT]
     drops[n, DROPPED_BEGIN], drops[n, DROPPED_END] = entries[i, BEGIN_], entries[i, END_]
     free = numbers[FREE_STRETCHES]
     _leave(

@@ -20,6 +20,7 @@ from penstock.shedding.layout import (
     DROPPED_END,
     DROPPED_EXPIRES,
     DROPPED_LOST,
+    DROPPED_WEIGHT,
     END_,
     RANK,
     Int64s,
@@ -64,6 +65,7 @@ class SheddingRecord:
         rows[:, DROPPED_AT], rows[:, DROPPED_EXPIRES] = arriving.stamps[refused], arriving.expires[refused]
         rows[:, DROPPED_BEGIN], rows[:, DROPPED_END] = arriving.begins[refused], arriving.ends[refused]
         rows[:, DROPPED_LOST] = arriving.ends[refused] - arriving.begins[refused]
+        rows[:, DROPPED_WEIGHT] = arriving.weights[refused]
         drops = np.concatenate([outcome.drops, rows])
         self.arrived += len(arriving)
         self.shed += len(drops)
@@ -120,6 +122,7 @@ class SheddingRecord:
             "shed": self.shed,
             "shed by cpu": self.shed_by_cpu,
             "shed live": self.ledger.live,
+            "shed weight": self.ledger.weight,
             "lost ticks live": lost,
             "extraneous total": sum(shedder.extraneous for shedder in shedders),
             "vanished total": sum(shedder.vanished for shedder in shedders),

@@ -207,6 +207,9 @@ class TemporalMaker:
         if choices.chance(15):
             valid = f"VALID UNTIL NEXT BY k AT MOST {choices.integer(1, 4)} SECOND"
             window = choices.pick(("", f"[RANGE {choices.integer(2, 7)} SECOND]"))
+        elif choices.chance(15):
+            slide = choices.integer(1, 3)
+            valid, window = "", f"[RANGE {slide * choices.integer(1, 5)} SECOND SLIDE {slide} SECOND]"
         elif window == "[VALID]":
             window = ""
         names = "".join(f"{part.split(' AS ')[-1].strip()}, " for part in columns.split(",") if part.strip())

@@ -35,6 +35,10 @@ class DecidingOptions:
     target_latency: float = 0.0
 
 
+#: Nothing is limited.
+NO_OPTIONS = DecidingOptions()
+
+
 @dataclass(frozen=True)
 class RoundMeasures:
     """What was measured since the decision before.
@@ -74,7 +78,7 @@ class Deciders:
     """
 
     def __init__(
-        self, plan: Plan, options: DecidingOptions = DecidingOptions(),
+        self, plan: Plan, options: DecidingOptions = NO_OPTIONS,
         timer: Callable[[], float] = time.monotonic, registry: tuple[DeciderMaker, ...] = (),
     ) -> None:  # fmt: skip
         self._timer = timer

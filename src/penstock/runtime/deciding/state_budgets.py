@@ -1,16 +1,16 @@
 """Dividing `state_limit` over the queries that shed, where `state_limit_action` is `shed`.
 
-What a query would hold without shedding is its state and what it has shed and would still hold; while all of that fits
-the limit, nothing is shed. Otherwise every query has a part by its weight, so that weighted errors are alike
-[bulletin]. State grows with what is held: a part in bytes of state becomes a budget by how much state a byte held has
-taken when most was held, since memory that was taken is not given back at once.
+What a query would hold without shedding is its state and what it has shed and would still hold, as a budget counts it;
+while all of that fits the limit, nothing is shed. Otherwise every query has a part by its weight, so that weighted
+errors are alike [bulletin]. State grows with what is held: a part in bytes of state becomes a budget by how much state
+a byte held has taken when most was held, since memory that was taken is not given back at once.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from penstock.algebra.nodes.shed import ENTRY_BYTES, NO_BUDGET
+from penstock.algebra.nodes.shed import NO_BUDGET
 from penstock.physical.execution.decisions import Decided, Decisions, divided
 from penstock.physical.plan.plan import Plan
 from penstock.runtime.deciding.deciders import DecidingOptions, RoundMeasures
@@ -51,13 +51,13 @@ class StateBudgets:
         """Return the budgets of the next round."""
         needed: dict[str, int] = {}
         for name, one in self.sharers.items():
-            held, live = (
+            held, shed = (
                 sum(measured.figures.get(step, {}).get(figure, 0) for step in one.steps)
-                for figure in ("held", "shed live")
+                for figure in ("held", "shed weight")
             )
             if held > one.most:
                 one.most, one.factor = held, max(1.0, measured.state.get(name, 0) / held)
-            needed[name] = int(one.factor * (held + live * ENTRY_BYTES))
+            needed[name] = int(one.factor * (held + shed))
         others = sum(size for name, size in measured.state.items() if name not in self.sharers)
         limit = max(0, self.options.state_limit - others)
         if sum(needed.values()) <= limit:

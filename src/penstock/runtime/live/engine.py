@@ -13,7 +13,6 @@ nothing.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 
@@ -23,7 +22,7 @@ from penstock.algebra.nodes.query import Query, Start, StartMode
 from penstock.algebra.nodes.scans import Source
 from penstock.algebra.optimizer.optimizer import optimize
 from penstock.algebra.optimizer.statistics import Statistics
-from penstock.algebra.properties.need import EVERYTHING, Need, Needs, first_full_instant, reach
+from penstock.algebra.properties.need import Need, first_full_instant, reach
 from penstock.physical.elements import Elements
 from penstock.physical.execution.decisions import NO_DECISIONS, Decisions
 from penstock.physical.execution.executor import ExecutorSnapshot
@@ -42,11 +41,12 @@ from penstock.physical.planning.plan_parts import joined
 from penstock.physical.planning.planner import Generation, grains_of, plan_part
 from penstock.physical.planning.sharing import Beginning, Standing, StepNumbers, shared_plan
 from penstock.physical.planning.strategies import Strategy
+from penstock.runtime.deciding.deciders import NO_OPTIONS, DecidingOptions
 from penstock.runtime.live.content import Content
 from penstock.runtime.live.history import History
 from penstock.runtime.live.measures import LiveFigures, LiveMeasures
 from penstock.runtime.live.results import LiveResult, Track
-from penstock.runtime.live.starts import never_full, not_kept
+from penstock.runtime.live.starts import needs_of_start, never_full, not_kept
 from penstock.runtime.local.runtime import LocalJob, compute_statics
 from penstock.runtime.watching.taps import Taps
 from penstock.types import BEGIN, END
@@ -70,6 +70,7 @@ class LiveSnapshot:
     merges: dict[str, str]
     rounds: int = 0
     decided: Decisions = NO_DECISIONS
+    deciding: DecidingOptions = NO_OPTIONS
 
 
 @dataclass
@@ -272,6 +273,12 @@ class LiveEngine:
         tracks = {_key(one.track): name for name, one in self._results.items() if one.track is not None}
         return self._measures.figures(tracks)
 
+    def decide_by(self, options: DecidingOptions) -> None:
+        """Decide by `options`, whose weights are by query, from the next round on."""
+        names = {name: _key(one.track) for name, one in self._results.items() if one.track is not None}
+        weights = {names[name]: weight for name, weight in options.weights.items() if name in names}
+        self._measures.decide_by(replace(options, weights=weights))
+
     def _forget(self) -> None:
         """Drop what is no longer kept of the past. A relation begins with its content at the heartbeat of its query,
         which may be that of any source."""
@@ -421,7 +428,7 @@ class LiveEngine:
     def _past(self, query: Query, begin: int, start: Start) -> _RoundInput:
         """Return what a query reads that begins at the heartbeat `begin`. Raises PenstockError P0703."""
         sources = timed_sources(query.root)
-        needs, tick = _needs(query, sources, start, begin)
+        needs, tick = needs_of_start(query, sources, start, begin)
         from_now = start.mode is StartMode.NOW
         # Updates of a relation up to an instant that is still to come would be out of order with those that come.
         ticks = {name: tick if source.is_stream else min(tick, begin) for name, source in sources.items()}
@@ -453,6 +460,7 @@ class LiveEngine:
             self._shards, self._strategy, self._version, dict(self._generations), stages, histories,
             dict(self._progress), dict(self._relations), deepcopy(self.set_apart), deepcopy(self._results),
             dict(self._beginnings), dict(self._merges), self._measures.rounds, self._measures.decided,
+            self._measures.options,
         )  # fmt: skip
 
     @classmethod
@@ -475,6 +483,7 @@ class LiveEngine:
             for executor, state in zip(row, states, strict=True):
                 executor.restore(state)
         engine._measures = LiveMeasures(plan, snapshot.rounds, snapshot.decided)
+        engine._measures.decide_by(snapshot.deciding)
         engine._measures.changed(plan, {name: one.source for name, one in engine._histories.items()})
         return engine
 
@@ -488,12 +497,3 @@ def _show_after(result: LiveResult, track: Track, tick: int) -> None:
     """Show a track from R(`tick`) on, or with the elements of a stream after `tick`, and not before it begins."""
     since = tick if track.since is None else max(tick, track.since)
     result.show(track, since + int(track.query.root.is_stream))
-
-
-def _needs(query: Query, sources: Mapping[str, Source], start: Start, begin: int) -> tuple[Needs, int]:
-    """Return what a query that begins at the heartbeat `begin` needs, and at which instant it needs it."""
-    if start.mode is StartMode.NOW:
-        return {}, begin  # of a relation its content
-    if start.mode is StartMode.BEGINNING:
-        return dict.fromkeys(sources, EVERYTHING), begin
-    return query.root.needs, begin if start.at is None else start.at

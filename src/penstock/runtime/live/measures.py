@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from penstock.algebra.nodes.scans import Source
 from penstock.physical.execution.decisions import NO_DECISIONS, Decisions
 from penstock.physical.plan.plan import Plan
-from penstock.runtime.deciding.deciders import Deciders, DecidingOptions
+from penstock.runtime.deciding.deciders import NO_OPTIONS, Deciders, DecidingOptions
 from penstock.runtime.deciding.registry import REGISTRY
 from penstock.runtime.local.runtime import LocalJob
 from penstock.runtime.watching.figures import RunFigures
@@ -33,6 +33,7 @@ class LiveMeasures:
 
     def __init__(self, plan: Plan, rounds: int = 0, decided: Decisions = NO_DECISIONS) -> None:
         """rounds: those of earlier processes; decided: what they decided last."""
+        self._plan, self.options = plan, NO_OPTIONS
         self._recorder = Recorder(plan, {})
         self._deciders = Deciders(plan, registry=REGISTRY)
         #: What was decided before the round.
@@ -46,7 +47,14 @@ class LiveMeasures:
     def changed(self, plan: Plan, sources: Mapping[str, Source]) -> None:
         """Go on with another version of the plan."""
         self._recorder.changed(plan, sources)
-        self._deciders.changed(plan, DecidingOptions())
+        self._plan = plan
+        self._deciders.changed(plan, self.options)
+
+    def decide_by(self, options: DecidingOptions) -> None:
+        """Decide by other options from the next round on."""
+        if options != self.options:
+            self.options = options
+            self._deciders.changed(self._plan, options)
 
     def begin(self) -> None:
         """Begin a round."""

@@ -1,10 +1,12 @@
-"""The errors of queries that begin with a past which is not kept."""
+"""What queries that begin need of the past, and the errors of those that need what is not kept."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 
-from penstock.algebra.nodes.query import Query, Start
+from penstock.algebra.nodes.query import Query, Start, StartMode
+from penstock.algebra.nodes.scans import Source
+from penstock.algebra.properties.need import EVERYTHING, Needs
 from penstock.errors import PenstockError
 
 
@@ -29,3 +31,12 @@ def never_full(query: Query, lost: Collection[str]) -> PenstockError:
         "more of them than the last ones by a length of time",
         hint=f"start it NOW; another time: keep all of {names}, or have windows of a length of time",
     )
+
+
+def needs_of_start(query: Query, sources: Mapping[str, Source], start: Start, begin: int) -> tuple[Needs, int]:
+    """Return what a query that begins at the heartbeat `begin` needs, and at which instant it needs it."""
+    if start.mode is StartMode.NOW:
+        return {}, begin  # of a relation its content
+    if start.mode is StartMode.BEGINNING:
+        return dict.fromkeys(sources, EVERYTHING), begin
+    return query.root.needs, begin if start.at is None else start.at

@@ -46,7 +46,8 @@ class SheddingMetrics:
     Args:
         held, budget: in tuples, or bytes; a budget of 0 where memory is not limited.
         arrived, shed: tuples since the beginning; shed_by_cpu: those of them that were shed to save CPU.
-        shed_live: tuples shed whose life may not be over; lost_ticks_live: what was lost with them.
+        shed_live: tuples shed whose life may not be over; shed_weight: what they would count in the budget;
+            lost_ticks_live: what was lost with them.
         extraneous_total, vanished_total: stretches that drops have cut off others, and that have gone whole.
         exact: whether nothing that was shed is missing now.
         coverage_at_least: a certain bound; accuracy, accuracy_low, accuracy_high: an estimate with its interval of
@@ -59,6 +60,7 @@ class SheddingMetrics:
     shed: float = 0
     shed_by_cpu: float = 0
     shed_live: float = 0
+    shed_weight: float = 0
     lost_ticks_live: float = 0
     extraneous_total: float = 0
     vanished_total: float = 0
@@ -407,6 +409,7 @@ METRICS: tuple[Metric, ...] = (
     Metric("penstock_query_shed_total", True, _Q, "queries.shedding.shed", "Tuples shed."),
     Metric("penstock_query_shed_by_cpu_total", True, _Q, "queries.shedding.shed_by_cpu", "Of them to save CPU."),
     Metric("penstock_query_shed_live", False, _Q, "queries.shedding.shed_live", "Of them what may be missing now."),
+    Metric("penstock_query_shed_budget", False, _Q, "queries.shedding.shed_weight", "Budget these would take."),
     Metric("penstock_query_lost_ticks_live", False, _Q, "queries.shedding.lost_ticks_live", "Ticks lost with them."),
     Metric("penstock_query_extraneous_total", True, _Q, "queries.shedding.extraneous_total", "Stretches cut in two."),
     Metric("penstock_query_vanished_total", True, _Q, "queries.shedding.vanished_total", "Stretches shed whole."),

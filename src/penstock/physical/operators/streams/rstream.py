@@ -137,6 +137,7 @@ class RStream(Operator):
     def _at_instants(self, elements: Elements, ts: Int64s) -> list[Elements]:
         """Return `elements` with the instants `ts`, one per row, as their ts."""
         emitted = Elements(elements.columns, ts, np.full(len(ts), END, np.int64), elements.sign)
-        if self._spec.strict:
+        if self._spec.strict and emitted.sign is not None and bool((emitted.sign < 0).any()):
+            # Where nothing is taken back, netting would only count equal rows together.
             emitted = net(emitted)
         return [in_order(emitted)] if len(emitted) else []

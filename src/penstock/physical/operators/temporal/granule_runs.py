@@ -33,7 +33,7 @@ _ALIVE, _FIRST, _LAST = range(3)
 
 class OncePerLife(Operator):
     def __init__(self, spec: OncePerLifeSpec) -> None:
-        pass
+        self._told_apart = spec.told_apart
 
     def process(self, port: int, elements: Elements) -> list[Elements]:
         if elements.sign is not None:
@@ -42,7 +42,7 @@ class OncePerLife(Operator):
         if len(there) < len(elements):
             # Those without a period are counted where they are left out.
             return [*self.process(port, there), without_periods(elements)]
-        first, second = fingerprints(elements.columns, len(elements))
+        first, second = fingerprints(elements.columns[: self._told_apart], len(elements))
         _, heads = pane_codes(first, second, elements.ts, elements.exp)
         return [elements if len(heads) == len(elements) else elements.take(heads)]
 

@@ -14,7 +14,10 @@ from penstock.physical.plan.state import SLOT, StateInput, StatePart, width
 
 @dataclass(frozen=True)
 class OncePerLifeSpec(ReducingSpec):
-    """Rows that are equal, with one period and one life, are one: coalescing takes no notice of duplicates."""
+    """Rows that are equal, with one period and one life, are one: coalescing takes no notice of duplicates. told_apart:
+    the number of columns, the first ones, by which rows of one life are told apart; None for all."""
+
+    told_apart: int | None = None
 
 
 @dataclass(frozen=True)

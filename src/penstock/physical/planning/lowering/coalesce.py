@@ -32,13 +32,20 @@ from penstock.physical.planning.strategies import Strategy
 
 @lower.register
 def _coalesce(node: Coalesce, builder: Builder) -> Lowered:
+    window = _window_of_granules(node) if builder.strategy is Strategy.PATTERN else None
+    return _coalesced(node, builder, window)
+
+
+def _coalesced(node: Coalesce, builder: Builder, window: Window | None) -> Lowered:
+    """Lower coalescing. window: that of granules, whose rows become runs; None for any other."""
     child, pattern = builder.lower(node.input), builder.strategy is Strategy.PATTERN
     if pattern and child.stage == 0 and node.input.pattern is not Pattern.STRICT and not node.in_order:
         # What is exchanged has each value once for a period and a life.
-        step = builder.add(OncePerLifeSpec(), [Edge(child.step)], child.stage, node.input)
+        # A granule follows from the life of its rows.
+        told_apart = None if window is None else len(node.value)
+        step = builder.add(OncePerLifeSpec(told_apart), [Edge(child.step)], child.stage, node.input)
         child = replace(child, step=step)
     edge, stage, partitions = builder.keyed(child, node.value)
-    window = _window_of_granules(node) if pattern else None
     spec: Spec
     if window is None or window.slide is None or window.lifetime is None:
         spec = CoalesceSpec(node.schema.types, node.closed, node.closing if node.in_order else None)
@@ -62,7 +69,13 @@ def _window_of_granules(node: Coalesce) -> Window | None:
 
 @lower.register
 def _gaps(node: Gaps, builder: Builder) -> Lowered:
-    edge, stage, partitions = builder.keyed(builder.lower(node.input), node.value)
+    below = node.input
+    if isinstance(below, Coalesce) and _window_of_granules(below) is not None:
+        # What runs show ends by its life; gaps follow what comes and what is taken back.
+        child = _coalesced(below, builder, None)
+    else:
+        child = builder.lower(below)
+    edge, stage, partitions = builder.keyed(child, node.value)
     spec = GapsSpec(node.schema.types, node.closing, node.only_ended, node.in_order)
     return Lowered(builder.add(spec, [edge], stage, node), stage, partitions)
 
