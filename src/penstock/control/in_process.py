@@ -241,6 +241,7 @@ class InProcessEngine:
     def _apply(self, version: NextVersion) -> bool:
         """Go over to a version in memory; return whether anything has changed."""
         state, queries = self._state, version.queries
+        self._live.aim_at(version.settings["target_latency"] or 0.0)
         gone = [place for place in state.standing if place not in queries]
         for place in gone:
             self._live.drop(str(place))

@@ -35,6 +35,8 @@ class LiveMeasures:
         """rounds: those of earlier processes; decided: what they decided last."""
         self._recorder = Recorder(plan, {})
         self._deciders = Deciders(plan, registry=REGISTRY)
+        #: Seconds that a round may take, 0 for any; holds from the next version of the plan on.
+        self.target_latency = 0.0
         #: What was decided before the round.
         self.decided = decided
         self._batches = rounds
@@ -46,7 +48,7 @@ class LiveMeasures:
     def changed(self, plan: Plan, sources: Mapping[str, Source]) -> None:
         """Go on with another version of the plan."""
         self._recorder.changed(plan, sources)
-        self._deciders.changed(plan, DecidingOptions())
+        self._deciders.changed(plan, DecidingOptions(target_latency=self.target_latency))
 
     def begin(self) -> None:
         """Begin a round."""
@@ -66,6 +68,7 @@ class LiveMeasures:
             beats: the heartbeats of sources and of queries.
         """
         seconds = time.perf_counter() - self._began
+        self._deciders.took(seconds)
         self._batches += 1
         self._rows.update(read)
         self._answered.update(answered)
