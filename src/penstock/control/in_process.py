@@ -334,7 +334,7 @@ class InProcessEngine:
 def _deciding(version: NextVersion) -> DecidingOptions:
     """Return what a version says of decisions."""
     weights = {str(place): standing.weight for place, standing in version.queries.items()}
-    return DecidingOptions(ReportOptions.of(version.settings).shared_limit, weights)
+    return ReportOptions.of(version.settings).deciding(weights)
 
 
 def _sources(query: Query) -> Iterator[Source]:

@@ -10,14 +10,16 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from penstock.physical.execution.decisions import Decisions
 from penstock.physical.execution.meter import StepFigures
 from penstock.physical.plan.plan import Plan
 from penstock.runtime.watching.reports import IngestReport, ShardReport
+
+Key = TypeVar("Key")
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,8 @@ class RoundMeasures:
         seconds: that have passed; None for the first decision of this process, which has measured nothing.
         cpu: by query, the seconds of CPU that its steps behind the ingest took; of a step of several queries, each
             has its part.
+        elapsed: by query, the seconds that these steps have lasted: where tasks run side by side, less than `cpu`.
+        busy: seconds that the rounds have taken, without waiting for input; None where nobody says so.
         state: by query, the bytes of state of its steps, divided alike.
         figures: by step, what its operator says of itself, added up over shards.
     """
@@ -55,6 +59,8 @@ class RoundMeasures:
     cpu: Mapping[str, float] = field(default_factory=dict)
     state: Mapping[str, int] = field(default_factory=dict)
     figures: StepFigures = field(default_factory=dict)
+    elapsed: Mapping[str, float] = field(default_factory=dict)
+    busy: float | None = None
 
 
 class Decider(Protocol):
@@ -91,7 +97,10 @@ class Deciders:
         self._plan = plan
         made = (make(plan, options) for make in self._registry)
         self._deciders = [decider for decider in made if decider is not None]
-        self._seconds: dict[int, float] = {}
+        #: By stage and shard, the seconds of each step.
+        self._seconds: dict[tuple[int, int], dict[int, float]] = {}
+        self._busy: float | None = None
+        self._tasks = 1
         self._state: dict[tuple[int, int], dict[int, int]] = {}
         self._figures: dict[tuple[int, int], StepFigures] = {}
 
@@ -106,15 +115,21 @@ class Deciders:
         if not self._deciders or isinstance(report, IngestReport):
             return
         with self._lock:
-            for step, spent in report.seconds.items():
-                self._seconds[step] = self._seconds.get(step, 0.0) + spent
             place = report.stage, report.shard
+            seconds = self._seconds.setdefault(place, {})
+            for step, spent in report.seconds.items():
+                seconds[step] = seconds.get(step, 0.0) + spent
             if report.state is not None:
                 self._state[place] = {
                     step: sum(size.bytes for size in sizes.values()) for step, sizes in report.state.items()
                 }
             if report.figures:
                 self._figures[place] = report.figures
+
+    def took(self, seconds: float, tasks: int = 1) -> None:
+        """Add the duration of a round, without waiting for input. tasks: how many run at a time."""
+        with self._lock:
+            self._busy, self._tasks = (self._busy or 0.0) + seconds, tasks
 
     def decide(self, before: Decisions) -> Decisions:
         """Return the decisions of the next round; those of queries that are gone are left out."""
@@ -123,24 +138,33 @@ class Deciders:
                 return before if not before else before.only(self._plan.queries)
             now = self._timer()
             measured = self._measured(None if self._decided_at is None else now - self._decided_at)
-            self._decided_at, self._seconds = now, {}
+            self._decided_at, self._seconds, self._busy = now, {}, None
             for decider in self._deciders:
                 before = decider.decide(before, measured)
             return before.only(self._plan.queries)
 
     def _measured(self, seconds: float | None) -> RoundMeasures:
-        cpu: dict[str, float] = {}
-        state: dict[str, float] = {}
-        held: dict[int, int] = {}
+        held: dict[int, float] = {}
         for sizes in self._state.values():
-            for number, size in sizes.items():
-                held[number] = held.get(number, 0) + size
+            _add(held, sizes)
+        spent: dict[int, float] = {}
+        elapsed: dict[str, float] = {}
+        stages: dict[int, list[dict[str, float]]] = {}
+        for (stage, _), by_step in self._seconds.items():
+            _add(spent, by_step)
+            stages.setdefault(stage, []).append(self._by_query(by_step))
+        for shards in stages.values():
+            _add(elapsed, _lasting(shards, self._tasks))
+        state = {name: int(size) for name, size in self._by_query(held).items()}
+        return RoundMeasures(seconds, self._by_query(spent), state, self._added_figures(), elapsed, self._busy)
+
+    def _by_query(self, by_step: Mapping[int, float]) -> dict[str, float]:
+        """Return a sum by query of a figure by step; of a step of several queries, each has its part."""
+        found: dict[str, float] = {}
         for step in self._plan.steps:
             names = [name for name in step.queries if name]
-            for name in names:
-                cpu[name] = cpu.get(name, 0.0) + self._seconds.get(step.id, 0.0) / len(names)
-                state[name] = state.get(name, 0.0) + held.get(step.id, 0) / len(names)
-        return RoundMeasures(seconds, cpu, {name: int(size) for name, size in state.items()}, self._added_figures())
+            _add(found, dict.fromkeys(names, by_step.get(step.id, 0.0) / max(1, len(names))))
+        return found
 
     def _added_figures(self) -> StepFigures:
         found: dict[int, dict[str, int | float]] = {}
@@ -150,3 +174,18 @@ class Deciders:
                 for name, value in figures.items():
                     sums[name] = sums.get(name, 0) + value
         return found
+
+
+def _add(sums: dict[Key, float], more: Mapping[Key, float]) -> None:
+    for key, value in more.items():
+        sums[key] = sums.get(key, 0) + value
+
+
+def _lasting(shards: Sequence[Mapping[str, float]], tasks: int) -> dict[str, float]:
+    """Return by query how long a stage lasts. shards: of each shard, the seconds of its queries; tasks: how many shards
+    run at a time. It is at least the slowest shard, and an equal part of all."""
+    found: dict[str, float] = {}
+    for name in shards[0]:
+        seconds = [by_query[name] for by_query in shards]
+        found[name] = max(max(seconds), sum(seconds) / max(1, tasks))
+    return found

@@ -57,8 +57,10 @@ class GrantedUnits:
         self._other_phases = WeightedSum()
 
     def decide(self, before: Decisions, measured: RoundMeasures) -> Decisions:
-        if measured.seconds is not None:
-            self._learn(measured, measured.seconds)
+        # Where the round is not measured by itself, the time since the last decision may have been spent waiting.
+        seconds = measured.seconds if measured.busy is None else measured.busy
+        if measured.seconds is not None and seconds is not None:
+            self._learn(measured, seconds)
         left = max(_LEAST * self._target, self._target - (self._other_phases.mean or 0.0)) / len(self._steps)
         granted: dict[str, int] = {}
         for query, pace in self._pace.items():
@@ -75,7 +77,7 @@ class GrantedUnits:
         own = 0.0
         for query, step in self._steps.items():
             done = float(measured.figures.get(step, {}).get(DONE_UNITS, 0))
-            spent = measured.cpu.get(query, 0.0)
+            spent = measured.elapsed.get(query, 0.0)
             own += spent
             units = done - self._done.get(step, done)
             self._done[step] = done

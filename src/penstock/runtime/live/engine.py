@@ -119,7 +119,7 @@ class LiveEngine:
                 relation is always kept.
         """
         self._histories[source.name] = History(source, retain)
-        self._measures.changed(self._job.plan, {name: one.source for name, one in self._histories.items()})
+        self._measure_plan()
         self._progress[source.name] = SourceProgress()
         self._pending[source.name] = []
         self.set_apart[source.name] = Counter()
@@ -184,7 +184,7 @@ class LiveEngine:
         result = self._results[name]
         if result.track is None:
             return self._begin(result, result.query, start)
-        _show_after(result, result.track, result.track.reached)
+        result.show_after(result.track, result.track.reached)
         return result.advance(result.track.reached)
 
     def replace(self, name: str, query: Query, start: Start = Start(StartMode.WARM)) -> pa.Table:  # noqa: B008
@@ -204,7 +204,7 @@ class LiveEngine:
         answers: dict[str, pa.Table] = {}
         for name, result, track in ((one, first_result, tracks[1]), (other, second_result, tracks[0])):
             assert track is not None, "a paused query has no answers to exchange"
-            _show_after(result, track, track.reached)
+            result.show_after(track, track.reached)
             result.query = replace(track.query, name=name)
         for name, result in ((one, first_result), (other, second_result)):
             assert result.track is not None
@@ -258,8 +258,8 @@ class LiveEngine:
         self._beginnings = {birth: one.after(self._progress) for birth, one in self._beginnings.items()}
         beats = self._job.stages[0][0].heartbeats()
         running = [(name, result, result.track) for name, result in self._results.items() if result.track is not None]
-        answers = {name: result.advance(beats[_key(track)]) for name, result, track in running}
-        answered = {_key(track): answers[name].num_rows for name, _, track in running}
+        answers = {name: result.advance(beats[track.key]) for name, result, track in running}
+        answered = {track.key: answers[name].num_rows for name, _, track in running}
         self._measures.end(self._job, read, self.set_apart, answered, (self.source_heartbeats(), beats))
         return answers
 
@@ -270,12 +270,12 @@ class LiveEngine:
 
     def figures(self) -> LiveFigures:
         """Return what was measured up to the last round."""
-        tracks = {_key(one.track): name for name, one in self._results.items() if one.track is not None}
+        tracks = {one.track.key: name for name, one in self._results.items() if one.track is not None}
         return self._measures.figures(tracks)
 
     def decide_by(self, options: DecidingOptions) -> None:
         """Decide by `options`, whose weights are by query, from the next round on."""
-        names = {name: _key(one.track) for name, one in self._results.items() if one.track is not None}
+        names = {name: one.track.key for name, one in self._results.items() if one.track is not None}
         weights = {names[name]: weight for name, weight in options.weights.items() if name in names}
         self._measures.decide_by(replace(options, weights=weights))
 
@@ -317,7 +317,7 @@ class LiveEngine:
             columns = job.ingests[name].columns if name in job.ingests else ()
             projected = [elements.with_columns([elements.columns[c] for c in columns]) for elements in batches]
             inputs[name] = projected if name in job.ingests else []
-        tracks = {_key(track): track for track in self._tracks()}
+        tracks = {track.key: track for track in self._tracks()}
         for key, parts in job.round(inputs, round_input.progress, self._measures.decided).items():
             tracks[key].take(parts)
         # Every query that reads a relation rejects the same updates.
@@ -365,7 +365,7 @@ class LiveEngine:
             # A stream too: elements that follow from the contents of relations.
             result.show(track, begin)
         else:
-            _show_after(result, track, begin if start.at is None else start.at)
+            result.show_after(track, begin if start.at is None else start.at)
         return result.advance(begin)
 
     def _end(self, track: Track) -> None:
@@ -381,13 +381,16 @@ class LiveEngine:
         self._beginnings = {birth: self._beginnings[birth] for birth in self._generations}
         self._merges = merged(parts, self._merges, self._beginnings, Standing(self._progress, heartbeats))
         self._job.graft(self._with_tables(self._plan()), self._tables, self._progress)
+        self._measure_plan()
+
+    def _measure_plan(self) -> None:
         self._measures.changed(self._job.plan, {name: one.source for name, one in self._histories.items()})
 
     def _generation(self, track: Track) -> Generation:
         """Return the generation of one query, optimized and named by its birth."""
         statistics = Statistics()
         root = optimize(track.query.root, planning=self._strategy.planning(statistics))
-        ready = replace(track.query, name=_key(track), root=root)
+        ready = replace(track.query, name=track.key, root=root)
         standing = (one.grains for one in self._generations.values() if one.grains is not None)
         grains = grains_of([ready], statistics, self._strategy, live=True, standing=standing)
         return Generation(track.birth, [ready], statistics, grains)
@@ -484,16 +487,5 @@ class LiveEngine:
                 executor.restore(state)
         engine._measures = LiveMeasures(plan, snapshot.rounds, snapshot.decided)
         engine._measures.decide_by(snapshot.deciding)
-        engine._measures.changed(plan, {name: one.source for name, one in engine._histories.items()})
+        engine._measure_plan()
         return engine
-
-
-def _key(track: Track) -> str:
-    """Return the name of a track's query in the plan, which is never used again."""
-    return str(track.birth)
-
-
-def _show_after(result: LiveResult, track: Track, tick: int) -> None:
-    """Show a track from R(`tick`) on, or with the elements of a stream after `tick`, and not before it begins."""
-    since = tick if track.since is None else max(tick, track.since)
-    result.show(track, since + int(track.query.root.is_stream))

@@ -74,6 +74,7 @@ class LiveMeasures:
             beats: the heartbeats of sources and of queries.
         """
         seconds = time.perf_counter() - self._began
+        self._deciders.took(seconds)
         self._batches += 1
         self._rows.update(read)
         self._answered.update(answered)

@@ -33,6 +33,11 @@ class Track:
     early: list[Elements] = field(default_factory=list)
     reached: int = NOTHING
 
+    @property
+    def key(self) -> str:
+        """Return the name of its query in the plan, which is never used again."""
+        return str(self.birth)
+
     def take(self, parts: Iterable[Elements]) -> None:
         """Accept answers of a round."""
         types = self.query.root.schema.types
@@ -72,6 +77,11 @@ class LiveResult:
         self.content = self.content.copy()
         self.track, self.muted, self.waits, self.goes_on = track, False, True, True
         self.first = max(first, self.reached + 1)
+
+    def show_after(self, track: Track, tick: int) -> None:
+        """Show `track` from R(`tick`) on, or with the elements of a stream after `tick`, and not before it begins."""
+        since = tick if track.since is None else max(tick, track.since)
+        self.show(track, since + int(track.query.root.is_stream))
 
     def pause(self) -> None:
         """Show nothing."""

@@ -352,7 +352,8 @@ class SparkRun:
             self._job, self._sinks = job_change.job, dict(job_change.sinks)
             self._pipeline, self._totals = pipeline, totals
             self._result_parts = ResultParts(self._folder)
-            self._reporter.changed(job_change.job.plan, job_change.job.all_sources, job_change.work.weights)
+            target = self.work.settings["target_latency"] or 0.0
+            self._reporter.changed(self._job.plan, self._job.all_sources, self.work.weights, target)
             self.notices = job_change.notices
             self._older.add()
         for sink in dropped_sinks:

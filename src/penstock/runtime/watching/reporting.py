@@ -8,7 +8,7 @@ import json
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
@@ -120,9 +120,12 @@ class Reporter:
         self.recorder.report(report)
         self.deciders.report(report)
 
-    def changed(self, plan: Plan, sources: Mapping[str, Source], weights: Mapping[str, float]) -> None:
-        """Continue with another plan."""
+    def changed(
+        self, plan: Plan, sources: Mapping[str, Source], weights: Mapping[str, float], target_latency: float
+    ) -> None:
+        """Continue with another plan. target_latency: seconds that a round may take from now on, 0 for any."""
         self.recorder.changed(plan, sources)
+        self._options = replace(self._options, target_latency=target_latency)
         self.deciders.changed(plan, self._options.deciding(weights))
 
     @property
@@ -137,6 +140,7 @@ class Reporter:
         """Report batch `number`, which the sinks have received. delivered, failed: as in `Recorder.batch`. Raises
         PenstockError P0632 when its state exceeds the limit.
         """
+        self.deciders.took(duration, cores)
         run = self.recorder.batch(duration, sink, cores, totals, number, delivered, failed)
         if self._on_batch is not None:
             self._on_batch(self.recorder.last_batch)

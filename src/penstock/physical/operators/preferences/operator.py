@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -162,10 +162,11 @@ class Preferring(Operator, ABC):
         if heartbeat <= self._reached:
             return
         instants, fresh = self._arrive(due)
-        if self._granted:
-            work = [self._queue.run_granted(self._reached, self._grant(moment), fresh)]
-        else:
-            work = self._queue.run(instants, fresh, heartbeat)
+        work: Iterable[WorkDone] = (
+            self._queue.run_granted(self._reached, self._grant(moment), fresh)
+            if self._granted
+            else self._queue.run(instants, fresh, heartbeat)
+        )
         for done in work:
             yield from self._results(done)
         self._reached = heartbeat
@@ -186,9 +187,10 @@ class Preferring(Operator, ABC):
         self._warned = self._queue.number(SHED) > 0
 
     def _grant(self, moment: Moment) -> int:
-        """Return the units of the round in this shard: an equal part of what was decided, all where nothing was."""
+        """Return the units of the round in this shard: an equal part of what was decided; all where nothing was, and
+        once the inputs have ended: nothing competes with the entries that wait any more."""
         decided = moment.decided.every(Decided.UNITS).values()
-        if not decided:
+        if not decided or not moment.open:
             return UNLIMITED
         part, rest = divmod(max(decided), self._shards)
         return part + (moment.shard < rest)

@@ -73,7 +73,7 @@ from penstock.physical.synopses.preferences.layout import (
     X,
 )
 
-#: Results after which the loop returns to its caller between two instants.
+#: Results after which the loop returns to its caller: between two instants, of a granted round between two units.
 ENOUGH = 1 << 17
 
 
@@ -373,7 +373,7 @@ def run_granted(  # type: ignore[no-untyped-def]
     spans,
 ):  # fmt: skip
     """Take a round behind the tick `reached` as one instant in which `grant` units are done; return the results, the
-    product of each, how many, and the units that are left."""
+    product of each, how many, and the units that are left to go on with, 0 where the round is done."""
     out = np.empty((1024, 5), np.int64)
     out_ranks = np.empty(1024, np.float64)
     count = 0
@@ -385,6 +385,8 @@ def run_granted(  # type: ignore[no-untyped-def]
             side0, side1, spans,
         )  # fmt: skip
     while numbers[WAITING] and grant > 0:
+        if count >= ENOUGH:
+            return out, out_ranks, count, grant
         i = items[BEST, 0]
         out, out_ranks = _grown(out, out_ranks, count)
         grant -= 1
@@ -393,4 +395,4 @@ def run_granted(  # type: ignore[no-untyped-def]
             out, out_ranks, count,
         )  # fmt: skip
     _shed(items, places, entries, ranks, free, numbers, parameters)
-    return out, out_ranks, count, grant
+    return out, out_ranks, count, 0

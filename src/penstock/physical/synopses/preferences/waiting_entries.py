@@ -6,6 +6,7 @@ from round to round. Heaps follow from the keys.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -140,11 +141,18 @@ class WaitingEntries(Synopsis):
             done.append(WorkDone(out[:count], ranks[:count]))
         return [one for one in done if len(one.integers)]
 
-    def run_granted(self, reached: int, grant: int, fresh: NewEntries) -> WorkDone:
+    def run_granted(self, reached: int, grant: int, fresh: NewEntries) -> Iterator[WorkDone]:
         """Take a round behind the tick `reached` as one instant in which `grant` units are done."""
         self._admit(fresh)
-        out, ranks, count, _ = machine.run_granted(reached, grant, fresh.integers, fresh.ranks, *self._state())
-        return WorkDone(out[:count], ranks[:count])
+        integers, ranks = fresh.integers, fresh.ranks
+        while True:
+            out, products, count, grant = machine.run_granted(reached, grant, integers, ranks, *self._state())
+            if count:
+                yield WorkDone(out[:count], products[:count])
+            if not grant:
+                return
+            # All have entered.
+            integers, ranks = integers[:0], ranks[:0]
 
     def expire(self, at: int) -> None:
         """Drop what has ended at an instant."""

@@ -1,0 +1,75 @@
+"""A run with a preference AUTO that dies anywhere tells what one that lives tells: grants are not decided twice."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from inline_run import CRASHES, InlineRun, cold
+
+from penstock.physical.execution.decisions import Decided, Decisions
+from penstock.runtime.spark.input import input_planner
+
+SCRIPT = """SET target_latency = '2 s';
+SET shards = 2;
+SET max_batch_rows = 20;
+CREATE STREAM A (ts BIGINT, k BIGINT, amount BIGINT) FROM FILES (path '{data}', format 'parquet')
+  TIMESTAMP BY ts UNIT SECOND;
+CREATE QUERY q INTO FILES (path '{folder}/q', format 'csv') AS SELECT x.ts, x.amount, y.amount AS other
+  FROM A [RANGE 40 SECONDS] AS x, A [RANGE 20 SECONDS] AS y WHERE x.k = y.k
+  WITH PREFERENCE {preference} BUDGET AUTO;
+"""
+
+
+class Granting:
+    """Grants differently at every call, as a clock would."""
+
+    def __init__(self, least: int = 10) -> None:
+        self.calls, self.least = 0, least
+
+    def __call__(self, before: Decisions) -> Decisions:
+        self.calls += 1
+        return before.with_all(Decided.UNITS, {"q": self.least + self.calls * 13 % 37})
+
+
+def write(folder: Path) -> None:
+    draw = random.Random(3)
+    folder.mkdir()
+    for number in range(7):
+        ts = range(20 * number, 20 * number + 20)
+        columns = {"ts": list(ts), "k": [draw.randrange(3) for _ in ts], "amount": [draw.randrange(100) for _ in ts]}
+        pq.write_table(pa.table({n: pa.array(v, pa.int64()) for n, v in columns.items()}), folder / f"{number}.parquet")
+
+
+def live(
+    folder: Path, preference: str, monkeypatch: pytest.MonkeyPatch, crash: str | None, least: int = 10
+) -> tuple[list[str], int]:
+    """Run over all input, with a death in every second round; return what was emitted, and the decisions made."""
+    folder.mkdir()
+    script = SCRIPT.format(data=folder.parent / "data", folder=folder, preference=preference)
+    granting = Granting(least)
+    monkeypatch.setattr(input_planner, "_as_before", granting)
+    cold()
+    for _ in range(30):
+        run = InlineRun(script, folder / "checkpoint")
+        run.run(1, crash) if crash is not None else run.run()
+        cold()
+        if run.ended:
+            texts = [file.read_text() for file in sorted((folder / "q").glob("*.csv"))]
+            return sorted(line for text in texts for line in text.splitlines()[1:]), granting.calls
+    raise AssertionError("it does not end")
+
+
+@pytest.mark.parametrize("preference", ["x.amount + y.amount", "WEIGHTED x.amount"])
+def test_a_run_that_dies_tells_what_one_that_lives_tells(
+    preference: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path / "data")
+    expected, decisions = live(tmp_path / "living", preference, monkeypatch, None)
+    assert len(expected) > 200 and decisions >= 7
+    assert live(tmp_path / "more", preference, monkeypatch, None, 60)[0] != expected
+    for crash in (*CRASHES, "marked"):
+        assert live(tmp_path / crash, preference, monkeypatch, crash) == (expected, decisions)

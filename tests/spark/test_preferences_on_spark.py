@@ -1,0 +1,71 @@
+"""Preferences on Spark: over several shards where the budget covers the work, in one shard where it does not, and a
+run under AUTO that is killed."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from penstock.connectors.sinks.memory import collected
+from penstock.language import bind_script
+from penstock.session import Session
+from penstock.testing.compare import assert_same
+from penstock.testing.oracle import run_oracle
+
+SCRIPT = """
+SET shards = {shards};
+SET max_batch_bytes = 1;
+CREATE STREAM A (ts BIGINT, k INT, amount INT) FROM FILES (path '{folder}/A', format 'parquet')
+  TIMESTAMP BY ts UNIT SECOND;
+CREATE STREAM B (ts BIGINT, k INT, weight INT) FROM FILES (path '{folder}/B', format 'parquet')
+  TIMESTAMP BY ts UNIT SECOND;
+CREATE SUMMARY b_keys ON B (k) WITH GRANULARITY 4 SECONDS AND COLLAPSE (2, 3);
+"""
+JOIN = "SELECT A.k, amount, weight FROM A [RANGE 20 SECONDS] AS A, B [RANGE 9 SECONDS] AS B WHERE A.k = B.k"
+#: By the number of shards, the clauses whose answer the oracle of one shard gives.
+CLAUSES = {
+    4: ["amount BUDGET 100000 PER TUPLE", "WEIGHTED SUMMARY.Estimate.Count(B.k) BUDGET 100000 PER TUPLE",
+        "amount BUDGET UNLIMITED"],
+    1: ["amount, weight BUDGET 1 PER TUPLE", "ASC SUMMARY.Estimate.Count(B.k) FADE FACTOR 0.8 BUDGET 3 PER 2 SECONDS"],
+}  # fmt: skip
+
+
+def write(folder: Path) -> dict[str, pa.Table]:
+    draw = random.Random(5)
+    tables: dict[str, pa.Table] = {}
+    for name, value in (("A", "amount"), ("B", "weight")):
+        ts = sorted(draw.randrange(50) for _ in range(80))
+        columns = {"k": [draw.choice([0, 0, 1, 2, None]) for _ in ts], value: [draw.randrange(40) for _ in ts]}
+        columns_32 = {column: pa.array(values, pa.int32()) for column, values in columns.items()}
+        tables[name] = pa.table({"ts": pa.array(ts, pa.int64()), **columns_32})
+        (folder / name).mkdir()
+        for number, start in enumerate(range(0, 80, 23)):
+            pq.write_table(tables[name].slice(start, 23), folder / name / f"part-{number}.parquet")
+    return tables
+
+
+def test_what_the_oracle_of_one_shard_says(spark: Any, tmp_path: Path) -> None:
+    tables = write(tmp_path)
+    for shards, clauses in CLAUSES.items():
+        text = SCRIPT.format(folder=tmp_path, shards=shards)
+        for number, clause in enumerate(["", *clauses]):
+            preference = f" WITH PREFERENCE {clause}" if clause else ""
+            text += f"CREATE QUERY q{shards}{number} INTO MEMORY () AS {JOIN}{preference};\n"
+        session = Session(spark)
+        session.execute(text)
+        assert session.start().wait(300)
+        queries = {query.name: query for query in bind_script(text).queries}
+        answers = {name: collected(name) for name in queries}
+        for name, query in queries.items():
+            assert_same(query, answers[name], run_oracle(query, tables))
+        plain = answers[f"q{shards}0"]
+        assert plain.num_rows > 200
+        if shards > 1:
+            # UNLIMITED is the plain query, byte for byte.
+            assert answers[f"q{shards}3"].equals(plain)
+        else:
+            assert all(answers[name].num_rows < plain.num_rows for name in queries if name != "q10")
