@@ -15,12 +15,12 @@ from penstock.runtime.watching.figures import BatchFigures, FigureKeeper, RunFig
 from penstock.runtime.watching.metrics import (
     FrequentMetrics,
     OperatorMetrics,
-    PreferenceMetrics,
     QueryMetrics,
     RunMetrics,
     SheddingMetrics,
     SourceMetrics,
 )
+from penstock.runtime.watching.preference_metrics import PreferenceMetrics
 from penstock.runtime.watching.reports import IngestReport, ShardReport
 from penstock.runtime.watching.stopwatch import PHASES, Phases, share_out
 from penstock.runtime.watching.taps import Taps
@@ -208,13 +208,12 @@ class Recorder:
         self, name: str, totals: Totals, operators: Sequence[OperatorMetrics],
         said: Sequence[Mapping[str, int | float]], now: float,
     ) -> QueryMetrics:  # fmt: skip
-        heartbeat, lag = _heartbeat_and_lag(
-            (totals.query_heartbeats or {}).get(name), self._plan.queries[name].domain, now
-        )
+        domain = self._plan.queries[name].domain
+        heartbeat, lag = _heartbeat_and_lag((totals.query_heartbeats or {}).get(name), domain, now)
         return QueryMetrics(
             (totals.queries or {}).get(name, 0), self._rates[1].get(name, 0.0), heartbeat, lag,
             sum(o.state_rows for o in operators), sum(o.state_bytes for o in operators),
-            SheddingMetrics.of(said), FrequentMetrics.of(said), PreferenceMetrics.of(said),
+            SheddingMetrics.of(said), FrequentMetrics.of(said), PreferenceMetrics.of(said, domain),
         )  # fmt: skip
 
     def _said_by_query(self) -> dict[str, list[Mapping[str, int | float]]]:
