@@ -493,6 +493,7 @@ class SparkRun:
     def progress(self) -> RunProgress:
         with self._change_lock:
             progress = self._totals.progress(self._job.plan, self._job.all_sources, self._sinks, *self._unread_input())
+        self._reporter.recorder.describe_preferences(progress)
         progress.batch_seconds = self._batch_seconds
         seconds = self._last_finished_at - self._started_at
         progress.rows_per_second = (progress.rows_in - self._totals.rows_before) / seconds if seconds > 0 else 0.0

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from penstock.algebra.optimizer.statistics import seconds as in_seconds
+from penstock.errors import counted
 from penstock.physical.plan.preferences.queries import PREFERENCE
 from penstock.types import TimeDomain
 
@@ -104,6 +105,29 @@ def _completeness(examined: float, missing: float, unknown: float, look_ups: flo
     many as one of those that were looked up found, and one where none was."""
     whole = examined + missing + unknown * (found / look_ups if look_ups else 1.0)
     return examined / whole if whole else 1.0
+
+
+def preference_text(now: PreferenceMetrics) -> str:
+    """Return on one line how much of the work is done, and how late."""
+    waiting = f", {counted(now.units_waiting, 'unit')} waiting" if now.units_waiting else ""
+    delays = [
+        f"delay of {name} results {_seconds_text(median)} (95 %: {_seconds_text(high)})"
+        for name, median, high in (
+            ("promising", now.promising_delay, now.promising_delay_high),
+            ("other", now.other_delay, now.other_delay_high),
+        )
+        if median is not None and high is not None
+    ]
+    done = f"{_percent(now.share)} of the work of its preference is done{waiting}"
+    return "; ".join([done, f"about {_percent(now.completeness)} of all pairs are examined", *delays])
+
+
+def _percent(share: float) -> str:
+    return f"{share:.1%}".replace("%", " %")
+
+
+def _seconds_text(seconds: float) -> str:
+    return f"{seconds:.3g} s"
 
 
 #: By metric: its name behind `penstock_query_preference_`, whether it is a counter, its field and help.

@@ -39,6 +39,7 @@ class QueryCounts:
         place: where the answer is written.
         backfilled: result rows that a backfill wrote, from input read before the query was added.
         refused: by reason, rows among them that the sink cannot hold; they are dead letters of the query.
+        preference: how much of the work of its preference is done, and how late, for people; empty without one.
     """
 
     rows: int = 0
@@ -46,6 +47,7 @@ class QueryCounts:
     place: str = ""
     backfilled: int = 0
     refused: dict[str, int] = field(default_factory=dict)
+    preference: str = ""
 
 
 @dataclass
