@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -18,7 +19,7 @@ class NaiveFigures:
     """Figures of one shard.
 
     Args:
-        priorities: of all entries made, the most preferred the largest.
+        priorities: buckets of those of all entries made, ascending; the most preferred have the largest.
         delays: of each result, whether its entry is promising, and u - t in ticks.
         apart: |ts1 - ts2| of each result of two streams.
         rows: elements of all inputs without NULL in a key column.
@@ -27,7 +28,7 @@ class NaiveFigures:
             theirs that were examined.
     """
 
-    priorities: list[float] = field(default_factory=list)
+    priorities: list[tuple[float, float]] = field(default_factory=list)
     delays: list[tuple[bool, int]] = field(default_factory=list)
     apart: list[int] = field(default_factory=list)
     rows: int = 0
@@ -39,9 +40,10 @@ class NaiveFigures:
 
     def is_promising(self, priority: float) -> bool:
         """Add the priority of an entry; return whether its bucket is above that of the 0.9 quantile of those before."""
-        before = sorted(bucket(one, ACCURACY) for one in self.priorities)
-        self.priorities.append(priority)
-        return bool(before) and bucket(priority, ACCURACY) > before[9 * (len(before) - 1) // 10]
+        before, found = self.priorities, bucket(priority, ACCURACY)
+        above = bool(before) and found > before[9 * (len(before) - 1) // 10]
+        bisect.insort(before, found)
+        return above
 
 
 def completeness(shards: Sequence[NaiveFigures]) -> float:
