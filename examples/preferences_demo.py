@@ -18,6 +18,7 @@ from penstock.algebra.nodes.scans import declared_sources
 from penstock.errors import PenstockError
 from penstock.language import bind_script
 from penstock.runtime.live.engine import LiveEngine
+from penstock.runtime.watching.preference_metrics import preference_text
 
 SCRIPT = Path(__file__).resolve().parent / "preferences.cql"
 #: Begin and end of the burst in seconds, and orders a second before it and in it.
@@ -91,6 +92,14 @@ def line(second: int, arrived: int, progress: Progress) -> str:
     )
 
 
+def told(engine: LiveEngine) -> str:
+    """Return what the engine tells of the preference: the share of its work that is done, and the delays, since the
+    beginning."""
+    figures = engine.figures()
+    alerts = next(one for key, one in figures.metrics.queries.items() if figures.places.get(key) == "alerts")
+    return "" if alerts.preference is None else preference_text(alerts.preference)
+
+
 def _mean(values: np.ndarray) -> str:
     return f"{values.mean():.1f} s" if len(values) else "-"
 
@@ -119,6 +128,7 @@ def run(seconds: int, speed: float, every: int = 5) -> Progress:
             progress.large_due += large(answers["every_alert"])
         if (second + 1) % every == 0 and progress.delays:
             print(line(second + 1, arrived, progress), flush=True)
+            print(f"{'':8s}{told(engine)}", flush=True)
             arrived = 0
         if speed > 0:
             time.sleep(max(0.0, began + (second + 1) / speed - time.monotonic()))

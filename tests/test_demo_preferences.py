@@ -4,6 +4,7 @@ waits comes afterwards; nothing is emitted that the plain query does not emit.""
 from __future__ import annotations
 
 import importlib
+import re
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -33,7 +34,9 @@ def test_alerts_of_large_orders_come_first(demo: ModuleType, capsys: pytest.Capt
     assert burst.large_done < burst.done < 0.6 * burst.due
     shown = capsys.readouterr().out.splitlines()
     assert "calm" in shown[0] and "(100.0 %)" in shown[0]
-    assert "burst" in shown[-1] and "delay of large  0.0 s" in shown[-1]
+    assert "burst" in shown[-2] and "delay of large  0.0 s" in shown[-2]
+    assert "100.0 % of the work of its preference is done" in shown[1]
+    assert "units waiting" in shown[-1] and re.search(r"delay of promising results 0(\.0\d+)? s", shown[-1])
 
 
 def test_an_alert_is_one_of_the_plain_query_and_not_earlier(demo: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -128,6 +128,8 @@ class Watcher:
                 reasons = "; ".join(f"{count:,} x {reason}" for reason, count in counts.reasons.items())
                 self._warn(malformed_rows(counts.malformed, name) + (f": {reasons}" if reasons else ""))
         for name, query in progress.queries.items():
+            if query.preference:
+                self.say(f"{name}: {query.preference}")
             if query.refused:
                 reasons = "; ".join(f"{count:,} x {reason}" for reason, count in query.refused.items())
                 rows = counted(sum(query.refused.values()), "row")

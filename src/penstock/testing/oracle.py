@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -37,6 +37,7 @@ from penstock.algebra.nodes.query import Query
 from penstock.algebra.nodes.scans import declared_sources
 from penstock.deep import deep
 from penstock.testing.denotation import (
+    Shards,
     Stream,
     World,
     content,
@@ -85,7 +86,7 @@ class Answer:
 @deep
 def run_oracle(
     query: Query, inputs: Mapping[str, pa.Table], drain: bool = False, optimized_root: Algebra | None = None,
-    arrivals: Mapping[str, Sequence[int]] | None = None,
+    arrivals: Mapping[str, Sequence[int]] | None = None, shards: Shards | None = None,
 ) -> Answer:  # fmt: skip
     """Return the answer of `query` over bounded `inputs`.
 
@@ -95,16 +96,17 @@ def run_oracle(
         optimized_root: executed in place of the query's own root, to show that a rewrite kept the meaning.
         arrivals: source name -> arrival time of each row by the wall clock, in microseconds, for SYSTEM TIME and IDLE
             TIMEOUT.
+        shards: of the run, for preferences; None for one.
     """
     root = optimized_root or query.root
     read = _read(root, inputs, arrivals)
     timed = [ts for name, rows in read.rows.items() if not read.sources[name].is_static for ts, _ in rows]
     if not timed and any(not s.is_static for s in read.sources.values()):
         return Answer([], read.late, None, read.rejected)  # no input ever had a heartbeat
-    world = World(read.rows, max(timed, default=0))
+    world = World(read.rows, max(timed, default=0), shards=shards)
     if drain:
         end = _last_end(root, world)
-        world = World(read.rows, world.final if end is None else min(max(world.final, end), END - 1))
+        world = replace(world, final=world.final if end is None else min(max(world.final, end), END - 1), known={})
     return Answer(events_in(root, world), read.late, world.final, read.rejected)
 
 

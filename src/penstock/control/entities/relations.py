@@ -29,6 +29,7 @@ from penstock.control.entities.plan import (
     STAGES,
     OperatorRow,
 )
+from penstock.control.entities.preferences import PREFERENCES, SUMMARIES
 from penstock.control.entities.queries import APPROXIMATIONS, QUERIES, QueryRow
 from penstock.control.entities.running import (
     COMMANDS,
@@ -50,9 +51,9 @@ from penstock.types import type_name
 #: Those whose rows are the entities of the others.
 _OBJECTS: tuple[ControlRelation[Any], ...] = (
     QUERIES, STREAMS, RELATIONS, COLUMNS, VIEWS, FUNCTIONS, OPERATORS, OPERATOR_SHARDS, QUERY_OPERATORS, PLAN_EDGES,
-    QUEUES, SYNOPSES, STAGES, SHARDS, POLICIES, ARCHIVES, ARCHIVE_PARTS, CONSTRAINTS, APPROXIMATIONS, SNAPSHOTS,
-    PERIODIC, COMMANDS, VERSIONS, SESSIONS, SUBSCRIPTIONS, TOKENS, DEAD_LETTERS, SETTINGS, BATCHES,
-    BATCH_LOG,
+    QUEUES, SYNOPSES, STAGES, SHARDS, POLICIES, ARCHIVES, ARCHIVE_PARTS, CONSTRAINTS, APPROXIMATIONS,
+    PREFERENCES, SUMMARIES, SNAPSHOTS, PERIODIC, COMMANDS, VERSIONS, SESSIONS, SUBSCRIPTIONS, TOKENS, DEAD_LETTERS,
+    SETTINGS, BATCHES, BATCH_LOG,
 )  # fmt: skip
 
 

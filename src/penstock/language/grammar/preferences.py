@@ -33,7 +33,8 @@ class PreferenceGrammar(FrequentGrammar):
         at = self._here()
         behind = self._take_any(*_ORDERS)
         if behind is not None and order is not None:
-            raise self._at_span(f"{order} and {behind}: the order is written once", at)
+            message = f"{order} and {behind}: the order is written once"
+            raise self._at_span(message, at, "write it in front of the expressions, or behind the last of them")
         clauses: dict[str, Any] = {}
         while True:
             begin = self._here()
@@ -48,7 +49,7 @@ class PreferenceGrammar(FrequentGrammar):
                 break
             key = next(iter(found))
             if key in clauses:
-                raise self._at_span(f"{key.upper()} occurs twice", self._since(begin))
+                raise self._at_span(f"{key.upper()} occurs twice", self._since(begin), "leave one of them out")
             clauses |= found | {f"{key}_span": self._since(begin)}
         return PreferenceClause(order or behind, tuple(expressions), **clauses, span=self._since(start))
 
@@ -78,7 +79,8 @@ class PreferenceGrammar(FrequentGrammar):
             return BudgetClause(word, span=self._since(start))
         units = self._signed("a number of units, AUTO or UNLIMITED")
         if units.denominator != 1:
-            self._fail("a whole number of units, AUTO or UNLIMITED", self._prev)
+            hint = "a unit is one look-up or one pair: write more of them per a longer interval"
+            self._fail("a whole number of units, AUTO or UNLIMITED", self._prev, hint=hint)
         self._need("PER")
         if self._take("TUPLE"):
             return BudgetClause("PER TUPLE", int(units), span=self._since(start))
@@ -95,9 +97,9 @@ class PreferenceGrammar(FrequentGrammar):
         sign = -1 if self._match(TokenType.DASH) else 1
         return sign * self._number(what)[0]
 
-    def _at_span(self, message: str, span: TextSpan) -> Fault:
+    def _at_span(self, message: str, span: TextSpan, hint: str) -> Fault:
         token = Token(TokenType.VAR, self.sql[span.start : span.end], start=span.start, end=span.end - 1)
-        return Fault("", token, "P0103", message)
+        return Fault("", token, "P0103", message, hint)
 
     # --- CREATE SUMMARY
 
@@ -115,7 +117,8 @@ class PreferenceGrammar(FrequentGrammar):
             else:
                 self._fail("GRANULARITY or COLLAPSE")
             if one.keys() & found.keys():
-                raise self._at_span(f"{next(iter(one)).upper()} occurs twice", self._since(at))
+                message = f"{next(iter(one)).upper()} occurs twice"
+                raise self._at_span(message, self._since(at), "leave one of them out")
             found |= one
             if not self._take("AND"):
                 return found

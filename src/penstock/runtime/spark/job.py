@@ -494,6 +494,7 @@ class SparkRun:
     def progress(self) -> RunProgress:
         with self._change_lock:
             progress = self._totals.progress(self._job.plan, self._job.all_sources, self._sinks, *self._unread_input())
+        self._reporter.recorder.describe_preferences(progress)
         progress.batch_seconds = self._batch_seconds
         for name, number in self._reporter.recorder.open_periods().items():
             if name in progress.queries:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from penstock.physical.plan.preferences.queries import PREFERENCE
+from penstock.runtime.watching.preference_metrics import PREFERENCE_FIGURES, PreferenceMetrics
 from penstock.runtime.watching.stopwatch import PHASES
 
 
@@ -88,46 +88,6 @@ class SheddingMetrics:
 
 #: The metrics of shedding of which the least counts where a query has several budgets.
 _SHARES = ("exact", "coverage_at_least", "accuracy", "accuracy_low", "accuracy_high")
-
-
-@dataclass(frozen=True)
-class PreferenceMetrics:
-    """Metrics of a query with a preference: sums over its shards since the beginning, and what waits now.
-
-    Units that were not looked up yet count as estimated, so units_asked = units_done + units_waiting + units_expired +
-    units_shed is an estimate while entries wait for their look-up.
-
-    Args:
-        share: units done of those asked; 1 where none was.
-        entries_made, entries_done, entries_expired, entries_shed: made = done + waiting + expired + shed.
-    """
-
-    units_asked: float = 0
-    units_done: float = 0
-    units_waiting: float = 0
-    units_expired: float = 0
-    units_shed: float = 0
-    share: float = 1.0
-    entries_made: float = 0
-    entries_done: float = 0
-    entries_waiting: float = 0
-    entries_expired: float = 0
-    entries_shed: float = 0
-
-    @staticmethod
-    def of(figures: Sequence[Mapping[str, float]]) -> PreferenceMetrics | None:
-        """Return the metrics of a query from the figures of its operators; None where it has no preference."""
-        found: dict[str, float] = {}
-        for one in figures:
-            for key, value in one.items():
-                if key.startswith(PREFERENCE):
-                    name = key.removeprefix(PREFERENCE).replace(" ", "_")
-                    found[name] = found.get(name, 0) + value
-        if not found:
-            return None
-        done, parts = found["units_done"], ("units_done", "units_waiting", "units_expired", "units_shed")
-        asked = sum(found[name] for name in parts)
-        return PreferenceMetrics(units_asked=asked, share=done / asked if asked else 1.0, **found)
 
 
 @dataclass(frozen=True)
@@ -325,82 +285,9 @@ METRICS: tuple[Metric, ...] = (
     Metric("penstock_query_lag_seconds", False, _Q, "queries.lag", "Its heartbeat behind the wall clock."),
     Metric("penstock_query_state_rows", False, _Q, "queries.state_rows", "Rows of state, shared ones too."),
     Metric("penstock_query_state_bytes", False, _Q, "queries.state_bytes", "Bytes of state, shared ones too."),
-    Metric(
-        "penstock_query_preference_asked_units",
-        False,
-        _Q,
-        "queries.preference.units_asked",
-        "Units of work of its preference so far; estimated where entries wait.",
-    ),
-    Metric(
-        "penstock_query_preference_done_units_total",
-        True,
-        _Q,
-        "queries.preference.units_done",
-        "Of them those that were done.",
-    ),
-    Metric(
-        "penstock_query_preference_waiting_units",
-        False,
-        _Q,
-        "queries.preference.units_waiting",
-        "Of them those that wait.",
-    ),
-    Metric(
-        "penstock_query_preference_expired_units_total",
-        True,
-        _Q,
-        "queries.preference.units_expired",
-        "Of them those that expired before they were done.",
-    ),
-    Metric(
-        "penstock_query_preference_shed_units_total",
-        True,
-        _Q,
-        "queries.preference.units_shed",
-        "Of them those dropped beyond `preference_queue`.",
-    ),
-    Metric(
-        "penstock_query_preference_share_ratio",
-        False,
-        _Q,
-        "queries.preference.share",
-        "Units done of those asked.",
-    ),
-    Metric(
-        "penstock_query_preference_made_entries_total",
-        True,
-        _Q,
-        "queries.preference.entries_made",
-        "Entries that its rows have made.",
-    ),
-    Metric(
-        "penstock_query_preference_done_entries_total",
-        True,
-        _Q,
-        "queries.preference.entries_done",
-        "Of them those that are done.",
-    ),
-    Metric(
-        "penstock_query_preference_waiting_entries",
-        False,
-        _Q,
-        "queries.preference.entries_waiting",
-        "Of them those that wait.",
-    ),
-    Metric(
-        "penstock_query_preference_expired_entries_total",
-        True,
-        _Q,
-        "queries.preference.entries_expired",
-        "Of them those that expired.",
-    ),
-    Metric(
-        "penstock_query_preference_shed_entries_total",
-        True,
-        _Q,
-        "queries.preference.entries_shed",
-        "Of them those dropped beyond `preference_queue`.",
+    *(
+        Metric(f"penstock_query_preference_{name}", counter, _Q, f"queries.preference.{field_name}", text)
+        for name, counter, field_name, text in PREFERENCE_FIGURES
     ),
     Metric("penstock_query_held", False, _Q, "queries.shedding.held", "What is held under its budget."),
     Metric(

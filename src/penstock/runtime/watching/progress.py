@@ -40,6 +40,7 @@ class QueryCounts:
         backfilled: result rows that a backfill wrote, from input read before the query was added.
         refused: by reason, rows among them that the sink cannot hold; they are dead letters of the query.
         open_periods: sessions, and stretches that CLOSED waits for, which have not ended and are in no answer.
+        preference: how much of the work of its preference is done, and how late, for people; empty without one.
     """
 
     rows: int = 0
@@ -48,6 +49,7 @@ class QueryCounts:
     backfilled: int = 0
     refused: dict[str, int] = field(default_factory=dict)
     open_periods: int = 0
+    preference: str = ""
 
 
 @dataclass

@@ -16,12 +16,13 @@ from penstock.runtime.watching.metrics import (
     FrequentMetrics,
     OperatorMetrics,
     PeriodMetrics,
-    PreferenceMetrics,
     QueryMetrics,
     RunMetrics,
     SheddingMetrics,
     SourceMetrics,
 )
+from penstock.runtime.watching.preference_metrics import PreferenceMetrics, preference_text
+from penstock.runtime.watching.progress import RunProgress
 from penstock.runtime.watching.reports import IngestReport, ShardReport
 from penstock.runtime.watching.stopwatch import PHASES, Phases, share_out
 from penstock.runtime.watching.taps import Taps
@@ -222,15 +223,21 @@ class Recorder:
         self, name: str, totals: Totals, operators: Sequence[OperatorMetrics],
         said: Sequence[Mapping[str, int | float]], now: float,
     ) -> QueryMetrics:  # fmt: skip
-        heartbeat, lag = _heartbeat_and_lag(
-            (totals.query_heartbeats or {}).get(name), self._plan.queries[name].domain, now
-        )
+        domain = self._plan.queries[name].domain
+        heartbeat, lag = _heartbeat_and_lag((totals.query_heartbeats or {}).get(name), domain, now)
         return QueryMetrics(
             (totals.queries or {}).get(name, 0), self._rates[1].get(name, 0.0), heartbeat, lag,
             sum(o.state_rows for o in operators), sum(o.state_bytes for o in operators),
-            SheddingMetrics.of(said), FrequentMetrics.of(said), PreferenceMetrics.of(said),
+            SheddingMetrics.of(said), FrequentMetrics.of(said), PreferenceMetrics.of(said, domain),
             PeriodMetrics.of(said),
         )  # fmt: skip
+
+    def describe_preferences(self, progress: RunProgress) -> None:
+        """Write what queries with a preference have done into the progress of a run."""
+        for name, said in self._said_by_query().items():
+            if name in progress.queries and name in self._plan.queries:
+                found = PreferenceMetrics.of(said, self._plan.queries[name].domain)
+                progress.queries[name].preference = "" if found is None else preference_text(found)
 
     def _said_by_query(self) -> dict[str, list[Mapping[str, int | float]]]:
         """Return by query what its operators say of themselves in each shard. Most say nothing."""

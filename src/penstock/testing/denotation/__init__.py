@@ -19,6 +19,7 @@ from penstock.testing.denotation import (
 from penstock.testing.denotation.base import (
     Bag,
     Relation,
+    Shards,
     Stream,
     World,
     denote,
@@ -38,6 +39,7 @@ from penstock.testing.preferences import kinds as preferences
 __all__ = [
     "Bag",
     "Relation",
+    "Shards",
     "Stream",
     "World",
     "coalesce",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import singledispatch
 from typing import Any, cast
@@ -56,12 +56,21 @@ class InstantLine:
 
 
 @dataclass(frozen=True)
+class Shards:
+    """The shards of a run, on which the answer of a preference alone depends. of: returns the shard of each row, of the
+    columns by which rows are divided."""
+
+    count: int
+    of: Callable[[Sequence[pa.Array], int], Sequence[int]]
+
+
+@dataclass(frozen=True)
 class World:
     """The inputs as the query sees them: per source the (timestamp, row) pairs that were not late, in arrival order.
 
     A static relation's rows are valid from BEGIN. `final`: the last instant of the query's time; `line`: inside a query
     in the sequence model, its instants; `known`: results computed before, by fingerprint; `firsts`: the first timestamp
-    of each source, where `rows` lacks the past.
+    of each source, where `rows` lacks the past; `shards`: by what preferences divide their rows.
     """
 
     rows: Mapping[str, list[tuple[int, Row]]]
@@ -69,6 +78,7 @@ class World:
     line: InstantLine | None = None
     known: dict[str, Stream | Relation] = field(default_factory=dict, repr=False, compare=False)
     firsts: Mapping[str, int] = field(default_factory=dict)
+    shards: Shards | None = None
 
 
 def first_instant(node: Algebra, world: World) -> int | None:

@@ -55,7 +55,7 @@ def part(row: Row, columns: tuple[int, ...]) -> Row:
 @denote.register
 def _(node: Sequenced, world: World) -> Stream:
     line = line_of(node, world)
-    inner = World(world.rows, len(line.ticks), line, firsts=world.firsts)
+    inner = World(world.rows, len(line.ticks), line, firsts=world.firsts, shards=world.shards)
     told = denote(node.body, inner)
     assert isinstance(told, Stream)
     ordered = sorted(told.elements, key=lambda element: (element[0], value_order(element[1])))

@@ -35,12 +35,15 @@ from penstock.testing.preferences.summaries import NaiveSummary, SeenZone
 from penstock.testing.values import Row, key_of
 from penstock.types import END, Schema
 
+#: An element with its place among those of its input.
+_Placed = tuple[int, tuple[int, tuple[int, int], Row]]
+
 
 class JoinSimulation(Simulation):
     partners_age = True
 
-    def __init__(self, node: PreferringJoin, sides: list[PreferredSide], final: int) -> None:
-        super().__init__(node.preference, sides, final)
+    def __init__(self, node: PreferringJoin, sides: list[PreferredSide], final: int, shards: int) -> None:
+        super().__init__(node.preference, sides, final, shards)
         self.node = node
 
     def entries(self, x: PreferredElement) -> Iterator[WaitingEntry]:
@@ -76,7 +79,8 @@ class JoinSimulation(Simulation):
         nothing = (None,) * len(self.sides[into].schema)
         product = self.product(expressions, self._joined(x, nothing), count, share)
         race = self.race(x, [whole_number(low)], 1 + count)
-        yield WaitingEntry(x, low, stretch, product, race, partners, False, absent, x.ts, None, bool(partners))
+        yield WaitingEntry(x, low, stretch, product, race, partners, False, absent, x.ts, None, bool(partners),
+                           estimate=None if zone is None else zone.estimate)  # fmt: skip
 
     def _zone_of(self, y: PreferredElement, zones: list[SeenZone]) -> SeenZone | None:
         return next((zone for zone in zones if y.number is not None and zone.holds(y.number)), None)
@@ -112,8 +116,10 @@ class JoinSimulation(Simulation):
 class ElementSimulation(Simulation):
     """One entry per element of a stream. Its estimates are those of its own zone."""
 
-    def __init__(self, node: PreferringSelection | PreferringLookUp, side: PreferredSide, final: int) -> None:
-        super().__init__(node.preference, [side], final)
+    def __init__(
+        self, node: PreferringSelection | PreferringLookUp, side: PreferredSide, final: int, shards: int
+    ) -> None:  # fmt: skip
+        super().__init__(node.preference, [side], final, shards)
         self.expressions = node.expressions
 
     def own_zone(self, x: PreferredElement) -> tuple[int, float]:
@@ -131,8 +137,8 @@ class ElementSimulation(Simulation):
 
 
 class SelectionSimulation(ElementSimulation):
-    def __init__(self, node: PreferringSelection, side: PreferredSide, final: int) -> None:
-        super().__init__(node, side, final)
+    def __init__(self, node: PreferringSelection, side: PreferredSide, final: int, shards: int) -> None:
+        super().__init__(node, side, final, shards)
         self.condition = node.condition
 
     def entries(self, x: PreferredElement) -> Iterator[WaitingEntry]:
@@ -147,8 +153,10 @@ class SelectionSimulation(ElementSimulation):
 
 
 class LookUpSimulation(ElementSimulation):
-    def __init__(self, node: PreferringLookUp, side: PreferredSide, table: Callable[[int], Bag], final: int) -> None:
-        super().__init__(node, side, final)
+    def __init__(
+        self, node: PreferringLookUp, side: PreferredSide, table: Callable[[int], Bag], final: int, shards: int
+    ) -> None:  # fmt: skip
+        super().__init__(node, side, final, shards)
         self.node, self.table = node, table
 
     def entries(self, x: PreferredElement) -> Iterator[WaitingEntry]:
@@ -193,14 +201,26 @@ def _hash(rows: Sequence[tuple[Row, Schema]], positions: Sequence[int], seed: in
     return [int(h) for h in universe(seed, columns, len(rows), "/summary")]
 
 
+def _elements(node: Algebra, key: tuple[int, ...], world: World) -> dict[int, list[_Placed]]:
+    """Return the elements of an input by shard, each with its place among all. key: columns by which rows are
+    divided."""
+    found = sorted(elements(node, world), key=lambda one: one[0])
+    if world.shards is None:
+        return {0: list(enumerate(found))}
+    columns = [pa.array([row[i] for _, _, row in found], node.schema[i].type) for i in key]
+    parts: dict[int, list[_Placed]] = {shard: [] for shard in range(world.shards.count)}
+    for placed, shard in zip(enumerate(found), world.shards.of(columns, len(found)), strict=True):
+        parts[shard].append(placed)
+    return parts
+
+
 def _side(
     node: Algebra, number: int, keys: tuple[int, ...], condition: Expression | None,
-    summary: SummaryDefinition | None, summarised: tuple[int, ...], seed: int, world: World,
+    summary: SummaryDefinition | None, summarised: tuple[int, ...], seed: int, found: list[_Placed],
 ) -> PreferredSide:  # fmt: skip
-    found = sorted(elements(node, world), key=lambda one: one[0])
     arrived: list[PreferredElement] = []
     count = 0
-    for place, (ts, (start, end), row) in enumerate(found):
+    for place, (ts, (start, end), row) in found:
         joins = all(row[i] is not None for i in keys)
         passes = _passes(condition, row)
         arrived.append(PreferredElement(ts, number, place, start, end, row, count if joins else None, passes))
@@ -212,28 +232,46 @@ def _side(
     return side
 
 
-def simulate(node: PreferringJoin | PreferringLookUp | PreferringSelection, world: World) -> Simulation:
-    """Return the simulation of a preference, which has run."""
-    seed = node.preference.seed
-    made: Simulation
-    if isinstance(node, PreferringJoin):
-        inputs = (node.left, node.right)
-        sides = [
-            _side(
-                inputs[n], n, _keys(node.equal, n), node.filters[n], node.summaries[n], node.summarised[n], seed, world,
-            )
-            for n in (0, 1)
-        ]  # fmt: skip
-        made = JoinSimulation(node, sides, world.final)
-    elif isinstance(node, PreferringLookUp):
-        side = _side(node.left, 0, _keys(node.equal, 0), node.filter, node.summary, node.summarised, seed, world)
-        table, static = relation(node.right, world), is_static(node.right)
-        made = LookUpSimulation(node, side, lambda ts: table.at(0 if static else ts), world.final)
-    else:
-        side = _side(node.input, 0, (), node.filter, node.summary, node.summarised, seed, world)
-        made = SelectionSimulation(node, side, world.final)
-    made.run()
+def simulate(node: PreferringJoin | PreferringLookUp | PreferringSelection, world: World) -> list[Simulation]:
+    """Return the simulations of a preference, one for each shard, which have run."""
+    made = list(_simulations(node, world, 1 if world.shards is None else world.shards.count))
+    for one in made:
+        one.run()
     return made
+
+
+def _simulations(
+    node: PreferringJoin | PreferringLookUp | PreferringSelection, world: World, shards: int
+) -> Iterator[Simulation]:
+    seed = node.preference.seed
+    if isinstance(node, PreferringJoin):
+        inputs, spread = (node.left, node.right), node.sharding
+        parts = [_elements(inputs[n], _keys(spread, n), world) for n in (0, 1)]
+        for shard in range(shards):
+            sides = [
+                _side(
+                    inputs[n], n, _keys(node.equal, n), node.filters[n], node.summaries[n], node.summarised[n], seed,
+                    parts[n][shard],
+                )
+                for n in (0, 1)
+            ]  # fmt: skip
+            yield JoinSimulation(node, sides, world.final, shards)
+        return
+    below = node.inputs[0]
+    divided = _elements(below, node.summarised or tuple(range(len(below.schema))), world)
+    for shard in range(shards):
+        keys = _keys(node.equal, 0) if isinstance(node, PreferringLookUp) else ()
+        side = _side(below, 0, keys, node.filter, node.summary, node.summarised, seed, divided[shard])
+        if isinstance(node, PreferringLookUp):
+            yield LookUpSimulation(node, side, _table(node, world), world.final, shards)
+        else:
+            yield SelectionSimulation(node, side, world.final, shards)
+
+
+def _table(node: PreferringLookUp, world: World) -> Callable[[int], Bag]:
+    """Return by instant the rows of the relation that elements look up."""
+    table, static = relation(node.right, world), is_static(node.right)
+    return lambda ts: table.at(0 if static else ts)
 
 
 def _keys(equal: Pairs, side: int) -> tuple[int, ...]:
@@ -241,11 +279,11 @@ def _keys(equal: Pairs, side: int) -> tuple[int, ...]:
 
 
 def _relation(node: PreferringJoin | PreferringLookUp | PreferringSelection, world: World) -> Relation:
-    return windowed([(start, (start, end), row) for start, end, row in simulate(node, world).emitted])
+    return windowed([(start, (start, end), row) for start, end, row in _emitted(node, world)])
 
 
 def _emitted(node: PreferringJoin | PreferringLookUp | PreferringSelection, world: World) -> list[Life]:
-    return simulate(node, world).emitted
+    return [life for one in simulate(node, world) for life in one.emitted]
 
 
 for kind in (PreferringJoin, PreferringLookUp, PreferringSelection):

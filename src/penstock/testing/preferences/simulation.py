@@ -1,4 +1,4 @@
-"""Preferences by their definition (`algebra/nodes/preferences.py`): entries worked on unit by unit, in one shard.
+"""Preferences by their definition (`algebra/nodes/preferences.py`): entries worked on unit by unit, in each shard.
 
 AUTO here keeps up: all work is granted at once.
 """
@@ -22,6 +22,7 @@ from penstock.expressions.draws import draws, exponential_draws
 from penstock.expressions.nodes import Expression, with_estimates
 from penstock.testing.denotation.base import Bag, values_of
 from penstock.testing.denotation.results import Life
+from penstock.testing.preferences.figures import NaiveFigures
 from penstock.testing.preferences.summaries import NaiveSummary
 from penstock.testing.values import Row
 from penstock.types import Schema
@@ -77,6 +78,10 @@ class WaitingEntry:
     #: Without partners it lives as long as x.
     had: bool = False
     steps: int = 0
+    #: Its pairs as a zone of a summary estimates them, None where nothing does; and those examined.
+    estimate: int | None = None
+    examined: int = 0
+    promising: bool = False
 
 
 @dataclass
@@ -103,13 +108,16 @@ class PreferredSide:
 
 
 class Simulation:
-    """The queue of one shard. A subclass says which entries an element makes."""
+    """The queue of one of `shards`. A subclass says which entries an element makes."""
 
-    def __init__(self, preference: Preference, sides: list[PreferredSide], final: int) -> None:
-        self.preference, self.sides, self.final = preference, sides, final
+    def __init__(self, preference: Preference, sides: list[PreferredSide], final: int, shards: int) -> None:
+        self.preference, self.sides, self.final, self.shards = preference, sides, final, shards
         self.waiting: list[WaitingEntry] = []
         self.emitted: list[Life] = []
         self.account = Account()
+        #: Entries, by what has become of them, and what is told of results.
+        self.entry_account = Account()
+        self.figures = NaiveFigures()
 
     def entries(self, x: PreferredElement) -> Iterator[WaitingEntry]:
         raise AssertionError(f"{type(self).__name__} makes no entries")
@@ -148,7 +156,7 @@ class Simulation:
             if timed:
                 while self.waiting and math.ceil(begin := max(free, Fraction(since))) <= now:
                     if self._unit(now):
-                        free = begin + 1 / budget.rate(1)
+                        free = begin + 1 / budget.rate(self.shards)
             else:
                 credit = math.inf if budget.kind is BudgetKind.AUTO else budget.units * made
                 while self.waiting and credit >= 1:
@@ -157,11 +165,15 @@ class Simulation:
         self._fade_at_multiples(last, self.final)
         self._expire(self.final)
         self.account.waiting = sum(map(_units, self.waiting))
+        self.entry_account.waiting = len(self.waiting)
+        for entry in self.waiting:
+            self._miss(entry)
         return self.emitted
 
     def _arrive(self, some: Sequence[PreferredElement]) -> int:
         """Take the elements of one instant; return how many make entries."""
         for x in some:
+            self.figures.rows += x.number is not None
             side = self.sides[x.side]
             if side.summary is not None and x.number is not None and x.place in side.hashes:
                 side.summary.arrive(x.ts, x.number, side.hashes[x.place])
@@ -170,7 +182,9 @@ class Simulation:
             for entry in self.entries(x):
                 self.waiting.append(entry)
                 self.account.asked += _units(entry)
+                self.entry_account.asked += 1
                 self._fade(entry, x.ts)
+                entry.promising = self.figures.is_promising(self._priority(entry, x.ts))
         return len(making)
 
     def _expire(self, now: int) -> None:
@@ -180,12 +194,28 @@ class Simulation:
             if entry.x.end <= now or dead:
                 self.waiting.remove(entry)
                 self.account.expired += _units(entry)
+                self.entry_account.expired += 1
+                self._miss(entry)
 
     def _shed(self, now: int) -> None:
         self.waiting.sort(key=lambda entry: self._rank(entry, now))
         gone = self.waiting[self.preference.queue :]
         del self.waiting[self.preference.queue :]
         self.account.shed += sum(map(_units, gone))
+        self.entry_account.shed += len(gone)
+        for entry in gone:
+            self._miss(entry)
+
+    def _miss(self, entry: WaitingEntry) -> None:
+        """Count the pairs of an entry that were not examined, as estimated."""
+        if entry.single is not None:
+            self.figures.missing += 1
+        elif entry.looked_up:
+            self.figures.missing += max(1, (entry.estimate or 0) - entry.examined)
+        elif entry.estimate is None:
+            self.figures.unknown += 1
+        else:
+            self.figures.missing += entry.estimate
 
     # --- work
 
@@ -194,6 +224,7 @@ class Simulation:
         entry = min(self.waiting, key=lambda one: self._rank(one, now))
         if not entry.looked_up:
             entry.looked_up = True
+            self.figures.look_ups += entry.estimate is None
             done = 1
         else:
             alive = entry.single
@@ -207,16 +238,35 @@ class Simulation:
             found = self.row(entry.x, alive) if done else None
             if found is not None:
                 self.emitted.append((now, found[1], found[0]))
+                self.figures.delays.append((entry.promising, now - entry.x.ts))
+                if len(self.sides) == 2 and alive is not None:
+                    self.figures.apart.append(abs(entry.x.ts - alive.ts))
+            self.figures.examined += done
+            self.figures.found += done if entry.single is None and entry.had and entry.estimate is None else 0
+            entry.examined += done
             entry.single = None
         self.account.done += done
         if entry.single is None and not any(partner.end > now for partner in entry.left):
             self.account.expired += len(entry.left)
             self.waiting.remove(entry)
+            self.entry_account.done += 1
         return done
 
     def _rank(self, entry: WaitingEntry, now: int) -> tuple[object, ...]:
         newness = entry.single.newness if entry.single is not None else ()
         return self._key(entry, now), entry.x.order, -entry.zone, tuple(-n for n in newness)
+
+    def _priority(self, entry: WaitingEntry, now: int) -> float:
+        """Return the priority of an entry, the most preferred the largest."""
+        key = self._key(entry, now)
+        if self.preference.order is not PreferenceOrder.WEIGHTED:
+            return -key
+        if entry.product is None:
+            return -_LAST
+        factor = fade_factor(self.preference.fade, entry.steps) if self.preference.fades else 1.0
+        with np.errstate(all="ignore"):
+            priority = float(np.float64(entry.product) * factor)
+        return -_LAST if math.isnan(priority) else priority
 
     def _key(self, entry: WaitingEntry, now: int) -> float:
         preference = self.preference

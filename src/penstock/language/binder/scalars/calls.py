@@ -46,6 +46,13 @@ _EXTRACTED = {
 }  # fmt: skip
 
 
+#: What to do instead, by the clause that takes no aggregates.
+_WITHOUT_AGGREGATES = {
+    "WHERE": "a condition over groups belongs in HAVING",
+    "WITH PREFERENCE": "prefer by columns of FROM and by estimates of summaries",
+}
+
+
 def _extract(binder: ScalarBinder, node: exp.Expr) -> Expression:
     field_name = node.this.name.upper()
     function = _EXTRACTED.get(field_name) or _EXTRACTED.get(field_name.removesuffix("S"))
@@ -143,7 +150,7 @@ def _aggregate(binder: ScalarBinder, node: exp.Expr, condition: exp.Expr | None)
         other = "make the inner one a column of a query in FROM, and aggregate that"
         context.fail("P0304", f"{name} inside another aggregate", name_span(node), other)
     if binder.aggregates is not None:
-        hint = "a condition over groups belongs in HAVING" if binder.aggregates == "WHERE" else None
+        hint = _WITHOUT_AGGREGATES.get(binder.aggregates)
         context.fail("P0304", f"{name} is an aggregate, not allowed in {binder.aggregates}", name_span(node), hint)
     arguments = list(node.expressions)
     distinct = len(arguments) == 1 and isinstance(arguments[0], exp.Distinct)

@@ -20,6 +20,9 @@ _OPTIONS = {
 #: Most zones, and most counters of a zone.
 _MOST_DEPTH, _MOST_RATE, _MOST_COUNTERS = 32, 1024, 2**24
 
+#: For a length of 0.
+_POSITIVE = "write a length above 0, such as 10 SECONDS"
+
 
 def bind_summary(statement: CreateSummary, context: Context) -> SummaryDefinition:
     """Return what a statement declares. Raises BindingFailed after P0201 to P0208, P0301 or P0303."""
@@ -27,7 +30,7 @@ def bind_summary(statement: CreateSummary, context: Context) -> SummaryDefinitio
     columns = context.each(lambda name: _column(name, names, context), statement.columns)
     for column, name in zip(columns, statement.columns, strict=True):
         if columns.count(column) > 1:
-            context.fail("P0206", f"column {name.text} occurs twice", name.span)
+            context.fail("P0206", f"column {name.text} occurs twice", name.span, "name each column once")
     rate, depth = (4, 4) if statement.collapse is None else (statement.collapse.rate, statement.collapse.depth)
     if statement.collapse is not None and not (2 <= rate <= _MOST_RATE and 1 <= depth <= _MOST_DEPTH):
         message = f"COLLAPSE takes a rate from 2 to {_MOST_RATE:,} and a depth from 1 to {_MOST_DEPTH}"
@@ -92,7 +95,7 @@ def _column(name: Name, names: tuple[str, ...], context: Context) -> str:
 
 def _granularity(written: Duration | None, domain: TimeDomain, context: Context) -> int:
     if written is not None:
-        return ticks(written, domain, context, code="P0303")
+        return ticks(written, domain, context, code="P0303", hint=_POSITIVE)
     try:
         return max(1, domain.ticks(_GRANULARITY.interval))
     except PenstockError:
@@ -110,7 +113,7 @@ def _option(
         interval = Interval.parse(option.value)
         if interval is None:
             context.fail("P0203", f"{key} is an interval such as '2 SECONDS'", option.value_span)
-        return key, ticks(Duration(interval, option.value_span), domain, context, code="P0303")
+        return key, ticks(Duration(interval, option.value_span), domain, context, code="P0303", hint=_POSITIVE)
     try:
         value = exact(option.value)
     except ValueError:
@@ -121,5 +124,6 @@ def _option(
         return key, float(value)
     if value.denominator != 1 or not 1 <= value <= _MOST_COUNTERS or (key == "rows" and value % 2 == 0):
         needed = "an odd whole number" if key == "rows" else "a whole number"
-        context.fail("P0203", f"{key} is {needed} from 1 on, this is {option.value}", option.value_span)
+        hint = f"leave {key} out for its default" + (", or write an odd number, such as '5'" if key == "rows" else "")
+        context.fail("P0203", f"{key} is {needed} from 1 on, this is {option.value}", option.value_span, hint)
     return key, int(value)

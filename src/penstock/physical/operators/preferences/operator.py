@@ -32,9 +32,12 @@ from penstock.physical.synopses.contract import Synopsis
 from penstock.physical.synopses.preferences.layout import (
     DONE,
     EXPIRED,
+    LOOK_UP_PAIRS,
+    LOOK_UPS,
     MADE,
     MADE_ENTRIES,
     ORDER,
+    PAIRS,
     SHED,
     SPAN_BITS,
     SPANS,
@@ -135,9 +138,10 @@ class Preferring(Operator, ABC):
 
     def figures(self) -> Mapping[str, int | float]:
         queue = self._queue
-        if not queue.number(MADE_ENTRIES):
+        if not self._order:
             return {}
         return {
+            **{f"{PREFERENCE}{name}": value for name, value in self._told().items()},
             DONE_UNITS: queue.number(UNITS_DONE),
             f"{PREFERENCE}units waiting": queue.units_waiting,
             f"{PREFERENCE}units expired": queue.number(UNITS_EXPIRED),
@@ -147,6 +151,20 @@ class Preferring(Operator, ABC):
             f"{PREFERENCE}entries waiting": queue.number(WAITING),
             f"{PREFERENCE}entries expired": queue.number(EXPIRED),
             f"{PREFERENCE}entries shed": queue.number(SHED),
+        }
+
+    def _told(self) -> Mapping[str, int | float]:
+        """Return what is known of results, and of the pairs that are missing (`watching/preference_metrics.py`)."""
+        queue = self._queue
+        missing, unknown = queue.pairs_missing
+        return {
+            **queue.results.figures(),
+            "rows": self._order,
+            "pairs examined": queue.number(PAIRS),
+            "pairs missing": missing,
+            "look-ups missing": unknown,
+            "look-ups": queue.number(LOOK_UPS),
+            "pairs of look-ups": queue.number(LOOK_UP_PAIRS),
         }
 
     def process(self, port: int, elements: Elements) -> list[Elements]:

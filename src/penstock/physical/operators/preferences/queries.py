@@ -56,7 +56,10 @@ class PreferringJoin(Preferring):
                     _taken(self._stored[1 - side], rows[:, R_PARTNER]),
                 )
                 left, right = (partners, x) if side else (x, partners)
-                yield from _joined(left, right, rows[:, R_AT], self._residual)
+                result, passed = _joined(left, right, rows[:, R_AT], self._residual)
+                self._queue.results.add(rows[passed], np.abs(x.ts - partners.ts)[passed])
+                if len(result):
+                    yield result
 
 
 class PreferringLookUp(Preferring):
@@ -81,7 +84,10 @@ class PreferringLookUp(Preferring):
         rows = done.integers
         if len(rows):
             x, partners = _taken(self._stored[0], rows[:, R_X]), _taken(self._stored[1], rows[:, R_PARTNER])
-            yield from _joined(x, partners, rows[:, R_AT], self._residual)
+            result, passed = _joined(x, partners, rows[:, R_AT], self._residual)
+            self._queue.results.add(rows[passed])
+            if len(result):
+                yield result
 
 
 class PreferringSelection(Preferring):
@@ -102,8 +108,9 @@ class PreferringSelection(Preferring):
         if len(rows):
             x = _taken(self._stored[0], rows[:, R_X])
             result = Elements(x.columns, np.ascontiguousarray(rows[:, R_AT]), x.exp)
-            if self._condition is not None:
-                result = result.filter(mask(self._condition, result.columns, len(result)))
+            passed = _passing(result, self._condition)
+            result = result.filter(passed)
+            self._queue.results.add(rows[passed])
             if len(result):
                 yield result
 
@@ -131,10 +138,14 @@ def _taken(stored: NumberedElements, numbers: Int64s) -> Elements:
     return stored.rows_of(np.ascontiguousarray(numbers))
 
 
-def _joined(left: Elements, right: Elements, at: Int64s, residual: Expression | None) -> Iterator[Elements]:
-    """Yield the pairs, examined at instants, that pass the residual condition."""
+def _joined(left: Elements, right: Elements, at: Int64s, residual: Expression | None) -> tuple[Elements, Bools]:
+    """Return the pairs, examined at instants, that pass the residual condition, and which did."""
     result = Elements((*left.columns, *right.columns), np.ascontiguousarray(at), np.minimum(left.exp, right.exp))
-    if residual is not None:
-        result = result.filter(mask(residual, result.columns, len(result)))
-    if len(result):
-        yield result
+    passed = _passing(result, residual)
+    return result.filter(passed), passed
+
+
+def _passing(elements: Elements, condition: Expression | None) -> Bools:
+    if condition is None:
+        return np.ones(len(elements), np.bool_)
+    return mask(condition, elements.columns, len(elements))

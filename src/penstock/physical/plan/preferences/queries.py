@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -39,6 +40,11 @@ class PreferenceSpec(Spec):
     def follows_decisions(self) -> bool:
         return self.is_granted_units
 
+    @property
+    @abstractmethod
+    def summary_parts(self) -> Mapping[str, SummaryDefinition]:
+        """Return the summaries by the name of the operator's synopsis that keeps each."""
+
     def describe(self) -> Mapping[str, Parameter]:
         return {"state": "entries by key, elements by number", **preference_text(self.preference)}
 
@@ -66,6 +72,11 @@ class PreferringJoinSpec(PreferenceSpec):
     def title(self) -> str:
         return "PreferringJoin"
 
+    @property
+    def summary_parts(self) -> Mapping[str, SummaryDefinition]:
+        named = zip(("left summary", "right summary"), self.summaries, strict=True)
+        return {name: summary for name, summary in named if summary is not None}
+
     def expressions_text(self, inputs: Sequence[Sequence[str]], made: Sequence[str]) -> dict[str, str]:
         left, right = inputs
         pairs = zip(self.left_key, self.right_key, strict=True)
@@ -86,6 +97,10 @@ class PreferringSelectionSpec(PreferenceSpec):
     @property
     def title(self) -> str:
         return "PreferringSelection"
+
+    @property
+    def summary_parts(self) -> Mapping[str, SummaryDefinition]:
+        return _left_summary(self.summary)
 
     def expressions_text(self, inputs: Sequence[Sequence[str]], made: Sequence[str]) -> dict[str, str]:
         return {} if self.residual is None else {"where": to_sql(self.residual, made)}
@@ -111,8 +126,16 @@ class PreferringLookUpSpec(PreferenceSpec):
         return "PreferringLookUp"
 
     @property
+    def summary_parts(self) -> Mapping[str, SummaryDefinition]:
+        return _left_summary(self.summary)
+
+    @property
     def static_tables(self) -> tuple[str, ...]:
         return (self.table,)
 
     def expressions_text(self, inputs: Sequence[Sequence[str]], made: Sequence[str]) -> dict[str, str]:
         return {} if self.residual is None else {"where": to_sql(self.residual, made)}
+
+
+def _left_summary(summary: SummaryDefinition | None) -> Mapping[str, SummaryDefinition]:
+    return {} if summary is None else {"left summary": summary}

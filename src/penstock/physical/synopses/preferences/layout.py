@@ -25,7 +25,8 @@ STRETCH = 6  # of its zone: begin // length of granularity 1; WHOLE or REST for 
 SPANS = 7  # of a rest entry, the zones that are not in it: offset << SPAN_BITS | number of them
 STAGE = 8  # WAITS_LOOK_UP, LOOKED_UP, or ONE_UNIT
 MADE = 9  # the instant at which it was made
-ENTRY_COLUMNS = 10
+PROMISING = 10  # whether its priority was above the 0.9 quantile of those made before
+ENTRY_COLUMNS = 11
 
 WHOLE, REST = -(2**62), -(2**62) + 1
 WAITS_LOOK_UP, LOOKED_UP, ONE_UNIT = 0, 1, 2
@@ -57,7 +58,11 @@ UNITS_DONE = 10
 BASES = 11  # by side, the number of the element in its first row
 USED_SPANS = 13
 UNITS_EXPIRED, UNITS_SHED = 14, 15  # as estimated
-NUMBERS = 16
+PAIRS = 16  # examined; of a selection, elements
+PAIRS_LOST = 17  # of entries that expired or were shed, as estimated
+# Entries whose pairs nothing estimates, as a summary's zone does: looked up, pairs of these, and lost before that.
+LOOK_UPS, LOOK_UP_PAIRS, LOOK_UPS_LOST = 18, 19, 20
+NUMBERS = 21
 
 # Parameters, which never change.
 SORT = 0  # DESC, ASC or WEIGHTED
@@ -76,5 +81,5 @@ DESC, ASC, WEIGHTED = 0, 1, 2
 PER_TUPLE, PER_TIME, GRANTED = 0, 1, 2
 
 # A result.
-R_SIDE, R_X, R_PARTNER, R_AT, R_MADE = 0, 1, 2, 3, 4
-RESULT_COLUMNS = 5
+R_SIDE, R_X, R_PARTNER, R_AT, R_MADE, R_PROMISING = 0, 1, 2, 3, 4, 5
+RESULT_COLUMNS = 6

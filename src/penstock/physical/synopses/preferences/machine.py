@@ -36,24 +36,33 @@ from penstock.physical.synopses.preferences.layout import (
     GRANT,
     HIGH,
     KEY,
+    LOOK_UP_PAIRS,
+    LOOK_UPS,
+    LOOK_UPS_LOST,
     LOOKED_UP,
     LOW,
     MADE,
     MADE_ENTRIES,
+    NUMBERS,
     ONE_UNIT,
     ORDER,
+    PAIRS,
+    PAIRS_LOST,
     PER_TIME,
     PERIODS,
     PREVIOUS,
+    PROMISING,
     QUEUE,
     R_AT,
     R_MADE,
     R_PARTNER,
+    R_PROMISING,
     R_SIDE,
     R_X,
     RACE,
     RATES,
     REST,
+    RESULT_COLUMNS,
     SHED,
     SORT,
     SPAN_BITS,
@@ -68,6 +77,7 @@ from penstock.physical.synopses.preferences.layout import (
     UNITS_SHED,
     WAITING,
     WAITS_LOOK_UP,
+    WEIGHTED,
     WHOLE,
     WORST,
     X,
@@ -189,10 +199,58 @@ def _leave(i, items, places, entries, ranks, free, numbers):  # type: ignore[no-
 
 
 @nb.njit(cache=True)
-def expire(at, items, places, entries, ranks, free, numbers):  # type: ignore[no-untyped-def]
+def _has_unknown_pairs(entries, i, parameters):  # type: ignore[no-untyped-def]
+    """Return whether nothing estimates the pairs of an entry: it looks up all partners, or those outside of zones."""
+    stretch = entries[i, STRETCH]
+    return entries[i, STAGE] != ONE_UNIT and (parameters[AGE_OF_X] != 0 or stretch in (WHOLE, REST))
+
+
+@nb.njit(cache=True)
+def _count_lost(i, entries, ranks, numbers, parameters):  # type: ignore[no-untyped-def]
+    """Count the pairs of an entry that is dropped, as estimated."""
+    if entries[i, STAGE] != WAITS_LOOK_UP:
+        numbers[PAIRS_LOST] += np.int64(ranks[i, COST])
+    elif _has_unknown_pairs(entries, i, parameters):
+        numbers[LOOK_UPS_LOST] += 1
+    else:
+        numbers[PAIRS_LOST] += np.int64(ranks[i, COST]) - 1
+
+
+@nb.njit(cache=True)
+def pairs_waiting(members, entries, ranks, parameters):  # type: ignore[no-untyped-def]
+    """Return of entries that wait (their pairs as estimated, how many of them nothing estimates)."""
+    lost = np.zeros(NUMBERS, np.int64)
+    for place in range(members.shape[0]):
+        _count_lost(members[place], entries, ranks, lost, parameters)
+    return lost[PAIRS_LOST], lost[LOOK_UPS_LOST]
+
+
+@nb.njit(cache=True)
+def priorities(fresh, ranks, numbers, parameters, fade, side0, side1, spans):  # type: ignore[no-untyped-def]
+    """Return the priorities of new entries when they enter, the most preferred the largest."""
+    found = np.empty(fresh.shape[0], np.float64)
+    for k in range(fresh.shape[0]):
+        side = fresh[k, ORDER] & 1
+        own, others = (side1, side0) if side == 1 else (side0, side1)
+        faded = _fade(
+            fresh, k, fresh[k, MADE], parameters, fade, own, numbers[BASES + side], others, numbers[BASES + 1 - side],
+            spans,
+        )  # fmt: skip
+        if parameters[SORT] == WEIGHTED:
+            found[k] = ranks[k, BASE] * faded
+        else:
+            found[k] = -_key(parameters[SORT], ranks[k, BASE], ranks[k, RACE], faded)
+        if math.isnan(found[k]):
+            found[k] = -np.inf
+    return found
+
+
+@nb.njit(cache=True)
+def expire(at, items, places, entries, ranks, free, numbers, parameters):  # type: ignore[no-untyped-def]
     """Drop the entries that have ended at an instant."""
     while numbers[WAITING] and entries[items[EXPIRIES, 0], ENDS] <= at:
         numbers[UNITS_EXPIRED] += np.int64(ranks[items[EXPIRIES, 0], COST])
+        _count_lost(items[EXPIRIES, 0], entries, ranks, numbers, parameters)
         _leave(items[EXPIRIES, 0], items, places, entries, ranks, free, numbers)
         numbers[EXPIRED] += 1
 
@@ -201,6 +259,7 @@ def expire(at, items, places, entries, ranks, free, numbers):  # type: ignore[no
 def _shed(items, places, entries, ranks, free, numbers, parameters):  # type: ignore[no-untyped-def]
     while numbers[WAITING] > parameters[QUEUE]:
         numbers[UNITS_SHED] += np.int64(ranks[items[WORST, 0], COST])
+        _count_lost(items[WORST, 0], entries, ranks, numbers, parameters)
         _leave(items[WORST, 0], items, places, entries, ranks, free, numbers)
         numbers[SHED] += 1
 
@@ -238,7 +297,7 @@ def _enter(  # type: ignore[no-untyped-def]
 
 @nb.njit(cache=True)
 def _work(  # type: ignore[no-untyped-def]
-    i, at, items, places, entries, ranks, free, numbers, side0, side1, spans, out, out_ranks, count,
+    i, at, items, places, entries, ranks, free, numbers, parameters, side0, side1, spans, out, out_ranks, count,
 ):  # fmt: skip
     """Do one unit of entry i; return the number of results."""
     side = entries[i, ORDER] & 1
@@ -246,11 +305,15 @@ def _work(  # type: ignore[no-untyped-def]
     own_base, base = numbers[BASES + side], numbers[BASES + 1 - side]
     numbers[UNITS_DONE] += 1
     ranks[i, COST] = max(1.0, ranks[i, COST] - 1.0)
-    stage = entries[i, STAGE]
-    if stage != WAITS_LOOK_UP:
+    stage, unknown = entries[i, STAGE], _has_unknown_pairs(entries, i, parameters)
+    if stage == WAITS_LOOK_UP:
+        numbers[LOOK_UPS] += unknown
+    else:
+        numbers[PAIRS] += 1
+        numbers[LOOK_UP_PAIRS] += unknown
         partner = _candidate(entries, i, at, others, base, spans)
         out[count, R_SIDE], out[count, R_X], out[count, R_PARTNER] = side, entries[i, X], partner
-        out[count, R_AT], out[count, R_MADE] = at, entries[i, MADE]
+        out[count, R_AT], out[count, R_MADE], out[count, R_PROMISING] = at, entries[i, MADE], entries[i, PROMISING]
         out_ranks[count] = ranks[i, BASE]
         count += 1
         if stage == LOOKED_UP:
@@ -311,7 +374,7 @@ def run(  # type: ignore[no-untyped-def]
         offsets: of instant k, the new entries offsets[k] to before offsets[k + 1].
         paying: by instant, the elements that make entries.
     """
-    out = np.empty((1024, 5), np.int64)
+    out = np.empty((1024, RESULT_COLUMNS), np.int64)
     out_ranks = np.empty(1024, np.float64)
     count = 0
     total = instants.shape[0]
@@ -323,7 +386,7 @@ def run(  # type: ignore[no-untyped-def]
             at = _done_at(numbers, parameters, numbers[BEGIN_AT])
             if at > limit:
                 break
-            expire(at, items, places, entries, ranks, free, numbers)
+            expire(at, items, places, entries, ranks, free, numbers, parameters)
             _make_keys_anew(at, items, places, entries, ranks, numbers, parameters, fade, side0, side1, spans)
             if not numbers[WAITING]:
                 break
@@ -331,8 +394,8 @@ def run(  # type: ignore[no-untyped-def]
                 return out, out_ranks, count, position
             out, out_ranks = _grown(out, out_ranks, count)
             count = _work(
-                items[BEST, 0], at, items, places, entries, ranks, free, numbers, side0, side1, spans, out, out_ranks,
-                count,
+                items[BEST, 0], at, items, places, entries, ranks, free, numbers, parameters, side0, side1, spans, out,
+                out_ranks, count,
             )  # fmt: skip
             _count_unit(numbers, parameters)
         if position >= total:
@@ -340,7 +403,7 @@ def run(  # type: ignore[no-untyped-def]
         if count >= ENOUGH:
             return out, out_ranks, count, position
         at = instants[position]
-        expire(at, items, places, entries, ranks, free, numbers)
+        expire(at, items, places, entries, ranks, free, numbers, parameters)
         _make_keys_anew(at, items, places, entries, ranks, numbers, parameters, fade, side0, side1, spans)
         idle = numbers[WAITING] == 0
         for k in range(offsets[position], offsets[position + 1]):
@@ -360,8 +423,8 @@ def run(  # type: ignore[no-untyped-def]
             credit -= 1
             out, out_ranks = _grown(out, out_ranks, count)
             count = _work(
-                items[BEST, 0], at, items, places, entries, ranks, free, numbers, side0, side1, spans, out, out_ranks,
-                count,
+                items[BEST, 0], at, items, places, entries, ranks, free, numbers, parameters, side0, side1, spans, out,
+                out_ranks, count,
             )  # fmt: skip
         _shed(items, places, entries, ranks, free, numbers, parameters)
         position += 1
@@ -374,10 +437,10 @@ def run_granted(  # type: ignore[no-untyped-def]
 ):  # fmt: skip
     """Take a round behind the tick `reached` as one instant in which `grant` units are done; return the results, the
     product of each, how many, and the units that are left to go on with, 0 where the round is done."""
-    out = np.empty((1024, 5), np.int64)
+    out = np.empty((1024, RESULT_COLUMNS), np.int64)
     out_ranks = np.empty(1024, np.float64)
     count = 0
-    expire(reached + 1, items, places, entries, ranks, free, numbers)
+    expire(reached + 1, items, places, entries, ranks, free, numbers, parameters)
     _make_keys_anew(reached + 1, items, places, entries, ranks, numbers, parameters, fade, side0, side1, spans)
     for k in range(fresh.shape[0]):
         _enter(
@@ -391,8 +454,8 @@ def run_granted(  # type: ignore[no-untyped-def]
         out, out_ranks = _grown(out, out_ranks, count)
         grant -= 1
         count = _work(
-            i, max(reached + 1, entries[i, MADE]), items, places, entries, ranks, free, numbers, side0, side1, spans,
-            out, out_ranks, count,
+            i, max(reached + 1, entries[i, MADE]), items, places, entries, ranks, free, numbers, parameters, side0,
+            side1, spans, out, out_ranks, count,
         )  # fmt: skip
     _shed(items, places, entries, ranks, free, numbers, parameters)
     return out, out_ranks, count, 0

@@ -27,9 +27,12 @@ from penstock.physical.synopses.preferences.layout import (
     FREE,
     GRANTED,
     HEAPS,
+    LOOK_UPS_LOST,
     NUMBERS,
     ORDER,
+    PAIRS_LOST,
     PERIODS,
+    PROMISING,
     RANK_COLUMNS,
     SPAN_BITS,
     SPANS,
@@ -41,7 +44,8 @@ from penstock.physical.synopses.preferences.layout import (
     Int64s,
 )
 from penstock.physical.synopses.preferences.numbered_elements import NumberedElements
-from penstock.storage.documents import Document, integer, integers
+from penstock.physical.synopses.preferences.result_figures import ResultFigures
+from penstock.storage.documents import Document, integer, integers, nested
 
 _LONG_AGO = -(2**62)
 
@@ -99,6 +103,8 @@ class WaitingEntries(Synopsis):
 
     def __init__(self, parameters: Int64s, fade: float, sides: tuple[NumberedElements, NumberedElements]) -> None:
         self._parameters, self._fade, self._sides = parameters, fade, sides
+        #: Of what was emitted, and of the priorities of all entries.
+        self.results = ResultFigures()
         self._numbers = np.zeros(NUMBERS, np.int64)
         self._numbers[BEGIN_AT] = self._numbers[PERIODS] = self._numbers[PERIODS + 1] = _LONG_AGO
         self._entries: Int64s = np.empty((0, ENTRY_COLUMNS), np.int64)
@@ -123,6 +129,14 @@ class WaitingEntries(Synopsis):
         members = self._items[BEST, : self._numbers[WAITING]]
         return int(self._ranks[members, COST].sum())
 
+    @property
+    def pairs_missing(self) -> tuple[int, int]:
+        """Return (pairs, entries): the pairs of entries that wait, expired or were shed, as estimated, and how many of
+        these entries have pairs that nothing estimates."""
+        members = self._items[BEST, : self._numbers[WAITING]]
+        pairs, entries = machine.pairs_waiting(members, self._entries, self._ranks, self._parameters)
+        return int(pairs) + self.number(PAIRS_LOST), int(entries) + self.number(LOOK_UPS_LOST)
+
     def waiting(self) -> NewEntries:
         """Return the entries that wait, in no order."""
         members = self._items[BEST, : self._numbers[WAITING]]
@@ -132,6 +146,7 @@ class WaitingEntries(Synopsis):
         """Work up to the tick `until`, by the budget per element or per time."""
         assert self._parameters[BUDGET] != GRANTED
         self._admit(fresh)
+        self._rate(fresh)
         position, done = 0, []
         while position >= 0:
             out, ranks, count, position = machine.run(
@@ -144,6 +159,7 @@ class WaitingEntries(Synopsis):
     def run_granted(self, reached: int, grant: int, fresh: NewEntries) -> Iterator[WorkDone]:
         """Take a round behind the tick `reached` as one instant in which `grant` units are done."""
         self._admit(fresh)
+        self._rate(fresh)
         integers, ranks = fresh.integers, fresh.ranks
         while True:
             out, products, count, grant = machine.run_granted(reached, grant, integers, ranks, *self._state())
@@ -157,7 +173,9 @@ class WaitingEntries(Synopsis):
     def expire(self, at: int) -> None:
         """Drop what has ended at an instant."""
         if self._numbers[WAITING]:
-            machine.expire(at, self._items, self._places, self._entries, self._ranks, self._free, self._numbers)
+            machine.expire(
+                at, self._items, self._places, self._entries, self._ranks, self._free, self._numbers, self._parameters
+            )
             self._changed = True
 
     def _state(self) -> tuple[object, ...]:
@@ -167,6 +185,15 @@ class WaitingEntries(Synopsis):
             self._items, self._places, self._entries, self._ranks, self._free, self._numbers, self._parameters,
             self._fade, left.table, right.table, self._spans,
         )  # fmt: skip
+
+    def _rate(self, fresh: NewEntries) -> None:
+        """Mark the new entries that are promising."""
+        if len(fresh):
+            *_, numbers, parameters, fade, left, right, spans = self._state()
+            found = machine.priorities(
+                fresh.integers, fresh.ranks, numbers, parameters, fade, left, right, spans
+            )  # fmt: skip
+            fresh.integers[:, PROMISING] = self.results.rate(found)
 
     def _admit(self, fresh: NewEntries) -> None:
         """Make room for new entries, and keep the zones that they leave out."""
@@ -217,7 +244,8 @@ class WaitingEntries(Synopsis):
             self._changed = False
         spans = self._spans[: self._numbers[USED_SPANS]].ravel().tolist()
         numbers = self._numbers.tolist()
-        return {"id": self._id, "numbers": numbers, "spans": spans}, {self._id: self._chunk}
+        told = self.results.marks()
+        return {"id": self._id, "numbers": numbers, "spans": spans, "results": told}, {self._id: self._chunk}
 
     def _written(self) -> pa.RecordBatch:
         kept = self.waiting()
@@ -229,6 +257,7 @@ class WaitingEntries(Synopsis):
     def restore(self, manifest: Document, chunks: Chunks) -> None:
         self._id = integer(manifest, "id")
         self._chunk = chunks[self._id]
+        self.results.restore(nested(manifest, "results"))
         numbers = np.array(integers(manifest, "numbers"), np.int64)
         spans = np.array(integers(manifest, "spans"), np.int64).reshape(-1, 2)
         count = self._chunk.num_rows

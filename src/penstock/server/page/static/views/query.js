@@ -84,11 +84,13 @@ export async function query(main, name) {
   async function refresh() {
     known = await get(path);
     const [told] = await relation("queries", { where: `name = ${literal(name)}` });
+    const preferences = await relation("preferences", { where: `query = ${literal(name)}` });
     fill(badge, state(known.state));
     fill(about, [
       ["rows a second", short(told?.rows_per_second)], ["rows", short(told?.rows)], ["heartbeat", shown(told?.heartbeat)], ["lag", seconds(told?.lag)],
       ["latency, median and 99 %", `${seconds(told?.latency_p50)}, ${seconds(told?.latency_p99)}`], ["state", `${bytes(told?.state_bytes)}, own ${bytes(told?.own_bytes)}, shared ${bytes(told?.shared_bytes)}`],
       ["CPU", `${seconds(told?.cpu_seconds)}, ${share(told?.cpu_share)} of all`], ["weight", shown(told?.weight)], ["since", shown(told?.started_at)], ["result", known.sink],
+      ...preferences.slice(0, 1).flatMap(preferred),
     ].map(([key, value]) => [h("dt", {}, key), h("dd", {}, value)]));
     if (known.error) fill(trouble, messageBox("error", known.error));
     if (text.textContent !== known.sql) fill(text, sqlText(known.sql));
@@ -110,6 +112,17 @@ export async function query(main, name) {
 
   showButtons();
   return Object.assign(refresh, { close: () => { results?.close(); tap.hide(); } });
+}
+
+// How much of the work of a preference is done, and how late.
+function preferred(one) {
+  return [
+    ["share done", `${share(one.share)}, ${short(one.entries_waiting)} entries wait`],
+    ["completeness, estimated", share(one.completeness)], ["results for each row", short(one.results_per_row)],
+    ["delay of promising, median and 95 %", `${seconds(one.promising_delay)}, ${seconds(one.promising_delay_high)}`],
+    ["delay of others, median and 95 %", `${seconds(one.other_delay)}, ${seconds(one.other_delay_high)}`],
+    ["distance in time of the two rows", seconds(one.age_difference)],
+  ];
 }
 
 // The text of a query is CREATE QUERY .. AS SELECT ..; ALTER QUERY takes what is behind AS.

@@ -1,0 +1,144 @@
+"""What is told of the results of a preference: how many, how late, and of which promise `[pt 5]`.
+
+An entry is *promising* whose priority, when it is made, lies in a bucket above that of the 0.9 quantile of the
+priorities made before in its shard. Quantiles are those of DDSketch: they differ from the exact ones by at most
+`ACCURACY` of the value, and are a function of the values alone, whatever rounds these came in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numba as nb
+import numpy as np
+
+from penstock.expressions.sketches.dd_sketch import buckets, values_of
+from penstock.physical.elements import Bools
+from penstock.physical.synopses.preferences.layout import R_AT, R_MADE, R_PROMISING, Float64s, Int64s
+from penstock.storage.documents import Document, integer, integers, nested
+
+#: Relative error of the quantiles of priorities and delays.
+ACCURACY = 0.02
+
+
+@dataclass
+class BucketCounts:
+    """How many values lie in each bucket. codes: ascending; counts: of each."""
+
+    codes: Int64s = field(default_factory=lambda: np.empty(0, np.int64))
+    counts: Int64s = field(default_factory=lambda: np.empty(0, np.int64))
+
+    def add(self, values: Float64s) -> None:
+        """Count values."""
+        fresh = buckets(np.ascontiguousarray(values), ACCURACY)
+        self._make_room(fresh)
+        np.add.at(self.counts, np.searchsorted(self.codes, fresh), 1)
+
+    def add_above(self, values: Float64s) -> Bools:
+        """Count values one after the other; return which are above the 0.9 quantile of those before."""
+        fresh = buckets(np.ascontiguousarray(values), ACCURACY)
+        self._make_room(fresh)
+        above = np.zeros(len(fresh), np.bool_)
+        _add_above(np.searchsorted(self.codes, fresh), self.counts, above)
+        return above
+
+    def _make_room(self, fresh: Int64s) -> None:
+        codes = np.union1d(self.codes, fresh)
+        if len(codes) > len(self.codes):
+            counts = np.zeros(len(codes), np.int64)
+            counts[np.searchsorted(codes, self.codes)] = self.counts
+            self.codes, self.counts = codes, counts
+
+    def flat(self) -> list[int]:
+        """Return codes and counts in turn, as `of` reads them."""
+        return [int(n) for n in np.column_stack([self.codes, self.counts]).ravel()]
+
+    @staticmethod
+    def of(flat: list[int]) -> BucketCounts:
+        pairs = np.array(flat, np.int64).reshape(-1, 2)
+        return BucketCounts(pairs[:, 0].copy(), pairs[:, 1].copy())
+
+
+def quantile_of(counts: Mapping[int, float], share: float) -> float | None:
+    """Return a quantile of the values of which bucket codes are counted; None where there are none."""
+    codes = np.array(sorted(counts), np.int64)
+    sums = np.cumsum([counts[code] for code in codes.tolist()])
+    if not len(codes) or not sums[-1]:
+        return None
+    rank = int(share * 100) * (int(sums[-1]) - 1) // 100
+    return float(values_of(codes[[int(np.searchsorted(sums, rank, side="right"))]], ACCURACY)[0])
+
+
+@nb.njit(cache=True)
+def _add_above(places, counts, above):  # type: ignore[no-untyped-def]
+    """Count values at places of buckets; find those above the bucket of the 0.9 quantile of all before."""
+    at, below = 0, 0
+    known = counts.sum()
+    for k in range(places.shape[0]):
+        if known:
+            rank = 9 * (known - 1) // 10
+            while below > rank:
+                at -= 1
+                below -= counts[at]
+            while below + counts[at] <= rank:
+                below += counts[at]
+                at += 1
+            above[k] = places[k] > at
+        counts[places[k]] += 1
+        known += 1
+        below += places[k] < at
+
+
+class ResultFigures:
+    """Figures of results that were emitted, in one shard."""
+
+    def __init__(self) -> None:
+        self._priorities = BucketCounts()
+        #: Delays in ticks: of results of promising entries, and of the others.
+        self._delays = {"promising": BucketCounts(), "other": BucketCounts()}
+        self._results = 0
+        #: Of results of two elements, the sum of |ts1 - ts2| in ticks, and their number.
+        self._apart, self._pairs = 0, 0
+
+    def rate(self, priorities: Float64s) -> Bools:
+        """Return which of the priorities of entries, in the order in which these are made, are promising."""
+        return self._priorities.add_above(priorities)
+
+    def add(self, rows: Int64s, apart: Int64s | None = None) -> None:
+        """Count results. rows: columns R_SIDE.. of `layout.py`; apart: of results of two elements, |ts1 - ts2|."""
+        if not len(rows):
+            return
+        self._results += len(rows)
+        if apart is not None:
+            # As Python integers: spans of time may be long.
+            self._apart, self._pairs = self._apart + sum(apart.tolist()), self._pairs + len(rows)
+        promising = rows[:, R_PROMISING] != 0
+        delays = (rows[:, R_AT] - rows[:, R_MADE]).astype(np.float64)
+        for name, chosen in (("promising", promising), ("other", ~promising)):
+            if chosen.any():
+                self._delays[name].add(delays[chosen])
+
+    def figures(self) -> Mapping[str, int | float]:
+        """Return figures that add up over shards. Delays are counted by bucket: `delay promising CODE`."""
+        found: dict[str, int | float] = {
+            "results": self._results, "ticks apart": self._apart, "results of two": self._pairs,
+        }  # fmt: skip
+        for name, delays in self._delays.items():
+            pairs = zip(delays.codes.tolist(), delays.counts.tolist(), strict=True)
+            found |= {f"delay {name} {code}": count for code, count in pairs if count}
+        return found
+
+    def marks(self) -> Document:
+        return {
+            "priorities": self._priorities.flat(),
+            "delays": {name: delays.flat() for name, delays in self._delays.items()},
+            "results": self._results, "apart": self._apart, "pairs": self._pairs,
+        }  # fmt: skip
+
+    def restore(self, marks: Document) -> None:
+        self._priorities = BucketCounts.of(integers(marks, "priorities"))
+        delays = nested(marks, "delays")
+        self._delays = {name: BucketCounts.of(integers(delays, name)) for name in self._delays}
+        self._results, self._apart = integer(marks, "results"), integer(marks, "apart")
+        self._pairs = integer(marks, "pairs")

@@ -1,0 +1,86 @@
+"""Random queries WITH PREFERENCE, their worlds and shards, as the tests of preferences need them."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from typing import TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.algebra import PreferringJoin, PreferringLookUp, PreferringSelection
+from penstock.algebra.nodes.base import operators
+from penstock.algebra.nodes.query import Query
+from penstock.algebra.nodes.scans import declared_sources
+from penstock.language import BoundScript, bind_script
+from penstock.physical.kernels.fingerprints import fingerprints
+from penstock.runtime.local.runtime import LocalResult, run_local
+from penstock.runtime.watching.metrics import RunMetrics
+from penstock.runtime.watching.preference_metrics import PreferenceMetrics
+from penstock.testing.cases import case_inputs, parse_case
+from penstock.testing.denotation import Shards, World
+from penstock.testing.oracle import timely_rows
+from penstock.testing.preferences.kinds import simulate
+from penstock.testing.preferences.random_queries import PreferenceCase, random_preference
+from penstock.testing.preferences.simulation import Simulation
+
+T = TypeVar("T")
+PREFERRING = PreferringJoin | PreferringLookUp | PreferringSelection
+
+
+class Seeded:
+    """`Choices` of a seeded generator."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = random.Random(seed)
+
+    def integer(self, low: int, high: int) -> int:
+        return self._random.randint(low, high)
+
+    def pick(self, options: Sequence[T]) -> T:
+        return self._random.choice(list(options))
+
+    def chance(self, percent: int) -> bool:
+        return self._random.randrange(100) < percent
+
+
+def bound_preference(seed: int) -> tuple[PreferenceCase, BoundScript, dict[str, pa.Table]]:
+    """Return a random case, bound, with its inputs."""
+    made = random_preference(Seeded(seed))
+    case = parse_case(made.case.render())
+    script = bind_script(case.script)
+    return made, script, case_inputs(case, script)
+
+
+def shards_of(count: int) -> Shards:
+    """Return the shards to which the runtime's exchanges send rows."""
+
+    def of(columns: Sequence[pa.Array], rows: int) -> list[int]:
+        first, _ = fingerprints(list(columns), rows)
+        return [int(shard) for shard in (first >> np.uint64(32)) % np.uint64(count)]
+
+    return Shards(count, of)
+
+
+def preferring_node(query: Query) -> PREFERRING:
+    """Return the preference of a query, which has one."""
+    return next(one for one in operators(query.root) if isinstance(one, PREFERRING))
+
+
+def simulated(query: Query, inputs: Mapping[str, pa.Table], final: int, shards: int) -> list[Simulation]:
+    """Return the simulations of a query's preference up to an instant."""
+    sources = declared_sources(query.root)
+    rows = {name: timely_rows(source, inputs[name]) for name, source in sources.items()}
+    return simulate(preferring_node(query), World(rows, final, shards=shards_of(shards)))
+
+
+def run_measured(
+    query: Query, inputs: Mapping[str, pa.Table], shards: int, drain: bool, cut: int | None
+) -> tuple[LocalResult, PreferenceMetrics | None]:
+    """Run a query, with restarts where it is cut; return its result and the metrics at its end."""
+    last: list[RunMetrics] = []
+    result = run_local(
+        [query], dict(inputs), shards, drain, cut, reload=cut is not None, watcher=lambda run: last.append(run)
+    )
+    return result, last[-1].queries[query.name].preference
