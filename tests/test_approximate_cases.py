@@ -96,6 +96,17 @@ def test_random_cases_are_as_defined() -> None:
     assert sum(check(seed) for seed in range(40)) > 400, "the cases say little"
 
 
+@pytest.mark.parametrize("window", ["[RANGE 9 SECONDS]", "[RANGE 9 SECONDS SLIDE 3 SECONDS]", "[ROWS 7]", ""])
+def test_images_share_registers_with_counts(window: str) -> None:
+    """0.1 asks for 2^7 registers, whose ranks one skyline keeps for both; with rows that are retracted each counts."""
+    items = "a, HLL_SKETCH_AGG(k, 7) AS s, APPROX_COUNT_DISTINCT(k, 0.1) AS n, HLL_SKETCH_AGG(k, 4) AS f"
+    (bound,) = bind_script(f"{DECLARED}CREATE QUERY q AS SELECT {items} FROM S {window} GROUP BY a;").queries
+    given = inputs(7, 60)
+    for shards, reload in ((1, False), (3, True)):
+        run = CaseRun(shards, 5, None, reload, True, None, Strategy.PATTERN)
+        assert_same(bound, run.answer([bound], given, True, None).tables["q"], run_oracle(bound, given, True))
+
+
 def test_random_cases_at_an_instant(case_count: int | None) -> None:
     """One-time queries: panes are part of what a window is, so an aggregate of panes is not one of its content."""
     rows = 0
