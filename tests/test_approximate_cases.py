@@ -4,23 +4,29 @@ oracle makes naively of the same rows."""
 from __future__ import annotations
 
 import random
+from dataclasses import dataclass
 
+import pyarrow as pa
 import pytest
 
 from penstock.language import bind_script
 from penstock.physical.planning.strategies import Strategy
+from penstock.runtime.local.one_time import answer_over
+from penstock.runtime.spark.one_time.select_plan import run_here, select_plan
 from penstock.testing.cases import CaseRun
 from penstock.testing.compare import assert_same
-from penstock.testing.oracle import run_oracle
+from penstock.testing.one_time import as_of, assert_same_rows, rows_of
+from penstock.testing.oracle import run_oracle, run_oracle_once
 from tests.test_approximate_aggregates import DECLARED, inputs
 
 VALUES = ("k", "x", "a", "i", "m", "h")
-#: Windows that have panes of time.
+#: Windows that have panes of time, or of numbers.
 PANES = (
     "S [RANGE {0} SECONDS SLIDE {1} SECONDS]",
     "S [RANGE {1} SECONDS SLIDE {1} SECONDS]",
     "S [NOW SLIDE {1} SECONDS]",
     "S [UNBOUNDED SLIDE {1} SECONDS]",
+    "S [ROWS {2} SLIDE {1} ROWS]",
 )
 WINDOWS = (
     *PANES,
@@ -88,6 +94,67 @@ def check(seed: int) -> int:
 
 def test_random_cases_are_as_defined() -> None:
     assert sum(check(seed) for seed in range(40)) > 400, "the cases say little"
+
+
+@pytest.mark.parametrize("window", ["[RANGE 9 SECONDS]", "[RANGE 9 SECONDS SLIDE 3 SECONDS]", "[ROWS 7]", ""])
+def test_images_share_registers_with_counts(window: str) -> None:
+    """0.1 asks for 2^7 registers, whose ranks one skyline keeps for both; with rows that are retracted each counts."""
+    items = "a, HLL_SKETCH_AGG(k, 7) AS s, APPROX_COUNT_DISTINCT(k, 0.1) AS n, HLL_SKETCH_AGG(k, 4) AS f"
+    (bound,) = bind_script(f"{DECLARED}CREATE QUERY q AS SELECT {items} FROM S {window} GROUP BY a;").queries
+    given = inputs(7, 60)
+    for shards, reload in ((1, False), (3, True)):
+        run = CaseRun(shards, 5, None, reload, True, None, Strategy.PATTERN)
+        assert_same(bound, run.answer([bound], given, True, None).tables["q"], run_oracle(bound, given, True))
+
+
+def test_random_cases_at_an_instant(case_count: int | None) -> None:
+    """One-time queries: panes are part of what a window is, so an aggregate of panes is not one of its content."""
+    rows = 0
+    for seed in range(case_count or 25):
+        draw = random.Random(seed)
+        text, given = query(draw), inputs(seed, draw.randint(2, 60))
+        (bound,) = bind_script(f"{DECLARED}CREATE QUERY q AS {text};").queries
+        instants = sorted({ts for ts, _, _ in run_oracle(bound, given).events})
+        for tick in (None, *draw.sample(instants, min(2, len(instants)))):
+            once = as_of(bound, tick)
+            found = rows_of(answer_over(once, given).table)
+            assert_same_rows(once, found, run_oracle_once(once, given))
+            rows += len(found)
+    assert rows > 60, "the cases say little"
+
+
+@pytest.mark.parametrize("window", ["[ROWS 4 SLIDE 2 ROWS]", "[RANGE 4 SECONDS SLIDE 2 SECONDS]"])
+def test_panes_of_no_rows_at_an_instant(window: str) -> None:
+    select = f"SELECT APPROX_PERCENTILE(x, 0.5) AS p, COUNT(*) AS n FROM S {window}"
+    (bound,) = bind_script(f"{DECLARED}CREATE QUERY q AS {select};").queries
+    given = {name: table.slice(0, 0) for name, table in inputs(1, 2).items()}
+    for tick in (None, 7):
+        once = as_of(bound, tick)
+        assert rows_of(answer_over(once, given).table) == [(None, 0)] == run_oracle_once(once, given)
+
+
+@pytest.mark.parametrize("window", ["[ROWS 4 SLIDE 2 ROWS]", "[RANGE 4 SECONDS SLIDE 2 SECONDS]"])
+@pytest.mark.parametrize("group", ["", " GROUP BY k"])
+def test_panes_of_a_large_select(window: str, group: str) -> None:
+    """The plans by which Spark answers a one-time query, in this process."""
+    select = (
+        f"SELECT APPROX_PERCENTILE(i, 0.5, 1) AS p, APPROX_TOP_K(a, 2, 2) AS t, COUNT(*) AS n FROM S {window}{group}"
+    )
+    (bound,) = bind_script(f"{DECLARED}CREATE QUERY q AS {select};").queries
+    for rows in (0, 40):
+        given = {name: table.slice(0, rows) for name, table in inputs(3, 40).items()}
+        once = as_of(bound, 11)
+        found = select_plan(once, {name: [_Held(table)] for name, table in given.items()}, 2)
+        assert found is not None
+        assert_same_rows(once, rows_of(run_here(*found)), run_oracle_once(once, given))
+
+
+@dataclass(frozen=True)
+class _Held:
+    rows: pa.Table
+
+    def table(self) -> pa.Table:
+        return self.rows
 
 
 @pytest.mark.slow

@@ -113,7 +113,7 @@ def test_local_is_oracle() -> None:
 
 def array_query(draw: random.Random) -> str:
     slide = draw.randint(1, 6)
-    window = draw.choice(WINDOWS[:3]).format(draw.randint(1, 20), slide, 1)
+    window = draw.choice((*WINDOWS[:3], WINDOWS[-1])).format(draw.randint(1, 20), slide, slide * draw.randint(1, 3))
     k = draw.randint(1, 3)
     capacity = draw.choice(["", f", {k}", f", {k + 1}"])
     group, item = draw.choice(["", " GROUP BY place"]), draw.choice(["item", "bytes", "price"])
@@ -142,7 +142,8 @@ def test_an_array_with_capacity_for_all_is_exact() -> None:
         ("SELECT APPROX_TOP_K(item, 0) AS t FROM s [NOW SLIDE 5 SECONDS]", "P0203"),
         ("SELECT APPROX_TOP_K(item, place) AS t FROM s [NOW SLIDE 5 SECONDS]", "P0203"),
         ("SELECT APPROX_TOP_K(item, 3) AS t FROM s [RANGE 5 SECONDS]", "P0353"),
-        ("SELECT APPROX_TOP_K(item, 3) AS t FROM s [ROWS 5]", "P0352"),
+        ("SELECT APPROX_TOP_K(item, 3) AS t FROM s [ROWS 5]", "P0353"),
+        ("SELECT APPROX_TOP_K(item, 3) AS t FROM s [ROWS 5 SLIDE 2 ROWS]", "P0352"),
         ("SELECT LOWER_BOUND(APPROX_TOP_K(item, 3)) AS t FROM s [NOW SLIDE 5 SECONDS]", "P0355"),
     ],
 )

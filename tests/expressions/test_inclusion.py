@@ -26,8 +26,9 @@ def test_a_pair_of_records() -> None:
 @pytest.mark.filterwarnings("error")
 def test_what_is_no_record_gives_null() -> None:
     left = pa.array([None, b"", b"x" * 32, b"x" * 31], pa.binary())
-    joined = evaluate(build_call("INCLUSION_OF_PAIR", columns(left, left)), [left, left], 4)
-    assert [value is None for value in joined.to_pylist()] == [True, True, False, True]
+    for name in ("INCLUSION_OF_PAIR", "INCLUSION_OF_INDEPENDENT_PAIR"):
+        joined = evaluate(build_call(name, columns(left, left)), [left, left], 4)
+        assert [value is None for value in joined.to_pylist()] == [True, True, False, True]
 
 
 def test_a_record_of_its_parts() -> None:

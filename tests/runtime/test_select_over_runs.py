@@ -46,6 +46,8 @@ QUERIES = {
     "updated": "SELECT k, z FROM R",
     "all": "SELECT COUNT(*) AS n, MAX(x) AS most FROM S",
     "static": "SELECT S.x, name FROM S [RANGE 5 SECONDS], P WHERE S.k = P.k ORDER BY S.x, name LIMIT 3",
+    "panes": "SELECT k, APPROX_PERCENTILE(x, 0.5, 1) AS p FROM S [RANGE 12 SECONDS SLIDE 4 SECONDS] GROUP BY k",
+    "blocks": "SELECT k, APPROX_TOP_K(x, 2, 2) AS p FROM S [ROWS 12 SLIDE 6 ROWS] GROUP BY k",
     "changes": "SELECT x FROM S [RANGE 8 SECONDS] WHERE k NOT IN (SELECT k FROM R WHERE z > 4)",
 }
 ANSWERS = {"kept": "SELECT k, MAX(x) AS top FROM S [RANGE 20 SECONDS] GROUP BY k",

@@ -6,9 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from penstock.algebra.nodes.base import Algebra, ColumnPruning, Keys, Pruned, Unary, column_labels, is_static, named
+from penstock.algebra.nodes.frequent import blocks_of_rows
 from penstock.algebra.optimizer.statistics import Statistics
 from penstock.algebra.properties.boundedness import Boundedness
 from penstock.algebra.properties.cardinality import Estimate
+from penstock.algebra.properties.need import Needs, everything, needs_of_relations
 from penstock.algebra.properties.update_pattern import Pattern
 from penstock.expressions.aggregates import function_of
 from penstock.expressions.aggregates.bounds import Accuracy
@@ -33,7 +35,14 @@ class Aggregate(Algebra):
 
     @property
     def is_plain_sql(self) -> bool:
-        return True
+        # An aggregate of panes depends on the validity of its rows, which the content of a window does not have.
+        return is_static(self) or not any(map(is_cut, self.aggregates))
+
+    @property
+    def needs(self) -> Needs:
+        # Elements bring their validity. Blocks of rows are counted from the first element of the stream.
+        by_number = not self.is_plain_sql and blocks_of_rows(self.input) is not None
+        return everything(self.source_names) if by_number else needs_of_relations(self.inputs)
 
     @property
     def schema(self) -> Schema:
@@ -106,6 +115,12 @@ class Aggregate(Algebra):
         labels = column_labels(self.input.schema)
         found = {to_sql(call, labels): _accuracy(call) for call in self.aggregates}
         return {text: accuracy for text, accuracy in found.items() if accuracy is not None}
+
+
+def is_cut(call: AggregateCall) -> bool:
+    """Return whether the values of a call are cut pane by pane."""
+    cells = None if isinstance(call, UserAggregateCall) else function_of(call).cells(call)
+    return cells is not None and cells.cut
 
 
 def _accuracy(call: AggregateCall) -> Accuracy | None:

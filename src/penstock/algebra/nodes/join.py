@@ -16,7 +16,7 @@ from penstock.algebra.nodes.base import (
     is_static,
 )
 from penstock.algebra.nodes.rowwise import Project, with_latest_arrival
-from penstock.algebra.nodes.sample import refuse_same_draws
+from penstock.algebra.nodes.sample import drawn_independently, refuse_same_draws
 from penstock.algebra.optimizer.statistics import Statistics
 from penstock.algebra.properties.cardinality import STORED_AND_LOOKED_UP, Estimate, agreeing, joined
 from penstock.algebra.properties.computation import Computation
@@ -108,7 +108,8 @@ class Join(Algebra):
         joined_rows = Join(left or self.left, right or self.right, self.equal, residual)
         records: list[Expression] = [inclusion_column(i) for i in [width] * shift]
         records += [inclusion_column(width + shift + other)] if right is not None else []
-        record = records[0] if len(records) == 1 else Call(RECORD.type, "INCLUSION_OF_PAIR", tuple(records))
+        pair = "INCLUSION_OF_INDEPENDENT_PAIR" if drawn_independently(self.left, self.right) else "INCLUSION_OF_PAIR"
+        record = records[0] if len(records) == 1 else Call(RECORD.type, pair, tuple(records))
         kept = [*range(width), *range(width + shift, width + shift + other)]
         columns = tuple(Column(f.type, i, f.name) for f, i in zip(self.schema, kept, strict=True))
         return Project(joined_rows, (*columns, record), (*self.schema.fields, RECORD))

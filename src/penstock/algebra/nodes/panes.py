@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from penstock.algebra.nodes.aggregate import Aggregate
+from penstock.algebra.nodes.aggregate import Aggregate, is_cut
 from penstock.algebra.nodes.base import Algebra, TimeModelWindow, is_static
 from penstock.algebra.nodes.frequency_window import FrequencyWindow
-from penstock.algebra.nodes.frequent import Frequent
+from penstock.algebra.nodes.frequent import Blocks, Frequent, blocks_of_rows
 from penstock.algebra.nodes.r2s import own_windows
 from penstock.algebra.nodes.rowwise import Project, Select
 from penstock.algebra.nodes.windows import RowWindow
@@ -20,18 +20,18 @@ def check_panes(below: Algebra, call: AggregateCall) -> None:
     """Check that the aggregate `call` can be computed over `below`. Raises PenstockError P0352, P0353."""
     if isinstance(call, UserAggregateCall) or is_static(below):
         return
-    function = function_of(call)
-    cells = function.cells(call)
-    if cells is None or not cells.cut:
+    if not is_cut(call) or _rows_in_blocks(below) is not None:
         return
-    name = function.name.removesuffix("_BOUND")
+    name = function_of(call).name.removesuffix("_BOUND")
     hint = f"APPROX_QUANTILE takes any input; {name} takes windows such as [RANGE 1 MINUTE SLIDE 1 SECOND]"
     window = _window_of(below)
     if isinstance(window, RowWindow | FrequencyWindow):
-        of_time = f"APPROX_QUANTILE takes any window; {name} takes those such as [RANGE 1 MINUTE SLIDE 1 SECOND]"
-        raise PenstockError(
-            "P0352", f"{name} over {window.describe()['window']}, which has no panes of time", hint=of_time
-        )
+        if isinstance(window, RowWindow) and window.step is None and window.slide is None:
+            message = f"{name} needs a window that moves by panes"
+            raise PenstockError("P0353", message, hint="give the window a SLIDE: [ROWS 1000 SLIDE 100 ROWS]")
+        others = "APPROX_QUANTILE takes any; this one takes [RANGE 1 MINUTE SLIDE 1 SECOND], or [ROWS n SLIDE b ROWS]"
+        shown = f"{name} over {window.describe()['window']}, which has no panes"
+        raise PenstockError("P0352", shown, hint=f"{others} where b divides n")
     if below.pattern is Pattern.STRICT:
         raise PenstockError("P0352", f"{name} over rows that may be retracted", hint=hint)
     windows = [below] if isinstance(below, TimeModelWindow) else list(own_windows(below))
@@ -47,9 +47,17 @@ def _window_of(relation: Algebra) -> Algebra:
 
 def needs_panes(node: Algebra) -> bool:
     """Return whether an operator is computed from the panes of its windows, by the validity of their elements."""
-    return isinstance(node, Frequent) or (isinstance(node, Aggregate) and any(map(_is_cut, node.aggregates)))
+    return isinstance(node, Frequent) or (isinstance(node, Aggregate) and any(map(is_cut, node.aggregates)))
 
 
-def _is_cut(call: AggregateCall) -> bool:
-    cells = None if isinstance(call, UserAggregateCall) else function_of(call).cells(call)
-    return cells is not None and cells.cut
+def paned_blocks(node: Aggregate) -> Blocks | None:
+    """Return the window and the size of its blocks of elements where these are the panes that `node` is computed from;
+    None for any other aggregation."""
+    return _rows_in_blocks(node.input) if needs_panes(node) else None
+
+
+def _rows_in_blocks(relation: Algebra) -> Blocks | None:
+    """Return the blocks of a row window. Those of FREQUENCY are panes in some queries only, which is known when the
+    whole query is."""
+    blocks = blocks_of_rows(relation)
+    return blocks if blocks is not None and isinstance(blocks[0], RowWindow) else None

@@ -92,3 +92,13 @@ def refuse_same_draws(left: Algebra, right: Algebra) -> None:
         name = min(same)[0]
         hint = "draw one of them by another seed: SAMPLE(10) REPEATABLE(1)"
         raise PenstockError("P0355", f"ESTIMATE over two samples of {name} with the same draws", hint=hint)
+
+
+def drawn_independently(left: Algebra, right: Algebra) -> bool:
+    """Return whether each input of a join has one sample of a stream, and their draws have nothing in common."""
+    samples = [[o for o in operators(side) if isinstance(o, Sample)] for side in (left, right)]
+    if not all(len(own) == 1 for own in samples):
+        return False
+    # The draws of universe samples do not depend on the stream.
+    (one, other) = ((bool(o.by), o.seed, "" if o.by else o.name.lower()) for (o,) in samples)
+    return one != other

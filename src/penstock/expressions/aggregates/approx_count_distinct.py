@@ -47,6 +47,10 @@ class RegisterCells(CellEncoder):
     def expected(self, values: float) -> float:
         return hll.hit(self.lg, values)
 
+    def expected_counted(self, values: float) -> float:
+        # A rank is half as likely as the one below it.
+        return sum(hll.hit(self.lg, values / 2**rank) for rank in range(1, 40))
+
 
 @dataclass(frozen=True)
 class RegisterSums(Accumulator):

@@ -33,4 +33,9 @@ class CellEncoder(ABC):
 
     @abstractmethod
     def expected(self, values: float) -> float:
-        """Return how many different cells so many different values are expected to fall into."""
+        """Return how many different cells so many different values are expected to fall into; registers where only the
+        greatest rank of each is kept."""
+
+    def expected_counted(self, values: float) -> float:
+        """Return the same where every cell is counted."""
+        return self.expected(values)

@@ -14,27 +14,13 @@ from penstock.expressions.aggregates.approx_count_distinct import RegisterCells
 from penstock.expressions.aggregates.arguments import atomic, whole
 from penstock.expressions.aggregates.bounds import Accuracy, Bounds, percent
 from penstock.expressions.aggregates.cells import CellEncoder
-from penstock.expressions.aggregates.contract import DistinctRule, OrderedAnswer, Question
+from penstock.expressions.aggregates.contract import ArgumentState, DistinctRule, OrderedAnswer, Question
 from penstock.expressions.aggregates.sketch import CellFunction, binary_rows, constant
 from penstock.expressions.coercion import BINARY, implicit
 from penstock.expressions.nodes import AggregateCall, Expression
 from penstock.expressions.sketches import hyperloglog as hll
 
 _LG_SHIFT = 32
-
-
-@dataclass(frozen=True)
-class CountedRegisterCells(CellEncoder):
-    """The register and rank of a value, counted."""
-
-    lg: int
-
-    def encode(self, column: pa.Array) -> tuple[Int64s, pa.Array]:
-        return RegisterCells(self.lg).encode(column)
-
-    def expected(self, values: float) -> float:
-        # A rank is half as likely as the one below it.
-        return sum(hll.hit(self.lg, values / 2**rank) for rank in range(1, 40))
 
 
 @dataclass(frozen=True)
@@ -75,8 +61,12 @@ class HllSketch(CellFunction):
         lg = tuple(whole(self.name, a, hll.LEAST_LG, hll.MOST_LG, example) for a in arguments[1:])
         return (atomic(self.name, arguments[0]), *lg), BINARY
 
+    def state(self, distinct: bool, negative: bool) -> ArgumentState:
+        # Where expirations are known, an image has the cells that are the greatest of their registers.
+        return ArgumentState.CELLS if negative else ArgumentState.REGISTERS
+
     def cells(self, call: AggregateCall) -> CellEncoder | None:
-        return CountedRegisterCells(lg_of(call))
+        return RegisterCells(lg_of(call))
 
     def question(self) -> Question:
         return Question.COUNTS
@@ -104,6 +94,9 @@ class HllUnion(HllSketch):
 
     def bind(self, arguments: tuple[Expression, ...]) -> tuple[tuple[Expression, ...], pa.DataType]:
         return (implicit(arguments[0], BINARY, self.name),), BINARY
+
+    def state(self, distinct: bool, negative: bool) -> ArgumentState:
+        return ArgumentState.CELLS
 
     def cells(self, call: AggregateCall) -> CellEncoder | None:
         return ImageCells()

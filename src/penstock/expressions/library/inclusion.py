@@ -5,7 +5,7 @@ What is no inclusion record (`sampling/inclusion.py`), or has a NULL, gives NULL
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -17,18 +17,25 @@ from penstock.expressions.coercion import BIGINT, BINARY, DOUBLE
 from penstock.expressions.draws import universe
 from penstock.expressions.nodes import Expression, Literal
 from penstock.expressions.registry import Function, takes
-from penstock.expressions.sampling.inclusion import RECORD, of_pair, packed
+from penstock.expressions.sampling.inclusion import RECORD, of_independent_pair, of_pair, packed
 from penstock.expressions.values.datum import Arguments, Datum, arrays
 
 
 def _pair(arguments: Arguments, type_: pa.DataType) -> Datum:
+    return _paired(arguments, of_pair)
+
+
+def _independent_pair(arguments: Arguments, type_: pa.DataType) -> Datum:
+    return _paired(arguments, of_independent_pair)
+
+
+def _paired(arguments: Arguments, combine: Callable[[pa.Array, pa.Array], pa.Array]) -> pa.Array:
     left, right = arrays(arguments)
     valid = _is_record(left) & _is_record(right)
     if valid.all():
-        return of_pair(left, right)
+        return combine(left, right)
     there = pa.array(valid)
-    made = of_pair(left.filter(there), right.filter(there))
-    return _spread(made, valid)
+    return _spread(combine(left.filter(there), right.filter(there)), valid)
 
 
 def _is_record(column: pa.Array) -> npt.NDArray[np.bool_]:
@@ -74,6 +81,10 @@ def _priority(arguments: Arguments, type_: pa.DataType) -> Datum:
 
 FUNCTIONS = (
     Function("INCLUSION_OF_PAIR", "record, record", takes(BINARY, BINARY, BINARY), _pair, "a joined row's"),
+    Function(
+        "INCLUSION_OF_INDEPENDENT_PAIR", "record, record", takes(BINARY, BINARY, BINARY), _independent_pair,
+        "a joined row's, of two samples drawn independently of each other",
+    ),
     Function(
         "INCLUSION_RECORD", "pi, cluster, stratum, size", takes(BINARY, DOUBLE, BIGINT, BIGINT, BIGINT), _record,
         "the record of a row",

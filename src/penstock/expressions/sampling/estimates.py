@@ -1,8 +1,10 @@
 """Estimators of sums, counts and averages of what was sampled, from rows with their inclusion records.
 
 Horvitz and Thompson's: Σ x/π. Variances: (1-π)(y/π)² over clusters that are kept independently, y the sum of a cluster;
-N²(1-n/N)s²/n over simple random samples of n of N, by strata. The average is the ratio of two estimates, and its
-variance that of the residuals.
+N²(1-n/N)s²/n over simple random samples of n of N, by strata. Joined rows of two independent samples, with p and q, are
+kept with pq, two of one left row with pq², two of one right row with p²q; so the variance is [(1-p) Σ S² + (1-q) Σ T² -
+(1-p)(1-q) Σ y²] / (pq)², S the sums of left clusters, T of right ones, y of pairs of them. The average is the ratio of
+two estimates, and its variance that of the residuals.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from statistics import NormalDist
 import numpy as np
 import numpy.typing as npt
 
-from penstock.expressions.sampling.inclusion import Records
+from penstock.expressions.sampling.inclusion import UNKNOWN, Records
 
 Float64s = npt.NDArray[np.float64]
 Int64s = npt.NDArray[np.int64]
@@ -54,6 +56,7 @@ def half_widths(
         sums = np.add.reduceat(rows[order], starts) if len(order) else np.empty(0)
         own, kept = groups[first], records[first]
         variance = _independent(own, count, sums, kept) + _strata(own, count, sums, kept)
+        variance += _pairs(own, count, sums, kept)
         clusters = np.bincount(own, minlength=count)
         variance[clusters < 2] = np.nan
         return quantiles(confidence, clusters) * np.sqrt(variance)
@@ -66,8 +69,29 @@ def _sums(groups: Int64s, values: Float64s, count: int) -> Float64s:
 def _independent(own: Int64s, count: int, sums: Float64s, kept: Records) -> Float64s:
     pi: Float64s = kept["pi"]
     parts = np.where(kept["size"] == 0, (1.0 - pi) * (sums / pi) ** 2, 0.0)
-    parts[kept["size"] < 0] = np.nan
+    parts[kept["size"] == UNKNOWN] = np.nan
     return _sums(own, parts, count)
+
+
+def _pairs(own: Int64s, count: int, sums: Float64s, kept: Records) -> Float64s:
+    """Return the variances of the pairs of independent samples in each group. NaN where the estimate is negative, as it
+    may be for values of both signs."""
+    chosen = np.flatnonzero(kept["size"] < UNKNOWN)
+    if not len(chosen):
+        return np.zeros(count)
+    own, sums, kept = own[chosen], sums[chosen], kept[chosen]
+    p, pi = (-np.ascontiguousarray(kept["size"])).view(np.float64), kept["pi"]
+    q = pi / p
+    total = _sums(own, -(1.0 - p) * (1.0 - q) * (sums / pi) ** 2, count)
+    for side, chance in (("cluster", p), ("stratum", q)):
+        keys = np.stack([own, kept[side]])
+        order = np.lexsort(keys[::-1])
+        starts = _starts(keys[:, order])
+        first = order[starts]
+        whole = np.add.reduceat(sums[order], starts)
+        total += _sums(own[first], (1.0 - chance[first]) * (whole / pi[first]) ** 2, count)
+    total[total < 0.0] = np.nan
+    return total
 
 
 def _strata(own: Int64s, count: int, sums: Float64s, kept: Records) -> Float64s:

@@ -6,7 +6,9 @@ A row that a sample, shedding or a preference let through carries one where an E
 - pi: the probability that the row was kept, in (0, 1];
 - cluster: rows that are kept or dropped together have the same one;
 - stratum, size: a simple random sample of `size` of the stratum's size / pi clusters. size is 0 for clusters that are
-  kept independently of each other, and -1 where the probabilities of pairs are not known.
+  kept independently of each other, and -1 where the probabilities of pairs are not known. Below -1 the row is a pair of
+  rows of two independent samples: kept with probabilities p and pi / p, with the clusters `cluster` and `stratum`; the
+  bits of -size are p's.
 """
 
 from __future__ import annotations
@@ -43,6 +45,19 @@ def independent(pi: float, clusters: npt.NDArray[np.int64]) -> pa.Array:
     records = np.zeros(len(clusters), RECORD)
     records["pi"], records["cluster"] = pi, clusters
     return packed(records)
+
+
+def of_independent_pair(left: pa.Array, right: pa.Array) -> pa.Array:
+    """Return the records of joined rows of two samples that are drawn independently of each other, each of clusters
+    that are kept independently."""
+    one, other = unpacked(left), unpacked(right)
+    made = one.copy()
+    known = (one["size"] == INDEPENDENT) & (other["size"] == INDEPENDENT)
+    with np.errstate(over="ignore", invalid="ignore"):
+        made["pi"] = one["pi"] * other["pi"]
+    made["stratum"] = other["cluster"]
+    made["size"] = np.where(known, -np.ascontiguousarray(one["pi"]).view(np.int64), UNKNOWN)
+    return packed(made)
 
 
 def of_pair(left: pa.Array, right: pa.Array) -> pa.Array:

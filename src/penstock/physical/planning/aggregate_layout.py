@@ -25,7 +25,7 @@ import pyarrow as pa
 from penstock.expressions.aggregates import function_of
 from penstock.expressions.aggregates.accumulators.contract import Accumulator
 from penstock.expressions.aggregates.cells import CellEncoder
-from penstock.expressions.aggregates.contract import AccumulatedFunction, ArgumentState, NullRule
+from penstock.expressions.aggregates.contract import AccumulatedFunction, ArgumentState, NullRule, OrderedFunction
 from penstock.expressions.nodes import AggregateCall, Expression
 
 
@@ -150,6 +150,13 @@ class AggregateLayout:
     def registers(self) -> tuple[int, ...]:
         """Return the positions of the arguments of which a pane keeps the greatest rank of every register."""
         return self._of(ArgumentState.REGISTERS)
+
+    @cached_property
+    def pictured(self) -> tuple[int, ...]:
+        """Return the positions of the arguments of registers of which images are made."""
+        calls = zip(self.calls, self.sources, strict=True)
+        ordered = {source for call, source in calls if isinstance(function_of(call), OrderedFunction)}
+        return tuple(i for i in self.registers if i in ordered)
 
     @cached_property
     def ranked(self) -> tuple[int, ...]:

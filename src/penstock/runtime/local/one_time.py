@@ -11,7 +11,7 @@ holds nothing back [semantics 1]. A later instant may be requested as well, sinc
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.algebra import Algebra, RelationScan, Source, unbounded
+from penstock.algebra import Aggregate, Algebra, RelationScan, Source, unbounded
 from penstock.algebra.nodes.first_rows import SortKey
 from penstock.algebra.nodes.one_time import OneTimeQuery
 from penstock.algebra.nodes.query import Query, SinkSpec
@@ -108,7 +108,7 @@ def answer_over(
     now = wall_clock()
     last_instant = _last_instant(sources_of(query), inputs, now)
     tick = last_instant if query.as_of is None else query.as_of
-    contents = Contents(query.domain)
+    contents = Contents(query.domain, lambda name: bool(inputs[name].num_rows))
     plain = contents.replaced(query.root)
     tables = dict(inputs)
     for name, declared in contents.timed.items():
@@ -165,10 +165,12 @@ def _last_instant(sources: Mapping[str, Source], inputs: Mapping[str, pa.Table],
 
 
 class Contents:
-    """Replaces by static relations what a plain query reads. queries: those whose content at the instant they hold."""
+    """Replaces by static relations what a plain query reads. queries: those whose content at the instant they hold;
+    has_rows: whether there is a row of a source."""
 
-    def __init__(self, domain: TimeDomain) -> None:
+    def __init__(self, domain: TimeDomain, has_rows: Callable[[str], bool]) -> None:
         self._domain = domain
+        self._has_rows = has_rows
         self._by_fingerprint: dict[str, RelationScan] = {}
         self.queries: list[Query] = []
         #: Static relations that are read as relations with all their rows at tick 0, by the name that they have there.
@@ -183,10 +185,14 @@ class Contents:
             return self._content(unbounded(node))
         if isinstance(node, RelationScan) and node.source.is_static:
             return node
-        if not node.is_plain_sql:
+        if not node.is_plain_sql and not self._aggregates_nothing(node):
             return self._content(node)
         children = (self.replaced(child) if isinstance(child, Algebra) else child for child in node.children)
         return node.with_children(tuple(children))
+
+    def _aggregates_nothing(self, node: Algebra) -> bool:
+        """Return whether an aggregate of panes has none. Its row without groups exists although time never begins."""
+        return isinstance(node, Aggregate) and not any(map(self._has_rows, declared_sources(node)))
 
     def _content(self, node: Algebra) -> RelationScan:
         scan = self._by_fingerprint.get(node.fingerprint)

@@ -44,8 +44,11 @@ def _half_width(kind: str, rows: list[Sampled], confidence: float) -> float | No
         before = clusters.get((stratum, cluster))
         clusters[stratum, cluster] = (x + (before[0] if before else 0.0), pi, cluster, stratum, size)
     drawn = list(clusters.values())
-    if len(drawn) < 2 or any(size < 0 for *_, size in drawn):
+    if len(drawn) < 2 or any(size == -1 for *_, size in drawn):
         return None
+    if drawn[0][4] < 0:
+        found = _variance_of_pairs(drawn)
+        return None if found < 0 else _reach(confidence, len(drawn)) * math.sqrt(found)
     variance = math.fsum((1 - pi) * (y / pi) ** 2 for y, pi, _, _, size in drawn if size == 0)
     by_stratum: Callable[[Sampled], int] = lambda row: row[3]  # noqa: E731
     for _, members in groupby(sorted((r for r in drawn if r[4] > 0), key=by_stratum), by_stratum):
@@ -59,6 +62,20 @@ def _half_width(kind: str, rows: list[Sampled], confidence: float) -> float | No
         spread = (math.fsum(y * y for y in ys) - math.fsum(ys) ** 2 / n) / (n - 1)
         variance += (n / pi) ** 2 * (1 - pi) * max(spread, 0.0) / n
     return _reach(confidence, len(drawn)) * math.sqrt(variance)
+
+
+def _variance_of_pairs(pairs: list[Sampled]) -> float:
+    """Return Σ y y' (π' - π π) / (π' π π) over two pairs of a left and a right cluster each, kept with π, and both with
+    π': Horvitz and Thompson's estimate of the variance, by its definition."""
+    parts = []
+    for y, pi, left, right, size in pairs:
+        (p,) = struct.unpack("<d", struct.pack("<q", -size))
+        q = pi / p
+        for other, _, other_left, other_right, _ in pairs:
+            both = (p if left == other_left else p * p) * (q if right == other_right else q * q)
+            if left == other_left or right == other_right:
+                parts.append(y * other * (both - pi * pi) / (both * pi * pi))
+    return math.fsum(parts)
 
 
 def _range_width(kind: str, rows: list[Sampled], confidence: float, low: float, high: float) -> float | None:

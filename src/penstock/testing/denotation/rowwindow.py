@@ -18,6 +18,7 @@ from penstock.algebra import (
     StreamKind,
     WindowSample,
 )
+from penstock.algebra.nodes.frequent import blocks_of_rows
 from penstock.algebra.properties.arrival_order import in_arrival_order
 from penstock.expressions.draws import draws, universe
 from penstock.testing.denotation.base import Bag, Relation, Stream, World, denote, relation, values_of, windowed
@@ -46,7 +47,14 @@ def _(node: RowWindow, world: World) -> Relation:
         if node.lifetime is None or node.length is None
         else {boundaries(node, ts, min(END, ts + node.length))[1] for ts, _ in elements}
     )
-    return Relation(frozenset(starts | ends), at)
+
+    def blocks(tau: int) -> list[tuple[int, int]]:
+        assert node.step is not None
+        (members,) = partitions or ([],)
+        last = len([None for ts, _ in members if ts <= tau]) // node.step * node.step
+        return [(n // node.step, n // node.step) for n in range(last - len(at(tau)), last)]
+
+    return Relation(frozenset(starts | ends), at, blocks if blocks_of_rows(node) is not None else None)
 
 
 @validity.register

@@ -22,7 +22,7 @@ def finish(plan: AggregateLayout, integers: Integers, floats: Floats, others: Ma
             columns.append(pa.array(integers[0], call.type))
             continue
         argument = plan.arguments[source]
-        if not argument.summed:
+        if not argument.summed or number in others:
             columns.append(others[number])
             continue
         if source not in sums:

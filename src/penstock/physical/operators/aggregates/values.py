@@ -3,7 +3,7 @@ the registers of sketches."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -58,8 +58,10 @@ class GroupValues:
         self._bags: list[_Bag] = []
         self._extremes: list[_Extreme] = []
         self._registers = [RegisterMaxima(plan, a, columns[a], groups) for a in plan.ranked]
-        for argument in (*plan.extremes, *plan.bags, *plan.cells):
+        for argument in (*plan.extremes, *plan.pictured, *plan.bags, *plan.cells):
             calls = tuple(i for i, source in enumerate(plan.sources) if source == argument)
+            if argument in plan.pictured:
+                calls = tuple(i for i in calls if isinstance(function_of(plan.calls[i]), OrderedFunction))
             column, kind = columns[argument], plan.arguments[argument].kind
             if argument in plan.extremes and not is_wide(types[column]):
                 flip = 0 if kind is ArgumentState.LEAST else -1
@@ -75,7 +77,7 @@ class GroupValues:
                 bag = ExtremeBag(groups, types[column], questions)
             else:
                 bag = OrderedBag(groups, types[column], distinct, questions)
-            lane = plan.arguments[argument].integers if argument in plan.cells else 0
+            lane = plan.arguments[argument].integers if argument in (*plan.cells, *plan.pictured) else 0
             self._bags.append(_Bag(column, bag, calls, lane))
 
     @property
@@ -101,7 +103,13 @@ class GroupValues:
     def with_registers(self, events: GroupEvents) -> GroupEvents:
         """Apply the cells of registers; return `events`, and those that change the lanes which follow from them."""
         changes = [r.changes(events) for r in self._registers]
-        return join([events, *changes]) if changes else events
+        if not changes:
+            return events
+        # The cells of images are in the changes: those that become the greatest of their registers, or no longer are.
+        values = list(events.values)
+        for column in (r.column for r in self._registers if r.pictured):
+            values[column] = pa.nulls(len(values[column]), values[column].type)
+        return join([replace(events, values=tuple(values)), *changes])
 
     def now(self, groups: Int64s) -> dict[int, pa.Array]:
         """Return by call the current results of `groups`."""

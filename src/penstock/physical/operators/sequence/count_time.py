@@ -20,7 +20,7 @@ from penstock.physical.operators.reorder_buffer import ArrivalOrderBuffer, Reord
 from penstock.physical.plan.sequence import CountTimeSpec
 from penstock.physical.synopses.contract import Synopsis
 from penstock.storage.documents import Document, array, integer
-from penstock.types import END
+from penstock.types import BEGIN, END
 
 
 class CountTime(ReorderingOperator):
@@ -67,7 +67,10 @@ class CountTime(ReorderingOperator):
     def _in_time(self, emitted: Elements, ticks: Int64s, first: int) -> list[Elements]:
         """Return elements in the time of numbers in that of timestamps. ticks: of the elements that arrived, of which
         `first` is the first number."""
-        ts, ends = ticks[emitted.ts - first], np.full(len(emitted), END)
+        # The row of an ungrouped aggregate is valid from the beginning of time.
+        known = emitted.ts != BEGIN
+        ts, ends = np.full(len(emitted), BEGIN), np.full(len(emitted), END)
+        ts[known] = ticks[emitted.ts[known] - first]
         if self._spec.relation:
             closed = emitted.exp < END
             ends[closed] = ticks[emitted.exp[closed] - first]

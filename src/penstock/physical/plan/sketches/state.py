@@ -33,12 +33,15 @@ def sketch_state(plan: AggregateLayout, argument: Argument, rows: StateInput, gr
         # Of n cells in a register in random order about log n are greater than all that follow.
         skyline = cells * max(1.0, min(math.log(panes) + 1.0, math.log(max(math.e, elements / cells)) + 1.0))
         yield StatePart("ranks that may become the greatest", groups * skyline, groups * skyline * _NODE, bound)
+        if any(plan.arguments[i] is argument for i in plan.pictured):
+            yield StatePart("cells of sketches", groups * cells, groups * cells * (nbytes + _NODE), bound)
         return
+    cells = encoder.expected_counted(values)
     if encoder.cut:
         cells = min(values, panes * encoder.expected(min(values, rows.elements)))
     yield StatePart("cells of sketches", groups * cells, groups * cells * (nbytes + _NODE + TIMES), bound)
     if rows.node.carries_ends:
-        waiting = rows.size * encoder.expected(max(1.0, min(values, rows.elements)))
+        waiting = rows.size * encoder.expected_counted(max(1.0, min(values, rows.elements)))
         row = 8 * (3 + sum(map(len, plan.carried))) + width([plan.arguments[i].type for i in plan.valued])
         yield StatePart("cells that will expire", waiting, waiting * row, rows.content)
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from penstock.algebra import Aggregate, Arrivals, Distinct, Pattern, Project, RelationToStream, TimeModelWindow
+from penstock.algebra.nodes.panes import paned_blocks
 from penstock.physical.plan.aggregates import AggregateSpec
 from penstock.physical.plan.panes import IncrementalSlideSpec, RecomputedSlideSpec, WindowSumsSpec
 from penstock.physical.plan.sets import DistinctSpec
 from penstock.physical.plan.spec import Spec
 from penstock.physical.planning.aggregate_layout import plan_lanes
 from penstock.physical.planning.lowering.builder import Builder, Lowered, lower
+from penstock.physical.planning.lowering.frequent import lower_in_blocks
 from penstock.physical.planning.lowering.grouped_sessions import lower_grouped_sessions
 from penstock.physical.planning.lowering.lanes import lower_lanes, lower_store
 from penstock.physical.planning.lowering.logs import lower_logged
@@ -27,6 +29,9 @@ def _distinct(node: Distinct, builder: Builder) -> Lowered:
 
 @lower.register
 def _aggregate(node: Aggregate, builder: Builder) -> Lowered:
+    blocks = paned_blocks(node)
+    if blocks is not None:
+        return lower_in_blocks(node, blocks, builder)
     if has_user_aggregates(node):
         return lower_user_aggregates(node, builder)
     logged = lower_logged(node, builder)

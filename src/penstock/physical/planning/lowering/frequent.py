@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from penstock.algebra import Aggregate, Algebra, Arrivals, FrequencyWindow, Frequent, Project, RowWindow, Select, Window
-from penstock.algebra.nodes.frequent import blocks_of_rows, counted
+from penstock.algebra import Aggregate, Algebra, Arrivals, FrequencyWindow, Frequent, Project, Select, Window
+from penstock.algebra.nodes.frequent import Blocks, blocks_of_rows, counted
 from penstock.algebra.nodes.windows import WindowKind
 from penstock.algebra.properties.arrival_order import in_arrival_order
 from penstock.errors import PenstockError
@@ -23,7 +23,7 @@ from penstock.physical.planning.lowering.lanes import lower_lanes
 def _frequent(node: Frequent, builder: Builder) -> Lowered:
     blocks = blocks_of_rows(node.input)
     if blocks is not None:
-        return _in_blocks(node, *blocks, builder)
+        return lower_in_blocks(node, blocks, builder)
     lanes = lower_lanes(Aggregate(node.input, node.group, (counted(node.aggregate),), ("count",)), builder)
     candidates = FrequentCandidatesSpec(lanes.plan, node.per, node.k + 1)
     keys = tuple(node.input.schema[i].type for i in node.group)
@@ -48,9 +48,10 @@ def _rule(node: Frequent) -> tuple[FrequentRule, tuple[int, int]]:
     return FrequentRule.DELTA, (0, 0)
 
 
-def _in_blocks(node: Frequent, window: RowWindow | FrequencyWindow, step: int, builder: Builder) -> Lowered:
-    """Return the frequent items of the last elements of a stream in the time that their numbers are: there a block is
-    a pane like any other, and ends when its elements' numbers say."""
+def lower_in_blocks(node: Frequent | Aggregate, blocks: Blocks, builder: Builder) -> Lowered:
+    """Return what is computed from panes over the last elements of a stream in the time that their numbers are: there a
+    block is a pane like any other, and ends when its elements' numbers say."""
+    window, step = blocks
     if isinstance(window, FrequencyWindow):
         hint = "write the part with FREQUENT as a view, and read the view"
         raise PenstockError("P0352", "FREQUENT beside other windows of a query with FREQUENCY", hint=hint)

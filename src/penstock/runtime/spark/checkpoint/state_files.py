@@ -38,8 +38,8 @@ from penstock.storage.seals import damaged, sealed, unsealed, unsealed_before
 #: row window has emitted its content, 4 stores the ends of tuples with partners as every count of tuples does, 5 stores
 #: an aggregate that is looked up, or recomputed at each boundary from its rows alone, as these rows, 6 seals a file for
 #: its run and place, counts NaN and +inf in one accumulator, and has huge doubles in units, 7 has sums of squares in
-#: four doubles.
-FORMAT = 7
+#: four doubles, 8 has the ranks of HLL_SKETCH_AGG in skylines.
+FORMAT = 8
 #: The formats whose seals contain no place.
 _FORMATS_WITHOUT_PLACE = range(2, 6)
 #: A number after every batch.

@@ -257,7 +257,7 @@ def select_plan(
     """
     if uses_wall_clock(declared_sources(query.root).values()):
         return None
-    contents = Contents(query.domain)
+    contents = Contents(query.domain, lambda name: any(rows.table().num_rows for rows in inputs[name]))
     plain = contents.replaced(query.root)
     statistics = Statistics()
     planning = strategy.planning(statistics)

@@ -7,15 +7,18 @@ which are sums over registers, so that the outer aggregation need not look at re
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 
 from penstock.expressions.aggregates.contract import ArgumentState
 from penstock.expressions.sketches.hyperloglog import RANK_BITS, RANK_MASK, rank_sums
-from penstock.physical.elements import Int64s
+from penstock.physical.elements import Int64s, int64s
 from penstock.physical.kernels import trees
 from penstock.physical.kernels.compiled import argsort_code_time
-from penstock.physical.operators.aggregates.events import GroupEvents
+from penstock.physical.operators.aggregates.events import GroupEvents, join
 from penstock.physical.planning.aggregate_layout import AggregateLayout
 from penstock.physical.synopses.contract import Synopsis
 from penstock.physical.synopses.tables.bags import Questions, ValueBag
@@ -34,6 +37,9 @@ class RegisterMaxima:
     def __init__(self, plan: AggregateLayout, argument: int, column: int, groups: KeyedTable) -> None:
         self.column = column
         self.known_ends = plan.arguments[argument].kind is ArgumentState.REGISTERS
+        #: Whether images are made of the registers: then each change names the cell that goes and the one that comes.
+        self.pictured = argument in plan.pictured
+        self._has_sums = bool(plan.arguments[argument].accumulators)
         self._plan = plan
         self._first_lane = plan.arguments[argument].integers + 1
         self._count_lane = plan.arguments[argument].integers
@@ -65,9 +71,26 @@ class RegisterMaxima:
         places = self._places.pairs(events.slots[chosen], pa.array(known >> RANK_BITS))
         moments = self._maxima(events, chosen, places, known & RANK_MASK)
         places, times, ranks, before = moments
-        deltas = [now - then for now, then in zip(rank_sums(ranks), rank_sums(before), strict=True)]
         moved = np.flatnonzero(ranks != before)
-        return self._events(places[moved], times[moved], [delta[moved] for delta in deltas], events)
+        places, times, ranks, before = places[moved], times[moved], ranks[moved], before[moved]
+        deltas: list[Int64s] = []
+        if self._has_sums:
+            deltas = [now - then for now, then in zip(rank_sums(ranks), rank_sums(before), strict=True)]
+        changes = self._events(places, times, deltas, events)
+        if not self.pictured:
+            return changes
+        gone = replace(self._events(places, times, [], events), **self._cells(places, before, -1, changes))
+        return join([gone, replace(changes, **self._cells(places, ranks, 1, changes))])
+
+    def _cells(self, places: Int64s, ranks: Int64s, weight: int, changes: GroupEvents) -> dict[str, Any]:
+        """Return the values and integer lanes of changes that count the cells with these ranks; there is none of rank
+        0."""
+        (registers,) = self._places.key_columns(places)
+        cells = pa.array(int64s(registers) << RANK_BITS | ranks, mask=ranks == 0)
+        values = tuple(cells if i == self.column else column for i, column in enumerate(changes.values))
+        integers = changes.integers.copy() if weight > 0 else np.zeros_like(changes.integers)
+        integers[:, self._count_lane] = weight
+        return {"values": values, "integers": integers}
 
     def _maxima(
         self, events: GroupEvents, chosen: Int64s, places: Int64s, ranks: Int64s
