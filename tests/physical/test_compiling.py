@@ -48,6 +48,21 @@ def test_a_call_with_types_of_before_is_found_at_once(monkeypatch: pytest.Monkey
     assert len(looked) == 2
 
 
+@pytest.mark.parametrize("is_first_fixed", [False, True])
+def test_a_call_with_nothing_but_read_only_arrays_is_found_at_once(
+    is_first_fixed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Arrays of Arrow. Each such call took 70 us, and 17 ns more than the one before it, without end."""
+    loop, looked = compiled(reads="values by")(scaled), []
+    compile_widest = loop.compile
+    monkeypatch.setattr(loop, "compile", lambda signature: (looked.append(signature), compile_widest(signature))[1])
+    for i in range(6):
+        values, by, out = np.arange(4), np.array([2, 3]), np.zeros(4, np.int64)
+        values.flags.writeable = by.flags.writeable = (i % 2 == 0) != is_first_fixed
+        assert loop(values, by, out) == 4 and out.tolist() == [0, 3, 4, 9]
+    assert len(looked) == (2 if is_first_fixed else 1)
+
+
 @compiled()
 def _first_of(values, at):  # type: ignore[no-untyped-def]
     return values[at]
