@@ -109,8 +109,7 @@ class SparkRun:
         self._failure: PenstockError | None = None
         self._started_at = time.monotonic()
         self._batch_seconds, self._closed = 0.0, False
-        self._delivery_lock = threading.Lock()
-        self._writes_beside = WritesBeside()
+        self._delivery_lock, self._writes_beside = threading.Lock(), WritesBeside()
         self._log_begun = False
         #: Held while a change is applied, and while metrics or progress are read.
         self._change_lock = threading.RLock()
@@ -494,11 +493,8 @@ class SparkRun:
     def progress(self) -> RunProgress:
         with self._change_lock:
             progress = self._totals.progress(self._job.plan, self._job.all_sources, self._sinks, *self._unread_input())
-        self._reporter.recorder.describe_preferences(progress)
+        self._reporter.recorder.describe(progress)
         progress.batch_seconds = self._batch_seconds
-        for name, number in self._reporter.recorder.open_periods().items():
-            if name in progress.queries:
-                progress.queries[name].open_periods = number
         seconds = self._last_finished_at - self._started_at
         progress.rows_per_second = (progress.rows_in - self._totals.rows_before) / seconds if seconds > 0 else 0.0
         return progress

@@ -141,11 +141,6 @@ class Recorder:
         self._previous_totals = totals
         return run
 
-    def open_periods(self) -> dict[str, int]:
-        """Return by query how many sessions, or stretches that CLOSED waits for, have not ended."""
-        found = {name: PeriodMetrics.of(said) for name, said in self._said_by_query().items()}
-        return {name: int(one.open_periods) for name, one in found.items() if one is not None}
-
     def figures(self) -> RunFigures:
         """Return the present figures of steps, edges, synopses and batches."""
         return self._figures.figures(self._plan)
@@ -232,12 +227,15 @@ class Recorder:
             PeriodMetrics.of(said),
         )  # fmt: skip
 
-    def describe_preferences(self, progress: RunProgress) -> None:
-        """Write what queries with a preference have done into the progress of a run."""
+    def describe(self, progress: RunProgress) -> None:
+        """Write into the progress of a run what queries with a preference have done, and how many sessions, or stretches
+        that CLOSED waits for, have not ended."""
         for name, said in self._said_by_query().items():
             if name in progress.queries and name in self._plan.queries:
                 found = PreferenceMetrics.of(said, self._plan.queries[name].domain)
                 progress.queries[name].preference = "" if found is None else preference_text(found)
+                periods = PeriodMetrics.of(said)
+                progress.queries[name].open_periods = 0 if periods is None else int(periods.open_periods)
 
     def _said_by_query(self) -> dict[str, list[Mapping[str, int | float]]]:
         """Return by query what its operators say of themselves in each shard. Most say nothing."""
