@@ -22,11 +22,14 @@ from penstock.physical.operators.temporal.granule_runs import GranuleRuns
 from penstock.physical.operators.temporal.grouped_sessions import GroupedSessions, SessionPieces
 from penstock.physical.operators.temporal.sessions import Sessions
 from penstock.physical.operators.temporal.stretches_in_order import StretchesInOrder
+from penstock.physical.operators.temporal.stretches_of_window import StretchesOfWindow
 from penstock.physical.plan.temporal.coalesce import CoalesceSpec
 from penstock.physical.plan.temporal.granules import GranuleRunsSpec
 from penstock.physical.plan.temporal.grouped_sessions import GroupedSessionsSpec, SessionPiecesSpec
 from penstock.physical.plan.temporal.sessions import SessionsSpec
+from penstock.physical.plan.temporal.window_stretches import WindowStretchesSpec
 from penstock.physical.planning.aggregate_layout import plan_lanes
+from penstock.physical.planning.planner import plan_queries
 from penstock.runtime.local.runtime import run_local
 from penstock.testing.denotation.coalesce import stretches
 from penstock.types import END
@@ -109,6 +112,68 @@ def elements_of(rows: list[Row], times: list[int], ends: list[int], signs: list[
     return Elements(columns, np.array(times, np.int64), np.array(ends, np.int64), sign)
 
 
+ONE_LENGTH = """CREATE STREAM m (at BIGINT, k STRING, v INT, b BIGINT) FROM MEMORY () TIMESTAMP BY at UNIT SECOND;
+CREATE RELATION u (at BIGINT, k STRING, b BIGINT, op STRING) FROM MEMORY () TIMESTAMP BY at UNIT SECOND OPERATION BY op;
+CREATE QUERY q{} AS SELECT k, VALID(s) FROM {};"""
+
+
+@pytest.mark.parametrize(
+    ("source", "chosen"),
+    [
+        ("m (k) VALID FOR 3 SECONDS [RANGE 9 SECONDS] AS s", True),
+        ("m (k) VALID FOR 3 SECONDS [RANGE 9 SECONDS WHERE v > 1] AS s WHERE k = 'a'", True),
+        ("m (k) VALID FOR 3 SECONDS [NOW] AS s", True),
+        ("m (k) VALID FOR v SECONDS [RANGE 9 SECONDS] AS s", False),
+        ("m (k) VALID FROM at TO b [RANGE 9 SECONDS] AS s", False),
+        ("m (k) VALID FOR 3 SECONDS [RANGE 9 SECONDS SLIDE 2 SECONDS] AS s", False),
+        ("m (k) VALID FOR 3 SECONDS [ROWS 9] AS s", False),
+        ("m (k) VALID FOR 3 SECONDS AS s", False),
+        ("m (k) VALID FOR 3 SECONDS [RANGE 9 SECONDS] AS s WHERE CLOSED(VALID(s))", False),
+        ("u (k) VALID FROM at TO b AS s", False),
+    ],
+)
+def test_periods_of_one_length_in_a_window_have_their_strategy(source: str, chosen: bool) -> None:
+    plan = plan_queries(bind_script(ONE_LENGTH.format("", source)).queries)
+    found = [step.spec for step in plan.steps if isinstance(step.spec, WindowStretchesSpec)]
+    assert bool(found) == chosen
+    assert not found or found[0].describe() == {"state": "elements of every value in order of time"}
+
+
+def test_a_budget_goes_below_another_strategy() -> None:
+    source = "m (k) VALID FOR 3 SECONDS [RANGE 9 SECONDS] AS s"
+    plan = plan_queries(bind_script(ONE_LENGTH.format(" WITH (memory '5 TUPLES')", source)).queries)
+    assert not any(isinstance(step.spec, WindowStretchesSpec) for step in plan.steps)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_periods_of_one_length_in_a_window_change_as_any_periods_do(seed: int) -> None:
+    """The changes at every instant are those of the operator for any periods, whatever the sizes: also beyond the first
+    ring, of values that go and come back, and of several rows of one instant."""
+    draw = random.Random(seed)
+    length, stay, values = (
+        draw.randint(1, 9),
+        draw.randint(1, 30),
+        draw.choice(("x", "xyz", "abcdefghijklmnopqrstuvwxyz")),
+    )
+    one, any_ = StretchesOfWindow(WindowStretchesSpec(TYPES)), Coalescing(CoalesceSpec(TYPES))
+    at, rows = draw.randint(-5, 0), []
+    for _ in range(draw.choice((5, 300, 900))):
+        at += draw.choice((0, 0, 0, 1, 1, 2, 40 if draw.random() < 0.05 else length))
+        rows.append((draw.choice(values) if draw.random() < 0.9 else None, at, at + length))
+    done = 0
+    while done < len(rows):
+        now = rows[done : done + draw.choice((1, 7, 200))]
+        done += len(now)
+        latest = now[-1][1]
+        draw.shuffle(now)
+        times = [begin for _, begin, _ in now]
+        # Rows of the last instant may follow: they wait with what is ahead of the heartbeat.
+        heartbeat = latest - 1 if done < len(rows) else latest + draw.choice((0, stay, 99))
+        for operator in (one, any_):
+            operator.process(0, elements_of(now, times, [t + stay for t in times]))
+        assert events(list(one.advance(Moment(heartbeat, 0)))) == events(list(any_.advance(Moment(heartbeat, 0))))
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_many_periods_of_few_values_are_what_their_definition_says(seed: int) -> None:
     """Rows that leave in any order, some taken back; sums of what came and went, after each of some rounds."""
@@ -180,11 +245,17 @@ def period_elements(draw: random.Random, count: int) -> Elements:
     return elements_of(rows, at, [END] * count)
 
 
+def window_elements(draw: random.Random, count: int) -> Elements:
+    at = sorted(draw.randint(0, 80) for _ in range(count))
+    return elements_of([(draw.choice("xyz"), t, t + 2) for t in at], at, [t + 9 for t in at])
+
+
 MAKERS = {
     "any": (lambda: Coalescing(CoalesceSpec(TYPES)), period_elements),
     "closed": (lambda: Coalescing(CoalesceSpec(TYPES, Closing(3))), period_elements),
     "in order": (lambda: StretchesInOrder(CoalesceSpec(TYPES, None, Closing())), period_elements),
     "once": (lambda: StretchesInOrder(CoalesceSpec(TYPES, Closing(), Closing())), period_elements),
+    "in a window": (lambda: StretchesOfWindow(WindowStretchesSpec(TYPES)), window_elements),
     "sessions": (lambda: Sessions(SessionsSpec(TYPES, (0,), None, False)), session_elements),
     "granules": (lambda: GranuleRuns(GranuleRunsSpec(TYPES, 2, 8)), granule_elements),
     "aggregates of sessions": (

@@ -31,7 +31,23 @@ class GranuleMaker(TemporalMaker):
         self.coalesced = self.valid = self.joined = self.counted = self.sessions = self.until_next = self.granules
 
 
-MAKERS = (TemporalMaker, SessionMaker, GranuleMaker)
+class WindowMaker(TemporalMaker):
+    """Cases of which every query coalesces periods of one length under a window in time."""
+
+    def __init__(self, choices: Choices) -> None:
+        super().__init__(choices)
+        self.sessions = self.valid = self.joined = self.counted = self.granules = self.until_next = self.coalesced
+
+    def window(self) -> str:
+        return self.choices.pick(
+            (f"[RANGE {self.choices.integer(1, 9)} SECOND]", "[NOW]", "[RANGE 3 SECOND WHERE v > 0]")
+        )
+
+    def valid_clause(self) -> str:
+        return f"VALID FOR {self.choices.integer(1, 4)} SECOND"
+
+
+MAKERS = (TemporalMaker, SessionMaker, GranuleMaker, WindowMaker)
 
 
 def check(seed: int, maker: type[TemporalMaker]) -> None:

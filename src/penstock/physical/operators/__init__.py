@@ -56,6 +56,7 @@ from penstock.physical.operators.temporal.grouped_sessions import GroupedSession
 from penstock.physical.operators.temporal.sessions import Sessions, ValidWindow
 from penstock.physical.operators.temporal.shedding import Shed
 from penstock.physical.operators.temporal.stretches_in_order import StretchesInOrder
+from penstock.physical.operators.temporal.stretches_of_window import StretchesOfWindow
 from penstock.physical.operators.temporal.until_next import Lasting, UntilNext
 from penstock.physical.operators.updates import Updates
 from penstock.physical.operators.windows.negative_tuples import NegativeTuples
@@ -108,6 +109,7 @@ from penstock.physical.plan.temporal.grouped_sessions import GroupedSessionsSpec
 from penstock.physical.plan.temporal.sessions import SessionsSpec, ValidWindowSpec
 from penstock.physical.plan.temporal.shedding import ShedSpec
 from penstock.physical.plan.temporal.until_next import LastingSpec, UntilNextSpec
+from penstock.physical.plan.temporal.window_stretches import WindowStretchesSpec
 from penstock.physical.plan.user_aggregates import UserAggregateSpec
 from penstock.physical.plan.windows import NegativeTuplesSpec, RowWindowSpec, SampleSpec, StepWindowSpec, TimeWindowSpec
 
@@ -138,6 +140,7 @@ OPERATORS: dict[type, Callable[..., Operator]] = {
     SessionsSpec: lambda spec, context: Sessions(spec),
     OncePerLifeSpec: lambda spec, context: OncePerLife(spec),
     GranuleRunsSpec: lambda spec, context: GranuleRuns(spec),
+    WindowStretchesSpec: lambda spec, context: StretchesOfWindow(spec),
     SessionPiecesSpec: lambda spec, context: SessionPieces(spec),
     GroupedSessionsSpec: lambda spec, context: GroupedSessions(spec),
     ValidWindowSpec: lambda spec, context: ValidWindow(spec),

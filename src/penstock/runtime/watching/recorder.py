@@ -228,8 +228,8 @@ class Recorder:
         )  # fmt: skip
 
     def describe(self, progress: RunProgress) -> None:
-        """Write into the progress of a run what queries with a preference have done, and how many sessions, or stretches
-        that CLOSED waits for, have not ended."""
+        """Write into the progress of a run what queries with a preference have done, and how many sessions, or
+        stretches that CLOSED waits for, have not ended."""
         for name, said in self._said_by_query().items():
             if name in progress.queries and name in self._plan.queries:
                 found = PreferenceMetrics.of(said, self._plan.queries[name].domain)

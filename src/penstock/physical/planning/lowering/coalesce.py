@@ -26,6 +26,7 @@ from penstock.physical.plan.temporal.gaps import GapsSpec
 from penstock.physical.plan.temporal.granules import GranuleRunsSpec, OncePerLifeSpec
 from penstock.physical.plan.temporal.sessions import SessionsSpec, ValidWindowSpec
 from penstock.physical.plan.temporal.until_next import LastingSpec, UntilNextSpec
+from penstock.physical.plan.temporal.window_stretches import WindowStretchesSpec
 from penstock.physical.planning.lowering.builder import Builder, Lowered, lower
 from penstock.physical.planning.strategies import Strategy
 
@@ -47,11 +48,23 @@ def _coalesced(node: Coalesce, builder: Builder, window: Window | None) -> Lower
         child = replace(child, step=step)
     edge, stage, partitions = builder.keyed(child, node.value)
     spec: Spec
-    if window is None or window.slide is None or window.lifetime is None:
+    if pattern and _leaves_in_order(node):
+        spec = WindowStretchesSpec(node.schema.types)
+    elif window is None or window.slide is None or window.lifetime is None:
         spec = CoalesceSpec(node.schema.types, node.closed, node.closing if node.in_order else None)
     else:
         spec = GranuleRunsSpec(node.schema.types, window.slide, window.lifetime)
     return Lowered(builder.add(spec, [edge], stage, node), stage, partitions)
+
+
+def _leaves_in_order(node: Coalesce) -> bool:
+    """Return whether the periods of elements have one length, and they leave a window in time as they came."""
+    below = node.input
+    while isinstance(below, Select | Project):
+        below = below.input
+    if node.begins is not Begins.FIXED or node.closed is not None or not isinstance(below, Window):
+        return False
+    return below.domain is not None and below.slide is None and below.lifetime is not None and below.input.is_stream
 
 
 def _window_of_granules(node: Coalesce) -> Window | None:

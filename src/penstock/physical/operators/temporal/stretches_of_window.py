@@ -1,0 +1,192 @@
+"""Coalescing of periods of one length that begin as elements arrive, under a window in time: class F of the strategies.
+
+Elements leave in the order in which they came, and their ends are in that order too. So the elements of a value are a
+queue: an arrival touches its last stretch alone, and one that leaves cuts the first stretch back to the begin of the
+next element, or ends it. The arrays of the queues are not written: they follow from the elements that wait to leave.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.physical.elements import Elements, Int64s, int64s, unnamed
+from penstock.physical.kernels.compiled import argsort_time, distinct_slots, in_time
+from penstock.physical.kernels.compiling import compiled
+from penstock.physical.operators.contract import Moment
+from penstock.physical.operators.reorder_buffer import ReorderBuffer, ReorderingOperator
+from penstock.physical.operators.temporal.coalesce import netted, with_periods
+from penstock.physical.operators.temporal.left_out import LeftOut
+from penstock.physical.plan.temporal.window_stretches import WindowStretchesSpec
+from penstock.physical.synopses.contract import Synopsis
+from penstock.physical.synopses.queues.expiration_queue import CalendarQueue
+from penstock.physical.synopses.tables.keyed_table import KeyedTable
+from penstock.storage.documents import Document
+from penstock.types import END
+
+#: The columns of an element in the ring: the slot of its value, its period, when it leaves, the number of the next
+#: element of its value (-1 for none), and at the first element of a stretch the number of the last one.
+_SLOT, _BEGIN, _FINISH, _LEAVES, _NEXT, _LAST_OF = range(6)
+#: The lanes of a value: the number of its elements, its first and its last element, the first one of its last stretch.
+_COUNT, _FIRST, _LAST, _START = range(4)
+
+
+@compiled(reads="slots ts ends leaves")
+def _pass(slots, ts, ends, leaves, heartbeat, ring, head, tail, lanes, out):  # type: ignore[no-untyped-def]
+    """Let elements come, in order of ts, and those before them leave up to `heartbeat`. Elements are numbered by their
+    arrival, and lie in the ring at their number modulo its size; head, tail: the first number there, and the next.
+    out: the changes (slot, time, begin, end, sign). Return how many there are, and the new head."""
+    mask, told, k = ring.shape[0] - 1, 0, 0
+    while True:
+        front = ring[head & mask, 3] if head < tail else np.int64(9223372036854775807)
+        if front <= heartbeat and (k == ts.shape[0] or front <= ts[k]):
+            gone = ring[head & mask]
+            slot, after = gone[0], gone[4]
+            end = ring[gone[5] & mask, 2]
+            joined = after >= 0 and ring[after & mask, 1] <= gone[2]
+            if not joined or ring[after & mask, 1] != gone[1]:
+                out[0, told], out[1, told], out[2, told], out[3, told], out[4, told] = slot, front, gone[1], end, -1
+                told += 1
+                if joined:
+                    out[0, told], out[1, told], out[2, told] = slot, front, ring[after & mask, 1]
+                    out[3, told], out[4, told] = end, 1
+                    told += 1
+            if joined:
+                # The next element is now the first one of the stretch.
+                ring[after & mask, 5] = gone[5]
+                if lanes[slot, 3] == head:
+                    lanes[slot, 3] = after
+            lanes[slot, 0] -= 1
+            lanes[slot, 1] = after
+            head += 1
+        elif k < ts.shape[0]:
+            slot, last = slots[k], lanes[slots[k], 2]
+            place = tail & mask
+            ring[place, 0], ring[place, 1], ring[place, 2], ring[place, 3] = slot, ts[k], ends[k], leaves[k]
+            ring[place, 4], ring[place, 5] = -1, tail
+            follows = lanes[slot, 0] > 0
+            if follows:
+                ring[last & mask, 4] = tail
+            if follows and ts[k] <= ring[last & mask, 2]:
+                start = lanes[slot, 3]
+                begin, end = ring[start & mask, 1], ring[last & mask, 2]
+                if ends[k] != end:
+                    out[0, told], out[1, told], out[2, told], out[3, told], out[4, told] = slot, ts[k], begin, end, -1
+                    told += 1
+                    out[0, told], out[1, told], out[2, told] = slot, ts[k], begin
+                    out[3, told], out[4, told] = ends[k], 1
+                    told += 1
+                ring[start & mask, 5] = tail
+            else:
+                lanes[slot, 3] = tail
+                out[0, told], out[1, told], out[2, told], out[3, told], out[4, told] = slot, ts[k], ts[k], ends[k], 1
+                told += 1
+            if not follows:
+                lanes[slot, 1] = tail
+            lanes[slot, 0] += 1
+            lanes[slot, 2] = tail
+            tail += 1
+            k += 1
+        else:
+            return told, head
+
+
+class StretchesOfWindow(ReorderingOperator):
+    """State: the elements of the window, by when they leave: (leaves, begin, end, value)."""
+
+    def __init__(self, spec: WindowStretchesSpec) -> None:
+        super().__init__(ReorderBuffer())
+        self._held = CalendarQueue()
+        self._values = KeyedTable(4, 0, spec.types[:-2])
+        self._values.followers.append(self._renumbered)
+        self._values.beside.append(lambda: self._ring.nbytes)
+        self._ring = np.zeros((64, 6), np.int64)
+        self._head = self._tail = 0
+        self._left_out = LeftOut()
+        self._planted = False
+
+    def synopses(self) -> Mapping[str, Synopsis]:
+        return {"held": self._held, **super().synopses()}
+
+    def figures(self) -> Mapping[str, int | float]:
+        return self._left_out.figures()
+
+    def marks(self) -> Document:
+        return self._left_out.marks()
+
+    def restore_marks(self, marks: Document) -> None:
+        self._left_out.restore_marks(marks)
+
+    def process(self, port: int, elements: Elements) -> list[Elements]:
+        self._early.add(self._left_out.without_period(elements, with_periods(elements)))
+        return []
+
+    def advance(self, moment: Moment) -> list[Elements]:
+        if not self._planted:
+            self._plant()
+        arrived = self._early.until(moment.heartbeat)
+        self._held.pop_until(moment.heartbeat)
+        if arrived is not None and not in_time(arrived.ts):
+            arrived = arrived.take(argsort_time(arrived.ts))
+        if arrived is not None:
+            begins, ends = (int64s(column) for column in arrived.columns[-2:])
+            stays = arrived.filter(arrived.exp > moment.heartbeat)
+            if len(stays):
+                self._held.push(unnamed([pa.array(stays.exp), *stays.columns[-2:], *stays.columns[:-2]]))
+            slots = self._values.place(arrived.columns[:-2], len(arrived)).slots
+            changes = self._follow(slots, begins, ends, arrived.exp, moment.heartbeat)
+        else:
+            none = np.empty(0, np.int64)
+            changes = self._follow(none, none, none, none, moment.heartbeat)
+        result = self._elements(*netted(*changes))
+        self._values.shrink()
+        return result
+
+    def _follow(self, slots: Int64s, begins: Int64s, ends: Int64s, leaves: Int64s, heartbeat: int) -> Int64s:
+        """Return the changes of stretches by elements that come and go: (slot, time, begin, end, sign) by row."""
+        self._room(len(slots))
+        lanes = self._values.by_slot.integers
+        out = np.empty((5, 2 * (2 * len(slots) + self._tail - self._head)), np.int64)
+        head, mask = self._head, len(self._ring) - 1
+        told, self._head = _pass(slots, begins, ends, leaves, heartbeat, self._ring, head, self._tail, lanes, out)
+        self._tail += len(slots)
+        gone = self._ring[np.arange(head, self._head) & mask, _SLOT]
+        self._values.touch(distinct_slots(np.concatenate([slots, gone]), self._values.count))
+        return out[:, :told]
+
+    def _room(self, more: int) -> None:
+        """Make room in the ring for `more` elements."""
+        needed = self._tail - self._head + more
+        if needed <= len(self._ring):
+            return
+        numbers, old = np.arange(self._head, self._tail), len(self._ring) - 1
+        ring = np.zeros((1 << int(2 * needed - 1).bit_length(), 6), np.int64)
+        ring[numbers & (len(ring) - 1)] = self._ring[numbers & old]
+        self._ring = ring
+
+    def _renumbered(self, slots: Int64s) -> None:
+        new = np.zeros(self._values.count, np.int64)
+        new[slots] = np.arange(len(slots))
+        places = np.arange(self._head, self._tail) & (len(self._ring) - 1)
+        self._ring[places, _SLOT] = new[self._ring[places, _SLOT]]
+
+    def _plant(self) -> None:
+        """Rebuild the queues of the elements that were restored."""
+        self._planted = True
+        batches = self._held.contents()
+        if not batches:
+            return
+        columns = [pa.concat_arrays([b.column(i) for b in batches]) for i in range(batches[0].num_columns)]
+        order = argsort_time(int64s(columns[1]))
+        rows = pa.array(order)
+        leaves, begins, ends = (int64s(column)[order] for column in columns[:3])
+        slots = self._values.place([column.take(rows) for column in columns[3:]], len(order)).slots
+        self._follow(slots, begins, ends, leaves, int(leaves.min()) - 1)
+
+    def _elements(self, slots: Int64s, times: Int64s, begins: Int64s, ends: Int64s, signs: Int64s) -> list[Elements]:
+        if not len(slots):
+            return []
+        columns = (*self._values.key_columns(slots), pa.array(begins), pa.array(ends))
+        return [Elements(columns, times, np.full(len(times), END, np.int64), signs)]
