@@ -16,9 +16,10 @@ import numpy as np
 
 from penstock.physical.elements import Int64s
 from penstock.physical.kernels.compiling import compiled
+from penstock.physical.kernels.trees import LEFT, PARENT, RIGHT, rotate_up
 from penstock.types import END
 
-LEFT, RIGHT, PARENT, TICK, DELTA, USES, SUM, LEAST, PRIORITY = range(9)
+TICK, DELTA, USES, SUM, LEAST, PRIORITY = range(PARENT + 1, 9)
 WIDTH = 9
 FREE = LEFT
 #: The least sum of no beginning.
@@ -61,18 +62,7 @@ def _pull(nodes, n):  # type: ignore[no-untyped-def]
 @nb.njit(cache=True)
 def _lift(nodes, n):  # type: ignore[no-untyped-def]
     """Rotate `n` above its parent."""
-    p = nodes[n, PARENT]
-    above = nodes[p, PARENT]
-    inner, outer = (RIGHT, LEFT) if nodes[p, LEFT] == n else (LEFT, RIGHT)
-    child = nodes[n, inner]
-    nodes[p, outer] = child
-    if child:
-        nodes[child, PARENT] = p
-    nodes[n, inner] = p
-    nodes[p, PARENT] = n
-    nodes[n, PARENT] = above
-    if above:
-        nodes[above, LEFT if nodes[above, LEFT] == p else RIGHT] = n
+    p = rotate_up(nodes, n)
     _pull(nodes, p)
     _pull(nodes, n)
 

@@ -43,8 +43,9 @@ def _less(nodes, a, b, wide, spans, data):  # type: ignore[no-untyped-def]
 
 
 @nb.njit(cache=True)
-def _lift(nodes, n):  # type: ignore[no-untyped-def]
-    """Rotate `n` above its parent."""
+def rotate_up(nodes, n):  # type: ignore[no-untyped-def]
+    """Rotate `n` above its parent, in a tree of any nodes that begin with LEFT, RIGHT and PARENT; return that parent.
+    What nodes know of their subtrees must be computed again, first that of the former parent."""
     p = nodes[n, PARENT]
     above = nodes[p, PARENT]
     inner, outer = (RIGHT, LEFT) if nodes[p, LEFT] == n else (LEFT, RIGHT)
@@ -57,6 +58,13 @@ def _lift(nodes, n):  # type: ignore[no-untyped-def]
     nodes[n, PARENT] = above
     if above:
         nodes[above, LEFT if nodes[above, LEFT] == p else RIGHT] = n
+    return p
+
+
+@nb.njit(cache=True)
+def _lift(nodes, n):  # type: ignore[no-untyped-def]
+    """Rotate `n` above its parent."""
+    p = rotate_up(nodes, n)
     _pull(nodes, p)
     _pull(nodes, n)
 
