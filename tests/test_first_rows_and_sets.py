@@ -15,10 +15,15 @@ import pyarrow as pa
 import pytest
 
 from penstock.algebra import SortKey
+from penstock.language import bind_script
 from penstock.physical.elements import Elements
 from penstock.physical.operators import Moment, Operator, make_operator
 from penstock.physical.plan.joins import Keep, PartnerCountsSpec
 from penstock.physical.plan.sets import CopyRule, DistinctSpec, SetOperationSpec, TopKSpec
+from penstock.physical.planning.strategies import Strategy
+from penstock.testing.cases import CaseRun
+from penstock.testing.compare import assert_same
+from penstock.testing.oracle import run_oracle
 from penstock.types import END
 from tests.element_rows import element_rows
 
@@ -130,3 +135,30 @@ def test_ends_of_what_was_taken_back_and_forgotten_are_no_news(
     assert sum(len(made) for made in operator.advance(Moment(10, 0))) == 200
     assert operator.advance(Moment(60, 0)) == []
     assert operator.advance(Moment(120, 0)) == []
+
+
+@pytest.mark.parametrize("of_each", ["", " PER k"])
+def test_a_sample_of_a_whole_stream_is_a_reservoir(of_each: str) -> None:
+    """Rows behind the last place are forgotten, and the answer is that of the definition."""
+    script = f"""CREATE STREAM s (ts INT, k INT, x INT) FROM MEMORY () TIMESTAMP BY ts UNIT SECOND;
+    CREATE QUERY sampled AS SELECT k, x FROM s [UNBOUNDED] SAMPLE(4 ROWS{of_each});
+    CREATE QUERY greatest AS SELECT k, x FROM s ORDER BY x DESC LIMIT 3 OFFSET 2;"""
+    draw = random.Random(3)
+    rows = [(i // 3, draw.randint(0, 2), draw.choice([None, 1, *range(90)])) for i in range(300)]
+    columns = (pa.array(column, pa.int32()) for column in zip(*rows, strict=True))
+    given = {"s": pa.table(dict(zip(("ts", "k", "x"), columns, strict=True)))}
+    for query in bind_script(script).queries:
+        expected = run_oracle(query, given, True)
+        for shards, reload in ((1, False), (3, True)):
+            run = CaseRun(shards, 9, 17, reload, True, None, Strategy.PATTERN)
+            assert_same(query, run.answer([query], given, True, None).tables[query.name], expected)
+
+
+@pytest.mark.parametrize(("partition", "rows"), [((), 7), ((0,), 21)])
+def test_rows_behind_the_last_place_are_forgotten(partition: tuple[int, ...], rows: int) -> None:
+    operator = make_operator(TopKSpec((SortKey(1), SortKey(0)), 5, 2, TYPES, partition=partition, lasting=True), {}, 1)
+    for tick in range(50):
+        operator.process(0, elements([(tick, END, 1, ("abc"[n % 3], n * 50 - tick)) for n in range(60)]))
+        operator.advance(Moment(tick, 0))
+    tuples = operator.synopses()["tuples"]
+    assert tuples.rows == rows and tuples.nbytes < 20_000

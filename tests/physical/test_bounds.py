@@ -82,7 +82,7 @@ MINUTE = "RANGE 10 SECONDS"
         (f"SELECT v, name FROM S [{MINUTE}], F WHERE S.k = F.k", Grade.BOUNDED, "RANGE 10 SECOND of S"),
         (f"SELECT v FROM S [{MINUTE}] WHERE k NOT IN (SELECT k FROM T [UNBOUNDED])", Grade.KEYS,
          "different rows (k)"),
-        ("SELECT k FROM S [UNBOUNDED] ORDER BY v LIMIT 3", Grade.KEYS, "the number of different rows"),
+        ("SELECT k FROM S [UNBOUNDED] ORDER BY v LIMIT 3", Grade.BOUNDED, "LIMIT 3"),
         ("RSTREAM(SELECT v FROM S [UNBOUNDED])", Grade.UNBOUNDED, "window UNBOUNDED of S"),
         (f"ISTREAM(SELECT k, COUNT(*) FROM T [{MINUTE}] GROUP BY k)", Grade.BOUNDED, "RANGE 10 SECOND of T"),
     ],

@@ -10,6 +10,7 @@ from typing import Self
 import pyarrow as pa
 
 from penstock.algebra.nodes.first_rows import SortKey
+from penstock.algebra.properties.boundedness import Boundedness, Grade
 from penstock.physical.plan.spec import Memory, Spec, has_one_form, queue_kinds, with_queue
 from penstock.physical.plan.state import DUE, StateInput, StatePart, all_rows, pending_ends, slots
 from penstock.physical.planning.step_choices import SynopsisKinds
@@ -94,7 +95,7 @@ class SetOperationSpec(Spec):
 class TopKSpec(Spec):
     """The first rows by `order`, which names every column; with `partition`, of all rows that agree in these columns.
     step: `local`, of one shard's rows, or `final`; scattered: rows lie in the shard in which their senders put them, so
-    that it does not follow from the row."""
+    that it does not follow from the row; lasting: no row ever leaves, so those behind the last place are forgotten."""
 
     order: tuple[SortKey, ...]
     limit: int
@@ -104,6 +105,7 @@ class TopKSpec(Spec):
     listed: bool = False
     partition: tuple[int, ...] = ()
     scattered: bool = field(default=False, metadata={"transparent": True})
+    lasting: bool = False
 
     @property
     def memory(self) -> Memory:
@@ -121,12 +123,24 @@ class TopKSpec(Spec):
         return with_queue(self, kinds)
 
     def describe(self) -> dict[str, str]:
-        found = {"limit": str(self.limit), "step": self.step, "state": "rows with counts"}
+        found = {
+            "limit": str(self.limit),
+            "step": self.step,
+            "state": "first rows" if self.lasting else "rows with counts",
+        }
         if self.partition:
             found["of each"] = ", ".join(f"#{i}" for i in self.partition)
         return found | ({"offset": str(self.offset)} if self.offset else {})
 
     def state(self, inputs: Sequence[StateInput], made: StateInput) -> Iterable[StatePart]:
         (one,) = inputs
-        yield slots(one, 2, "rows that may come first")
+        part = slots(one, 2, "rows that may come first")
+        if self.lasting:
+            parts = one.values(self.partition) if self.partition else 1.0
+            kept = min(part.rows, (self.limit + self.offset) * parts)
+            limit = Boundedness(Grade.BOUNDED, f"LIMIT {self.limit}")
+            bound = one.by_keys(self.partition, "parts") if self.partition else limit
+            yield StatePart(part.what, kept, part.nbytes / part.rows * kept, bound)
+            return
+        yield part
         yield from pending_ends(one)

@@ -1,9 +1,11 @@
 """The first rows of R(τ) at every instant ([semantics 4], ORDER BY ... LIMIT).
 
-All live rows are kept, since the first rows may expire. In a round only few of them can be among the first: if D copies
-leave in the round, rows after the (offset + limit + D)-th row in the state never are. To find these without sorting the
-state, every tuple has a *coarse* key, an int64 that never contradicts the order; a selection of that rank bounds
-the candidates. These are sorted exactly, and events are swept by time over a Fenwick tree of their copies.
+All live rows are kept, since the first rows may expire; where none ever does, those behind the last place are
+forgotten after each round, so a sample of the whole stream is a reservoir. In a round only few of them can be among the
+first: if D copies leave in the round, rows after the (offset + limit + D)-th row in the state never are. To find these
+without sorting the state, every tuple has a *coarse* key, an int64 that never contradicts the order; a selection of
+that rank bounds the candidates. These are sorted exactly, and events are swept by time over a Fenwick tree of their
+copies.
 
 With partitions, the same is done for each partition that changes in the round, one after the other.
 """
@@ -176,9 +178,34 @@ class TopK(CountedOperator):
         self._key(touched[tuples.integers[0, touched] == 0])
         result = self._changes(events, touched)
         np.add.at(tuples.integers[0], events.slots, events.weights)
+        if self._spec.lasting:
+            touched = np.union1d(touched, self._forget())
         tuples.touch(touched)
         tuples.shrink()
         return result
+
+    def _forget(self) -> Int64s:
+        """Set the copies of tuples behind the last place to 0, each part by itself; return these tuples."""
+        high = self._spec.offset + self._spec.limit
+        copies = self._counted.tuples.integers[0, : self._counted.tuples.count]
+        slots = np.flatnonzero(copies)
+        if len(slots) <= high:
+            return slots[:0]
+        columns = self._counted.tuples.key_columns(slots)
+        order = sort_order(columns, self._spec.order)
+        if self._spec.partition:
+            codes, _ = group_codes(*fingerprints([columns[i] for i in self._spec.partition], len(slots)))
+            order = order[argsort_uint64(codes[order].astype(np.uint64))]
+            starts = np.searchsorted(codes[order], np.arange(int(codes.max()) + 1))
+            first = starts[codes[order]]
+        else:
+            first = np.zeros(len(slots), np.int64)
+        ordered = slots[order]
+        ends = np.minimum(copies[ordered], high).cumsum()
+        before = ends - np.minimum(copies[ordered], high)
+        behind: Int64s = ordered[before - before[first] >= high]
+        copies[behind] = 0
+        return behind
 
     def _key(self, slots: Int64s) -> None:
         tuples, first = self._counted.tuples, self._spec.order[0]

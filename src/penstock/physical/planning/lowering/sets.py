@@ -3,7 +3,9 @@ one."""
 
 from __future__ import annotations
 
-from penstock.algebra import Algebra, Except, Intersect, TopK, is_static
+from dataclasses import replace
+
+from penstock.algebra import Algebra, Except, Intersect, Pattern, TopK, is_static
 from penstock.physical.plan.inputs import StaticSpec
 from penstock.physical.plan.plan import Edge, Exchange
 from penstock.physical.plan.sets import CopyRule, SetOperationSpec, TopKSpec
@@ -52,15 +54,20 @@ def _top_k(node: TopK, builder: Builder) -> Lowered:
     their shard. The first of each part are computed in the shard of the part."""
     child = builder.lower(node.input)
     types = node.schema.types
+    # Of an input that only grows, what is behind the last place stays there.
+    lasting = node.input.pattern is Pattern.MONOTONIC
     if node.partition:
-        each = TopKSpec(node.total_order, node.limit, node.offset, types, partition=node.partition)
+        each = TopKSpec(node.total_order, node.limit, node.offset, types, partition=node.partition, lasting=lasting)
         edge, stage, partitions = builder.keyed(child, node.partition)
         return Lowered(builder.add(each, [edge], stage, node), stage, partitions)
     final = TopKSpec(node.total_order, node.limit, node.offset, types)
     if child.stage > 0 and child.partitions is not None and () in child.partitions:
-        return Lowered(builder.add(final, [Edge(child.step)], child.stage, node), child.stage, ONE_SHARD)
+        only = replace(final, lasting=lasting)
+        return Lowered(builder.add(only, [Edge(child.step)], child.stage, node), child.stage, ONE_SHARD)
     edge, stage, _ = builder.ordered(child)
     scattered = child.stage == 0 or child.partitions is None
-    local = TopKSpec(node.total_order, node.limit + node.offset, 0, types, "local", scattered=scattered)
+    local = TopKSpec(
+        node.total_order, node.limit + node.offset, 0, types, "local", scattered=scattered, lasting=lasting
+    )
     first = builder.add(local, [edge], stage, node)
     return Lowered(builder.add(final, [Edge(first, Exchange(()))], stage + 1, node), stage + 1, ONE_SHARD)
