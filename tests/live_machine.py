@@ -26,6 +26,7 @@ from penstock.algebra.optimizer.statistics import Statistics
 from penstock.algebra.properties.need import first_full_instant, is_mature
 from penstock.errors import PenstockError
 from penstock.language import BoundScript, bind_script
+from penstock.physical.execution.progress import timed_sources
 from penstock.physical.plan.plan import Step
 from penstock.physical.planning.planner import Generation, grains_of, plan_part
 from penstock.physical.planning.strategies import Strategy
@@ -49,6 +50,8 @@ STARTS = st.sampled_from([StartMode.WARM, WAIT, StartMode.NOW, StartMode.BEGINNI
 COMMANDS = ("register", "register", "resume", "resume", "replace", "pause", "pause", "drop", "swap", "swap", "restart")
 #: With changes of plans, which change no answer.
 EDITS = (*COMMANDS, "edit", "edit", "edit", "edit")
+#: With queries that are to take the place of others.
+REPLACEMENTS = ("register", "resume", "pause", "drop", "swap", "restart", "edit", *("supersede",) * 5)
 
 
 @dataclass
@@ -67,8 +70,20 @@ class Life:
         self.open = False
 
 
+@dataclass
+class Coming:
+    """A query that is computed beside one whose place it is to take. hidden: where; episode: it, as it began."""
+
+    hidden: str
+    query: Query
+    episode: Episode
+
+
 class System(RuleBasedStateMachine):
     """An engine and what it should do."""
+
+    #: A query that is paused without its state is the one that was to take its place.
+    adopts = False
 
     @initialize(seed=SEEDS)
     def begin(self, seed: int) -> None:
@@ -98,6 +113,10 @@ class System(RuleBasedStateMachine):
         self.edits: dict[str, str] = {}
         #: How often a change began, was refused, was given up and took over.
         self.edited: Counter[str] = Counter()
+        #: By name of a query, the one that is to take its place.
+        self.coming: dict[str, Coming] = {}
+        #: How often such a change began, was given up and took over.
+        self.replaced: Counter[str] = Counter()
         for _ in range(choices.integer(1, 3)):
             self.register(choices.integer(0, 3), choices.pick((StartMode.NOW, StartMode.BEGINNING)), 0)
 
@@ -144,6 +163,8 @@ class System(RuleBasedStateMachine):
                 self.lives[name].tables.append(table)
         for name in list(self.edits):
             self.take_over(name)
+        for name in list(self.coming):
+            self.take_the_place(name)
 
     # -- commands ----------------------------------------------------------------------------------------------
 
@@ -219,7 +240,7 @@ class System(RuleBasedStateMachine):
         names = self.living(open_=True)
         name = names[choice % len(names)]
         self.steps.append(f"pause {name} {with_state}")
-        self.give_up(name)
+        self.give_up(name, is_adopted=not with_state, stays=with_state)
         self.engine.pause(name, with_state)
         self.lives[name].end(self.read)
 
@@ -243,6 +264,8 @@ class System(RuleBasedStateMachine):
         else:
             life.episodes.append(Episode(life.query, start, dict(self.read), lost=self.lost()))
         life.open = True
+        if name in self.coming:
+            self.take_the_place(name)
 
     @precondition(lambda self: self.living(open_=True))
     @rule(choice=SEEDS, mode=STARTS, ahead=st.integers(-6, 3))
@@ -254,6 +277,9 @@ class System(RuleBasedStateMachine):
         other = self.others.get(original.name, original)
         query = replace(other, name=name)
         start = self.start(mode, ahead)
+        if start.wait and self.changes_beside(choice, life.query, query):
+            self.replace_beside(name, query, start)
+            return
         self.steps.append(f"replace {name} by {other.name} {start}")
         with lowered(self.thresholds):
             try:
@@ -265,6 +291,50 @@ class System(RuleBasedStateMachine):
         life.end(self.read)
         life.query, life.open = query, True
         life.episodes.append(Episode(query, start, dict(self.read), lost=self.lost()))
+
+    def changes_beside(self, choice: int, former: Query, query: Query) -> bool:
+        """Return whether START WARM WAIT has the former query answer until the new one takes its place."""
+        return choice % 3 > 0 and bool(timed_sources(former.root)) and bool(timed_sources(query.root))
+
+    def replace_beside(self, name: str, query: Query, start: Start) -> None:
+        hidden = f"{name}~{len(self.steps)}"
+        self.steps.append(f"{query.text} is to take the place of {name}")
+        with lowered(self.thresholds):
+            try:
+                self.engine.register(replace(query, name=hidden), start)
+            except PenstockError as error:
+                self.refused(error, query, start)
+                return
+        self.give_up(name)
+        self.comes(name, hidden, query, start)
+
+    def comes(self, name: str, hidden: str, query: Query, start: Start) -> None:
+        """Note that a query is to take the place of another one."""
+        self.replaced["begun"] += 1
+        self.coming[name] = Coming(hidden, query, Episode(query, start, dict(self.read), lost=self.lost()))
+        self.take_the_place(name)
+
+    def take_the_place(self, name: str) -> None:
+        """Let a new query take the place of one where nothing is missing, and no instant is left out."""
+        coming, engine = self.coming[name], self.engine
+        former, new = engine.heartbeat(name), engine.heartbeat(coming.hidden)
+        if former is None or new is None or new > former:
+            return
+        first = engine.first_ahead(coming.hidden)
+        if first is not None and first > max(former + 1, engine.first_ahead(name) or former + 1):
+            return
+        self.lives[name].tables.append(engine.swap(name, coming.hidden)[name])
+        engine.drop(coming.hidden)
+        self.shows(name)
+
+    def shows(self, name: str) -> None:
+        """Note that a query has taken the place of another one."""
+        life, coming = self.lives[name], self.coming.pop(name)
+        self.steps.append(f"{coming.query.text} takes the place of {name}")
+        self.replaced["taken over"] += 1
+        life.end(self.read)
+        life.query, life.open = coming.query, True
+        life.episodes.append(replace(coming.episode, shown=dict(self.read)))
 
     @precondition(lambda self: self.alike())
     @rule(choice=SEEDS)
@@ -297,7 +367,7 @@ class System(RuleBasedStateMachine):
     @rule(choice=SEEDS)
     def edit(self, choice: int) -> None:
         """Begin to change the plan of a query: the law knows nothing of it."""
-        names = [name for name in self.living(open_=True) if name not in self.edits]
+        names = [name for name in self.living(open_=True) if name not in self.edits and name not in self.coming]
         if not names:
             return
         name = names[choice % len(names)]
@@ -322,11 +392,26 @@ class System(RuleBasedStateMachine):
         self.edits[name] = hidden
         self.take_over(name)
 
-    def give_up(self, name: str) -> None:
+    def give_up(self, name: str, is_adopted: bool = False, stays: bool = False) -> None:
+        """End what is computed beside a query.
+
+        Args:
+            is_adopted: the query is paused, and is what it was to become where the system does so.
+            stays: it is paused with its state, and still changes where the system does so.
+        """
         hidden = self.edits.pop(name, None)
         if hidden is not None:
             self.edited["given up"] += 1
             self.engine.drop(hidden)
+        if name not in self.coming or (stays and self.adopts):
+            return
+        coming = self.coming.pop(name)
+        self.replaced["given up"] += 1
+        if not self.adopts:
+            self.engine.drop(coming.hidden)
+        elif is_adopted:
+            self.replaced["adopted"] += 1
+            self.lives[name].query = coming.query
 
     def take_over(self, name: str) -> None:
         """Let the new plan of a query take over where both answer the same."""
@@ -411,6 +496,9 @@ def random_life(seed: int, kind: type[System] = System, commands: Sequence[str] 
                 system.pause(choice, draw.random() < 0.5)
         elif command == "restart":
             system.restart()
+        elif command == "supersede":
+            if system.living(open_=True):
+                system.replace(choice, WAIT, 0)
         elif command == "edit":
             if system.living(open_=True):
                 system.edit(choice)

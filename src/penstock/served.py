@@ -20,6 +20,7 @@ class QueryView:
         error: that it failed with.
         share: of one that is HYDRATING, which part of its past has been read, where that is known.
         first: of one that is WAITING, the first instant that it answers.
+        change: what takes its place, and when.
     """
 
     name: str
@@ -35,6 +36,7 @@ class QueryView:
     error: PenstockError | None = None
     share: float | None = None
     first: str | None = None
+    change: str | None = None
 
     @property
     def kind(self) -> str:

@@ -23,7 +23,7 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule, run_state_machine_as_test
-from live_machine import EDITS, SEEDS, System, live_steps, random_life
+from live_machine import EDITS, REPLACEMENTS, SEEDS, System, live_steps, random_life
 from mortal_storage import MortalStorage
 
 from penstock.algebra.nodes.query import PlanChoice, Query, Start, StartMode
@@ -35,6 +35,7 @@ from penstock.errors import PenstockError
 from penstock.language import BoundScript
 from penstock.language.plans.choices import as_choices, by_operator, choices_in
 from penstock.language.printer import string_text
+from penstock.physical.execution.progress import timed_sources
 from penstock.physical.plan.plan import Step
 from penstock.physical.planning.step_choices import SHARED
 from penstock.storage import replaced_storage
@@ -220,6 +221,8 @@ def start_text(query: Query, start: Start) -> str:
 class PostedLives(System):
     """The machine, with crashes."""
 
+    adopts = True
+
     def system(self, choices: Choices, bound: BoundScript) -> Any:
         system = PostedSystem(choices.integer(1, 3), choices.integer(0, 10**6))
         calendar = any(source.domain is not None and source.domain.calendar for source in self.sources.values())
@@ -240,7 +243,11 @@ class PostedLives(System):
     @rule(choice=SEEDS)
     def edit(self, choice: int) -> None:
         """The control itself lets the new plan take over."""
-        names = self.living(open_=True)
+        # The plan of a query without time does not run any more.
+        timed = [name for name in self.living(open_=True) if timed_sources(self.lives[name].query.root)]
+        names = [name for name in timed if name not in self.coming]
+        if not names:
+            return
         name = names[choice % len(names)]
         self.steps.append(f"edit {name}")
         try:
@@ -252,6 +259,36 @@ class PostedLives(System):
         self.edited["begun"] += bool(chosen)
         self.steps.append(f"chosen: {[(one.attribute, one.value) for one in chosen]}")
         self.lives[name].tables.append(self.engine.fresh(name))
+
+    def changes_beside(self, choice: int, former: Query, query: Query) -> bool:
+        return super().changes_beside(1, former, query)
+
+    def replace_beside(self, name: str, query: Query, start: Start) -> None:
+        """The control itself lets the new query take the place."""
+        self.steps.append(f"{query.text} is to take the place of {name}")
+        before = self.engine.control.query(name)[1]
+        try:
+            table = self.engine.replace(name, query, start)
+        except PenstockError as error:
+            if error.code == "P0701":
+                # A change of its plan ends with the next instant.
+                assert before.edit is not None and before.edit.until is not None, error
+                self.replaced["refused"] += 1
+                return
+            self.refused(error, query, start)
+            return
+        self.lives[name].tables.append(table)
+        self.give_up(name)
+        self.comes(name, select_of(query), query, start)
+
+    def take_the_place(self, name: str) -> None:
+        one, stored = self.engine.control.query(name)
+        if stored.coming is None:
+            assert one.text == self.coming[name].hidden
+            self.shows(name)
+
+    def alike(self) -> list[tuple[str, str]]:
+        return [pair for pair in super().alike() if not self.coming.keys() & set(pair)]
 
     @rule(call=st.integers(1, 60))
     def crash(self, call: int) -> None:
@@ -292,6 +329,20 @@ def test_random_lives(case_count: int | None, case_seed: int | None) -> None:
         emitted += sum(table.num_rows for one in life.lives.values() for table in one.tables)
         crashes += life.engine.crashes
     assert emitted > 30 and crashes > 5 and begun > 5
+
+
+#: Enough for each way in which a change may end.
+REPLACED_LIVES = 12
+
+
+def test_random_lives_whose_queries_are_replaced(case_count: int | None, case_seed: int | None) -> None:
+    replaced: Counter[str] = Counter()
+    for seed in range(case_count or REPLACED_LIVES):
+        life = random_life(seed + 100_000 * (case_seed or 0), CrashingLives, REPLACEMENTS)
+        replaced += life.replaced
+        replaced["crashes"] += life.engine.crashes
+    print(replaced)
+    assert replaced["taken over"] > 5 and replaced["given up"] and replaced["adopted"] and replaced["crashes"], replaced
 
 
 class CrashingLives(PostedLives):

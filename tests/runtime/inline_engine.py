@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Collection
 from pathlib import Path
@@ -49,6 +50,8 @@ class SteppedRun:
         self.checkpoint = Path(checkpoint)
         self.hydration = Hydration()
         self._on_failed = on_failed
+        # Steps of changes of queries are taken by a thread of the control.
+        self._between_rounds = threading.RLock()
 
     @property
     def job(self) -> Job:
@@ -83,10 +86,15 @@ class SteppedRun:
         return version_of(self.inline.epoch, {} if beats is None else beats.queries)
 
     def change(self, begin: Callable[[], JobChange | None]) -> None:
-        self.inline.adopt(begin)
+        with self._between_rounds:
+            self.inline.adopt(begin)
 
     def round(self, crash: str | None = None) -> None:
         """Read what has been posted, and answer; crash: where the last round dies."""
+        with self._between_rounds:
+            self._round(crash)
+
+    def _round(self, crash: str | None) -> None:
         run = self.inline
         run.rounds._advance()
         known = set(run.failed)
@@ -152,6 +160,17 @@ class InlineServer:
         table = pa.table({"ts": pa.array(ticks, pa.int32()), "v": pa.array(values, pa.int32())})
         self.control.insert(stream, table, key)
         self.run.round()
+
+    def settle(self) -> None:
+        """Wait until the control has taken the steps of changes of queries that are due."""
+        before, known = -1, 0
+        while before != known:
+            self.control.submit("")
+            self.control._look()
+            self.control.submit("")
+            while any(one.state in _UNFINISHED for _, _, one in self.control.commands()):
+                time.sleep(0.001)
+            before, known = known, len(self.control.commands())
 
     def emitted(self, name: str) -> list[tuple[Any, ...]]:
         """Return what a query has emitted INTO RESULTS, in the order of batches."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,8 @@ SELECTS = (
     "SELECT DISTINCT v AS k, CAST(7 AS BIGINT) AS n FROM S [ROWS 5]",
     "SELECT a.v AS k, CAST(b.v AS BIGINT) AS n FROM S [RANGE 5 SECONDS] a, S [RANGE 3 SECONDS] b WHERE a.v = b.v + 1",
 )
+KINDS = ("insert",) * 6 + ("pause", "resume", "resume", "replace", "swap", "swap", "restart")
+REPLACING = ("insert",) * 6 + ("replace",) * 4 + ("pause", "resume", "resume", "swap", "restart")
 STARTS = ("NOW", "WARM", "WARM WAIT", "BEGINNING", "AT")
 #: Where nothing is retained.
 STARTS_WITHOUT_PAST = ("NOW", "WARM WAIT", "WARM WAIT")
@@ -43,7 +46,7 @@ STARTS_WITHOUT_PAST = ("NOW", "WARM WAIT", "WARM WAIT")
 @dataclass
 class Line:
     """A result. query: the one that it shows; state: what it does; since: the largest timestamp read when that began;
-    kept: how many events had been emitted then."""
+    kept: how many events had been emitted then; coming: the one that is to take its place."""
 
     query: Query
     start: Start
@@ -53,6 +56,7 @@ class Line:
     kept: int = 0
     sink: str = "RESULTS"
     checked: int = 0
+    coming: Line | None = None
 
 
 @dataclass
@@ -66,6 +70,7 @@ class Lives:
     lines: dict[str, Line] = field(default_factory=dict)
     steps: list[str] = field(default_factory=list)
     slack: str = ""
+    replaced: int = 0
 
     def begin(self) -> None:
         self.slack = self.draw.choice(("", "ORDER WITHIN 2 SECONDS"))
@@ -92,6 +97,10 @@ class Lives:
         self.steps.append(statement)
         self.server.post(statement)
         return True
+
+    @property
+    def checked(self) -> int:
+        return sum(line.checked for line in self.lines.values())
 
     def start(self) -> Start:
         words = self.draw.choice(STARTS if self.retain else STARTS_WITHOUT_PAST)
@@ -133,13 +142,30 @@ class Lives:
         self.steps.append(f"insert {rows}")
         self.rows += rows
         self.server.insert("S", rows)
+        self.settle()
         for name in self.lines:
             self.check(name)
+
+    def settle(self) -> None:
+        """Note which queries have taken the place of others."""
+        self.server.settle()
+        for name, line in self.lines.items():
+            coming = line.coming
+            if coming is not None and self.server.control.query(name)[1].coming is None:
+                self.steps.append(f"{coming.query.text} takes the place of {name}")
+                self.lines[name] = replace(
+                    line, query=coming.query, start=coming.start, begun=coming.begun, coming=None
+                )
+                self.changed(name)
+                self.replaced += 1
 
     def pause(self, name: str) -> None:
         with_state = self.draw.random() < 0.4
         self.do(f"ALTER QUERY {name} PAUSE{' WITH STATE' if with_state else ''};")
-        self.lines[name].state = "silent" if with_state else "paused"
+        line = self.lines[name]
+        line.state = "silent" if with_state else "paused"
+        if line.coming is not None and not with_state:
+            line.query, line.coming = line.coming.query, None
         self.changed(name)
 
     def resume(self, name: str) -> None:
@@ -154,6 +180,7 @@ class Lives:
             line.start, line.begun = start, len(self.rows)
         line.state = "running"
         self.changed(name)
+        self.settle()
 
     def replace(self, name: str) -> None:
         # By itself it would go on.
@@ -163,8 +190,13 @@ class Lives:
             f"ALTER QUERY {name} AS {SELECTS[number]} {self.text(start)};"
         ):
             line = self.lines[name]
-            line.query, line.start, line.begun = self.queries[number], start, len(self.rows)
-            self.changed(name)
+            new = Line(self.queries[number], start, len(self.rows))
+            if start.wait:
+                line.coming = new
+                self.settle()
+            else:
+                line.query, line.start, line.begun, line.coming = new.query, new.start, new.begun, None
+                self.changed(name)
 
     def swap(self, one: str, other: str) -> None:
         self.do(f"ALTER QUERY {one} SWAP WITH {other};")
@@ -173,8 +205,8 @@ class Lives:
         self.lines[other] = replace(second, query=first.query, start=first.start, begun=first.begun)
         self.changed(one), self.changed(other)
 
-    def step(self) -> None:
-        kind = self.draw.choice(("insert",) * 6 + ("pause", "resume", "resume", "replace", "swap", "swap", "restart"))
+    def step(self, kinds: Sequence[str]) -> None:
+        kind = self.draw.choice(kinds)
         running = [name for name, line in self.lines.items() if line.state == "running"]
         stopped = [name for name, line in self.lines.items() if line.state != "running"]
         if kind == "insert":
@@ -186,8 +218,8 @@ class Lives:
             self.resume(self.draw.choice(stopped))
         elif kind in ("pause", "replace") and running:
             getattr(self, kind)(self.draw.choice(running))
-        elif kind == "swap" and len(running) > 1:
-            self.swap(*self.draw.sample(running, 2))
+        elif kind == "swap" and len(unchanging := [n for n in running if self.lines[n].coming is None]) > 1:
+            self.swap(*self.draw.sample(unchanging, 2))
 
     # -- the law -----------------------------------------------------------------------------------------------
 
@@ -229,13 +261,13 @@ class Lives:
         return "\n".join([self.stream, *self.steps, f"{name}: {what}", events, str(self.lines[name])])
 
 
-def random_life(folder: Path, seed: int, steps: int = 40) -> int:
+def random_life(folder: Path, seed: int, steps: int = 40, kinds: Sequence[str] = KINDS) -> Lives:
     server = InlineServer(folder / "checkpoint")
     lives = Lives(server, random.Random(seed), folder / "out")
     try:
         lives.begin()
         for _ in range(steps):
-            lives.step()
+            lives.step(kinds)
         for name in [name for name, line in lives.lines.items() if line.state != "running"]:
             lives.resume(name)
         for _ in range(3):
@@ -246,7 +278,7 @@ def random_life(folder: Path, seed: int, steps: int = 40) -> int:
         raise AssertionError("\n".join([lives.stream, *lives.steps, repr(error)])) from error
     finally:
         server.close()
-    return sum(line.checked for line in lives.lines.values())
+    return lives
 
 
 LIVES = 3
@@ -257,8 +289,19 @@ def test_every_sink_has_the_content_of_its_query(
 ) -> None:
     checked = 0
     for seed in range(case_count or LIVES):
-        checked += random_life(tmp_path / str(seed), seed + 100_000 * (case_seed or 0))
+        checked += random_life(tmp_path / str(seed), seed + 100_000 * (case_seed or 0)).checked
     assert checked > 10
+
+
+def test_queries_take_the_place_of_others(
+    tmp_path: Path, without_spark: None, case_count: int | None, case_seed: int | None
+) -> None:
+    checked = replaced = 0
+    for seed in range(case_count or LIVES):
+        life = random_life(tmp_path / str(seed), 500 + seed + 100_000 * (case_seed or 0), 40, REPLACING)
+        checked += life.checked
+        replaced += life.replaced
+    assert checked > 10 and replaced > 3
 
 
 @pytest.mark.slow

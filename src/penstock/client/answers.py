@@ -186,7 +186,7 @@ def query_of(document: Mapping[str, Any]) -> QueryView:
         document["name"], document["id"], document["state"], document["sql"], document["kind"] == "stream",
         _columns(document["columns"]), document["sink"],
         document["instant"], document["rows"], document["attributes"], optional_error(document["error"]),
-        document.get("share"), document.get("first"),
+        document.get("share"), document.get("first"), document.get("change"),
     )  # fmt: skip
 
 

@@ -23,7 +23,7 @@ from penstock.control.entities.batch_log import BatchLogWriter
 from penstock.control.entities.relations import control_tables
 from penstock.control.outcomes import SYSTEM, CommandOutcome, CommandState
 from penstock.control.posted_rows import PostedRows
-from penstock.control.registry import Registry, command_of, default_sink, restored, settings_of
+from penstock.control.registry import Registry, command_of, default_sink, first_error, restored, settings_of
 from penstock.control.repair import accepted, change_with_paused, pause, paused_numbers, with_paused
 from penstock.control.row_changes import post_rows
 from penstock.control.stored_catalog import CatalogChange, RowStatement, StoredCatalog, StoredObject
@@ -409,8 +409,7 @@ class Applier:
             try:
                 change = bound_change(before, change_with_paused(transaction.change, held))
             except (PenstockError, ScriptErrors) as error:
-                first = error.errors[0] if isinstance(error, ScriptErrors) else error
-                outcomes += failed(transaction, first)
+                outcomes += failed(transaction, first_error(error))
                 continue
             self.backlog.ahead = with_changes(before, [change])
             footprint = footprint_of(before.stored, change.change, change.bound)
@@ -439,14 +438,19 @@ class Applier:
         self.backlog.ahead = with_changes(self.backlog.ahead, [change])
 
     def _note_attention(self) -> None:
-        """Note as a command which queries cannot be bound any more."""
-        draft = Draft.on(self.current, {}, default_sink())
-        names = [name for number, error in self.current.errors.items() if (name := draft.attention(number, error))]
-        if not names:
-            return
-        text = f"NEEDS ATTENTION: {', '.join(names)}"
-        made = self._log.accept([text], SYSTEM.name, None, "", {}, draft.change)
-        self._apply_noted(made, Registry(draft.stored, draft.bound, self.current.errors))
+        """Note as commands which queries cannot be bound any more, and which ones that were to take the place of
+        another one."""
+        draft, current = Draft.on(self.current, {}, default_sink()), self.current
+        names = [name for number, error in current.errors.items() if (name := draft.attention(number, error))]
+        texts = [f"NEEDS ATTENTION: {', '.join(names)}"] if names else []
+        changing = [one for number in current.lost if (one := draft.stored.objects.get(number)) is not None]
+        for one in changing:
+            if one.query is not None and one.query.edit is not None:
+                draft.give_up(one, current.lost[one.id])
+                texts.append(f"QUERY {one.name}: CANNOT CHANGE")
+        if texts:
+            made = self._log.accept(texts, SYSTEM.name, None, "", {}, draft.change)
+            self._apply_noted(made, Registry(draft.stored, draft.bound, current.errors))
 
 
 def _of(item: AcceptedItem) -> Transaction:

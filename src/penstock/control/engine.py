@@ -76,6 +76,8 @@ class NextVersion:
         sources: by number.
         queries: by place.
         waiting: numbers of commands before `command` that it does not contain yet.
+        in_step: by place, another one: a track that comes from there takes over only where its heartbeat is not beyond
+            that of the track before it, so that no instant is left out.
     """
 
     command: int
@@ -83,6 +85,7 @@ class NextVersion:
     queries: Mapping[int, StandingQuery] = field(default_factory=dict)
     settings: Settings = field(default_factory=Settings)
     waiting: frozenset[int] = frozenset()
+    in_step: Mapping[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -100,6 +103,7 @@ class EngineVersion:
         ahead: by place, the first instant of queries that have not reached it.
         unseen: by place and source, the tick up to which a query did not see elements, where it began behind some.
         batch: its first batch, None where that is not known.
+        exchanging: places whose tracks have been exchanged, while instants of these still go to where they were before.
     """
 
     number: int
@@ -112,6 +116,7 @@ class EngineVersion:
     ahead: Mapping[int, int] = field(default_factory=dict)
     batch: int | None = None
     unseen: Mapping[int, Mapping[str, int]] = field(default_factory=dict)
+    exchanging: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -131,6 +136,11 @@ class EngineFigures:
     places: Mapping[str, int] = field(default_factory=dict)
     retained: Mapping[str, tuple[int, int | None]] = field(default_factory=dict)
     dead_letters: str | None = None
+
+
+def out_of_step(query: str) -> PenstockError:
+    """Return the error for a query that would take over from one that is behind it."""
+    return PenstockError("P0701", f"query {query} is ahead of the one whose place it is to take", hint="try again")
 
 
 def with_instants(begun: Mapping[int, int], version: NextVersion, ahead: Mapping[int, int]) -> dict[int, int]:

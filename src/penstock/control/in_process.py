@@ -27,6 +27,7 @@ from penstock.control.engine import (
     OnFailed,
     Preparation,
     StandingQuery,
+    out_of_step,
     with_instants,
 )
 from penstock.control.entities.batch_log import LOG_NAME
@@ -246,7 +247,7 @@ class InProcessEngine:
             state.answers.pop(place, None)
         changed = self._change_sources(version) or bool(gone)
         for place, query in queries.items():
-            changed |= self._move(place, query)
+            changed |= self._move(place, query, version)
         for place, query in queries.items():
             changed |= self._begin(place, query)
         for place, query in queries.items():
@@ -275,11 +276,15 @@ class InProcessEngine:
             state.sources[number] = source
         return changed
 
-    def _move(self, place: int, query: StandingQuery) -> bool:
+    def _move(self, place: int, query: StandingQuery, version: NextVersion) -> bool:
         """Bring a track to its place that answers in another one now."""
         other = self._tracks().get(query.track)
         if other is None or other == place:
             return False
+        if version.in_step.get(place) == other:
+            former, new = (self._live.heartbeat(str(each)) for each in (place, other))
+            if former is None or new is None or new > former:
+                raise out_of_step("" if query.query is None else query.query.name)
         for number, table in self._live.swap(str(place), str(other)).items():
             self._add(int(number), table)
         standing = self._state.standing

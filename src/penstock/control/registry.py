@@ -6,12 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from penstock.algebra.nodes.query import SinkSpec
-from penstock.control.stored_catalog import StoredCatalog, StoredObject
+from penstock.control.stored_catalog import CatalogChange, StoredCatalog, StoredObject
 from penstock.deep import deep
 from penstock.errors import PenstockError, ScriptErrors, ScriptWarning
 from penstock.language import bind_command
-from penstock.language.binder.statements.attributes import SHEDDING_ATTRIBUTES
-from penstock.language.catalog import Catalog, ControlTable, RegisteredQuery
+from penstock.language.catalog import Catalog, ControlTable, QueryBeside, RegisteredQuery
 from penstock.language.commands import (
     AlterSource,
     Command,
@@ -40,11 +39,13 @@ class Registry:
     Args:
         bound: those that this program can bind, with everything that statements are bound against.
         errors: by number, why the others cannot be bound.
+        lost: by number of a query, why the one cannot be bound that is to be computed beside it.
     """
 
     stored: StoredCatalog = field(default_factory=StoredCatalog)
     bound: Catalog = field(default_factory=Catalog)
     errors: dict[int, PenstockError] = field(default_factory=dict)
+    lost: dict[int, PenstockError] = field(default_factory=dict)
 
     def named(self, name: str, kind: str = "") -> StoredObject:
         """Return the declaration of a name that a command refers to."""
@@ -52,20 +53,40 @@ class Registry:
         assert found is not None, "the binder has found it"
         return found
 
+    @property
+    def as_wished(self) -> Registry:
+        """Return the declarations with queries as they are to be whose place other ones are to take."""
+        coming = [one for one, query in self.stored.queries if query.coming and one.name.lower() in self.bound.beside]
+        stored = self.stored.changed(CatalogChange(tuple(one.as_wished for one in coming)))
+        bound = self.bound
+        for one in coming:
+            beside = bound.beside[one.name.lower()]
+            bound = bound.with_query(beside.query).with_reads(one.name, beside.reads).with_beside(one.name, None)
+        return replace(self, stored=stored, bound=bound) if coming else self
+
 
 @deep
 def restored(stored: StoredCatalog, control: Mapping[str, ControlTable] | None = None) -> Registry:
     """Bind a stored catalog; what cannot be bound is left out, with the reason. control: the control relations."""
     catalog = Catalog(control=control or {})
     errors: dict[int, PenstockError] = {}
+    lost: dict[int, PenstockError] = {}
     for one in sorted(stored.objects.values(), key=lambda one: DECLARATION_ORDER[one.kind]):
         try:
-            catalog = declared(one, catalog)
-        except ScriptErrors as found:
-            errors[one.id] = found.errors[0]
-        except PenstockError as error:
-            errors[one.id] = error
-    return Registry(stored, catalog, errors)
+            catalog = declared(one, catalog, beside=False)
+        except (ScriptErrors, PenstockError) as error:
+            errors[one.id] = first_error(error)
+            continue
+        try:
+            catalog = _with_beside(one, catalog)
+        except (ScriptErrors, PenstockError) as error:
+            lost[one.id] = first_error(error)
+    return Registry(stored, catalog, errors, lost)
+
+
+def first_error(error: ScriptErrors | PenstockError) -> PenstockError:
+    """Return an error, or the first one of a script."""
+    return error.errors[0] if isinstance(error, ScriptErrors) else error
 
 
 def settings_of(texts: Mapping[str, str]) -> Settings:
@@ -99,23 +120,37 @@ def with_declaration(catalog: Catalog, command: Command, one: StoredObject) -> C
     return catalog.with_query(query, registered(one)).with_reads(one.name, command.reads)
 
 
-def declared(one: StoredObject, catalog: Catalog) -> Catalog:
-    """Return `catalog` with a stored declaration. Raises ScriptErrors and PenstockError."""
+def declared(one: StoredObject, catalog: Catalog, beside: bool = True) -> Catalog:
+    """Return `catalog` with a stored declaration. beside: and with the query that is computed beside it. Raises
+    ScriptErrors and PenstockError."""
     settings = settings_of(dict(one.settings))
     name = quoted(one.name)
-    text = f"CREATE QUERY {name} {_budget_of(one)}AS {one.text}" if one.query is not None else one.text
+    text = f"CREATE QUERY {name} {_budget_of(one.budget)}AS {one.text}" if one.query is not None else one.text
     catalog = with_declaration(catalog, command_of(text, catalog, settings), one)
     if one.kind in ("STREAM", "RELATION") and one.attributes:
         values = ", ".join(f"{key} '{value}'" for key, value in one.attributes.items())
         altered = command_of(f"ALTER {one.kind} {name} SET ({values})", catalog, settings)
         assert isinstance(altered, AlterSource), "it alters a source"
         catalog = catalog.with_source(altered.source, one.text)
-    return catalog
+    return _with_beside(one, catalog) if beside else catalog
 
 
-def _budget_of(one: StoredObject) -> str:
+def _with_beside(one: StoredObject, catalog: Catalog) -> Catalog:
+    """Return `catalog` with the query that is computed beside a stored one, where there is one. Raises ScriptErrors and
+    PenstockError."""
+    other = None if one.query is None or one.query.edit is None else one.query.edit.other
+    if other is None:
+        return catalog
+    text = f"CREATE QUERY {quoted(one.name)} {_budget_of(other.budget)}AS {other.text}"
+    command = command_of(text, catalog.without(one.name), settings_of(dict(other.settings)))
+    assert isinstance(command, CreateQueryCommand) and one.query is not None, "it declares a query"
+    query = replace(command.query, name=one.name, sink=one.query.sink, choices=())
+    return catalog.with_beside(one.name, QueryBeside(query, command.reads))
+
+
+def _budget_of(budget: Mapping[str, str]) -> str:
     """Return the WITH clause of the attributes that are part of a query's answer; empty where it has none."""
-    own = [f"{key} '{value}'" for key, value in one.attributes.items() if key in SHEDDING_ATTRIBUTES.names]
+    own = [f"{key} '{value}'" for key, value in budget.items()]
     return f"WITH ({', '.join(own)}) " if own else ""
 
 

@@ -55,7 +55,7 @@ def pause(log: CommandLog, stored: StoredCatalog, queries: Sequence[tuple[Stored
     """Accept into the log that queries are paused. stored: the declarations then. Raises PenstockError P0601."""
     texts = [f"ALTER QUERY {quoted(one.name)} PAUSE" for one, _ in queries]
     change = CatalogChange(
-        objects=tuple(_paused(one, query) for one, query in queries),
+        objects=tuple(_paused(one) for one, query in queries),
         next_id=stored.next_id,
         concerns={log.next_number + place: query.place for place, (_, query) in enumerate(queries)},
     )
@@ -87,14 +87,14 @@ def paused_numbers(stored: StoredCatalog) -> frozenset[int]:
 
 def with_paused(stored: StoredCatalog, numbers: Collection[int]) -> StoredCatalog:
     """Return declarations in which these queries do not run."""
-    changed = tuple(_paused(one, query) for one, query in stored.queries if one.id in numbers and _runs(query))
+    changed = tuple(_paused(one) for one, query in stored.queries if one.id in numbers and _runs(query))
     return stored.changed(CatalogChange(objects=changed)) if changed else stored
 
 
 def change_with_paused(change: CatalogChange, numbers: Collection[int]) -> CatalogChange:
     """Return what a transaction changes, where these queries do not run."""
     objects = (
-        _paused(one, one.query) if one.id in numbers and one.query is not None and _runs(one.query) else one
+        _paused(one) if one.id in numbers and one.query is not None and _runs(one.query) else one
         for one in change.objects
     )
     return replace(change, objects=tuple(objects))
@@ -104,5 +104,7 @@ def _runs(query: StoredQuery) -> bool:
     return query.silent or query.status in _RUN
 
 
-def _paused(one: StoredObject, query: StoredQuery) -> StoredObject:
-    return replace(one, query=replace(query, status=QueryStatus.PAUSED, silent=False))
+def _paused(one: StoredObject) -> StoredObject:
+    one = one.as_wished
+    assert one.query is not None, "it is a query"
+    return replace(one, query=replace(one.query, status=QueryStatus.PAUSED, silent=False))

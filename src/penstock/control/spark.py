@@ -176,7 +176,8 @@ class SparkEngine:
         found = stored_version(self._checkpoint) if self._run is None else self._run.version()
         if found is None:
             return EngineVersion(0, 0)
-        return replace(_engine_version(found), ahead=self._ahead(), unseen=self._unseen())
+        exchanging = self._exchanging(found)
+        return replace(_engine_version(found), ahead=self._ahead(), unseen=self._unseen(), exchanging=exchanging)
 
     def figures(self) -> EngineFigures:
         run = self._run
@@ -248,6 +249,15 @@ class SparkEngine:
             _place(n): withheld.first for n, withheld in found.items() if withheld is not None and not withheld.done
         }
 
+    def _exchanging(self, found: VersionInfo) -> frozenset[int]:
+        """Return the places of streams of which instants still go to the sinks that they had before an exchange."""
+        if self._run is None:
+            return frozenset()
+        routes = self._run.epoch.routes.items()
+        return frozenset(
+            _place(name) for name, route in routes if any(tick > found.queries.get(name, tick - 1) for tick, _ in route)
+        )
+
     def _unseen(self) -> dict[int, dict[str, int]]:
         """Return by place and source up to which tick a query did not see elements."""
         if self._run is None:
@@ -276,6 +286,7 @@ class SparkEngine:
             tuple(queries), {}, {}, version.settings, False, self._spark, live=True, standing=True,
             declared={one.source.name: one.source for one in version.sources.values()},
             starts=self._starts(version), paused=paused, silent=silent, moved=self._moved(version), pause_failed=True,
+            in_step=self._in_step(version),
             command=version.command, reset=frozenset(_name(one.place) for one in standing if one.reset),
             outcomes={str(number): WAITING for number in sorted(version.waiting)},
             contents=None if self._contents is None else self._contents.read,
@@ -309,6 +320,12 @@ class SparkEngine:
         found = {place: places.get(query.track, place) for place, query in version.queries.items()}
         return {_name(place): _name(former) for place, former in found.items() if former != place}
 
+    def _in_step(self, version: NextVersion) -> frozenset[str]:
+        """Return the queries that take over only where they are not ahead of what answers in their place."""
+        moved = self._moved(version)
+        pairs = ((_name(place), _name(former)) for place, former in version.in_step.items())
+        return frozenset(name for name, former in pairs if moved.get(name) == former)
+
     def _check_content(self, place: int, query: Query) -> None:
         """Raise PenstockError P0703 where the content of a relation is not known whose result is to continue."""
         result = None if self._run is None else self._run.version().results.get(_name(place))
@@ -329,6 +346,8 @@ class SparkEngine:
         if option.obstacles:
             now = start.mode is StartMode.NOW
             hint = "declare the relation again, together with the query" if now else "START NOW"
+            if start.mode is StartMode.WARM and not start.wait:
+                hint = "START NOW begins with empty windows, START WARM WAIT when nothing is missing any more"
             message = f"query {query.name} cannot START {start.words}: {'; '.join(option.obstacles)}"
             raise PenstockError("P0703", message, hint=hint)
 

@@ -8,11 +8,12 @@ files; the name is only shown.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from penstock.algebra.nodes.query import SinkSpec, Start, StartMode
+from penstock.language.binder.statements.attributes import SHEDDING_ATTRIBUTES
 from penstock.language.catalog import QueryStatus
-from penstock.language.plans.choices import NO_CHOICES
+from penstock.language.plans.choices import NO_CHOICES, without_no_choices
 from penstock.storage.documents import (
     Document,
     Json,
@@ -36,31 +37,57 @@ TEMPORARY_PREFIX, TEMPORARY_COMMENT = "subscription ", "ends with its subscripti
 
 
 @dataclass(frozen=True)
-class PlanEdit:
-    """A change of the plan of a query while it runs: the same query by another plan, at a place of its own.
+class OtherQuery:
+    """A query that is computed beside one of the same name.
 
-    Until it is mature it answers where nobody reads, and the former plan where all do. Then both exchange their places.
-    What has arrived of the instant after that is answered by the former plan, which ends behind it.
+    Args:
+        text: as written.
+        settings: those that differ from their defaults where it was written.
+        budget: its attributes that are part of its answer.
+    """
+
+    text: str
+    settings: Mapping[str, str] = field(default_factory=dict)
+    budget: Mapping[str, str] = field(default_factory=dict)
+
+    def document(self) -> Document:
+        return {"text": self.text, "settings": dict(self.settings), "budget": dict(self.budget)}
+
+    @staticmethod
+    def read(document: Document) -> OtherQuery:
+        return OtherQuery(text(document, "text"), _texts(document, "settings"), _texts(document, "budget"))
+
+
+@dataclass(frozen=True)
+class QueryEdit:
+    """A change of a query while it runs: the same query by another plan, or another query, at a place of its own.
+
+    Until it is mature it answers where nobody reads, and the former one where all do. Then both exchange their places.
+    What has arrived of the instant after that is answered by the former one, which ends behind it.
 
     Args:
         place: of the answers that nobody reads.
         track: the computation that answers there: the coming one, after the exchange the former one.
         plan: the choices of its plan.
         until: after the exchange, the tick at which the former one ends; None before.
+        other: the query that is computed there, None where it is the same one.
     """
 
     place: int
     track: int
     plan: str
     until: int | None = None
+    other: OtherQuery | None = None
 
     def document(self) -> Document:
-        return {"place": self.place, "track": self.track, "plan": self.plan, "until": self.until}
+        document: Document = {"place": self.place, "track": self.track, "plan": self.plan, "until": self.until}
+        return document if self.other is None else {**document, "other": self.other.document()}
 
     @staticmethod
-    def read(document: Document) -> PlanEdit:
+    def read(document: Document) -> QueryEdit:
         until = optional_integer(document, "until")
-        return PlanEdit(integer(document, "place"), integer(document, "track"), text(document, "plan"), until)
+        other = OtherQuery.read(nested(document, "other")) if "other" in document else None
+        return QueryEdit(integer(document, "place"), integer(document, "track"), text(document, "plan"), until, other)
 
 
 @dataclass(frozen=True)
@@ -78,7 +105,7 @@ class StoredQuery:
         reset: its answers may begin again where the content emitted last is not known.
         code, message: of the error that it failed with.
         plan: the choices of the plan of its track, as text; what is wished is the attribute of that name.
-        edit: a change of its plan that is not through yet.
+        edit: a change that is not through yet.
     """
 
     sink: SinkSpec
@@ -92,19 +119,24 @@ class StoredQuery:
     code: str = ""
     message: str = ""
     plan: str = NO_CHOICES
-    edit: PlanEdit | None = None
+    edit: QueryEdit | None = None
 
     @property
     def plans(self) -> list[tuple[int, str]]:
         """Return the places at which it is computed, with the choices of the plan there: that of its answers, and of a
-        change of its plan."""
+        change."""
         edit = self.edit
         return [(self.place, self.plan), *([] if edit is None else [(edit.place, edit.plan)])]
 
     @property
     def tracks(self) -> list[int]:
-        """Return its computations: that which answers, and that of a change of its plan."""
+        """Return its computations: that which answers, and that of a change."""
         return [self.track, *([] if self.edit is None else [self.edit.track])]
+
+    @property
+    def coming(self) -> OtherQuery | None:
+        """Return the query that is to take its place."""
+        return None if self.edit is None or self.edit.until is not None else self.edit.other
 
     def document(self) -> Document:
         return {
@@ -113,7 +145,9 @@ class StoredQuery:
             "status": self.status.value, "place": self.place, "track": self.track, "silent": self.silent,
             "reset": self.reset,
             "code": self.code, "message": self.message, "plan": self.plan,
-            "edit": None if self.edit is None else self.edit.document(),
+            # Under a name of its own, so that a program that knows no such change goes on without it.
+            "edit": None, "replacement": None,
+            **({} if self.edit is None else {"replacement" if self.edit.other else "edit": self.edit.document()}),
         }  # fmt: skip
 
     @staticmethod
@@ -124,10 +158,15 @@ class StoredQuery:
             SinkSpec(text(document, "connector"), options), flag(document, "into"), start,
             QueryStatus(text(document, "status")), integer(document, "place"), integer(document, "track"),
             flag(document, "silent"), flag(document, "reset"), text(document, "code"), text(document, "message"),
-            # Catalogs of earlier versions have no choices.
+            # Catalogs of earlier versions have no choices and no replacements.
             text(document, "plan") if "plan" in document else NO_CHOICES,
-            None if document.get("edit") is None else PlanEdit.read(as_document(document["edit"], "edit")),
+            _edit(document, "edit") or _edit(document, "replacement"),
         )  # fmt: skip
+
+
+def _edit(document: Document, name: str) -> QueryEdit | None:
+    found = document.get(name)
+    return None if found is None else QueryEdit.read(as_document(found, name))
 
 
 def _pairs(document: Document) -> Iterator[list[Json]]:
@@ -160,6 +199,28 @@ class StoredObject:
     def wished_plan(self) -> str:
         """Return the choices that its plan is to have."""
         return self.attributes.get("plan", NO_CHOICES)
+
+    @property
+    def wished_text(self) -> str:
+        """Return what it is to compute: the text of a query that is to take its place, where there is one."""
+        coming = None if self.query is None else self.query.coming
+        return self.text if coming is None else coming.text
+
+    @property
+    def as_wished(self) -> StoredObject:
+        """Return it as the query that is to take its place, where there is one; nothing is computed beside it then."""
+        query, coming = self.query, None if self.query is None else self.query.coming
+        if query is None or query.edit is None or coming is None:
+            return self
+        attributes = {key: value for key, value in self.attributes.items() if key not in SHEDDING_ATTRIBUTES.names}
+        attributes = without_no_choices({**attributes, **coming.budget, "plan": query.edit.plan})
+        query = replace(query, edit=None, plan=query.edit.plan)
+        return replace(self, text=coming.text, settings=coming.settings, attributes=attributes, query=query)
+
+    @property
+    def budget(self) -> dict[str, str]:
+        """Return the attributes that are part of a query's answer."""
+        return {key: value for key, value in self.attributes.items() if key in SHEDDING_ATTRIBUTES.names}
 
     @property
     def is_temporary(self) -> bool:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from penstock.algebra.nodes.query import Query, Start, StartMode
+from penstock.algebra.nodes.query import Query
 from penstock.algebra.nodes.scans import Source, declared_sources, over_sources
 from penstock.control.command_log import Transaction
 from penstock.control.engine import Activity, EngineVersion, NextVersion, StandingQuery, StandingSource
@@ -16,6 +16,7 @@ from penstock.control.outcomes import CommandOutcome, CommandState
 from penstock.control.posted_rows import PostedRows
 from penstock.control.registry import default_sink
 from penstock.control.stored_catalog import CatalogChange, StoredCatalog, StoredObject, StoredQuery
+from penstock.control.transactions.plan_edits import WARM_WAIT
 from penstock.deep import deep
 from penstock.errors import PenstockError
 from penstock.language.binder.statements.attributes import QUERY_ATTRIBUTES
@@ -24,8 +25,6 @@ from penstock.language.plans.choices import as_choices, choices_in
 from penstock.settings import Settings
 from penstock.types import Interval
 
-#: Where the computation begins that is to take the place of one with another plan: as soon as nothing is missing.
-EDIT_START = Start(StartMode.WARM, wait=True)
 #: Attributes of queries that the engine carries out.
 _POLICIES = ("sink_retry", "weight", "latency_target")
 
@@ -73,8 +72,8 @@ class Versions:
         queries: dict[int, StandingQuery] = {}
         standing: dict[int, tuple[StoredObject, Query, StandingQuery]] = {}
         for one, kept in stored.queries:
-            found = bound.queries.get(one.name.lower())
             for place, plan in kept.plans:
+                found = bound_at(one, kept, place, bound)
                 known = self._standing.get(place)
                 if known is None or known[0] is not one or known[1] is not found:
                     query = None if found is None else self._query(found, place, by_name, plan)
@@ -87,7 +86,7 @@ class Versions:
             sources[LOG_ID] = StandingSource(LOG_ID, self._log)
         self._sources = {number: known for number, known in self._sources.items() if number in sources}
         self._queries = {place: known for place, known in self._queries.items() if place in queries}
-        return NextVersion(command, sources, queries, settings, frozenset(waiting))
+        return NextVersion(command, sources, queries, settings, frozenset(waiting), in_step=dict(_in_step(stored)))
 
     def _source(self, source: Source, number: int) -> Source:
         known = self._sources.get(number)
@@ -104,6 +103,13 @@ class Versions:
         return known[2]
 
 
+def _in_step(stored: StoredCatalog) -> Iterator[tuple[int, int]]:
+    """Yield the places where one query takes over from another one, with the place from which it comes."""
+    for _, query in stored.queries:
+        if query.edit is not None and query.edit.until is not None:
+            yield query.place, query.edit.place
+
+
 def part_of_version(
     stored: StoredCatalog, bound: Catalog, command: int, settings: Settings, posted: PostedRows, change: CatalogChange,
     places: Collection[int],
@@ -116,22 +122,36 @@ def part_of_version(
         source = bound.sources.get(one.name.lower()) if one.kind in ("STREAM", "RELATION") else None
         if source is not None:
             sources[one.id] = StandingSource(one.id, posted.source(source, one.id))
-        kept, query = one.query, bound.queries.get(one.name.lower())
+        kept = one.query
         plans = [] if kept is None else [(place, plan) for place, plan in kept.plans if place in places]
         if kept is None or not plans:
             continue
-        if query is not None:
-            read = [found for name in declared_sources(query.root) if (found := stored.named(name)) is not None]
-            by_name = {
-                known.name: posted.source(known, found.id)
-                for found in read
-                if (known := bound.sources.get(found.name.lower())) is not None
-            }
-            by_name[LOG_NAME] = log_source(posted)
-            query = over(query, by_name)
         for place, plan in plans:
-            queries[place] = standing_query(one, kept, place, None if query is None else with_plan(query, plan))
+            query = bound_at(one, kept, place, bound)
+            if query is not None:
+                query = with_plan(over(query, _read_by(query, stored, bound, posted)), plan)
+            queries[place] = standing_query(one, kept, place, query)
     return NextVersion(command, sources, queries, settings)
+
+
+def _read_by(query: Query, stored: StoredCatalog, bound: Catalog, posted: PostedRows) -> dict[str, Source]:
+    """Return the sources that a query reads, as the engine reads them, by name."""
+    read = [found for name in declared_sources(query.root) if (found := stored.named(name)) is not None]
+    by_name = {
+        known.name: posted.source(known, found.id)
+        for found in read
+        if (known := bound.sources.get(found.name.lower())) is not None
+    }
+    by_name[LOG_NAME] = log_source(posted)
+    return by_name
+
+
+def bound_at(one: StoredObject, kept: StoredQuery, place: int, bound: Catalog) -> Query | None:
+    """Return the query that is computed at a place of a declared one, None where it cannot be bound."""
+    name = one.name.lower()
+    if kept.edit is None or kept.edit.other is None or place != kept.edit.place:
+        return bound.queries.get(name)
+    return bound.beside[name].query if name in bound.beside else None
 
 
 def with_plan(query: Query, plan: str) -> Query:
@@ -150,7 +170,7 @@ def standing_query(one: StoredObject, kept: StoredQuery, place: int, query: Quer
     # Nobody reads what it answers, and it answers whether or not the query is silent.
     hidden = None if query is None else replace(query, sink=default_sink())
     activity = Activity.PAUSED if activity is Activity.PAUSED else Activity.RUNNING
-    return StandingQuery(place, edit.track, hidden, EDIT_START, activity)
+    return StandingQuery(place, edit.track, hidden, WARM_WAIT, activity)
 
 
 def _policy(attributes: Mapping[str, str]) -> dict[str, Any]:

@@ -61,6 +61,18 @@ class RegisteredQuery:
 
 
 @dataclass(frozen=True)
+class QueryBeside:
+    """A query that is computed beside one of the same name, while one of them takes the place of the other.
+
+    Args:
+        reads: the names that it reads.
+    """
+
+    query: Query
+    reads: frozenset[str]
+
+
+@dataclass(frozen=True)
 class ControlTable:
     """A control relation of a server: what the system says of itself.
 
@@ -97,6 +109,7 @@ class Catalog:
         registered: what a live system keeps of queries.
         control: the control relations, by name with their schema; none without a server.
         summaries: of streams.
+        beside: by name of a query, the one that is computed beside it.
     """
 
     sources: Mapping[str, Source] = field(default_factory=dict)
@@ -109,6 +122,7 @@ class Catalog:
     registered: Mapping[str, RegisteredQuery] = field(default_factory=dict)
     control: Mapping[str, ControlTable] = field(default_factory=dict)
     summaries: Mapping[str, DeclaredSummary] = field(default_factory=dict)
+    beside: Mapping[str, QueryBeside] = field(default_factory=dict)
 
     def with_source(self, source: Source, text: str = "") -> Catalog:
         """Return this catalog with a stream or relation added or redeclared."""
@@ -131,6 +145,11 @@ class Catalog:
         kept = self.registered if registered is None else {**self.registered, key: registered}
         return replace(self, queries={**self.queries, key: query}, registered=kept)
 
+    def with_beside(self, name: str, beside: QueryBeside | None) -> Catalog:
+        """Return this catalog with what is computed beside the query `name`, None for nothing."""
+        key = name.lower()
+        return replace(self, beside=_less(self.beside, key) if beside is None else {**self.beside, key: beside})
+
     def with_rows(self, name: str, rows: tuple[Row, ...]) -> Catalog:
         key = name.lower()
         return replace(self, memory={**self.memory, key: self.memory.get(key, ()) + rows})
@@ -151,13 +170,24 @@ class Catalog:
 
     def users_of(self, name: str) -> list[str]:
         """Return the views, summaries and queries that read `name`, by their declared names."""
+        key = name.lower()
         named = {key: one.name for table in (self.views, self.summaries, self.queries) for key, one in table.items()}
-        return [named[user] for user, read in self.reads.items() if name.lower() in read and user in named]
+        return [
+            named[user]
+            for user, read in self.reads.items()
+            if user in named and (key in read or (user in self.beside and key in self.beside[user].reads))
+        ]
 
     def users_of_function(self, name: str) -> list[str]:
         """Return the views and queries that call the user-defined `name`, by their declared names."""
         roots = {**{v.name: v.root for v in self.views.values()}, **{q.name: q.root for q in self.queries.values()}}
-        return [user for user, root in roots.items() if name.lower() in called_functions(root)]
+        beside = {self.queries[key].name: one.query.root for key, one in self.beside.items() if key in self.queries}
+        return [
+            user
+            for user, root in roots.items()
+            if name.lower() in called_functions(root)
+            or (user in beside and name.lower() in called_functions(beside[user]))
+        ]
 
     def without(self, name: str) -> Catalog:
         """Return this catalog without the declaration `name`."""
@@ -172,6 +202,7 @@ class Catalog:
             reads=_less(self.reads, key),
             registered=_less(self.registered, key),
             summaries=_less(self.summaries, key),
+            beside=_less(self.beside, key),
         )
 
     def __contains__(self, name: str) -> bool:

@@ -258,6 +258,7 @@ class LiveService:
             version = self._control.version()
             views = [query_view(one, version) for one in self._control.queries()]
             begins = {view.name: f" -- {_beginning(view)}" for view in views if view.state in _TO_BEGIN}
+            begins |= {view.name: f" -- {view.change}" for view in views if view.change is not None}
             begins |= {name: f" -- {text}" for name, text in shedding_texts(self.view()).items() if name not in begins}
             names = [name for name, _ in command.entries]
             texts = [text + begins.get(name, "") for name, text in zip(names, texts, strict=True)]

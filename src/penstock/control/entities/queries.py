@@ -27,7 +27,7 @@ from penstock.control.entities.attributes import (
 )
 from penstock.control.entities.system import SystemView
 from penstock.control.registry import quoted
-from penstock.control.transactions.listing import ListedQuery, shown_state
+from penstock.control.transactions.listing import ListedQuery, shown_change, shown_state
 from penstock.errors import PenstockError
 from penstock.language.binder.statements.attributes import QUERY_ATTRIBUTES
 from penstock.language.printer import string_text
@@ -204,6 +204,8 @@ QUERIES: ControlRelation[QueryRow] = ControlRelation(
                   lambda row: redacted_text(row.listed.stored.text)),
         Attribute("state", TEXT, _STATE_HELP, lambda row: shown_state(row.listed, row.view.version),
                   setting=AttributeSetting(_set_state, "ALTER QUERY .. PAUSE and RESUME")),
+        Attribute("change", TEXT, "what takes over from the query or its plan, and when; NULL where nothing does",
+                  lambda row: shown_change(row.listed, row.view.version)),
         Attribute("kind", TEXT, "`stream` or `relation`",
                   lambda row: None if row.listed.bound is None
                   else "stream" if row.listed.bound.root.is_stream else "relation"),

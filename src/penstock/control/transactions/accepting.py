@@ -74,6 +74,8 @@ class Acceptor:
         self._unnoted: list[PostedScript] = []
         #: Queries with the choices of a plan to which they cannot change.
         self._impossible: set[tuple[int, str]] = set()
+        #: By place of what is computed beside a query, the command with which it was to take over last.
+        self._take_overs: dict[int, int] = {}
 
     def take(self, request: PostedScript) -> None:
         """Accept a transaction or refuse it."""
@@ -190,13 +192,27 @@ class Acceptor:
                 request.begins = one.id, one.wished_plan
                 if request.begins in self._impossible or request.steps:
                     continue
-            text = draft.take_step(number, step)
+            error = None if step.edit is None else self._failed_step(step.edit.place)
+            if error is not None:
+                draft.give_up(one, error)
+                text = f"QUERY {one.name}: CANNOT CHANGE"
+            else:
+                text = draft.take_step(number, step)
+                if text and step.edit is not None:
+                    self._take_overs[step.edit.place] = number
             if text:
                 request.steps.append(text)
                 number += 1
             if step.edit is None:
                 return
         request.begins = None
+
+    def _failed_step(self, place: int) -> PenstockError | None:
+        """Return why what is computed at a place beside a query cannot take over, where that is for good."""
+        outcome = self._log.outcomes.get(self._take_overs.get(place, 0))
+        if outcome is None or outcome.code != "P0703":
+            return None
+        return PenstockError(outcome.code, outcome.message or "")
 
     def _draft_update(self, draft: Draft, number: int, command: UpdateControl, who: Principal) -> bool:
         """Add the statements that carry out an UPDATE of a control relation, as one command; return whether there are

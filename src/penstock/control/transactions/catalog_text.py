@@ -25,7 +25,7 @@ def catalog_text(objects: Iterable[StoredObject], settings: Mapping[str, str]) -
     """
     lines: list[str] = []
     now = dict(settings)
-    for one in sorted(objects, key=lambda one: DECLARATION_ORDER[one.kind]):
+    for one in sorted((each.as_wished for each in objects), key=lambda one: DECLARATION_ORDER[one.kind]):
         if not one.is_temporary:
             lines += _settings(one, now)
             lines += _statements(one)

@@ -12,18 +12,22 @@ from typing import Any
 
 from penstock.algebra.nodes.query import Query, SinkSpec, Start, StartMode
 from penstock.algebra.nodes.scans import Source
-from penstock.control.registry import Registry, queries_over, read_once, registered, with_declaration
+from penstock.control.registry import Registry, queries_over, read_once, with_declaration
 from penstock.control.stored_catalog import (
     CatalogChange,
-    PlanEdit,
     RowStatement,
-    StoredCatalog,
     StoredObject,
     StoredQuery,
 )
-from penstock.control.transactions.plan_edits import EditStep
+from penstock.control.transactions.drafted_queries import (
+    DraftedQueries,
+    alike,
+    begins_beside,
+    check_unchanging,
+    other_columns,
+)
 from penstock.errors import PenstockError
-from penstock.language.catalog import Catalog, QueryStatus
+from penstock.language.catalog import QueryStatus
 from penstock.language.commands import (
     AlterQuery,
     AlterSource,
@@ -53,25 +57,9 @@ _WARM = Start(StartMode.WARM)
 
 
 @dataclass
-class Draft:
-    """A transaction that grows.
+class Draft(DraftedQueries):
+    """A transaction that grows."""
 
-    Args:
-        stored, bound: the declarations after the commands so far.
-        settings: those of the session that differ from their defaults, as written.
-        sink: where queries without INTO write.
-        touched: places of answers that change in the engine.
-        concerns: by number of a command, the place whose answers it is about.
-    """
-
-    stored: StoredCatalog
-    bound: Catalog
-    settings: Mapping[str, str]
-    sink: SinkSpec
-    touched: set[int] = field(default_factory=set)
-    concerns: dict[int, int] = field(default_factory=dict)
-    _created: set[int] = field(default_factory=set)
-    _objects: dict[int, StoredObject] = field(default_factory=dict)
     _removed: list[int] = field(default_factory=list)
     _system: dict[str, str] = field(default_factory=dict)
     _rows: list[RowStatement] = field(default_factory=list)
@@ -118,36 +106,6 @@ class Draft:
             self._change_rows(number, command, text)
         else:
             self._create(command, text)
-
-    def fail(self, place: int, code: str, message: str, track: int | None = None) -> StoredObject | None:
-        """Note that the query with a place has failed; return it, None where there is no such query any more.
-
-        track: of the computation that failed; another one may have taken its place. None: whichever is there.
-        """
-        for one, query in self.stored.queries:
-            if query.edit is not None and query.edit.place == place and track in (None, query.edit.track):
-                # The query goes on with the plan that answers.
-                kept = without_no_choices({**one.attributes, "plan": query.plan})
-                self._set(replace(one, attributes=kept), self._without_edit(query))
-                return one
-            is_there = query.place == place and query.status is not QueryStatus.FAILED
-            if is_there and track in (None, query.track):
-                query = self._without_edit(query)
-                self._set(one, replace(query, status=QueryStatus.FAILED, silent=False, code=code, message=message))
-                return one
-        return None
-
-    def attention(self, number: int, error: PenstockError) -> str:
-        """Note that the declaration with a number cannot be bound; return the name of a query for which that is new,
-        else an empty text."""
-        one = self.stored.objects[number]
-        if one.query is None or one.query.status is QueryStatus.NEEDS_ATTENTION:
-            return ""
-        status = QueryStatus.NEEDS_ATTENTION
-        query = self._without_edit(one.query)
-        query = replace(query, status=status, silent=False, code=error.code, message=error.message)
-        self._put(replace(one, query=query))
-        return one.name
 
     def registry(self, errors: Mapping[int, PenstockError]) -> Registry:
         """Return the declarations after the commands. errors: of those that could not be bound before."""
@@ -221,7 +179,7 @@ class Draft:
         assert one is not None, "the binder has found it"
         if one.query is not None:
             self._touch(one.query.place, dropped=True)
-            self._without_edit(one.query)
+            self._without_edit(one)
         self.bound = self.bound.without_function(name) if is_function else self.bound.without(name)
         self._objects.pop(one.id, None)
         self._removed.append(one.id)
@@ -255,8 +213,8 @@ class Draft:
         self._touch(query.place)
         self.concerns[number] = query.place
         if not action.with_state:
-            query = replace(self._without_edit(query), plan=one.wished_plan)
-        self._set(one, replace(query, status=QueryStatus.PAUSED, silent=action.with_state))
+            one = self._ended(one)
+        self._set_query(one, status=QueryStatus.PAUSED, silent=action.with_state)
 
     def _resume(self, number: int, one: StoredObject, action: Resume) -> None:
         stopped = QueryStatus.PAUSED, QueryStatus.FAILED, QueryStatus.NEEDS_ATTENTION
@@ -264,9 +222,10 @@ class Draft:
         self._touch(query.place)
         self.concerns[number] = query.place
         if not query.silent:
-            query = replace(query, track=self._id(), start=action.start or _WARM, reset=action.reset)
-            query = replace(self._without_edit(query), plan=one.wished_plan)
-        self._set(one, replace(query, status=_RUNNING, silent=False, code="", message=""))
+            one = self._ended(one)
+            self._set_query(one, track=self._id(), start=action.start or _WARM, reset=action.reset)
+            one = self.stored.objects[one.id]
+        self._set_query(one, status=_RUNNING, silent=False, code="", message="")
 
     def _set_attributes(self, number: int, one: StoredObject, action: SetAttributes) -> None:
         values = dict(action.values)
@@ -280,12 +239,16 @@ class Draft:
 
     def _rename(self, number: int, one: StoredObject, action: RenameTo) -> None:
         bound, read = self.bound.queries[one.name.lower()], self.bound.reads.get(one.name.lower(), frozenset())
-        changed = replace(one, name=action.name)
+        changed, beside = replace(one, name=action.name), self.bound.beside.get(one.name.lower())
         self.bound = self.bound.without(one.name).with_reads(action.name, read)
         self._put(changed)
         self._register(changed, replace(bound, name=action.name))
+        if beside is not None:
+            beside = replace(beside, query=replace(beside.query, name=action.name))
+            self.bound = self.bound.with_beside(action.name, beside)
 
     def _move_into(self, number: int, one: StoredObject, action: MoveInto) -> None:
+        check_unchanging(one)
         bound, read = self.bound.queries[one.name.lower()], self.bound.reads.get(one.name.lower(), frozenset())
         self._answer(number, one, bound, one.text, read, _WARM, action.sink)
 
@@ -313,18 +276,18 @@ class Draft:
         """Answer another query, or into another sink, under the same name. A paused query stays paused."""
         query, former = one.query, self.bound.queries.get(one.name.lower())
         assert query is not None, "it is a query"
+        if former is not None and begins_beside(query, former, bound, start, sink, reset):
+            self._answer_beside(number, one, bound, text, reads)
+            return
         self._touch(query.place)
         place = query.place if sink == query.sink else self._id()
-        if place == query.place and former is not None and not _alike(former, bound):
-            raise PenstockError(
-                "P0305", f"the result of {one.name} has other columns or another unit of time",
-                hint="write it INTO another place, or DROP the query and create it again",
-            )  # fmt: skip
+        if place == query.place and former is not None and not alike(former, bound):
+            raise other_columns(one.name)
         if place != query.place:
             self._touch(place)
         self.concerns[number] = place
         paused = query.status is QueryStatus.PAUSED
-        query = replace(self._without_edit(query), plan=one.wished_plan)
+        query = replace(self._without_edit(one), plan=one.wished_plan)
         query = replace(
             query, sink=sink, into=True if sink != query.sink else query.into, place=place, start=start, reset=reset
         )
@@ -340,9 +303,11 @@ class Draft:
     def _swap(self, number: int, one: StoredObject, action: SwapWith) -> None:
         other = self._named(action.name)
         first, second = (self._in_state(each, "exchanged", _RUNNING) for each in (one, other))
+        check_unchanging(one)
+        check_unchanging(other)
         plans = [self.bound.queries[each.name.lower()] for each in (one, other)]
         reads = [self.bound.reads.get(each.name.lower(), frozenset()) for each in (one, other)]
-        if not _alike(*plans):
+        if not alike(*plans):
             raise PenstockError(
                 "P0305", f"the results of {one.name} and {other.name} have other columns or units of time"
             )
@@ -355,7 +320,7 @@ class Draft:
         )
         for to, query, source, from_query, plan, read in exchanged:
             edit = query.edit if query.edit is not None and query.edit.until is not None else None
-            moved = replace(query if edit is not None else self._without_edit(query), plan=from_query.plan)
+            moved = replace(query if edit is not None else self._without_edit(to), plan=from_query.plan)
             moved = replace(moved, track=from_query.track, start=from_query.start)
             # Its plan belongs to what it computes.
             attributes = without_no_choices({**to.attributes, "plan": source.wished_plan})
@@ -364,108 +329,10 @@ class Draft:
             self._register(changed, replace(plan, name=to.name, sink=query.sink))
             self.bound = self.bound.with_reads(to.name, read)
 
-    # -- changes of a plan -------------------------------------------------------------------------------------
-
-    def _with_plan(self, number: int, one: StoredObject) -> StoredObject:
-        """Return a query that changes to the plan that it is to have. One that does not run has it when it begins."""
-        query, wished = one.query, one.wished_plan
-        assert query is not None, "it is a query"
-        runs = query.status is _RUNNING or (query.status is QueryStatus.PAUSED and query.silent)
-        if not runs:
-            return replace(one, query=replace(self._without_edit(query), plan=wished))
-        edit = query.edit
-        if edit is not None and (edit.until is not None or edit.plan == wished):
-            # The change before it ends first.
-            return one
-        if edit is not None and edit.place in self._created and wished != query.plan:
-            return replace(one, query=replace(query, edit=replace(edit, plan=wished)))
-        query = self._without_edit(query)
-        if wished != query.plan:
-            edit = PlanEdit(self._id(), self._id(), wished)
-            self._touch(edit.place)
-            self._created.add(edit.place)
-            self.concerns[number] = edit.place
-            query = replace(query, edit=edit)
-        return replace(one, query=query)
-
-    def _without_edit(self, query: StoredQuery) -> StoredQuery:
-        if query.edit is not None:
-            self._touch(query.edit.place, dropped=True)
-        return replace(query, edit=None)
-
-    def take_step(self, number: int, step: EditStep) -> str:
-        """Take the next step of a change of a plan; return what the log says of it, an empty text where it is not
-        there any more."""
-        one = self.stored.objects.get(step.id)
-        query = None if one is None else one.query
-        if one is None or query is None or query.status is not _RUNNING or query.edit != step.edit:
-            return ""
-        if query.edit is None:
-            self._put(self._with_plan(number, one))
-            return f"PLAN OF {one.name}: CHANGES"
-        edit = query.edit
-        if edit.until is not None:
-            self._put(replace(one, query=self._without_edit(query)))
-            return f"PLAN OF {one.name}: FORMER PLAN ENDS"
-        self._touch(query.place)
-        self._touch(edit.place)
-        self.concerns[number] = query.place
-        former = PlanEdit(edit.place, query.track, query.plan, step.heartbeat + 1)
-        self._put(replace(one, query=replace(query, track=edit.track, plan=edit.plan, edit=former)))
-        return f"PLAN OF {one.name}: TAKES OVER"
-
-    def _in_state(self, one: StoredObject, verb: str, *states: QueryStatus) -> StoredQuery:
-        query = one.query
-        assert query is not None, "the binder has found a query"
-        if query.status not in states:
-            raise PenstockError("P0701", f"query {one.name} is {query.status.value}, and cannot be {verb}")
-        return query
-
-    # -- bookkeeping -------------------------------------------------------------------------------------------
-
-    def _named(self, name: str) -> StoredObject:
-        found = self.stored.named(name)
-        assert found is not None, "the binder has found it"
-        return found
-
-    def _id(self) -> int:
-        """Return a number that is never used again."""
-        number = self.stored.next_id
-        self.stored = replace(self.stored, next_id=number + 1)
-        return number
-
-    def _touch(self, place: int, dropped: bool = False) -> None:
-        """Note that a place changes in the engine: once in a version, or created and dropped."""
-        if place in self.touched and not (dropped and place in self._created):
-            name = next((one.name for one, query in self.stored.queries if query.place == place), "a query")
-            raise PenstockError(
-                "P0732", f"{name} changes twice in one transaction", hint="post the changes one after the other"
-            )
-        self.touched.add(place)
-
-    def _set(self, one: StoredObject, query: StoredQuery) -> None:
-        changed = replace(one, query=query)
-        self._put(changed)
-        known = self.bound.queries.get(one.name.lower())
-        if known is not None:
-            self._register(changed, known)
-
-    def _register(self, one: StoredObject, query: Query) -> None:
-        self.bound = self.bound.with_query(query, registered(one))
-
-    def _put(self, one: StoredObject) -> None:
-        self._objects[one.id] = one
-        self.stored = self.stored.changed(CatalogChange(objects=(one,)))
-
 
 def _as_read(source: Source) -> Source:
     """Return a source without what bears only on the posting of its rows."""
     return replace(source, options=tuple(pair for pair in source.options if pair[0] != "rate_limit"))
-
-
-def _alike(one: Query, other: Query) -> bool:
-    """Return whether one result can hold the answers of both: of the same columns, in the same unit of time."""
-    return one.output_schema == other.output_schema and one.domain == other.domain
 
 
 _ACTIONS: dict[type, Callable[[Draft, int, StoredObject, Any], None]] = {

@@ -52,12 +52,13 @@ def _read(objects: Iterable[StoredObject], bound: Catalog) -> frozenset[ObjectKe
     found: set[ObjectKey] = set()
     waiting = [one.name.lower() for one in objects if one.kind in ("QUERY", "VIEW", "SUMMARY")]
     for name in waiting:
-        root = bound.queries[name].root if name in bound.queries else None
-        root = bound.views[name].root if name in bound.views else root
-        if root is not None:
-            found |= {("FUNCTION", called) for called in called_functions(root)}
+        roots = [named[name].root for named in (bound.queries, bound.views) if name in named]
+        roots += [bound.beside[name].query.root] if name in bound.beside else []
+        found |= {("FUNCTION", called) for root in roots for called in called_functions(root)}
     while waiting:
-        for read in bound.reads.get(waiting.pop(), ()):
+        name = waiting.pop()
+        beside = bound.beside[name].reads if name in bound.beside else frozenset[str]()
+        for read in bound.reads.get(name, frozenset()) | beside:
             key = "", read.lower()
             if key not in found:
                 found.add(key)

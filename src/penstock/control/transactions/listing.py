@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from penstock.algebra.nodes.query import Query
 from penstock.control.engine import EngineVersion
@@ -23,6 +23,7 @@ class ListedQuery:
         status: PENDING and HYDRATING for one that has been accepted, until the engine runs it.
         share: of one that is HYDRATING, which part of its past has been read; None where that is not known.
         has_result: whether the engine has a place for its answers; one that is still to begin gets a new one.
+        reads: it is to change, and what is to take its place reads its past.
     """
 
     stored: StoredObject
@@ -31,6 +32,7 @@ class ListedQuery:
     status: QueryStatus
     share: float | None = None
     has_result: bool = True
+    reads: bool = False
 
 
 def listed_queries(items: Iterable[AcceptedItem], ahead: Registry, current: Registry) -> list[ListedQuery]:
@@ -50,6 +52,8 @@ def listed_queries(items: Iterable[AcceptedItem], ahead: Registry, current: Regi
         found = ListedQuery(one, query, current.bound.queries.get(one.name.lower()), query.status)
         if begins and later is not None and later.query is not None and later.query.track != query.track:
             found = _unfinished(found, readings[one.id], not later.query.reset)
+        if readings.get(one.id) is not None and later is not None and later.query is not None and later.query.edit:
+            found = replace(found, reads=query.edit is None)
         listed.append(found)
     for number, reading in readings.items():
         later = ahead.stored.objects.get(number)
@@ -77,6 +81,21 @@ def awaited_instant(one: ListedQuery, version: EngineVersion) -> str | None:
     start, tick = one.query.start, version.ahead.get(one.query.place)
     waits = one.status is QueryStatus.RUNNING and (start.at is not None or start.wait)
     return one.bound.domain.show(tick) if waits and tick is not None and one.bound is not None else None
+
+
+def shown_change(one: ListedQuery, version: EngineVersion) -> str | None:
+    """Return what is said of a query that changes while it runs: what takes its place, and when."""
+    edit = one.query.edit
+    if edit is None:
+        return "what takes over reads its past" if one.reads else None
+    name, other = one.stored.name, "plan" if edit.other is None else "query"
+    if edit.until is not None:
+        return f"the new {other} has taken over, and the former one ends when time goes on"
+    first, domain = version.ahead.get(edit.place), None if one.bound is None else one.bound.domain
+    if first is not None and domain is not None:
+        # It answers what comes after that.
+        return f"another {other} takes over when {name} has answered up to {domain.show(first - 1)}"
+    return f"another {other} takes over when {name} has answered what that one has read"
 
 
 def _readings(items: Iterable[AcceptedItem]) -> dict[int, PastReading | None]:

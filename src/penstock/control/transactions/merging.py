@@ -11,7 +11,7 @@ from penstock.control.stored_catalog import CatalogChange, StoredObject
 from penstock.language.catalog import Catalog
 
 #: The parts of a catalog that are kept by the names of declarations other than functions.
-_BY_NAME = ("sources", "views", "queries", "texts", "reads", "registered", "summaries")
+_BY_NAME = ("sources", "views", "queries", "texts", "reads", "registered", "summaries", "beside")
 _FUNCTIONS = ("FUNCTION", "AGGREGATE")
 
 
@@ -41,7 +41,7 @@ def with_changes(registry: Registry, changes: Iterable[BoundChange]) -> Registry
         for each in one.change.objects:
             if not _take(parts, each, one.bound) and each.id in registry.errors:
                 errors[each.id] = registry.errors[each.id]
-    return Registry(stored, replace(registry.bound, **parts), errors)
+    return replace(registry, stored=stored, bound=replace(registry.bound, **parts), errors=errors)
 
 
 def bound_change(registry: Registry, change: CatalogChange) -> BoundChange:

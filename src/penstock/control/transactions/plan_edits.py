@@ -1,15 +1,18 @@
-"""Changes of plans while queries run: which step of one is due.
+"""Changes of queries while they run: which step of one is due.
 
-A query whose plan is to be another one is computed by both for a while [golab 4.4.6]. The new plan begins as START WARM
-WAIT does, at a place that nobody reads. It takes over at an instant at which both answer the same:
+A query whose plan is to be another one, or whose place another query is to take, is computed by both for a while
+[golab 4.4.6]. The new one begins as START WARM WAIT does, at a place that nobody reads. It takes over at a heartbeat h
+up to which the former one has answered:
 
-- nothing of the past is missing that the new one needs (it has reached its first instant);
-- nothing is missing that the former one needs: a query that began NOW does not see what came before it, and the new
-  plan does, until that has no bearing any more (`algebra/properties/need.py`);
-- both are at one heartbeat h.
+- nothing of the past is missing that the new one needs (it has reached its first instant, or that is h + 1);
+- it is not ahead of the former one, so that no instant is left out. Where it reads all that the former one reads, that
+  is always so;
+- of another plan, both answer the same: they are at one heartbeat, and nothing is missing that the former one needs. A
+  query that began NOW does not see what came before it, and the new plan does, until that has no bearing any more
+  (`algebra/properties/need.py`).
 
-Then they exchange their places, as two queries do (SWAP): the former plan answers instants up to h, the new one those
-after it. Of the instant h + 1 the former plan may have emitted elements already, and goes on to emit the rest of it, so
+Then they exchange their places, as two queries do (SWAP): the former one answers instants up to h, the new one those
+after it. Of the instant h + 1 the former one may have emitted elements already, and goes on to emit the rest of it, so
 it ends when the heartbeat has passed that.
 """
 
@@ -18,13 +21,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from penstock.algebra.nodes.query import Query
+from penstock.algebra.nodes.query import Query, Start, StartMode
 from penstock.algebra.properties.need import first_full_instant, is_mature
 from penstock.control.engine import EngineVersion
 from penstock.control.registry import Registry
-from penstock.control.stored_catalog import PlanEdit, StoredQuery
+from penstock.control.stored_catalog import QueryEdit, StoredQuery
 from penstock.errors import PenstockError
 from penstock.language.catalog import QueryStatus
+
+#: Where a computation begins that is to take the place of another one: as soon as nothing is missing.
+WARM_WAIT = Start(StartMode.WARM, wait=True)
 
 
 @dataclass(frozen=True)
@@ -34,16 +40,16 @@ class EditStep:
     Args:
         id: of the query.
         edit: as it is now; None for a change that is to begin.
-        heartbeat: of the query.
+        heartbeat: of what answers.
     """
 
     id: int
-    edit: PlanEdit | None
+    edit: QueryEdit | None
     heartbeat: int = 0
 
 
 def changes_plans(registry: Registry) -> bool:
-    """Return whether the plan of some query is to be another one."""
+    """Return whether some query changes, or the plan of one is to be another one."""
     return any(query.edit is not None or query.plan != one.wished_plan for one, query in registry.stored.queries)
 
 
@@ -64,15 +70,26 @@ def due_steps(registry: Registry, version: EngineVersion) -> Iterator[EditStep]:
         elif heartbeat is None:
             continue
         elif query.edit.until is not None:
-            if heartbeat >= query.edit.until:
+            if has_ended(query, query.edit, version):
                 yield EditStep(one.id, query.edit)
         elif is_due(bound, query, query.edit, version, heartbeat):
             yield EditStep(one.id, query.edit, heartbeat)
 
 
-def is_due(bound: Query, query: StoredQuery, edit: PlanEdit, version: EngineVersion, heartbeat: int) -> bool:
-    """Return whether the new plan of a query can take over."""
-    if version.heartbeats.get(edit.place) != heartbeat or {query.place, edit.place} & version.ahead.keys():
+def has_ended(query: StoredQuery, edit: QueryEdit, version: EngineVersion) -> bool:
+    """Return whether the former computation of a query, which another one has replaced, has emitted all that is its."""
+    heartbeat = version.heartbeats.get(query.place if edit.other is None else edit.place)
+    is_behind = heartbeat is None or edit.until is None or heartbeat < edit.until
+    return not is_behind and not {query.place, edit.place} & version.exchanging
+
+
+def is_due(bound: Query, query: StoredQuery, edit: QueryEdit, version: EngineVersion, heartbeat: int) -> bool:
+    """Return whether what is computed beside a query can take over."""
+    new, first = version.heartbeats.get(edit.place), version.ahead.get(edit.place)
+    if edit.other is not None:
+        reached = max(heartbeat + 1, version.ahead.get(query.place, heartbeat + 1))
+        return new is not None and new <= heartbeat and (first is None or first <= reached)
+    if new != heartbeat or first is not None or query.place in version.ahead:
         return False
     return is_mature(bound.root.needs, version.unseen.get(query.place, {}), heartbeat)
 

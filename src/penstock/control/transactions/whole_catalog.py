@@ -184,6 +184,8 @@ def _declaration(statement: Statement, source: SourceText) -> Statement:
 
 class _Difference:
     def __init__(self, registry: Registry, targets: Mapping[ObjectKey, _Target], source: SourceText) -> None:
+        # A query whose place another one is to take is what it is to be.
+        registry = registry.as_wished
         self._bound = registry.bound
         self._targets = targets
         self._source = source

@@ -15,16 +15,24 @@ from typing import Protocol
 from penstock.algebra.nodes.query import Query, Start, StartMode
 from penstock.algebra.nodes.scans import over_sources
 from penstock.connectors.contract import Sink
+from penstock.errors import PenstockError
 from penstock.runtime.spark.catching_up.ahead import Ahead, Share
 from penstock.runtime.spark.catching_up.catch_up import check_past
 from penstock.runtime.spark.catching_up.kept_relations import KeptRelations
-from penstock.runtime.spark.catching_up.past_input import KnownPast, past_of_run
+from penstock.runtime.spark.catching_up.past_input import KnownPast, delivered_part, past_of_run
 from penstock.runtime.spark.catching_up.relation_contents import relations_of
-from penstock.runtime.spark.catching_up.start_options import StartOption, is_posted, start_option, start_options
+from penstock.runtime.spark.catching_up.start_options import (
+    StartOption,
+    heartbeat_at,
+    is_posted,
+    start_option,
+    start_options,
+)
 from penstock.runtime.spark.checkpoint.backfill import backfill
 from penstock.runtime.spark.checkpoint.epochs import Epoch, remove_epoch_on_failure, write_epoch
 from penstock.runtime.spark.checkpoint.folder import Folder, Job
 from penstock.runtime.spark.checkpoint.restart_decision import StartKind, StartRequest, decide_change
+from penstock.runtime.spark.input.offset import Offset
 from penstock.runtime.spark.job import SparkRun
 from penstock.runtime.spark.job_files import job_kept_on_failure
 from penstock.runtime.spark.output.recorded_sink import opened_sinks
@@ -162,6 +170,20 @@ def _retains_otherwise(job: Job, request: StartRequest) -> bool:
     )
 
 
+def _check_in_step(work: Work, offset: Offset) -> None:
+    """Raise PenstockError P0701 where a query would take the place of one that has not answered all instants which it
+    has passed. offset: up to which the sources have been read."""
+    queries = {query.name: query for query in work.queries}
+    for name in sorted(work.in_step & queries.keys()):
+        # It has the place of the former one, which has its place now.
+        new, former = (heartbeat_at(queries[each], offset) for each in (name, work.moved[name]))
+        if new > former:
+            hint = "try again"
+            raise PenstockError(
+                "P0701", f"query {name} is ahead of the one whose place it is to take", hint=hint
+            )  # fmt: skip
+
+
 def begin_change(
     folder: Folder, run: RunningJob, work: Work, overwrite: bool, ahead: Ahead | None = None
 ) -> JobChange | None:
@@ -184,6 +206,7 @@ def begin_change(
         return JobChange(work, decision.epoch, run.job, "", None, run.sinks, ())
     offset = decision.epoch.offset
     assert offset is not None, "an epoch that follows another one begins with an offset"
+    _check_in_step(work, delivered_part(folder, offset))
     check_past(folder, decision.epoch, decision.plan)
     kept_sinks = {name: run.sinks[name] for name in decision.kept_sinks - decision.resumed}
     new_queries = [query for query in work.queries if query.name not in kept_sinks]

@@ -37,6 +37,7 @@ class Work:
             a start is given for it.
         silent: queries that run and whose sinks receive nothing; their state stays as if they were shown.
         moved: queries that take over the computation of another one that stands, by name; two of them are exchanged.
+        in_step: those of them that do so only where they are not ahead of the query whose place they take.
         contents: reads what the sinks of relations have received, so that their results can continue.
         reset: queries whose results, if they were paused, begin again empty.
         pause_failed: leave a query out that fails, while the others go on; otherwise it ends the run.
@@ -65,6 +66,7 @@ class Work:
     reset: frozenset[str] = frozenset()
     silent: frozenset[str] = frozenset()
     moved: Mapping[str, str] = field(default_factory=dict)
+    in_step: frozenset[str] = frozenset()
     contents: ContentReader | None = field(default=None, compare=False, repr=False)
     pause_failed: bool = False
     sink_retries: Mapping[str, float] = field(default_factory=dict)

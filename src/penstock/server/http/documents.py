@@ -219,6 +219,7 @@ class QueryDocument(BaseModel):
     error: ErrorDocument | None
     share: float | None = None
     first: str | None = None
+    change: str | None = None
 
 
 class QueriesDocument(BaseModel):
@@ -308,7 +309,7 @@ def query_document(view: QueryView) -> QueryDocument:
         name=view.name, id=view.id, state=view.state, kind="stream" if view.is_stream else "relation", sql=view.sql,
         columns=_columns(view.columns), sink=view.sink, instant=view.instant, rows=view.rows,
         attributes=dict(view.attributes), error=_error(view.error), share=view.share,
-        first=view.first,
+        first=view.first, change=view.change,
     )  # fmt: skip
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from penstock.control.engine import EngineVersion
-from penstock.control.transactions.listing import ListedQuery, awaited_instant, shown_state
+from penstock.control.transactions.listing import ListedQuery, awaited_instant, shown_change, shown_state
 from penstock.errors import PenstockError
 from penstock.redaction import redacted_text
 from penstock.server.service import QueryView, StatementView
@@ -24,7 +24,7 @@ def query_view(one: ListedQuery, version: EngineVersion) -> QueryView:
         bound is not None and bound.root.is_stream,
         schema, kept.sink.connector, None if bound is None or tick is None else bound.domain.show(tick),
         version.rows.get(kept.place), stored.attributes, error, one.share,
-        awaited_instant(one, version),
+        awaited_instant(one, version), shown_change(one, version),
     )  # fmt: skip
 
 
@@ -45,11 +45,14 @@ def shown_tick(domain: TimeDomain | None, tick: int | None) -> str | None:
 
 
 def plan_change_text(one: ListedQuery) -> str:
-    """Return what EXPLAIN says of a change of the plan of a query; an empty text where there is none."""
+    """Return what EXPLAIN says of a change of a query or its plan; an empty text where there is none."""
     edit = one.query.edit
     if edit is None:
         return ""
-    said = "the new plan runs beside the former one, and takes over when nothing is missing that its windows need"
+    subject = "plan" if edit.other is None else "query"
+    said = f"the new {subject} runs beside the former one, and takes over when nothing is missing that its windows need"
     if edit.until is not None:
-        said = "the new plan has taken over, and the former one ends when time goes on"
-    return f"-- {one.stored.name}: change of the plan\n{said}\n"
+        said = f"the new {subject} has taken over, and the former one ends when time goes on"
+    coming = one.query.coming
+    text = "" if coming is None else f"\n{redacted_text(coming.text)}"
+    return f"-- {one.stored.name}: change of the {subject}\n{said}{text}\n"
