@@ -1,4 +1,4 @@
-"""A run with a preference AUTO that dies anywhere tells what one that lives tells: grants are not decided twice."""
+"""A run under AUTO that dies anywhere emits what one that lives emits: no grant is decided twice."""
 
 from __future__ import annotations
 
