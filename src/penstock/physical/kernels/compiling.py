@@ -35,9 +35,9 @@ def compiled(*, reads: str = "") -> Callable[[Callable[..., Any]], Any]:
             plain = [types.unliteral(kind) for kind in arguments]  # type: ignore[attr-defined]
             widest = tuple(_read_only(kind) if i in read else kind for i, kind in enumerate(plain))
             entry_point = compile_exactly(widest if result is None else result(*widest))
-            # From now on a call with these types is found at once: without it each would come here again, for 70 µs. The
-            # widest types are known from the compilation: known twice, they would be ambiguous, and each call with them
-            # would come here, too, and make one more.
+            # From now on a call with these types is found at once: without it each would come here again, for 70 µs.
+            # The widest types are known from the compilation: known twice, they would be ambiguous, and each call with
+            # them would come here, too, and make one more.
             if tuple(plain) != widest:
                 dispatcher._insert([kind._code for kind in plain], entry_point, False)
             return entry_point
