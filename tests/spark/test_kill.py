@@ -28,6 +28,13 @@ CREATE QUERY joined INTO FILES (path 'demo-results/joined', format 'csv') AS
   SELECT ISTREAM(a.k, a.x, b.x AS y) FROM S [NOW] AS a, S [RANGE 20 SECONDS] AS b WHERE a.k = b.k;
 CREATE QUERY shedding INTO FILES (path 'demo-results/shedding', format 'csv') WITH (memory '30 TUPLES') AS
   SELECT s.k, VALID(s) FROM S (k) VALID FOR 6 SECONDS [RANGE 60 SECONDS] AS s;
+CREATE QUERY stretches INTO FILES (path 'demo-results/stretches', format 'csv') AS
+  SELECT s.k, VALID(s) FROM S (k) VALID FOR 6 SECONDS [RANGE 60 SECONDS] AS s;
+CREATE QUERY visits INTO FILES (path 'demo-results/visits', format 'csv') AS
+  SELECT k, VALID(c), COUNT(*) AS n FROM S [PARTITION BY k SESSION 5 SECONDS AT MOST 30 SECONDS] AS c
+  GROUP BY k, VALID(c);
+CREATE QUERY states INTO FILES (path 'demo-results/states', format 'csv') AS
+  SELECT s.k, x, VALID(s) FROM S VALID UNTIL NEXT BY k AT MOST 4 SECONDS [RANGE 20 SECONDS] AS s;
 """
 
 
@@ -71,7 +78,7 @@ def test_worker_killed(spark: Any, tmp_path: Path) -> None:
     calm = Session(spark)
     calm.execute(text.replace(str(tmp_path / "out"), str(tmp_path / "calm")))
     assert calm.start().wait(300)
-    for name in ("sliding", "joined"):
+    for name in ("sliding", "joined", "shedding", "stretches", "visits", "states"):
         assert read_result(str(tmp_path / "out" / name)).equals(read_result(str(tmp_path / "calm" / name)))
 
 
