@@ -1,6 +1,7 @@
 """`make serve-demo`: a server with the flights of 2013 replayed at a thousand times their speed. Queries are registered
 with curl while the stream runs, one of them with full windows at once (START WARM); one is subscribed to, one SELECT is
-answered, and the server is killed and started again: the subscription continues where it was.
+answered, and the server is killed and started again: the subscription continues where it was, and so does the server's
+page, which can be left open.
 """
 
 from __future__ import annotations
@@ -70,10 +71,10 @@ class Replay(threading.Thread):
 
 
 @contextmanager
-def server(secret: Path) -> Iterator[tuple[str, subprocess.Popen[str]]]:
-    """Run `penstock serve`; give its address and its process."""
+def server(secret: Path, place: str = "127.0.0.1:0") -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    """Run `penstock serve`; give its address and its process. place: host and port, 0 for one that is free."""
     command = [
-        sys.executable, "-m", "penstock", "serve", "--checkpoint", str(CHECKPOINT), "--http", "127.0.0.1:0",
+        sys.executable, "-m", "penstock", "serve", "--checkpoint", str(CHECKPOINT), "--http", place,
         "--token-file", str(secret), "--allow-path", str(RESULTS / "live"),
     ]  # fmt: skip
     print("$ penstock serve " + " ".join(command[4:]))
@@ -83,7 +84,7 @@ def server(secret: Path) -> Iterator[tuple[str, subprocess.Popen[str]]]:
         address = process.stdout.readline().strip()
         if not address:
             raise PenstockError("P0806", "the server has not started; what it said stands above")
-        print(f"{address}\n")
+        print(f"{address}\nIts page in a browser asks for the token in {secret.parent / 'first-token'}.\n", flush=True)
         yield address, process
     finally:
         if process.poll() is None:
@@ -204,7 +205,8 @@ def run(speed: float, seconds: float) -> None:
             print(f"... the server is killed (process {process.pid})\n")
             process.kill()
             process.wait()
-        with server(secret) as (address, process):
+        # At the same place, where clients and the page look for it.
+        with server(secret, address.removeprefix("http://").rstrip("/")) as (address, process):
             curl = Curl(address, first_token(secret))
             print("What was registered stands, and the subscription continues behind the last row that was seen:")
             cursor = next((row["cursor"] for row in reversed(before) if "cursor" in row), None)
