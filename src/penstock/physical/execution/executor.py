@@ -39,6 +39,9 @@ from penstock.physical.plan.plan import Channel, Plan, Step, scanned_sources, sc
 from penstock.physical.synopses.contract import Chunks, Synopsis
 from penstock.storage.documents import Document, Json, as_array, as_document, as_integer
 
+#: Every so many measurements of the size of state include all steps.
+_ALL_MEASURED = 64
+
 
 def _operators(steps: Sequence[Step], tables: Tables, shards: int, meter: Meter | None) -> dict[int, Operator]:
     made = {step.id: make_operator(step.spec, tables, shards, NestedPlan) for step in steps}
@@ -118,8 +121,8 @@ class ExecutorSnapshot:
 
 
 class StageExecutor:
-    """A keyed stage (≥ 1) in one shard, with its state. `spent`: seconds used by each step in the last round;
-    `counts`: the rows in it."""
+    """A keyed stage (≥ 1) in one shard, with its state. `spent`: seconds of the steps that ran in the last round, and
+    0 for each that is new; `counts`: the rows in it."""
 
     def __init__(
         self, plan: Plan, stage: int, shard: int, shards: int, tables: Tables, drain: bool = False,
@@ -153,6 +156,10 @@ class StageExecutor:
         self._altered: set[int] = set()
         #: The steps that have gained or lost a reader since the last round.
         self._unsettled: set[int] = set()
+        #: The steps whose work has not been reported; None for all.
+        self._unreported: set[int] | None = None
+        #: The steps whose state may have changed since its size was measured; None for all.
+        self._unmeasured: set[int] | None = None
         self._gauge = StateGauge()
         #: Whether it still has all the steps of its stage.
         self._whole = True
@@ -204,6 +211,11 @@ class StageExecutor:
         readers = [step for step in self._graph.steps if step.spec.reads]
         attached, self._unsettled = attach_again(readers, old_steps, earlier, numbers, self._operators)
         self._whole = True
+        numbers_now = {step.id for step in new_steps}
+        if self._unmeasured is not None:
+            self._unmeasured |= numbers_now
+        if self._unreported is not None:
+            self._unreported |= numbers_now
         was = ((n, numbers.get(n, n)) for n in self._operators if n not in attached)
         self._moments = {n: self._moments[m] for n, m in was if m is not None and m in self._moments}
         self._roots = {name: query.root for name, query in plan.queries.items()}
@@ -285,7 +297,9 @@ class StageExecutor:
             if failures is None or not failures.stopped(step):
                 result.rejected += self._operators[step.id].rejections()
         self._made, self._unsettled = made, set()
-        self.spent, self.counts = flow.spent, flow.counts
+        new = self._operators.keys() if self._unreported is None else self._unreported
+        self.spent, self.counts = dict.fromkeys(new, 0.0) | flow.spent, flow.counts
+        self._unreported = set()
         if failures is not None and failures.errors:
             self._drop(failures)
         return result
@@ -331,8 +345,18 @@ class StageExecutor:
     # -- state -------------------------------------------------------------------------------------------------
 
     def state_sizes(self) -> StateSizes | None:
-        """Return the sizes of the synopses of every step with state; None if they were measured a moment ago."""
-        return self._gauge.look(self._operators)
+        """Return the sizes of the synopses of the steps with state that may have changed since they were measured last,
+        and now and then of all; None if some were measured a moment ago."""
+        if self._unmeasured is not None:
+            self._unmeasured |= self._ran
+        which = self._operators.keys() if self._unmeasured is None else self._unmeasured & self._operators.keys()
+        sizes = self._gauge.look({number: self._operators[number] for number in which})
+        if sizes is not None:
+            # What receives the sizes may have begun later than this executor.
+            self._unmeasured = None if self._gauge.looks % _ALL_MEASURED == 0 else set()
+            if self._unmeasured is None:
+                self._unreported = None
+        return sizes
 
     def figures(self) -> StepFigures:
         """Return what operators say of themselves."""

@@ -23,8 +23,8 @@ Taker = Callable[[str, Elements], None]
 
 
 class Flow:
-    """The flow of one round's rows through a stage. spent: seconds used by each step, without its consumers; counts:
-    the rows."""
+    """The flow of one round's rows through a stage. spent: seconds of each step that ran, without its consumers;
+    counts: the rows."""
 
     def __init__(
         self, graph: StepGraph, operators: Mapping[int, Operator], inbox: dict[Port, list[Elements]],
@@ -36,7 +36,7 @@ class Flow:
         self._inbox = inbox
         self._result = result
         self._answer = answer
-        self.spent: dict[int, float] = dict.fromkeys(operators, 0.0)
+        self.spent: dict[int, float] = {}
         self.counts = FlowCounts()
 
     def has_input(self, step: Step) -> bool:
@@ -72,7 +72,7 @@ class Flow:
             except Exception as error:
                 note_failure(step, error, self._failures)
                 return
-            self.spent[step.id] += time.perf_counter() - began
+            self.spent[step.id] = self.spent.get(step.id, 0.0) + time.perf_counter() - began
             if made is None:
                 return
             if len(made):

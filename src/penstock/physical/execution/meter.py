@@ -108,9 +108,11 @@ class StateGauge:
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         self._clock = clock
         self._next = clock()
+        #: How often sizes were measured.
+        self.looks = 0
 
     def look(self, operators: Mapping[int, Operator]) -> StateSizes | None:
-        """Return the sizes of the steps with state; None when it is too early to measure again."""
+        """Return the sizes of those steps that have state; None when it is too early to measure again."""
         began = self._clock()
         if began < self._next:
             return None
@@ -120,6 +122,7 @@ class StateGauge:
         }
         ended = self._clock()
         self._next = ended + self._SHARE * (ended - began)
+        self.looks += 1
         return found
 
 

@@ -112,12 +112,13 @@ class Plan:
         return self.pieces if self.parts is None else tuple(part for part in self.parts if source in part.sources)
 
     @cached_property
-    def _by_id(self) -> dict[int, Step]:
+    def by_id(self) -> Mapping[int, Step]:
+        """Return the steps by their numbers."""
         return {step.id: step for step in self.steps}
 
     def step(self, number: int) -> Step:
         """Return the step with this number. Steps are not numbered by their places: those of other parts may go."""
-        return self._by_id[number]
+        return self.by_id[number]
 
     @cached_property
     def births(self) -> frozenset[int]:

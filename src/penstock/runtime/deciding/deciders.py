@@ -71,6 +71,8 @@ class Decider(Protocol):
         other deciders have decided already."""
 
 
+T = TypeVar("T")
+
 #: Returns a decider for a plan, None where the plan has nothing for it to decide.
 DeciderMaker = Callable[[Plan, DecidingOptions], Decider | None]
 
@@ -91,6 +93,8 @@ class Deciders:
         self._registry = registry
         self._lock = threading.Lock()
         self._decided_at: float | None = None
+        self._state: dict[tuple[int, int], dict[int, int]] = {}
+        self._figures: dict[tuple[int, int], StepFigures] = {}
         self._begin(plan, options)
 
     def _begin(self, plan: Plan, options: DecidingOptions) -> None:
@@ -101,18 +105,18 @@ class Deciders:
         self._seconds: dict[tuple[int, int], dict[int, float]] = {}
         self._busy: float | None = None
         self._tasks = 1
-        self._state: dict[tuple[int, int], dict[int, int]] = {}
-        self._figures: dict[tuple[int, int], StepFigures] = {}
 
     def changed(self, plan: Plan, options: DecidingOptions) -> None:
-        """Continue with another plan, whose steps have other numbers."""
+        """Continue with another plan. Steps that it has too keep their numbers, and what was measured of them."""
         with self._lock:
             self._begin(plan, options)
+            self._state = {place: _of_steps(plan, sizes) for place, sizes in self._state.items()}
+            self._figures = {place: _of_steps(plan, figures) for place, figures in self._figures.items()}
             self._decided_at = None
 
     def report(self, report: IngestReport | ShardReport) -> None:
         """Add what a task has measured."""
-        if not self._deciders or isinstance(report, IngestReport):
+        if isinstance(report, IngestReport):
             return
         with self._lock:
             place = report.stage, report.shard
@@ -120,9 +124,8 @@ class Deciders:
             for step, spent in report.seconds.items():
                 seconds[step] = seconds.get(step, 0.0) + spent
             if report.state is not None:
-                self._state[place] = {
-                    step: sum(size.bytes for size in sizes.values()) for step, sizes in report.state.items()
-                }
+                held = self._state.setdefault(place, {})
+                held.update((n, sum(size.bytes for size in sizes.values())) for n, sizes in report.state.items())
             if report.figures:
                 self._figures[place] = report.figures
 
@@ -189,3 +192,8 @@ def _lasting(shards: Sequence[Mapping[str, float]], tasks: int) -> dict[str, flo
         seconds = [by_query[name] for by_query in shards]
         found[name] = max(max(seconds), sum(seconds) / max(1, tasks))
     return found
+
+
+def _of_steps(plan: Plan, measured: Mapping[int, T]) -> dict[int, T]:
+    """Return what was measured of the steps of a plan."""
+    return {step: value for step, value in measured.items() if step in plan.by_id}

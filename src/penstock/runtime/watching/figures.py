@@ -161,10 +161,12 @@ class FigureKeeper:
     def changed(self, plan: Plan) -> None:
         """Forget what is not in `plan`."""
         kept = set(step_keys(plan).values())
+        self._latencies = {query: some for query, some in self._latencies.items() if query in plan.queries}
+        if {key for figures in (self._work, self._edges, self._synopses) for key, *_ in figures} <= kept:
+            return
         self._work = {key: value for key, value in self._work.items() if key[0] in kept}
         self._edges = {key: value for key, value in self._edges.items() if key[0] in kept}
         self._synopses = {key: value for key, value in self._synopses.items() if key[0] in kept}
-        self._latencies = {query: some for query, some in self._latencies.items() if query in plan.queries}
 
     def figures(self, plan: Plan) -> RunFigures:
         """Return the present figures of `plan`."""

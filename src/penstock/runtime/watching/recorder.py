@@ -21,6 +21,7 @@ from penstock.runtime.watching.metrics import (
     SheddingMetrics,
     SourceMetrics,
 )
+from penstock.runtime.watching.operator_sums import OperatorSums
 from penstock.runtime.watching.preference_metrics import PreferenceMetrics, preference_text
 from penstock.runtime.watching.progress import RunProgress
 from penstock.runtime.watching.reports import IngestReport, ShardReport
@@ -70,8 +71,9 @@ class Recorder:
         self._sources = sources
         self._clock = clock
         self._tasks: dict[int, list[Phases]] = {}
-        self._state: dict[tuple[int, int], dict[int, tuple[int, int]]] = {}
-        self._step_seconds: dict[int, float] = {}
+        self._sums = OperatorSums(plan)
+        #: By query, what its metrics were made of, and these.
+        self._known: dict[str, tuple[object, QueryMetrics]] = {}
         self._said: dict[tuple[int, int], StepFigures] = {}
         #: The sums of what operators of stage 0 have said since the process started.
         self._said_at_ingest: dict[int, dict[str, int | float]] = {}
@@ -95,13 +97,7 @@ class Recorder:
                 for name, value in figures.items():
                     sums[name] = sums.get(name, 0) + value
         if isinstance(report, ShardReport):
-            for step, spent in report.seconds.items():
-                self._step_seconds[step] = self._step_seconds.get(step, 0.0) + spent
-            if report.state is not None:
-                self._state[report.stage, report.shard] = {
-                    step: (sum(size.rows for size in sizes.values()), sum(size.bytes for size in sizes.values()))
-                    for step, sizes in report.state.items()
-                }
+            self._sums.add(report)
             if report.figures:
                 self._said[report.stage, report.shard] = report.figures
 
@@ -161,49 +157,33 @@ class Recorder:
 
     def metrics(self, totals: Totals) -> RunMetrics:
         """Return the present metrics; lags are computed now."""
-        operators = self._operators()
-        by_query: dict[str, list[OperatorMetrics]] = {name: [] for name in self._plan.queries}
-        for operator in operators:
-            for name in operator.queries:
-                by_query[name].append(operator)
+        operators, (rows, nbytes) = self._sums.operators(), self._sums.state
         now, said = self._clock(), self._said_by_query()
         return replace(
             self._run, batches=totals.batches, batch_bytes=totals.batch_bytes, operators=operators,
-            state_rows=sum(o.state_rows for o in operators), state_bytes=sum(o.state_bytes for o in operators),
+            state_rows=rows, state_bytes=nbytes,
             sources={name: self._source(name, source, totals, now) for name, source in self._sources.items()},
-            queries={name: self._query(name, totals, by_query[name], said.get(name, ()), now) for name in by_query},
+            queries={name: self._query(name, totals, said.get(name, ()), now) for name in self._plan.queries},
         )  # fmt: skip
+
+    def take_touched(self) -> list[OperatorMetrics]:
+        """Return the operators that ran, or whose state was measured, since the last call."""
+        return self._sums.take_touched()
 
     def resumed(self, totals: Totals) -> None:
         """Set the totals of an earlier process, so that the first rates are those of this one."""
         self._previous_totals = totals
 
     def changed(self, plan: Plan, sources: Mapping[str, Source]) -> None:
-        """Continue with another plan, whose steps have other numbers."""
+        """Continue with another plan. Steps that it has too keep their numbers and their figures."""
         self._plan, self._sources = plan, sources
-        self._tasks, self._state, self._step_seconds, self._said = {}, {}, {}, {}
-        self._said_at_ingest = {}
+        self._sums.changed(plan)
+        self._tasks, self._said, self._said_at_ingest, self._known = {}, {}, {}, {}
         self._figures.changed(plan)
 
     @property
     def _previous_rows(self) -> dict[str, int]:
         return {name: counts[0] for name, counts in (self._previous_totals.sources or {}).items()}
-
-    def _operators(self) -> tuple[OperatorMetrics, ...]:
-        # The endpoint calls this from its own thread, so it iterates over a copy.
-        totals: dict[int, tuple[int, int]] = {}
-        for sizes in list(self._state.values()):
-            for step, (rows, nbytes) in sizes.items():
-                sums = totals.get(step, (0, 0))
-                totals[step] = (sums[0] + rows, sums[1] + nbytes)
-        operators = []
-        for plan_step in self._plan.steps:
-            if plan_step.id in totals or plan_step.id in self._step_seconds:
-                queries = tuple(sorted(filter(None, plan_step.queries)))
-                spent, (rows, nbytes) = self._step_seconds.get(plan_step.id, 0.0), totals.get(plan_step.id, (0, 0))
-                title = f"{plan_step.id} {plan_step.spec.title}"
-                operators.append(OperatorMetrics(title, plan_step.stage, queries, spent, rows, nbytes))
-        return tuple(operators)
 
     def _source(self, name: str, source: Source, totals: Totals, now: float) -> SourceMetrics:
         rows, late, malformed = (totals.sources or {}).get(name, (0, 0, 0))
@@ -214,18 +194,28 @@ class Recorder:
         passed = (totals.passed or {}).get(name, 0)
         return SourceMetrics(rows, rate, late, malformed, heartbeat, lag, splits, nbytes, waiting, passed)
 
-    def _query(
-        self, name: str, totals: Totals, operators: Sequence[OperatorMetrics],
-        said: Sequence[Mapping[str, int | float]], now: float,
-    ) -> QueryMetrics:  # fmt: skip
-        domain = self._plan.queries[name].domain
-        heartbeat, lag = _heartbeat_and_lag((totals.query_heartbeats or {}).get(name), domain, now)
-        return QueryMetrics(
-            (totals.queries or {}).get(name, 0), self._rates[1].get(name, 0.0), heartbeat, lag,
-            sum(o.state_rows for o in operators), sum(o.state_bytes for o in operators),
+    def _query(self, name: str, totals: Totals, said: Sequence[Mapping[str, int | float]], now: float) -> QueryMetrics:
+        """Return the metrics of a query. Of a query at rest they are those of the last batch: making them takes most of
+        the time of a batch that concerns few queries."""
+        domain, tick = self._plan.queries[name].domain, (totals.query_heartbeats or {}).get(name)
+        rows, rate, state = (
+            (totals.queries or {}).get(name, 0),
+            self._rates[1].get(name, 0.0),
+            self._sums.state_of(name),
+        )
+        made_of = rows, rate, tick, state, now if domain is not None and domain.calendar else None
+        known = self._known.get(name)
+        if not said and known is not None and known[0] == made_of:
+            return known[1]
+        heartbeat, lag = _heartbeat_and_lag(tick, domain, now)
+        metrics = QueryMetrics(
+            rows, rate, heartbeat, lag, *state,
             SheddingMetrics.of(said), FrequentMetrics.of(said), PreferenceMetrics.of(said, domain),
             PeriodMetrics.of(said),
         )  # fmt: skip
+        if not said:
+            self._known[name] = made_of, metrics
+        return metrics
 
     def describe(self, progress: RunProgress) -> None:
         """Write into the progress of a run what queries with a preference have done, and how many sessions, or

@@ -200,7 +200,8 @@ class Reporter:
                 )  # fmt: skip
 
     def _look_for_growth(self, run: RunMetrics) -> None:
-        for operator in run.operators:
+        # Of an operator that did not run, time has not advanced either.
+        for operator in self.recorder.take_touched():
             heartbeats = [run.queries[q].heartbeat for q in operator.queries if q in run.queries]
             times = [time for time in heartbeats if time is not None]
             growth = self._growth.look(operator.name, min(times), operator.state_bytes) if times else None

@@ -1,0 +1,127 @@
+"""The metrics of operators, added up over shards from the reports of tasks.
+
+A report has what has changed: the steps that ran in a batch, and the sizes of synopses that may have changed. So a
+batch costs as much as it concerns, however many queries stand. Steps go by their numbers, which stay when a plan
+changes.
+"""
+
+from __future__ import annotations
+
+import threading
+
+from penstock.physical.plan.plan import Plan
+from penstock.runtime.watching.metrics import OperatorMetrics
+from penstock.runtime.watching.reports import ShardReport
+
+#: Rows and bytes of state.
+StateSum = tuple[int, int]
+_NONE: StateSum = (0, 0)
+
+
+class OperatorSums:
+    """The metrics of the operators of `plan`. One thread adds; another one may read."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._lock = threading.Lock()
+        self._plan = plan
+        self._seconds: dict[int, float] = {}
+        #: By shard, stage and step.
+        self._sizes: dict[tuple[int, int, int], StateSum] = {}
+        self._by_step: dict[int, StateSum] = {}
+        self._by_query: dict[str, StateSum] = {}
+        self._state = _NONE
+        self._metrics: dict[int, OperatorMetrics] = {}
+        #: The steps whose metrics have to be made again, and those that changed in the batch in progress.
+        self._stale: set[int] = set()
+        self._touched: set[int] = set()
+        self._operators: tuple[OperatorMetrics, ...] = ()
+
+    def add(self, report: ShardReport) -> None:
+        """Add the report of a shard. Steps that the plan does not have are left out."""
+        with self._lock:
+            known = self._plan.by_id
+            touched = {step for step in (*report.seconds, *(report.state or ())) if step in known}
+            self._touched |= touched
+            self._stale |= touched
+            for step, spent in report.seconds.items():
+                if step in known:
+                    self._seconds[step] = self._seconds.get(step, 0.0) + spent
+            for step, parts in (report.state or {}).items():
+                if step not in known:
+                    continue
+                place = report.shard, report.stage, step
+                size = sum(part.rows for part in parts.values()), sum(part.bytes for part in parts.values())
+                before = self._sizes.get(place, _NONE)
+                self._sizes[place] = size
+                more = size[0] - before[0], size[1] - before[1]
+                self._by_step[step] = _plus(self._by_step.get(step, _NONE), more)
+                if more != _NONE:
+                    self._add_state(step, more)
+
+    def _add_state(self, step: int, more: StateSum) -> None:
+        self._state = _plus(self._state, more)
+        for query in self._plan.by_id[step].queries:
+            self._by_query[query] = _plus(self._by_query.get(query, _NONE), more)
+
+    def changed(self, plan: Plan) -> None:
+        """Continue with another plan: steps that it has too keep their sums."""
+        with self._lock:
+            known = plan.by_id
+            self._plan = plan
+            self._seconds = {step: spent for step, spent in self._seconds.items() if step in known}
+            self._sizes = {place: size for place, size in self._sizes.items() if place[2] in known}
+            self._by_step = {step: size for step, size in self._by_step.items() if step in known}
+            self._state, self._by_query = _NONE, {}
+            for step, size in self._by_step.items():
+                self._add_state(step, size)
+            # A step that goes on may have another number of queries.
+            self._metrics = {
+                step: metrics
+                for step, metrics in self._metrics.items()
+                if step in known and metrics.queries == _queries(plan, step)
+            }
+            self._stale = {*self._seconds, *self._by_step} - self._metrics.keys()
+            self._touched &= known.keys()
+            self._operators = ()
+
+    @property
+    def state(self) -> StateSum:
+        """Return the rows and bytes of state, each operator counted once."""
+        return self._state
+
+    def state_of(self, query: str) -> StateSum:
+        """Return the rows and bytes of state of the operators of a query."""
+        return self._by_query.get(query, _NONE)
+
+    def operators(self) -> tuple[OperatorMetrics, ...]:
+        """Return the metrics of the operators that have run or have state, in the order of the plan."""
+        with self._lock:
+            for step in self._stale:
+                self._metrics[step] = self._of(step)
+            if self._stale or not self._operators:
+                made = self._metrics
+                self._operators = tuple(made[step.id] for step in self._plan.steps if step.id in made)
+            self._stale = set()
+            return self._operators
+
+    def _of(self, step: int) -> OperatorMetrics:
+        plan_step = self._plan.by_id[step]
+        rows, nbytes = self._by_step.get(step, _NONE)
+        spent = self._seconds.get(step, 0.0)
+        title = f"{step} {plan_step.spec.title}"
+        return OperatorMetrics(title, plan_step.stage, _queries(self._plan, step), spent, rows, nbytes)
+
+    def take_touched(self) -> list[OperatorMetrics]:
+        """Return the metrics of the operators that have changed since the last call."""
+        self.operators()
+        with self._lock:
+            touched, self._touched = self._touched, set()
+            return [self._metrics[step] for step in sorted(touched)]
+
+
+def _queries(plan: Plan, step: int) -> tuple[str, ...]:
+    return tuple(sorted(filter(None, plan.by_id[step].queries)))
+
+
+def _plus(one: StateSum, other: StateSum) -> StateSum:
+    return one[0] + other[0], one[1] + other[1]
