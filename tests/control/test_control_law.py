@@ -332,7 +332,7 @@ def test_random_lives(case_count: int | None, case_seed: int | None) -> None:
 
 
 #: Enough for each way in which a change may end.
-REPLACED_LIVES = 12
+REPLACED_LIVES = 10
 
 
 def test_random_lives_whose_queries_are_replaced(case_count: int | None, case_seed: int | None) -> None:
@@ -341,8 +341,7 @@ def test_random_lives_whose_queries_are_replaced(case_count: int | None, case_se
         life = random_life(seed + 100_000 * (case_seed or 0), CrashingLives, REPLACEMENTS)
         replaced += life.replaced
         replaced["crashes"] += life.engine.crashes
-    print(replaced)
-    assert replaced["taken over"] > 5 and replaced["given up"] and replaced["adopted"] and replaced["crashes"], replaced
+    assert replaced["taken over"] > 5 and replaced["given up"] and replaced["crashes"], replaced
 
 
 class CrashingLives(PostedLives):

@@ -114,7 +114,7 @@ def test_one_that_could_never_be_full_is_refused_and_the_query_goes_on(tmp_path:
     with server(tmp_path) as one:
         begun(one)
         for select in ("SELECT SUM(v) AS s FROM S [ROWS 3]", "SELECT SUM(v) AS s FROM S [RANGE UNBOUNDED]"):
-            with pytest.raises(PenstockError, match="P0703.*for ever"):
+            with pytest.raises(PenstockError, match=r"P0703.*for ever"):
                 one.run(f"ALTER QUERY q AS {select} START WARM WAIT")
         with pytest.raises(PenstockError, match="P0305"):
             one.run("ALTER QUERY q AS SELECT v AS w FROM S [RANGE 6 SECONDS] START WARM WAIT")
@@ -184,7 +184,7 @@ def test_what_does_not_go_with_a_change_is_refused(tmp_path: Path, statement: st
     with server(tmp_path) as one:
         begun(one)
         one.done(f"CREATE QUERY p AS {SUM}")
-        with pytest.raises(PenstockError, match="P0701.*another query is to take the place of q"):
+        with pytest.raises(PenstockError, match=r"P0701.*another query is to take the place of q"):
             one.run(statement)
 
 
@@ -194,7 +194,7 @@ def test_a_stream_that_only_the_new_query_reads_is_in_use(tmp_path: Path) -> Non
         feed(one, range(1, 4))
         feed(one, range(1, 10), "T")
         one.done(BESIDE.replace("FROM S", "FROM T"))
-        with pytest.raises(PenstockError, match="P0222.*q"):
+        with pytest.raises(PenstockError, match=r"P0222.*q"):
             one.run("DROP STREAM T")
         # Nothing is missing at 14, but what is ahead of the former query would leave out instants.
         feed(one, range(10, 21), "T")

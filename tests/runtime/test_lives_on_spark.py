@@ -301,7 +301,7 @@ def test_queries_take_the_place_of_others(
         life = random_life(tmp_path / str(seed), 500 + seed + 100_000 * (case_seed or 0), 40, REPLACING)
         checked += life.checked
         replaced += life.replaced
-    assert checked > 10 and replaced > 3
+    assert checked > 10 and replaced > 1
 
 
 @pytest.mark.slow

@@ -104,7 +104,7 @@ class DraftedQueries:
         if query.edit is not None and query.edit.until is not None:
             raise PenstockError(
                 "P0701", f"the change of query {one.name} before this one has not ended",
-                hint="it ends when time goes on; post it again then, or let the query begin at once, START WARM",
+                hint="it ends with the next instant; post it again then, or begin the query at once, START WARM",
             )  # fmt: skip
         query = self._without_edit(former)
         edit = QueryEdit(self._id(), self._id(), one.wished_plan, other=OtherQuery(text, one.settings, one.budget))

@@ -16,7 +16,7 @@ def not_kept(query: Query, start: Start, missing: Iterable[str]) -> PenstockErro
     return PenstockError(
         "P0703",
         f"query {query.name}: START {start.words} needs elements of {names} that are no longer kept",
-        hint=f"START NOW begins without them, START WARM WAIT when they have no bearing any more; or keep more of {names}",
+        hint=f"START NOW begins without them, START WARM WAIT when they do not count any more; or keep more of {names}",
     )
 
 
