@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +17,9 @@ settings.register_profile(
 )
 settings.load_profile("penstock")
 os.environ.setdefault("TZ", "UTC")
+# Each process that a test starts, and each that shares the work, would compile all modules anew, for seconds.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 #: A folder whose tests all have this mark, whatever its files say.
 SPARK = Path(__file__).resolve().parent / "spark"
