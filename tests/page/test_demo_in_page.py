@@ -6,8 +6,6 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -178,34 +176,3 @@ def test_the_demo_with_the_page_open(
         running.join(120)
     assert not failed and not running.is_alive(), (failed, capsys.readouterr().out)
     assert len(servers.started) == 2 and len(set(servers.started)) == 1
-
-
-@pytest.mark.slow
-@pytest.mark.spark
-def test_the_demo_itself_with_the_page_open(page: Any) -> None:
-    """As `make serve-demo` runs it, on Spark."""
-    command = [sys.executable, "-u", str(ROOT / "examples" / "serve_demo.py"), "--seconds", "10"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    lines: list[str] = []
-    has_address = threading.Event()
-
-    def read() -> None:
-        assert process.stdout is not None
-        for line in process.stdout:
-            lines.append(line)
-            if line.startswith("Its page"):
-                has_address.set()
-
-    reader = threading.Thread(target=read)
-    reader.start()
-    try:
-        assert has_address.wait(120), lines
-        address = next(line for line in lines if line.startswith("http")).strip()
-        token = (ROOT / "demo-results" / "tokens" / "first-token").read_text(encoding="utf-8").strip()
-        follow(page, address, token, lambda: None)
-        process.wait(240)
-    finally:
-        process.terminate()
-        process.wait(60)
-        reader.join(60)
-    assert process.returncode == 0, "".join(lines)
