@@ -118,3 +118,15 @@ def test_without_statistics_all_is_the_default() -> None:
     (found,) = forecasts(session.catalog.queries["q"].root, Statistics())
     assert isinstance(found, PreferenceForecast)
     assert (found.summaries, found.work.asked) == ((), 1.0)
+
+
+def test_analyze_shows_what_was_done_without_the_counts_by_bucket() -> None:
+    session = Session()
+    session.execute(
+        f"{SCRIPT}INSERT INTO A VALUES (1, 1, 5), (1, 2, 7), (4, 1, 9);"
+        f"CREATE QUERY q AS {SELECTION} WITH PREFERENCE DESC amount BUDGET 1 PER 2 SECONDS;"
+    )
+    nodes = json.loads(session.explain("q", "json", analyze=True))["physical"]["nodes"]
+    (measured,) = (node["measured"] for node in nodes if node["label"] == "PreferringSelection")
+    assert measured["preference_results"] == 3 and measured["preference_units_done"] == 3
+    assert not [name for name in measured if "#" in name]

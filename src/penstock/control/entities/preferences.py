@@ -18,7 +18,6 @@ from penstock.algebra.nodes.summary_definition import SummaryDefinition
 from penstock.control.entities.attributes import COUNT, REAL, TEXT, Attribute, ControlRelation, Origin
 from penstock.control.entities.queries import QUERIES, QueryRow
 from penstock.control.entities.system import SystemView
-from penstock.physical.plan.preferences.queries import PreferenceSpec
 
 _TASKS = Origin.TASKS
 
@@ -112,7 +111,6 @@ class SummaryRow:
         parts = {
             (keys[step.id], part)
             for step in self.view.steps
-            if isinstance(step.spec, PreferenceSpec)
             for part, definition in step.spec.summary_parts.items()
             if definition == self.definition
         }

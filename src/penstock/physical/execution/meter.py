@@ -65,7 +65,7 @@ class Meter:
             measured.state_bytes = sum(synopsis.nbytes for synopsis in held)
             measured.peak_rows = max(measured.peak_rows, measured.state_rows)
             for operator in measured.operators:
-                measured.extra |= operator.figures()
+                measured.extra |= {name: value for name, value in operator.figures().items() if "#" not in name}
             measured.peak_bytes = max(measured.peak_bytes, measured.state_bytes)
 
 

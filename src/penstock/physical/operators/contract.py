@@ -82,7 +82,8 @@ class Operator:
         return []
 
     def figures(self) -> Mapping[str, int | float]:
-        """Return figures of the operator, by name, a fixed number of them: for EXPLAIN ANALYZE and metrics."""
+        """Return figures of the operator, by name, a fixed number of them: for EXPLAIN ANALYZE and metrics. Names with
+        # are counts by bucket: for metrics alone."""
         return {}
 
     def synopses(self) -> Mapping[str, Synopsis]:

@@ -10,6 +10,7 @@ from typing import ClassVar, Self, TypeAlias, TypeVar
 import pyarrow as pa
 
 from penstock.algebra.nodes.scans import Source
+from penstock.algebra.nodes.summary_definition import SummaryDefinition
 from penstock.expressions.nodes import Expression
 from penstock.physical.plan.state import StateInput, StatePart, all_rows
 from penstock.physical.planning.aggregate_layout import AggregateLayout
@@ -75,6 +76,11 @@ class Spec:
     varying: ClassVar[frozenset[str]] = frozenset()
     #: Whether the whole operator says no more than that, so that a plan without it is nearly the same.
     only_varies: ClassVar[bool] = False
+
+    @property
+    def summary_parts(self) -> Mapping[str, SummaryDefinition]:
+        """Return the summaries of streams that it keeps, by the name of the operator's synopsis."""
+        return {}
 
     @property
     def scanned(self) -> Source | None:

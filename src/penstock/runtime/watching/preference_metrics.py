@@ -72,7 +72,7 @@ class PreferenceMetrics:
             return None
         delays: dict[str, dict[int, float]] = {"promising": {}, "other": {}}
         for key in [key for key in found if key.startswith(_DELAY)]:
-            kind, code = key.removeprefix(_DELAY).split("_")
+            kind, code = key.removeprefix(_DELAY).split("_#")
             delays[kind][int(code)] = found.pop(key)
         tick = 1.0 if domain is None else in_seconds(1, domain)
 

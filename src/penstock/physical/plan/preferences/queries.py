@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -20,7 +19,7 @@ PREFERENCE = "preference "
 DONE_UNITS = f"{PREFERENCE}units done"
 
 #: Bytes of an entry that waits, with its places in the heaps.
-ENTRY_BYTES = 140
+ENTRY_BYTES = 148
 
 
 @dataclass(frozen=True)
@@ -39,11 +38,6 @@ class PreferenceSpec(Spec):
     @property
     def follows_decisions(self) -> bool:
         return self.is_granted_units
-
-    @property
-    @abstractmethod
-    def summary_parts(self) -> Mapping[str, SummaryDefinition]:
-        """Return the summaries by the name of the operator's synopsis that keeps each."""
 
     def describe(self) -> Mapping[str, Parameter]:
         return {"state": "entries by key, elements by number", **preference_text(self.preference)}

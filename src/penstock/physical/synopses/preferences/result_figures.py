@@ -120,13 +120,13 @@ class ResultFigures:
                 self._delays[name].add(delays[chosen])
 
     def figures(self) -> Mapping[str, int | float]:
-        """Return figures that add up over shards. Delays are counted by bucket: `delay promising CODE`."""
+        """Return figures that add up over shards. Delays are counted by bucket: `delay promising #CODE`."""
         found: dict[str, int | float] = {
             "results": self._results, "ticks apart": self._apart, "results of two": self._pairs,
         }  # fmt: skip
         for name, delays in self._delays.items():
             pairs = zip(delays.codes.tolist(), delays.counts.tolist(), strict=True)
-            found |= {f"delay {name} {code}": count for code, count in pairs if count}
+            found |= {f"delay {name} #{code}": count for code, count in pairs if count}
         return found
 
     def marks(self) -> Document:
