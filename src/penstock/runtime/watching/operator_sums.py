@@ -96,13 +96,16 @@ class OperatorSums:
     def operators(self) -> tuple[OperatorMetrics, ...]:
         """Return the metrics of the operators that have run or have state, in the order of the plan."""
         with self._lock:
-            for step in self._stale:
-                self._metrics[step] = self._of(step)
-            if self._stale or not self._operators:
-                made = self._metrics
-                self._operators = tuple(made[step.id] for step in self._plan.steps if step.id in made)
-            self._stale = set()
-            return self._operators
+            return self._made()
+
+    def _made(self) -> tuple[OperatorMetrics, ...]:
+        for step in self._stale:
+            self._metrics[step] = self._of(step)
+        if self._stale or not self._operators:
+            made = self._metrics
+            self._operators = tuple(made[step.id] for step in self._plan.steps if step.id in made)
+        self._stale = set()
+        return self._operators
 
     def _of(self, step: int) -> OperatorMetrics:
         plan_step = self._plan.by_id[step]
@@ -113,8 +116,8 @@ class OperatorSums:
 
     def take_touched(self) -> list[OperatorMetrics]:
         """Return the metrics of the operators that have changed since the last call."""
-        self.operators()
         with self._lock:
+            self._made()
             touched, self._touched = self._touched, set()
             return [self._metrics[step] for step in sorted(touched)]
 
