@@ -340,14 +340,16 @@ def test_there_are_none_without_a_server() -> None:
 
 
 def test_choices_of_a_plan_over_http_and_in_what_is_explained_and_exported(running: Running) -> None:
-    """Its query reads a stream of its own, which nothing is posted to: the change goes on until it is dropped."""
+    """Its query is a stream, and reads one which nothing is posted to: of the next instant the former plan may have
+    emitted some, so the change goes on until the query is dropped."""
     with (
         connect(running.url, running.texts[AccessRole.ADMIN]) as client,
         running.client(AccessRole.ADMIN) as http,
     ):
         client.execute("CREATE STREAM pairs (at INT, k INT) FROM MEMORY () TIMESTAMP BY at UNIT SECOND RETAIN 1 HOUR")
         client.execute(
-            "CREATE QUERY met AS SELECT a.k FROM pairs [RANGE 9 SECONDS] a, pairs [RANGE 9 SECONDS] b WHERE a.k = b.k"
+            "CREATE QUERY met AS ISTREAM(SELECT a.k FROM pairs [RANGE 9 SECONDS] a, pairs [RANGE 9 SECONDS] b"
+            " WHERE a.k = b.k)"
         )
         client.insert("pairs", [{"at": 1, "k": 1}, {"at": 3, "k": 1}])
         answers(running, "met", 1)

@@ -26,7 +26,7 @@ def check_panes(below: Algebra, call: AggregateCall) -> None:
     hint = f"APPROX_QUANTILE takes any input; {name} takes windows such as [RANGE 1 MINUTE SLIDE 1 SECOND]"
     window = _window_of(below)
     if isinstance(window, RowWindow | FrequencyWindow):
-        if isinstance(window, RowWindow) and window.step is None and window.slide is None:
+        if isinstance(window, RowWindow) and not window.partition and window.step is None and window.slide is None:
             message = f"{name} needs a window that moves by panes"
             raise PenstockError("P0353", message, hint="give the window a SLIDE: [ROWS 1000 SLIDE 100 ROWS]")
         others = "APPROX_QUANTILE takes any; this one takes [RANGE 1 MINUTE SLIDE 1 SECOND], or [ROWS n SLIDE b ROWS]"
