@@ -16,15 +16,14 @@ from penstock.physical.elements import Bools, Elements, Int64s, int64s, unnamed
 from penstock.physical.kernels import coverage
 from penstock.physical.kernels.compiled import argsort_code_time, distinct_slots
 from penstock.physical.kernels.extremes import transitions
-from penstock.physical.operators.contract import Moment, Operator
+from penstock.physical.operators.contract import Moment
 from penstock.physical.operators.sets.tuple_counts import CountedTuples
 from penstock.physical.operators.streams.changes import net
-from penstock.physical.operators.temporal.left_out import LeftOut
+from penstock.physical.operators.temporal.left_out import CountsLeftOut, LeftOut
 from penstock.physical.plan.temporal.coalesce import CoalesceSpec
 from penstock.physical.synopses.contract import Synopsis
 from penstock.physical.synopses.queues.expiration_queue import CalendarQueue
 from penstock.physical.synopses.tables.keyed_table import KeyedTable
-from penstock.storage.documents import Document
 from penstock.types import END
 
 
@@ -105,7 +104,7 @@ def netted(
     return first, second, third, fourth, sums[sums != 0]
 
 
-class Coalescing(Operator):
+class Coalescing(CountsLeftOut):
     """State: the different rows with lanes [copies], and the pending expirations; where only closed stretches are told,
     those that are not closed yet."""
 
@@ -124,15 +123,6 @@ class Coalescing(Operator):
     def process(self, port: int, elements: Elements) -> list[Elements]:
         self._rows.add(0, self._left_out.without_period(elements, with_periods(elements)))
         return []
-
-    def figures(self) -> Mapping[str, int | float]:
-        return self._left_out.figures()
-
-    def marks(self) -> Document:
-        return self._left_out.marks()
-
-    def restore_marks(self, marks: Document) -> None:
-        self._left_out.restore_marks(marks)
 
     def advance(self, moment: Moment) -> list[Elements]:
         rows, stretches = self._rows.tuples, self._stretches

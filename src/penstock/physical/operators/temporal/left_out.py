@@ -10,6 +10,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from penstock.physical.elements import Bools, Elements
+from penstock.physical.operators.contract import Operator
 from penstock.physical.synopses.tables.keyed_table import KeyedTable
 from penstock.storage.documents import Document, as_integer
 
@@ -43,6 +44,21 @@ class LeftOut:
         counts = marks.get("left out")
         if isinstance(counts, list):
             self._without_period, self._ended = (as_integer(count, "left out") for count in counts)
+
+
+class CountsLeftOut(Operator):
+    """An operator over periods that counts what it leaves out, also over a restart."""
+
+    _left_out: LeftOut
+
+    def figures(self) -> Mapping[str, int | float]:
+        return self._left_out.figures()
+
+    def marks(self) -> Document:
+        return self._left_out.marks()
+
+    def restore_marks(self, marks: Document) -> None:
+        self._left_out.restore_marks(marks)
 
 
 def _come(elements: Elements) -> int:

@@ -15,15 +15,14 @@ import pyarrow as pa
 from penstock.physical.elements import Elements, Int64s, int64s, unnamed
 from penstock.physical.kernels.compiled import argsort_code_time, distinct_slots
 from penstock.physical.kernels.compiling import compiled
-from penstock.physical.operators.contract import Moment, Operator
+from penstock.physical.operators.contract import Moment
 from penstock.physical.operators.reorder_buffer import ReorderBuffer, ReorderingOperator
 from penstock.physical.operators.temporal.coalesce import with_periods
-from penstock.physical.operators.temporal.left_out import LeftOut, open_periods
+from penstock.physical.operators.temporal.left_out import CountsLeftOut, LeftOut, open_periods
 from penstock.physical.plan.temporal.sessions import SessionsSpec, ValidWindowSpec
 from penstock.physical.synopses.contract import Synopsis
 from penstock.physical.synopses.queues.expiration_queue import CalendarQueue
 from penstock.physical.synopses.tables.keyed_table import KeyedTable
-from penstock.storage.documents import Document
 from penstock.types import END
 
 #: The lanes of a partition: whether a session goes on, its first tick, its end so far.
@@ -64,7 +63,7 @@ def reached(elements: Elements) -> Int64s:
     return elements.ts + np.minimum(int64s(elements.columns[-1]), END - elements.ts)
 
 
-class Sessions(ReorderingOperator):
+class Sessions(CountsLeftOut, ReorderingOperator):
     """State: per partition the lanes above; the elements of sessions that go on, each with the first tick of its
     session."""
 
@@ -83,13 +82,7 @@ class Sessions(ReorderingOperator):
         return []
 
     def figures(self) -> Mapping[str, int | float]:
-        return {**self._left_out.figures(), **open_periods(self._partitions, _ALIVE)}
-
-    def marks(self) -> Document:
-        return self._left_out.marks()
-
-    def restore_marks(self, marks: Document) -> None:
-        self._left_out.restore_marks(marks)
+        return {**super().figures(), **open_periods(self._partitions, _ALIVE)}
 
     def advance(self, moment: Moment) -> list[Elements]:
         arrived = self._early.until(moment.heartbeat)
@@ -172,20 +165,11 @@ def _looked_up(known: list[Int64s], slots: Int64s, firsts: Int64s) -> Int64s:
     return ends[sizes:]
 
 
-class ValidWindow(Operator):
+class ValidWindow(CountsLeftOut):
     """Elements live while they are in their period, from their timestamp on at the earliest."""
 
     def __init__(self, spec: ValidWindowSpec) -> None:
         self._left_out = LeftOut()
-
-    def figures(self) -> Mapping[str, int | float]:
-        return self._left_out.figures()
-
-    def marks(self) -> Document:
-        return self._left_out.marks()
-
-    def restore_marks(self, marks: Document) -> None:
-        self._left_out.restore_marks(marks)
 
     def process(self, port: int, elements: Elements) -> list[Elements]:
         there = self._left_out.without_period(elements, with_periods(elements))

@@ -16,12 +16,11 @@ from penstock.physical.kernels.compiling import compiled
 from penstock.physical.operators.contract import Moment
 from penstock.physical.operators.reorder_buffer import ReorderBuffer, ReorderingOperator
 from penstock.physical.operators.temporal.coalesce import netted, with_periods
-from penstock.physical.operators.temporal.left_out import LeftOut, open_periods
+from penstock.physical.operators.temporal.left_out import CountsLeftOut, LeftOut, open_periods
 from penstock.physical.plan.temporal.coalesce import CoalesceSpec
 from penstock.physical.synopses.contract import Synopsis
 from penstock.physical.synopses.queues.expiration_index import ExpirationIndex
 from penstock.physical.synopses.tables.keyed_table import KeyedTable
-from penstock.storage.documents import Document
 from penstock.types import END
 
 #: The lanes of a value: whether its last stretch may grow, the begin of that, its end.
@@ -54,7 +53,7 @@ def _extend(slots, order, ts, begins, ends, lanes, out, final):  # type: ignore[
     return told, done
 
 
-class StretchesInOrder(ReorderingOperator):
+class StretchesInOrder(CountsLeftOut, ReorderingOperator):
     """State: per value the lanes above. Tells the changes of stretches, or each one once when it is closed."""
 
     def __init__(self, spec: CoalesceSpec) -> None:
@@ -74,13 +73,7 @@ class StretchesInOrder(ReorderingOperator):
         return []
 
     def figures(self) -> Mapping[str, int | float]:
-        return {**self._left_out.figures(), **(open_periods(self._values, _ALIVE) if self._only_closed else {})}
-
-    def marks(self) -> Document:
-        return self._left_out.marks()
-
-    def restore_marks(self, marks: Document) -> None:
-        self._left_out.restore_marks(marks)
+        return {**super().figures(), **(open_periods(self._values, _ALIVE) if self._only_closed else {})}
 
     def advance(self, moment: Moment) -> list[Elements]:
         arrived = self._early.until(moment.heartbeat)

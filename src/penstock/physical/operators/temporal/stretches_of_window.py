@@ -18,12 +18,11 @@ from penstock.physical.kernels.compiling import compiled
 from penstock.physical.operators.contract import Moment
 from penstock.physical.operators.reorder_buffer import ReorderBuffer, ReorderingOperator
 from penstock.physical.operators.temporal.coalesce import netted, with_periods
-from penstock.physical.operators.temporal.left_out import LeftOut
+from penstock.physical.operators.temporal.left_out import CountsLeftOut, LeftOut
 from penstock.physical.plan.temporal.window_stretches import WindowStretchesSpec
 from penstock.physical.synopses.contract import Synopsis
 from penstock.physical.synopses.queues.expiration_queue import CalendarQueue
 from penstock.physical.synopses.tables.keyed_table import KeyedTable
-from penstock.storage.documents import Document
 from penstock.types import END
 
 #: The columns of an element in the ring: the slot of its value, its period, when it leaves, the number of the next
@@ -93,7 +92,7 @@ def _pass(slots, ts, ends, leaves, heartbeat, ring, head, tail, lanes, out):  # 
             return told, head
 
 
-class StretchesOfWindow(ReorderingOperator):
+class StretchesOfWindow(CountsLeftOut, ReorderingOperator):
     """State: the elements of the window, by when they leave: (leaves, begin, end, value)."""
 
     def __init__(self, spec: WindowStretchesSpec) -> None:
@@ -109,15 +108,6 @@ class StretchesOfWindow(ReorderingOperator):
 
     def synopses(self) -> Mapping[str, Synopsis]:
         return {"held": self._held, **super().synopses()}
-
-    def figures(self) -> Mapping[str, int | float]:
-        return self._left_out.figures()
-
-    def marks(self) -> Document:
-        return self._left_out.marks()
-
-    def restore_marks(self, marks: Document) -> None:
-        self._left_out.restore_marks(marks)
 
     def process(self, port: int, elements: Elements) -> list[Elements]:
         self._early.add(self._left_out.without_period(elements, with_periods(elements)))
