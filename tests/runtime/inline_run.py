@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -250,6 +250,22 @@ def declared(script: str) -> dict[str, Source]:
 def cold() -> None:
     """Another process: no executor is kept."""
     stage._WARM.clear()
+
+
+def lived(script: str, folder: Path, names: Collection[str], crash: str | None) -> dict[str, list[str]]:
+    """Run a script over all its input, with a death in every second round where `crash` says at which point; return by
+    query the lines of its results, which are CSV in a folder of its name, in the order of the text."""
+    cold()
+    for _ in range(30):
+        run = InlineRun(script, folder / "checkpoint")
+        run.run(1, crash) if crash is not None else run.run()
+        cold()
+        if run.ended:
+            texts = {name: [file.read_text() for file in sorted((folder / name).glob("*.csv"))] for name in names}
+            return {
+                name: sorted(line for text in some for line in text.splitlines()[1:]) for name, some in texts.items()
+            }
+    raise AssertionError("it does not end")
 
 
 def write_files(folder: Path, numbers: range, rows: int = 20, groups: int = 3) -> None:

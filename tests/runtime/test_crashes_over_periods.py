@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from inline_run import CRASHES, InlineRun, cold, write_files
+from inline_run import CRASHES, lived, write_files
 
 _QUERIES = {
     "coalesced": "SELECT k, VALID(s) FROM S (k) VALID FOR (x % 4) SECONDS [RANGE 9 SECONDS] AS s",
@@ -38,15 +38,7 @@ def script(folder: Path) -> str:
 def live(folder: Path, crash: str | None) -> dict[str, list[str]]:
     """Run over all input, with a death in every second round; return what was emitted."""
     folder.mkdir(parents=True)
-    cold()
-    for _ in range(30):
-        run = InlineRun(script(folder), folder / "checkpoint")
-        run.run(1, crash) if crash is not None else run.run()
-        cold()
-        if run.ended:
-            texts = {name: [file.read_text() for file in sorted((folder / name).glob("*.csv"))] for name in _QUERIES}
-            return {n: sorted(line for text in some for line in text.splitlines()[1:]) for n, some in texts.items()}
-    raise AssertionError("it does not end")
+    return lived(script(folder), folder, _QUERIES, crash)
 
 
 @pytest.fixture(scope="module")

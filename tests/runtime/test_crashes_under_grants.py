@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from inline_run import CRASHES, InlineRun, cold
+from inline_run import CRASHES, lived
 
 from penstock.physical.execution.decisions import Decided, Decisions
 from penstock.runtime.spark.input import input_planner
@@ -52,15 +52,7 @@ def live(
     script = SCRIPT.format(data=folder.parent / "data", folder=folder, preference=preference)
     granting = Granting(least)
     monkeypatch.setattr(input_planner, "_as_before", granting)
-    cold()
-    for _ in range(30):
-        run = InlineRun(script, folder / "checkpoint")
-        run.run(1, crash) if crash is not None else run.run()
-        cold()
-        if run.ended:
-            texts = [file.read_text() for file in sorted((folder / "q").glob("*.csv"))]
-            return sorted(line for text in texts for line in text.splitlines()[1:]), granting.calls
-    raise AssertionError("it does not end")
+    return lived(script, folder, ["q"], crash)["q"], granting.calls
 
 
 @pytest.mark.parametrize("preference", ["x.amount + y.amount", "WEIGHTED x.amount"])

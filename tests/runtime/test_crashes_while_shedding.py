@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from inline_run import CRASHES, InlineRun, cold, write_files
+from inline_run import CRASHES, InlineRun, lived, write_files
 
 from penstock.physical.execution.decisions import NO_DECISIONS, WHOLE, Decided, Decisions
 from penstock.runtime.spark.checkpoint.epochs import offset_mark
@@ -48,24 +48,12 @@ class Measuring:
         return decided.with_all(Decided.STATE_BUDGET, {"shared": budget})
 
 
-def emitted(folder: Path) -> dict[str, list[str]]:
-    texts = {name: [file.read_text() for file in sorted((folder / name).glob("*.csv"))] for name in _QUERIES}
-    return {name: sorted(line for text in some for line in text.splitlines()[1:]) for name, some in texts.items()}
-
-
 def live(folder: Path, monkeypatch: pytest.MonkeyPatch, crash: str | None) -> tuple[dict[str, list[str]], int]:
     """Run over all input, with a death in every second round; return what was emitted, and the decisions made."""
     folder.mkdir(parents=True)
     measuring = Measuring()
     monkeypatch.setattr(input_planner, "_as_before", measuring)
-    cold()
-    for _ in range(30):
-        run = InlineRun(script(folder), folder / "checkpoint")
-        run.run(1, crash) if crash is not None else run.run()
-        cold()
-        if run.ended:
-            return emitted(folder), measuring.calls
-    raise AssertionError("it does not end")
+    return lived(script(folder), folder, _QUERIES, crash), measuring.calls
 
 
 @pytest.mark.parametrize("crash", [*CRASHES, "marked"])

@@ -212,7 +212,7 @@ class StoredObject:
         query, coming = self.query, None if self.query is None else self.query.coming
         if query is None or query.edit is None or coming is None:
             return self
-        attributes = {key: value for key, value in self.attributes.items() if key not in SHEDDING_ATTRIBUTES.names}
+        attributes = {key: value for key, value in self.attributes.items() if key not in self.budget}
         attributes = without_no_choices({**attributes, **coming.budget, "plan": query.edit.plan})
         query = replace(query, edit=None, plan=query.edit.plan)
         return replace(self, text=coming.text, settings=coming.settings, attributes=attributes, query=query)

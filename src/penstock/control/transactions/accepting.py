@@ -11,7 +11,7 @@ from penstock.control.entities.system import LoggedCommand, SystemView
 from penstock.control.entities.updates import statements_of
 from penstock.control.outcomes import Principal
 from penstock.control.posted_rows import PostedRows, key_used
-from penstock.control.registry import bind_one, command_of, default_sink, settings_of
+from penstock.control.registry import bind_one, command_of, default_sink, first_error, settings_of
 from penstock.control.row_changes import check_changeable
 from penstock.control.stored_catalog import StoredCatalog
 from penstock.control.transactions.backlog import AcceptedItem, Backlog
@@ -230,7 +230,7 @@ class Acceptor:
                     self._policy(one, who)
                 draft.add(number, known_choices(one, draft, self._engine), text)
             except (ScriptErrors, PenstockError) as error:
-                first = error.errors[0] if isinstance(error, ScriptErrors) else error
+                first = first_error(error)
                 raise PenstockError(first.code, first.message, command.position, first.hint, first.cause) from None
         return bool(texts)
 

@@ -28,8 +28,8 @@ from penstock.types import END
 #: The columns of an element in the ring: the slot of its value, its period, when it leaves, the number of the next
 #: element of its value (-1 for none), and at the first element of a stretch the number of the last one.
 _SLOT, _BEGIN, _FINISH, _LEAVES, _NEXT, _LAST_OF = range(6)
-#: The lanes of a value: the number of its elements, its first and its last element, the first one of its last stretch.
-_COUNT, _FIRST, _LAST, _START = range(4)
+#: The lanes of a value: the number of its elements, the last one, and the first one of its last stretch.
+_COUNT, _LAST, _START = range(3)
 
 
 @compiled(reads="slots ts ends leaves")
@@ -39,53 +39,51 @@ def _pass(slots, ts, ends, leaves, heartbeat, ring, head, tail, lanes, out):  # 
     out: the changes (slot, time, begin, end, sign). Return how many there are, and the new head."""
     mask, told, k = ring.shape[0] - 1, 0, 0
     while True:
-        front = ring[head & mask, 3] if head < tail else np.int64(9223372036854775807)
+        front = ring[head & mask, _LEAVES] if head < tail else heartbeat + 1
         if front <= heartbeat and (k == ts.shape[0] or front <= ts[k]):
             gone = ring[head & mask]
-            slot, after = gone[0], gone[4]
-            end = ring[gone[5] & mask, 2]
-            joined = after >= 0 and ring[after & mask, 1] <= gone[2]
-            if not joined or ring[after & mask, 1] != gone[1]:
-                out[0, told], out[1, told], out[2, told], out[3, told], out[4, told] = slot, front, gone[1], end, -1
+            slot, after = gone[_SLOT], gone[_NEXT]
+            end = ring[gone[_LAST_OF] & mask, _FINISH]
+            joined = after >= 0 and ring[after & mask, _BEGIN] <= gone[_FINISH]
+            if not joined or ring[after & mask, _BEGIN] != gone[_BEGIN]:
+                out[0, told], out[1, told], out[2, told] = slot, front, gone[_BEGIN]
+                out[3, told], out[4, told] = end, -1
                 told += 1
                 if joined:
-                    out[0, told], out[1, told], out[2, told] = slot, front, ring[after & mask, 1]
+                    out[0, told], out[1, told], out[2, told] = slot, front, ring[after & mask, _BEGIN]
                     out[3, told], out[4, told] = end, 1
                     told += 1
             if joined:
                 # The next element is now the first one of the stretch.
-                ring[after & mask, 5] = gone[5]
-                if lanes[slot, 3] == head:
-                    lanes[slot, 3] = after
-            lanes[slot, 0] -= 1
-            lanes[slot, 1] = after
+                ring[after & mask, _LAST_OF] = gone[_LAST_OF]
+                if lanes[slot, _START] == head:
+                    lanes[slot, _START] = after
+            lanes[slot, _COUNT] -= 1
             head += 1
         elif k < ts.shape[0]:
-            slot, last = slots[k], lanes[slots[k], 2]
+            slot, last = slots[k], lanes[slots[k], _LAST]
             place = tail & mask
-            ring[place, 0], ring[place, 1], ring[place, 2], ring[place, 3] = slot, ts[k], ends[k], leaves[k]
-            ring[place, 4], ring[place, 5] = -1, tail
-            follows = lanes[slot, 0] > 0
+            ring[place, _SLOT], ring[place, _BEGIN], ring[place, _FINISH] = slot, ts[k], ends[k]
+            ring[place, _LEAVES], ring[place, _NEXT], ring[place, _LAST_OF] = leaves[k], -1, tail
+            follows = lanes[slot, _COUNT] > 0
             if follows:
-                ring[last & mask, 4] = tail
-            if follows and ts[k] <= ring[last & mask, 2]:
-                start = lanes[slot, 3]
-                begin, end = ring[start & mask, 1], ring[last & mask, 2]
+                ring[last & mask, _NEXT] = tail
+            if follows and ts[k] <= ring[last & mask, _FINISH]:
+                start = lanes[slot, _START]
+                begin, end = ring[start & mask, _BEGIN], ring[last & mask, _FINISH]
                 if ends[k] != end:
                     out[0, told], out[1, told], out[2, told], out[3, told], out[4, told] = slot, ts[k], begin, end, -1
                     told += 1
                     out[0, told], out[1, told], out[2, told] = slot, ts[k], begin
                     out[3, told], out[4, told] = ends[k], 1
                     told += 1
-                ring[start & mask, 5] = tail
+                ring[start & mask, _LAST_OF] = tail
             else:
-                lanes[slot, 3] = tail
+                lanes[slot, _START] = tail
                 out[0, told], out[1, told], out[2, told], out[3, told], out[4, told] = slot, ts[k], ts[k], ends[k], 1
                 told += 1
-            if not follows:
-                lanes[slot, 1] = tail
-            lanes[slot, 0] += 1
-            lanes[slot, 2] = tail
+            lanes[slot, _COUNT] += 1
+            lanes[slot, _LAST] = tail
             tail += 1
             k += 1
         else:
@@ -98,7 +96,7 @@ class StretchesOfWindow(CountsLeftOut, ReorderingOperator):
     def __init__(self, spec: WindowStretchesSpec) -> None:
         super().__init__(ReorderBuffer())
         self._held = CalendarQueue()
-        self._values = KeyedTable(4, 0, spec.types[:-2])
+        self._values = KeyedTable(3, 0, spec.types[:-2])
         self._values.followers.append(self._renumbered)
         self._values.beside.append(lambda: self._ring.nbytes)
         self._ring = np.zeros((64, 6), np.int64)
