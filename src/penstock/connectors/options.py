@@ -211,7 +211,10 @@ BOOLEAN = ValueType("`true` or `false`", _TRUE_OR_FALSE.normal, lambda text: tex
 
 def whole(least: int = 0, most: int | None = None) -> ValueType[int]:
     """Return the type of an option that is a whole number from `least` to `most`, None for no limit."""
-    description = "a whole number" if most is None else f"a whole number from {least:,} to {most:,}"
+    if most is not None:
+        description = f"a whole number from {least:,} to {most:,}"
+    else:
+        description = f"a whole number, {least:,} or more" if least else "a whole number"
 
     def normal(text: str) -> str:
         if not text.isdecimal() or not text.isascii() or int(text) < least or (most is not None and int(text) > most):

@@ -43,7 +43,8 @@ _KEYWORDS = (
     "SLIDE", "UNBOUNDED", "PARTITION", "PRECEDING", "INTERNAL", "FREQUENCY", "SAMPLE", "TIMESTAMP", "OPERATION",
     "WITHIN", "TIMEOUT", "SYSTEM", "PRIMARY", "RELATION", "RETROACTIVE", "VALUES", "INTO", "CREATE", "INSERT",
     "ISTREAM", "DSTREAM", "RSTREAM", "WSTREAM", "RESTORE", "INTERVAL", "REPLACE", "EXISTS", "CASCADE", "START",
-    "RETAIN", "RESET", "SNAPSHOT", "PROGRESS", "STATE",
+    "RETAIN", "RESET", "SNAPSHOT", "PROGRESS", "STATE", "OVERLAPS", "CONTAINS", "EQUALS", "PRECEDES", "SUCCEEDS",
+    "IMMEDIATELY", "STARTED", "DURING", "FINISHES", "FINISHED",
 )  # fmt: skip
 _BEGINNINGS = (
     "CREATE", "INSERT", "EXPLAIN", "EXPORT", "SHOW", "DROP", "SET", "ALTER", "UPDATE", "DELETE", "SUBSCRIBE",
@@ -92,7 +93,7 @@ def hint_at(tokens: Sequence[Token], index: int) -> str | None:
             continue
         if word in foreign:
             return foreign[word]
-        if len(word) > 3 and word not in _KEYWORDS:
+        if len(word) > 3 and not any(part in _KEYWORDS for part in word.split()):  # PRIMARY KEY is one token
             meant = difflib.get_close_matches(word, _KEYWORDS, n=1, cutoff=0.75)
             if meant:
                 return f"did you mean {meant[0]} in place of {token.text}?"

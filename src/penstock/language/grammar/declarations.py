@@ -235,6 +235,12 @@ class DeclarationGrammar(QueryGrammar):
                 period = ValidClause(begin=bounds[0], end=bounds[1], span=self._since(at))
             else:
                 columns.append(self._column_definition())
+                at = self._here()
+                if self._match(TokenType.PRIMARY_KEY):  # of this column alone, as SQL has it
+                    if key:
+                        several = "a key of several columns is said once, behind them: PRIMARY KEY (a, b)"
+                        raise self._misplaced("PRIMARY KEY occurs twice", at, several)
+                    key, key_span = (columns[-1].name,), at
             if not self._match(TokenType.COMMA):
                 break
         if not self._match(TokenType.R_PAREN):
@@ -323,9 +329,9 @@ class DeclarationGrammar(QueryGrammar):
         clauses.update(found)
         return True
 
-    def _misplaced(self, message: str, span: TextSpan) -> Fault:
+    def _misplaced(self, message: str, span: TextSpan, hint: str | None = None) -> Fault:
         token = Token(TokenType.VAR, self.sql[span.start : span.end], start=span.start, end=span.end - 1)
-        return Fault("", token, "P0103", message)
+        return Fault("", token, "P0103", message, hint)
 
     def _timestamp(self, start: TextSpan) -> TimestampBy:
         column = self._name("a column")

@@ -212,8 +212,15 @@ class TokenGrammar(ExpressionParser):
         return Duration(found, self._since(start))
 
 
+def of_calendar(text: str) -> bool:
+    """Return whether a word is a unit of the calendar, whose lengths differ."""
+    return text.upper().removesuffix("S") in ("MONTH", "QUARTER", "YEAR")
+
+
 def unit_hint(text: str) -> str | None:
-    """Return the hint for a misspelled or abbreviated unit of time."""
+    """Return the hint for a misspelled or abbreviated unit of time, or one of the calendar."""
+    if of_calendar(text):
+        return "these have no fixed length: use days, as in 30 DAYS"
     known = _SHORT.get(text.upper())
     hint = f"did you mean {known}?" if known else nearest(text, UNITS)
     return hint if hint is not None and hint.startswith("did you mean") else None

@@ -10,7 +10,7 @@ from sqlglot.tokenizer_core import TokenType
 
 from penstock.errors import nearest
 from penstock.language.dialect import Fault
-from penstock.language.grammar.tokens import UNITS, TokenGrammar, unit_hint
+from penstock.language.grammar.tokens import UNITS, TokenGrammar, of_calendar, unit_hint
 from penstock.language.queries import Align, Count, Duration, Extent, FrequencyClause, Length, WindowClause
 from penstock.language.text import TextSpan
 from penstock.types import Unit
@@ -121,7 +121,9 @@ class WindowGrammar(TokenGrammar):
         start = self._here()
         following = self._ahead(1)
         if self._curr.token_type is TokenType.INTERVAL or (
-            self._curr.token_type is TokenType.NUMBER and following is not None and Unit.parse(following.text)
+            self._curr.token_type is TokenType.NUMBER
+            and following is not None
+            and (Unit.parse(following.text) or of_calendar(following.text))
         ):
             return self._duration()
         if self._curr.token_type is TokenType.DASH:
@@ -144,8 +146,6 @@ class WindowGrammar(TokenGrammar):
             return Count(count, self._since(start))
         if self._curr and self._curr.token_type is TokenType.NUMBER and following and not Unit.parse(following.text):
             hint = unit_hint(following.text) or "write TUPLES or a unit of time: " + ", ".join(UNITS)
-            if following.text.upper().removesuffix("S") in ("MONTH", "QUARTER", "YEAR"):
-                hint = "these have no fixed length: use days, as in 30 DAYS"
             self._fail("TUPLES or a unit of time", following, "P0102", hint)
         return self._duration()
 
