@@ -25,7 +25,7 @@ LAYERS = (
     ("errors",),
     ("storage",),
     ("amounts",),
-    ("types", "settings", "deep", "tree", "explain", "modules", "served", "notebook"),
+    ("types", "settings", "deep", "tree", "explain", "modules", "lazy_pandas", "served", "notebook"),
     ("expressions",),
     ("algebra",),
     ("connectors",),

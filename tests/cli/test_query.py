@@ -149,10 +149,11 @@ def test_a_run_has_continuous_queries_only(script: Path) -> None:
     assert "query_1: state none" in CliRunner().invoke(app, ["check", str(script)]).stdout
 
 
-def test_neither_spark_nor_a_prompt_is_loaded(script: Path) -> None:
+def test_neither_spark_nor_pandas_nor_a_prompt_is_loaded(script: Path) -> None:
     code = (
-        "import sys; from penstock.cli.main import app; app(['query', sys.argv[1], 'SELECT n FROM S'],"
-        " standalone_mode=False); assert not {'pyspark', 'py4j', 'prompt_toolkit'} & set(sys.modules)"
+        "import sys; from penstock.cli.main import main; sys.argv[:] = ['penstock', 'query', sys.argv[1], "
+        "'SELECT n FROM S']\ntry: main()\n"
+        "finally: assert not {'pyspark', 'py4j', 'pandas', 'prompt_toolkit'} & set(sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code, str(script)], capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (0, "n\n10\n\n30\n"), done.stderr

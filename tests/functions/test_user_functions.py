@@ -171,15 +171,22 @@ def test_a_failure_on_spark_keeps_its_lines() -> None:
 
 
 def test_a_module_beside_the_script_can_be_named(tmp_path: Path) -> None:
-    (tmp_path / "beside_the_script.py").write_text("def same(numbers): return numbers\n")
+    """Also one that makes its values with pandas, which a command without such functions does not load."""
+    (tmp_path / "beside_the_script.py").write_text(
+        "def same(numbers):\n"
+        "    import pandas, pyarrow\n"
+        "    values = pandas.Series([None if v == 2 else v for v in numbers.to_pylist()], dtype=float)\n"
+        "    return pyarrow.array(values)\n"
+    )
     script = tmp_path / "script.cql"
     script.write_text(
-        "CREATE STREAM S (ts INT, a INT) FROM MEMORY () TIMESTAMP BY ts;\n"
-        "CREATE FUNCTION same RETURNS INT AS 'beside_the_script:same';\n"
-        "CREATE QUERY q AS SELECT same(a) FROM S;\n"
+        "CREATE STREAM S (ts INT, a INT) FROM MEMORY () TIMESTAMP BY ts; INSERT INTO S VALUES (1, 1), (2, 2);\n"
+        "CREATE FUNCTION same RETURNS DOUBLE AS 'beside_the_script:same';\n"
+        "CREATE QUERY q AS SELECT same(a) AS b FROM S;\n"
     )
-    checked = [sys.executable, "-m", "penstock", "check", str(script)]
-    assert b"correct, 1 query" in subprocess.run(checked, check=True, capture_output=True, cwd="/").stdout
+    command = [sys.executable, "-m", "penstock", "query", str(script), "SELECT b, b IS NULL AS no FROM q"]
+    answer = subprocess.run(command, check=True, capture_output=True, cwd="/", text=True).stdout
+    assert answer == "b,no\n1,false\n,true\n"
 
 
 DECLARES = (

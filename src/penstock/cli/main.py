@@ -18,7 +18,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
-from penstock import __version__
+from penstock import __version__, lazy_pandas
 from penstock.cli.errors_shown import WRONG, errors_shown
 from penstock.cli.logs import LogFormat, LogLevel, configure
 from penstock.cli.options import (
@@ -430,6 +430,7 @@ def repair(
 
 
 def main() -> None:
+    lazy_pandas.postpone()
     try:
         app()
     except SystemExit as end:

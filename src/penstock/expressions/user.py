@@ -23,7 +23,7 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from penstock import modules
+from penstock import lazy_pandas, modules
 from penstock.errors import PenstockError, nearest
 from penstock.expressions.aggregates import is_aggregate
 from penstock.expressions.coercion import BOOLEAN, cast_to, implicit, is_atomic, misfit
@@ -300,6 +300,7 @@ def load(reference: str, folder: str | None = None) -> Any:
     if not colon or not module_name or not path:
         raise PenstockError("P0221", f"{reference!r} does not name a function", hint="write 'module:name'")
     folders = [folder] if folder is not None else list(modules.BESIDE)
+    lazy_pandas.recognise()
     try:
         with modules.first(folders):
             module: Any = importlib.import_module(module_name)

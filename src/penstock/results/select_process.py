@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from penstock import lazy_pandas
 from penstock.errors import PenstockError
 from penstock.language import SelectOnce, bind_script
 from penstock.results.select_workers import (
@@ -33,6 +34,7 @@ def main() -> None:
     """Answer requests until standard input ends."""
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
+    lazy_pandas.postpone()
     load_operators()
     while True:
         try:
