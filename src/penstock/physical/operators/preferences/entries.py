@@ -13,7 +13,7 @@ from penstock.algebra.nodes.preferences import Preference, PreferenceOrder
 from penstock.expressions.draws import draws, exponential_draws
 from penstock.expressions.evaluate import evaluate
 from penstock.expressions.nodes import Expression, with_estimates
-from penstock.physical.elements import Elements
+from penstock.physical.elements import Bools, Elements
 from penstock.physical.synopses.preferences.layout import (
     BASE,
     COST,
@@ -60,6 +60,35 @@ class MakingElements:
     orders: Int64s
     starts: Int64s
     bounds: Int64s
+
+
+@dataclass(frozen=True)
+class EntriesAtOnce:
+    """Entries in the order in which they are made, that do not wait.
+
+    Args:
+        orders: places of their elements, as in `MakingElements`.
+        bases: products of their preferences.
+        made: the instants at which they are made.
+        stretch: of their zones, as in `layout.py`.
+        entry: by pair, the entry in which it lies.
+    """
+
+    orders: Int64s
+    bases: Float64s
+    made: Int64s
+    stretch: Int64s
+    entry: Int64s
+
+
+@dataclass(frozen=True)
+class _PairZones:
+    """The zone of the partner of each pair; in_rest: whether it lies in none."""
+
+    stretch: Int64s
+    estimates: Int64s
+    sizes: Int64s
+    in_rest: Bools
 
 
 @dataclass(frozen=True)
@@ -135,23 +164,63 @@ class Direction:
     def _single(self, made: MakingElements, others: NumberedElements, zones: ZoneEstimates | None) -> NewEntries:
         which, partners = others.alive_from(made.starts, made.elements.ts)
         none = np.zeros(len(which), np.int64)
-        stretch, estimates, sizes = np.full(len(which), WHOLE), none.copy(), none.copy()
-        in_rest = np.zeros(len(which), np.bool_)
-        if self.own_zone:
-            stretch, estimates, sizes = (values[which] for values in self._own_zones(made, zones))
-        elif zones is not None:
-            found = np.empty(len(which), np.int64)
-            _zones_of(which, partners, zones.event, zones.low, zones.high, found)
-            in_rest = found < 0
-            stretch[:] = REST
-            known = ~in_rest
-            stretch[known] = zones.stretch[found[known]]
-            estimates[known] = zones.estimate[found[known]]
-            sizes[known] = zones.elements[found[known]]
-        integers = self._integers(made, which, stretch, partners, partners + 1)
+        zone = self._zones_of_pairs(made, which, partners, zones)
+        integers = self._integers(made, which, zone.stretch, partners, partners + 1)
         integers[:, CURSOR] = partners
         other = others.rows_of(partners) if len(partners) else None
-        return NewEntries(integers, self._ranks(made, which, estimates, sizes, other, in_rest, none - 1))
+        return NewEntries(integers, self._ranks(made, which, zone.estimates, zone.sizes, other, zone.in_rest, none - 1))
+
+    def _zones_of_pairs(
+        self, made: MakingElements, which: Int64s, partners: Int64s, zones: ZoneEstimates | None
+    ) -> _PairZones:  # fmt: skip
+        """Return what is known of each pair as an entry: pairs are element `which` of those made and a partner's
+        number."""
+        none = np.zeros(len(which), np.int64)
+        stretch, in_rest = np.full(len(which), WHOLE), np.zeros(len(which), np.bool_)
+        if self.own_zone:
+            stretch, estimates, sizes = (values[which] for values in self._own_zones(made, zones))
+            return _PairZones(stretch, estimates, sizes, in_rest)
+        if zones is None:
+            return _PairZones(stretch, none, none, in_rest)
+        found = zones_of_pairs(which, partners, zones)
+        known, estimates, sizes = found >= 0, none, none.copy()
+        stretch[:] = REST
+        stretch[known] = zones.stretch[found[known]]
+        estimates[known] = zones.estimate[found[known]]
+        sizes[known] = zones.elements[found[known]]
+        return _PairZones(stretch, estimates, sizes, ~known)
+
+    def single_at_once(
+        self, made: MakingElements, which: Int64s, partners: Int64s, zones: ZoneEstimates | None, x: Elements,
+        other: Elements,
+    ) -> EntriesAtOnce:  # fmt: skip
+        """Return the entries of pairs, one for each. which, partners: as in `_zones_of_pairs`; x, other: their rows."""
+        zone = self._zones_of_pairs(made, which, partners, zones)
+        bases = self._bases(x, zone.estimates, zone.sizes, other, zone.in_rest)
+        return EntriesAtOnce(made.orders[which], bases, x.ts, zone.stretch, np.arange(len(which)))
+
+    def entries_at_once(
+        self, made: MakingElements, which: Int64s, partners: Int64s, zones: ZoneEstimates | None
+    ) -> EntriesAtOnce:  # fmt: skip
+        """Return the entries of elements, each with its zones and the rest, and of every pair the entry in which it
+        lies."""
+        every = np.arange(len(made.elements))
+        if zones is None or self.own_zone:
+            stretch, estimates, sizes = self._own_zones(made, zones)
+            bases = self._bases(made.elements, estimates, sizes, None, every < 0)
+            return EntriesAtOnce(made.orders, bases, made.elements.ts, stretch, which)
+        rows, none = len(zones.event), np.zeros(len(every), np.int64)
+        events = np.concatenate([zones.event, every])
+        order = np.argsort(events, kind="stable")
+        stretch = np.concatenate([zones.stretch, np.full(len(every), REST)])[order]
+        estimates, sizes = (np.concatenate([v, none])[order] for v in (zones.estimate, zones.elements))
+        events = events[order]
+        bases = self._bases(made.elements.take(events), estimates, sizes, None, order >= rows)
+        places = np.empty(len(order), np.int64)
+        places[order] = np.arange(len(order))
+        found = zones_of_pairs(which, partners, zones)
+        entry = places[np.where(found < 0, rows + which, found)]
+        return EntriesAtOnce(made.orders[events], bases, made.elements.ts[events], stretch, entry)
 
     def _integers(self, made: MakingElements, events: Int64s, stretch: Int64s, low: Int64s, high: Int64s) -> Int64s:
         found = np.zeros((len(events), ENTRY_COLUMNS), np.int64)
@@ -167,24 +236,30 @@ class Direction:
 
     def _ranks(
         self, made: MakingElements, events: Int64s, estimates: Int64s, sizes: Int64s, partners: Elements | None,
-        rest: np.ndarray[tuple[int, ...], np.dtype[np.bool_]], zones: Int64s,
+        rest: Bools, zones: Int64s,
     ) -> Float64s:  # fmt: skip
         """Return what keys are made of. sizes: elements of the zones; partners: of entries of one candidate each."""
         found = np.zeros((len(events), RANK_COLUMNS), np.float64)
         if not len(events):
             return found
         x = made.elements.take(events)
-        found[:, BASE] = self._products(x, estimates, sizes, partners)
+        found[:, BASE] = self._bases(x, estimates, sizes, partners, rest)
         found[:, COST] = 1.0 if self.single or self.own_zone or self.alone else 1.0 + estimates
-        if self.preference.order is PreferenceOrder.ASC and self.summary:
-            rest = rest | (estimates < 1) if self.own_zone else rest
-            found[rest, BASE] = np.inf
         if self.preference.order is PreferenceOrder.WEIGHTED:
             name = f"/preference/{self.preference.query}/{self.side}"
             at = None if partners is None else np.zeros_like(partners.ts) if self.own_zone else partners.ts
             others = [pa.array(zones)] if partners is None else [pa.array(at), *partners.columns]
             drawn = draws(self.preference.seed, name, np.ascontiguousarray(x.ts), [*x.columns, *others])
             found[:, RACE] = exponential_draws(drawn) * found[:, COST]
+        return found
+
+    def _bases(
+        self, x: Elements, estimates: Int64s, sizes: Int64s, partners: Elements | None, rest: Bools
+    ) -> Float64s:  # fmt: skip
+        """Return the products of the P_i; of entries that ASC puts last, infinity. rest: outside of all zones."""
+        found = self._products(x, estimates, sizes, partners)
+        if self.preference.order is PreferenceOrder.ASC and self.summary:
+            found[rest | (estimates < 1) if self.own_zone else rest] = np.inf
         return found
 
     def _products(self, x: Elements, estimates: Int64s, sizes: Int64s, partners: Elements | None) -> Float64s:
@@ -207,6 +282,14 @@ class Direction:
             with np.errstate(over="ignore", invalid="ignore"):
                 product = product * factors
         return product
+
+
+def zones_of_pairs(which: Int64s, partners: Int64s, zones: ZoneEstimates) -> Int64s:
+    """Return for each pair the row of `zones` in which its partner lies, -1 for none. which: the elements that asked,
+    ascending."""
+    found = np.empty(len(which), np.int64)
+    _zones_of(which, partners, zones.event, zones.low, zones.high, found)
+    return found
 
 
 @nb.njit(cache=True)

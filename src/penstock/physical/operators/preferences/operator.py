@@ -24,6 +24,13 @@ from penstock.physical.elements import Bools, Elements, Int64s, empty
 from penstock.physical.execution.decisions import Decided
 from penstock.physical.operators.contract import Moment, Operator
 from penstock.physical.operators.joins.join import keyed
+from penstock.physical.operators.preferences.at_once import (
+    Arrivals,
+    WorkAtOnce,
+    is_covered,
+    portions,
+    work_at_once,
+)
 from penstock.physical.operators.preferences.entries import Direction, MakingElements
 from penstock.physical.operators.preferences.parameters import queue_parameters
 from penstock.physical.operators.reorder_buffer import ArrivalOrderBuffer
@@ -38,6 +45,10 @@ from penstock.physical.synopses.preferences.layout import (
     MADE_ENTRIES,
     ORDER,
     PAIRS,
+    R_AT,
+    R_PARTNER,
+    R_SIDE,
+    R_X,
     SHED,
     SPAN_BITS,
     SPANS,
@@ -45,8 +56,10 @@ from penstock.physical.synopses.preferences.layout import (
     UNITS_EXPIRED,
     UNITS_SHED,
     WAITING,
+    Float64s,
 )
 from penstock.physical.synopses.preferences.numbered_elements import NumberedElements
+from penstock.physical.synopses.preferences.priorities import priorities_at_once
 from penstock.physical.synopses.preferences.waiting_entries import EntryInstants, NewEntries, WaitingEntries, WorkDone
 from penstock.physical.synopses.summaries.declared import summary_of
 from penstock.physical.synopses.summaries.stream_summary import StreamSummary, ZoneEstimates
@@ -112,9 +125,9 @@ class Preferring(Operator, ABC):
         ]
         definitions = [one.summary for one in inputs]
         by_probed = (definitions[0], definitions[1]) if len(inputs) == 2 else (None, definitions[0])
-        parameters = queue_parameters(preference, shards, by_probed, len(inputs) == 1)
+        self._parameters = queue_parameters(preference, shards, by_probed, len(inputs) == 1)
         self._granted = preference.budget.kind is BudgetKind.AUTO
-        self._queue = WaitingEntries(parameters, float(preference.fade), stored)
+        self._queue = WaitingEntries(self._parameters, float(preference.fade), stored)
         #: Elements that have made entries so far, and the last heartbeat.
         self._order, self._reached = 0, BEGIN - 1
         self._shards, self._warned = shards, False
@@ -179,14 +192,21 @@ class Preferring(Operator, ABC):
         due = [early.until(heartbeat) for early in self._early]
         if heartbeat <= self._reached:
             return
-        instants, fresh = self._arrive(due)
-        work: Iterable[WorkDone] = (
-            self._queue.run_granted(self._reached, self._grant(moment), fresh)
-            if self._granted
-            else self._queue.run(instants, fresh, heartbeat)
-        )
-        for done in work:
-            yield from self._results(done)
+        arrivals = self._arrive(due)
+        grant = self._grant(moment) if self._granted else None
+        pairs = self._covered(arrivals, grant)
+        if pairs is not None:
+            for portion in portions(arrivals, pairs):
+                yield from self._at_once([work_at_once(one, count) for one, count in portion])
+        else:
+            instants, fresh = _entries(arrivals)
+            work: Iterable[WorkDone] = (
+                self._queue.run(instants, fresh, heartbeat)
+                if grant is None
+                else self._queue.run_granted(self._reached, grant, fresh)
+            )
+            for done in work:
+                yield from self._results(done)
         self._reached = heartbeat
         self._warn_once()
         ended = min(heartbeat, END - 1) + 1
@@ -215,14 +235,14 @@ class Preferring(Operator, ABC):
 
     # -- arrivals ----------------------------------------------------------------------------------------------------
 
-    def _arrive(self, due: Sequence[Elements | None]) -> tuple[EntryInstants, NewEntries]:
-        """Store, summarise and number elements; return the entries that they make."""
+    def _arrive(self, due: Sequence[Elements | None]) -> list[Arrivals]:
+        """Store, summarise and number elements; return by input those that make entries."""
         sides = [one if one is not None else self._none(port) for port, one in enumerate(due)]
         passing = [side.passing(one) for side, one in zip(self._inputs, sides, strict=True)]
         first = [self._stored[port].next for port in range(len(sides))]
         words = [self._stored[port].add(one) for port, one in enumerate(sides)]
         places = _places([one.ts for one in sides])
-        parts: list[NewEntries] = []
+        found: list[Arrivals] = []
         for port, elements in enumerate(sides):
             rows = np.flatnonzero(passing[port])
             other = self._stored[1 - port]
@@ -234,15 +254,12 @@ class Preferring(Operator, ABC):
             bounds = bounds[rows]
             asked = self._ask(port, sides, passing)
             making = MakingElements(
-                elements.take(rows), first[port] + rows, 2 * (self._order + places[port][rows]) + port,
+                elements.filter(passing[port]), first[port] + rows, 2 * (self._order + places[port][rows]) + port,
                 other.newest_before(words[port][rows], bounds), bounds,
             )  # fmt: skip
-            parts.append(self._directions[port].entries(making, other, asked))
+            found.append(Arrivals(self._directions[port], making, other, asked))
         self._order += sum(map(len, sides))
-        at, paying = np.unique(
-            np.concatenate([one.ts[made] for one, made in zip(sides, passing, strict=True)]), return_counts=True
-        )
-        return _in_order(parts, at, paying)
+        return found
 
     def _none(self, port: int) -> Elements:
         return empty(self._directions[0].types[port])
@@ -271,8 +288,77 @@ class Preferring(Operator, ABC):
     # -- results -----------------------------------------------------------------------------------------------------
 
     @abstractmethod
+    def _examined(self, side: int, x: Elements, partners: Elements | None, at: Int64s) -> tuple[Elements, Bools]:
+        """Return the pairs, examined at instants, that pass the residual condition, and which did. x: of `side`."""
+
     def _results(self, done: WorkDone) -> Iterator[Elements]:
         """Yield what was examined and belongs to the result."""
+        for side in range(len(self._inputs)):
+            rows = done.integers[done.integers[:, R_SIDE] == side] if len(self._inputs) > 1 else done.integers
+            if not len(rows):
+                continue
+            x = self._stored[side].rows_of(np.ascontiguousarray(rows[:, R_X]))
+            partners = None
+            if not self._directions[side].alone:
+                partners = self._stored[1 - side].rows_of(np.ascontiguousarray(rows[:, R_PARTNER]))
+            result, passed = self._examined(side, x, partners, np.ascontiguousarray(rows[:, R_AT]))
+            self._queue.results.add(rows[passed], self._apart(x, partners, passed))
+            if len(result):
+                yield result
+
+    def _apart(self, x: Elements, partners: Elements | None, passed: Bools) -> Int64s | None:
+        """Return |ts1 - ts2| of the pairs of two streams that passed."""
+        return None if partners is None or len(self._inputs) < 2 else np.abs(x.ts - partners.ts)[passed]
+
+    def _covered(self, arrivals: Sequence[Arrivals], grant: int | None) -> list[Int64s] | None:
+        """Return by input the pairs of each element where nothing waits and the budget covers all work of the round;
+        otherwise None. A processor with a rate covers no instant with two units."""
+        budget = self._preference.budget
+        if self._queue.number(WAITING) or budget.kind is BudgetKind.PER_TIME:
+            return None
+        most = budget.units * sum(len(one.making.elements) for one in arrivals) if grant is None else grant
+        found: list[Int64s] = []
+        for one in arrivals:
+            pairs = one.count_pairs(most)
+            if pairs is None:
+                return None
+            found.append(pairs)
+        return found if is_covered(arrivals, found, budget.units if grant is None else None, most) else None
+
+    def _at_once(self, work: Sequence[WorkAtOnce]) -> Iterator[Elements]:
+        """Yield the results of what needs no place in the queue."""
+        rated = [
+            priorities_at_once(
+                one.entries.bases,
+                1 - side,
+                one.entries.made, one.newest, one.entries.stretch,
+                self._parameters, float(self._preference.fade),
+            )
+            for side, one in enumerate(work)
+        ]  # fmt: skip
+        promising = self._rated([one.entries.orders for one in work], rated)
+        for side, (one, chosen) in enumerate(zip(work, promising, strict=True)):
+            result, passed = self._examined(side, one.x, one.partners, one.x.ts)
+            self._queue.results.add_prompt(chosen[one.entries.entry][passed], self._apart(one.x, one.partners, passed))
+            self._queue.count_done(len(one.entries.bases), one.units, len(one.x), *one.unknown)
+            if len(result):
+                yield result
+
+    def _rated(self, orders: Sequence[Int64s], priorities: Sequence[Float64s]) -> list[Bools]:
+        """Return by input which of its entries are promising, which are made in the order of `orders`."""
+        if len(orders) == 1:
+            return [self._queue.results.rate(priorities[0])]
+        order = np.argsort(np.concatenate(orders), kind="stable")
+        found = np.empty(len(order), np.bool_)
+        found[order] = self._queue.results.rate(np.concatenate(priorities)[order])
+        return np.split(found, [len(orders[0])])
+
+
+def _entries(arrivals: Sequence[Arrivals]) -> tuple[EntryInstants, NewEntries]:
+    """Return the entries that elements make, and their instants."""
+    parts = [one.direction.entries(one.making, one.others, one.zones) for one in arrivals]
+    at, paying = np.unique(np.concatenate([one.making.elements.ts for one in arrivals]), return_counts=True)
+    return _in_order(parts, at, paying)
 
 
 def _places(times: Sequence[Int64s]) -> list[Int64s]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 
 from penstock.algebra.nodes.preferences import BudgetKind
@@ -20,9 +18,8 @@ from penstock.physical.plan.preferences.queries import (
     PreferringLookUpSpec,
     PreferringSelectionSpec,
 )
-from penstock.physical.synopses.preferences.layout import R_AT, R_PARTNER, R_SIDE, R_X, Int64s
+from penstock.physical.synopses.preferences.layout import Int64s
 from penstock.physical.synopses.preferences.numbered_elements import NumberedElements
-from penstock.physical.synopses.preferences.waiting_entries import WorkDone
 
 
 class PreferringJoin(Preferring):
@@ -47,19 +44,10 @@ class PreferringJoin(Preferring):
         super().__init__(spec.preference, shards, inputs, directions, (left, right), (1, 0))
         self._residual = spec.residual
 
-    def _results(self, done: WorkDone) -> Iterator[Elements]:
-        for side in (0, 1):
-            rows = done.integers[done.integers[:, R_SIDE] == side]
-            if len(rows):
-                x, partners = (
-                    _taken(self._stored[side], rows[:, R_X]),
-                    _taken(self._stored[1 - side], rows[:, R_PARTNER]),
-                )
-                left, right = (partners, x) if side else (x, partners)
-                result, passed = _joined(left, right, rows[:, R_AT], self._residual)
-                self._queue.results.add(rows[passed], np.abs(x.ts - partners.ts)[passed])
-                if len(result):
-                    yield result
+    def _examined(self, side: int, x: Elements, partners: Elements | None, at: Int64s) -> tuple[Elements, Bools]:
+        assert partners is not None
+        left, right = (partners, x) if side else (x, partners)
+        return _joined(left, right, at, self._residual)
 
 
 class PreferringLookUp(Preferring):
@@ -80,14 +68,9 @@ class PreferringLookUp(Preferring):
         super().__init__(spec.preference, shards, [side], [direction], stored, (0,))
         self._residual = spec.residual
 
-    def _results(self, done: WorkDone) -> Iterator[Elements]:
-        rows = done.integers
-        if len(rows):
-            x, partners = _taken(self._stored[0], rows[:, R_X]), _taken(self._stored[1], rows[:, R_PARTNER])
-            result, passed = _joined(x, partners, rows[:, R_AT], self._residual)
-            self._queue.results.add(rows[passed])
-            if len(result):
-                yield result
+    def _examined(self, side: int, x: Elements, partners: Elements | None, at: Int64s) -> tuple[Elements, Bools]:
+        assert partners is not None
+        return _joined(x, partners, at, self._residual)
 
 
 class PreferringSelection(Preferring):
@@ -103,16 +86,10 @@ class PreferringSelection(Preferring):
         super().__init__(spec.preference, shards, [side], [direction], stored, (0,))
         self._condition = spec.residual
 
-    def _results(self, done: WorkDone) -> Iterator[Elements]:
-        rows = done.integers
-        if len(rows):
-            x = _taken(self._stored[0], rows[:, R_X])
-            result = Elements(x.columns, np.ascontiguousarray(rows[:, R_AT]), x.exp)
-            passed = _passing(result, self._condition)
-            result = result.filter(passed)
-            self._queue.results.add(rows[passed])
-            if len(result):
-                yield result
+    def _examined(self, side: int, x: Elements, partners: Elements | None, at: Int64s) -> tuple[Elements, Bools]:
+        result = Elements(x.columns, at, x.exp)
+        passed = _passing(result, self._condition)
+        return result.filter(passed), passed
 
 
 def _eager(spec: PreferenceSpec) -> bool:
@@ -134,13 +111,9 @@ def _summarised(spec: PreferringJoinSpec, side: int) -> tuple[int, ...]:
     return tuple(to_own[column] for column in spec.summarised[1 - side])
 
 
-def _taken(stored: NumberedElements, numbers: Int64s) -> Elements:
-    return stored.rows_of(np.ascontiguousarray(numbers))
-
-
 def _joined(left: Elements, right: Elements, at: Int64s, residual: Expression | None) -> tuple[Elements, Bools]:
     """Return the pairs, examined at instants, that pass the residual condition, and which did."""
-    result = Elements((*left.columns, *right.columns), np.ascontiguousarray(at), np.minimum(left.exp, right.exp))
+    result = Elements((*left.columns, *right.columns), at, np.minimum(left.exp, right.exp))
     passed = _passing(result, residual)
     return result.filter(passed), passed
 

@@ -77,7 +77,6 @@ from penstock.physical.synopses.preferences.layout import (
     UNITS_SHED,
     WAITING,
     WAITS_LOOK_UP,
-    WEIGHTED,
     WHOLE,
     WORST,
     X,
@@ -129,7 +128,7 @@ def _candidate(entries, i, at, others, base, spans):  # type: ignore[no-untyped-
 
 
 @nb.njit(cache=True, error_model="numpy")
-def _key(sort, base, race, fade):  # type: ignore[no-untyped-def]
+def key_of(sort, base, race, fade):  # type: ignore[no-untyped-def]
     if sort == DESC:
         key = -(base * fade)
     elif sort == ASC:
@@ -141,7 +140,7 @@ def _key(sort, base, race, fade):  # type: ignore[no-untyped-def]
 
 
 @nb.njit(cache=True, error_model="numpy")
-def _fade(entries, i, at, parameters, fade, own, own_base, others, base, spans):  # type: ignore[no-untyped-def]
+def fade_of(entries, i, at, parameters, fade, own, own_base, others, base, spans):  # type: ignore[no-untyped-def]
     """Return by what the key of entry i has faded at an instant."""
     probed = 1 - (entries[i, ORDER] & 1)
     every = parameters[EVERY + probed]
@@ -180,11 +179,11 @@ def _make_keys_anew(  # type: ignore[no-untyped-def]
         for place in range(numbers[WAITING]):
             i = items[BEST, place]
             if 1 - (entries[i, ORDER] & 1) == probed:
-                faded = _fade(
+                faded = fade_of(
                     entries, i, begun, parameters, fade, own, numbers[BASES + 1 - probed], others,
                     numbers[BASES + probed], spans,
                 )  # fmt: skip
-                ranks[i, KEY] = _key(parameters[SORT], ranks[i, BASE], ranks[i, RACE], faded)
+                ranks[i, KEY] = key_of(parameters[SORT], ranks[i, BASE], ranks[i, RACE], faded)
     if changed:
         rebuild(BEST, numbers[WAITING], items, places, entries, ranks)
         rebuild(WORST, numbers[WAITING], items, places, entries, ranks)
@@ -223,26 +222,6 @@ def pairs_waiting(members, entries, ranks, parameters):  # type: ignore[no-untyp
     for place in range(members.shape[0]):
         _count_lost(members[place], entries, ranks, lost, parameters)
     return lost[PAIRS_LOST], lost[LOOK_UPS_LOST]
-
-
-@nb.njit(cache=True)
-def priorities(fresh, ranks, numbers, parameters, fade, side0, side1, spans):  # type: ignore[no-untyped-def]
-    """Return the priorities of new entries when they enter, the most preferred the largest."""
-    found = np.empty(fresh.shape[0], np.float64)
-    for k in range(fresh.shape[0]):
-        side = fresh[k, ORDER] & 1
-        own, others = (side1, side0) if side == 1 else (side0, side1)
-        faded = _fade(
-            fresh, k, fresh[k, MADE], parameters, fade, own, numbers[BASES + side], others, numbers[BASES + 1 - side],
-            spans,
-        )  # fmt: skip
-        if parameters[SORT] == WEIGHTED:
-            found[k] = ranks[k, BASE] * faded
-        else:
-            found[k] = -_key(parameters[SORT], ranks[k, BASE], ranks[k, RACE], faded)
-        if math.isnan(found[k]):
-            found[k] = -np.inf
-    return found
 
 
 @nb.njit(cache=True)
@@ -288,8 +267,8 @@ def _enter(  # type: ignore[no-untyped-def]
     own_base, base = numbers[BASES + side], numbers[BASES + 1 - side]
     if parameters[EAGER] or entries[i, STAGE] == ONE_UNIT:
         entries[i, ENDS] = _ending(i, at, entries, own, own_base, others, base, spans)
-    faded = _fade(entries, i, at, parameters, fade, own, own_base, others, base, spans)
-    ranks[i, KEY] = _key(parameters[SORT], ranks[i, BASE], ranks[i, RACE], faded)
+    faded = fade_of(entries, i, at, parameters, fade, own, own_base, others, base, spans)
+    ranks[i, KEY] = key_of(parameters[SORT], ranks[i, BASE], ranks[i, RACE], faded)
     put(i, numbers[WAITING], items, places, entries, ranks)
     numbers[WAITING] += 1
     numbers[MADE_ENTRIES] += 1

@@ -22,6 +22,8 @@ from penstock.storage.documents import Document, integer, integer_pairs
 
 #: Number of chunks of similar size that are merged.
 _MERGED = 4
+#: Elements are taken from all chunks put together where they are at least this part of them.
+_MANY = 0.25
 _EMPTY = -2
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _S20 = np.uint64(20)
@@ -79,24 +81,30 @@ def _before(rows, base, first, second, bounds, keys, newest, found):  # type: ig
 
 
 @nb.njit(cache=True)
-def _count_alive(rows, base, starts, at):  # type: ignore[no-untyped-def]
-    count = 0
+def _count_alive(rows, base, starts, at, most, counts):  # type: ignore[no-untyped-def]
+    """Count the elements of chains that are alive; return how many they are together, or where they are more than
+    `most`, any such number."""
+    total = 0
     for k in range(starts.shape[0]):
-        number = starts[k]
+        number, count = starts[k], 0
         while number >= base and rows[number - base, EXP] > at[k]:
             count += 1
+            if total + count > most:
+                return total + count
             number = rows[number - base, PREVIOUS]
-    return count
+        counts[k] = count
+        total += count
+    return total
 
 
 @nb.njit(cache=True)
-def _alive(rows, base, starts, at, which, found):  # type: ignore[no-untyped-def]
-    count = 0
+def _alive(rows, base, starts, counts, which, found):  # type: ignore[no-untyped-def]
+    row = 0
     for k in range(starts.shape[0]):
         number = starts[k]
-        while number >= base and rows[number - base, EXP] > at[k]:
-            which[count], found[count] = k, number
-            count += 1
+        for _ in range(counts[k]):
+            which[row], found[row] = k, number
+            row += 1
             number = rows[number - base, PREVIOUS]
 
 
@@ -141,16 +149,32 @@ class NumberedElements(Synopsis):
         _before(self._rows, self.base, first, second, bounds, self._keys, self._newest, found)
         return found
 
+    def count_alive(self, starts: Int64s, at: Int64s, most: int = (1 << 62) - 1) -> Int64s | None:
+        """Return by chain, from starts[k] backwards, how many of its elements are alive at at[k]; None where they are
+        more than `most` together."""
+        counts = np.empty(len(starts), np.int64)
+        total = _count_alive(self._rows, self.base, starts, at, most, counts)
+        return counts if total <= most else None
+
+    def alive(self, starts: Int64s, counts: Int64s) -> tuple[Int64s, Int64s]:
+        """Return (k, number of an element) for the first counts[k] elements of the chain from starts[k] backwards."""
+        total = int(counts.sum())
+        which, found = np.empty(total, np.int64), np.empty(total, np.int64)
+        _alive(self._rows, self.base, starts, counts, which, found)
+        return which, found
+
     def alive_from(self, starts: Int64s, at: Int64s) -> tuple[Int64s, Int64s]:
         """Return (k, number of an element) for all elements of a chain, from starts[k] backwards, that are alive at
         at[k]."""
-        count = _count_alive(self._rows, self.base, starts, at)
-        which, found = np.empty(count, np.int64), np.empty(count, np.int64)
-        _alive(self._rows, self.base, starts, at, which, found)
-        return which, found
+        counts = self.count_alive(starts, at)
+        assert counts is not None
+        return self.alive(starts, counts)
 
     def rows_of(self, numbers: Int64s) -> Elements:
         """Return elements by their numbers, at least one, in any order."""
+        if len(numbers) >= _MANY * (self.next - self.base):
+            whole = concat([elements for _, elements in self._chunks.values()])
+            return whole.take(numbers - next(iter(self._chunks.values()))[0])
         order = np.argsort(numbers, kind="stable")
         ordered, parts, low = numbers[order], [], 0
         for start, elements in self._chunks.values():

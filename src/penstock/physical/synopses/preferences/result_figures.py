@@ -13,13 +13,18 @@ from dataclasses import dataclass, field
 import numba as nb
 import numpy as np
 
-from penstock.expressions.sketches.dd_sketch import buckets, values_of
+from penstock.expressions.sketches.dd_sketch import OFFSET, buckets, values_of
 from penstock.physical.elements import Bools
 from penstock.physical.synopses.preferences.layout import R_AT, R_MADE, R_PROMISING, Float64s, Int64s
 from penstock.storage.documents import Document, integer, integers, nested
 
 #: Relative error of the quantiles of priorities and delays.
 ACCURACY = 0.02
+#: The code of a finite number other than 0 is at most this far from `OFFSET`: the logarithm of the least positive
+#: DOUBLE by the base of `ACCURACY` is about -18,613.
+_HALF = 1 << 15
+#: From so many codes on they are found by a table.
+_MANY = 2_000
 
 
 @dataclass
@@ -31,17 +36,29 @@ class BucketCounts:
 
     def add(self, values: Float64s) -> None:
         """Count values."""
-        fresh = buckets(np.ascontiguousarray(values), ACCURACY)
-        self._make_room(fresh)
-        np.add.at(self.counts, np.searchsorted(self.codes, fresh), 1)
+        places = self._places(buckets(np.ascontiguousarray(values), ACCURACY))
+        np.add.at(self.counts, places, 1)
+
+    def add_zeros(self, count: int) -> None:
+        """Count `count` zeros."""
+        if count:
+            (place,) = self._places(np.zeros(1, np.int64))
+            self.counts[place] += count
 
     def add_above(self, values: Float64s) -> Bools:
         """Count values one after the other; return which are above the 0.9 quantile of those before."""
         fresh = buckets(np.ascontiguousarray(values), ACCURACY)
-        self._make_room(fresh)
         above = np.zeros(len(fresh), np.bool_)
-        _add_above(np.searchsorted(self.codes, fresh), self.counts, above)
+        _add_above(self._places(fresh), self.counts, above)
         return above
+
+    def _places(self, fresh: Int64s) -> Int64s:
+        """Return the places of codes among all, with room for new ones."""
+        places = np.empty(len(fresh), np.int64)
+        if _find(self.codes, fresh, places):
+            self._make_room(fresh[places < 0])
+            _find(self.codes, fresh, places)
+        return places
 
     def _make_room(self, fresh: Int64s) -> None:
         codes = np.union1d(self.codes, fresh)
@@ -68,6 +85,37 @@ def quantile_of(counts: Mapping[int, float], share: float) -> float | None:
         return None
     rank = int(share * 100) * (int(sums[-1]) - 1) // 100
     return float(values_of(codes[[int(np.searchsorted(sums, rank, side="right"))]], ACCURACY)[0])
+
+
+@nb.njit(cache=True)
+def _dense(code):  # type: ignore[no-untyped-def]
+    """Return the place in a table of the code of a finite number, -1 of another code."""
+    size = abs(code) - OFFSET + _HALF
+    if size < 0 or size >= 2 * _HALF:
+        return -1
+    return size if code > 0 else size + 2 * _HALF
+
+
+@nb.njit(cache=True)
+def _find(codes, fresh, places):  # type: ignore[no-untyped-def]
+    """Find the places of codes among ascending ones, -1 for none; return how many are not there."""
+    size, missing = codes.shape[0], 0
+    tabled = fresh.shape[0] >= _MANY
+    table = np.full(4 * _HALF if tabled else 0, -1, np.int32)
+    if tabled:
+        for place in range(size):
+            at = _dense(codes[place])
+            if at >= 0:
+                table[at] = place
+    for k in range(fresh.shape[0]):
+        at = _dense(fresh[k]) if tabled else -1
+        if at >= 0:
+            places[k] = table[at]
+        else:
+            place = np.searchsorted(codes, fresh[k])
+            places[k] = place if place < size and codes[place] == fresh[k] else -1
+        missing += places[k] < 0
+    return missing
 
 
 @nb.njit(cache=True)
@@ -109,15 +157,27 @@ class ResultFigures:
         """Count results. rows: columns R_SIDE.. of `layout.py`; apart: of results of two elements, |ts1 - ts2|."""
         if not len(rows):
             return
-        self._results += len(rows)
-        if apart is not None:
-            # As Python integers: spans of time may be long.
-            self._apart, self._pairs = self._apart + sum(apart.tolist()), self._pairs + len(rows)
+        self._count(len(rows), apart)
         promising = rows[:, R_PROMISING] != 0
         delays = (rows[:, R_AT] - rows[:, R_MADE]).astype(np.float64)
         for name, chosen in (("promising", promising), ("other", ~promising)):
             if chosen.any():
                 self._delays[name].add(delays[chosen])
+
+    def add_prompt(self, promising: Bools, apart: Int64s | None = None) -> None:
+        """Count results without delay. promising: whether their entries are; apart: as in `add`."""
+        chosen = int(np.count_nonzero(promising))
+        self._count(len(promising), apart)
+        self._delays["promising"].add_zeros(chosen)
+        self._delays["other"].add_zeros(len(promising) - chosen)
+
+    def _count(self, results: int, apart: Int64s | None) -> None:
+        self._results += results
+        if apart is not None and results:
+            # As Python integers where the sum may be longer than 64 bits: spans of time may be long.
+            short = int(apart.max()) < (1 << 62) // results
+            self._apart += int(apart.sum()) if short else sum(apart.tolist())
+            self._pairs += results
 
     def figures(self) -> Mapping[str, int | float]:
         """Return figures that add up over shards. Delays are counted by bucket: `delay promising #CODE`."""

@@ -22,20 +22,26 @@ from penstock.physical.synopses.preferences.layout import (
     BEST,
     BUDGET,
     COST,
+    DONE,
     ENTRY_COLUMNS,
     EXPIRIES,
     FREE,
     GRANTED,
     HEAPS,
+    LOOK_UP_PAIRS,
+    LOOK_UPS,
     LOOK_UPS_LOST,
+    MADE_ENTRIES,
     NUMBERS,
     ORDER,
+    PAIRS,
     PAIRS_LOST,
     PERIODS,
     PROMISING,
     RANK_COLUMNS,
     SPAN_BITS,
     SPANS,
+    UNITS_DONE,
     USED_SPANS,
     WAITING,
     WORST,
@@ -44,6 +50,7 @@ from penstock.physical.synopses.preferences.layout import (
     Int64s,
 )
 from penstock.physical.synopses.preferences.numbered_elements import NumberedElements
+from penstock.physical.synopses.preferences.priorities import priorities
 from penstock.physical.synopses.preferences.result_figures import ResultFigures
 from penstock.storage.documents import Document, integer, integers, nested
 
@@ -170,6 +177,17 @@ class WaitingEntries(Synopsis):
             # All have entered.
             integers, ranks = integers[:0], ranks[:0]
 
+    def count_done(self, entries: int, units: int, pairs: int, look_ups: int, look_up_pairs: int) -> None:
+        """Count entries that are done without having waited. look_ups, look_up_pairs: as LOOK_UPS of `layout.py`."""
+        assert not self._numbers[WAITING]
+        # No entry leaves zones out any more.
+        self._numbers[USED_SPANS] = 0
+        for column, more in (
+            (MADE_ENTRIES, entries), (DONE, entries), (UNITS_DONE, units), (PAIRS, pairs), (LOOK_UPS, look_ups),
+            (LOOK_UP_PAIRS, look_up_pairs),
+        ):  # fmt: skip
+            self._numbers[column] += more
+
     def expire(self, at: int) -> None:
         """Drop what has ended at an instant."""
         if self._numbers[WAITING]:
@@ -190,7 +208,7 @@ class WaitingEntries(Synopsis):
         """Mark the new entries that are promising."""
         if len(fresh):
             *_, numbers, parameters, fade, left, right, spans = self._state()
-            found = machine.priorities(
+            found = priorities(
                 fresh.integers, fresh.ranks, numbers, parameters, fade, left, right, spans
             )  # fmt: skip
             fresh.integers[:, PROMISING] = self.results.rate(found)
