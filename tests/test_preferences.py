@@ -9,10 +9,15 @@ import pyarrow as pa
 import pytest
 from preference_kit import PREFERRING, bound_preference
 
-from penstock.algebra import Algebra
-from penstock.algebra.nodes.base import operators
+from penstock.algebra import Algebra, PreferringLookUp
+from penstock.algebra.nodes.base import is_static, operators
 from penstock.language import BoundScript
+from penstock.language.binder.context import Context
+from penstock.language.plans.document import logical, read_plan
+from penstock.language.plans.form import FORMAT, printed
+from penstock.language.text import SourceText
 from penstock.runtime.local.runtime import run_local
+from penstock.settings import Settings
 from penstock.testing.compare import assert_same, first_difference
 from penstock.testing.denotation import World, relation
 from penstock.testing.oracle import run_oracle, timely_rows
@@ -87,8 +92,16 @@ def test_all_units_are_accounted_for(seed: int) -> None:
     assert list(map(repr, first.emitted)) == list(map(repr, second.emitted))
 
 
+@pytest.mark.parametrize("seed", range(30))
+def test_plans_are_read_as_they_were(seed: int) -> None:
+    _, script, _ = bound_preference(seed)
+    data = logical(script.queries[0].root)
+    context = Context(SourceText(""), script.catalog, Settings())
+    assert logical(read_plan(printed({"format": FORMAT, "logical": data}), context)) == data
+
+
 def test_the_random_queries_wait_fade_and_expire() -> None:
-    """Among them are all three kinds, and queues in which something waits and expires."""
+    """Among them are all kinds, look-ups in NON RETROACTIVE relations too, and queues in which something expires."""
     kinds: Counter[str] = Counter()
     expired = 0
     for seed in SEEDS:
@@ -97,9 +110,10 @@ def test_the_random_queries_wait_fade_and_expire() -> None:
         query = next(query for query in script.queries if query.name == "q")
         for node in operators(query.root):
             if isinstance(node, PREFERRING):
-                kinds[type(node).__name__] += 1
+                looks_up = isinstance(node, PreferringLookUp) and not is_static(node.right)
+                kinds["as of" if looks_up else type(node).__name__] += 1
                 expired += simulate(node, at)[0].account.expired > 0
-    assert len(kinds) == 3
+    assert len(kinds) == 4
     assert expired > 10
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from control_kit import STREAM, SUM, Server
 
+from penstock.control.in_process import _deciding
 from penstock.control.spark import SparkEngine
 from penstock.runtime.spark.input.rate_control import RateControl
 from penstock.runtime.spark.output.delivery import by_weight
@@ -23,6 +24,8 @@ def test_weights_and_targets_reach_the_run(tmp_path: Path) -> None:
     places = {name: f"q{system.control.query(name)[1].place}" for name in "qr"}
     work = SparkEngine(tmp_path / "spark", lambda: pytest.fail("Spark is not needed"))._work(version)
     assert work.weights == {places["q"]: 2.5, places["r"]: 0.0} and work.latency_target == 0.5
+    assert work.policies.latency_targets == {places["q"]: 0.5, places["r"]: 2.0}
+    assert _deciding(version).policies.latency_targets == {places["q"][1:]: 0.5, places["r"][1:]: 2.0}
     system.done("ALTER QUERY q SET (latency_target 'none')")
     version = applier._next([], applier.current)
     work = SparkEngine(tmp_path / "spark", lambda: pytest.fail("Spark is not needed"))._work(version)

@@ -15,7 +15,7 @@ from penstock.physical.execution.meter import SynopsisSize
 from penstock.physical.operators.contract import Moment
 from penstock.physical.plan.plan import Plan
 from penstock.physical.planning.planner import plan_queries
-from penstock.runtime.deciding.deciders import Decider, Deciders, DecidingOptions, RoundMeasures
+from penstock.runtime.deciding.deciders import Decider, Deciders, DecidingOptions, QueryPolicies, RoundMeasures
 from penstock.runtime.spark.checkpoint.folder import Folder
 from penstock.runtime.spark.input.round_log import load_read_task
 from penstock.runtime.spark.worker.packets import Signal, decided_packets, read_decided
@@ -46,10 +46,10 @@ def test_a_decider_is_given_what_was_measured_since_the_last_decision() -> None:
     now = [100.0]
 
     def maker(given: Plan, options: DecidingOptions) -> Decider:
-        assert given is made and options.weights == {"q": 2.0}
+        assert given is made and options.policies.weights == {"q": 2.0}
         return counting
 
-    deciders = Deciders(made, DecidingOptions(0, {"q": 2.0}), lambda: now[0], (maker,))
+    deciders = Deciders(made, DecidingOptions(0, QueryPolicies({"q": 2.0})), lambda: now[0], (maker,))
     assert deciders.decide(NO_DECISIONS) == Decisions({Decided.GRANT: {"q": 1}})
     shared = next(step.id for step in made.steps if set(step.queries) == {"q", "r"} and step.stage)
     own = next(step.id for step in made.steps if set(step.queries) == {"r"} and step.stage)
@@ -65,7 +65,7 @@ def test_a_decider_is_given_what_was_measured_since_the_last_decision() -> None:
     assert (second.seconds, second.cpu) == (4.0, {"q": 1.0, "r": 1.5})
     assert (second.state, second.figures) == ({"q": 100, "r": 100}, {shared: {"held": 6}})
     assert deciders.decide(NO_DECISIONS) and counting.given[2].cpu == {"q": 0.0, "r": 0.0}
-    deciders.changed(made, DecidingOptions(0, {"q": 2.0}))
+    deciders.changed(made, DecidingOptions(0, QueryPolicies({"q": 2.0})))
     assert deciders.decide(NO_DECISIONS) and counting.given[3].seconds is None
 
 
@@ -73,6 +73,12 @@ def test_without_deciders_nothing_is_decided_and_what_is_gone_goes() -> None:
     deciders = Deciders(plan(), registry=(lambda given, options: None,))
     assert deciders.decide(Decisions({Decided.GRANT: {"q": 3, "gone": 1}})) == Decisions({Decided.GRANT: {"q": 3}})
     assert deciders.decide(NO_DECISIONS) is NO_DECISIONS
+    # Nobody asks for what was measured, so it is not kept.
+    deciders.report(
+        ShardReport(1, 0, {}, {1: 1.0}, {1: {"groups": SynopsisSize("KeyedTable", 1, 100)}}, figures={1: {"a": 1}})
+    )
+    deciders.took(1.0)
+    assert not deciders._seconds and not deciders._state and not deciders._figures and deciders._busy is None
 
 
 def test_decisions_travel_to_every_shard() -> None:

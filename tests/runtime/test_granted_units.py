@@ -16,7 +16,7 @@ from penstock.physical.execution.decisions import NO_DECISIONS, Decided, Decisio
 from penstock.physical.plan.plan import Plan
 from penstock.physical.plan.preferences.queries import DONE_UNITS
 from penstock.physical.planning.planner import plan_queries
-from penstock.runtime.deciding.deciders import Deciders, DecidingOptions, RoundMeasures
+from penstock.runtime.deciding.deciders import Deciders, DecidingOptions, QueryPolicies, RoundMeasures
 from penstock.runtime.deciding.granted_units import FIRST, GrantedUnits
 from penstock.runtime.live import LiveEngine, measures
 from penstock.runtime.local import runtime
@@ -223,6 +223,20 @@ def test_what_is_left_of_the_target_is_shared_equally() -> None:
     other = (1.0 * 0.5 + 0.75) / 1.5
     assert second.of(Decided.UNITS, "q") == int(5000 * (2 - other) / 2)
     assert second.of(Decided.UNITS, "r") == int(4000 * (2 - other) / 2)
+
+
+def test_a_query_with_a_shorter_target_of_its_own_is_granted_less() -> None:
+    plan = plan_queries(bind_script(SCRIPT.format(clause=AUTO)).queries)
+    (step,) = (step.id for step in plan.steps if step.spec.is_granted_units)
+    granted = []
+    for own in ({}, {"q": 0.5}, {"q": 9.0}, {"r": 0.5}):
+        decider = GrantedUnits.of(plan, DecidingOptions(target_latency=2.0, policies=QueryPolicies({}, own)))
+        assert decider is not None
+        for done in (0, 1000):
+            measured = RoundMeasures(1.0, figures={step: {DONE_UNITS: done}}, elapsed={"q": 1.0}, busy=1.0)
+            decided = decider.decide(NO_DECISIONS, measured)
+        granted.append(decided.of(Decided.UNITS, "q"))
+    assert granted == [2000, 500, 2000, 2000]
 
 
 def test_waiting_for_input_takes_no_more_than_three_quarters_of_the_target() -> None:

@@ -20,7 +20,7 @@ from penstock.language import bind_script
 from penstock.physical.execution.decisions import NO_DECISIONS, WHOLE, Decided, Decisions
 from penstock.physical.execution.meter import SynopsisSize
 from penstock.physical.planning.planner import plan_queries
-from penstock.runtime.deciding.deciders import Deciders, DecidingOptions, RoundMeasures
+from penstock.runtime.deciding.deciders import Deciders, DecidingOptions, QueryPolicies, RoundMeasures
 from penstock.runtime.deciding.keep_rates import KeepRates
 from penstock.runtime.deciding.registry import REGISTRY
 from penstock.runtime.deciding.state_budgets import StateBudgets
@@ -176,7 +176,7 @@ def test_a_limit_of_the_state_is_divided_by_weight() -> None:
     plan = plan_queries(bind_script(_SET.format("1 MB") + _STREAM + queries).queries)
     steps = {min(one.queries): one.id for one in plan.steps if one.spec.title == "Shed"}
     assert set(steps) == {"light", "heavy"}
-    deciders = Deciders(plan, DecidingOptions(1_000_000, {"heavy": 3.0}), lambda: 0.0, REGISTRY)
+    deciders = Deciders(plan, DecidingOptions(1_000_000, QueryPolicies({"heavy": 3.0})), lambda: 0.0, REGISTRY)
 
     def report(held: int, shed: int, size: int) -> None:
         state = {step: {"held": SynopsisSize("HeldTuples", 1, size)} for step in steps.values()}

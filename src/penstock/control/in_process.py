@@ -36,7 +36,7 @@ from penstock.errors import PenstockError
 from penstock.physical.elements import Elements
 from penstock.physical.execution.flow_counts import TappedPort
 from penstock.physical.execution.progress import timed_sources
-from penstock.runtime.deciding.deciders import DecidingOptions
+from penstock.runtime.deciding.deciders import DecidingOptions, QueryPolicies
 from penstock.runtime.live import LiveEngine, LiveSnapshot
 from penstock.runtime.local.statics import read_relation
 from penstock.runtime.watching.reporting import ReportOptions
@@ -338,8 +338,10 @@ class InProcessEngine:
 
 def _deciding(version: NextVersion) -> DecidingOptions:
     """Return what a version says of decisions."""
-    weights = {str(place): standing.weight for place, standing in version.queries.items()}
-    return ReportOptions.of(version.settings).deciding(weights)
+    queries = version.queries.items()
+    weights = {str(place): standing.weight for place, standing in queries}
+    targets = {str(place): standing.latency_target for place, standing in queries if standing.latency_target}
+    return ReportOptions.of(version.settings).deciding(QueryPolicies(weights, targets))
 
 
 def _sources(query: Query) -> Iterator[Source]:

@@ -291,7 +291,7 @@ class SparkEngine:
             outcomes={str(number): WAITING for number in sorted(version.waiting)},
             contents=None if self._contents is None else self._contents.read,
             weights={_name(one.place): one.weight for one in standing if one.weight != 1},
-            latency_target=min((one.latency_target for one in standing if one.latency_target), default=0.0),
+            latency_targets={_name(one.place): one.latency_target for one in standing if one.latency_target},
             sink_retries={_name(one.place): one.sink_retry for one in standing if one.sink_retry is not None},
             on_batch=self._note,
         )  # fmt: skip

@@ -62,7 +62,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from penstock.algebra.nodes.base import Algebra, Keys, Unary, UnderPreference, column_labels, has_lives, operators
+from penstock.algebra.nodes.base import (
+    Algebra,
+    Keys,
+    Unary,
+    UnderPreference,
+    column_labels,
+    has_lives,
+    is_static,
+    operators,
+)
 from penstock.algebra.nodes.join import Join, Pairs, condition_text, joined_pattern
 from penstock.algebra.nodes.summary_definition import SummaryDefinition
 from penstock.algebra.optimizer.statistics import Statistics
@@ -221,18 +230,20 @@ class PreferringJoin(UnderPreference):
 
 @dataclass(frozen=True, eq=False)
 class PreferringLookUp(UnderPreference):
-    """The join of a stream with a static relation under a preference. Columns: the left ones, then the table's.
+    """The join of a stream with a static or NON RETROACTIVE relation under a preference. Columns: the left ones, then
+    the relation's.
 
-    Elements of left are x; the table's rows are the candidates. One entry per element, or one per candidate where an
-    expression reads the table's columns. Its estimates are those of x's own stream, as in a selection. The life of a
-    pair ends with x.
+    Elements of left are x; the relation's rows as of x's own instant, with the updates of that instant, are the
+    candidates. One entry per element, or one per candidate where an expression reads the relation's columns. Its
+    estimates are those of x's own stream, as in a selection. The life of a pair ends with x.
 
     Args:
         left: a relation of a window over a stream, without SLIDE.
-        right: a static relation.
+        right: a static relation, or a NON RETROACTIVE one.
         equal: pairs of columns that must be equal; may be empty: then every row of the table is a candidate.
         residual: as in `PreferringJoin`.
-        filter, summary, summarised: those of the left side, as in `PreferringJoin`.
+        filter, summary, summarised: those of the left side, as in `PreferringJoin`. Of a NON RETROACTIVE relation, the
+            summarised columns are in `equal`, since its rows are divided like those of left.
         expressions: the P_i over the joined row.
         preference: order, fade and budget.
     """
@@ -246,6 +257,13 @@ class PreferringLookUp(UnderPreference):
     summarised: tuple[int, ...]
     expressions: tuple[Expression, ...]
     preference: Preference
+
+    @property
+    def sharding(self) -> tuple[int, ...]:
+        """Return the columns of left by whose values rows go to shards."""
+        if is_static(self.right):
+            return self.summarised or tuple(range(len(self.left.schema)))
+        return self.summarised or tuple(pair[0] for pair in self.equal)
 
     @property
     def reads_partner(self) -> bool:

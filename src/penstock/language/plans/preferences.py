@@ -20,6 +20,7 @@ from penstock.algebra import (
     PreferringSelection,
     SummaryDefinition,
     Window,
+    is_nrr,
     is_static,
 )
 from penstock.errors import nearest
@@ -129,9 +130,12 @@ def _read_join(below: Below) -> Algebra:
 def _read_look_up(below: Below) -> Algebra:
     equal, residual = read_condition(below)
     left, right = below.inputs
-    if not is_static(right):
-        raise below.refuse("the right input is no static relation")
     side = _ReadSide(below, below.fields, left)
+    if not is_static(right):
+        if not is_nrr(right):
+            raise below.refuse("the right input is neither a static relation nor a NON RETROACTIVE one")
+        if not {pair[0] for pair in equal} >= set(side.summarised):
+            raise below.refuse("summarised columns are not equated with those of the NON RETROACTIVE relation", "P0901")
     terms = side.terms(Schema(left.schema.fields + right.schema.fields), side.summarised)
     return PreferringLookUp(
         left, right, equal, residual, side.filter, side.summary, side.summarised, terms, _read_clause(below)

@@ -28,7 +28,12 @@ from penstock.physical.operators.joins.multi_join import MultiJoin
 from penstock.physical.operators.joins.nonretroactive import Stamp, make_nrr_join
 from penstock.physical.operators.joins.partner_counts import PartnerCounts, StaticPartnerCounts
 from penstock.physical.operators.joins.window_store import StoreJoin, WindowStore
-from penstock.physical.operators.preferences.queries import PreferringJoin, PreferringLookUp, PreferringSelection
+from penstock.physical.operators.preferences.queries import (
+    PreferringJoin,
+    PreferringLookUp,
+    PreferringNRRLookUp,
+    PreferringSelection,
+)
 from penstock.physical.operators.rowwise import (
     AccumulatorRows,
     Filter,
@@ -88,7 +93,12 @@ from penstock.physical.plan.panes import (
     RecomputedSlideSpec,
     WindowSumsSpec,
 )
-from penstock.physical.plan.preferences.queries import PreferringJoinSpec, PreferringLookUpSpec, PreferringSelectionSpec
+from penstock.physical.plan.preferences.queries import (
+    PreferringJoinSpec,
+    PreferringLookUpSpec,
+    PreferringNRRLookUpSpec,
+    PreferringSelectionSpec,
+)
 from penstock.physical.plan.rowwise import FilterSpec, ProjectSpec, UnionSpec
 from penstock.physical.plan.sequence import CountTimeSpec, FrequencySpec, SequenceModelSpec
 from penstock.physical.plan.sets import DistinctSpec, SetOperationSpec, TopKSpec
@@ -175,6 +185,7 @@ OPERATORS: dict[type, Callable[..., Operator]] = {
     CountTimeSpec: lambda spec, context: CountTime(spec, context.tables, context.run_plan),
     PreferringJoinSpec: lambda spec, context: PreferringJoin(spec, context.shards),
     PreferringLookUpSpec: lambda spec, context: PreferringLookUp(spec, context.shards, context.tables[spec.table]),
+    PreferringNRRLookUpSpec: lambda spec, context: PreferringNRRLookUp(spec, context.shards),
     PreferringSelectionSpec: lambda spec, context: PreferringSelection(spec, context.shards),
     ShedSpec: lambda spec, context: Shed(spec),
     OutputSpec: lambda spec, context: Passing(),

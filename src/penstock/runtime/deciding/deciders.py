@@ -23,17 +23,30 @@ Key = TypeVar("Key")
 
 
 @dataclass(frozen=True)
+class QueryPolicies:
+    """What queries say of decisions, by name.
+
+    Args:
+        weights: importance; those left out weigh 1.
+        latency_targets: seconds that a round may take; those left out say nothing.
+    """
+
+    weights: Mapping[str, float] = field(default_factory=dict)
+    latency_targets: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class DecidingOptions:
     """What the settings and queries say of decisions.
 
     Args:
         state_limit: bytes of state that all queries that shed may hold together; 0 for no limit.
-        weights: importance of queries, by name; those left out weigh 1.
+        policies: of queries.
         target_latency: seconds that a round may take, 0 for any.
     """
 
     state_limit: int = 0
-    weights: Mapping[str, float] = field(default_factory=dict)
+    policies: QueryPolicies = field(default_factory=QueryPolicies)
     target_latency: float = 0.0
 
 
@@ -119,6 +132,8 @@ class Deciders:
         if isinstance(report, IngestReport):
             return
         with self._lock:
+            if not self._deciders:
+                return
             place = report.stage, report.shard
             seconds = self._seconds.setdefault(place, {})
             for step, spent in report.seconds.items():
@@ -132,6 +147,8 @@ class Deciders:
     def took(self, seconds: float, tasks: int = 1) -> None:
         """Add the duration of a round, without waiting for input. tasks: how many run at a time."""
         with self._lock:
+            if not self._deciders:
+                return
             self._busy, self._tasks = (self._busy or 0.0) + seconds, tasks
 
     def decide(self, before: Decisions) -> Decisions:

@@ -1,7 +1,8 @@
 """BUDGET AUTO: the units of work that each round grants to queries with a preference, to keep `target_latency`.
 
 A round takes the time of the phases that are not theirs, and that of their units. Both are weighted means over the
-rounds, the last one counting most. What is left of the target is shared equally by the queries `[pt 4.2]`.
+rounds, the last one counting most. What is left of the target is shared equally by the queries `[pt 4.2]`; one with a
+shorter `latency_target` of its own has its part of that.
 """
 
 from __future__ import annotations
@@ -47,10 +48,12 @@ class GrantedUnits:
     Args:
         steps: by query, the step that counts its units.
         target: seconds that a round may take.
+        own: such seconds of single queries.
     """
 
-    def __init__(self, steps: Mapping[str, int], target: float) -> None:
-        self._steps, self._target = steps, target
+    def __init__(self, steps: Mapping[str, int], target: float, own: Mapping[str, float] | None = None) -> None:
+        self._steps = steps
+        self._targets = {query: min(target, (own or {}).get(query, target)) for query in steps}
         self._done: dict[int, float] = {}
         #: Units a second, by query.
         self._pace = {query: WeightedSum() for query in steps}
@@ -61,10 +64,10 @@ class GrantedUnits:
         seconds = measured.seconds if measured.busy is None else measured.busy
         if measured.seconds is not None and seconds is not None:
             self._learn(measured, seconds)
-        left = max(_LEAST * self._target, self._target - (self._other_phases.mean or 0.0)) / len(self._steps)
         granted: dict[str, int] = {}
         for query, pace in self._pace.items():
-            last = before.of(Decided.UNITS, query)
+            target, last = self._targets[query], before.of(Decided.UNITS, query)
+            left = max(_LEAST * target, target - (self._other_phases.mean or 0.0)) / len(self._steps)
             per_second = pace.mean
             if per_second is None:
                 granted[query] = FIRST if last is None else last
@@ -89,4 +92,6 @@ class GrantedUnits:
     def of(plan: Plan, options: DecidingOptions) -> Decider | None:
         """Return the decider of a plan, None without a target or without a preference AUTO."""
         steps = {query: step.id for step in plan.steps if step.spec.is_granted_units for query in step.queries if query}
-        return GrantedUnits(steps, options.target_latency) if steps and options.target_latency else None
+        if not steps or not options.target_latency:
+            return None
+        return GrantedUnits(steps, options.target_latency, options.policies.latency_targets)

@@ -64,6 +64,6 @@ class StateBudgets:
             limited = before.every(Decided.STATE_BUDGET)
             budgets = {name: NO_BUDGET for name in self.sharers if limited.get(name, NO_BUDGET) != NO_BUDGET}
         else:
-            parts = divided(limit, needed, self.options.weights)
+            parts = divided(limit, needed, self.options.policies.weights)
             budgets = {name: max(1, int(part / self.sharers[name].factor)) for name, part in parts.items()}
         return before.with_all(Decided.STATE_BUDGET, budgets) if budgets else before

@@ -41,7 +41,7 @@ from penstock.physical.planning.plan_parts import joined
 from penstock.physical.planning.planner import Generation, grains_of, plan_part
 from penstock.physical.planning.sharing import Beginning, Standing, StepNumbers, shared_plan
 from penstock.physical.planning.strategies import Strategy
-from penstock.runtime.deciding.deciders import NO_OPTIONS, DecidingOptions
+from penstock.runtime.deciding.deciders import NO_OPTIONS, DecidingOptions, QueryPolicies
 from penstock.runtime.live.content import Content
 from penstock.runtime.live.history import History
 from penstock.runtime.live.measures import LiveFigures, LiveMeasures
@@ -274,10 +274,13 @@ class LiveEngine:
         return self._measures.figures(tracks)
 
     def decide_by(self, options: DecidingOptions) -> None:
-        """Decide by `options`, whose weights are by query, from the next round on."""
+        """Decide by `options` from the next round on."""
         names = {name: one.track.key for name, one in self._results.items() if one.track is not None}
-        weights = {names[name]: weight for name, weight in options.weights.items() if name in names}
-        self._measures.decide_by(replace(options, weights=weights))
+        weights, targets = (
+            {names[name]: value for name, value in by_name.items() if name in names}
+            for by_name in (options.policies.weights, options.policies.latency_targets)
+        )
+        self._measures.decide_by(replace(options, policies=QueryPolicies(weights, targets)))
 
     def _forget(self) -> None:
         """Drop what is no longer kept of the past. A relation begins with its content at the heartbeat of its query,

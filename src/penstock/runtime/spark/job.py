@@ -120,7 +120,7 @@ class SparkRun:
         recorder.resumed(totals)
         self._last_finished_at = time.monotonic()
         last, work = recorder.metrics(totals), self.work
-        self._reporter = Reporter(recorder, report_options, self.metrics, time.time, last, work.on_batch, work.weights)
+        self._reporter = Reporter(recorder, report_options, self.metrics, time.time, last, work.on_batch, work.policies)
         resumed = self._totals.batches > 0
         self._log_event("resume" if resumed else "start", "the run goes on" if resumed else "the run starts")
         self._query: RoundsQuery | None = None
@@ -352,7 +352,7 @@ class SparkRun:
             self._pipeline, self._totals = pipeline, totals
             self._result_parts = ResultParts(self._folder)
             target = self.work.settings["target_latency"] or 0.0
-            self._reporter.changed(self._job.plan, self._job.all_sources, self.work.weights, target)
+            self._reporter.changed(self._job.plan, self._job.all_sources, self.work.policies, target)
             self.notices = job_change.notices
             self._older.add()
         for sink in dropped_sinks:

@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from penstock.algebra.nodes.query import Query, Start, StartMode
 from penstock.algebra.nodes.scans import Source, declared_sources
 from penstock.physical.planning.strategies import Strategy
+from penstock.runtime.deciding.deciders import QueryPolicies
 from penstock.runtime.spark.checkpoint.planning_cache import PlanningCache
 from penstock.runtime.spark.output.emitted_content import ContentReader
 from penstock.runtime.watching.figures import BatchFigures
@@ -43,7 +44,7 @@ class Work:
         pause_failed: leave a query out that fails, while the others go on; otherwise it ends the run.
         sink_retries: by query, seconds for which a batch is tried again where its sink fails; the setting for others.
         weights: by query; sinks of heavier ones are written first, those left out weigh 1.
-        latency_target: seconds that a batch may take as the tightest query says, 0 for any; the settings may say less.
+        latency_targets: by query, seconds that a batch may take; the settings may say less.
         cache: of planning; a run carries it from change to change.
         command: number of the last command that this contains; a version records it.
         outcomes: of the commands since the version before, by their numbers.
@@ -71,11 +72,21 @@ class Work:
     pause_failed: bool = False
     sink_retries: Mapping[str, float] = field(default_factory=dict)
     weights: Mapping[str, float] = field(default_factory=dict)
-    latency_target: float = 0.0
+    latency_targets: Mapping[str, float] = field(default_factory=dict)
     cache: PlanningCache = field(default_factory=PlanningCache, compare=False, repr=False)
     command: int = 0
     outcomes: Document = field(default_factory=dict)
     on_batch: Callable[[BatchFigures], None] | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def latency_target(self) -> float:
+        """Return the seconds that a batch may take as the tightest query says, 0 for any."""
+        return min(self.latency_targets.values(), default=0.0)
+
+    @property
+    def policies(self) -> QueryPolicies:
+        """Return what queries say of decisions."""
+        return QueryPolicies(self.weights, self.latency_targets)
 
     def without(self, names: Collection[str]) -> Work:
         """Return the work without some queries, whose results stay."""

@@ -17,7 +17,7 @@ from penstock.algebra.nodes.scans import Source
 from penstock.errors import PenstockError, counted, malformed_rows
 from penstock.events import log_event, logger_of
 from penstock.physical.plan.plan import Plan
-from penstock.runtime.deciding.deciders import Deciders, DecidingOptions
+from penstock.runtime.deciding.deciders import Deciders, DecidingOptions, QueryPolicies
 from penstock.runtime.deciding.registry import REGISTRY
 from penstock.runtime.watching.figures import BatchFigures
 from penstock.runtime.watching.growth import GrowthDetector
@@ -59,9 +59,9 @@ class ReportOptions:
     shed: bool = False
     target_latency: float = 0.0
 
-    def deciding(self, weights: Mapping[str, float]) -> DecidingOptions:
-        """Return the options of the deciders. weights: of queries, by name."""
-        return DecidingOptions(self.shared_limit, weights, self.target_latency)
+    def deciding(self, policies: QueryPolicies) -> DecidingOptions:
+        """Return the options of the deciders."""
+        return DecidingOptions(self.shared_limit, policies, self.target_latency)
 
     @property
     def shared_limit(self) -> int:
@@ -84,7 +84,7 @@ class Reporter:
         now: returns the present metrics, for the endpoint.
         clock: seconds since 1970.
         before: the last metrics of an earlier process.
-        weights: of queries, as of `DecidingOptions`.
+        policies: of queries.
         on_batch: receives the figures of each batch, before its answers count as delivered: a batch that is repeated
             after a crash is received again.
     """
@@ -92,10 +92,10 @@ class Reporter:
     def __init__(
         self, recorder: Recorder, report_options: ReportOptions, now: Callable[[], RunMetrics],
         clock: Callable[[], float] = time.time, before: RunMetrics | None = None,
-        on_batch: Callable[[BatchFigures], None] | None = None, weights: Mapping[str, float] | None = None,
+        on_batch: Callable[[BatchFigures], None] | None = None, policies: QueryPolicies | None = None,
     ) -> None:  # fmt: skip
         self.recorder = recorder
-        self.deciders = Deciders(recorder.plan, report_options.deciding(weights or {}), registry=REGISTRY)
+        self.deciders = Deciders(recorder.plan, report_options.deciding(policies or QueryPolicies()), registry=REGISTRY)
         self._on_batch = on_batch
         self._options = report_options
         self._clock = clock
@@ -121,12 +121,12 @@ class Reporter:
         self.deciders.report(report)
 
     def changed(
-        self, plan: Plan, sources: Mapping[str, Source], weights: Mapping[str, float], target_latency: float
+        self, plan: Plan, sources: Mapping[str, Source], policies: QueryPolicies, target_latency: float
     ) -> None:
         """Continue with another plan. target_latency: seconds that a round may take from now on, 0 for any."""
         self.recorder.changed(plan, sources)
         self._options = replace(self._options, target_latency=target_latency)
-        self.deciders.changed(plan, self._options.deciding(weights))
+        self.deciders.changed(plan, self._options.deciding(policies))
 
     @property
     def port(self) -> int | None:

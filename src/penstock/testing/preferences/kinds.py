@@ -207,6 +207,8 @@ def _elements(node: Algebra, key: tuple[int, ...], world: World) -> dict[int, li
     found = sorted(elements(node, world), key=lambda one: one[0])
     if world.shards is None:
         return {0: list(enumerate(found))}
+    if not key:
+        return {shard: [] if shard else list(enumerate(found)) for shard in range(world.shards.count)}
     columns = [pa.array([row[i] for _, _, row in found], node.schema[i].type) for i in key]
     parts: dict[int, list[_Placed]] = {shard: [] for shard in range(world.shards.count)}
     for placed, shard in zip(enumerate(found), world.shards.of(columns, len(found)), strict=True):
@@ -258,7 +260,9 @@ def _simulations(
             yield JoinSimulation(node, sides, world.final, shards)
         return
     below = node.inputs[0]
-    divided = _elements(below, node.summarised or tuple(range(len(below.schema))), world)
+    every = tuple(range(len(below.schema)))
+    own = node.sharding if isinstance(node, PreferringLookUp) else node.summarised or every
+    divided = _elements(below, own, world)
     for shard in range(shards):
         keys = _keys(node.equal, 0) if isinstance(node, PreferringLookUp) else ()
         side = _side(below, 0, keys, node.filter, node.summary, node.summarised, seed, divided[shard])

@@ -41,10 +41,12 @@ def random_preference(choices: Choices) -> PreferenceCase:
         f"CREATE STREAM o (at BIGINT, k INT, g INT, x DOUBLE) {clock};",
         f"CREATE STREAM p (at BIGINT, k INT, g INT, y DOUBLE) {clock};",
         "CREATE RELATION r (k INT, z DOUBLE) FROM MEMORY ();",
+        "CREATE NON RETROACTIVE RELATION n (at BIGINT, op STRING, k INT, z DOUBLE) FROM MEMORY ()"
+        " TIMESTAMP BY at UNIT SECOND OPERATION BY op;",
         f"CREATE SUMMARY so ON o (k) {choices.pick(_METHODS)};",
         f"CREATE SUMMARY sp ON p (k) {choices.pick(_METHODS)};",
     ]
-    shape = choices.pick((_selection, _join, _look_up))
+    shape = choices.pick((_selection, _join, _look_up, _look_up_as_of))
     text, terms, estimates = shape(choices)
     count = choices.integer(1, 2)
     chosen = [choices.pick((*terms, *estimates)) for _ in range(count)]
@@ -65,6 +67,7 @@ def random_preference(choices: Choices) -> PreferenceCase:
         "o": _rows(choices),
         "p": _rows(choices),
         "r": [_pair(choices) for _ in range(choices.integer(0, 4))],
+        "n": _updates(choices),
     }
     return PreferenceCase(case, unit == "PER TUPLE" and fade in ("", "FADE FACTOR 1"))
 
@@ -101,6 +104,15 @@ def _look_up(choices: Choices) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
     return text, ("x", "z", "o.g"), ("so.Estimate.Count(o.k)", "so.Estimate.Count(o.k) * z")
 
 
+def _look_up_as_of(choices: Choices) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
+    sources = [f"o [{_window(choices)}]", "n"]
+    if choices.chance(50):
+        sources.reverse()
+    where = choices.pick(("o.k = n.k", "o.k = n.k AND z > 0", "o.k = n.k AND x < z", "o.k = n.k AND o.g > 0"))
+    text = f"SELECT o.k, x, z FROM {', '.join(sources)} WHERE {where}"
+    return text, ("x", "z", "o.g"), ("so.Estimate.Count(o.k)", "so.Estimate.Count(o.k) * z")
+
+
 def _rows(choices: Choices) -> list[list[str]]:
     rows, at = [], choices.pick((0, 1, 7, -5))
     for _ in range(choices.integer(0, 14)):
@@ -110,6 +122,20 @@ def _rows(choices: Choices) -> list[list[str]]:
             [str(at - late), choices.pick(("1", "2", "1", "3", "NULL")), str(choices.integer(0, 2)), choices.pick(_X)]
         )
     return rows
+
+
+def _updates(choices: Choices) -> list[list[str]]:
+    """Return insertions, and deletions of rows that are there."""
+    found: list[list[str]] = []
+    at, there = choices.pick((0, 1, -5)), list[list[str]]()
+    for _ in range(choices.integer(0, 10)):
+        at += choices.pick((0, 0, 1, 3))
+        if there and choices.chance(40):
+            found.append([str(at), "-", *there.pop(choices.integer(0, len(there) - 1))])
+        else:
+            there.append(_pair(choices))
+            found.append([str(at), "+", *there[-1]])
+    return found
 
 
 def _pair(choices: Choices) -> list[str]:

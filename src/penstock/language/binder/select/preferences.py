@@ -143,11 +143,7 @@ def preferred(
     idle = budget is not None and budget.kind is BudgetKind.AUTO and not context.settings["target_latency"]
     if unlimited or idle:
         return build_joins(inputs, conjunction(tuple(where)), context)
-    for member in inputs.members:
-        if not is_static(member.node) and is_nrr(member.node):
-            hint = "join with a static relation, say BUDGET UNLIMITED, or leave WITH PREFERENCE out"
-            message = "a preference over a join with a NON RETROACTIVE relation is not supported yet"
-            context.fail("P0901", message, member.span, hint)
+    _check_division(node, inputs, context)
     return node
 
 
@@ -259,6 +255,17 @@ def _check_inputs(inputs: Inputs, context: Context) -> None:
     if len(inputs.members) > 2:
         hint = "join two of them in a view that is a stream, and prefer there"
         context.fail("P0901", "a preference over more than two inputs is not supported yet", streams[-1].span, hint)
+
+
+def _check_division(node: Algebra, inputs: Inputs, context: Context) -> None:
+    """Fail with P0901 where a stream and a NON RETROACTIVE relation cannot be divided by the same values."""
+    for one in operators(node):
+        if not isinstance(one, PreferringLookUp) or is_static(one.right):
+            continue
+        if not {pair[0] for pair in one.equal} >= set(one.summarised):
+            hint = "read a summary on columns that a condition equates with the relation's, or say BUDGET UNLIMITED"
+            message = "a summary on columns that are not equated with a NON RETROACTIVE relation's is not supported yet"
+            context.fail("P0901", message, next(m.span for m in inputs.members if is_nrr(m.node)), hint)
 
 
 # --- operators

@@ -87,7 +87,7 @@ class NRRJoin(Operator):
         for start in range(0, len(elements), PROBES_AT_ONCE):
             stop = min(start + PROBES_AT_ONCE, len(elements))
             part = elements.slice(start, stop)
-            probe, partners = _valid_matches(
+            probe, partners = valid_matches(
                 self._relation, probing.slice(start, stop), first[start:stop], second[start:stop]
             )
             if len(probe):
@@ -147,7 +147,7 @@ class StrictNRRJoin(NRRJoin):
     def _emit(self, arrived: Elements, first: UInt64s, second: UInt64s) -> list[Elements]:
         """Return the results of each element; for a negative tuple, the results it retracts."""
         probing = Elements((), arrived.exp - 1, arrived.exp)
-        probe, results = _valid_matches(self._stored_results, probing, first, second)
+        probe, results = valid_matches(self._stored_results, probing, first, second)
         if not len(probe):
             return []
         mine, width = arrived.take(probe), self._spec.width
@@ -159,7 +159,7 @@ class StrictNRRJoin(NRRJoin):
         if not len(ended):
             return
         first, second = fingerprints(ended.columns, len(ended))
-        probe, results = _valid_matches(self._stored_results, Elements((), ended.exp - 1, ended.exp), first, second)
+        probe, results = valid_matches(self._stored_results, Elements((), ended.exp - 1, ended.exp), first, second)
         if len(probe):
             exp = ended.exp[probe]
             now = np.minimum(moment.heartbeat, exp - 1)
@@ -176,7 +176,7 @@ def _copies(runs: SortedRuns, probing: Elements, first: UInt64s, second: UInt64s
     return counts
 
 
-def _valid_matches(runs: SortedRuns, probing: Elements, first: UInt64s, second: UInt64s) -> tuple[Int64s, Elements]:
+def valid_matches(runs: SortedRuns, probing: Elements, first: UInt64s, second: UInt64s) -> tuple[Int64s, Elements]:
     """Return (row of `probing`, element of `runs`) for all elements valid at the ts of the probing row."""
     matches = [(run, *probe_run(run, probing, first, second)) for run in runs]
     matches = [(run, probe, rows) for run, probe, rows in matches if len(probe)]

@@ -131,6 +131,8 @@ class Preferring(Operator, ABC):
         #: Elements that have made entries so far, and the last heartbeat.
         self._order, self._reached = 0, BEGIN - 1
         self._shards, self._warned = shards, False
+        #: What ends as time goes on: a table that never changes does not.
+        self._ending = stored[: len(inputs)]
 
     def synopses(self) -> Mapping[str, Synopsis]:
         found: dict[str, Synopsis] = {}
@@ -211,7 +213,7 @@ class Preferring(Operator, ABC):
         self._warn_once()
         ended = min(heartbeat, END - 1) + 1
         self._queue.expire(ended)
-        for stored in self._stored[: len(self._inputs)]:
+        for stored in self._ending:
             stored.expire(ended)
 
     def _warn_once(self) -> None:
@@ -253,13 +255,20 @@ class Preferring(Operator, ABC):
                 )
             bounds = bounds[rows]
             asked = self._ask(port, sides, passing)
-            making = MakingElements(
-                elements.filter(passing[port]), first[port] + rows, 2 * (self._order + places[port][rows]) + port,
-                other.newest_before(words[port][rows], bounds), bounds,
-            )  # fmt: skip
+            makers = elements.filter(passing[port])
+            starts, bounds = self._partners(port, makers, first[port] + rows, words[port][rows], bounds)
+            orders = 2 * (self._order + places[port][rows]) + port
+            making = MakingElements(makers, first[port] + rows, orders, starts, bounds)
             found.append(Arrivals(self._directions[port], making, other, asked))
         self._order += sum(map(len, sides))
         return found
+
+    def _partners(
+        self, port: int, makers: Elements, numbers: Int64s, words: Int64s, bounds: Int64s
+    ) -> tuple[Int64s, Int64s]:  # fmt: skip
+        """Return of each element of an input the newest of its partners, -1 for none, and a bound of the numbers of
+        them. words: of its key; bounds: of the elements that came before."""
+        return self._stored[1 - port].newest_before(words, bounds), bounds
 
     def _none(self, port: int) -> Elements:
         return empty(self._directions[0].types[port])

@@ -1,23 +1,32 @@
-"""The operators of WITH PREFERENCE: the join of two streams, the join of a stream with a table, and the selection."""
+"""The operators of WITH PREFERENCE: the join of two streams, those of a stream with a relation, and the selection."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+
 import numpy as np
+import pyarrow as pa
 
 from penstock.algebra.nodes.preferences import BudgetKind
 from penstock.expressions.draws import draws
 from penstock.expressions.evaluate import mask
 from penstock.expressions.nodes import Expression
-from penstock.physical.elements import Bools, Elements, forever
+from penstock.physical.elements import Bools, Elements, concat, forever
+from penstock.physical.kernels.fingerprints import fingerprints
+from penstock.physical.operators.contract import Moment
 from penstock.physical.operators.joins.join import keyed
+from penstock.physical.operators.joins.nonretroactive import valid_matches
 from penstock.physical.operators.preferences.entries import Direction
 from penstock.physical.operators.preferences.operator import PreferenceSide, Preferring
 from penstock.physical.plan.preferences.queries import (
     PreferenceSpec,
     PreferringJoinSpec,
     PreferringLookUpSpec,
+    PreferringNRRLookUpSpec,
     PreferringSelectionSpec,
 )
+from penstock.physical.synopses.contract import Synopsis
+from penstock.physical.synopses.join_indexes.sorted_runs import SortedRuns
 from penstock.physical.synopses.preferences.layout import Int64s
 from penstock.physical.synopses.preferences.numbered_elements import NumberedElements
 
@@ -73,6 +82,66 @@ class PreferringLookUp(Preferring):
         return _joined(x, partners, at, self._residual)
 
 
+class PreferringNRRLookUp(Preferring):
+    """A join of a stream with a NON RETROACTIVE relation.
+
+    The partners of an element are those of its own instant, whatever becomes of them while it waits. So they are copied
+    when it arrives, as elements that end with it: their key is its number, and the least draw comes last.
+
+    Further state: the relation's rows as long as an element may look them up.
+    """
+
+    def __init__(self, spec: PreferringNRRLookUpSpec, shards: int) -> None:
+        direction = Direction(
+            spec.preference, 0, spec.expressions, (spec.types, spec.table_types), spec.summary is not None,
+            spec.reads_partner, False, True, _eager(spec),
+        )  # fmt: skip
+        side = PreferenceSide(spec.key, spec.filter, spec.arrival[0], spec.summary, spec.summarised)
+        copies = NumberedElements((len(spec.table_types),), _all_are_found, hidden=1)
+        stored = (NumberedElements(side.key, side.passing), copies)
+        super().__init__(spec.preference, shards, [side], [direction], stored, (0,))
+        self._spec, self._copies, self._ending = spec, copies, stored
+        self._relation = SortedRuns(spec.table_key, strict=True)
+        self._updates: list[Elements] = []
+
+    def synopses(self) -> Mapping[str, Synopsis]:
+        return {**super().synopses(), "relation": self._relation, "partners": self._copies}
+
+    def process(self, port: int, elements: Elements) -> list[Elements]:
+        if port == 0:
+            return super().process(port, elements)
+        elements = elements.filter(keyed(elements, self._spec.table_key))
+        if len(elements):
+            self._updates.append(elements)
+        return []
+
+    def advance(self, moment: Moment) -> Iterator[Elements]:
+        if self._updates:
+            self._relation.add(concat(self._updates))
+            self._updates = []
+        yield from super().advance(moment)
+        self._relation.expire(moment.heartbeat)
+
+    def _partners(
+        self, port: int, makers: Elements, numbers: Int64s, words: Int64s, bounds: Int64s
+    ) -> tuple[Int64s, Int64s]:  # fmt: skip
+        probing = Elements((), makers.ts, makers.ts + 1)
+        first, second = fingerprints([makers.columns[i] for i in self._spec.key], len(makers))
+        which, partners = valid_matches(self._relation, probing, first, second)
+        if len(which):
+            drawn = draws(0, "", np.zeros(len(which), np.int64), partners.columns)
+            order = np.lexsort((~drawn, which))
+            which = which[order]
+            found = partners.take(order)
+            self._copies.add(Elements((*found.columns, pa.array(numbers[which])), makers.ts[which], makers.exp[which]))
+        bounds = np.full(len(makers), self._copies.next)
+        return self._copies.newest_before(self._copies.words_of([pa.array(numbers)], len(makers)), bounds), bounds
+
+    def _examined(self, side: int, x: Elements, partners: Elements | None, at: Int64s) -> tuple[Elements, Bools]:
+        assert partners is not None
+        return _joined(x, partners, at, self._spec.residual)
+
+
 class PreferringSelection(Preferring):
     """A selection over a stream."""
 
@@ -94,6 +163,10 @@ class PreferringSelection(Preferring):
 
 def _eager(spec: PreferenceSpec) -> bool:
     return spec.preference.budget.kind is not BudgetKind.AUTO
+
+
+def _all_are_found(elements: Elements) -> Bools:
+    return np.ones(len(elements), np.bool_)
 
 
 def _none_is_found(elements: Elements) -> Bools:

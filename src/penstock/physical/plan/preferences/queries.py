@@ -131,5 +131,40 @@ class PreferringLookUpSpec(PreferenceSpec):
         return {} if self.residual is None else {"where": to_sql(self.residual, made)}
 
 
+@dataclass(frozen=True)
+class PreferringNRRLookUpSpec(PreferenceSpec):
+    """A join of a stream with a NON RETROACTIVE relation, whose updates come over port 1. Of each partner of an element
+    a copy is kept as long as the element."""
+
+    table_types: tuple[pa.DataType, ...]
+    key: tuple[int, ...]
+    table_key: tuple[int, ...]
+    residual: Expression | None
+    filter: Expression | None
+    summary: SummaryDefinition | None
+    summarised: tuple[int, ...]
+    expressions: tuple[Expression, ...]
+    reads_partner: bool
+
+    @property
+    def title(self) -> str:
+        return "PreferringLookUp"
+
+    @property
+    def summary_parts(self) -> Mapping[str, SummaryDefinition]:
+        return _left_summary(self.summary)
+
+    def state(self, inputs: Sequence[StateInput], made: StateInput) -> Iterable[StatePart]:
+        yield from super().state(inputs[:1], made)
+        yield all_rows(inputs[1], "the relation")
+        yield all_rows(made, "partners of elements", TIMES + INDEX)
+
+    def expressions_text(self, inputs: Sequence[Sequence[str]], made: Sequence[str]) -> dict[str, str]:
+        left, right = inputs
+        pairs = zip(self.key, self.table_key, strict=True)
+        found = {"on": " AND ".join(f"{left[a]} = {right[b]}" for a, b in pairs)}
+        return found if self.residual is None else {**found, "where": to_sql(self.residual, made)}
+
+
 def _left_summary(summary: SummaryDefinition | None) -> Mapping[str, SummaryDefinition]:
     return {} if summary is None else {"left summary": summary}

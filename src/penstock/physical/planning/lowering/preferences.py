@@ -5,9 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 from penstock.algebra import Algebra, PreferringJoin, PreferringLookUp, PreferringSelection, Window
+from penstock.algebra.nodes.base import is_static
 from penstock.algebra.properties.arrival_order import in_arrival_order
 from penstock.physical.plan.plan import Edge, Exchange
-from penstock.physical.plan.preferences.queries import PreferringJoinSpec, PreferringLookUpSpec, PreferringSelectionSpec
+from penstock.physical.plan.preferences.queries import (
+    PreferringJoinSpec,
+    PreferringLookUpSpec,
+    PreferringNRRLookUpSpec,
+    PreferringSelectionSpec,
+)
 from penstock.physical.planning.lowering.builder import Builder, Lowered, lower
 
 
@@ -59,9 +65,11 @@ def _preferring_selection(node: PreferringSelection, builder: Builder) -> Lowere
 
 @lower.register
 def _preferring_look_up(node: PreferringLookUp, builder: Builder) -> Lowered:
+    if not is_static(node.right):
+        return _looked_up_as_of(node, builder)
     below, in_order = _in_order(node.left)
     child = builder.lower(below)
-    key = node.summarised or tuple(range(len(node.left.schema)))
+    key = node.sharding
     spec = PreferringLookUpSpec(
         node.left.schema.types, node.preference, (in_order,), builder.table(node.right), node.right.schema.types,
         tuple(pair[0] for pair in node.equal), tuple(pair[1] for pair in node.equal), node.residual, node.filter,
@@ -69,3 +77,21 @@ def _preferring_look_up(node: PreferringLookUp, builder: Builder) -> Lowered:
     )  # fmt: skip
     step = builder.add(spec, [Edge(child.step, Exchange(key))], child.stage + 1, node)
     return Lowered(step, child.stage + 1, frozenset({key}))
+
+
+def _looked_up_as_of(node: PreferringLookUp, builder: Builder) -> Lowered:
+    """Lower the join with a NON RETROACTIVE relation, whose updates go to the shards of the elements."""
+    below, in_order = _in_order(node.left)
+    child, relation = builder.lower(below), builder.lower(node.right)
+    key, table_key = (tuple(pair[k] for pair in node.equal) for k in (0, 1))
+    spread = node.sharding
+    table_spread = tuple(table_key[key.index(column)] for column in spread)
+    stage = max(child.stage, relation.stage) + 1
+    edges = [Edge(child.step, Exchange(spread)), Edge(relation.step, Exchange(table_spread))]
+    spec = PreferringNRRLookUpSpec(
+        node.left.schema.types, node.preference, (in_order,), node.right.schema.types, key, table_key, node.residual,
+        node.filter, node.summary, node.summarised, node.expressions, node.reads_partner,
+    )  # fmt: skip
+    width = len(node.left.schema)
+    parts = frozenset({spread, tuple(width + c for c in table_spread)})
+    return Lowered(builder.add(spec, edges, stage, node), stage, parts)

@@ -108,14 +108,23 @@ def _alive(rows, base, starts, counts, which, found):  # type: ignore[no-untyped
             number = rows[number - base, PREVIOUS]
 
 
+def _words(first: UInt64s, second: UInt64s) -> Int64s:
+    return np.column_stack([first.view(np.int64), second.view(np.int64)])
+
+
 class NumberedElements(Synopsis):
-    """The live elements of one input. key: the columns by which they are found; linked: which of them can be found at
-    all."""
+    """The live elements of one input.
+
+    Args:
+        key: the columns by which they are found.
+        linked: which of them can be found at all.
+        hidden: how many of the last columns are not returned.
+    """
 
     TIMES: ClassVar[StoredTimes | None] = StoredTimes("ts", "ts")
 
-    def __init__(self, key: Sequence[int], linked: Callable[[Elements], Bools]) -> None:
-        self._key, self._linked = tuple(key), linked
+    def __init__(self, key: Sequence[int], linked: Callable[[Elements], Bools], hidden: int = 0) -> None:
+        self._key, self._linked, self._hidden = tuple(key), linked, hidden
         self._chunks: dict[int, tuple[int, Elements]] = {}
         self._next_id = 0
         #: Numbers of the first row that is kept, and of the next element.
@@ -140,7 +149,11 @@ class NumberedElements(Synopsis):
             self._next_id += 1
             self._hold(self._next_id, self.next, elements, first, second)
             self._merge()
-        return np.column_stack([first.view(np.int64), second.view(np.int64)])
+        return _words(first, second)
+
+    def words_of(self, key: Sequence[pa.Array], count: int) -> Int64s:
+        """Return the words, as `add` does, of values of the key's columns."""
+        return _words(*fingerprints(list(key), count))
 
     def newest_before(self, words: Int64s, bounds: Int64s) -> Int64s:
         """Return for each key the number of its newest element below a bound, -1 for none. words: as `add` returns."""
@@ -172,6 +185,10 @@ class NumberedElements(Synopsis):
 
     def rows_of(self, numbers: Int64s) -> Elements:
         """Return elements by their numbers, at least one, in any order."""
+        found = self._taken(numbers)
+        return found.with_columns(found.columns[: -self._hidden]) if self._hidden else found
+
+    def _taken(self, numbers: Int64s) -> Elements:
         if len(numbers) >= _MANY * (self.next - self.base):
             whole = concat([elements for _, elements in self._chunks.values()])
             return whole.take(numbers - next(iter(self._chunks.values()))[0])
