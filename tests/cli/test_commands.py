@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 
 from penstock import __version__
 from penstock.cli.main import app
+from tests.commands import penstock
 
 SCRIPT = """
 CREATE STREAM Orders (ts INT, item STRING, price INT) FROM MEMORY () TIMESTAMP BY ts;
@@ -332,7 +333,7 @@ def test_threads_that_still_read_do_not_change_the_exit_code(arguments: list[str
 def test_a_reader_that_has_gone_gets_no_traceback(script: Path) -> None:
     reading, writing = os.pipe()
     os.close(reading)
-    call = [sys.executable, "-m", "penstock", "explain", str(script)]
+    call = [*penstock(), "explain", str(script)]
     found = subprocess.run(call, stdout=writing, stderr=subprocess.PIPE, check=False)
     os.close(writing)
     assert (found.returncode, found.stderr) == (141, b"")

@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 from penstock.cli.main import app
 from penstock.cli.querying import is_statement
+from tests.commands import penstock
 
 SCRIPT = """
 CREATE STREAM S (ts INT, word STRING, n INT) FROM MEMORY () TIMESTAMP BY ts;
@@ -163,7 +164,7 @@ def test_neither_spark_nor_pandas_nor_a_prompt_is_loaded(script: Path) -> None:
 def test_a_reader_that_has_closed_the_pipe(script: Path, form: str) -> None:
     reading, writing = os.pipe()
     os.close(reading)
-    command = [sys.executable, "-m", "penstock", "query", str(script), "SELECT * FROM S", "--format", form]
+    command = [*penstock(), "query", str(script), "SELECT * FROM S", "--format", form]
     done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, text=True)
     os.close(writing)
     assert (done.returncode, done.stderr) == (141, "")
@@ -184,6 +185,6 @@ def test_control_characters_do_not_reach_a_table(tmp_path: Path) -> None:
 
 
 def test_output_in_an_encoding_without_frames(script: Path) -> None:
-    command = [sys.executable, "-m", "penstock", "query", str(script), "SELECT word FROM S", "--format", "table"]
+    command = [*penstock(), "query", str(script), "SELECT word FROM S", "--format", "table"]
     done = subprocess.run(command, capture_output=True, env={**os.environ, "PYTHONIOENCODING": "ascii"})
     assert done.returncode == 0 and b"| a    |" in done.stdout

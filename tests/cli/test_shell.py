@@ -21,6 +21,7 @@ from penstock.connectors.sinks.output import OutputFormat
 from penstock.language import bind_script
 from penstock.language.quotes import is_blank, statement_end
 from penstock.session import Session
+from tests.commands import penstock
 
 SCRIPT = """CREATE STREAM S (ts INT, word STRING, n INT) FROM MEMORY () TIMESTAMP BY ts;
 INSERT INTO S VALUES (1, 'a', 10), (2, 'b', NULL), (9, 'a', 30);
@@ -38,7 +39,7 @@ def piped(*arguments: object, given: str | bytes) -> subprocess.CompletedProcess
 def process(*arguments: object, given: str | bytes) -> subprocess.CompletedProcess[str]:
     """Run the command over an input in a process of its own."""
     content = given if isinstance(given, bytes) else given.encode()
-    command = [sys.executable, "-m", "penstock", "shell", *(str(a) for a in arguments)]
+    command = [*penstock(), "shell", *(str(a) for a in arguments)]
     done = subprocess.run(command, input=content, capture_output=True)
     return subprocess.CompletedProcess(command, done.returncode, done.stdout.decode(), done.stderr.decode())
 
@@ -130,7 +131,7 @@ def test_odd_inputs(given: bytes, code: int, word: str) -> None:
 def test_a_reader_that_has_closed_the_pipe() -> None:
     reading, writing = os.pipe()
     os.close(reading)
-    command = [sys.executable, "-m", "penstock", "shell"]
+    command = [*penstock(), "shell"]
     done = subprocess.run(command, input=SCRIPT + "SELECT * FROM S;", stdout=writing, stderr=subprocess.PIPE, text=True)
     os.close(writing)
     assert (done.returncode, done.stderr) == (141, "")

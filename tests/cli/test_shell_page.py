@@ -7,7 +7,6 @@ import os
 import re
 import shlex
 import subprocess
-import sys
 from itertools import pairwise
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from penstock.client import connect
 from penstock.connectors.sinks.output import OutputFormat
 from penstock.server.roles import AccessRole
 from penstock.session import Session
+from tests.commands import penstock
 from tests.server.test_live_service import ended, started
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "shell.md").read_text(encoding="utf-8")
@@ -31,7 +31,7 @@ EXAMPLES = [(text, result) for (kind, text), (_, result) in pairwise(BLOCKS) if 
 @pytest.mark.parametrize(("command", "result"), EXAMPLES, ids=lambda text: text.split("\n")[0][:40])
 def test_the_commands(command: str, result: str, tmp_path: Path) -> None:
     (tmp_path / "rooms.cql").write_text(SCRIPT)
-    ran = command.replace("penstock ", f"{shlex.quote(sys.executable)} -m penstock ", 1)
+    ran = command.replace("penstock ", f"{shlex.join(penstock())} ", 1)
     done = subprocess.run(["sh", "-c", ran], cwd=tmp_path, capture_output=True, text=True)
     assert (done.returncode, done.stdout, done.stderr) == (0, result, "")
 
@@ -48,7 +48,7 @@ def test_the_commands_at_a_server(tmp_path: Path) -> None:
         for (kind, command), (_, result) in pairwise(BLOCKS):
             if kind == "sh connected":
                 # The rooms of docs/server.md have another column name in the server of this test.
-                ran = re.sub(r"\bpenstock ", f"{shlex.quote(sys.executable)} -m penstock ", command)
+                ran = re.sub(r"\bpenstock ", f"{shlex.join(penstock())} ", command)
                 ran = ran.replace("FROM rooms", "FROM levels")
                 environment = {**os.environ, "SERVER": server.url}
                 done = subprocess.run(["sh", "-c", ran], cwd=tmp_path, capture_output=True, text=True, env=environment)

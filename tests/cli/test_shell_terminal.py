@@ -24,6 +24,7 @@ from penstock.server.http.door import HttpDoor
 from penstock.server.limits import DoorLimits
 from penstock.server.listening import HttpServer
 from penstock.settings import Settings
+from tests.commands import penstock
 from tests.server.fake_service import FakeService
 
 _STYLES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b[=>]|\r")
@@ -48,10 +49,11 @@ class Person:
         environment = {
             **os.environ, "TERM": "xterm", "PROMPT_TOOLKIT_NO_CPR": "1", "XDG_STATE_HOME": str(folder / "state"),
         }  # fmt: skip
+        command = penstock()
         self.pid, self._terminal = pty.fork()
         if self.pid == 0:
             os.chdir(folder)
-            os.execve(sys.executable, [sys.executable, "-m", "penstock", "shell", *arguments], environment)
+            os.execve(command[0], [*command, "shell", *arguments], environment)
         self._raw = ""
         self._read = 0
 

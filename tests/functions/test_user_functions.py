@@ -19,6 +19,7 @@ from penstock.errors import PenstockError
 from penstock.expressions.user import REGISTERED, UserFunction, make
 from penstock.session import Session
 from penstock.testing import samples
+from tests.commands import penstock as command_words
 
 ROWS = [(1, 1), (2, -2), (3, 3), (4, -4)]
 
@@ -184,7 +185,7 @@ def test_a_module_beside_the_script_can_be_named(tmp_path: Path) -> None:
         "CREATE FUNCTION same RETURNS DOUBLE AS 'beside_the_script:same';\n"
         "CREATE QUERY q AS SELECT same(a) AS b FROM S;\n"
     )
-    command = [sys.executable, "-m", "penstock", "query", str(script), "SELECT b, b IS NULL AS no FROM q"]
+    command = [*command_words(), "query", str(script), "SELECT b, b IS NULL AS no FROM q"]
     answer = subprocess.run(command, check=True, capture_output=True, cwd="/", text=True).stdout
     assert answer == "b,no\n1,false\n,true\n"
 
@@ -201,7 +202,7 @@ def explained(folder: Path, name: str, environ: dict[str, str]) -> subprocess.Co
     """What `penstock check` says of a script in `folder` whose function is `name`."""
     script = folder / "script.cql"
     script.write_text(DECLARES.format(name=name))
-    call = [sys.executable, "-m", "penstock", "check", str(script)]
+    call = [*command_words(), "check", str(script)]
     return subprocess.run(call, capture_output=True, cwd="/", env=os.environ | environ, text=True, check=False)
 
 

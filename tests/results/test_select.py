@@ -24,7 +24,7 @@ from penstock.results.cancellation import Cancellation
 from penstock.results.content import ResultContents
 from penstock.results.live_state import LiveState, state_of_results
 from penstock.results.select import LiveReader, gather
-from penstock.results.select_workers import SelectWorkers
+from penstock.results.select_workers import SelectWorkers, process_command
 from penstock.results.source_rows import RowsInMemory, SourceRows, ordered_rows
 from penstock.runtime.local.one_time import sources_of
 from penstock.runtime.local.runtime import run_local
@@ -188,6 +188,14 @@ def test_answers_of_queries_are_read_by_name(tmp_path: Path, catalog: Catalog) -
 
 
 # -- in another process ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module", autouse=True)
+def started_anew() -> Iterator[None]:
+    """Here processes are started as a server starts them (`ready_processes` of conftest.py)."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("penstock.results.select_workers.process_command", process_command)
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from penstock.client import connect
+from tests.commands import penstock
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "server.md").read_text(encoding="utf-8")
@@ -26,7 +27,7 @@ BLOCKS = re.findall(r"^```(\w+(?: \w+)?)\n(.*?)^```$", PAGE, re.MULTILINE | re.D
 @contextmanager
 def served(folder: Path, *options: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
     """Run `penstock serve` in a folder; yield its address."""
-    command = [sys.executable, "-m", "penstock", "serve", *options, "--in-process", "--http", "127.0.0.1:0"]
+    command = [*penstock(), "serve", *options, "--in-process", "--http", "127.0.0.1:0"]
     environment = {**os.environ, "XDG_CONFIG_HOME": str(folder / "config"), "PYTHONPATH": str(ROOT / "src")}
     process = subprocess.Popen(
         command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -59,7 +60,7 @@ def test_the_commands(tmp_path: Path) -> None:
                 continue
             if "results" in text:
                 _await_rows(url, tmp_path)
-            script = head + text.replace("penstock ", f"{sys.executable} -m penstock ", 1)
+            script = head + text.replace("penstock ", f"{shlex.join(penstock())} ", 1)
             done = subprocess.run(["sh", "-c", script], cwd=tmp_path, env=environment, capture_output=True, text=True)
             assert done.returncode == 0, (text, done.stdout, done.stderr)
             if following in ("result", "json"):
@@ -129,7 +130,7 @@ def test_a_token_of_the_first_start_is_private_and_in_no_output(tmp_path: Path) 
 )
 def test_starts_that_are_refused(tmp_path: Path, options: list[str], code: str) -> None:
     environment = {**os.environ, "XDG_CONFIG_HOME": str(tmp_path / "config")}
-    command = [sys.executable, "-m", "penstock", "serve", "--in-process", "--checkpoint", str(tmp_path / "state")]
+    command = [*penstock(), "serve", "--in-process", "--checkpoint", str(tmp_path / "state")]
     if "--http" not in options:
         options = [*options, "--http", "127.0.0.1:0"]
     done = subprocess.run([*command, *options], env=environment, capture_output=True, text=True, timeout=120)
@@ -152,15 +153,15 @@ def test_tls(tmp_path: Path) -> None:
 
 
 def test_tokens_on_the_command_line(tmp_path: Path) -> None:
-    def penstock(*arguments: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "penstock", "token", *arguments, "--token-file", str(tmp_path / "tokens.json")]
+    def token(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [*penstock(), "token", *arguments, "--token-file", str(tmp_path / "tokens.json")]
         return subprocess.run(command, capture_output=True, text=True, timeout=60)
 
-    made = penstock("add", "ada", "--role", "control", "--expires", "2 hours")
+    made = token("add", "ada", "--role", "control", "--expires", "2 hours")
     assert made.returncode == 0 and made.stdout.startswith("pnst_") and made.stdout.strip() not in made.stderr
-    listed = penstock("list")
+    listed = token("list")
     assert "ada" in listed.stdout and "control" in listed.stdout and "pnst_" not in listed.stdout
-    assert penstock("add", "ada").returncode == 2
-    assert "P0807" in penstock("add", "bob", "--expires", "soon").stderr
-    assert penstock("revoke", "ada").returncode == 0
-    assert "P0807" in penstock("revoke", "ada").stderr
+    assert token("add", "ada").returncode == 2
+    assert "P0807" in token("add", "bob", "--expires", "soon").stderr
+    assert token("revoke", "ada").returncode == 0
+    assert "P0807" in token("revoke", "ada").stderr

@@ -16,7 +16,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -67,11 +67,16 @@ class LargerSelects(Protocol):
         """Return the answer of a query that may take so many seconds; None for one that cannot be divided."""
 
 
+def process_command() -> Sequence[str]:
+    """Return the words that start a process of one-time queries."""
+    return [sys.executable, "-m", "penstock.results.select_process"]
+
+
 class _Process:
     """One process, that computes one query at a time."""
 
     def __init__(self) -> None:
-        command = [sys.executable, "-m", "penstock.results.select_process"]
+        command = process_command()
         # User code is found where this process finds it.
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
         self._popen = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
