@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from functools import partial
+from typing import Any
 from unittest import mock
 
 import pyarrow as pa
@@ -14,6 +16,8 @@ from penstock.language import bind_script
 from penstock.physical.elements import Elements
 from penstock.physical.execution.executor import StageExecutor
 from penstock.physical.execution.progress import SourceProgress
+from penstock.physical.execution.step_failures import StepFailures
+from penstock.physical.operators.aggregates import shared_pane_sums
 from penstock.physical.operators.aggregates.pane_store import PaneStore
 from penstock.physical.plan.identity import step_keys
 from penstock.physical.plan.panes import PaneStoreSpec, WindowSumsSpec
@@ -140,3 +144,40 @@ def test_a_query_less_leaves_the_store_as_it_was() -> None:
         ts = [e.ts.tolist() for e in parts]
         assert ts and ts == [e.ts.tolist() for e in expected[query]]
         assert [e.columns for e in parts] == [e.columns for e in expected[query]]
+
+
+def test_windows_that_are_due_together_are_computed_together() -> None:
+    _, job, _ = _job([(length, 1) for length in range(2, 22)])
+    _feed(job, 0, 4)
+    with mock.patch.object(shared_pane_sums, "carry", wraps=shared_pane_sums.carry) as carry:
+        told = _feed(job, 4, 8)
+        assert len(told) == 20
+        assert carry.call_count == 1
+        with mock.patch.object(shared_pane_sums, "PIECE", 30):  # three windows at four boundaries have 24 rows
+            _feed(job, 8, 12)
+        assert carry.call_count == 1 + 7
+
+
+def test_what_fails_in_one_window_ends_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beside others of its store and in their call; those continue as if it had never been."""
+    windows = ((6, 3), (12, 3), (9, 1))
+    runs, finish = [], shared_pane_sums.finish
+
+    def failing(plan: Any, integers: Any, *others: Any) -> Any:
+        if max(map(int, integers[0]), default=0) > 9:  # only the longest has so many rows of a group
+            raise ValueError("too many")
+        return finish(plan, integers, *others)
+
+    for broken in (False, True):
+        _, job, _ = _job(windows)
+        failures = StepFailures()
+        job.stages[0][0].run = partial(job.stages[0][0].run, failures=failures)  # type: ignore[method-assign]
+        told = [_feed(job, 0, 12)]
+        with monkeypatch.context() as patched:
+            if broken:
+                patched.setattr(shared_pane_sums, "finish", failing)
+            told += [_feed(job, first, first + 4) for first in range(12, 40, 4)]
+        assert set(failures.errors) == ({"q1"} if broken else set())
+        runs.append([{q: [(e.ts.tolist(), e.columns) for e in r.get(q, ())] for q in ("q0", "q2")} for r in told])
+    assert runs[0] == runs[1]
+    assert any(round_["q0"] for round_ in runs[0][3:])

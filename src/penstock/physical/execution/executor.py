@@ -38,6 +38,7 @@ from penstock.physical.plan.identity import moved_steps, step_keys
 from penstock.physical.plan.plan import Channel, Plan, Step, scanned_sources, scans_of
 from penstock.physical.synopses.contract import Chunks, Synopsis
 from penstock.storage.documents import Document, Json, as_array, as_document, as_integer
+from penstock.types import BEGIN
 
 #: Every so many measurements of the size of state include all steps.
 _ALL_MEASURED = 64
@@ -160,6 +161,8 @@ class StageExecutor:
         self._unreported: set[int] | None = None
         #: The steps whose state may have changed since its size was measured; None for all.
         self._unmeasured: set[int] | None = None
+        #: By step, the steps whose state it reads in place.
+        self._reads: dict[int, list[int]] = {}
         self._gauge = StateGauge()
         #: Whether it still has all the steps of its stage.
         self._whole = True
@@ -207,7 +210,7 @@ class StageExecutor:
         # Nothing has changed so far: an operator that cannot be made leaves the executor as it was.
         old_steps = [step for piece in ended for step in piece.steps if step.stage == self.stage]
         earlier, self._operators = self._operators, operators | made
-        self._plan, self._graph = plan, StepGraph.of_stage(plan, self.stage)
+        self._plan, self._graph, self._reads = plan, StepGraph.of_stage(plan, self.stage), {}
         readers = [step for step in self._graph.steps if step.spec.reads]
         attached, self._unsettled = attach_again(readers, old_steps, earlier, numbers, self._operators)
         self._whole = True
@@ -255,8 +258,8 @@ class StageExecutor:
 
         def answer(query: str, elements: Elements) -> None:
             # A step shared with a query that ends later may be ahead of this query's frontier.
-            due = elements.ts <= frontiers[query]
-            final = elements if due.all() else elements.filter(due)
+            frontier = frontiers[query]
+            final = elements if elements.ts.max(initial=BEGIN) <= frontier else elements.filter(elements.ts <= frontier)
             if len(final):
                 (take or keep)(query, final)
 
@@ -266,20 +269,22 @@ class StageExecutor:
         flow = Flow(self._graph, self._operators, inbox, result, answer, failures)
         flow.counts.tapped = self.tapped
         self._ran, self._altered = set(), set()
-        # Many steps are over the same sources.
-        starts: dict[tuple[int, frozenset[str]], int | None] = {}
+        # Many steps are over the same sources, and most queries are equally far.
+        moments: dict[tuple[int, frozenset[str], int, int], Moment] = {}
         made: dict[tuple[int, int | None, bool], Moment] = {}
         for step in self._graph.turns:
-            heartbeat = max(heartbeats[query] for query in step.queries)
-            frontier = max(frontiers[query] for query in step.queries)
-            known = step.birth, step.sources
-            if known not in starts:
-                starts[known] = self._start(step)
-            key = heartbeat, starts[known], frontier > heartbeat
-            moment = made.get(key)
+            if len(step.queries) == 1:
+                (query,) = step.queries
+                heartbeat, frontier = heartbeats[query], frontiers[query]
+            else:
+                heartbeat = max(heartbeats[query] for query in step.queries)
+                frontier = max(frontiers[query] for query in step.queries)
+            known = step.birth, step.sources, heartbeat, frontier
+            moment = moments.get(known)
             if moment is None:
-                moment = self._made.get(key) or Moment(heartbeat, starts[known], self._shard, frontier > heartbeat)
-                made[key] = moment
+                key = heartbeat, self._start(step), frontier > heartbeat
+                moment = made.get(key) or self._made.get(key) or Moment(*key[:2], self._shard, key[2])
+                moments[known] = made[key] = moment
             if decided and step.spec.follows_decisions:
                 moment = replace(moment, decided=decided.only(step.queries))
             before = self._moments.get(step.id)
@@ -292,7 +297,7 @@ class StageExecutor:
             self._ran.add(step.id)
             if step.spec.reads:
                 # It may remove from what it reads in place.
-                self._ran.update(read_in_place(step))
+                self._ran.update(self._read_in_place(step))
             flow.turn(step, moment)
             if failures is None or not failures.stopped(step):
                 result.rejected += self._operators[step.id].rejections()
@@ -313,7 +318,13 @@ class StageExecutor:
 
     def _reads_change(self, step: Step) -> bool:
         """Return whether `step` reads in place what has changed in this round."""
-        return step.spec.reads and any(number in self._altered for number in read_in_place(step))
+        return step.spec.reads and not self._altered.isdisjoint(self._read_in_place(step))
+
+    def _read_in_place(self, step: Step) -> list[int]:
+        found = self._reads.get(step.id)
+        if found is None:
+            found = self._reads[step.id] = read_in_place(step)
+        return found
 
     def _drop(self, failures: StepFailures) -> None:
         """Drop the steps of queries that have failed; the others keep their operators."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import partial
+from typing import ParamSpec
 
 from penstock.physical.elements import Elements
 from penstock.physical.execution.exchange import Port, StageResult
@@ -20,6 +20,8 @@ from penstock.physical.plan.plan import Step
 
 #: Receives rows of a query's answer as they are produced.
 Taker = Callable[[str, Elements], None]
+#: The arguments of a call of an operator.
+_Arguments = ParamSpec("_Arguments")
 
 
 class Flow:
@@ -54,20 +56,36 @@ class Flow:
             for elements in self._inbox.pop((step.id, port), ()):
                 if len(elements) and not self._stopped(step):
                     self.counts.receive((step.id, port), elements)
-                    self._go_on(step, partial(operator.process, port, elements))
+                    self._go_on(step, operator.process, port, elements)
         if not self._stopped(step):
-            self._go_on(step, partial(operator.advance, moment))
+            self._go_on(step, operator.advance, moment)
 
     def _stopped(self, step: Step) -> bool:
         return self._failures is not None and self._failures.stopped(step)
 
-    def _go_on(self, step: Step, work: Callable[[], Iterable[Elements]]) -> None:
-        """Pass on the batches that `work` of `step` produces."""
+    def _go_on(
+        self, step: Step, work: Callable[_Arguments, Iterable[Elements]],
+        *given: _Arguments.args, **named: _Arguments.kwargs,
+    ) -> None:  # fmt: skip
+        """Pass on the batches that a call of the operator of `step` produces."""
         began = time.perf_counter()
-        pieces: Iterator[Elements] | None = None
+        try:
+            produced = work(*given, **named)
+        except Exception as error:
+            note_failure(step, error, self._failures)
+            return
+        if not isinstance(produced, list | tuple):
+            self._go_on_by_batch(step, iter(produced), began)
+            return
+        self.spent[step.id] = self.spent.get(step.id, 0.0) + time.perf_counter() - began
+        for made in produced:
+            if len(made):
+                self._send(step, made)
+
+    def _go_on_by_batch(self, step: Step, pieces: Iterator[Elements], began: float) -> None:
+        """Pass on batches before the next one is produced."""
         while True:
             try:
-                pieces = iter(work()) if pieces is None else pieces
                 made = next(pieces, None)
             except Exception as error:
                 note_failure(step, error, self._failures)
@@ -80,13 +98,15 @@ class Flow:
             began = time.perf_counter()
 
     def _send(self, step: Step, made: Elements) -> None:
-        direct = self._graph.direct[step.id]
-        self.counts.emit(step.id, len(made))
-        if step.spec.answered is not None:
-            self._answer(step.spec.answered, made)
-        self._graph.send(step, [made], self._inbox, self._result, direct)
+        graph, number, answered = self._graph, step.id, step.spec.answered
+        direct = graph.direct[number]
+        self.counts.emit(number, len(made))
+        if answered is not None:
+            self._answer(answered, made)
+        if number in graph.onward or len(direct) < len(graph.within[number]):
+            graph.send(step, [made], self._inbox, self._result, direct)
         for consumer in direct.values():
             if self._stopped(consumer):
                 continue
             self.counts.receive((consumer.id, 0), made)
-            self._go_on(consumer, partial(self._operators[consumer.id].process, 0, made))
+            self._go_on(consumer, self._operators[consumer.id].process, 0, made)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from penstock.expressions.evaluate import evaluate_all, mask
+from penstock.expressions.nodes import Column
 from penstock.physical.elements import Elements, concat
 from penstock.physical.kernels.ticks import later, round_up
 from penstock.physical.operators.aggregates.accumulators import pre_aggregate, pre_aggregate_where_it_pays, to_lanes
@@ -28,8 +29,14 @@ class Filter(Operator):
 class Projection(Operator):
     def __init__(self, spec: ProjectSpec) -> None:
         self._expressions = spec.expressions
+        #: The columns that it passes on; it computes nothing where it has no others.
+        self._kept = [e.index for e in spec.expressions if isinstance(e, Column)]
+        self._chooses = len(self._kept) == len(spec.expressions)
 
     def process(self, port: int, elements: Elements) -> list[Elements]:
+        if self._chooses:
+            columns = elements.columns
+            return [elements.with_columns([columns[kept] for kept in self._kept])]
         return [elements.with_columns(evaluate_all(self._expressions, elements.columns, len(elements)))]
 
 

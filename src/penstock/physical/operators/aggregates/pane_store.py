@@ -6,23 +6,18 @@ boundaries [semantics 4.3]: a basic interval synopsis that windows of different 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-
-import numpy as np
-import pyarrow as pa
+from collections.abc import Iterable, Mapping, Sequence
 
 from penstock.physical.elements import Elements
 from penstock.physical.kernels.compiled import argsort_time
 from penstock.physical.operators.aggregates.accumulators import pre_aggregate
-from penstock.physical.operators.aggregates.finalize import finish
-from penstock.physical.operators.aggregates.shared_pane_sums import WindowReader
+from penstock.physical.operators.aggregates.shared_pane_sums import PaneWindows
 from penstock.physical.operators.contract import Moment, Operator
 from penstock.physical.operators.reorder_buffer import ReorderBuffer
 from penstock.physical.plan.panes import PaneStoreSpec, WindowSumsSpec
 from penstock.physical.synopses.contract import Synopsis
 from penstock.physical.synopses.windows.pane_log import PaneLog
 from penstock.storage.documents import Document, optional_integer
-from penstock.types import END
 
 
 class PaneStore(Operator):
@@ -32,6 +27,7 @@ class PaneStore(Operator):
         self._plan = spec.plan
         self._early = ReorderBuffer()
         self.log = PaneLog(spec.plan, spec.types)
+        self.windows = PaneWindows(self.log, spec.plan)
 
     def synopses(self) -> Mapping[str, Synopsis]:
         return {"early": self._early.queue, "panes": self.log}
@@ -50,44 +46,36 @@ class PaneStore(Operator):
 
 
 class WindowSums(Operator):
-    """State: the last instant evaluated. The panes that it sums belong to the store."""
+    """State: the last instant evaluated. The panes that it sums belong to the store, which computes its sums with those
+    of other windows."""
 
     def __init__(self, spec: WindowSumsSpec) -> None:
         self._spec = spec
-        self._reader: WindowReader | None = None
+        #: What it is among, and its number there; None while nothing is read.
+        self._among: tuple[PaneWindows, int] | None = None
+        self._done: int | None = None
 
     def attach(self, inputs: Sequence[Operator]) -> None:
         (store,) = inputs
         assert isinstance(store, PaneStore)
-        spec, before = self._spec, self._reader
-        self._reader = WindowReader(store.log, spec.plan, spec.length, spec.slide, spec.align)
-        self._log = store.log
-        if before is not None:
-            self._reader.done = before.done
+        spec = self._spec
+        self.detach()
+        self._among = store.windows, store.windows.add(spec.length, spec.slide, spec.align, self._done)
 
     def detach(self) -> None:
-        if self._reader is not None:
-            self._log.readers.pop(self._reader, None)
+        if self._among is not None:
+            windows, number = self._among
+            self._done, self._among = windows.remove(number), None
 
     def marks(self) -> Document:
-        return {"done": self._read.done}
+        return {"done": self._done if self._among is None else self._among[0].done(self._among[1])}
 
     def restore_marks(self, marks: Document) -> None:
-        self._read.done = optional_integer(marks, "done")
+        self._done = optional_integer(marks, "done")
+        if self._among is not None:
+            windows, number = self._among
+            windows.set_done(number, self._done)
 
-    @property
-    def _read(self) -> WindowReader:
-        assert self._reader is not None
-        return self._reader
-
-    def advance(self, moment: Moment) -> Iterator[Elements]:
-        reader = self._read
-        since, until = moment.start if reader.done is None else reader.done + 1, moment.heartbeat + 1
-        if since is None or since >= until:
-            return  # this round has no instant to evaluate
-        for rows in reader.rows_at(reader.boundary(since), reader.boundary(until)):
-            chosen = pa.array(rows.positions)
-            keys = [key.take(chosen) for key in self._log.keys]
-            columns = (*keys, *finish(self._spec.plan, rows.integers, rows.floats, {}))
-            yield Elements(columns, rows.ticks, np.full(len(rows.ticks), END))
-        reader.done = moment.heartbeat
+    def advance(self, moment: Moment) -> Iterable[Elements]:
+        assert self._among is not None
+        return self._among[0].advance(self._among[1], moment.start, moment.heartbeat)

@@ -1,4 +1,4 @@
-"""The sums of one window over a log of panes, carried from boundary to boundary and emitted there. Compiled.
+"""The sums of windows over a log of panes, carried from boundary to boundary and emitted there. Compiled.
 
 The content of a window at a boundary is a contiguous range of the log; from one boundary to the next the panes that
 leave are subtracted and those that enter are added. At boundaries that are fixed in time the sums are computed afresh,
@@ -66,24 +66,28 @@ def _enter(start, stop, slots, integers, floats, positions, sums, pairs, guards,
     return fresh
 
 
-@nb.njit(cache=True)
-def move(new_positions, active, count, sums, pairs, new_active, new_sums, new_pairs, shown):  # type: ignore[no-untyped-def]
-    """Move the sums at the first `count` positions of `active` to `new_positions`, into arrays filled with 0. Return
-    how many remain. Removed positions have no sums, and the others keep their order."""
-    kept = 0
-    for i in range(count):
-        old = active[i]
-        now = new_positions[old]
-        if now < 0:
+@compiled(reads="new_positions warm active sums pairs")
+def move(new_positions, warm, active, counts, sums, pairs, new_active, new_sums, new_pairs, shown):  # type: ignore[no-untyped-def]
+    """Move the sums of the windows that are `warm` to `new_positions`, into arrays filled with 0: of window w those at
+    the first counts[w] positions of active[w]. Write to counts[w] how many remain. Removed positions have no sums, and
+    the others keep their order."""
+    for w in range(warm.shape[0]):
+        if not warm[w]:
             continue
-        for lane in range(sums.shape[1]):
-            new_sums[now, lane] = sums[old, lane]
-        for lane in range(pairs.shape[1]):
-            new_pairs[now, lane] = pairs[old, lane]
-        shown[now] = True
-        new_active[kept] = now
-        kept += 1
-    return kept
+        kept = 0
+        for i in range(counts[w]):
+            old = active[w, i]
+            now = new_positions[old]
+            if now < 0:
+                continue
+            for lane in range(sums.shape[2]):
+                new_sums[w, now, lane] = sums[w, old, lane]
+            for lane in range(pairs.shape[2]):
+                new_pairs[w, now, lane] = pairs[w, old, lane]
+            shown[w, now] = True
+            new_active[w, kept] = now
+            kept += 1
+        counts[w] = kept
 
 
 @nb.njit(cache=True)
@@ -115,60 +119,67 @@ def with_new(active, count, new, fresh, shown):  # type: ignore[no-untyped-def]
     return count + fresh
 
 
-@nb.njit(cache=True)
+@compiled(reads="slots integers floats positions windows edges bottoms tops anew quiet guards")
 def carry(  # type: ignore[no-untyped-def]
-    slots, integers, floats, positions, lows, highs, anew, quiet, sums, pairs, guards, shown, active, count, low, high,
-    size,
+    slots, integers, floats, positions, windows, edges, bottoms, tops, anew, quiet, all_sums, all_pairs, guards,
+    all_shown, all_active, counts, lows, highs, base, size,
 ):  # fmt: skip
-    """Carry sums on to the boundaries b, at which the window contains the rows lows[b] ... highs[b] - 1 of the log;
-    compute them afresh where anew[b]; emit the groups that have rows, at all boundaries but the first `quiet`.
+    """Carry the sums of windows on to their boundaries: of windows[n] to edges[n] ... edges[n + 1] - 1, in order. At
+    boundary b it contains the rows bottoms[b] ... tops[b] - 1 of the log. Compute them afresh where anew[b]; emit the
+    groups that have rows, at all boundaries of windows[n] but the first quiet[n].
 
-    sums, pairs: (places, lanes), of the rows low ... high - 1; active: the places that may be shown, `count` of them,
-    in order; size: number of output rows allocated at first. Return (places, integer lanes and sums of pairs by (lane,
-    row) of the emitted rows, number of emitted rows by boundary, `count`)."""
+    By window w: all_sums, all_pairs: (windows, places, lanes), of the rows lows[w] - base ... highs[w] - base - 1;
+    all_active: the places that may be shown, counts[w] of them, in order. size: number of output rows allocated at
+    first. Return (places, integer lanes and sums of pairs by (lane, row) of the emitted rows, number of emitted rows by
+    boundary)."""
     out_positions = np.empty((1, size), np.int32)
     out_integers = np.empty((integers.shape[1], size), np.int64)
     out_floats = np.empty((guards.shape[0], size), np.float64)
-    lengths = np.zeros(lows.shape[0] - quiet, np.int64)
-    new = np.empty(shown.shape[0], np.int64)
+    lengths = np.zeros(bottoms.shape[0], np.int64)
+    new = np.empty(positions.shape[0], np.int64)
     total = 0
-    for b in range(lows.shape[0]):
-        if anew[b]:
+    for n in range(windows.shape[0]):
+        w = windows[n]
+        sums, pairs, shown, active = all_sums[w], all_pairs[w], all_shown[w], all_active[w]
+        count, low, high = counts[w], lows[w] - base, highs[w] - base
+        for b in range(edges[n], edges[n + 1]):
+            if anew[b]:
+                for i in range(count):
+                    p = active[i]
+                    for lane in range(sums.shape[1]):
+                        sums[p, lane] = 0
+                    for lane in range(pairs.shape[1]):
+                        pairs[p, lane] = 0.0
+                    shown[p] = False
+                count = 0
+                low = high = bottoms[b]
+            _leave(low, min(bottoms[b], high), slots, integers, floats, positions, sums, pairs, guards)
+            start = max(high, bottoms[b])
+            fresh = _enter(start, tops[b], slots, integers, floats, positions, sums, pairs, guards, shown, new)
+            low, high = bottoms[b], tops[b]
+            if fresh:
+                count = with_new(active, count, new, fresh, shown)
+            if b - edges[n] < quiet[n]:
+                continue
+            out_positions = with_room(out_positions, total, total + count)
+            out_integers = with_room(out_integers, total, total + count)
+            out_floats = with_room(out_floats, total, total + count)
+            kept = 0
+            before = total
             for i in range(count):
                 p = active[i]
-                for lane in range(sums.shape[1]):
-                    sums[p, lane] = 0
-                for lane in range(pairs.shape[1]):
-                    pairs[p, lane] = 0.0
-                shown[p] = False
-            count = 0
-            low = high = lows[b]
-        _leave(low, min(lows[b], high), slots, integers, floats, positions, sums, pairs, guards)
-        start = max(high, lows[b])
-        fresh = _enter(start, highs[b], slots, integers, floats, positions, sums, pairs, guards, shown, new)
-        low, high = lows[b], highs[b]
-        if fresh:
-            count = with_new(active, count, new, fresh, shown)
-        if b < quiet:
-            continue
-        out_positions = with_room(out_positions, total, total + count)
-        out_integers = with_room(out_integers, total, total + count)
-        out_floats = with_room(out_floats, total, total + count)
-        kept = 0
-        before = total
-        for i in range(count):
-            p = active[i]
-            if sums[p, 0] <= 0:
-                shown[p] = False
-                continue
-            active[kept] = p
-            kept += 1
-            out_positions[0, total] = p
-            for lane in range(out_integers.shape[0]):
-                out_integers[lane, total] = sums[p, lane]
-            for lane in range(out_floats.shape[0]):
-                out_floats[lane, total] = pairs[p, 2 * lane] + pairs[p, 2 * lane + 1]
-            total += 1
-        count = kept
-        lengths[b - quiet] = total - before
-    return out_positions[0, :total], out_integers[:, :total], out_floats[:, :total], lengths, count
+                if sums[p, 0] <= 0:
+                    shown[p] = False
+                    continue
+                active[kept] = p
+                kept += 1
+                out_positions[0, total] = p
+                for lane in range(out_integers.shape[0]):
+                    out_integers[lane, total] = sums[p, lane]
+                for lane in range(out_floats.shape[0]):
+                    out_floats[lane, total] = pairs[p, 2 * lane] + pairs[p, 2 * lane + 1]
+                total += 1
+            count = kept
+            lengths[b] = total - before
+        counts[w], lows[w], highs[w] = count, low + base, high + base
+    return out_positions[0, :total], out_integers[:, :total], out_floats[:, :total], lengths

@@ -6,7 +6,8 @@ that are 0 in every pane are not stored, and lanes equal to another lane are sto
 arrays are rebuilt.
 
 Contract: panes are appended in time order, none before an existing one. Groups are numbered by *place*, their rank
-among the fingerprints of all present groups; `PaneReader`s have arrays by place and are notified when places change.
+among the fingerprints of all present groups; the `PaneReaders` have arrays by place and are notified when places
+change.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ from penstock.storage.documents import Document
 ZERO = -1
 
 
-class PaneReader(Protocol):
-    """A reader of a log, which keeps sums by place."""
+class PaneReaders(Protocol):
+    """The readers of a log, which keep sums by place."""
 
     @property
     def needs(self) -> int | None:
@@ -39,7 +40,10 @@ class PaneReader(Protocol):
 
     @property
     def nbytes(self) -> int:
-        """What it holds."""
+        """What they hold."""
+
+    def settle(self) -> None:
+        """Discard what was computed of the panes before they change."""
 
     def move(self, places: Int64s, count: int) -> None:
         """Move the sums of place p to places[p], -1 for a removed group; there are `count` places now."""
@@ -59,8 +63,7 @@ class PaneLog(Synopsis):
         self._keys = len(plan.group)
         self._types = tuple(types[: self._keys])
         self._queue = FifoQueue()
-        #: As keys.
-        self.readers: dict[PaneReader, None] = {}
+        self.readers: PaneReaders | None = None
         self._derived = False
         self._reset((0, *[ZERO] * (plan.integers - 1)))
 
@@ -80,8 +83,8 @@ class PaneLog(Synopsis):
         self._slots = np.empty(16, np.int64)
         self._integers = np.empty((16, kept), np.int64)
         self._floats = np.empty((16, self._plan.floats), np.float64)
-        for reader in self.readers:
-            reader.forget()
+        if self.readers is not None:
+            self.readers.forget()
 
     # -- what readers see --------------------------------------------------------------------------------------
 
@@ -111,6 +114,8 @@ class PaneLog(Synopsis):
     def turn(self, panes: Elements | None) -> None:
         """Drop the panes that no reader needs, and append `panes`: key columns and lanes, with the end of the pane as
         ts."""
+        if self.readers is not None:
+            self.readers.settle()
         if not self._derived:
             self._derive()
         self._drop()
@@ -122,11 +127,10 @@ class PaneLog(Synopsis):
         self._order()
 
     def _drop(self) -> None:
-        needs = [reader.needs for reader in self.readers]
-        known = [tick for tick in needs if tick is not None]
-        if not known or len(known) < len(needs):
+        needs = None if self.readers is None else self.readers.needs
+        if needs is None:
             return
-        count = sum(batch.num_rows for batch in self._queue.pop_until(min(known)))
+        count = sum(batch.num_rows for batch in self._queue.pop_until(needs))
         if count:
             gone = self._slots[self._start : self._start + count]
             self._groups.integers[0, : self._groups.count] -= np.bincount(gone, minlength=self._groups.count)
@@ -204,8 +208,8 @@ class PaneLog(Synopsis):
         self.place[self._in_order] = np.arange(count)
         self.keys = self._groups.key_columns(self._in_order)
         places = np.where(was < 0, -1, self.place[was]) if count else np.full(len(was), -1)
-        for reader in self.readers:
-            reader.move(places, count)
+        if self.readers is not None:
+            self.readers.move(places, count)
 
     def _derive(self) -> None:
         self._derived = True
@@ -224,7 +228,7 @@ class PaneLog(Synopsis):
     @property
     def nbytes(self) -> int:
         arrays = self._times.nbytes + self._slots.nbytes + self._integers.nbytes + self._floats.nbytes
-        return self._queue.nbytes + arrays + self._groups.nbytes + sum(reader.nbytes for reader in self.readers)
+        return self._queue.nbytes + arrays + self._groups.nbytes + (0 if self.readers is None else self.readers.nbytes)
 
     @classmethod
     def first_live(cls, manifest: Document, chunk: int) -> int:
