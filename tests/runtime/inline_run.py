@@ -33,6 +33,7 @@ from penstock.runtime.spark.work import Work
 from penstock.runtime.spark.worker import stage
 from penstock.runtime.spark.worker.inline import Outcome, run_round
 from penstock.runtime.spark.worker.packets import Heartbeats
+from penstock.runtime.watching.recorder import Recorder
 from penstock.session import Session
 
 #: Where a run may die: before a round's state is written, after it, between two sinks, with all answers written.
@@ -84,6 +85,8 @@ class InlineRun:
         self.parts = ResultParts(self.folder)
         self.gate = AnswerGate(self.folder)
         self.accounts = RunTotals(self.folder)
+        self.recorder = Recorder(self.job.plan, {})
+        self.recorder.resumed(self.accounts.totals({}, {}, 0))
         self.relations = KeptRelations(self.folder)
         #: What was seen before the first round and in each round of this start; the folder keeps the last ones alone.
         before = [name for name in self.folder.rounds() if not name.isdigit()]
@@ -150,6 +153,7 @@ class InlineRun:
         self.older.add()
         self.tables = self.folder.read_tables(self.job.plan.statics)
         self.accounts, self.parts = self.accounts.reread(self.job.plan), ResultParts(self.folder)
+        self.recorder.changed(self.job.plan, {})
         return RoundChange(self.job.intake, self.job.epoch, changed.offset)
 
     @property
@@ -187,13 +191,15 @@ class InlineRun:
         outcome = run_round(
             self.folder, self.job, self.tables, [load_read_task(self.folder, f) for f in files], self.batch
         )
+        for report in outcome.reports:
+            self.recorder.report(report)
         if crash == "sinks":
             raise Crash
         rows, failed, shown = self._deliver(outcome, crash == "between")
         beats = {} if outcome.heartbeats is None else outcome.heartbeats.queries
         commit_logs(self.sinks, self.batch, shown.heartbeats(beats, outcome.failed))
         self.parts.note(self.batch, rows, self.sinks)
-        self.accounts.delivered(self.batch, rows, {})
+        self.accounts.delivered(self.batch, rows, {}, self.recorder)
         if crash == "delivered":
             raise Crash
         self.heartbeats = outcome.heartbeats

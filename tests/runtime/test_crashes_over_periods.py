@@ -7,6 +7,9 @@ from pathlib import Path
 import pytest
 from inline_run import CRASHES, lived, write_files
 
+from penstock.runtime.spark.checkpoint.folder import Folder
+from penstock.runtime.spark.checkpoint.totals import TotalsMark
+
 _QUERIES = {
     "coalesced": "SELECT k, VALID(s) FROM S (k) VALID FOR (x % 4) SECONDS [RANGE 9 SECONDS] AS s",
     "told": "SELECT k, VALID(s) FROM S (k) VALID FOR 2 SECONDS AS s WHERE CLOSED(VALID(s))",
@@ -36,9 +39,13 @@ def script(folder: Path) -> str:
 
 
 def live(folder: Path, crash: str | None) -> dict[str, list[str]]:
-    """Run over all input, with a death in every second round; return what was emitted."""
+    """Run over all input, with a death in every second round; return what was emitted, and what was left out of rows at
+    the ingest."""
     folder.mkdir(parents=True)
-    return lived(script(folder), folder, _QUERIES, crash)
+    answers = lived(script(folder), folder, _QUERIES, crash)
+    totals = TotalsMark.read(Folder(folder / "checkpoint" / "penstock"))
+    assert totals is not None
+    return {**answers, "left out": [f"{name} {counts}" for name, counts in sorted(totals.at_ingest.items())]}
 
 
 @pytest.fixture(scope="module")
@@ -53,5 +60,7 @@ def test_a_run_that_dies_answers_what_one_that_lives_answers(
     crash: str, tmp_path: Path, expected: dict[str, list[str]]
 ) -> None:
     assert all(expected.values()), {name for name, rows in expected.items() if not rows}
+    none = {"without period": 0, "ended on arrival": 0}
+    assert expected["left out"] == [f"now {none | {'without period': 18}}", f"sums {none}"]
     write_files(tmp_path / "data", range(5))
     assert live(tmp_path / "dying", crash) == expected

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from penstock.algebra.nodes.session_window import SessionWindow
 from penstock.algebra.nodes.shed import NO_BUDGET, Shed
 from penstock.errors import PenstockError
 from penstock.expressions.draws import draws
@@ -110,6 +111,35 @@ def test_shards_and_restarts_do_not_change_what_is_shed_under_the_same_decisions
 
     expected = answer()
     assert expected and answer(shards=3) == answer(reload=True) == expected
+
+
+#: Queries of which only what goes on of a value is known.
+_GOES_ON = (
+    "SELECT k, VALID(s) FROM m (k) VALID FOR 3 SECONDS AS s WHERE CLOSED(VALID(s))",
+    "SELECT k, VALID(s) FROM m [PARTITION BY k SESSION 3 SECONDS] AS s",
+    "RSTREAM(SELECT k, VALID(s), COUNT(*) AS n FROM m [PARTITION BY k SESSION 3 SECONDS] AS s GROUP BY k, VALID(s))",
+)
+
+
+@pytest.mark.parametrize("query", _GOES_ON)
+def test_of_what_goes_on_whole_values_are_shed_whatever_the_shards_and_restarts(query: str) -> None:
+    data = inputs(1_200)
+    exact = run_local(bind_script(f"{_STREAM}CREATE QUERY q AS {query};").queries, data).tables["q"]
+    bound = bind_script(f"{_STREAM}CREATE QUERY q WITH (cpu '0.5', memory '14 TUPLES') AS {query};")
+    seen: list[RunMetrics] = []
+
+    def answer(thresholds: list[int], **options: Any) -> pa.Table:
+        return run_local(bound.queries, data, batch_rows=200, decide=falling(thresholds), **options).tables["q"]
+
+    quarter = WHOLE // 4
+    kept = {key for key, rank in ranks().items() if rank < quarter}
+    given = answer([quarter], watcher=seen.append)
+    assert changes(given) == kept_alone(exact, kept) and given.num_rows
+    last = seen[-1].queries["q"].shedding
+    assert last is not None and 0 < last.held <= 14 and last.shed_by_cpu == last.shed > 0 and not last.exact
+    falls = [WHOLE, WHOLE // 2, quarter]
+    assert changes(answer(falls)) == changes(answer(falls, shards=3)) == changes(answer(falls, reload=True))
+    assert changes(answer(falls)) - changes(exact) == Counter()
 
 
 def test_the_figures_of_what_cpu_has_shed_do_not_lie() -> None:
@@ -210,14 +240,18 @@ def test_a_run_sheds_what_is_beyond_its_limit() -> None:
 
 def test_only_queries_that_can_shed_have_a_part() -> None:
     """A limit of the whole run refuses no query."""
-    others = """CREATE QUERY rows AS SELECT k, VALID(s) FROM m (k) VALID FOR 3 SECONDS [ROWS 5] AS s;
+    others = """CREATE QUERY rows AS SELECT k, VALID(s) FROM m (k) VALID FOR 3 SECONDS [PARTITION BY k ROWS 5] AS s;
+    CREATE QUERY open AS SELECT k, VALID(s) FROM m [PARTITION BY k SESSION 3 SECONDS OPEN] AS s;
+    CREATE QUERY sessions AS SELECT k, VALID(s) FROM m [PARTITION BY k SESSION 3 SECONDS] AS s;
     CREATE QUERY count AS SELECT COUNT(*) AS n FROM m [RANGE 5 SECONDS];
     CREATE QUERY own WITH (memory '9 TUPLES') AS
     SELECT k, VALID(s) FROM m (k) VALID FOR 3 SECONDS [RANGE 9 SECONDS] AS s;"""
     bound = bind_script(_SET.format("1 MB") + _STREAM + others + f"CREATE QUERY q AS {_FROM}")
-    shed = {q.name: [n for n in walk(q.root) if isinstance(n, Shed)] for q in bound.queries}
-    assert {name: [one.shares_limit for one in nodes] for name, nodes in shed.items()} == {
-        "rows": [], "count": [], "own": [False], "q": [True],
+    nodes = {q.name: list(walk(q.root)) for q in bound.queries}
+    shed = {name: [n for n in found if isinstance(n, Shed)] for name, found in nodes.items()}
+    shed["sessions"] = [n.budget for n in nodes["sessions"] if isinstance(n, SessionWindow) and n.budget is not None]
+    assert {name: [one.shares_limit for one in found] for name, found in shed.items()} == {
+        "rows": [], "open": [], "sessions": [True], "count": [], "own": [False], "q": [True],
     }  # fmt: skip
 
 

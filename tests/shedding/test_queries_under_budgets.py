@@ -22,6 +22,8 @@ _FROM = (
     "t (k) [RANGE 12 SECONDS SLIDE 2 SECONDS] AS s",
     "t (x) VALID FROM a TO b [RANGE 8 SECONDS] AS s",
     "t (k) VALID FOR 2 SECONDS [UNBOUNDED] AS s",
+    "t (k) VALID FOR 3 SECONDS [ROWS 6] AS s",
+    "t (k, x % 2 AS y) VALID FROM a TO b [ROWS 9 WHERE x > 1 OR k = 'a'] AS s",
     "GAPS OF t (k) AT LEAST 2 SECONDS VALID FOR 3 SECONDS [RANGE 9 SECONDS] AS s",
     "GAPS OF t (k, x) VALID FROM a TO b [RANGE 12 SECONDS SLIDE 2 SECONDS] AS s",
 )
@@ -48,6 +50,27 @@ def script_of(draw: random.Random, policy: str) -> str:
     return f"{_SOURCE}CREATE QUERY q WITH ({attributes}) AS SELECT {items} FROM {source}{clause};"
 
 
+#: Queries of which a budget counts what goes on: of stretches that are told once, and of sessions.
+_WHOLE = (
+    "SELECT s.k, VALID(s) FROM t (k) VALID FOR 3 SECONDS AS s WHERE CLOSED(VALID(s))",
+    "SELECT s.k, s.y, VALID(s) FROM t (k, x % 2 AS y) VALID FOR x SECONDS AS s WHERE CLOSED(VALID(s)) AND s.k <> 'c'",
+    "SELECT s.k, VALID(s) FROM t (k) [UNBOUNDED SLIDE 3 SECONDS] AS s WHERE CLOSED(VALID(s)) AND LENGTH(VALID(s)) > 3",
+    "SELECT s.k, s.x, VALID(s) FROM t [PARTITION BY k SESSION 3 SECONDS] AS s",
+    "SELECT s.k, s.a, VALID(s) FROM t [PARTITION BY k SESSION x SECONDS AT MOST 7 SECONDS] AS s WHERE s.k <> 'b'",
+    "RSTREAM(SELECT k, x, VALID(s), COUNT(*) AS n, MIN(a) AS least FROM t [PARTITION BY k, x SESSION 2 SECONDS] AS s"
+    " GROUP BY k, x, VALID(s))",
+    "SELECT VALID(s), COUNT(*) AS n, SUM(x) AS total FROM t [PARTITION BY k SESSION 4 SECONDS AT MOST 9 SECONDS] AS s"
+    " GROUP BY VALID(s)",
+    "SELECT x, VALID(s) FROM t (x) [PARTITION BY k SESSION 4 SECONDS] AS s",
+)
+
+
+def script_of_whole(draw: random.Random, policy: str) -> str:
+    memory = draw.choice(["1 TUPLES", "2 TUPLES", "3 TUPLES", "8 TUPLES", "200", "300 B"])
+    more = draw.choice(["", ", buckets '2'" if memory[0] != "1" else ""])
+    return f"{_SOURCE}CREATE QUERY q WITH (memory '{memory}', shed '{policy}'{more}) AS {draw.choice(_WHOLE)};"
+
+
 def table_of(draw: random.Random, rows: int = 40) -> pa.Table:
     at, made = 0, []
     for _ in range(rows):
@@ -61,9 +84,10 @@ def table_of(draw: random.Random, rows: int = 40) -> pa.Table:
     return pa.Table.from_arrays(columns, names=list(names))
 
 
-def check(seed: int, policy: str) -> int:
+def check(seed: int, policy: str, whole: bool = False) -> int:
     draw = random.Random(f"{policy}/{seed}")
-    bound = bind_script(script_of(draw, policy), one_time=True)
+    script = script_of_whole(draw, policy) if whole else script_of(draw, policy)
+    bound = bind_script(script, one_time=True)
     (query,) = bound.queries
     inputs = {"t": table_of(draw)}
     drain = draw.random() < 0.5
@@ -79,11 +103,17 @@ def test_the_local_runtime_equals_the_definition(policy: str) -> None:
     assert sum(check(seed, policy) for seed in range(4))
 
 
+@pytest.mark.parametrize("policy", ["value", "cals_q"])
+def test_what_goes_on_has_a_budget(policy: str) -> None:
+    assert sum(check(seed, policy, whole=True) for seed in range(12))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("policy", _POLICIES)
 def test_the_local_runtime_equals_the_definition_in_many_cases(policy: str) -> None:
     for seed in range(4, 100):
         check(seed, policy)
+        check(seed, policy, whole=True)
 
 
 _LINE = "CREATE STREAM m (at BIGINT, k BIGINT) FROM MEMORY () TIMESTAMP BY at UNIT SECOND;\n"

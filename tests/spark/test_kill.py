@@ -88,3 +88,57 @@ def _kill_a_worker() -> int:
     for pid in found[:1]:
         os.kill(pid, signal.SIGKILL)
     return len(found[:1])
+
+
+CPU = """
+SET max_batch_bytes = 1;
+CREATE STREAM S (ts BIGINT, k INT, x DOUBLE) FROM FILES (path '{data}', format 'parquet') TIMESTAMP BY ts UNIT SECOND;
+CREATE QUERY kept INTO FILES (path '{out}/kept', format 'csv') WITH (cpu '0.000001') AS
+  SELECT s.k, VALID(s) FROM S (k) VALID FOR 6 SECONDS [RANGE 60 SECONDS] AS s;
+CREATE QUERY every INTO FILES (path '{out}/every', format 'csv') AS
+  SELECT s.k, VALID(s) FROM S (k) VALID FOR 6 SECONDS [RANGE 60 SECONDS] AS s;
+"""
+
+
+def test_what_cpu_shedding_has_dropped_stays_dropped_over_a_kill_and_a_restart(spark: Any, tmp_path: Path) -> None:
+    """Thresholds are decided by measuring, so no two runs have the same. But a value is told as without a budget up to
+    one instant, at which all that is there of it is taken back, and never again: behind a restart it would come back if
+    the threshold were lost, and another instant would be told if it were decided again."""
+    (tmp_path / "data").mkdir()
+    for i in range(12):
+        ts = list(range(i * 20, i * 20 + 20))
+        columns = {"ts": pa.array(ts, pa.int64()), "k": pa.array([t * 7 % 40 for t in ts], pa.int32())}
+        pq.write_table(pa.table({**columns, "x": [0.0] * 20}), tmp_path / "data" / f"part-{i:03d}.parquet")
+    text = CPU.format(data=tmp_path / "data", out=tmp_path / "out")
+    for stop_after in (5, 8, None):
+        session = Session(spark)
+        session.execute(text)
+        run = session.start(checkpoint=str(tmp_path / "checkpoint"))
+        killed = False
+        while not run.wait(0.05):
+            if stop_after is not None and run.progress().batches >= stop_after:
+                if not killed:
+                    killed = bool(_kill_a_worker())
+                    continue
+                run.stop()
+                break
+    kept, every = (_by_value(read_result(str(tmp_path / "out" / name))) for name in ("kept", "every"))
+    dropped = 0
+    for k, events in every.items():
+        found = kept.get(k, [])
+        same = next((i for i, pair in enumerate(zip(found, events, strict=False)) if pair[0] != pair[1]), len(found))
+        rest = found[same:]
+        dropped += len(found) < len(events)
+        assert all(op == "-" and ts == rest[0][0] for ts, op, *_ in rest), (k, found, events)
+        there = [row for _, op, *row in found[:same] if op == "+"]
+        for _, op, *row in found[:same]:
+            there.remove(row) if op == "-" else None
+        assert sorted(there) == sorted(row for _, _, *row in rest) or not rest
+    assert 0 < dropped < len(every)
+
+
+def _by_value(result: pa.Table) -> dict[int, list[tuple[Any, ...]]]:
+    found: dict[int, list[tuple[Any, ...]]] = {}
+    for row in result.to_pylist():
+        found.setdefault(row["k"], []).append((row["ts"], row["op"], row["valid_from"], row["valid_to"]))
+    return {k: sorted(rows, key=lambda row: (row[0], row[1] == "+", row[2])) for k, rows in found.items()}

@@ -71,12 +71,12 @@ class SheddingRecord:
         self.shed += len(drops)
         self.shed_by_cpu += by_cpu
         self.clock = max(self.clock, int(arriving.stamps[-1]))
-        self.ledger.add(drops, self.clock)
+        self.ledger.add(drops, int(arriving.clocks[-1]))
 
-    def pass_to(self, clock: int) -> None:
-        """Forget what has left the window."""
+    def pass_to(self, clock: int, window_clock: int) -> None:
+        """Forget what has left the window. window_clock: the time on the clock by which tuples expire."""
         self.clock = max(self.clock, clock)
-        self.ledger.pass_to(self.clock)
+        self.ledger.pass_to(window_clock)
 
     def judge(self, shedders: Sequence[Shedder]) -> AccuracyEstimate:
         """Estimate accuracy at the clock, and keep the estimate."""

@@ -32,6 +32,8 @@ from penstock.algebra import (
     TopK,
     UntilNext,
 )
+from penstock.algebra.nodes.base import operators
+from penstock.algebra.nodes.coalesce import Closing
 from penstock.algebra.nodes.one_time import OneTimeQuery
 from penstock.algebra.nodes.query import Query
 from penstock.algebra.nodes.scans import declared_sources
@@ -105,7 +107,7 @@ def run_oracle(
         return Answer([], read.late, None, read.rejected)  # no input ever had a heartbeat
     world = World(read.rows, max(timed, default=0), shards=shards)
     if drain:
-        end = _last_end(root, world)
+        end = _last_end(root, world, not any(e.ticks for node in operators(root) for e in node.evaluations()))
         world = replace(world, final=world.final if end is None else min(max(world.final, end), END - 1), known={})
     return Answer(events_in(root, world), read.late, world.final, read.rejected)
 
@@ -165,7 +167,18 @@ def timely_rows(source: Source, table: pa.Table) -> list[tuple[int, Row]]:
     return [(ts, row) for ts, row, _ in rows] if source.is_static else _in_time(rows, source.slack, {})
 
 
-def _last_end(node: Algebra, world: World) -> int | None:
+def _closed(closing: Closing, last: int, waits: bool) -> int:
+    if closing.longest is None:
+        return _end_of_rows(last, waits)
+    return max(last, closing.closes(last + closing.longest))
+
+
+def _end_of_rows(last: int, waits: bool) -> int:
+    """Return the end of what its rows say: time goes on to its own end, unless something happens at boundaries."""
+    return END if waits else last
+
+
+def _last_end(node: Algebra, world: World, waits: bool) -> int | None:
     """Return the instant at which time stops with drain: when every window over the last element of its sources has
     ended.
 
@@ -174,17 +187,17 @@ def _last_end(node: Algebra, world: World) -> int | None:
     if isinstance(node, Scan):
         return max((ts for ts, _ in world.rows[node.source.name] if ts != BEGIN), default=None)
     if isinstance(node, NRRJoin):
-        return _last_end(node.left, world)
+        return _last_end(node.left, world, waits)
     below = node.streams if isinstance(node, Sequenced) else node.inputs
-    last = max((end for end in (_last_end(child, world) for child in below) if end is not None), default=None)
+    last = max((end for end in (_last_end(child, world, waits) for child in below) if end is not None), default=None)
     if last is not None and isinstance(node, Frequency | Sequenced):
         return max(last, *frequency.last_boundaries(node, last))
     if last is not None and isinstance(node, SessionWindow):
-        return last + (0 if node.longest is None else node.longest + 1)
+        return _end_of_rows(last, waits) if node.longest is None else last + node.longest + 1
     if last is not None and isinstance(node, Coalesce) and node.closed is not None:
-        return max(last, node.closed.closes(last + (node.closed.longest or 0)))
+        return _closed(node.closed, last, waits)
     if last is not None and isinstance(node, Gaps) and not node.only_ended:
-        return max(last, node.closing.closes(last + (node.closing.longest or 0)))
+        return _closed(node.closing, last, waits)
     if last is not None and isinstance(node, UntilNext | EndedPeriods | Lasting):
         return max(last, until_next.last_end(node, last))
     if last is None or not isinstance(node, TimeModelWindow):

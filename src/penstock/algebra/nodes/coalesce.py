@@ -24,9 +24,10 @@ from penstock.algebra.nodes.base import (
     is_static,
     operators,
 )
+from penstock.algebra.nodes.shed import StretchBudget
 from penstock.algebra.nodes.until_next import UntilNext
-from penstock.algebra.optimizer.statistics import Statistics
-from penstock.algebra.properties.boundedness import Boundedness
+from penstock.algebra.optimizer.statistics import Statistics, seconds
+from penstock.algebra.properties.boundedness import Boundedness, Grade
 from penstock.algebra.properties.cardinality import Estimate
 from penstock.algebra.properties.need import Needs, everything
 from penstock.algebra.properties.update_pattern import Pattern
@@ -76,6 +77,17 @@ class Closing:
             later = np.minimum(self.align - (self.align - later) // self.slide * self.slide, END)
         return np.where(ends >= END - self.later, END, later)
 
+    @property
+    def delay(self) -> Delay:
+        """Return how long after an element its stretch is closed at the latest."""
+        return Delay(None if self.longest is None else self.longest + self.later, self.slide, self.align)
+
+    def last_ends(self, ticks: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Return the same as `last_end` of many ticks."""
+        if self.slide is not None:
+            ticks = (ticks - self.align) // self.slide * self.slide + self.align
+        return ticks - self.later
+
     def last_end(self, tick: int) -> int:
         """Return the last end of a stretch that is closed at `tick`."""
         if self.slide is not None:
@@ -89,12 +101,13 @@ class Coalesce(Unary):
     period are left out.
 
     begins: what is known of them; closing: when stretches are closed, None where they never are; only_closed: whether
-    the others are left out.
+    the others are left out; budget: of those that go on, where only closed ones are told and nothing leaves.
     """
 
     begins: Begins = Begins.ANY
     closing: Closing | None = None
     only_closed: bool = False
+    budget: StretchBudget | None = None
 
     @property
     def closed(self) -> Closing | None:
@@ -146,14 +159,24 @@ class Coalesce(Unary):
         return self.input.boundedness
 
     @property
+    def open_boundedness(self) -> Boundedness:
+        """Return what bounds the stretches that may grow, where periods begin in order and nothing leaves: those of the
+        values that came within a period of a known length, else one for every value."""
+        if not self.value or self.closing is None or self.closing.longest is None or self.domain is None:
+            return self.bounded_by_keys(self.value, super().boundedness, "values")
+        labels = column_labels(self.schema)
+        of = f"the values of {', '.join(labels[i] for i in self.value)} of {', '.join(self.source_names)}"
+        ticks = self.closing.longest + (self.closing.slide or 0)
+        text = f"{of} that came within {self.domain.show_length(ticks)}"
+        return Boundedness(Grade.BOUNDED, text, length=seconds(ticks, self.domain))
+
+    @property
     def carries_ends(self) -> bool:
         return False
 
     @property
     def delays(self) -> tuple[Delay, ...]:
-        if self.closed is None:
-            return ()
-        return (Delay((self.closed.longest or 0) + self.closed.later, self.closed.slide, self.closed.align),)
+        return () if self.closed is None else (self.closed.delay,)
 
     def pruned(self, needed: frozenset[int], pruning: ColumnPruning) -> Pruned:
         # Which rows are equal depends on all columns.
@@ -175,4 +198,5 @@ class Coalesce(Unary):
     def describe(self) -> Mapping[str, str]:
         labels = column_labels(self.schema)
         found = {"by": ", ".join(labels[i] for i in self.value) or "nothing", "begins": self.begins.value}
-        return found if self.closed is None else {**found, "only": "closed"}
+        found = found if self.closed is None else {**found, "only": "closed"}
+        return found if self.budget is None else {**found, **self.budget.describe()}

@@ -65,10 +65,7 @@ class Gaps(Unary):
 
     @property
     def delays(self) -> tuple[Delay, ...]:
-        if self.only_ended:
-            return ()
-        closing = self.closing
-        return (Delay((closing.longest or 0) + closing.later, closing.slide, closing.align),)
+        return () if self.only_ended else (self.closing.delay,)
 
     @property
     def boundedness(self) -> Boundedness:

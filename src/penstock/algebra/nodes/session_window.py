@@ -11,12 +11,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from penstock.algebra.nodes.base import Algebra, ColumnPruning, Delay, Pruned, Unary, column_labels
+from penstock.algebra.nodes.rowwise import Project
+from penstock.algebra.nodes.shed import StretchBudget
 from penstock.algebra.optimizer.statistics import Statistics, seconds
 from penstock.algebra.properties.boundedness import Boundedness, Grade
 from penstock.algebra.properties.cardinality import Estimate
 from penstock.algebra.properties.need import Needs, everything
 from penstock.algebra.properties.update_pattern import Pattern
 from penstock.expressions.coercion import BIGINT
+from penstock.expressions.nodes import Call, Literal
 from penstock.types import Field, Schema
 
 
@@ -28,13 +31,14 @@ class SessionWindow(Unary):
 
     An element is in R(τ) while τ is the end of its session; of `open` ones from its timestamp up to that end, and their
     end is not known yet. partition: columns whose values have sessions of their own; gap: that of every element,
-    None where they differ; at_most: how long a session may be.
+    None where they differ; at_most: how long a session may be; budget: of those that go on.
     """
 
     partition: tuple[int, ...] = ()
     gap: int | None = None
     at_most: int | None = None
     open: bool = False
+    budget: StretchBudget | None = None
 
     @property
     def schema(self) -> Schema:
@@ -56,7 +60,7 @@ class SessionWindow(Unary):
 
     @property
     def delays(self) -> tuple[Delay, ...]:
-        return () if self.longest is None else (Delay(self.longest + 1, None, 0),)
+        return (Delay(None if self.longest is None else self.longest + 1),)
 
     @property
     def carries_ends(self) -> bool:
@@ -103,7 +107,8 @@ class SessionWindow(Unary):
             found["of each"] = ", ".join(labels[i] for i in self.partition)
         if self.at_most is not None:
             found["at most"] = show(self.at_most)
-        return {**found, "told": "while they go on" if self.open else "at their end"}
+        found["told"] = "while they go on" if self.open else "at their end"
+        return found if self.budget is None else {**found, **self.budget.describe()}
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,6 +137,28 @@ class ValidWindow(Unary):
     @property
     def needs(self) -> Needs:
         return everything(self.source_names)
+
+    @property
+    def boundedness(self) -> Boundedness:
+        if not self.input.is_stream:
+            return self.input.boundedness
+        names, length = ", ".join(self.source_names), self._length
+        if length is not None and self.domain is not None:
+            shown = f"the rows of {names} whose period of {self.domain.show_length(length)} goes on"
+            return Boundedness(Grade.BOUNDED, shown, length=seconds(length, self.domain))
+        text = f"the rows of {names} whose period goes on, and those that begin in the future"
+        return Boundedness(Grade.UNBOUNDED, text, source=self.source_names[0] if self.source_names else "", length=None)
+
+    @property
+    def _length(self) -> int | None:
+        """Return the length of the periods, None where it is not the same for all."""
+        if not isinstance(self.input, Project):
+            return None
+        begin, end = self.input.expressions[-2:]
+        if not isinstance(end, Call) or end.function != "ADD" or end.arguments[0] != begin:
+            return None
+        length = end.arguments[1]
+        return length.value if isinstance(length, Literal) and isinstance(length.value, int) else None
 
     def estimate_from(self, inputs: Sequence[Estimate], statistics: Statistics) -> Estimate:
         return inputs[0].decided()

@@ -6,7 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from penstock.algebra.nodes.base import ColumnPruning, Keys, Pruned, Unary, column_labels
+from penstock.algebra.nodes.rowwise import Project, Select
+from penstock.algebra.nodes.windows import RowWindow
 from penstock.algebra.optimizer.statistics import Statistics
+from penstock.algebra.properties.arrival_order import in_arrival_order
 from penstock.algebra.properties.cardinality import Estimate
 from penstock.algebra.properties.need import Needs, everything
 from penstock.algebra.properties.update_pattern import Pattern
@@ -19,7 +22,8 @@ class Shed(Unary):
     the arrival that caused it.
 
     The last two columns are a period, as for `Coalesce`; rows without one are left out. Arrivals of one instant are
-    taken in the order of (begin, hash of the value, end, expiration), so what is dropped depends on the tuples alone.
+    taken in the order of (begin, hash of the value, end, expiration), so what is dropped depends on the tuples alone;
+    under a window that counts rows, in the order of arrival.
 
     Args:
         policy: which tuple goes first.
@@ -53,6 +57,15 @@ class Shed(Unary):
     fails: bool = False
     cpu: int = 0
     shares_limit: bool = False
+
+    @property
+    def row_window(self) -> RowWindow | None:
+        """Return the window of the last rows of a stream whose tuples these are, selected and computed; None for
+        another. The operator takes it in itself, by number of arrival, so that rows are not held twice."""
+        below = self.input
+        while isinstance(below, Select | Project):
+            below = below.input
+        return below if isinstance(below, RowWindow) and counts_alone(below) else None
 
     @property
     def value(self) -> tuple[int, ...]:
@@ -102,6 +115,39 @@ class Shed(Unary):
         if self.least:
             found["least length"] = f"{self.least} ticks"
         return found
+
+
+@dataclass(frozen=True)
+class StretchBudget:
+    """The budget of an operator that knows of every value the stretch, or session, that goes on: so many of them, or so
+    many bytes. Beyond it the value with the largest hash is dropped: what goes on of it is forgotten, and refused from
+    then on, whatever the policy, since a part of a stretch would be wrong. What has ended stays.
+
+    Args:
+        budget, in_bytes, buckets, cpu, shares_limit: as those of `Shed`.
+    """
+
+    budget: int
+    in_bytes: bool = False
+    buckets: int = 1
+    cpu: int = 0
+    shares_limit: bool = False
+
+    @property
+    def follows_decisions(self) -> bool:
+        return bool(self.cpu) or self.shares_limit
+
+    def describe(self) -> dict[str, str]:
+        words = budget_words(self.budget, self.in_bytes, self.cpu, self.shares_limit)
+        found = {"budget": words.replace("tuples", "that go on"), "error": "whole values missing"}
+        return {**found, "buckets": str(self.buckets)} if self.buckets > 1 else found
+
+
+def counts_alone(window: RowWindow) -> bool:
+    """Return whether an element leaves a window when so many have arrived behind it, whatever they are: so it is known
+    which one leaves first."""
+    plain = window.rows is not None and window.step is None and window.length is None and window.slide is None
+    return plain and not window.partition and in_arrival_order(window.input) is not None
 
 
 def budget_words(budget: int, in_bytes: bool, cpu: int, shares_limit: bool) -> str:

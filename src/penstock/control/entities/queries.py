@@ -9,9 +9,11 @@ from datetime import UTC, datetime
 from functools import cached_property
 
 from penstock.algebra.nodes.aggregate import Aggregate
-from penstock.algebra.nodes.base import operators
+from penstock.algebra.nodes.base import Algebra, operators
+from penstock.algebra.nodes.coalesce import Coalesce
 from penstock.algebra.nodes.frequent import Frequent
-from penstock.algebra.nodes.shed import NO_BUDGET, Shed
+from penstock.algebra.nodes.session_window import SessionWindow
+from penstock.algebra.nodes.shed import NO_BUDGET, Shed, StretchBudget
 from penstock.algebra.optimizer.statistics import Statistics
 from penstock.algebra.properties.update_pattern import Pattern
 from penstock.control.entities.attributes import (
@@ -63,10 +65,11 @@ class QueryRow:
         return next((one for one in found if one is not None), None)
 
     @cached_property
-    def budget(self) -> Shed | None:
-        """Return where it sheds; None where it has no budget."""
+    def budget(self) -> Shed | StretchBudget | None:
+        """Return its first budget; None where it has none."""
         root = None if self.listed.bound is None else self.listed.bound.root
-        return None if root is None else next((one for one in operators(root) if isinstance(one, Shed)), None)
+        found = (_budget_of(node) for node in (() if root is None else operators(root)))
+        return next((one for one in found if one is not None), None)
 
     @property
     def shedding(self) -> SheddingMetrics | None:
@@ -184,6 +187,16 @@ def moment_of(seconds: float | None) -> datetime | None:
     return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
 
 
+def _periods(name: str, help_: str, unit: str = "rows") -> Attribute[QueryRow]:
+    """Return a figure of queries over periods."""
+
+    def value(row: QueryRow) -> int | None:
+        periods = None if row.metrics is None else row.metrics.periods
+        return None if periods is None else int(getattr(periods, name))
+
+    return Attribute(name, COUNT, f"{help_}; NULL of a query without periods", value, Origin.TASKS, unit)
+
+
 def _measured(row: QueryRow, name: str) -> object:
     return None if row.metrics is None else getattr(row.metrics, name)
 
@@ -258,6 +271,9 @@ QUERIES: ControlRelation[QueryRow] = ControlRelation(
         _text("comment", "a text for readers"),
         Attribute("memory", TEXT, "what its coalescing holds at the most, as `10000 TUPLES` or `4096 B`; NULL without a"
                   " budget", lambda row: row.memory),
+        _periods("without_period", "rows that its operators over periods left out, since they have none"),
+        _periods("ended_on_arrival", "rows that `[VALID]` left out, whose period was over when they came"),
+        _periods("open_periods", "sessions, and stretches that CLOSED waits for, which have not ended", "periods"),
         unmeasured("period", TEXT, "how often it is answered at least; comes with periodic queries"),
         Attribute("sink", TEXT, "the connector into which it writes", lambda row: row.listed.query.sink.connector),
     ),
@@ -312,8 +328,10 @@ def _approximations(view: SystemView) -> Iterable[ApproximationRow]:
 def _of_query(query: QueryRow) -> Iterator[ApproximationRow]:
     root = None if query.listed.bound is None else query.listed.bound.root
     for node in () if root is None else operators(root):
-        if isinstance(node, Shed):
-            yield ApproximationRow(query, f"shed {node.policy}", _reason_of(node), query.shedding)
+        budget = _budget_of(node)
+        if budget is not None:
+            policy = budget.policy if isinstance(budget, Shed) else "value"
+            yield ApproximationRow(query, f"shed {policy}", _reason_of(budget), query.shedding)
         elif isinstance(node, Aggregate):
             for call, accuracy in node.approximations.items():
                 yield ApproximationRow(query, call, accuracy.text)
@@ -325,9 +343,16 @@ def _of_query(query: QueryRow) -> Iterator[ApproximationRow]:
             )
 
 
-def _reason_of(shed: Shed) -> str:
+def _budget_of(node: Algebra) -> Shed | StretchBudget | None:
+    """Return the budget that a node is, or has."""
+    if isinstance(node, Shed):
+        return node
+    return node.budget if isinstance(node, Coalesce | SessionWindow) else None
+
+
+def _reason_of(shed: Shed | StretchBudget) -> str:
     """Return the budgets of shedding as text."""
-    kind = "bytes" if shed.in_bytes else "tuples"
+    kind = "bytes" if shed.in_bytes else "tuples" if isinstance(shed, Shed) else "stretches or sessions that go on"
     found = [] if shed.budget == NO_BUDGET else [f"memory: at most {shed.budget:,} {kind} are held"]
     found += [f"cpu: at most {shed.cpu / 1e6:g} cores are used"] if shed.cpu else []
     found += ["state_limit: at most its part is held"] if shed.shares_limit else []

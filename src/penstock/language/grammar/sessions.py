@@ -117,6 +117,13 @@ class SessionGrammar(SampleGrammar):
         """Return a query whose grouping by `call` is the window of its stream."""
         source = query.source
         span = span_of(call)
+        if isinstance(source, JoinedSource):
+            hint = (
+                "name the join: WITH j AS (ISTREAM(SELECT ..)) SELECT .. FROM j [PARTITION BY usr SESSION 5 MINUTES] AS"
+                " c; its elements arrive when the later row of each pair does"
+            )
+            message = "session_window over a join: sessions are of one stream"
+            self._reject(message, self._token_at(span), "P0375", hint)
         if not isinstance(source, NamedSource) or source.window is not None or source.items is not None:
             self._misfit("session_window groups one stream that has no other window", span)
         arguments = call.expressions

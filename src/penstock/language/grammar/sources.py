@@ -17,6 +17,7 @@ from penstock.language.hints import WINDOW, WINDOW_FUNCTIONS
 from penstock.language.queries import (
     DerivedSource,
     Duration,
+    Extent,
     FromSource,
     Item,
     JoinedSource,
@@ -112,13 +113,16 @@ class SourceGrammar(SessionGrammar):
             if self._query_ahead():
                 tree = self._attempt(self.query, TokenType.R_PAREN)
                 if tree is not None:
+                    self._refuse_periods()
                     window, sample, alias = self._decorations()
+                    self._refuse_periods(listed=alias is None)
                     if sample is not None:
                         self._reject("SAMPLE is only allowed after the name of a stream", code="P0103")
                     called, (window, alias) = self._second_alias(window, alias)
                     columns = (
                         self._names("a column name") if alias and self._curr.token_type is TokenType.L_PAREN else ()
                     )
+                    self._refuse_periods()
                     return DerivedSource(tree, window, alias, columns, called, lateral, self._since(start))
             inner = self._from_sources()
             self._need_token(TokenType.R_PAREN, ")")
@@ -274,6 +278,9 @@ class SourceGrammar(SessionGrammar):
                 if window is not None:
                     self._reject("a source has one window", token, "P0103")
                 window = found
+                if found.extent is Extent.SESSION and self._prev.token_type is TokenType.R_BRACKET and self._at("OPEN"):
+                    hint = "as in [SESSION 5 MINUTES OPEN]; an alias of that name is written AS open"
+                    self._reject("OPEN belongs in the brackets of the session window", code="P0103", hint=hint)
             elif (drawn := self.sample()) is not None:
                 if sample is not None:
                     self._reject("SAMPLE occurs twice", token, "P0103")
@@ -290,6 +297,14 @@ class SourceGrammar(SessionGrammar):
                 continue
             else:
                 return window, sample, alias
+
+    def _refuse_periods(self, listed: bool = True) -> None:
+        """Reject VALID behind a query, and a list of columns where no alias has names."""
+        listed = listed and self._curr is not None and self._curr.token_type is TokenType.L_PAREN
+        if listed or (self._at("VALID") and self._next and self._next.text.upper() in ("FOR", "FROM", "UNTIL")):
+            what = "list of columns" if listed else "VALID clause"
+            hint = "name the query: WITH v AS (SELECT ..) SELECT .. FROM v (c) VALID FROM a TO b"
+            self._reject(f"a query in FROM takes no {what}", code="P0103", hint=hint)
 
     def _second_alias(
         self, window: WindowClause | None, alias: Name | None

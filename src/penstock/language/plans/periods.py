@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from penstock.algebra import (
     Algebra,
@@ -20,6 +21,7 @@ from penstock.algebra import (
 from penstock.expressions.coercion import BIGINT
 from penstock.language.plans import checks
 from penstock.language.plans.node_form import Below, Fields, NodeForm, given, names_of, slide_of
+from penstock.language.plans.shedding import BUDGET, read_budget, write_budget
 from penstock.types import LONGEST_TICKS
 
 
@@ -28,7 +30,7 @@ def _write_coalesce(node: Coalesce) -> Fields:
     if when is None:
         return {"begins": node.begins.name}
     rest = given(slide=when.slide, align=when.align or None, later=when.later or None, longest=when.longest)
-    return {"begins": node.begins.name, "closed": node.only_closed, **rest}
+    return {"begins": node.begins.name, "closed": node.only_closed, **rest, **write_budget(node.budget)}
 
 
 def _read_coalesce(below: Below) -> Algebra:
@@ -39,16 +41,23 @@ def _read_coalesce(below: Below) -> Algebra:
         raise below.refuse("the last two columns of what is coalesced are a period, two BIGINTs")
     closing = None
     if "closed" in below.fields:
-        closing = Closing(*slide_of(below), below.whole("later", 0, 1, 0) or 0, below.ticks("longest"))
+        closing = Closing(
+            *slide_of(below), below.whole("later", 0, 1, 0) or 0, below.whole("longest", 0, LONGEST_TICKS - 1)
+        )
     begins = below.enum("begins", Begins)
     if closing is not None and begins is Begins.ANY:
         raise below.refuse("periods may begin at any time, so none is ever closed", "P0373")
-    return Coalesce(below.input, begins, closing, closing is not None and below.fields["closed"].flag())
+    made = Coalesce(below.input, begins, closing, closing is not None and below.fields["closed"].flag())
+    budget = read_budget(below)
+    if budget is not None and not (made.only_closed and made.in_order):
+        raise below.refuse("a budget of what goes on needs stretches that are told once, and lose nothing", "P0376")
+    return replace(made, budget=budget)
 
 
 def _write_sessions(node: SessionWindow) -> Fields:
     partition = names_of(node.input, node.partition)
-    return given(partition=partition, gap=node.gap, at_most=node.at_most, open=node.open or None)
+    budget = write_budget(node.budget)
+    return {**given(partition=partition, gap=node.gap, at_most=node.at_most, open=node.open or None), **budget}
 
 
 def _read_sessions(below: Below) -> Algebra:
@@ -56,7 +65,10 @@ def _read_sessions(below: Below) -> Algebra:
     if below.input.schema[-1].type != BIGINT:
         raise below.refuse("the last column of a stream with sessions is a gap in ticks, BIGINT")
     is_open = "open" in below.fields and below.fields["open"].flag()
-    return SessionWindow(below.input, below.partition(), below.ticks("gap"), below.ticks("at_most"), is_open)
+    budget = read_budget(below)
+    if budget is not None and is_open:
+        raise below.refuse("sessions that go on have no budget: one that was dropped would have been told", "P0376")
+    return SessionWindow(below.input, below.partition(), below.ticks("gap"), below.ticks("at_most"), is_open, budget)
 
 
 def _read_valid(below: Below) -> Algebra:
@@ -109,7 +121,9 @@ def _write_gaps(node: Gaps) -> Fields:
 def _read_gaps(below: Below) -> Algebra:
     if not isinstance(below.input, Coalesce) or below.input.only_closed:
         raise below.refuse("gaps are between all stretches of a Coalesce")
-    closing = Closing(*slide_of(below), below.whole("later", 0, 1, 0) or 0, below.ticks("longest"))
+    closing = Closing(
+        *slide_of(below), below.whole("later", 0, 1, 0) or 0, below.whole("longest", 0, LONGEST_TICKS - 1)
+    )
     ended = "ended" in below.fields and below.fields["ended"].flag()
     if ended and below.input.closing is None:
         raise below.refuse("periods may begin at any time, so no gap is ever closed", "P0373")
@@ -119,9 +133,10 @@ def _read_gaps(below: Below) -> Algebra:
 #: The forms of the operators of this file.
 PERIODS: Mapping[type[Algebra], NodeForm] = {
     Coalesce: NodeForm(
-        _write_coalesce, _read_coalesce, ("begins", "closed", "slide", "align", "later", "longest"), ("begins",)
+        _write_coalesce, _read_coalesce, ("begins", "closed", "slide", "align", "later", "longest", *BUDGET),
+        ("begins",),
     ),
-    SessionWindow: NodeForm(_write_sessions, _read_sessions, ("partition", "gap", "at_most", "open")),
+    SessionWindow: NodeForm(_write_sessions, _read_sessions, ("partition", "gap", "at_most", "open", *BUDGET)),
     ValidWindow: NodeForm(lambda node: {}, _read_valid),
     UntilNext: NodeForm(
         _write_until_next, _read_until_next, ("by", "at_most", "lives", "length", "slide", "align"), ("lives",)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock.algebra import Algebra, Shed
-from penstock.algebra.nodes.shed import NO_BUDGET
+from penstock.algebra.nodes.shed import NO_BUDGET, StretchBudget
 from penstock.algebra.properties.update_pattern import Pattern
 from penstock.amounts import SHEDDING_POLICIES
 from penstock.expressions.coercion import BIGINT
@@ -31,7 +31,7 @@ def _read_shed(below: Below) -> Algebra:
     schema = below.input.schema
     if len(schema) < 2 or {schema[-2].type, schema[-1].type} != {BIGINT}:
         raise below.refuse("the last two columns of what is shed are a period, two BIGINTs")
-    if below.input.pattern is Pattern.STRICT:
+    if below.input.pattern is Pattern.STRICT and Shed(below.input, "newest", 1).row_window is None:
         raise below.refuse(
             "a relation with updates has no budget: a tuple that was dropped could be retracted later", "P0376"
         )
@@ -52,6 +52,30 @@ def _read_shed(below: Below) -> Algebra:
         number("sample", 0, 10**6), flags["misses_only"], below.fields["query"].name(), number("every", 1),
         number("at_least", 0, 10**6), flags["fails"], number("cpu", 0, 10**12), flags["shares_limit"],
     )  # fmt: skip
+
+
+#: The fields of a budget of what goes on.
+BUDGET = ("budget", "bytes", "buckets", "cpu", "shares_limit")
+
+
+def write_budget(budget: StretchBudget | None) -> Fields:
+    """Return the fields of a budget of stretches or sessions that go on; none where there is none."""
+    if budget is None:
+        return {}
+    return {
+        "budget": budget.budget, "bytes": budget.in_bytes, "buckets": budget.buckets, "cpu": budget.cpu,
+        "shares_limit": budget.shares_limit,
+    }  # fmt: skip
+
+
+def read_budget(below: Below) -> StretchBudget | None:
+    """Return the budget that the fields say, None for none."""
+    if "budget" not in below.fields:
+        return None
+    budget = below.whole("budget", 1, NO_BUDGET) or 1
+    buckets, cpu = below.whole("buckets", 1, budget, 1) or 1, below.whole("cpu", 0, 10**12, 0) or 0
+    in_bytes, shares = (name in below.fields and below.fields[name].flag() for name in ("bytes", "shares_limit"))
+    return StretchBudget(budget, in_bytes, buckets, cpu, shares)
 
 
 SHED = NodeForm(_write_shed, _read_shed, _SHED, _SHED)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from penstock.algebra.nodes.base import Algebra, Delay
+from penstock.algebra.nodes.base import Algebra, Delay, operators
 from penstock.algebra.nodes.scans import Source, declared_sources
 from penstock.physical.kernels.ticks import later, round_up
 from penstock.storage.documents import Json, as_boolean, as_integer, as_optional_integer
@@ -132,7 +132,8 @@ def query_heartbeat(root: Algebra, sources: Mapping[str, Source], progress: Prog
     highs = [tick for p in seen.values() for tick in (p.high, p.beat) if tick is not None]
     if drain:
         # Time itself never reaches END: an element that would end there never does.
-        return min(max([*highs, *(e for e in [last_end(root, seen)] if e is not None)]), END - 1)
+        last = last_end(root, seen, waits_for_rows(root))
+        return min(max([*highs, *([] if last is None else [last])]), END - 1)
     return max(highs)
 
 
@@ -145,19 +146,27 @@ def first_instant(sources: Iterable[str], progress: Progress) -> int | None:
     return min(firsts, default=None)
 
 
-def last_end(node: Algebra, progress: Progress) -> int | None:
+def waits_for_rows(root: Algebra) -> bool:
+    """Return whether time may go on to its end, for what ends when its rows say: not where something happens at every
+    boundary on the way."""
+    return not any(each.ticks is not None for node in operators(root) for each in node.evaluations())
+
+
+def last_end(node: Algebra, progress: Progress, waits: bool = False) -> int | None:
     """Return the last instant at which something can end in `node` or below, None if nothing can. An operator says
-    itself how long after the ends below it that is (`Algebra.delays`)."""
-    ends = [last_end(child, progress) for child in node.ending_inputs]
+    itself how long after the ends below it that is (`Algebra.delays`). waits: whether it is END where the rows say."""
+    ends = [last_end(child, progress, waits) for child in node.ending_inputs]
     if not node.inputs:
         # Of a leaf, the last element or update of its source; a static relation has none.
         ends = [progress[name].high for name in node.source_names if name in progress]
     last = max((end for end in ends if end is not None), default=None)
     if last is None:
         return None
-    return max([last, *(_after(last, delay) for delay in node.delays)])
+    return max([last, *(_after(last, delay, waits) for delay in node.delays)])
 
 
-def _after(tick: int, delay: Delay) -> int:
+def _after(tick: int, delay: Delay, waits: bool) -> int:
+    if delay.ticks is None:
+        return END if waits else tick
     end = later(tick, delay.ticks)
     return end if delay.slide is None else round_up(end, delay.slide, delay.align)

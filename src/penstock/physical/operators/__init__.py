@@ -60,6 +60,7 @@ from penstock.physical.operators.temporal.granule_runs import GranuleRuns, OnceP
 from penstock.physical.operators.temporal.grouped_sessions import GroupedSessions, SessionPieces
 from penstock.physical.operators.temporal.sessions import Sessions, ValidWindow
 from penstock.physical.operators.temporal.shedding import Shed
+from penstock.physical.operators.temporal.shedding_rows import ShedRows
 from penstock.physical.operators.temporal.stretches_in_order import StretchesInOrder
 from penstock.physical.operators.temporal.stretches_of_window import StretchesOfWindow
 from penstock.physical.operators.temporal.until_next import Lasting, UntilNext
@@ -117,7 +118,7 @@ from penstock.physical.plan.temporal.gaps import GapsSpec
 from penstock.physical.plan.temporal.granules import GranuleRunsSpec, OncePerLifeSpec
 from penstock.physical.plan.temporal.grouped_sessions import GroupedSessionsSpec, SessionPiecesSpec
 from penstock.physical.plan.temporal.sessions import SessionsSpec, ValidWindowSpec
-from penstock.physical.plan.temporal.shedding import ShedSpec
+from penstock.physical.plan.temporal.shedding import ShedRowsSpec, ShedSpec
 from penstock.physical.plan.temporal.until_next import LastingSpec, UntilNextSpec
 from penstock.physical.plan.temporal.window_stretches import WindowStretchesSpec
 from penstock.physical.plan.user_aggregates import UserAggregateSpec
@@ -188,6 +189,7 @@ OPERATORS: dict[type, Callable[..., Operator]] = {
     PreferringNRRLookUpSpec: lambda spec, context: PreferringNRRLookUp(spec, context.shards),
     PreferringSelectionSpec: lambda spec, context: PreferringSelection(spec, context.shards),
     ShedSpec: lambda spec, context: Shed(spec),
+    ShedRowsSpec: lambda spec, context: ShedRows(spec),
     OutputSpec: lambda spec, context: Passing(),
 }
 

@@ -48,6 +48,7 @@ from penstock.runtime.live.measures import LiveFigures, LiveMeasures
 from penstock.runtime.live.results import LiveResult, Track
 from penstock.runtime.live.starts import needs_of_start, never_full, not_kept
 from penstock.runtime.local.runtime import LocalJob, compute_statics
+from penstock.runtime.watching.recorder import CountsAtIngest
 from penstock.runtime.watching.taps import Taps
 from penstock.types import BEGIN, END
 
@@ -71,6 +72,7 @@ class LiveSnapshot:
     rounds: int = 0
     decided: Decisions = NO_DECISIONS
     deciding: DecidingOptions = NO_OPTIONS
+    at_ingest: CountsAtIngest | None = None
 
 
 @dataclass
@@ -466,7 +468,7 @@ class LiveEngine:
             self._shards, self._strategy, self._version, dict(self._generations), stages, histories,
             dict(self._progress), dict(self._relations), deepcopy(self.set_apart), deepcopy(self._results),
             dict(self._beginnings), dict(self._merges), self._measures.rounds, self._measures.decided,
-            self._measures.options,
+            self._measures.options, self._measures.at_ingest,
         )  # fmt: skip
 
     @classmethod
@@ -488,7 +490,7 @@ class LiveEngine:
         for row, states in zip(engine._job.stages, snapshot.stages, strict=True):
             for executor, state in zip(row, states, strict=True):
                 executor.restore(state)
-        engine._measures = LiveMeasures(plan, snapshot.rounds, snapshot.decided)
+        engine._measures = LiveMeasures(plan, snapshot.rounds, snapshot.decided, snapshot.at_ingest)
         engine._measures.decide_by(snapshot.deciding)
         engine._measure_plan()
         return engine

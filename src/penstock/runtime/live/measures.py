@@ -15,7 +15,7 @@ from penstock.runtime.deciding.registry import REGISTRY
 from penstock.runtime.local.runtime import LocalJob
 from penstock.runtime.watching.figures import RunFigures
 from penstock.runtime.watching.metrics import RunMetrics
-from penstock.runtime.watching.recorder import Recorder, Totals
+from penstock.runtime.watching.recorder import CountsAtIngest, Recorder, Totals
 from penstock.runtime.watching.taps import Taps
 
 
@@ -31,10 +31,13 @@ class LiveFigures:
 class LiveMeasures:
     """Adds up what the rounds of an engine report."""
 
-    def __init__(self, plan: Plan, rounds: int = 0, decided: Decisions = NO_DECISIONS) -> None:
-        """rounds: those of earlier processes; decided: what they decided last."""
+    def __init__(
+        self, plan: Plan, rounds: int = 0, decided: Decisions = NO_DECISIONS, at_ingest: CountsAtIngest | None = None
+    ) -> None:
+        """rounds: those of earlier processes; decided: what they decided last; at_ingest: what they counted there."""
         self._plan, self.options = plan, NO_OPTIONS
         self._recorder = Recorder(plan, {})
+        self._recorder.at_ingest = at_ingest or {}
         self._deciders = Deciders(plan, registry=REGISTRY)
         #: What was decided before the round.
         self.decided = decided
@@ -102,6 +105,11 @@ class LiveMeasures:
     def rounds(self) -> int:
         """Return the number of rounds since the beginning."""
         return self._batches
+
+    @property
+    def at_ingest(self) -> CountsAtIngest:
+        """Return by name of a query in the plan what its operators of stage 0 have counted since the beginning."""
+        return self._recorder.at_ingest
 
     def figures(self, places: Mapping[str, str]) -> LiveFigures:
         """Return the present figures. places: as in `LiveFigures`."""

@@ -280,7 +280,7 @@ class SparkRun:
         commit_logs(self._sinks, batch, shown.heartbeats(beats, output.failed), delivered_answers)
         rows = {name: answer.rows for name, answer in delivered_answers.items()}
         self._writes_beside.begin(partial(self._result_parts.note, batch, rows, self._sinks))
-        self._totals.delivered(batch, rows, counts)
+        self._totals.delivered(batch, rows, counts, self._reporter.recorder)
         return WrittenBatch(output.ended, output.round, delivered_answers, failed)
 
     # -- changing ----------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from penstock.physical.plan.temporal.figures import ENDED_ON_ARRIVAL, OPEN_PERIODS, WITHOUT_PERIOD
 from penstock.runtime.watching.preference_metrics import PREFERENCE_FIGURES, PreferenceMetrics
 from penstock.runtime.watching.stopwatch import PHASES
 
@@ -81,7 +82,7 @@ class SheddingMetrics:
                 name = key.replace(" ", "_")
                 if name in _SHARES:
                     found[name] = min(value, found.get(name, value))
-                else:
+                elif key not in (ENDED_ON_ARRIVAL, OPEN_PERIODS):
                     found[name] = found.get(name, 0) + value
         return SheddingMetrics(**found) if found else None
 
@@ -129,7 +130,7 @@ class PeriodMetrics:
     @staticmethod
     def of(figures: Sequence[Mapping[str, float]]) -> PeriodMetrics | None:
         """Return the metrics of a query from the figures of its operators; None where it reads no periods."""
-        names = ("without period", "ended on arrival", "open periods")
+        names = (WITHOUT_PERIOD, ENDED_ON_ARRIVAL, OPEN_PERIODS)
         if not any(name in one for one in figures for name in names):
             return None
         return PeriodMetrics(*(sum(one.get(name, 0) for one in figures) for name in names))

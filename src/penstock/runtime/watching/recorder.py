@@ -36,6 +36,9 @@ Backlog = tuple[int, int]
 #: Positions among the counts of a source.
 _LATE, _MALFORMED = 1, 2
 
+#: By query, figures by name.
+CountsAtIngest = Mapping[str, Mapping[str, int | float]]
+
 
 @dataclass(frozen=True)
 class Totals:
@@ -48,6 +51,7 @@ class Totals:
         backlog: by source.
         waiting: unread records of topics.
         passed: rows that readers skipped, by source.
+        at_ingest: by query, what operators of stage 0 have counted.
     """
 
     batches: int = 0
@@ -59,6 +63,7 @@ class Totals:
     batch_bytes: int = 0
     waiting: Mapping[str, int] | None = None
     passed: Mapping[str, int] | None = None
+    at_ingest: CountsAtIngest | None = None
 
 
 class Recorder:
@@ -75,8 +80,9 @@ class Recorder:
         #: By query, what its metrics were made of, and these.
         self._known: dict[str, tuple[object, QueryMetrics]] = {}
         self._said: dict[tuple[int, int], StepFigures] = {}
-        #: The sums of what operators of stage 0 have said since the process started.
-        self._said_at_ingest: dict[int, dict[str, int | float]] = {}
+        #: By query, the sums of what operators of stage 0 have said since the beginning.
+        self._at_ingest: dict[str, dict[str, int | float]] = {}
+        self._readers = {step.id: step.queries for step in plan.steps if step.stage == 0}
         self._run = RunMetrics()
         self._previous_totals = Totals()
         self._rates: tuple[dict[str, float], dict[str, float]] = ({}, {})
@@ -93,9 +99,10 @@ class Recorder:
         self._figures.add(report, self._plan)
         if isinstance(report, IngestReport):
             for step, figures in report.figures.items():
-                sums = self._said_at_ingest.setdefault(step, {})
-                for name, value in figures.items():
-                    sums[name] = sums.get(name, 0) + value
+                for query in self._readers.get(step, ()):
+                    sums = self._at_ingest.setdefault(query, {})
+                    for name, value in figures.items():
+                        sums[name] = sums.get(name, 0) + value
         if isinstance(report, ShardReport):
             self._sums.add(report)
             if report.figures:
@@ -173,12 +180,25 @@ class Recorder:
     def resumed(self, totals: Totals) -> None:
         """Set the totals of an earlier process, so that the first rates are those of this one."""
         self._previous_totals = totals
+        self.at_ingest = totals.at_ingest or {}
+
+    @property
+    def at_ingest(self) -> CountsAtIngest:
+        """Return by query what operators of stage 0 have counted since the beginning."""
+        return {query: dict(sums) for query, sums in self._at_ingest.items()}
+
+    @at_ingest.setter
+    def at_ingest(self, counts: CountsAtIngest) -> None:
+        self._at_ingest = {query: dict(sums) for query, sums in counts.items()}
 
     def changed(self, plan: Plan, sources: Mapping[str, Source]) -> None:
         """Continue with another plan. Steps that it has too keep their numbers and their figures."""
-        self._plan, self._sources = plan, sources
+        before, self._plan, self._sources = self._plan.queries, plan, sources
+        goes_on = {name for name, query in plan.queries.items() if name in before and before[name].text == query.text}
+        self._at_ingest = {name: sums for name, sums in self._at_ingest.items() if name in goes_on}
+        self._readers = {step.id: step.queries for step in plan.steps if step.stage == 0}
         self._sums.changed(plan)
-        self._tasks, self._said, self._said_at_ingest, self._known = {}, {}, {}, {}
+        self._tasks, self._said, self._known = {}, {}, {}
         self._figures.changed(plan)
 
     @property
@@ -230,10 +250,12 @@ class Recorder:
     def _said_by_query(self) -> dict[str, list[Mapping[str, int | float]]]:
         """Return by query what its operators say of themselves in each shard. Most say nothing."""
         of_steps: dict[int, list[Mapping[str, int | float]]] = {}
-        for one in (*list(self._said.values()), dict(self._said_at_ingest)):
+        for one in list(self._said.values()):
             for step, figures in one.items():
                 of_steps.setdefault(step, []).append(figures)
-        said: dict[str, list[Mapping[str, int | float]]] = {}
+        said: dict[str, list[Mapping[str, int | float]]] = {
+            name: [sums] for name, sums in list(self._at_ingest.items()) if name in self._plan.queries
+        }
         for plan_step in self._plan.steps if of_steps else ():
             for query in plan_step.queries:
                 said.setdefault(query, []).extend(of_steps.get(plan_step.id, ()))

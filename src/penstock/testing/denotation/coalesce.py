@@ -6,7 +6,9 @@ from __future__ import annotations
 from itertools import pairwise
 
 from penstock.algebra import Coalesce, Gaps
-from penstock.testing.denotation.base import Bag, Relation, World, denote, relation
+from penstock.testing.approximation.whole_stretches import buckets_of, told_stretches, weighed
+from penstock.testing.denotation.base import Bag, Relation, World, denote, relation, windowed
+from penstock.testing.denotation.shed import lives
 from penstock.testing.values import Row, key_of
 from penstock.types import END
 
@@ -14,6 +16,10 @@ from penstock.types import END
 @denote.register
 def _(node: Coalesce, world: World) -> Relation:
     below, closed = relation(node.input, world), node.closed
+    if node.budget is not None and closed is not None:
+        arrivals = weighed(lives(node.input, world), node.value, node.schema.types, node.budget.in_bytes)
+        kept = told_stretches(arrivals, *buckets_of(node.budget), closed.closes)
+        return windowed([(0, (closed.closes(s.end), END), (*s.members[0][:-2], s.begin, s.end)) for s in kept])
     if closed is None:
         return Relation(below.instants, lambda tau: stretches(below.at(tau)))
     found = {closed.closes(row[-1]) for tau in below.instants for row in stretches(below.at(tau))}

@@ -5,14 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from penstock.algebra import Algebra, Project, Sample, Select, StreamScan, Window
+from penstock.algebra import Algebra, Project, RowWindow, Sample, Select, StreamScan, Window
 from penstock.algebra.nodes.base import operators
 from penstock.algebra.nodes.shed import ENTRY_BYTES, Shed, bucket_budgets
 from penstock.expressions.draws import draws
 from penstock.expressions.value_sizes import value_bytes
 from penstock.testing.approximation.shedding import HeldTuple, NaiveShedding, salted
-from penstock.testing.denotation.base import Bag, Relation, World, denote, minus, relation
+from penstock.testing.approximation.whole_stretches import has_period
+from penstock.testing.denotation.base import Bag, Relation, World, denote, minus, relation, values_of
 from penstock.testing.denotation.nonretroactive import elements
+from penstock.testing.denotation.rowwindow import as_arrived
 from penstock.testing.values import Row, key_of
 from penstock.types import END
 
@@ -26,10 +28,10 @@ def _(node: Shed, world: World) -> Relation:
     ]
     lives: list[tuple[Row, int, int]] = []  # (row, from, until)
     held: dict[tuple[int, int], int] = {}  # (bucket, number of arrival) -> place in `lives`
-    for ts, exp, rank, size, row in arrivals:
+    for ts, exp, rank, size, row, clock, expires in arrivals:
         bucket = salted(rank, 4) % node.buckets
         part = parts[bucket]
-        dropped: list[HeldTuple] = part.arrive(rank, (row[-2], row[-1]), ts, exp, weight=size)
+        dropped: list[HeldTuple] = part.arrive(rank, (row[-2], row[-1]), ts, expires, clock, size)
         for t in dropped:
             if t is not part.last:
                 place = held[bucket, t.number]
@@ -41,7 +43,7 @@ def _(node: Shed, world: World) -> Relation:
     return Relation(instants, lambda tau: [row for row, start, end in lives if start <= tau < end])
 
 
-def _lives(node: Algebra, world: World) -> list[tuple[int, int, Row]]:
+def lives(node: Algebra, world: World) -> list[tuple[int, int, Row]]:
     """Return (start, end, row) of every tuple of a relation."""
     if any(isinstance(one, Window) for one in operators(node)) and all(
         isinstance(one, Window | Project | Select | Sample | StreamScan) for one in operators(node)
@@ -50,18 +52,46 @@ def _lives(node: Algebra, world: World) -> list[tuple[int, int, Row]]:
     return _differences(relation(node, world))
 
 
-def _arrivals(node: Shed, world: World) -> list[tuple[int, int, int, int, Row]]:
-    """Return (ts, expiration, rank of the value, weight, row) of every tuple of the relation, in order."""
-    found = _lives(node.input, world)
-    found = [one for one in found if _has_period(one[2])]
+def _arrivals(node: Shed, world: World) -> list[tuple[int, int, int, int, Row, int, int]]:
+    """Return (ts, expiration, rank of the value, weight, row) of every tuple of the relation, in order, and on the
+    clock of the window the time of the arrival and its expiration."""
+    if node.row_window is not None:
+        numbered = _numbered(node.input, world)
+        found = [(ts, exp, row) for _, ts, exp, row in numbered if has_period(row)]
+        numbers = [number for number, _, _, row in numbered if has_period(row)]
+    else:
+        found = [one for one in lives(node.input, world) if has_period(one[2])]
+        numbers = []
     columns = [pa.array([row[i] for _, _, row in found], node.schema.types[i]) for i in node.value]
     ranks = (draws(0, "", np.zeros(len(found), np.int64), columns) >> np.uint64(1)).astype(np.int64).tolist()
     sizes = value_bytes(columns, len(found)).tolist() if node.in_bytes else [0] * len(found)
+    weights = [ENTRY_BYTES + size if node.in_bytes else 1 for size in sizes]
+    if node.row_window is not None:
+        rows = node.row_window.rows or 0
+        every = zip(found, ranks, weights, numbers, strict=True)
+        return [(ts, exp, rank, weight, row, n, n + rows) for (ts, exp, row), rank, weight, n in every]
     made = [
-        (ts, exp, rank, ENTRY_BYTES + size if node.in_bytes else 1, row)
-        for (ts, exp, row), rank, size in zip(found, ranks, sizes, strict=True)
+        (ts, exp, rank, weight, row, ts, exp)
+        for (ts, exp, row), rank, weight in zip(found, ranks, weights, strict=True)
     ]
     return sorted(made, key=lambda one: (one[0], one[4][-2], one[2], one[4][-1], one[1]))
+
+
+def _numbered(node: Algebra, world: World) -> list[tuple[int, int, int, Row]]:
+    """Return (number of arrival, start, end, row) of the rows of a window that counts them, selected and computed."""
+    if isinstance(node, RowWindow):
+        arrived = as_arrived(node.input, world)
+        ends = [ts for ts, _ in arrived[node.rows :]] + [END] * (node.rows or 0)
+        return [(n, ts, end, row) for n, ((ts, row), end) in enumerate(zip(arrived, ends, strict=False), 1)]
+    assert isinstance(node, Select | Project)
+    below = _numbered(node.input, world)
+    rows = [row for *_, row in below]
+    if isinstance(node, Select):
+        kept = values_of(node.predicate, rows)
+        return [one for one, keep in zip(below, kept, strict=True) if keep is True]
+    columns = [values_of(expression, rows) for expression in node.expressions]
+    made = list(zip(*columns, strict=True)) if columns else [()] * len(rows)
+    return [(n, ts, end, row) for (n, ts, end, _), row in zip(below, made, strict=True)]
 
 
 def _differences(below: Relation) -> list[tuple[int, int, Row]]:
@@ -80,7 +110,3 @@ def _differences(below: Relation) -> list[tuple[int, int, Row]]:
         before = now
     found += [(start, END, row) for start, row in open_rows]
     return found
-
-
-def _has_period(row: Row) -> bool:
-    return row[-2] is not None and row[-1] is not None and row[-2] < row[-1]

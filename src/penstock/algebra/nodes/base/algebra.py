@@ -53,11 +53,11 @@ class Evaluation(NamedTuple):
 
 class Delay(NamedTuple):
     """How long after an instant something may end: `ticks` later, or at the first boundary align + k·`slide` from there
-    on; None: not only at boundaries."""
+    on; None: not only at boundaries. ticks None: how long that is depends on the rows."""
 
-    ticks: int
-    slide: int | None
-    align: int
+    ticks: int | None
+    slide: int | None = None
+    align: int = 0
 
 
 @dataclass(frozen=True)

@@ -7,20 +7,24 @@ from dataclasses import replace
 from penstock.algebra.nodes.base import Algebra, TimeModelWindow
 from penstock.algebra.nodes.r2s import RelationToStream, StreamKind, evaluation_period
 from penstock.algebra.nodes.rowwise import Select
+from penstock.algebra.nodes.session_window import SessionWindow
 from penstock.algebra.optimizer.rules.support import is_volatile, over_inputs, same_for_equal, select, split
 from penstock.expressions.nodes import Expression, columns_of, conjuncts
 
 
 def push_selection_below_window(root: Algebra) -> Algebra:
-    """σp(W(S)) = W(σp(S)) for a time window W, with or without SLIDE, and for a row window where p reads nothing but
-    the columns of its PARTITION BY.
+    """σp(W(S)) = W(σp(S)) for a time window W, with or without SLIDE, and for a row window, or one of sessions, where p
+    reads nothing but the columns of its PARTITION BY.
 
     Law: a time window gives every element its validity from the element's own timestamp; whether others pass p does
     not matter. The time line still begins at the first element of S, since t0 is taken at the scan, below p.
-    A row window judges an element by others of its partition: p keeps or drops a partition whole.
+    A row window judges an element by others of its partition, and a session is of one: p keeps or drops a partition
+    whole.
     Unsound for:
     - ROWS windows otherwise: the last 3 elements that satisfy p are not those of the last 3 that satisfy p. Nor for a p
       that tells members of a partition apart: -0.0 and 0.0 are one partition, and differ as text;
+    - SESSION windows otherwise: an element that p drops may be what joins two that it keeps. Nor under a budget, in
+      which what p drops counts;
     - an RSTREAM above that is evaluated at arrivals (no common SLIDE): S [RANGE 10] WHERE p emits all of R also when
       an element arrives that p drops; below the window p would hide that arrival [semantics 4.3]. Only where R is
       instantaneous is nothing lost: R is empty at such instants;
@@ -59,9 +63,11 @@ def _hears_dropped(node: RelationToStream) -> bool:
 
 def _moved(node: Select) -> Algebra:
     window = node.input
-    if not isinstance(window, TimeModelWindow):
+    if not isinstance(window, TimeModelWindow | SessionWindow) or (
+        isinstance(window, SessionWindow) and window.budget is not None
+    ):
         return node
-    if window.judges_alone:
+    if isinstance(window, TimeModelWindow) and window.judges_alone:
         stay, move = split(conjuncts(node.predicate), is_volatile)
     else:
         partition = frozenset(window.partition)

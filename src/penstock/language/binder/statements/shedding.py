@@ -11,9 +11,19 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
-from penstock.algebra import Algebra, Begins, Coalesce, Project, RowWindow, Select, Window
+from penstock.algebra import (
+    Algebra,
+    ArrivalTime,
+    Begins,
+    Coalesce,
+    Project,
+    RowWindow,
+    Select,
+    SessionWindow,
+    Window,
+)
 from penstock.algebra.nodes.base import is_static, operators
-from penstock.algebra.nodes.shed import NO_BUDGET, Shed
+from penstock.algebra.nodes.shed import NO_BUDGET, Shed, StretchBudget
 from penstock.algebra.properties.update_pattern import Pattern
 from penstock.errors import PenstockError
 from penstock.expressions.nodes import (
@@ -102,7 +112,7 @@ def bind_shedding(
     span = next((spans[key] for key in own if key in spans), whole)
     if not own and not options.has_budget:
         return root
-    if not any(isinstance(node, Coalesce) and not is_static(node) for node in operators(root)):
+    if not any(isinstance(node, Coalesce | SessionWindow) and not is_static(node) for node in operators(root)):
         if not own:
             return root
         hint = "S SAMPLE(10) thins out a stream"
@@ -126,7 +136,20 @@ def with_budgets(root: Algebra, name: str, options: SheddingOptions, lenient: bo
     cpu = 0 if options.cpu == "none" else round(1e6 * float(options.cpu))
     misses_only = _only_misses(root)
 
+    whole = StretchBudget(budget, in_bytes, options.buckets, cpu, options.shares_limit)
+
     def rule(node: Any) -> Any:
+        if isinstance(node, SessionWindow) or (isinstance(node, Coalesce) and _tells_once(node)):
+            refusal = _refusal_of_whole(node, name, options)
+            if refusal is None:
+                return replace(node, budget=whole)
+            if lenient:
+                return node
+            raise refusal
+        if isinstance(node, Coalesce) and any(isinstance(one, SessionWindow) for one in operators(node.input)):
+            return node
+        if isinstance(node, Select) and isinstance(node.input, Coalesce | SessionWindow) and node.input.budget:
+            return _below_whole(node, node.input)
         if isinstance(node, Coalesce) and not is_static(node) and not isinstance(node.input, Shed):
             refusal = _refusal(node, name)
             if refusal is not None:
@@ -162,17 +185,51 @@ def _judged_every(node: Coalesce) -> int:
 
 def _refusal(node: Coalesce, name: str) -> PenstockError | None:
     """Return why tuples below `node` have no budget, None where they may have one."""
-    below = node.input
-    if any(isinstance(one, RowWindow) for one in operators(below)):
-        message = f"{name} coalesces under ROWS: budgets are not supported there yet"
-        return PenstockError("P0376", message, hint="a window in time, RANGE, has them")
+    below = window = node.input
+    while isinstance(window, Select | Project | ArrivalTime):
+        window = window.input
+    if isinstance(window, RowWindow):
+        if Shed(below, "newest", 1).row_window is not None:
+            return None
+        message = f"{name} coalesces under a window of rows of which it is not known which one leaves first"
+        hint = (
+            "[ROWS n] of a declared stream has budgets, without PARTITION BY, RANGE and SLIDE, and any window in time"
+        )
+        return PenstockError("P0376", message, hint=hint)
     if below.pattern is Pattern.STRICT:
         message = f"{name} coalesces a relation with updates: a tuple that was dropped could be retracted later"
         return PenstockError("P0376", message, hint="coalesce a stream under a window")
-    if node.closed is not None and below.pattern is Pattern.MONOTONIC:
-        message = f"{name} coalesces a stream without a window: budgets of closed stretches are not supported yet"
-        return PenstockError("P0376", message, hint="give the stream a window, as [RANGE 1 HOUR]")
     return None
+
+
+def _tells_once(node: Coalesce) -> bool:
+    """Return whether stretches are told once, when they are closed, and only what goes on is known of them."""
+    return node.closed is not None and node.in_order and not is_static(node)
+
+
+def _refusal_of_whole(node: Coalesce | SessionWindow, name: str, options: SheddingOptions) -> PenstockError | None:
+    """Return why the stretches, or sessions, of `node` that go on have no budget, None where they may have one."""
+    if isinstance(node, SessionWindow) and node.open:
+        message = f"{name} reads sessions that go on: one that was dropped would have been told"
+        return PenstockError("P0376", message, hint="leave out OPEN: sessions are told at their end")
+    if not options.compact:
+        message = f"{name} knows of every value only what goes on: its budget counts that, not tuples"
+        return PenstockError("P0376", message, hint="leave out compact 'false'")
+    if options.at_least:
+        message = f"the accuracy of {name} is not estimated: its budget drops whole values"
+        return PenstockError("P0376", message, hint="leave out accuracy_at_least; coverage_at_least is a metric")
+    return None
+
+
+def _below_whole(select: Select, node: Coalesce | SessionWindow) -> Algebra:
+    """Move the conjuncts on the value, or the partition, below a budget of whole stretches, which then counts what
+    passes them."""
+    columns = set(node.value if isinstance(node, Coalesce) else node.partition)
+    parts = conjuncts(select.predicate)
+    below = tuple(part for part in parts if columns >= columns_of(part) and not volatile(part))
+    predicate, kept = conjunction(below), conjunction(tuple(part for part in parts if part not in below))
+    made = node if predicate is None else replace(node, input=Select(node.input, predicate))
+    return made if kept is None else Select(made, kept)
 
 
 def _below_selection(select: Select, coalesce: Coalesce, shed: Shed) -> Algebra:

@@ -28,10 +28,13 @@ from penstock.physical.operators.contract import Moment, Operator
 from penstock.physical.operators.reorder_buffer import ReorderBuffer, ReorderingOperator
 from penstock.physical.operators.temporal.left_out import LeftOut, open_periods
 from penstock.physical.operators.temporal.sessions import lasting, reached
+from penstock.physical.operators.temporal.stretch_budget import BudgetOfStretches
 from penstock.physical.plan.temporal.grouped_sessions import GroupedSessionsSpec, SessionPiecesSpec
 from penstock.physical.synopses.contract import Synopsis
 from penstock.physical.synopses.queues.expiration_index import ExpirationIndex
 from penstock.physical.synopses.tables.keyed_table import KeyedTable
+from penstock.storage.documents import Document
+from penstock.types import BEGIN, END
 
 #: The first lanes of a partition: whether a session goes on, its first tick, its end so far. Behind them those of the
 #: aggregates, and for each extreme whether there is one, and its key.
@@ -81,8 +84,7 @@ class SessionPieces(Operator):
         order = np.arange(len(ts)) if in_time(ts) else argsort_time(ts)
         pieces, firsts, ends = (np.empty(len(ts), np.int64) for _ in range(3))
         latest = np.full(len(heads), -1, np.int64)
-        same_tick = self._spec.at_most is not None
-        count = int(_cut(codes, order, ts, reach, same_tick, latest, pieces, firsts, ends))
+        count = int(_cut(codes, order, ts, reach, self._spec.same_tick, latest, pieces, firsts, ends))
         added = added_up(plan, rows, pieces, firsts[:count])
         if count == len(ts):
             # Nothing was added up: the rows are as they came, and so are their ends.
@@ -148,6 +150,10 @@ class GroupedSessions(ReorderingOperator):
         lanes = _LANES + plan.integers + 2 * len(plan.extremes)
         self._sessions = KeyedTable(lanes, plan.floats, spec.types[: spec.partition])
         self._ends = ExpirationIndex(self._sessions, _END)
+        self._budget: BudgetOfStretches | None = None
+        self._reached = 0
+        if spec.budget is not None:
+            self._budget = BudgetOfStretches(spec.budget, self._sessions, spec.at_most or 0, ends=True)
         self._sums = np.array(plan.double_sums, np.int64).reshape(-1, 3)
         # Keys of greatest values are turned round, so that the least key is the extreme.
         self._flips = [0 if plan.arguments[a].kind is ArgumentState.LEAST else -1 for a in plan.extremes]
@@ -156,18 +162,34 @@ class GroupedSessions(ReorderingOperator):
         return {"sessions": self._sessions, **super().synopses()}
 
     def figures(self) -> Mapping[str, int | float]:
-        return open_periods(self._sessions, _ALIVE)
+        found = open_periods(self._sessions, _ALIVE)
+        return found if self._budget is None else {**found, **self._budget.figures(self._reached)}
+
+    def marks(self) -> Document:
+        return {} if self._budget is None else self._budget.marks()
+
+    def restore_marks(self, marks: Document) -> None:
+        if self._budget is not None:
+            self._budget.restore_marks(marks)
 
     def advance(self, moment: Moment) -> list[Elements]:
+        if self._budget is not None:
+            self._budget.follow(moment.decided)
+            self._reached = moment.heartbeat
         arrived = self._early.until(moment.heartbeat)
         result = [] if arrived is None else self._arrive(arrived)
         result += self._close(moment.heartbeat)
         self._sessions.shrink()
+        if self._budget is not None and BEGIN < moment.heartbeat < END:
+            self._budget.pass_to(moment.heartbeat)
         return result
 
     def _arrive(self, arrived: Elements) -> list[Elements]:
         """Return the sessions that are followed by another."""
         plan, keys = self._spec.plan, self._spec.partition
+        dropped = np.empty(0, np.int64)
+        if self._budget is not None:
+            arrived, dropped = self._admitted(arrived, self._budget)
         columns, reach = arrived.columns[:-1], int64s(arrived.columns[-1])
         placed = self._sessions.place(columns[:keys], len(arrived))
         at = keys + plan.values_at - len(plan.group)
@@ -189,11 +211,24 @@ class GroupedSessions(ReorderingOperator):
         )  # fmt: skip
         self._sessions.touch(placed.unique)
         self._ends.put(fresh)
+        if len(dropped):
+            self._sessions.integers[_ALIVE, dropped] = 0
+            self._sessions.touch(distinct_slots(dropped, self._sessions.count))
         return self._told(ended_slots[:count], ended[:count].T, ended_floats[:count].T)
+
+    def _admitted(self, arrived: Elements, budget: BudgetOfStretches) -> tuple[Elements, Int64s]:
+        """Return the pieces of partitions that the budget keeps, and the slots of those to forget behind them."""
+        values = arrived.columns[: self._spec.partition]
+        slots = self._sessions.place(values, len(arrived)).slots
+        reach = int64s(arrived.columns[-1])
+        admitted = budget.admit(values, slots, arrived.ts, arrived.ts, reach, arrived.ts - 1)
+        return arrived.filter(admitted.kept), admitted.dropped
 
     def _close(self, heartbeat: int) -> list[Elements]:
         """Return the sessions that end up to `heartbeat`."""
         slots = self._ends.until(heartbeat)
+        if self._budget is not None:
+            slots = slots[self._sessions.integers[_ALIVE, slots] != 0]
         if not len(slots):
             return []
         integers, floats = self._sessions.integers[:, slots].copy(), self._sessions.floats[:, slots].copy()

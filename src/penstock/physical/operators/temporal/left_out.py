@@ -11,11 +11,9 @@ import numpy as np
 
 from penstock.physical.elements import Bools, Elements
 from penstock.physical.operators.contract import Operator
+from penstock.physical.plan.temporal.figures import ENDED_ON_ARRIVAL, OPEN_PERIODS, WITHOUT_PERIOD
 from penstock.physical.synopses.tables.keyed_table import KeyedTable
 from penstock.storage.documents import Document, as_integer
-
-#: The names of figures, which metrics of a query sum up.
-WITHOUT_PERIOD, ENDED_ON_ARRIVAL, OPEN = "without period", "ended on arrival", "open periods"
 
 
 class LeftOut:
@@ -67,4 +65,4 @@ def _come(elements: Elements) -> int:
 
 def open_periods(table: KeyedTable, alive: int) -> Mapping[str, int | float]:
     """Return the figure of the slots whose session or stretch goes on; alive: the lane that says so."""
-    return {OPEN: int(np.count_nonzero(table.integers[alive, : table.count]))}
+    return {OPEN_PERIODS: int(np.count_nonzero(table.integers[alive, : table.count]))}

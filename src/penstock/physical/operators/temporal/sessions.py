@@ -19,11 +19,13 @@ from penstock.physical.operators.contract import Moment
 from penstock.physical.operators.reorder_buffer import ReorderBuffer, ReorderingOperator
 from penstock.physical.operators.temporal.coalesce import with_periods
 from penstock.physical.operators.temporal.left_out import CountsLeftOut, LeftOut, open_periods
+from penstock.physical.operators.temporal.stretch_budget import BudgetOfStretches
 from penstock.physical.plan.temporal.sessions import SessionsSpec, ValidWindowSpec
 from penstock.physical.synopses.contract import Synopsis
 from penstock.physical.synopses.queues.expiration_queue import CalendarQueue
 from penstock.physical.synopses.tables.keyed_table import KeyedTable
-from penstock.types import END
+from penstock.storage.documents import Document, nested
+from penstock.types import BEGIN, END
 
 #: The lanes of a partition: whether a session goes on, its first tick, its end so far.
 _ALIVE, _FIRST, _END = range(3)
@@ -70,7 +72,12 @@ class Sessions(CountsLeftOut, ReorderingOperator):
     def __init__(self, spec: SessionsSpec) -> None:
         super().__init__(ReorderBuffer())
         self._spec = spec
-        self._partitions = KeyedTable(3, 0)
+        self._budget: BudgetOfStretches | None = None
+        self._reached = 0
+        keys = () if spec.budget is None else tuple(spec.types[i] for i in spec.partition)
+        self._partitions = KeyedTable(3, 0, keys)
+        if spec.budget is not None:
+            self._budget = BudgetOfStretches(spec.budget, self._partitions, spec.at_most or 0, ends=True)
         self._waiting = CalendarQueue()
         self._left_out = LeftOut()
 
@@ -82,9 +89,21 @@ class Sessions(CountsLeftOut, ReorderingOperator):
         return []
 
     def figures(self) -> Mapping[str, int | float]:
-        return {**super().figures(), **open_periods(self._partitions, _ALIVE)}
+        found = {**super().figures(), **open_periods(self._partitions, _ALIVE)}
+        return found if self._budget is None else {**found, **self._budget.figures(self._reached)}
+
+    def marks(self) -> Document:
+        return super().marks() if self._budget is None else {**super().marks(), "budget": self._budget.marks()}
+
+    def restore_marks(self, marks: Document) -> None:
+        super().restore_marks(marks)
+        if self._budget is not None:
+            self._budget.restore_marks(nested(marks, "budget"))
 
     def advance(self, moment: Moment) -> list[Elements]:
+        if self._budget is not None:
+            self._budget.follow(moment.decided)
+            self._reached = moment.heartbeat
         arrived = self._early.until(moment.heartbeat)
         ended = np.empty((3, 0), np.int64)
         result: list[Elements] = []
@@ -94,6 +113,8 @@ class Sessions(CountsLeftOut, ReorderingOperator):
                 result.append(_opened(arrived, firsts))
         result += self._close(moment.heartbeat, ended)
         self._partitions.shrink()
+        if self._budget is not None and BEGIN < moment.heartbeat < END:
+            self._budget.pass_to(moment.heartbeat)
         return result
 
     def _slots(self, columns: list[pa.Array], rows: int) -> Int64s:
@@ -101,6 +122,9 @@ class Sessions(CountsLeftOut, ReorderingOperator):
 
     def _arrive(self, arrived: Elements) -> tuple[Elements, Int64s, Int64s]:
         """Return the elements, the first tick of the session of each, and the sessions that are followed by another."""
+        dropped = np.empty(0, np.int64)
+        if self._budget is not None:
+            arrived, dropped = self._admitted(arrived, self._budget)
         reach = reached(arrived)
         slots = self._slots(list(arrived.columns), len(arrived))
         order = argsort_code_time(slots, arrived.ts)
@@ -111,8 +135,32 @@ class Sessions(CountsLeftOut, ReorderingOperator):
         self._partitions.touch(distinct_slots(slots, self._partitions.count))
         kept = arrived.with_columns(arrived.columns[:-1])
         due = np.minimum(reach, firsts + most) if most else reach
-        self._waiting.push(unnamed([pa.array(due), pa.array(firsts), *kept.columns]))
+        if len(kept):
+            self._waiting.push(unnamed([pa.array(due), pa.array(firsts), *kept.columns]))
+        if len(dropped):
+            self._forget(dropped, ended[:, :count])
         return kept, firsts, ended[:, :count]
+
+    def _admitted(self, arrived: Elements, budget: BudgetOfStretches) -> tuple[Elements, Int64s]:
+        """Return the elements of partitions that the budget keeps, and the slots of those to forget behind them."""
+        values = [arrived.columns[i] for i in self._spec.partition]
+        slots = self._slots(list(arrived.columns), len(arrived))
+        admitted = budget.admit(values, slots, arrived.ts, arrived.ts, reached(arrived), arrived.ts - 1)
+        return arrived.filter(admitted.kept), admitted.dropped
+
+    def _forget(self, dropped: Int64s, ended: Int64s) -> None:
+        """Forget the sessions that go on of some partitions, with their elements; those in `ended` are told."""
+        lanes = self._partitions.integers
+        forgotten = {(slot, int(lanes[_FIRST, slot])) for slot in dropped.tolist()}
+        lanes[_ALIVE, dropped] = 0
+        self._partitions.touch(distinct_slots(dropped, self._partitions.count))
+        for batch in self._waiting.pop_until(END):
+            columns = batch.columns
+            slots = self._slots(columns[2:], batch.num_rows)
+            sessions = zip(slots.tolist(), int64s(columns[1]).tolist(), strict=True)
+            kept = np.array([session not in forgotten for session in sessions], np.bool_)
+            if kept.any():
+                self._waiting.push(batch.filter(pa.array(kept)))
 
     def _close(self, heartbeat: int, ended: Int64s) -> list[Elements]:
         """Return the elements of the sessions that have ended; put those of others back, to wait for their end."""

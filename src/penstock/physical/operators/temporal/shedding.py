@@ -9,7 +9,7 @@ the arrival that caused it, so a tuple dropped at the instant of its own arrival
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any
 
@@ -19,12 +19,13 @@ import pyarrow as pa
 from penstock.algebra.nodes.shed import ENTRY_BYTES, NO_BUDGET, bucket_budgets
 from penstock.errors import PenstockError
 from penstock.events import log_event, logger_of
-from penstock.expressions.draws import draws
 from penstock.expressions.value_sizes import value_bytes
 from penstock.physical.elements import Elements, Int64s, int64s
 from penstock.physical.execution.decisions import WHOLE, Decided, Decisions
 from penstock.physical.operators.contract import Moment
 from penstock.physical.operators.reorder_buffer import ReorderBuffer, ReorderingOperator
+from penstock.physical.operators.temporal.stretch_budget import ranks_of
+from penstock.physical.plan.temporal.figures import WITHOUT_PERIOD
 from penstock.physical.plan.temporal.shedding import ShedSpec
 from penstock.physical.synopses.contract import Synopsis
 from penstock.physical.synopses.tables.held_tuples import HeldTuples
@@ -88,11 +89,23 @@ class Shed(ReorderingOperator):
             self._forget()
         self._judge_before(moment.heartbeat + 1)
         if BEGIN < moment.heartbeat < END:
-            self._record.pass_to(moment.heartbeat)
             # What has left covers nothing any more: the figures are those of the heartbeat.
-            for shedder in self._shedders:
-                shedder.expire(moment.heartbeat)
+            self._pass_to(moment.heartbeat)
         return [one for one in result if len(one)]
+
+    def _window_clock(self, tick: int) -> int:
+        """Return the time on the clock of the window: what expires by then has left at `tick`."""
+        return tick
+
+    def _window_clocks(self, arrived: Elements) -> Int64s:
+        """Return the same for the instant at which each of some elements arrives."""
+        return arrived.ts
+
+    def _pass_to(self, tick: int) -> None:
+        clock = self._window_clock(tick)
+        self._record.pass_to(tick, clock)
+        for shedder in self._shedders:
+            shedder.expire(clock)
 
     def _follow_decisions(self, decided: Decisions) -> None:
         """Take what the run has decided. It shows from the next arrival on, which is that of the drops."""
@@ -130,9 +143,7 @@ class Shed(ReorderingOperator):
     def _judge(self, clock: int) -> None:
         """Raise P0633, or log, where accuracy falls below what the query asks for."""
         spec = self._spec
-        self._record.pass_to(clock)
-        for shedder in self._shedders:
-            shedder.expire(clock)
+        self._pass_to(clock)
         judged = self._record.judge(self._shedders)
         if judged.accuracy is None or judged.low is None or judged.high is None or not self._record.ledger.live:
             return
@@ -150,7 +161,7 @@ class Shed(ReorderingOperator):
     def figures(self) -> Mapping[str, int | float]:
         if not self._record.arrived:
             return {}
-        return {**self._record.figures(self._shedders), "without period": self._without_period}
+        return {**self._record.figures(self._shedders), WITHOUT_PERIOD: self._without_period}
 
     def marks(self) -> Document:
         judged, record = self._record.judged, self._record
@@ -169,18 +180,22 @@ class Shed(ReorderingOperator):
         record.judged = AccuracyEstimate(*kept["judged"])
         self._without_period, self._is_low, self._unjudged = kept["without"], kept["low"], kept["unjudged"]
 
-    def _in_order(self, elements: Elements) -> tuple[Elements, Int64s]:
-        """Return the elements that have a period, one by one, in the order in which they are taken, and a hash of the
-        value of each."""
+    def _with_ranks(self, elements: Elements) -> tuple[Elements, Int64s]:
+        """Return the elements that have a period, and a hash of the value of each."""
         begin, end = elements.columns[-2:]
         there = np.asarray(begin.is_valid()) & np.asarray(end.is_valid())
         elements = elements.filter(there)
         count = len(begin)
         elements = elements.filter(int64s(elements.columns[-2]) < int64s(elements.columns[-1]))
         self._without_period += count - len(elements)
+        return elements, ranks_of(elements.columns[:-2], len(elements))
+
+    def _in_order(self, elements: Elements) -> tuple[Elements, Int64s]:
+        """Return the elements that have a period, one by one, in the order in which they are taken, and a hash of the
+        value of each."""
         if elements.sign is not None:
             elements = elements.take(np.repeat(np.arange(len(elements)), elements.sign))
-        ranks = _ranks(elements.columns[:-2], len(elements))
+        elements, ranks = self._with_ranks(elements)
         keys = (elements.exp, int64s(elements.columns[-1]), ranks, int64s(elements.columns[-2]), elements.ts)
         order = np.lexsort(keys)
         return Elements(elements.columns, elements.ts, elements.exp).take(order), ranks[order]
@@ -192,20 +207,23 @@ class Shed(ReorderingOperator):
         if self._spec.in_bytes:
             weights = ENTRY_BYTES + value_bytes(values, count)
         begins, ends = (int64s(column) for column in arrived.columns[-2:])
-        every = ArrivingTuples(slots, ranks, begins, ends, arrived.ts, arrived.ts, arrived.exp, weights)
+        every = ArrivingTuples(
+            slots, ranks, begins, ends, arrived.ts, self._window_clocks(arrived), arrived.exp, weights
+        )
         if self._spec.buckets == 1:
-            return self._take(self._shedders[0], every, np.arange(count), arrived)
+            return self._take(0, every, np.arange(count), arrived)
         buckets = all_salted(ranks, BUCKETS) % self._spec.buckets
         result: list[Elements] = []
         for number in np.unique(buckets).tolist():
             rows = np.flatnonzero(buckets == number)
-            result += self._take(self._shedders[number], every.chosen(rows), rows, arrived)
+            result += self._take(number, every.chosen(rows), rows, arrived)
         return result
 
-    def _take(self, shedder: Shedder, arriving: ArrivingTuples, rows: Int64s, arrived: Elements) -> list[Elements]:
+    def _take(self, bucket: int, arriving: ArrivingTuples, rows: Int64s, arrived: Elements) -> list[Elements]:
         """Return what a bucket passes on of `arriving`, which are `rows` of `arrived`, and what it takes back."""
+        shedder = self._shedders[bucket]
         first, stamp = shedder.arrived, int(arriving.stamps[0])
-        refused = shedder.refuse(self._keep_below, stamp, stamp)
+        refused = shedder.refuse(self._keep_below, int(arriving.clocks[0]), stamp)
         outcome = shedder.arrive(arriving)
         by_cpu = len(refused) + int(((outcome.entered == 2) & (arriving.ranks >= self._keep_below)).sum())
         drops = np.concatenate([refused, outcome.drops]) if len(refused) else outcome.drops
@@ -217,9 +235,13 @@ class Shed(ReorderingOperator):
         at_once = np.zeros(len(drops), np.bool_)
         at_once[fresh] = arriving.stamps[own[fresh]] == drops[fresh, DROPPED_AT]
         entered[own[at_once]] = False
-        return [arrived.take(rows[entered]), self._retractions(drops[~at_once])]
+        return [self._entering(arrived.take(rows[entered])), self._retractions(bucket, drops[~at_once])]
 
-    def _retractions(self, drops: Int64s) -> Elements:
+    def _entering(self, elements: Elements) -> Elements:
+        """Return elements with the lives that they have when they enter."""
+        return elements
+
+    def _retractions(self, bucket: int, drops: Int64s) -> Elements:
         values = self._values.key_columns(np.ascontiguousarray(drops[:, DROPPED_SLOT]))
         begins, ends, at, expires = (
             np.ascontiguousarray(drops[:, k]) for k in (DROPPED_BEGIN, DROPPED_END, DROPPED_AT, DROPPED_EXPIRES)
@@ -234,8 +256,3 @@ class Shed(ReorderingOperator):
         self._values.integers[0, changed] = live[changed]
         self._values.touch(changed)
         self._values.shrink()
-
-
-def _ranks(values: Sequence[pa.Array], count: int) -> Int64s:
-    """Return a hash of 63 bits of every value."""
-    return (draws(0, "", np.zeros(count, np.int64), values) >> np.uint64(1)).astype(np.int64)

@@ -17,10 +17,12 @@ from penstock.physical.operators.contract import Moment
 from penstock.physical.operators.reorder_buffer import ReorderBuffer, ReorderingOperator
 from penstock.physical.operators.temporal.coalesce import netted, with_periods
 from penstock.physical.operators.temporal.left_out import CountsLeftOut, LeftOut, open_periods
+from penstock.physical.operators.temporal.stretch_budget import BudgetOfStretches
 from penstock.physical.plan.temporal.coalesce import CoalesceSpec
 from penstock.physical.synopses.contract import Synopsis
 from penstock.physical.synopses.queues.expiration_index import ExpirationIndex
 from penstock.physical.synopses.tables.keyed_table import KeyedTable
+from penstock.storage.documents import Document, nested
 from penstock.types import END
 
 #: The lanes of a value: whether its last stretch may grow, the begin of that, its end.
@@ -64,6 +66,8 @@ class StretchesInOrder(CountsLeftOut, ReorderingOperator):
         self._values = KeyedTable(3, 0, spec.types[:-2])
         self._ends = ExpirationIndex(self._values, _END)
         self._left_out = LeftOut()
+        self._budget = None if spec.budget is None else BudgetOfStretches(spec.budget, self._values)
+        self._reached = 0
 
     def synopses(self) -> Mapping[str, Synopsis]:
         return {"values": self._values, **super().synopses()}
@@ -73,9 +77,21 @@ class StretchesInOrder(CountsLeftOut, ReorderingOperator):
         return []
 
     def figures(self) -> Mapping[str, int | float]:
-        return {**super().figures(), **(open_periods(self._values, _ALIVE) if self._only_closed else {})}
+        found = {**super().figures(), **(open_periods(self._values, _ALIVE) if self._only_closed else {})}
+        return found if self._budget is None else {**found, **self._budget.figures(self._reached)}
+
+    def marks(self) -> Document:
+        return super().marks() if self._budget is None else {**super().marks(), "budget": self._budget.marks()}
+
+    def restore_marks(self, marks: Document) -> None:
+        super().restore_marks(marks)
+        if self._budget is not None:
+            self._budget.restore_marks(nested(marks, "budget"))
 
     def advance(self, moment: Moment) -> list[Elements]:
+        if self._budget is not None:
+            self._budget.follow(moment.decided)
+            self._reached = moment.heartbeat
         arrived = self._early.until(moment.heartbeat)
         changes: list[Elements] = []
         if arrived is not None:
@@ -85,6 +101,9 @@ class StretchesInOrder(CountsLeftOut, ReorderingOperator):
         return changes + closed
 
     def _arrive(self, arrived: Elements) -> list[Elements]:
+        dropped = np.empty(0, np.int64)
+        if self._budget is not None:
+            arrived, dropped = self._admitted(arrived, self._budget)
         begins, ends = (int64s(column) for column in arrived.columns[-2:])
         placed = self._values.place(arrived.columns[:-2], len(arrived))
         lanes = self._values.by_slot.integers
@@ -94,13 +113,26 @@ class StretchesInOrder(CountsLeftOut, ReorderingOperator):
         told, done = _extend(placed.slots, order, arrived.ts, begins, ends, lanes, out, final)
         self._values.touch(placed.unique)
         self._ends.put(fresh)
+        if len(dropped):
+            self._values.integers[_ALIVE, dropped] = 0
+            self._values.touch(distinct_slots(dropped, self._values.count))
         if self._only_closed:
             return self._told_once(*final[:, :done])
         return self._changed(*netted(*out[:, :told]))
 
+    def _admitted(self, arrived: Elements, budget: BudgetOfStretches) -> tuple[Elements, Int64s]:
+        """Return the elements of values that the budget keeps, and the slots of values to forget behind them."""
+        values = arrived.columns[:-2]
+        slots = self._values.place(values, len(arrived)).slots
+        begins, ends = (int64s(column) for column in arrived.columns[-2:])
+        admitted = budget.admit(values, slots, arrived.ts, begins, ends, self._closing.last_ends(arrived.ts - 1))
+        return arrived.filter(admitted.kept), admitted.dropped
+
     def _close(self, heartbeat: int) -> list[Elements]:
         """Forget the stretches that are closed, which only the closed ones tell."""
         slots = self._ends.until(self._closing.last_end(heartbeat))
+        if self._budget is not None:
+            slots = slots[self._values.integers[_ALIVE, slots] != 0]
         if not len(slots):
             return []
         begins, ends = (self._values.integers[lane, slots].copy() for lane in (_BEGIN, _END))

@@ -7,21 +7,24 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from penstock.algebra.nodes.coalesce import Closing
-from penstock.physical.plan.spec import Parameter, Spec, Ticks
+from penstock.algebra.nodes.coalesce import Closing, Coalesce
+from penstock.algebra.nodes.shed import StretchBudget
+from penstock.physical.plan.spec import Parameter, Ticks
 from penstock.physical.plan.state import StateInput, StatePart, pending_ends, slots, width
+from penstock.physical.plan.temporal.shedding import BudgetedSpec
 
 
 @dataclass(frozen=True)
-class CoalesceSpec(Spec):
+class CoalesceSpec(BudgetedSpec):
     """The maximal periods of every value. types: of the columns, of which the last two are the period; closed: when
     stretches that are told are closed, None where all are told; in_order: periods begin in the order of time, and none
-    leaves: when stretches are closed then."""
+    leaves: when stretches are closed then; budget: of those that go on."""
 
     types: tuple[pa.DataType, ...]
     closed: Closing | None = None
     in_order: Closing | None = None
     listed: bool = False
+    budget: StretchBudget | None = None
 
     @property
     def title(self) -> str:
@@ -33,13 +36,14 @@ class CoalesceSpec(Spec):
         if self.closed is not None:
             slide = self.closed.slide
             found["closed at"] = "the end" if slide is None else ("the boundary from the end on, every", Ticks(slide))
-        return found
+        return found if self.budget is None else {**found, **self.budget.describe()}
 
     def state(self, inputs: Sequence[StateInput], made: StateInput) -> Iterable[StatePart]:
         (one,) = inputs
         if self.in_order is not None:
             values = one.values(tuple(range(len(self.types) - 2)))
-            yield StatePart("stretches that may grow", values, values * (72 + width(self.types)), made.content)
+            bound = made.node.open_boundedness if isinstance(made.node, Coalesce) else made.content
+            yield StatePart("stretches that may grow", values, values * (72 + width(self.types)), bound)
             return
         yield slots(one, 3, "different periods", 160)
         yield from pending_ends(one)

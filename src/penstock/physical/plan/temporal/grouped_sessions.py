@@ -7,29 +7,32 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from penstock.physical.plan.spec import Parameter, ReducingSpec, Spec, Ticks
+from penstock.algebra.nodes.shed import StretchBudget
+from penstock.physical.plan.spec import Parameter, ReducingSpec, Ticks
 from penstock.physical.plan.state import SLOT, StateInput, StatePart, width
+from penstock.physical.plan.temporal.shedding import BudgetedSpec
 from penstock.physical.planning.aggregate_layout import AggregateLayout
 
 
 @dataclass(frozen=True)
 class SessionPiecesSpec(ReducingSpec):
     """The accumulators of the elements of a batch, added up for each piece of a session: rows of (partition, lanes, end
-    of the piece) at the first tick of the piece. The last column of the input is the gap. at_most: as in
-    `SessionWindow`; where a session is bounded, only elements of one tick are a piece."""
+    of the piece) at the first tick of the piece. The last column of the input is the gap. same_tick: whether only
+    elements of one tick are a piece, where sessions are bounded or have a budget."""
 
     plan: AggregateLayout
-    at_most: int | None
+    same_tick: bool
 
 
 @dataclass(frozen=True)
-class GroupedSessionsSpec(Spec):
+class GroupedSessionsSpec(BudgetedSpec):
     """The aggregates of sessions at their end, from pieces.
 
     Args:
         types: of the rows of the input.
         group: the positions of the group's columns in (partition, begin, end).
         finished: the result has the values of aggregates; else accumulator rows, which further grouping adds up.
+        budget: of the sessions that go on.
     """
 
     plan: AggregateLayout
@@ -38,10 +41,12 @@ class GroupedSessionsSpec(Spec):
     group: tuple[int, ...]
     at_most: int | None
     finished: bool
+    budget: StretchBudget | None = None
 
     def describe(self) -> Mapping[str, Parameter]:
         found: dict[str, Parameter] = {"state": "accumulators of sessions that go on"}
-        return found if self.at_most is None else {**found, "at most": Ticks(self.at_most)}
+        found = found if self.at_most is None else {**found, "at most": Ticks(self.at_most)}
+        return found if self.budget is None else {**found, **self.budget.describe()}
 
     def state(self, inputs: Sequence[StateInput], made: StateInput) -> Iterable[StatePart]:
         (one,) = inputs

@@ -7,22 +7,26 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from penstock.physical.plan.spec import Memory, Parameter, PassingSpec, Spec, Ticks
+from penstock.algebra.nodes.shed import StretchBudget
+from penstock.physical.plan.spec import Memory, Parameter, PassingSpec, Ticks
 from penstock.physical.plan.state import TIMES, StateInput, StatePart, all_rows
+from penstock.physical.plan.temporal.shedding import BudgetedSpec
 
 
 @dataclass(frozen=True)
-class SessionsSpec(Spec):
+class SessionsSpec(BudgetedSpec):
     """The elements of sessions, as in the algebra's `SessionWindow`. types: of the columns that are passed on."""
 
     types: tuple[pa.DataType, ...]
     partition: tuple[int, ...]
     at_most: int | None
     open: bool
+    budget: StretchBudget | None = None
 
     def describe(self) -> Mapping[str, Parameter]:
         found: dict[str, Parameter] = {"told": "while they go on" if self.open else "at their end"}
-        return found if self.at_most is None else {**found, "at most": Ticks(self.at_most)}
+        found = found if self.at_most is None else {**found, "at most": Ticks(self.at_most)}
+        return found if self.budget is None else {**found, **self.budget.describe()}
 
     def state(self, inputs: Sequence[StateInput], made: StateInput) -> Iterable[StatePart]:
         yield all_rows(made, "rows of sessions that go on", TIMES)

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import pyarrow as pa
 
-from penstock.algebra.nodes.shed import ENTRY_BYTES, NO_BUDGET, budget_words
+from penstock.algebra.nodes.shed import ENTRY_BYTES, NO_BUDGET, StretchBudget, budget_words
 from penstock.physical.plan.spec import Parameter, Spec
 from penstock.physical.plan.state import StateInput, StatePart, all_rows
 
@@ -66,3 +66,32 @@ class ShedSpec(Spec):
 
     def _most(self) -> int:
         return self.budget // ENTRY_BYTES if self.in_bytes else self.budget
+
+
+class BudgetedSpec(Spec):
+    """The spec of an operator that may have a budget of stretches, or sessions, that go on: its field `budget`."""
+
+    budget: StretchBudget | None
+
+    @property
+    def cores(self) -> float | None:
+        return self.budget.cpu / 1e6 if self.budget is not None and self.budget.cpu else None
+
+    @property
+    def shares_state_limit(self) -> bool:
+        return self.budget is not None and self.budget.shares_limit
+
+    @property
+    def follows_decisions(self) -> bool:
+        return self.budget is not None and self.budget.follows_decisions
+
+
+@dataclass(frozen=True)
+class ShedRowsSpec(ShedSpec):
+    """The same of the last rows of a stream, all of which come, with whether they are selected as a last column. types:
+    without it; rows: of the window."""
+
+    rows: int = 1
+
+    def describe(self) -> Mapping[str, Parameter]:
+        return {**super().describe(), "window": f"the last {self.rows:,} rows"}

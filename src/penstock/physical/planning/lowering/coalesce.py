@@ -46,12 +46,12 @@ def _coalesced(node: Coalesce, builder: Builder, window: Window | None) -> Lower
         told_apart = None if window is None else len(node.value)
         step = builder.add(OncePerLifeSpec(told_apart), [Edge(child.step)], child.stage, node.input)
         child = replace(child, step=step)
-    edge, stage, partitions = builder.keyed(child, node.value)
+    edge, stage, partitions = builder.keyed(child, node.value if node.budget is None else ())
     spec: Spec
     if pattern and _leaves_in_order(node):
         spec = WindowStretchesSpec(node.schema.types)
     elif window is None or window.slide is None or window.lifetime is None:
-        spec = CoalesceSpec(node.schema.types, node.closed, node.closing if node.in_order else None)
+        spec = CoalesceSpec(node.schema.types, node.closed, node.closing if node.in_order else None, budget=node.budget)
     else:
         spec = GranuleRunsSpec(node.schema.types, window.slide, window.lifetime)
     return Lowered(builder.add(spec, [edge], stage, node), stage, partitions)
@@ -95,8 +95,9 @@ def _gaps(node: Gaps, builder: Builder) -> Lowered:
 
 @lower.register
 def _sessions(node: SessionWindow, builder: Builder) -> Lowered:
-    edge, stage, partitions = builder.keyed(builder.lower(node.input), node.partition)
-    spec = SessionsSpec(node.schema.types, node.partition, node.at_most, node.open)
+    key = node.partition if node.budget is None else ()
+    edge, stage, partitions = builder.keyed(builder.lower(node.input), key)
+    spec = SessionsSpec(node.schema.types, node.partition, node.at_most, node.open, node.budget)
     return Lowered(builder.add(spec, [edge], stage, node), stage, partitions)
 
 

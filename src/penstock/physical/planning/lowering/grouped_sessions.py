@@ -42,14 +42,15 @@ def lower_grouped_sessions(node: Aggregate, builder: Builder) -> Lowered | None:
     below = Aggregate(sessions.input, sessions.partition, calls, node.names)
     types = (*lane_types(below, plan), pa.int64())
     names = [*lane_names(below, types[:-1]), "end"]
-    spec = SessionPiecesSpec(plan, sessions.at_most)
+    spec = SessionPiecesSpec(plan, sessions.at_most is not None or sessions.budget is not None)
     step = builder.add(spec, [Edge(child.step)], child.stage, sessions.input, types, names)
     sent = None
     if child.partitions is not None:
         positions = {column: i for i, column in enumerate(sessions.partition)}
         sent = frozenset(tuple(positions[c] for c in p) for p in child.partitions if set(p) <= set(positions)) or None
-    edge, stage, _ = builder.keyed(Lowered(step, child.stage, sent), tuple(range(keys)))
-    by = None if edge.exchange is None else frozenset({tuple(range(keys))})
+    key = tuple(range(keys)) if sessions.budget is None else ()
+    edge, stage, _ = builder.keyed(Lowered(step, child.stage, sent), key)
+    by = None if edge.exchange is None else frozenset({key})
     return _told(node, sessions, tuple(places[c] for c in columns), plan, edge, stage, by or sent, builder, types)
 
 
@@ -66,7 +67,7 @@ def _told(
     if partitions is not None:
         positions = {column: i for i, column in reversed(list(enumerate(group)))}
         moved = frozenset(tuple(positions[c] for c in p) for p in partitions if set(p) <= set(positions)) or None
-    spec = GroupedSessionsSpec(plan, types, keys, group, sessions.at_most, finished)
+    spec = GroupedSessionsSpec(plan, types, keys, group, sessions.at_most, finished, sessions.budget)
     if finished:
         return Lowered(builder.add(spec, [edge], stage, node), stage, moved)
     rows = lane_types(node, plan)

@@ -19,7 +19,7 @@ from penstock.physical.plan.plan import Plan
 from penstock.runtime.spark.checkpoint.folder import Folder, Seen
 from penstock.runtime.spark.output.rejections import refused_in
 from penstock.runtime.watching.progress import QueryCounts, RunProgress, SourceCounts
-from penstock.runtime.watching.recorder import Backlog, Totals
+from penstock.runtime.watching.recorder import Backlog, Recorder, Totals
 from penstock.runtime.watching.time_jumps import warn_of_jumps
 from penstock.storage.names import file_name
 from penstock.storage.seals import damaged
@@ -74,6 +74,7 @@ class TotalsMark:
         refused: by query and reason, the rows that its sink could not hold.
         backfilled_epoch: the epoch of that backfill.
         jumped: sources of whose jumps in time a warning was given.
+        at_ingest: by query, what its operators at the ingest have counted.
     """
 
     rounds: list[str] = field(default_factory=list)
@@ -84,6 +85,7 @@ class TotalsMark:
     refused: dict[str, dict[str, int]] = field(default_factory=dict)
     backfilled_epoch: int | None = None
     jumped: list[str] = field(default_factory=list)
+    at_ingest: dict[str, dict[str, int | float]] = field(default_factory=dict)
 
     @staticmethod
     def read(folder: Folder) -> TotalsMark | None:
@@ -150,17 +152,28 @@ class RunTotals:
         totals.rows_before = self.rows_before
         return totals
 
-    def delivered(self, batch: int, rows: Mapping[str, int], malformed: Mapping[str, Mapping[str, int]]) -> None:
+    def delivered(
+        self,
+        batch: int,
+        rows: Mapping[str, int],
+        malformed: Mapping[str, Mapping[str, int]],
+        recorder: Recorder | None = None,
+    ) -> None:
         """Add a delivered batch; one that is repeated counts once.
 
         Args:
             rows: by query, rows written to its sink.
             malformed: by source and reason, malformed records that its stages met.
+            recorder: has what its tasks at the ingest counted.
         """
         with self._lock:
             if batch <= self._totals.batch:
+                if recorder is not None:
+                    recorder.at_ingest = self._totals.at_ingest
                 return
             self._totals.batch = batch
+            if recorder is not None:
+                self._totals.at_ingest = {query: dict(sums) for query, sums in recorder.at_ingest.items()}
             queries = self._totals.queries
             letters = self._dead_letters.folders()
             for name, count in rows.items():
@@ -238,6 +251,7 @@ class RunTotals:
             return Totals(
                 self.batches, sources, dict(self._totals.queries), dict(self._source_heartbeats),
                 dict(self._heartbeats), backlog, batch_bytes, waiting, {n: c.passed for n, c in counts},
+                self._totals.at_ingest,
             )  # fmt: skip
 
     def progress(
@@ -291,6 +305,7 @@ def forget_totals(folder: Folder, queries: Iterable[str], kept_sources: set[str]
             totals.queries.pop(name, None)
             totals.backfilled.pop(name, None)
             totals.refused.pop(name, None)
+            totals.at_ingest.pop(name, None)
         totals.sources = {name: counts for name, counts in totals.sources.items() if name in kept_sources}
         totals.write(folder)
 

@@ -27,20 +27,23 @@ from penstock.runtime.spark.worker.packets import (
     read_heartbeats,
     read_packet_of_many,
     read_rejected,
+    read_timings,
 )
 from penstock.runtime.spark.worker.spill_files import unpacked
 from penstock.runtime.spark.worker.stage import ShardRound
+from penstock.runtime.watching.reports import IngestReport, ShardReport
 
 
 @dataclass
 class Outcome:
     """The results of a round. answers: by query, in the order of shards; heartbeats: as a run reports them, None
-    without any; failed: the queries whose steps failed."""
+    without any; failed: the queries whose steps failed; reports: what tasks measured."""
 
     answers: dict[str, list[Elements]] = field(default_factory=dict)
     rejected: list[Rejection] = field(default_factory=list)
     heartbeats: Heartbeats | None = None
     failed: dict[str, QueryFailure] = field(default_factory=dict)
+    reports: list[IngestReport | ShardReport] = field(default_factory=list)
 
 
 def run_round(
@@ -72,6 +75,8 @@ def run_round(
                 outcome.heartbeats = read_heartbeats(packet.blob)
             case Signal.REJECTED:
                 outcome.rejected += read_rejected(bytes(packet.blob))
+            case Signal.TIMINGS:
+                outcome.reports.append(read_timings(bytes(packet.blob)))
             case Signal.FAILED:
                 outcome.failed = read_failed(packet.blob) | outcome.failed
             case FewOfMany():

@@ -131,7 +131,7 @@ class PeriodSource:
             self.node, valid, self.name, self.entries, self.context, closed, listed, self.span
         )  # fmt: skip
         ended = closed and not listed
-        return Timed(node, bound, Begins.UNTIL_NEXT, None if node.is_stream else Closing(), ended)
+        return Timed(node, bound, Begins.UNTIL_NEXT, None if node.is_stream else Closing(longest=0), ended)
 
     # --- VALID FOR
 
@@ -260,7 +260,8 @@ class PeriodSource:
         slide, align = (self.node.slide, self.node.align) if isinstance(self.node, StreamToRelation) else (None, 0)
         if isinstance(self.node, RowWindow) and (self.node.step or 1) > 1:
             return None
-        return Closing(slide, align, 1 if begins is Begins.GRANULE else 0, longest)
+        # A granule has ended when its element enters.
+        return Closing(slide, align, 1, 0) if begins is Begins.GRANULE else Closing(slide, align, 0, longest)
 
     # --- the list
 

@@ -1,0 +1,168 @@
+"""The budget of an operator that knows of every value the stretch, or session, that goes on: it admits arrivals, and
+says which values are dropped. The operator forgets these; what has ended stays as it was told."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.algebra.nodes.shed import ENTRY_BYTES, NO_BUDGET, StretchBudget, bucket_budgets
+from penstock.expressions.draws import draws
+from penstock.expressions.value_sizes import value_bytes
+from penstock.physical.elements import Bools, Int64s
+from penstock.physical.execution.decisions import Decided, Decisions
+from penstock.physical.synopses.tables.keyed_table import KeyedTable
+from penstock.shedding.layout import (
+    DROP_COLUMNS,
+    DROPPED_AT,
+    DROPPED_BEGIN,
+    DROPPED_END,
+    DROPPED_EXPIRES,
+    DROPPED_LOST,
+    DROPPED_WEIGHT,
+    NEVER,
+)
+from penstock.shedding.ledger import Ledger
+from penstock.shedding.whole import (
+    ALIVE,
+    FIRST,
+    KILL_AT,
+    KILL_BEGIN,
+    KILL_END,
+    KILL_SLOT,
+    KILL_WEIGHT,
+    LANES,
+    LAST,
+    RANK,
+    WEIGHT,
+    StretchArrivals,
+    WholeStretches,
+)
+from penstock.storage.documents import Document
+from penstock.types import END
+
+
+@dataclass(frozen=True)
+class Admitted:
+    """What arrivals did. kept: of each whether its value is; dropped: the slots of values to forget."""
+
+    kept: Bools
+    dropped: Int64s
+
+
+class BudgetOfStretches:
+    """The budget of one operator in one shard. table: its values, with three lanes: whether the stretch goes on, its
+    begin, its end; ends: whether what was dropped is missing only until its end, else for ever."""
+
+    def __init__(self, spec: StretchBudget, table: KeyedTable, at_most: int = 0, ends: bool = False) -> None:
+        self._spec, self._table, self._ends = spec, table, ends
+        self._machine = WholeStretches(bucket_budgets(spec.budget, spec.buckets), at_most)
+        self._ledger = Ledger(END)
+        self._arrived = self._shed = self._by_cpu = 0
+        self._keep_below = int(NEVER)
+
+    def follow(self, decided: Decisions) -> None:
+        """Take what the run has decided. It shows from the next arrival on."""
+        keep_below = decided.least(Decided.KEEP_BELOW)
+        if self._spec.cpu and keep_below is not None:
+            self._keep_below = min(self._keep_below, keep_below)
+        if self._spec.shares_limit:
+            part = decided.least(Decided.STATE_BUDGET)
+            self._machine.budgets = bucket_budgets(NO_BUDGET if part is None else part, self._spec.buckets)
+
+    def admit(
+        self, values: Sequence[pa.Array], slots: Int64s, stamps: Int64s, begins: Int64s, reaches: Int64s,
+        limits: Int64s,
+    ) -> Admitted:  # fmt: skip
+        """Take arrivals; the operator puts those that are kept into its stretches, and then forgets the stretches of
+        the values dropped.
+
+        Args:
+            values: the columns of the value of each; slots: its slot in the table.
+            limits: what ends there or before has been closed before the instant of each.
+        """
+        ranks, weights = ranks_of(values, len(slots)), self._weights(values, len(slots))
+        lanes = self._lanes()
+        live = np.flatnonzero(lanes[ALIVE])
+        known = self._table.key_columns(live)
+        lanes[RANK, live], lanes[WEIGHT, live] = ranks_of(known, len(live)), self._weights(known, len(live))
+        arrivals = StretchArrivals(slots, ranks, stamps, begins, reaches, weights, limits)
+        entered, kills = self._machine.admit(lanes, arrivals, self._keep_below)
+        self._note(arrivals, entered, kills, lanes)
+        return Admitted(entered == 1, np.ascontiguousarray(kills[:, KILL_SLOT]))
+
+    def _weights(self, values: Sequence[pa.Array], count: int) -> Int64s:
+        if not self._spec.in_bytes:
+            return np.ones(count, np.int64)
+        return ENTRY_BYTES + value_bytes(values, count)
+
+    def _lanes(self) -> Int64s:
+        lanes = np.zeros((LANES, self._table.count), np.int64)
+        lanes[(ALIVE, FIRST, LAST), :] = self._table.integers[:3, : self._table.count]
+        return lanes
+
+    def _note(self, arrivals: StretchArrivals, entered: Int64s, kills: Int64s, lanes: Int64s) -> None:
+        refused = np.flatnonzero(entered == 2)
+        rows = np.zeros((len(refused) + len(kills), DROP_COLUMNS), np.int64)
+        rows[:, DROPPED_AT] = np.append(arrivals.stamps[refused], kills[:, KILL_AT])
+        rows[:, DROPPED_BEGIN] = np.append(arrivals.begins[refused], kills[:, KILL_BEGIN])
+        rows[:, DROPPED_END] = np.append(arrivals.reaches[refused], kills[:, KILL_END])
+        rows[:, DROPPED_LOST] = rows[:, DROPPED_END] - rows[:, DROPPED_BEGIN]
+        rows[:, DROPPED_WEIGHT] = np.append(arrivals.weights[refused], kills[:, KILL_WEIGHT])
+        rows[:, DROPPED_EXPIRES] = np.minimum(rows[:, DROPPED_END], END - 1) + 1 if self._ends else END
+        self._arrived += len(entered)
+        self._shed += len(rows)
+        ranks = np.append(arrivals.ranks[refused], lanes[RANK, kills[:, KILL_SLOT]])
+        self._by_cpu += int((ranks >= self._keep_below).sum())
+        if len(arrivals.stamps):
+            self._ledger.add(rows, int(arrivals.stamps.max()))
+
+    def pass_to(self, heartbeat: int) -> None:
+        """Forget what is no longer missing."""
+        self._ledger.pass_to(heartbeat)
+
+    def figures(self, heartbeat: int) -> Mapping[str, int | float]:
+        """Return the figures of shedding; those of what goes on, since nothing else is held."""
+        if not self._arrived:
+            return {}
+        lanes = self._lanes()
+        live = np.flatnonzero(lanes[ALIVE])
+        held = int(self._weights(self._table.key_columns(live), len(live)).sum())
+        lost = self._ledger.lost(heartbeat) if self._ledger.live else 0
+        ends = np.where(lanes[LAST, live] < END, lanes[LAST, live], heartbeat + 1)
+        covered = sum(np.maximum(ends - lanes[FIRST, live], 0).tolist())
+        return {
+            "held": held, "budget": self._spec.budget if self._spec.budget < NO_BUDGET else 0,
+            "arrived": self._arrived, "shed": self._shed, "shed by cpu": self._by_cpu,
+            "shed live": self._ledger.live, "shed weight": self._missing(held), "lost ticks live": lost,
+            "extraneous total": 0, "vanished total": self._machine.dropped, "exact": int(self._ledger.live == 0),
+            "coverage at least": round(covered / (covered + lost), 6) if lost else 1.0,
+        }  # fmt: skip
+
+    def _missing(self, held: int) -> int:
+        """Return about what the values that are refused would count: hashes of values are spread evenly."""
+        thresholds = self._machine.thresholds
+        share = sum(min(1.0, threshold / 2.0**63) for threshold in thresholds) / len(thresholds)
+        return round(held * (1 - share) / max(share, 2.0**-32))
+
+    def marks(self) -> Document:
+        return {
+            "thresholds": [int(threshold) for threshold in self._machine.thresholds],
+            "counts": [self._arrived, self._shed, self._by_cpu, self._machine.dropped],
+            "ledger": self._ledger.as_json(), "budgets": list(self._machine.budgets), "keep": int(self._keep_below),
+        }  # fmt: skip
+
+    def restore_marks(self, marks: Document) -> None:
+        kept: Any = marks
+        self._machine.thresholds, self._machine.budgets = list(kept["thresholds"]), list(kept["budgets"])
+        self._arrived, self._shed, self._by_cpu, self._machine.dropped = kept["counts"]
+        self._ledger, self._keep_below = Ledger.from_json(kept["ledger"]), kept["keep"]
+
+
+def ranks_of(values: Sequence[pa.Array], count: int) -> Int64s:
+    """Return a hash of 63 bits of every value."""
+    return (draws(0, "", np.zeros(count, np.int64), values) >> np.uint64(1)).astype(np.int64)

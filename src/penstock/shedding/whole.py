@@ -1,0 +1,230 @@
+"""Budgets of whole stretches, or sessions, of which only the one that goes on is known of every value [tls III].
+
+An entry is the stretch of a value that goes on. Cutting its end would free nothing and make it wrong, so every policy
+drops whole values: of those that go on the one with the largest hash, which is refused from then on. What goes on when
+an instant begins is what no arrival before has closed.
+
+Contract: after every arrival the weight of what goes on is at most the budget; what is dropped depends on the arrivals
+alone, in their order, never on how they were cut into calls. An arrival costs the logarithm of what goes on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from penstock.shedding.compiled import loop
+from penstock.shedding.hashing import BUCKETS, all_salted
+from penstock.shedding.layout import NEVER, Int64s
+
+#: By value, at the begin of a call: whether a stretch goes on, its begin, its end, the hash, the weight, and whether it
+#: is in the heap of hashes.
+ALIVE, FIRST, LAST, RANK, WEIGHT, LISTED = range(6)
+LANES = 6
+#: The single numbers of a budget: its size, the weight that goes on, the hash from which on values are refused, the
+#: sizes of the two heaps, and the number of values dropped.
+_BUDGET, _HELD, _THRESHOLD, _ENDS, _RANKS, _DROPPED = range(6)
+#: A row per value that is dropped: its slot, the timestamp of the drop, and its stretch.
+KILL_SLOT, KILL_AT, KILL_BEGIN, KILL_END, KILL_WEIGHT = range(5)
+
+
+@loop
+def _push(keys, members, size, key, member):  # type: ignore[no-untyped-def]
+    """Add a member to a heap with the least key on top; return its size."""
+    place = size
+    while place > 0 and keys[(place - 1) // 2] > key:
+        keys[place], members[place] = keys[(place - 1) // 2], members[(place - 1) // 2]
+        place = (place - 1) // 2
+    keys[place], members[place] = key, member
+    return size + 1
+
+
+@loop
+def _pop(keys, members, size):  # type: ignore[no-untyped-def]
+    """Remove the top of a heap; return its size."""
+    size -= 1
+    key, member = keys[size], members[size]
+    place = 0
+    while True:
+        child = 2 * place + 1
+        if child >= size:
+            break
+        if child + 1 < size and keys[child + 1] < keys[child]:
+            child += 1
+        if keys[child] >= key:
+            break
+        keys[place], members[place] = keys[child], members[child]
+        place = child
+    keys[place], members[place] = key, member
+    return size
+
+
+@loop
+def _list(lanes, heaps, numbers, slot):  # type: ignore[no-untyped-def]
+    """Put a value whose stretch goes on into both heaps."""
+    numbers[_ENDS] = _push(heaps[0], heaps[1], numbers[_ENDS], lanes[LAST, slot], slot)
+    if not lanes[LISTED, slot]:
+        numbers[_RANKS] = _push(heaps[2], heaps[3], numbers[_RANKS], -lanes[RANK, slot], slot)
+        lanes[LISTED, slot] = 1
+
+
+@loop
+def _begin(lanes, heaps, numbers, slots):  # type: ignore[no-untyped-def]
+    """Find what goes on, of the values of one budget."""
+    for k in range(slots.shape[0]):
+        numbers[_HELD] += lanes[WEIGHT, slots[k]]
+        _list(lanes, heaps, numbers, slots[k])
+
+
+@loop
+def _close(lanes, heaps, numbers, limit):  # type: ignore[no-untyped-def]
+    """End the stretches that end at `limit` or before."""
+    while numbers[_ENDS] > 0 and heaps[0, 0] <= limit:
+        slot = heaps[1, 0]
+        numbers[_ENDS] = _pop(heaps[0], heaps[1], numbers[_ENDS])
+        if not lanes[ALIVE, slot]:
+            continue
+        if lanes[LAST, slot] > limit:
+            numbers[_ENDS] = _push(heaps[0], heaps[1], numbers[_ENDS], lanes[LAST, slot], slot)
+            continue
+        lanes[ALIVE, slot] = 0
+        numbers[_HELD] -= lanes[WEIGHT, slot]
+
+
+@loop
+def _drop(lanes, heaps, numbers, at, kills, killed):  # type: ignore[no-untyped-def]
+    """Drop the value with the largest hash of those that go on; return the number of drops so far."""
+    while True:
+        slot = heaps[3, 0]
+        numbers[_RANKS] = _pop(heaps[2], heaps[3], numbers[_RANKS])
+        lanes[LISTED, slot] = 0
+        if lanes[ALIVE, slot]:
+            break
+    lanes[ALIVE, slot] = 0
+    numbers[_HELD] -= lanes[WEIGHT, slot]
+    numbers[_THRESHOLD] = min(numbers[_THRESHOLD], lanes[RANK, slot])
+    numbers[_DROPPED] += 1
+    kills[killed, KILL_SLOT], kills[killed, KILL_AT] = slot, at
+    kills[killed, KILL_BEGIN], kills[killed, KILL_END] = lanes[FIRST, slot], lanes[LAST, slot]
+    kills[killed, KILL_WEIGHT] = lanes[WEIGHT, slot]
+    return killed + 1
+
+
+@loop
+def _follow(  # type: ignore[no-untyped-def]
+    order, slots, ranks, stamps, begins, reaches, weights, limits, at_most, refuses_from, lanes, heaps, numbers,
+    entered, kills, killed,
+):  # fmt: skip
+    """Take arrivals in order; return the number of drops so far.
+
+    refuses_from: a threshold that has been decided, which is followed at the first arrival.
+    """
+    for n in range(order.shape[0]):
+        i = order[n]
+        slot = slots[i]
+        _close(lanes, heaps, numbers, limits[i])
+        if refuses_from < numbers[_THRESHOLD]:
+            numbers[_THRESHOLD] = refuses_from
+            while numbers[_RANKS] > 0 and -heaps[2, 0] >= refuses_from:
+                if lanes[ALIVE, heaps[3, 0]]:
+                    killed = _drop(lanes, heaps, numbers, stamps[i], kills, killed)
+                else:
+                    lanes[LISTED, heaps[3, 0]] = 0
+                    numbers[_RANKS] = _pop(heaps[2], heaps[3], numbers[_RANKS])
+        if ranks[i] < numbers[_THRESHOLD]:
+            entered[i] = 1
+            alive = lanes[ALIVE, slot] != 0
+            goes_on = alive and begins[i] <= lanes[LAST, slot]
+            if goes_on and at_most > 0 and begins[i] >= lanes[FIRST, slot] + at_most:
+                goes_on = False
+            if not goes_on:
+                lanes[FIRST, slot] = lanes[LAST, slot] = begins[i]
+            lanes[LAST, slot] = max(lanes[LAST, slot], reaches[i])
+            if at_most > 0:
+                lanes[LAST, slot] = min(lanes[LAST, slot], lanes[FIRST, slot] + at_most)
+            if not alive:
+                lanes[ALIVE, slot], lanes[RANK, slot], lanes[WEIGHT, slot] = 1, ranks[i], weights[i]
+                numbers[_HELD] += weights[i]
+                _list(lanes, heaps, numbers, slot)
+        else:
+            entered[i] = 2
+        while numbers[_HELD] > numbers[_BUDGET]:
+            killed = _drop(lanes, heaps, numbers, stamps[i], kills, killed)
+    return killed
+
+
+@dataclass(frozen=True)
+class StretchArrivals:
+    """Elements that arrive, as int64 arrays of one length.
+
+    Args:
+        slots: the value of each, a number below that of the lanes.
+        ranks: a hash of the value, 63 bits.
+        stamps: the timestamp.
+        begins, reaches: the period [begin, reach).
+        weights: what its value counts in the budget.
+        limits: a stretch that ends there or before has been closed before the instant of the element.
+    """
+
+    slots: Int64s
+    ranks: Int64s
+    stamps: Int64s
+    begins: Int64s
+    reaches: Int64s
+    weights: Int64s
+    limits: Int64s
+
+
+class WholeStretches:
+    """The budgets of whole stretches in one shard, by bucket. It keeps no stretch between two calls: the operator that
+    has them does.
+
+    Args:
+        budgets: of the buckets.
+        at_most: how long a stretch may be, 0 for any length.
+    """
+
+    def __init__(self, budgets: list[int], at_most: int = 0) -> None:
+        self.budgets = budgets
+        self.thresholds = [int(NEVER)] * len(budgets)
+        self.at_most = at_most
+        self.dropped = 0
+
+    def bucket_of(self, ranks: Int64s) -> Int64s:
+        """Return the bucket of each hash."""
+        if len(self.budgets) == 1:
+            return np.zeros(len(ranks), np.int64)
+        return all_salted(ranks, BUCKETS) % len(self.budgets)
+
+    def admit(self, lanes: Int64s, arrivals: StretchArrivals, refuses_from: int) -> tuple[Int64s, Int64s]:
+        """Take arrivals.
+
+        Args:
+            lanes: (lane, slot), which are changed.
+            refuses_from: a threshold that has been decided; NEVER for none.
+
+        Returns:
+            Per arrival 1 where its value is kept, 2 where it is refused; and the values dropped, rows of KILL_...
+            An arrival of a value that is dropped later counts as kept.
+        """
+        entered = np.empty(len(arrivals.slots), np.int64)
+        order = np.lexsort((arrivals.reaches, arrivals.ranks, arrivals.begins, arrivals.stamps))
+        goes_on = np.flatnonzero(lanes[ALIVE])
+        kills = np.empty((len(goes_on) + len(order), 5), np.int64)
+        killed = 0
+        own, of = self.bucket_of(arrivals.ranks), self.bucket_of(np.ascontiguousarray(lanes[RANK, goes_on]))
+        for bucket, budget in enumerate(self.budgets):
+            numbers = np.array([budget, 0, self.thresholds[bucket], 0, 0, 0], np.int64)
+            mine, its_order = goes_on[of == bucket], order[own[order] == bucket]
+            # A value enters the heap of ends once for each stretch that begins after an end, or that it had at first.
+            heaps = np.empty((4, len(mine) + len(its_order) + 1), np.int64)
+            _begin(lanes, heaps, numbers, mine)
+            killed = _follow(
+                its_order, arrivals.slots, arrivals.ranks, arrivals.stamps, arrivals.begins, arrivals.reaches,
+                arrivals.weights, arrivals.limits, self.at_most, refuses_from, lanes, heaps, numbers, entered, kills,
+                killed,
+            )  # fmt: skip
+            self.thresholds[bucket] = int(numbers[_THRESHOLD])
+            self.dropped += int(numbers[_DROPPED])
+        return entered, kills[:killed]

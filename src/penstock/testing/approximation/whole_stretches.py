@@ -1,0 +1,102 @@
+"""Budgets of whole stretches and sessions by their definition: every arrival looks at all that goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.algebra.nodes.shed import ENTRY_BYTES, StretchBudget, bucket_budgets
+from penstock.expressions.draws import draws
+from penstock.expressions.value_sizes import value_bytes
+from penstock.testing.approximation.shedding import salted
+from penstock.testing.values import Row
+
+T = TypeVar("T")
+
+
+@dataclass
+class OpenStretch(Generic[T]):
+    """The stretch of a value that goes on."""
+
+    rank: int
+    begin: int
+    end: int
+    weight: int
+    members: list[T] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class StretchArrival(Generic[T]):
+    """An element with the period [ts, end) or, of a stretch, [begin, end); rank: a hash of its value."""
+
+    rank: int
+    ts: int
+    begin: int
+    end: int
+    weight: int
+    member: T
+
+
+def told_stretches(
+    arrivals: list[StretchArrival[T]], budgets: list[int], bucket_of: Callable[[int], int],
+    closes: Callable[[int], int], at_most: int | None = None,
+) -> list[OpenStretch[T]]:  # fmt: skip
+    """Return the stretches that are told: those of values that were kept until they closed.
+
+    Args:
+        closes: returns the instant at which a stretch that ends at a tick is closed.
+        at_most: how long a stretch may be.
+    """
+    told: list[OpenStretch[T]] = []
+    going_on: list[OpenStretch[T]] = []
+    refused_from = [2**63] * len(budgets)
+    for one in sorted(arrivals, key=lambda a: (a.ts, a.begin, a.rank, a.end)):
+        told += [s for s in going_on if closes(s.end) < one.ts]
+        going_on = [s for s in going_on if closes(s.end) >= one.ts]
+        bucket = bucket_of(one.rank)
+        if one.rank < refused_from[bucket]:
+            own = next((s for s in going_on if s.rank == one.rank), None)
+            if own is not None and (one.begin > own.end or (at_most is not None and one.begin >= own.begin + at_most)):
+                told.append(own)
+                going_on.remove(own)
+                own = None
+            if own is None:
+                own = OpenStretch(one.rank, one.begin, one.begin, one.weight)
+                going_on.append(own)
+            own.end = max(own.end, one.end)
+            if at_most is not None:
+                own.end = min(own.end, own.begin + at_most)
+            own.members.append(one.member)
+        while sum(s.weight for s in going_on if bucket_of(s.rank) == bucket) > budgets[bucket]:
+            refused_from[bucket] = max(s.rank for s in going_on if bucket_of(s.rank) == bucket)
+            going_on = [s for s in going_on if s.rank != refused_from[bucket]]
+    return told + going_on
+
+
+def weighed(
+    found: list[tuple[int, int, Row]], value: Sequence[int], types: Sequence[pa.DataType], in_bytes: bool
+) -> list[StretchArrival[Row]]:
+    """Return tuples (ts, expiration, row) as arrivals of stretches, those without a period left out. value: the
+    columns that are equal in a stretch; types: of all columns."""
+    found = [one for one in found if has_period(one[2])]
+    columns = [pa.array([row[i] for *_, row in found], types[i]) for i in value]
+    ranks = (draws(0, "", np.zeros(len(found), np.int64), columns) >> np.uint64(1)).astype(np.int64).tolist()
+    sizes = value_bytes(columns, len(found)).tolist() if in_bytes else [0] * len(found)
+    return [
+        StretchArrival(rank, ts, row[-2], row[-1], ENTRY_BYTES + size if in_bytes else 1, row)
+        for (ts, _, row), rank, size in zip(found, ranks, sizes, strict=True)
+    ]
+
+
+def buckets_of(budget: StretchBudget) -> tuple[list[int], Callable[[int], int]]:
+    """Return the budgets of the buckets, and which one a hash belongs to."""
+    return bucket_budgets(budget.budget, budget.buckets), lambda rank: salted(rank, 4) % budget.buckets
+
+
+def has_period(row: Row) -> bool:
+    """Return whether the last two columns of a row are a period."""
+    return row[-2] is not None and row[-1] is not None and row[-2] < row[-1]
