@@ -60,6 +60,7 @@ from penstock.physical.operators.temporal.stretches_of_window import StretchesOf
 from penstock.physical.operators.temporal.until_next import Lasting, UntilNext
 from penstock.physical.operators.updates import Updates
 from penstock.physical.operators.windows.negative_tuples import NegativeTuples
+from penstock.physical.operators.windows.row_draws import make_row_draws
 from penstock.physical.operators.windows.row_window import RowWindow
 from penstock.physical.operators.windows.sample import Sample
 from penstock.physical.operators.windows.step_window import StepWindow
@@ -111,7 +112,14 @@ from penstock.physical.plan.temporal.shedding import ShedSpec
 from penstock.physical.plan.temporal.until_next import LastingSpec, UntilNextSpec
 from penstock.physical.plan.temporal.window_stretches import WindowStretchesSpec
 from penstock.physical.plan.user_aggregates import UserAggregateSpec
-from penstock.physical.plan.windows import NegativeTuplesSpec, RowWindowSpec, SampleSpec, StepWindowSpec, TimeWindowSpec
+from penstock.physical.plan.windows import (
+    NegativeTuplesSpec,
+    RowDrawsSpec,
+    RowWindowSpec,
+    SampleSpec,
+    StepWindowSpec,
+    TimeWindowSpec,
+)
 
 OPERATORS: dict[type, Callable[..., Operator]] = {
     ScanSpec: lambda spec, context: Passing(),
@@ -125,6 +133,7 @@ OPERATORS: dict[type, Callable[..., Operator]] = {
     RowWindowSpec: lambda spec, context: RowWindow(spec),
     StepWindowSpec: lambda spec, context: StepWindow(spec),
     SampleSpec: lambda spec, context: Sample(spec),
+    RowDrawsSpec: lambda spec, context: make_row_draws(spec),
     AccumulatorRowsSpec: lambda spec, context: AccumulatorRows(spec),
     PanesSpec: lambda spec, context: Panes(spec),
     AggregateSpec: lambda spec, context: Aggregation(spec),

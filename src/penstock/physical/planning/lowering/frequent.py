@@ -6,7 +6,17 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from penstock.algebra import Aggregate, Algebra, Arrivals, FrequencyWindow, Frequent, Project, Select, Window
+from penstock.algebra import (
+    Aggregate,
+    Algebra,
+    Arrivals,
+    FrequencyWindow,
+    Frequent,
+    Project,
+    Select,
+    Window,
+    WindowSample,
+)
 from penstock.algebra.nodes.frequent import Blocks, blocks_of_rows, counted
 from penstock.algebra.nodes.windows import WindowKind
 from penstock.algebra.properties.arrival_order import in_arrival_order
@@ -48,7 +58,7 @@ def _rule(node: Frequent) -> tuple[FrequentRule, tuple[int, int]]:
     return FrequentRule.DELTA, (0, 0)
 
 
-def lower_in_blocks(node: Frequent | Aggregate, blocks: Blocks, builder: Builder) -> Lowered:
+def lower_in_blocks(node: Frequent | Aggregate | WindowSample, blocks: Blocks, builder: Builder) -> Lowered:
     """Return what is computed from panes over the last elements of a stream in the time that their numbers are: there a
     block is a pane like any other, and ends when its elements' numbers say."""
     window, step = blocks
@@ -66,7 +76,8 @@ def lower_in_blocks(node: Frequent | Aggregate, blocks: Blocks, builder: Builder
             return replace(relation, input=over_numbers(relation.input))
         return numbered
 
-    body = replace(node, input=over_numbers(node.input))
+    moved = replace(node, input=over_numbers(node.input))
+    body = moved.expanded if isinstance(moved, WindowSample) else moved
     columns, inner = tuple(range(len(stream.schema))), plan_inside(body, builder)
     spec = CountTimeSpec(
         columns, plain is not None, ARRIVALS, window.rows, step, inner, False, ((step, 0, 0),), True
