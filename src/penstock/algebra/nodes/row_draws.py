@@ -12,6 +12,7 @@ from penstock.algebra.properties.cardinality import Estimate
 from penstock.algebra.properties.need import Needs, needs_of_relations
 from penstock.algebra.properties.update_pattern import Pattern
 from penstock.expressions.coercion import BIGINT
+from penstock.expressions.nodes import Expression
 from penstock.types import Field, Schema
 
 #: The column of draws.
@@ -32,12 +33,14 @@ class RowDraws(Unary):
     before they are known to end they are all that are live.
 
     Args:
+        weight: DOUBLE; rows for which it is NULL, NaN or not above 0 are counted.
         per: columns that are equal in equal rows, by which rows may lie in shards; none: any.
     """
 
     seed: int
     name: str
     per: tuple[int, ...] = ()
+    weight: Expression | None = None
 
     @property
     def schema(self) -> Schema:

@@ -125,13 +125,13 @@ class WindowSample(Unary):
     def _drawn(self) -> Algebra:
         """Return the rows with the number that they are ordered by; for priorities their weight and draw behind it."""
         columns, width = _columns(self.input.schema), len(self.input.schema)
-        drawn = RowDraws(self.input, self.seed, self.name, self.per)
         if self.weight is None:
-            return drawn
+            return RowDraws(self.input, self.seed, self.name, self.per)
         weight, draw = cast_to(self.weight, DOUBLE), Column(BIGINT, width, DRAW.name)
         above = build_call("AND", [build_call("GT", [weight, Literal(DOUBLE, 0.0)]), _not_nan(weight)])
         priority = Call(DOUBLE, "SAMPLE_PRIORITY", (weight, draw))
         fields = (*self.input.schema.fields, Field("priority", DOUBLE), Field("weight", DOUBLE), DRAW)
+        drawn = RowDraws(self.input, self.seed, self.name, self.per, weight)
         return Project(Select(drawn, above), (*columns, priority, weight, draw), fields)
 
     def _counted(self, drawn: Algebra, first: Algebra) -> Algebra:

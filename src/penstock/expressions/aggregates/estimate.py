@@ -74,6 +74,12 @@ class SampleEstimateBound(SampleEstimate):
         return pa.array(values, mask=np.isnan(values))
 
 
+def range_of(call: AggregateCall) -> tuple[float, float] | None:
+    """Return the range in which a bound takes the values of `call` to be; None where it takes them as they are."""
+    limits = [float(c.value) for c in call.arguments[2:] if isinstance(c, Literal)] if call.function in _BOUNDS else []
+    return (limits[1], limits[2]) if len(limits) > 1 else None
+
+
 def _rows(members: Members) -> tuple[Int64s, int, Float64s, Inclusion]:
     """Return (group of each value, number of groups, values, records)."""
     counts = np.diff(members.offsets)
@@ -84,6 +90,7 @@ def _rows(members: Members) -> tuple[Int64s, int, Float64s, Inclusion]:
 
 _NAMES = (("ESTIMATE_COUNT", Estimated.SUM, True), ("ESTIMATE_SUM", Estimated.SUM, False),
           ("ESTIMATE_AVG", Estimated.AVG, False))  # fmt: skip
+_BOUNDS = frozenset(f"{name}_{word}" for name, *_ in _NAMES for word in ("LOWER", "UPPER"))
 #: What ESTIMATE becomes, and its bounds: callable, so that a plan can be written as text, but not documented.
 ESTIMATES: tuple[SampleEstimate, ...] = tuple(
     SampleEstimate(name, "value, inclusion", "an estimate", of=of, counts=counts) for name, of, counts in _NAMES

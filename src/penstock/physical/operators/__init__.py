@@ -37,6 +37,7 @@ from penstock.physical.operators.rowwise import (
     Projection,
     TimeWindow,
     Together,
+    Watched,
 )
 from penstock.physical.operators.sequence.count_time import CountTime
 from penstock.physical.operators.sequence.every_nth import make_every_nth
@@ -90,7 +91,7 @@ from penstock.physical.plan.panes import (
     WindowSumsSpec,
 )
 from penstock.physical.plan.preferences.queries import PreferringJoinSpec, PreferringLookUpSpec, PreferringSelectionSpec
-from penstock.physical.plan.rowwise import FilterSpec, ProjectSpec, UnionSpec
+from penstock.physical.plan.rowwise import FilterSpec, ProjectSpec, UnionSpec, WatchedSpec
 from penstock.physical.plan.sequence import CountTimeSpec, FrequencySpec, SequenceModelSpec
 from penstock.physical.plan.sets import DistinctSpec, SetOperationSpec, TopKSpec
 from penstock.physical.plan.spec import Spec
@@ -126,6 +127,7 @@ OPERATORS: dict[type, Callable[..., Operator]] = {
     StaticSpec: lambda spec, context: Static(spec, context.tables[spec.table], context.shards),
     FilterSpec: lambda spec, context: Filter(spec),
     ProjectSpec: lambda spec, context: Projection(spec),
+    WatchedSpec: lambda spec, context: Watched(spec),
     UpdatesSpec: lambda spec, context: Updates(spec),
     UnionSpec: lambda spec, context: Together() if spec.together else Passing(),
     TimeWindowSpec: lambda spec, context: TimeWindow(spec),

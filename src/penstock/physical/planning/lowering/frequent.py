@@ -27,6 +27,7 @@ from penstock.physical.plan.sequence import ARRIVALS, CountTimeSpec
 from penstock.physical.planning.lowering.builder import Builder, Lowered, lower
 from penstock.physical.planning.lowering.frequency import plan_inside
 from penstock.physical.planning.lowering.lanes import lower_lanes
+from penstock.physical.planning.lowering.watched import NEGATIVE, negative, watched
 
 
 @lower.register
@@ -34,7 +35,9 @@ def _frequent(node: Frequent, builder: Builder) -> Lowered:
     blocks = blocks_of_rows(node.input)
     if blocks is not None:
         return lower_in_blocks(node, blocks, builder)
-    lanes = lower_lanes(Aggregate(node.input, node.group, (counted(node.aggregate),), ("count",)), builder)
+    child = watched(builder.lower(node.input), node.input, {NEGATIVE: negative(node.aggregate)}, builder)
+    counts = Aggregate(node.input, node.group, (counted(node.aggregate),), ("count",))
+    lanes = lower_lanes(counts, builder, child=child)
     candidates = FrequentCandidatesSpec(lanes.plan, node.per, node.k + 1)
     keys = tuple(node.input.schema[i].type for i in node.group)
     types, names = (*keys, *[pa.int64()] * 4), [*node.schema.names[: len(keys)], "high", "low", "all_high", "all_low"]

@@ -24,6 +24,7 @@ from penstock.physical.plan.plan import Edge
 from penstock.physical.plan.windows import RowDrawsSpec, RowWindowSpec, SampleSpec, StepWindowSpec
 from penstock.physical.planning.lowering.builder import Builder, Lowered, lower
 from penstock.physical.planning.lowering.frequent import lower_in_blocks
+from penstock.physical.planning.lowering.watched import NEVER_DRAWN, never_drawn, watched
 
 
 @lower.register
@@ -74,6 +75,8 @@ def _window_sample(node: WindowSample, builder: Builder) -> Lowered:
 @lower.register
 def _row_draws(node: RowDraws, builder: Builder) -> Lowered:
     child = builder.lower(node.input)
+    if node.weight is not None:
+        child = watched(child, node.input, {NEVER_DRAWN: never_drawn(node.weight)}, builder)
     if node.per:
         edge, stage, partitions = builder.keyed(child, node.per)
     else:
