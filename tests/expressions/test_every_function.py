@@ -351,7 +351,6 @@ ELSEWHERE = {
     "TRY_CAST",
     *("COUNT_MIN_ESTIMATE", "COUNT_MIN_ERROR", "HLL_SKETCH_ESTIMATE"),  # test_sketches.py
     *(
-        "INCLUSION_OF_INDEPENDENT_PAIR",
         "INCLUSION_OF_PAIR",
         "INCLUSION_RECORD",
         "SAMPLE_DRAW",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import urllib.request
 from dataclasses import fields
@@ -24,6 +25,7 @@ from penstock.physical.planning.state_size.summary import job_state
 from penstock.runtime.local.runtime import run_local
 from penstock.runtime.watching.metrics import (
     METRICS,
+    ApproximationMetrics,
     FrequentMetrics,
     OperatorMetrics,
     PeriodMetrics,
@@ -166,6 +168,7 @@ def test_every_figure_is_in_the_table() -> None:
         "queries.preference": PreferenceMetrics,
         "queries.frequent": FrequentMetrics,
         "queries.periods": PeriodMetrics,
+        "queries.approximations": ApproximationMetrics,
         "operators": OperatorMetrics, "run": RunMetrics,
     }  # fmt: skip
     keys = {"operators.name", "operators.stage", "operators.queries", "run.sources", "run.queries", "run.operators"}
@@ -176,6 +179,7 @@ def test_every_figure_is_in_the_table() -> None:
         "queries.preference",
         "queries.frequent",
         "queries.periods",
+        "queries.approximations",
     }
     assert {f"{where}.{f.name}" for where, kind in names.items() for f in fields(kind)} - keys == told
 
@@ -380,3 +384,60 @@ def test_a_query_with_frequent_items_has_the_share_that_it_may_miss() -> None:
     assert per is not None and (per.pairs_held, per.missed_share) == (4, pytest.approx(0.5))
     series = {metric.name: list(metric.samples(found[-1])) for metric in METRICS}
     assert series["penstock_query_frequent_pairs_held"] == [(("q",), 2.0), (("per",), 4.0)]
+
+
+@pytest.mark.parametrize(("batch_rows", "shards"), [(100, 1), (3, 2)])
+def test_what_approximations_count_otherwise(batch_rows: int, shards: int) -> None:
+    """Values that count 0, are out of a range or are never drawn are counted once each, and FREQUENT over windows that
+    count rows has its figures too."""
+    rows = [
+        (1, 1, 5.0),
+        (2, 2, -1.0),
+        (3, 1, None),
+        (4, 1, 9.0),
+        (5, 2, math.nan),
+        (6, 1, -3.0),
+        (6, 1, -3.0),
+        (7, 3, 0.0),
+    ]
+    items = "SELECT k, SUM(n) AS n FROM m {} GROUP BY k FREQUENT 1 BY SUM(n)"
+    bound = "SELECT {}LOWER_BOUND(ESTIMATE(AVG(x)), 0.9, 0, 6) AS l, UPPER_BOUND(ESTIMATE(AVG(x)), 0.9, 0, 6) AS u"
+    texts = {
+        "frequent": items.format("[RANGE 4 SECONDS SLIDE 2 SECONDS]"),
+        "rows": items.format("[ROWS 4 SLIDE 2 ROWS]"),
+        "blocks": "SELECT k, COUNT(*) AS n FROM m [ROWS 4 SLIDE 2 ROWS] GROUP BY k FREQUENT 1",
+        "only": items.format("[RANGE 4 SECONDS SLIDE 2 SECONDS]").replace("SUM(n)", "SUM(n) FILTER (WHERE k = 1)"),
+        "weight": "SELECT k FROM m [RANGE 3 SECONDS] SAMPLE(2 ROWS WEIGHT x)",
+        "rows_weight": "SELECT k FROM m [ROWS 3] SAMPLE(2 ROWS WEIGHT x)",
+        "range": bound.format("") + " FROM m [RANGE 3 SECONDS] SAMPLE(4 ROWS)",
+        "groups": "RSTREAM("
+        + bound.format("k, ")
+        + " FROM m SAMPLE(100) [RANGE 4 SECONDS SLIDE 2 SECONDS] GROUP BY k)",
+        "other": "SELECT k, ESTIMATE(SUM(x)) AS e FROM m [RANGE 3 SECONDS] SAMPLE(4 ROWS) GROUP BY k",
+    }
+    script = "CREATE STREAM m (at BIGINT, k BIGINT, x DOUBLE, n BIGINT) FROM MEMORY () TIMESTAMP BY at UNIT SECOND;"
+    script += "".join(f"CREATE QUERY {name} AS {text};" for name, text in texts.items())
+    at, k, x = (pa.array(column) for column in zip(*rows, strict=True))
+    n = pa.array([None if v is None or math.isnan(v) else int(v) for v in x.to_pylist()], pa.int64())
+    found: list[RunMetrics] = []
+    given = pa.table({"at": at, "k": k, "x": x, "n": n})
+    run_local(bind_script(script).queries, {"m": given}, watcher=found.append, batch_rows=batch_rows, shards=shards)
+    last = {name: query.approximations for name, query in found[-1].queries.items()}
+    assert last.pop("other") is None and last.pop("blocks") is None
+    # A row of a window's sample is taken up again when its chance changes.
+    again = last.pop("range")
+    assert again is not None and again.values_out_of_range >= 5
+    counted = {
+        name: (m.negative_values, m.values_out_of_range, m.rows_never_drawn)
+        for name, m in last.items()
+        if m is not None
+    }
+    assert counted == {
+        "frequent": (3, 0, 0), "rows": (3, 0, 0), "only": (2, 0, 0), "weight": (0, 0, 6), "rows_weight": (0, 0, 6),
+        "groups": (0, 5, 0),
+    }  # fmt: skip
+    frequent = found[-1].queries["blocks"].frequent
+    assert frequent is not None and frequent.pairs_held == 2
+    series = {metric.name: list(metric.samples(found[-1])) for metric in METRICS}
+    assert (("weight",), 6.0) in series["penstock_query_rows_never_drawn_total"]
+    assert (("rows",), 3.0) in series["penstock_query_negative_values_total"]

@@ -52,6 +52,21 @@ def exponential_draws(drawn: UInt64s) -> npt.NDArray[np.float64]:
     return np.fromiter((-math.log(u) for u in uniform.tolist()), np.float64, len(uniform))
 
 
+def salted(seed: int, use: str) -> int:
+    """Return the seed of another use, a BIGINT."""
+    digest = hashlib.blake2b(f"{seed}/{use.lower()}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "little", signed=True)
+
+
+def row_draws(
+    seed: int, name: str, starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64], columns: Sequence[pa.Array],
+    copies: npt.NDArray[np.int64],
+) -> npt.NDArray[np.int64]:  # fmt: skip
+    """Return the draws of SAMPLE(n ROWS) of `name`. starts, ends: of the panes of rows, 0 where they have none; copies:
+    the number of each row among equal ones, from 0."""
+    return draws(seed, f"{name}/rows", starts, [*columns, pa.array(ends), pa.array(copies)]).view(np.int64)
+
+
 def draws(seed: int, name: str, ts: npt.NDArray[np.int64], columns: Sequence[pa.Array]) -> UInt64s:
     """Return a number in [0, 2^64) for every element."""
     start = hashlib.blake2b(f"{seed}/{name.lower()}".encode(), digest_size=8).digest()

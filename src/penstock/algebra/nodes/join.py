@@ -14,13 +14,14 @@ from penstock.algebra.nodes.base import (
     has_lives,
     inclusion_column,
     is_static,
+    operators,
 )
 from penstock.algebra.nodes.rowwise import Project, with_latest_arrival
-from penstock.algebra.nodes.sample import drawn_independently, refuse_same_draws
 from penstock.algebra.optimizer.statistics import Statistics
 from penstock.algebra.properties.cardinality import STORED_AND_LOOKED_UP, Estimate, agreeing, joined
 from penstock.algebra.properties.computation import Computation
 from penstock.algebra.properties.update_pattern import Pattern
+from penstock.errors import PenstockError
 from penstock.expressions.nodes import Call, Column, Expression, columns_of, conjuncts, remap
 from penstock.expressions.text import to_sql
 from penstock.types import Schema
@@ -102,14 +103,13 @@ class Join(Algebra):
         if left is None and right is None:
             return None
         if left is not None and right is not None:
-            refuse_same_draws(self.left, self.right)
+            _refuse_same_draws(self.left, self.right)
         width, other, shift = len(self.left.schema), len(self.right.schema), int(left is not None)
         residual = None if self.residual is None else remap(self.residual, lambda i: i if i < width else i + shift)
         joined_rows = Join(left or self.left, right or self.right, self.equal, residual)
         records: list[Expression] = [inclusion_column(i) for i in [width] * shift]
         records += [inclusion_column(width + shift + other)] if right is not None else []
-        pair = "INCLUSION_OF_INDEPENDENT_PAIR" if drawn_independently(self.left, self.right) else "INCLUSION_OF_PAIR"
-        record = records[0] if len(records) == 1 else Call(RECORD.type, pair, tuple(records))
+        record = records[0] if len(records) == 1 else Call(RECORD.type, "INCLUSION_OF_PAIR", tuple(records))
         kept = [*range(width), *range(width + shift, width + shift + other)]
         columns = tuple(Column(f.type, i, f.name) for f, i in zip(self.schema, kept, strict=True))
         return Project(joined_rows, (*columns, record), (*self.schema.fields, RECORD))
@@ -163,6 +163,16 @@ def pruned_sides(
     positions = dict(left.positions) | {width + i: offset + new for i, new in right.positions.items()}
     moved = None if residual is None else remap(residual, lambda i: positions[i])
     return PrunedSides(left, right, positions, tuple((left.positions[i], right.positions[j]) for i, j in equal), moved)
+
+
+def _refuse_same_draws(left: Algebra, right: Algebra) -> None:
+    """Raise PenstockError P0355 where two inputs of a join are sampled by the same draws of their elements."""
+    drawn = ({o.drawn_by for o in operators(side) if o.drawn_by is not None} for side in (left, right))
+    same = set.intersection(*drawn)
+    if same:
+        name = min(same)[0].removesuffix("/rows")
+        hint = "draw one of them by another seed: SAMPLE(10) REPEATABLE(1)"
+        raise PenstockError("P0355", f"ESTIMATE over two samples of {name} with the same draws", hint=hint)
 
 
 def joins_elements(node: Algebra) -> bool:

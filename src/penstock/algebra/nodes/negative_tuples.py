@@ -11,6 +11,7 @@ from penstock.algebra.nodes.panes import needs_panes
 from penstock.algebra.nodes.preferences import PreferringJoin, PreferringLookUp, PreferringSelection
 from penstock.algebra.nodes.results import IndividualResults, Restored
 from penstock.algebra.nodes.shed import Shed
+from penstock.algebra.nodes.window_sample import WindowSample
 from penstock.algebra.properties.need import Needs, needs_of_relations
 from penstock.algebra.properties.update_pattern import Pattern
 
@@ -42,8 +43,8 @@ def announced(node: Algebra) -> Algebra:
     results, or of those that RESTORE returns: these are computed from the expirations that the windows set."""
     if isinstance(node, IndividualResults | Internal) and has_lives(node.input):
         return replace(node, input=_below_windows(node.input))
-    if needs_panes(node):
-        # Panes are the elements with the same validity.
+    if needs_panes(node) or isinstance(node, WindowSample):
+        # Panes are the elements with the same validity, of which draws are numbered.
         return _below_windows(node)
     if isinstance(node, Restored) and node.by_life:
         reported = announced(node.reported)

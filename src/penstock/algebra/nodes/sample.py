@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from penstock.algebra.nodes.base import RECORD, Algebra, Unary, column_labels, operators
+from penstock.algebra.nodes.base import RECORD, Algebra, Unary, column_labels
 from penstock.algebra.optimizer.statistics import Statistics
 from penstock.algebra.properties.cardinality import Estimate
 from penstock.algebra.properties.need import Needs
@@ -50,6 +50,11 @@ class Sample(Unary):
         return self.input.needs
 
     @property
+    def drawn_by(self) -> tuple[str, int] | None:
+        # Universe samples share draws by intent: their records say which.
+        return None if self.by else (self.name.lower(), self.seed)
+
+    @property
     def is_stream(self) -> bool:
         return True
 
@@ -79,26 +84,3 @@ class Sample(Unary):
         names = column_labels(self.input.schema)
         by = {"by": ", ".join(names[i] for i in self.by)} if self.by else {}
         return {"sample": f"{percent} percent", **by, "seed": str(self.seed)}
-
-
-def refuse_same_draws(left: Algebra, right: Algebra) -> None:
-    """Raise PenstockError P0355 where two inputs of a join are sampled by the same draws of their elements."""
-
-    def drawn(side: Algebra) -> set[tuple[str, int]]:
-        return {(o.name.lower(), o.seed) for o in operators(side) if isinstance(o, Sample) and not o.by}
-
-    same = drawn(left) & drawn(right)
-    if same:
-        name = min(same)[0]
-        hint = "draw one of them by another seed: SAMPLE(10) REPEATABLE(1)"
-        raise PenstockError("P0355", f"ESTIMATE over two samples of {name} with the same draws", hint=hint)
-
-
-def drawn_independently(left: Algebra, right: Algebra) -> bool:
-    """Return whether each input of a join has one sample of a stream, and their draws have nothing in common."""
-    samples = [[o for o in operators(side) if isinstance(o, Sample)] for side in (left, right)]
-    if not all(len(own) == 1 for own in samples):
-        return False
-    # The draws of universe samples do not depend on the stream.
-    (one, other) = ((bool(o.by), o.seed, "" if o.by else o.name.lower()) for (o,) in samples)
-    return one != other

@@ -1,9 +1,8 @@
 """SAMPLE(n ROWS): a sample of the content of a window, of fixed size.
 
-The draw of a row is a function of the seed and its values (`expressions/draws.py`), which its copies share. The sample
-at τ is the n rows of R(τ) with the least draws: `ORDER BY draw LIMIT n` at every instant, of each value of the PER
-columns. With WEIGHT the n rows with the greatest priorities w / u, u the draw in (0, 1) (priority sampling, Duffield,
-Lund and Thorup).
+Every row has a draw (`row_draws.py`). The sample at τ is the n rows of R(τ) with the least draws: `ORDER BY draw LIMIT
+n` at every instant, of each value of the PER columns. With WEIGHT the n rows with the greatest priorities w / u, u the
+draw in (0, 1) (priority sampling, Duffield, Lund and Thorup).
 """
 
 from __future__ import annotations
@@ -16,9 +15,12 @@ import pyarrow as pa
 from penstock.algebra.nodes.aggregate import Aggregate
 from penstock.algebra.nodes.base import RECORD, Algebra, Unary, column_labels, is_static
 from penstock.algebra.nodes.first_rows import SortKey, TopK
+from penstock.algebra.nodes.frequent import Blocks
 from penstock.algebra.nodes.join import Join
+from penstock.algebra.nodes.row_draws import DRAW, RowDraws
 from penstock.algebra.nodes.rowwise import Project, Select
 from penstock.algebra.nodes.semi_and_outer_joins import OuterJoin, OuterKind
+from penstock.algebra.nodes.windows import RowWindow
 from penstock.algebra.optimizer.statistics import Statistics
 from penstock.algebra.properties.boundedness import Boundedness
 from penstock.algebra.properties.cardinality import Estimate
@@ -27,6 +29,7 @@ from penstock.algebra.properties.update_pattern import Pattern
 from penstock.errors import PenstockError
 from penstock.expressions.aggregates import count_rows
 from penstock.expressions.coercion import BIGINT, DOUBLE, STRING, cast_to
+from penstock.expressions.draws import salted
 from penstock.expressions.functions import build_call
 from penstock.expressions.nodes import Call, Column, Expression, Literal
 from penstock.expressions.text import to_sql
@@ -35,11 +38,13 @@ from penstock.types import Field, Schema
 
 @dataclass(frozen=True, eq=False)
 class WindowSample(Unary):
-    """`rows` rows of `input`, of each value of the columns `per`. weight: DOUBLE; rows whose weight is NULL, NaN or not
-    above 0 are never drawn. records: a last column has the inclusion records."""
+    """`rows` rows of `input`, of each value of the columns `per`. name: of the source, whose draws are its own. weight:
+    DOUBLE; rows whose weight is NULL, NaN or not above 0 are never drawn. records: a last column has the inclusion
+    records."""
 
     rows: int
     seed: int
+    name: str
     per: tuple[int, ...] = ()
     weight: Expression | None = None
     records: bool = False
@@ -50,7 +55,22 @@ class WindowSample(Unary):
 
     @property
     def needs(self) -> Needs:
-        return needs_of_relations(self.inputs)
+        # Draws of blocks of rows follow from their numbers, which are counted from the first element of the stream.
+        return super().needs if self.blocks is not None else needs_of_relations(self.inputs)
+
+    @property
+    def drawn_by(self) -> tuple[str, int] | None:
+        return f"{self.name.lower()}/rows", self.seed
+
+    @property
+    def blocks(self) -> Blocks | None:
+        """Return the window and its step where the input is the last N elements of a stream, of which the sample is
+        taken in the time that their numbers are; None for any other input."""
+        window = self.input
+        plain = isinstance(window, RowWindow) and not window.partition and window.length is None
+        if not plain or not isinstance(window, RowWindow) or window.slide is not None or window.rows is None:
+            return None
+        return window, window.step or 1
 
     @property
     def pattern(self) -> Pattern:
@@ -103,17 +123,16 @@ class WindowSample(Unary):
         return self._weighed(drawn, first, order) if self.weight is not None else self._counted(drawn, first)
 
     def _drawn(self) -> Algebra:
-        """Return the rows with the number that they are ordered by, and their weight where there is one."""
-        columns = _columns(self.input.schema)
-        draw: Expression = Call(BIGINT, "SAMPLE_DRAW", (Literal(BIGINT, self.seed), *columns))
-        fields = (*self.input.schema.fields, Field("draw", BIGINT))
+        """Return the rows with the number that they are ordered by; for priorities their weight and draw behind it."""
+        columns, width = _columns(self.input.schema), len(self.input.schema)
         if self.weight is None:
-            return Project(self.input, (*columns, draw), fields)
-        weight = cast_to(self.weight, DOUBLE)
+            return RowDraws(self.input, self.seed, self.name, self.per)
+        weight, draw = cast_to(self.weight, DOUBLE), Column(BIGINT, width, DRAW.name)
         above = build_call("AND", [build_call("GT", [weight, Literal(DOUBLE, 0.0)]), _not_nan(weight)])
         priority = Call(DOUBLE, "SAMPLE_PRIORITY", (weight, draw))
-        fields = (*self.input.schema.fields, Field("priority", DOUBLE), Field("weight", DOUBLE))
-        return Project(Select(self.input, above), (*columns, priority, weight), fields)
+        fields = (*self.input.schema.fields, Field("priority", DOUBLE), Field("weight", DOUBLE), DRAW)
+        drawn = RowDraws(self.input, self.seed, self.name, self.per, weight)
+        return Project(Select(drawn, above), (*columns, priority, weight, draw), fields)
 
     def _counted(self, drawn: Algebra, first: Algebra) -> Algebra:
         """Return the sample with records of n of N rows: N is counted."""
@@ -141,8 +160,7 @@ class WindowSample(Unary):
         limit = Column(DOUBLE, len(first.schema) + 2 * len(keys), "limit")
         share = Call(DOUBLE, "DIV", (Column(DOUBLE, width + 1, "weight"), limit))
         pi = build_call("COALESCE", [build_call("LEAST", [Literal(DOUBLE, 1.0), share]), Literal(DOUBLE, 1.0)])
-        cluster = Call(BIGINT, "SAMPLE_DRAW", (Literal(BIGINT, self.seed), *_columns(self.input.schema)))
-        return self._recorded(joined, pi, cluster, Literal(BIGINT, 0))
+        return self._recorded(joined, pi, Column(BIGINT, width + 2, DRAW.name), Literal(BIGINT, 0))
 
     def _joined(
         self, first: Algebra, other: Algebra, keys: tuple[Expression, ...], outer: OuterKind | None = None
@@ -155,10 +173,10 @@ class WindowSample(Unary):
         return Join(left, other, equal) if outer is None else OuterJoin(left, other, equal, None, outer)
 
     def _recorded(self, joined: Algebra, pi: Expression, cluster: Expression, size: Expression) -> Algebra:
-        stratum: Expression = Literal(BIGINT, 0)
-        if self.per:
-            columns = tuple(_columns(self.input.schema)[i] for i in self.per)
-            stratum = Call(BIGINT, "SAMPLE_DRAW", (Literal(BIGINT, 0), *columns))
+        # Strata of different samples are different ones.
+        columns = tuple(_columns(self.input.schema)[i] for i in self.per)
+        own = Literal(BIGINT, salted(self.seed, f"{self.name}/strata"))
+        stratum = Literal(BIGINT, 0) if self.weight is not None else Call(BIGINT, "SAMPLE_DRAW", (own, *columns))
         record = Call(RECORD.type, "INCLUSION_RECORD", (pi, cluster, stratum, size))
         return Project(joined, (*_columns(self.input.schema), record), (*self.input.schema.fields, RECORD))
 

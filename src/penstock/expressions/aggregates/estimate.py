@@ -17,7 +17,7 @@ from penstock.expressions.aggregates.contract import DistinctRule, Members, Orde
 from penstock.expressions.coercion import DOUBLE, cast_to
 from penstock.expressions.nodes import AggregateCall, Expression, Literal
 from penstock.expressions.sampling.estimates import Estimated, Float64s, Int64s, estimates, half_widths, range_widths
-from penstock.expressions.sampling.inclusion import INCLUSION, Records, unpacked
+from penstock.expressions.sampling.inclusion import INCLUSION, Inclusion, unpacked
 
 
 @dataclass(frozen=True)
@@ -53,8 +53,8 @@ class SampleEstimate(OrderedFunction):
 
 @dataclass(frozen=True)
 class SampleEstimateBound(SampleEstimate):
-    """A bound of an estimate. Further arguments: the confidence, and the least and greatest value where it is given.
-    side: -1 for the lower, 1 for the upper bound."""
+    """A bound of an estimate. Further arguments: the confidence, and where a range is given the least and greatest
+    value, and whether all rows of the sample are in the group. side: -1 for the lower, 1 for the upper bound."""
 
     side: int = 1
 
@@ -66,14 +66,21 @@ class SampleEstimateBound(SampleEstimate):
         rows = _rows(members)
         confidence, *limits = (float(c.value) for c in call.arguments[2:] if isinstance(c, Literal))
         if limits:
-            width = range_widths(self.of, rows[0], rows[1], rows[2], rows[3], confidence, limits[0], limits[1])
+            low, high, every = limits
+            width = range_widths(self.of, *rows, confidence, low, high, bool(every))
         else:
-            width = half_widths(self.of, rows[0], rows[1], rows[2], rows[3], confidence)
+            width = half_widths(self.of, *rows, confidence)
         values = estimates(self.of, *rows) + self.side * width
         return pa.array(values, mask=np.isnan(values))
 
 
-def _rows(members: Members) -> tuple[Int64s, int, Float64s, Records]:
+def range_of(call: AggregateCall) -> tuple[float, float] | None:
+    """Return the range in which a bound takes the values of `call` to be; None where it takes them as they are."""
+    limits = [float(c.value) for c in call.arguments[2:] if isinstance(c, Literal)] if call.function in _BOUNDS else []
+    return (limits[1], limits[2]) if len(limits) > 1 else None
+
+
+def _rows(members: Members) -> tuple[Int64s, int, Float64s, Inclusion]:
     """Return (group of each value, number of groups, values, records)."""
     counts = np.diff(members.offsets)
     values, records = members.values.flatten()
@@ -83,6 +90,7 @@ def _rows(members: Members) -> tuple[Int64s, int, Float64s, Records]:
 
 _NAMES = (("ESTIMATE_COUNT", Estimated.SUM, True), ("ESTIMATE_SUM", Estimated.SUM, False),
           ("ESTIMATE_AVG", Estimated.AVG, False))  # fmt: skip
+_BOUNDS = frozenset(f"{name}_{word}" for name, *_ in _NAMES for word in ("LOWER", "UPPER"))
 #: What ESTIMATE becomes, and its bounds: callable, so that a plan can be written as text, but not documented.
 ESTIMATES: tuple[SampleEstimate, ...] = tuple(
     SampleEstimate(name, "value, inclusion", "an estimate", of=of, counts=counts) for name, of, counts in _NAMES

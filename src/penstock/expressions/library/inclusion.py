@@ -5,7 +5,7 @@ What is no inclusion record (`sampling/inclusion.py`), or has a NULL, gives NULL
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -17,30 +17,23 @@ from penstock.expressions.coercion import BIGINT, BINARY, DOUBLE
 from penstock.expressions.draws import universe
 from penstock.expressions.nodes import Expression, Literal
 from penstock.expressions.registry import Function, takes
-from penstock.expressions.sampling.inclusion import RECORD, of_independent_pair, of_pair, packed
+from penstock.expressions.sampling.inclusion import SIDE, of_pair, packed
 from penstock.expressions.values.datum import Arguments, Datum, arrays
 
 
 def _pair(arguments: Arguments, type_: pa.DataType) -> Datum:
-    return _paired(arguments, of_pair)
-
-
-def _independent_pair(arguments: Arguments, type_: pa.DataType) -> Datum:
-    return _paired(arguments, of_independent_pair)
-
-
-def _paired(arguments: Arguments, combine: Callable[[pa.Array, pa.Array], pa.Array]) -> pa.Array:
     left, right = arrays(arguments)
     valid = _is_record(left) & _is_record(right)
     if valid.all():
-        return combine(left, right)
+        return of_pair(left, right)
     there = pa.array(valid)
-    return _spread(combine(left.filter(there), right.filter(there)), valid)
+    return _spread(of_pair(left.filter(there), right.filter(there)), valid)
 
 
 def _is_record(column: pa.Array) -> npt.NDArray[np.bool_]:
-    sizes = pc.fill_null(pc.binary_length(column), 0)
-    return np.asarray(pc.equal(sizes, RECORD.itemsize).to_numpy(zero_copy_only=False), np.bool_)
+    sizes = np.asarray(pc.fill_null(pc.binary_length(column), 0).to_numpy(zero_copy_only=False), np.int64)
+    whole: npt.NDArray[np.bool_] = (sizes > 0) & (sizes % SIDE.itemsize == 0)
+    return whole
 
 
 def _spread(values: pa.Array, valid: npt.NDArray[np.bool_]) -> pa.Array:
@@ -51,7 +44,7 @@ def _spread(values: pa.Array, valid: npt.NDArray[np.bool_]) -> pa.Array:
 def _record(arguments: Arguments, type_: pa.DataType) -> Datum:
     columns = arrays(arguments)
     valid = np.logical_and.reduce([column.is_valid().to_numpy(zero_copy_only=False) for column in columns])
-    records = np.zeros(len(columns[0]), RECORD)
+    records = np.zeros(len(columns[0]), SIDE)
     for name, column in zip(("pi", "cluster", "stratum", "size"), columns, strict=True):
         records[name] = pc.fill_null(column, 0).to_numpy(zero_copy_only=False)
     return packed(records) if valid.all() else _spread(packed(records[valid]), valid)
@@ -81,10 +74,6 @@ def _priority(arguments: Arguments, type_: pa.DataType) -> Datum:
 
 FUNCTIONS = (
     Function("INCLUSION_OF_PAIR", "record, record", takes(BINARY, BINARY, BINARY), _pair, "a joined row's"),
-    Function(
-        "INCLUSION_OF_INDEPENDENT_PAIR", "record, record", takes(BINARY, BINARY, BINARY), _independent_pair,
-        "a joined row's, of two samples drawn independently of each other",
-    ),
     Function(
         "INCLUSION_RECORD", "pi, cluster, stratum, size", takes(BINARY, DOUBLE, BIGINT, BIGINT, BIGINT), _record,
         "the record of a row",

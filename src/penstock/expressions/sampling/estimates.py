@@ -1,10 +1,8 @@
 """Estimators of sums, counts and averages of what was sampled, from rows with their inclusion records.
 
 Horvitz and Thompson's: Σ x/π. Variances: (1-π)(y/π)² over clusters that are kept independently, y the sum of a cluster;
-N²(1-n/N)s²/n over simple random samples of n of N, by strata. Joined rows of two independent samples, with p and q, are
-kept with pq, two of one left row with pq², two of one right row with p²q; so the variance is [(1-p) Σ S² + (1-q) Σ T² -
-(1-p)(1-q) Σ y²] / (pq)², S the sums of left clusters, T of right ones, y of pairs of them. The average is the ratio of
-two estimates, and its variance that of the residuals.
+N²(1-n/N)s²/n over simple random samples of n of N, by strata. Rows of joined samples: `joined.py`. The average is the
+ratio of two estimates, and its variance that of the residuals.
 """
 
 from __future__ import annotations
@@ -17,7 +15,8 @@ from statistics import NormalDist
 import numpy as np
 import numpy.typing as npt
 
-from penstock.expressions.sampling.inclusion import UNKNOWN, Records
+from penstock.expressions.sampling.inclusion import Inclusion, Sides
+from penstock.expressions.sampling.joined import draws_of_rows, variance_of_joined, without_cancelled
 
 Float64s = npt.NDArray[np.float64]
 Int64s = npt.NDArray[np.int64]
@@ -31,33 +30,33 @@ class Estimated(enum.Enum):
     AVG = "AVG"
 
 
-def estimates(kind: Estimated, groups: Int64s, count: int, x: Float64s, records: Records) -> Float64s:
+def estimates(kind: Estimated, groups: Int64s, count: int, x: Float64s, records: Inclusion) -> Float64s:
     """Return the estimate of each group in [0, count). groups: of each row."""
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
-        total = _sums(groups, x / records["pi"], count)
+        total = _sums(groups, x / records.pi, count)
         if kind is Estimated.SUM:
             return total
-        return total / _sums(groups, 1.0 / records["pi"], count)
+        return total / _sums(groups, 1.0 / records.pi, count)
 
 
 def half_widths(
-    kind: Estimated, groups: Int64s, count: int, x: Float64s, records: Records, confidence: float
+    kind: Estimated, groups: Int64s, count: int, x: Float64s, records: Inclusion, confidence: float
 ) -> Float64s:
     """Return half the width of the confidence interval of each group; NaN where it is not known."""
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         rows = x
         if kind is Estimated.AVG:
             mean = estimates(kind, groups, count, x, records)
-            rows = (x - mean[groups]) / _sums(groups, 1.0 / records["pi"], count)[groups]
-        keys = np.stack([groups, records["stratum"], records["cluster"]])
-        order = np.lexsort(keys[::-1])
-        starts = _starts(keys[:, order])
-        first = order[starts]
-        sums = np.add.reduceat(rows[order], starts) if len(order) else np.empty(0)
-        own, kept = groups[first], records[first]
-        variance = _independent(own, count, sums, kept) + _strata(own, count, sums, kept)
-        variance += _pairs(own, count, sums, kept)
-        clusters = np.bincount(own, minlength=count)
+            rows = (x - mean[groups]) / _sums(groups, 1.0 / records.pi, count)[groups]
+        joined = (np.bincount(groups, records.counts != 1, count) > 0)[groups]
+        alone = np.flatnonzero(~joined)
+        variance, clusters = _of_one_sample(groups[alone], count, rows[alone], records.taken(alone).sides)
+        if joined.any():
+            of = np.flatnonzero(joined)
+            own, some = groups[of], records.taken(of)
+            variance += variance_of_joined(own, count, rows[of], some)
+            pairs = np.unique(np.stack([own, draws_of_rows(some)]), axis=1)
+            clusters = clusters + np.bincount(pairs[0], minlength=count)
         variance[clusters < 2] = np.nan
         return quantiles(confidence, clusters) * np.sqrt(variance)
 
@@ -66,35 +65,24 @@ def _sums(groups: Int64s, values: Float64s, count: int) -> Float64s:
     return np.bincount(groups, values, count).astype(np.float64)
 
 
-def _independent(own: Int64s, count: int, sums: Float64s, kept: Records) -> Float64s:
+def _of_one_sample(groups: Int64s, count: int, rows: Float64s, sides: Sides) -> tuple[Float64s, Int64s]:
+    """Return the variances, and the numbers of clusters, of groups of rows with one draw each."""
+    keys = np.stack([groups, sides["stratum"], sides["cluster"]])
+    order = np.lexsort(keys[::-1])
+    starts = _starts(keys[:, order])
+    first = order[starts]
+    sums = np.add.reduceat(rows[order], starts) if len(order) else np.empty(0)
+    own, kept = groups[first], sides[first]
+    variance = _independent(own, count, sums, kept) + _strata(own, count, sums, kept)
+    return variance, np.bincount(own, minlength=count)
+
+
+def _independent(own: Int64s, count: int, sums: Float64s, kept: Sides) -> Float64s:
     pi: Float64s = kept["pi"]
-    parts = np.where(kept["size"] == 0, (1.0 - pi) * (sums / pi) ** 2, 0.0)
-    parts[kept["size"] == UNKNOWN] = np.nan
-    return _sums(own, parts, count)
+    return _sums(own, np.where(kept["size"] == 0, (1.0 - pi) * (sums / pi) ** 2, 0.0), count)
 
 
-def _pairs(own: Int64s, count: int, sums: Float64s, kept: Records) -> Float64s:
-    """Return the variances of the pairs of independent samples in each group. NaN where the estimate is negative, as it
-    may be for values of both signs."""
-    chosen = np.flatnonzero(kept["size"] < UNKNOWN)
-    if not len(chosen):
-        return np.zeros(count)
-    own, sums, kept = own[chosen], sums[chosen], kept[chosen]
-    p, pi = (-np.ascontiguousarray(kept["size"])).view(np.float64), kept["pi"]
-    q = pi / p
-    total = _sums(own, -(1.0 - p) * (1.0 - q) * (sums / pi) ** 2, count)
-    for side, chance in (("cluster", p), ("stratum", q)):
-        keys = np.stack([own, kept[side]])
-        order = np.lexsort(keys[::-1])
-        starts = _starts(keys[:, order])
-        first = order[starts]
-        whole = np.add.reduceat(sums[order], starts)
-        total += _sums(own[first], (1.0 - chance[first]) * (whole / pi[first]) ** 2, count)
-    total[total < 0.0] = np.nan
-    return total
-
-
-def _strata(own: Int64s, count: int, sums: Float64s, kept: Records) -> Float64s:
+def _strata(own: Int64s, count: int, sums: Float64s, kept: Sides) -> Float64s:
     """Return the variances of the strata of each group, whose clusters come one after the other. Clusters of a stratum
     that are not in the group count as 0."""
     chosen = np.flatnonzero(kept["size"] > 0)
@@ -107,7 +95,7 @@ def _strata(own: Int64s, count: int, sums: Float64s, kept: Records) -> Float64s:
     n, pi = first["size"].astype(np.float64), first["pi"]
     whole = n / pi
     s1, s2 = np.add.reduceat(sums, starts), np.add.reduceat(sums**2, starts)
-    spread = np.maximum(s2 - s1**2 / n, 0.0) / (n - 1.0)
+    spread = np.maximum(without_cancelled(s2 - s1**2 / n, s2), 0.0) / (n - 1.0)
     parts = np.where(pi >= 1.0, 0.0, whole**2 * (1.0 - n / whole) * spread / n)
     return total + _sums(own[starts], parts, count)
 
@@ -120,30 +108,46 @@ def _starts(keys: npt.NDArray[np.int64]) -> Int64s:
 
 
 def range_widths(
-    kind: Estimated, groups: Int64s, count: int, x: Float64s, records: Records, confidence: float,
-    low: float, high: float,
+    kind: Estimated, groups: Int64s, count: int, x: Float64s, records: Inclusion, confidence: float,
+    low: float, high: float, all_rows: bool = False,
 ) -> Float64s:  # fmt: skip
     """Return half the width by Hoeffding's and Serfling's bound, for values in [low, high]; NaN where a value is
-    outside, or the sample has no bound."""
-    size = records["size"]
-    n = np.bincount(groups, minlength=count).astype(np.float64)
+    outside, or the sample has no bound.
+
+    Of n of N rows of which m are in the group, the sum is N times the mean of n values that are 0 outside of the group,
+    so 0 lies in the range too unless `all_rows` are in it, as the query says. The mean is that of m of at most N - n +
+    m rows. Of other samples it is that of m rows, each drawn by itself.
+    """
+    values = _sums(groups, np.ones(len(groups)), count)
+    joined = np.bincount(groups, records.counts != 1, count) > 0
+    alone = np.flatnonzero(~joined[groups])
+    groups, x, sides = groups[alone], x[alone], records.taken(alone).sides
+    size, pi = sides["size"].astype(np.float64), sides["pi"]
     with np.errstate(invalid="ignore", divide="ignore"):
-        wrong = (x < low) | (x > high) | np.isnan(x) | (size < 0)
-        bad = np.bincount(groups, wrong, count) > 0
-        least = np.full(count, np.inf)
-        most = np.full(count, -np.inf)
-        np.minimum.at(least, groups, records["pi"])
-        np.maximum.at(most, groups, records["pi"])
-        drawn = np.bincount(groups, size > 0, count) == n
-        whole = n / least
-        rest = np.where(drawn, 1.0 - (n - 1.0) / whole, 1.0)
-        width = (high - low) * np.sqrt(math.log(2.0 / (1.0 - confidence)) * rest / (2.0 * n))
-        bad |= least != most
-        if kind is Estimated.SUM:
+        wrong = (x < low) | (x > high) | np.isnan(x)
+        bad = joined | (np.bincount(groups, wrong, count) > 0)
+        clusters = np.unique(np.stack([groups, sides["stratum"], sides["cluster"]]), axis=1)[0]
+        # Rows that are kept together are one draw: how many of them a group has is then by chance too.
+        bad |= np.bincount(clusters, minlength=count) != values
+        n, whole = np.zeros(count), np.zeros(count)
+        n[groups], whole[groups] = size, np.rint(size / pi)
+        drawn = n > 0
+        if kind is Estimated.AVG:
+            rest = np.where(drawn, 1.0 - (values - 1.0) / (whole - n + values), 1.0)
+            width = (high - low) * np.sqrt(math.log(2.0 / (1.0 - confidence)) * rest / (2.0 * values))
+        else:
+            full = (values == n) if all_rows else np.zeros(count, np.bool_)
+            spread = np.where(full, high - low, max(high, 0.0) - min(low, 0.0))
+            rest = 1.0 - (n - 1.0) / whole
+            width = whole * spread * np.sqrt(math.log(2.0 / (1.0 - confidence)) * rest / (2.0 * n))
             bad |= ~drawn
-            width = width * whole
-        width[bad | (n == 0)] = np.nan
+        width[bad | (values == 0)] = np.nan
         return width
+
+
+def outside(groups: Int64s, count: int, x: Float64s, low: float, high: float) -> Int64s:
+    """Return how many values of each group are outside of the range that a query gives for them."""
+    return np.bincount(groups, (x < low) | (x > high) | np.isnan(x), count).astype(np.int64)
 
 
 def quantiles(confidence: float, clusters: Int64s) -> Float64s:

@@ -151,7 +151,8 @@ def _write_window_sample(node: WindowSample) -> Fields:
     names = column_names(node.input.schema)
     weight = None if node.weight is None else written(node.weight, names)
     per = names_of(node.input, node.per)
-    return {"rows": node.rows, "seed": node.seed, **given(per=per, weight=weight, records=node.records or None)}
+    rest = given(per=per, weight=weight, records=node.records or None)
+    return {"rows": node.rows, "seed": node.seed, "name": node.name, **rest}
 
 
 def _read_window_sample(below: Below) -> Algebra:
@@ -161,7 +162,7 @@ def _read_window_sample(below: Below) -> Algebra:
         raise fault(below.fields["weight"].pointer, "a weight is a number", "P0203")
     rows, seed = below.fields["rows"].whole(1, MOST_ROWS), below.fields["seed"].whole(-(2**63), 2**63 - 1)
     records = "records" in below.fields and below.fields["records"].flag()
-    return WindowSample(below.input, rows, seed, below.partition("per"), weight, records)
+    return WindowSample(below.input, rows, seed, below.fields["name"].name(), below.partition("per"), weight, records)
 
 
 # --- windows
@@ -419,7 +420,7 @@ NODES: Mapping[type[Algebra], NodeForm] = {
     ),
     WindowSample: NodeForm(
         _write_window_sample, _read_window_sample,
-        ("rows", "seed", "per", "weight", "records"), ("rows", "seed"),
+        ("rows", "seed", "name", "per", "weight", "records"), ("rows", "seed", "name"),
     ),
     Window: NodeForm(_write_window, _read_window, ("kind", *_WINDOW), ("kind",)),
     RowWindow: NodeForm(_write_row_window, _read_row_window, ("rows", "step", "partition", *_WINDOW)),

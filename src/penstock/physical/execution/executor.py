@@ -18,7 +18,7 @@ from penstock.physical.execution.exchange import ExchangeRouter, Port, StageResu
 from penstock.physical.execution.flow import Flow, Taker
 from penstock.physical.execution.flow_counts import FlowCounts
 from penstock.physical.execution.marks import StageMarks
-from penstock.physical.execution.meter import Meter, StateGauge, StateSizes, StepFigures, figures_of
+from penstock.physical.execution.meter import Meter, StateGauge, StateSizes, StepFigures, figures_of, together
 from penstock.physical.execution.progress import (
     Progress,
     SourceProgress,
@@ -462,6 +462,11 @@ class NestedPlan:
             router.post(result, 0)
             answers += result.answers.get("", [])
         return answers
+
+    def figures(self) -> Mapping[str, int | float]:
+        ingests = [figures_of(ingest._operators) for ingest in self._ingests.values()]
+        found = [*ingests, *(stage.figures() for stage in self.stages)]
+        return together(figures for by_step in found for figures in by_step.values())
 
     def synopses(self) -> dict[str, Synopsis]:
         return {f"inner.{name}": s for stage in self.stages for name, s in stage.synopses().items()}

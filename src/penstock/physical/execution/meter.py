@@ -92,6 +92,16 @@ StateSizes: TypeAlias = Mapping[int, Mapping[str, SynopsisSize]]
 StepFigures: TypeAlias = Mapping[int, Mapping[str, int | float]]
 
 
+def together(figures: Iterable[Mapping[str, int | float]]) -> Mapping[str, int | float]:
+    """Return the figures of several operators as one: the greatest of shares, the sum of all others."""
+    found: dict[str, int | float] = {}
+    for one in figures:
+        for name, value in one.items():
+            before = found.get(name, 0)
+            found[name] = max(before, value) if name.endswith("share") else before + value
+    return found
+
+
 def figures_of(operators: Mapping[int, Operator]) -> StepFigures:
     """Return the figures of the operators that have some."""
     found = {step: operator.figures() for step, operator in operators.items()}

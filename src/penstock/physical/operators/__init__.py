@@ -42,6 +42,7 @@ from penstock.physical.operators.rowwise import (
     Projection,
     TimeWindow,
     Together,
+    Watched,
 )
 from penstock.physical.operators.sequence.count_time import CountTime
 from penstock.physical.operators.sequence.every_nth import make_every_nth
@@ -66,6 +67,7 @@ from penstock.physical.operators.temporal.stretches_of_window import StretchesOf
 from penstock.physical.operators.temporal.until_next import Lasting, UntilNext
 from penstock.physical.operators.updates import Updates
 from penstock.physical.operators.windows.negative_tuples import NegativeTuples
+from penstock.physical.operators.windows.row_draws import make_row_draws
 from penstock.physical.operators.windows.row_window import RowWindow
 from penstock.physical.operators.windows.sample import Sample
 from penstock.physical.operators.windows.step_window import StepWindow
@@ -100,7 +102,7 @@ from penstock.physical.plan.preferences.queries import (
     PreferringNRRLookUpSpec,
     PreferringSelectionSpec,
 )
-from penstock.physical.plan.rowwise import FilterSpec, ProjectSpec, UnionSpec
+from penstock.physical.plan.rowwise import FilterSpec, ProjectSpec, UnionSpec, WatchedSpec
 from penstock.physical.plan.sequence import CountTimeSpec, FrequencySpec, SequenceModelSpec
 from penstock.physical.plan.sets import DistinctSpec, SetOperationSpec, TopKSpec
 from penstock.physical.plan.spec import Spec
@@ -122,13 +124,21 @@ from penstock.physical.plan.temporal.shedding import ShedRowsSpec, ShedSpec
 from penstock.physical.plan.temporal.until_next import LastingSpec, UntilNextSpec
 from penstock.physical.plan.temporal.window_stretches import WindowStretchesSpec
 from penstock.physical.plan.user_aggregates import UserAggregateSpec
-from penstock.physical.plan.windows import NegativeTuplesSpec, RowWindowSpec, SampleSpec, StepWindowSpec, TimeWindowSpec
+from penstock.physical.plan.windows import (
+    NegativeTuplesSpec,
+    RowDrawsSpec,
+    RowWindowSpec,
+    SampleSpec,
+    StepWindowSpec,
+    TimeWindowSpec,
+)
 
 OPERATORS: dict[type, Callable[..., Operator]] = {
     ScanSpec: lambda spec, context: Passing(),
     StaticSpec: lambda spec, context: Static(spec, context.tables[spec.table], context.shards),
     FilterSpec: lambda spec, context: Filter(spec),
     ProjectSpec: lambda spec, context: Projection(spec),
+    WatchedSpec: lambda spec, context: Watched(spec),
     UpdatesSpec: lambda spec, context: Updates(spec),
     UnionSpec: lambda spec, context: Together() if spec.together else Passing(),
     TimeWindowSpec: lambda spec, context: TimeWindow(spec),
@@ -136,6 +146,7 @@ OPERATORS: dict[type, Callable[..., Operator]] = {
     RowWindowSpec: lambda spec, context: RowWindow(spec),
     StepWindowSpec: lambda spec, context: StepWindow(spec),
     SampleSpec: lambda spec, context: Sample(spec),
+    RowDrawsSpec: lambda spec, context: make_row_draws(spec),
     AccumulatorRowsSpec: lambda spec, context: AccumulatorRows(spec),
     PanesSpec: lambda spec, context: Panes(spec),
     AggregateSpec: lambda spec, context: Aggregation(spec),

@@ -111,6 +111,9 @@ class NestedRun(Protocol):
     def synopses(self) -> dict[str, Synopsis]:
         """Return the state of the plan's operators, by names that are unique in the plan."""
 
+    def figures(self) -> Mapping[str, int | float]:
+        """Return what the operators of the plan say of themselves; the greatest of shares, the sum of all others."""
+
     def marks(self) -> Sequence[Json]:
         """Return small state beside the synopses, as plain JSON."""
 

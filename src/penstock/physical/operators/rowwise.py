@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from penstock.expressions.evaluate import evaluate_all, mask
@@ -12,7 +14,7 @@ from penstock.physical.operators.aggregates.accumulators import pre_aggregate, p
 from penstock.physical.operators.contract import Moment, Operator
 from penstock.physical.plan.aggregates import AccumulatorRowsSpec
 from penstock.physical.plan.panes import PanesSpec
-from penstock.physical.plan.rowwise import FilterSpec, ProjectSpec
+from penstock.physical.plan.rowwise import FilterSpec, ProjectSpec, WatchedSpec
 from penstock.physical.plan.windows import TimeWindowSpec
 from penstock.types import BEGIN, END
 
@@ -24,6 +26,24 @@ class Filter(Operator):
     def process(self, port: int, elements: Elements) -> list[Elements]:
         kept = elements.filter(mask(self._predicate, elements.columns, len(elements)))
         return [kept] if len(kept) else []
+
+
+class Watched(Operator):
+    """Pass elements on and count those that satisfy each condition, since the start of the process."""
+
+    def __init__(self, spec: WatchedSpec) -> None:
+        self._conditions = spec.conditions
+        self._counts = dict.fromkeys((name for name, _ in spec.conditions), 0)
+
+    def process(self, port: int, elements: Elements) -> list[Elements]:
+        for name, condition in self._conditions:
+            chosen = mask(condition, elements.columns, len(elements))
+            signs = elements.signs[chosen]
+            self._counts[name] += int(signs[signs > 0].sum())
+        return [elements]
+
+    def figures(self) -> Mapping[str, int | float]:
+        return self._counts.copy()
 
 
 class Projection(Operator):

@@ -37,6 +37,24 @@ class FilterSpec(PassingSpec):
 
 
 @dataclass(frozen=True)
+class WatchedSpec(PassingSpec):
+    """All elements, of which those that satisfy a condition are counted. conditions: by the name of their figure."""
+
+    forwards_early: ClassVar[bool] = True
+    streams_batches: ClassVar[bool] = True
+    keeps_times: ClassVar[bool] = True
+
+    conditions: tuple[tuple[str, Expression], ...]
+
+    @property
+    def memory(self) -> Memory:
+        return Memory.NOTHING
+
+    def expressions_text(self, inputs: Sequence[Sequence[str]], made: Sequence[str]) -> dict[str, str]:
+        return {name: to_sql(condition, inputs[0]) for name, condition in self.conditions}
+
+
+@dataclass(frozen=True)
 class ProjectSpec(PassingSpec):
     """Elements with one column per expression."""
 

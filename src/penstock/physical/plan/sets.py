@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import enum
+import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Self
 
 import pyarrow as pa
@@ -95,7 +96,8 @@ class SetOperationSpec(Spec):
 class TopKSpec(Spec):
     """The first rows by `order`, which names every column; with `partition`, of all rows that agree in these columns.
     step: `local`, of one shard's rows, or `final`; scattered: rows lie in the shard in which their senders put them, so
-    that it does not follow from the row; lasting: no row ever leaves, so those behind the last place are forgotten."""
+    that it does not follow from the row; lasting: no row ever leaves, so those behind the last place are forgotten;
+    ending: rows end when they say, so those are forgotten that so many precede which end no earlier."""
 
     order: tuple[SortKey, ...]
     limit: int
@@ -106,6 +108,7 @@ class TopKSpec(Spec):
     partition: tuple[int, ...] = ()
     scattered: bool = field(default=False, metadata={"transparent": True})
     lasting: bool = False
+    ending: bool = False
 
     @property
     def memory(self) -> Memory:
@@ -123,10 +126,11 @@ class TopKSpec(Spec):
         return with_queue(self, kinds)
 
     def describe(self) -> dict[str, str]:
+        kept = "rows that may come first" if self.ending else "rows with counts"
         found = {
             "limit": str(self.limit),
             "step": self.step,
-            "state": "first rows" if self.lasting else "rows with counts",
+            "state": "first rows" if self.lasting else kept,
         }
         if self.partition:
             found["of each"] = ", ".join(f"#{i}" for i in self.partition)
@@ -141,6 +145,14 @@ class TopKSpec(Spec):
             limit = Boundedness(Grade.BOUNDED, f"LIMIT {self.limit}")
             bound = one.by_keys(self.partition, "parts") if self.partition else limit
             yield StatePart(part.what, kept, part.nbytes / part.rows * kept, bound)
+            return
+        if self.ending:
+            # Of rows in random order; they are looked through when twice as many have come together.
+            parts = one.values(self.partition) if self.partition else 1.0
+            first = max(1.0, (self.limit + self.offset) * parts)
+            kept = min(part.rows, 2 * first * (1.0 + math.log(max(1.0, part.rows / first))))
+            yield StatePart(part.what, kept, part.nbytes / part.rows * kept, part.bound)
+            yield from (replace(end, rows=kept, nbytes=end.nbytes / end.rows * kept) for end in pending_ends(one))
             return
         yield part
         yield from pending_ends(one)

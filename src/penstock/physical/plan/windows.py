@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from penstock.algebra.properties.boundedness import Grade
 from penstock.physical.plan.spec import Memory, Parameter, PassingSpec, Spec, Ticks, has_one_form
-from penstock.physical.plan.state import SIGN, TIMES, StateInput, StatePart, all_rows, pending_ends, width
+from penstock.physical.plan.state import SIGN, TIMES, StateInput, StatePart, all_rows, pending_ends, slots, width
 from penstock.physical.planning.aggregate_layout import AggregateLayout
 
 
@@ -33,6 +33,29 @@ class SampleSpec(PassingSpec):
 
     def describe(self) -> dict[str, str]:
         return {"percent": f"{float(self.percent):g}", "seed": str(self.seed)}
+
+
+@dataclass(frozen=True)
+class RowDrawsSpec(Spec):
+    """The rows with their draws as a last column (`algebra/nodes/row_draws.py`). counted: equal rows are numbered by
+    how many are live; else by pane, whose elements come in one round."""
+
+    types: tuple[pa.DataType, ...]
+    seed: int
+    name: str
+    counted: bool
+
+    @property
+    def memory(self) -> Memory:
+        return Memory.LIVE if has_one_form(self.types) else Memory.HISTORY
+
+    def describe(self) -> dict[str, str]:
+        return {"of": self.name, "seed": str(self.seed), "copies": "counted" if self.counted else "by pane"}
+
+    def state(self, inputs: Sequence[StateInput], made: StateInput) -> Iterable[StatePart]:
+        if self.counted:
+            yield slots(inputs[0], 1, "different rows")
+            yield from pending_ends(inputs[0])
 
 
 @dataclass(frozen=True)

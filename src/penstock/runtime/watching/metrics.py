@@ -114,6 +114,31 @@ class FrequentMetrics:
 
 
 @dataclass(frozen=True)
+class ApproximationMetrics:
+    """What approximate aggregates of a query counted otherwise than the values of rows say, since the start of the
+    process.
+
+    Args:
+        negative_values: values below 0 of the SUM by which items are FREQUENT; each counts 0.
+        values_out_of_range: values outside of the range that a bound of an ESTIMATE gives for them; it is NULL then.
+            Those of SAMPLE(n ROWS) count whenever they are taken up, as when their chance changes.
+        rows_never_drawn: rows that no draw puts into a sample, since their weight is NULL, NaN or not above 0.
+    """
+
+    negative_values: float = 0
+    values_out_of_range: float = 0
+    rows_never_drawn: float = 0
+
+    @staticmethod
+    def of(figures: Sequence[Mapping[str, float]]) -> ApproximationMetrics | None:
+        """Return the metrics of a query from the figures of its steps; None where none counts these."""
+        names = ("negative values", "values out of range", "rows never drawn")
+        if not any(name in one for one in figures for name in names):
+            return None
+        return ApproximationMetrics(*(sum(one.get(name, 0) for one in figures) for name in names))
+
+
+@dataclass(frozen=True)
 class PeriodMetrics:
     """Metrics of a query over periods: sums over its operators.
 
@@ -152,6 +177,7 @@ class QueryMetrics:
     frequent: FrequentMetrics | None = None
     preference: PreferenceMetrics | None = None
     periods: PeriodMetrics | None = None
+    approximations: ApproximationMetrics | None = None
 
 
 @dataclass(frozen=True)
@@ -327,6 +353,27 @@ METRICS: tuple[Metric, ...] = (
         _Q,
         "queries.frequent.missed_share",
         "Greatest share of the counts that an item in no list can have.",
+    ),
+    Metric(
+        "penstock_query_negative_values_total",
+        True,
+        _Q,
+        "queries.approximations.negative_values",
+        "Values below 0 of the SUM by which items are FREQUENT.",
+    ),
+    Metric(
+        "penstock_query_values_out_of_range_total",
+        True,
+        _Q,
+        "queries.approximations.values_out_of_range",
+        "Values outside of the range that a bound of an ESTIMATE gives.",
+    ),
+    Metric(
+        "penstock_query_rows_never_drawn_total",
+        True,
+        _Q,
+        "queries.approximations.rows_never_drawn",
+        "Rows that a sample with WEIGHT never draws.",
     ),
     Metric(
         "penstock_query_rows_without_period_total",

@@ -13,6 +13,7 @@ from penstock.physical.execution.progress import NOTHING
 from penstock.physical.plan.plan import Plan
 from penstock.runtime.watching.figures import BatchFigures, FigureKeeper, RunFigures
 from penstock.runtime.watching.metrics import (
+    ApproximationMetrics,
     FrequentMetrics,
     OperatorMetrics,
     PeriodMetrics,
@@ -231,7 +232,7 @@ class Recorder:
         metrics = QueryMetrics(
             rows, rate, heartbeat, lag, *state,
             SheddingMetrics.of(said), FrequentMetrics.of(said), PreferenceMetrics.of(said, domain),
-            PeriodMetrics.of(said),
+            PeriodMetrics.of(said), ApproximationMetrics.of(said),
         )  # fmt: skip
         if not said:
             self._known[name] = made_of, metrics

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from itertools import groupby
 from statistics import NormalDist
 from typing import Any
 
-Sampled = tuple[float, float, int, int, int]
-"""(value, probability, cluster, stratum, size)"""
+Side = tuple[float, int, int, int]
+"""(probability, cluster, stratum, size)"""
+Sampled = tuple[float, tuple[Side, ...]]
+"""(value, the draws that it depends on)"""
 
 
 def estimated(name: str, rows: Sequence[tuple[Any, ...]]) -> float | None:
@@ -19,7 +21,7 @@ def estimated(name: str, rows: Sequence[tuple[Any, ...]]) -> float | None:
     kind, _, side = name.removeprefix("ESTIMATE_").partition("_")
     if not rows:
         return 0.0 if kind == "COUNT" and not side else None
-    sampled = sorted((row[0], *struct.unpack("<dqqq", row[1])) for row in rows)
+    sampled = sorted((row[0], tuple(struct.iter_unpack("<dqqq", row[1]))) for row in rows)
     value = _value(kind, sampled)
     if not side:
         return value
@@ -30,27 +32,44 @@ def estimated(name: str, rows: Sequence[tuple[Any, ...]]) -> float | None:
     return value - width if side == "LOWER" else value + width
 
 
+def _chance(sides: tuple[Side, ...]) -> float:
+    return math.prod(pi for pi, *_ in sides)
+
+
+def _sum(values: Iterable[float]) -> float:
+    """Return the sum, also where it is beyond the largest number."""
+    found = list(values)
+    try:
+        return math.fsum(found)
+    except (OverflowError, ValueError):
+        return float(sum(found))
+
+
 def _value(kind: str, rows: list[Sampled]) -> float:
-    total = math.fsum(x / pi for x, pi, *_ in rows)
-    return total / math.fsum(1 / pi for _, pi, *_ in rows) if kind == "AVG" else total
+    total = _sum(x / _chance(sides) for x, sides in rows)
+    return total / _sum(1 / _chance(sides) for _, sides in rows) if kind == "AVG" else total
 
 
 def _half_width(kind: str, rows: list[Sampled], confidence: float) -> float | None:
     if kind == "AVG":
-        mean, whole = _value(kind, rows), math.fsum(1 / pi for _, pi, *_ in rows)
-        rows = [((x - mean) / whole, *rest) for x, *rest in rows]  # type: ignore[misc]
-    clusters: dict[tuple[int, int], Sampled] = {}
-    for x, pi, cluster, stratum, size in rows:
-        before = clusters.get((stratum, cluster))
-        clusters[stratum, cluster] = (x + (before[0] if before else 0.0), pi, cluster, stratum, size)
-    drawn = list(clusters.values())
-    if len(drawn) < 2 or any(size == -1 for *_, size in drawn):
+        mean, whole = _value(kind, rows), _sum(1 / _chance(sides) for _, sides in rows)
+        rows = [((x - mean) / whole, sides) for x, sides in rows]
+    drawn: dict[tuple[Side, ...], float] = {}
+    for x, sides in rows:
+        drawn[sides] = drawn.get(sides, 0.0) + x
+    if len({tuple(side[1:3] for side in sides) for sides in drawn}) < 2:
         return None
-    if drawn[0][4] < 0:
-        found = _variance_of_pairs(drawn)
-        return None if found < 0 else _reach(confidence, len(drawn)) * math.sqrt(found)
-    variance = math.fsum((1 - pi) * (y / pi) ** 2 for y, pi, _, _, size in drawn if size == 0)
-    by_stratum: Callable[[Sampled], int] = lambda row: row[3]  # noqa: E731
+    if any(len(sides) != 1 for sides in drawn):
+        variance = _variance_of_joined(list(drawn.items()))
+    else:
+        variance = _variance([(y, *sides[0]) for sides, y in drawn.items()])
+    return None if variance is None or not variance >= 0 else _reach(confidence, len(drawn)) * math.sqrt(variance)
+
+
+def _variance(drawn: list[tuple[float, float, int, int, int]]) -> float | None:
+    """Return the variance for rows of one sample: (sum of a cluster, its side...)."""
+    variance = _sum((1 - pi) * (y / pi) * (y / pi) for y, pi, _, _, size in drawn if size == 0)
+    by_stratum: Callable[[tuple[float, float, int, int, int]], int] = lambda row: row[3]  # noqa: E731
     for _, members in groupby(sorted((r for r in drawn if r[4] > 0), key=by_stratum), by_stratum):
         part = list(members)
         n, pi = part[0][4], part[0][1]
@@ -59,36 +78,62 @@ def _half_width(kind: str, rows: list[Sampled], confidence: float) -> float | No
         if n < 2:
             return None
         ys = [row[0] for row in part]
-        spread = (math.fsum(y * y for y in ys) - math.fsum(ys) ** 2 / n) / (n - 1)
-        variance += (n / pi) ** 2 * (1 - pi) * max(spread, 0.0) / n
-    return _reach(confidence, len(drawn)) * math.sqrt(variance)
+        squares = _sum(y * y for y in ys)
+        spread = squares - _sum(ys) * _sum(ys) / n
+        spread = 0.0 if abs(spread) <= 1e-13 * squares else max(spread, 0.0) / (n - 1)
+        variance += (n / pi) ** 2 * (1 - pi) * spread / n
+    return variance
 
 
-def _variance_of_pairs(pairs: list[Sampled]) -> float:
-    """Return Σ y y' (π' - π π) / (π' π π) over two pairs of a left and a right cluster each, kept with π, and both with
-    π': Horvitz and Thompson's estimate of the variance, by its definition."""
+def _variance_of_joined(drawn: list[tuple[tuple[Side, ...], float]]) -> float | None:
+    """Return Σ y y' (π' - π π) / (π' π π) over two rows kept with π each, and both with π': Horvitz and Thompson's
+    estimate of the variance, by its definition."""
     parts = []
-    for y, pi, left, right, size in pairs:
-        (p,) = struct.unpack("<d", struct.pack("<q", -size))
-        q = pi / p
-        for other, _, other_left, other_right, _ in pairs:
-            both = (p if left == other_left else p * p) * (q if right == other_right else q * q)
-            if left == other_left or right == other_right:
-                parts.append(y * other * (both - pi * pi) / (both * pi * pi))
-    return math.fsum(parts)
+    for sides, y in drawn:
+        for others, other in drawn:
+            both = _both(sides, others)
+            if both is None:
+                return None
+            alone = _chance(sides) * _chance(others)
+            parts.append(y * other * (both - alone) / (both * alone))
+    total = _sum(parts)
+    return 0.0 if abs(total) <= 1e-13 * _sum(map(abs, parts)) else total
 
 
-def _range_width(kind: str, rows: list[Sampled], confidence: float, low: float, high: float) -> float | None:
-    n, sizes = len(rows), {size for *_, size in rows}
-    chances = {pi for _, pi, *_ in rows}
-    if len(chances) > 1 or min(sizes) < 0 or any(not low <= x <= high for x, *_ in rows):
+def _both(sides: tuple[Side, ...], others: tuple[Side, ...]) -> float | None:
+    """Return the probability that two rows are both kept, None where it is not known."""
+    alone: dict[int, float] = {}
+    strata: dict[int, tuple[float, int, set[int]]] = {}
+    for pi, cluster, stratum, size in (*sides, *others):
+        if size == 0:
+            alone[cluster] = min(pi, alone.get(cluster, 1.0))
+        else:
+            strata.setdefault(stratum, (pi, size, set()))[2].add(cluster)
+    both = math.prod(alone.values())
+    for pi, size, clusters in strata.values():
+        whole = round(size / pi)
+        if size == 1 and whole > 1:
+            return None
+        both *= pi if len(clusters) == 1 else pi * (size - 1) / (whole - 1)
+    return both
+
+
+def _range_width(
+    kind: str, rows: list[Sampled], confidence: float, low: float, high: float, every: float
+) -> float | None:
+    """Return half the width by Hoeffding's and Serfling's bound."""
+    m, chosen = len(rows), {side[1:] for _, sides in rows for side in sides}
+    if any(len(sides) != 1 for _, sides in rows) or len(chosen) < m or any(not low <= x <= high for x, _ in rows):
         return None
-    whole, drawn = n / min(chances), min(sizes) > 0
-    if kind != "AVG" and not drawn:
+    pi, _, _, n = rows[0][1][0]
+    whole = round(n / pi)
+    if kind == "AVG":
+        rest = 1 - (m - 1) / (whole - n + m) if n else 1.0
+        return (high - low) * math.sqrt(math.log(2 / (1 - confidence)) * rest / (2 * m))
+    if not n:
         return None
-    rest = 1 - (n - 1) / whole if drawn else 1.0
-    width = (high - low) * math.sqrt(math.log(2 / (1 - confidence)) * rest / (2 * n))
-    return width if kind == "AVG" else width * whole
+    spread = high - low if every and m == n else max(high, 0.0) - min(low, 0.0)
+    return whole * spread * math.sqrt(math.log(2 / (1 - confidence)) * (1 - (n - 1) / whole) / (2 * n))
 
 
 @cache

@@ -5,6 +5,7 @@ with the instants at which R may change. Nothing is incremental. A new operator 
 fails for an operator without one.
 """
 
+from penstock.testing.approximation import window_sample
 from penstock.testing.denotation import (
     coalesce,
     frequency,
@@ -62,5 +63,6 @@ __all__ = [
     "until_next",
     "validity",
     "values_of",
+    "window_sample",
     "windowed",
 ]  # fmt: skip

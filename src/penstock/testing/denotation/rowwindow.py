@@ -1,4 +1,4 @@
-"""Row windows, samples, and the results of INTERNAL windows [semantics 4.1]."""
+"""Row windows, samples of streams, and the results of INTERNAL windows [semantics 4.1]."""
 
 from __future__ import annotations
 
@@ -16,12 +16,11 @@ from penstock.algebra import (
     RowWindow,
     Sample,
     StreamKind,
-    WindowSample,
 )
 from penstock.algebra.nodes.frequent import blocks_of_rows
 from penstock.algebra.properties.arrival_order import in_arrival_order
 from penstock.expressions.draws import draws, universe
-from penstock.testing.denotation.base import Bag, Relation, Stream, World, denote, relation, values_of, windowed
+from penstock.testing.denotation.base import Bag, Relation, Stream, World, denote, windowed
 from penstock.testing.denotation.core import boundaries, lasting, validity
 from penstock.testing.values import Row, key_of, value_order
 from penstock.types import END
@@ -112,52 +111,6 @@ def _(node: Sample, world: World) -> Stream:
     clusters = [int(draw) for draw in compress(drawn.view(np.int64), chosen)]
     records = [struct.pack("<dqqq", float(share), cluster, 0, 0) for cluster in clusters]
     return Stream([(ts, (*row, record)) for (ts, row), record in zip(elements, records, strict=True)])
-
-
-@denote.register
-def _(node: WindowSample, world: World) -> Relation:
-    """Return the first rows by their draws at every instant, recomputed."""
-    below = relation(node.input, world)
-
-    def at(tau: int) -> Bag:
-        strata: dict[Row, Bag] = {}
-        for row in below.at(tau):
-            strata.setdefault(key_of(tuple(row[i] for i in node.per)), []).append(row)
-        return [row for members in strata.values() for row in _drawn(node, members)]
-
-    return Relation(below.instants, at)
-
-
-def _drawn(node: WindowSample, rows: Bag) -> Bag:
-    weights: list[float] = [1.0] * len(rows)
-    if node.weight is not None:
-        found = [None if w is None else float(w) for w in values_of(node.weight, rows)]
-        kept = [w is not None and w > 0 for w in found]
-        rows, weights = list(compress(rows, kept)), [w for w in compress(found, kept) if w is not None]
-    if not rows:
-        return []
-    types = node.input.schema.types
-    columns = [pa.array([row[i] for row in rows], type_) for i, type_ in enumerate(types)]
-    drawn = [int(d) for d in universe(node.seed, columns, len(rows), "/rows").view(np.int64)]
-    if node.weight is None:
-        ranks: list[float] = list(drawn)
-    else:
-        ranks = [-w / ((float(d % 2**64) + 0.5) / 2.0**64) for w, d in zip(weights, drawn, strict=True)]
-    order = sorted(range(len(rows)), key=lambda i: (ranks[i], value_order(rows[i])))
-    chosen, limit = order[: node.rows], order[node.rows : node.rows + 1]
-    if not node.records:
-        return [rows[i] for i in chosen]
-    stratum = 0
-    if node.per:
-        stratum = int(universe(0, [columns[i] for i in node.per], len(rows), "/rows").view(np.int64)[0])
-    made = []
-    for i in chosen:
-        pi = min(1.0, node.rows / len(rows))
-        if node.weight is not None:
-            pi = min(1.0, weights[i] / -ranks[limit[0]]) if limit else 1.0
-        size = 0 if node.weight is not None else min(node.rows, len(rows))
-        made.append((*rows[i], struct.pack("<dqqq", pi, drawn[i], stratum, size)))
-    return made
 
 
 @denote.register

@@ -285,6 +285,12 @@ class Algebra(Node):
         hint = "over a sample ESTIMATE knows selections, projections, windows in time and inner joins"
         raise PenstockError("P0355", f"ESTIMATE through {type(self).__name__} of a sample", hint=hint)
 
+    @property
+    def drawn_by(self) -> tuple[str, int] | None:
+        """Return by which draws elements are left out, as the name of what is drawn from and the seed; None where none
+        are."""
+        return None
+
     # Columns
 
     def pruned(self, needed: frozenset[int], pruning: ColumnPruning) -> Pruned:

@@ -14,7 +14,7 @@ from penstock.language.binder.context import Context
 from penstock.language.binder.scalars.expressions import ExpressionBinder
 from penstock.language.binder.scope import Entry, Scope
 from penstock.language.dialect import span_of
-from penstock.language.queries import SampleClause
+from penstock.language.queries import NamedSource, SampleClause
 from penstock.types import type_name
 
 #: More rows than a sample has.
@@ -34,8 +34,8 @@ def bind_sample(node: Algebra, sample: SampleClause, name: str, context: Context
     return Sample(node, sample.percent, seed, name, _columns(node, sample.by, name, context))
 
 
-def bind_rows(node: Algebra, sample: SampleClause | None, scope: Scope, context: Context) -> Algebra:
-    """Return SAMPLE(n ROWS) of the content of a window; `node` itself for another sample, or none."""
+def bind_rows(node: Algebra, sample: SampleClause | None, name: str, scope: Scope, context: Context) -> Algebra:
+    """Return SAMPLE(n ROWS) of the content of a window of `name`; `node` itself for another sample, or none."""
     if sample is None or sample.rows is None:
         return node
     if not 1 <= sample.rows <= MOST_ROWS:
@@ -53,7 +53,14 @@ def bind_rows(node: Algebra, sample: SampleClause | None, scope: Scope, context:
         if not is_numeric(weight.type):
             hint = "weigh by a column of numbers, or cast the value"
             context.fail("P0203", f"WEIGHT is a number, not {type_name(weight.type)}", span_of(tree), hint)
-    return WindowSample(node, sample.rows, seed, per, weight)
+    return WindowSample(node, sample.rows, seed, name, per, weight)
+
+
+def refuse_rows(source: NamedSource | None, context: Context) -> None:
+    """Refuse SAMPLE(n ROWS) of a source whose rows have periods. Raises BindingFailed after P0103."""
+    if source is not None and source.sample is not None and source.sample.rows is not None:
+        hint = "SAMPLE(10) leaves elements out before they have periods; windows in time or rows have SAMPLE(n ROWS)"
+        context.fail("P0103", "SAMPLE(n ROWS) of a source with periods", source.sample.span, hint)
 
 
 def _columns(

@@ -20,7 +20,7 @@ from penstock.language.binder.from_.frequency import answer_stream
 from penstock.language.binder.from_.from_joins import Around, join_sources
 from penstock.language.binder.from_.inputs import FromInput, Inputs
 from penstock.language.binder.from_.lateral import reads_beside
-from penstock.language.binder.from_.samples import bind_rows, bind_sample
+from penstock.language.binder.from_.samples import bind_rows, bind_sample, refuse_rows
 from penstock.language.binder.from_.valid_time.gaps import gaps_between
 from penstock.language.binder.from_.valid_time.period_windows import windowed_by_period
 from penstock.language.binder.from_.valid_time.periods import PeriodSource, Timed, bound_entries, read_periods
@@ -186,8 +186,9 @@ class SourceBinder:
             if windowed is None:
                 return Inputs((), entries, failed=True)
             sample = None if named is None else named.sample
+            shown = item.text if isinstance(item, Name) else ""
             scope = Scope((*entries, *other))
-            sampled = self.context.attempt(lambda: bind_rows(windowed, sample, scope, self.context))
+            sampled = self.context.attempt(lambda: bind_rows(windowed, sample, shown, scope, self.context))
             if sampled is None:
                 return Inputs((), entries, failed=True)
             node = sampled
@@ -217,8 +218,7 @@ class SourceBinder:
         read = qualifier is not None and (elsewhere or qualifier.lower() in written)
         if items is None and valid is None and not read:
             return source.node, source.entries
-        if named is not None and named.sample is not None and named.sample.rows is not None:
-            self.context.fail("P0103", "SAMPLE(n ROWS) of a source with periods", named.sample.span)
+        refuse_rows(named, self.context)
         closed = qualifier is not None and qualifier.lower() in self.closed
         gaps = None if named is None else named.gaps
         timed = source.timed(valid, closed and gaps is None, items is not None)
@@ -256,6 +256,7 @@ class SourceBinder:
             hint = f"as in GAPS OF {source.name} (c) VALID FOR 5 MINUTES, which a window in time may follow"
             message = "rows are in this window no longer than in their period: it has no gaps"
             self.context.fail("P0374", message, named.gaps.span, hint)
+        refuse_rows(named, self.context)
         timed = windowed_by_period(source, None if named is None else named.valid)
         items = None if named is None else named.items
         if items is not None:

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from penstock.algebra import Algebra
+from penstock.algebra import Algebra, Project, Sample, WindowSample
+from penstock.algebra.nodes.base import operators
 from penstock.errors import PenstockError
 from penstock.expressions.aggregates.arguments import between
 from penstock.expressions.aggregates.bounds import Bounds
@@ -24,6 +25,8 @@ _NAMES = frozenset(one.name for one in ESTIMATES)
 #: Stands for the inclusion record until rows are grouped.
 _RECORD = Literal(INCLUSION, None)
 _BOUND = "LOWER_BOUND(ESTIMATE(AVG(x)), 0.95, 0, 100)"
+#: The constants of a bound with a range: confidence, least, greatest, whether all rows are read.
+_WITH_RANGE = 4
 
 
 def estimate(binder: ScalarBinder, node: exp.Expr) -> AggregateCall:
@@ -70,7 +73,8 @@ def of_estimate(binder: ScalarBinder, node: exp.Expr, constants: tuple[Literal, 
     limits = tuple(_limit(constant) for constant in constants[1:])
     if limits and not limits[0].value < limits[1].value:
         raise PenstockError("P0203", "the least value of a range is below its greatest", hint=_BOUND)
-    arguments = (*call.arguments, confidence, *limits)
+    # Whether all rows of the sample are in the group is known when rows are grouped.
+    arguments = (*call.arguments, confidence, *limits, *(() if not limits else (Literal(DOUBLE, 0.0),)))
     sides = (replace(call, function=f"{call.function}_{side}", arguments=arguments) for side in ("LOWER", "UPPER"))
     return Bounds(*sides)
 
@@ -85,8 +89,11 @@ def is_estimate(call: AggregateCall) -> bool:
     return call.function in _NAMES
 
 
-def with_records(node: Algebra, calls: list[AggregateCall]) -> tuple[Algebra, list[AggregateCall]]:
-    """Return the rows with their inclusion records, and the calls that read them. Raises PenstockError P0355."""
+def with_records(
+    node: Algebra, calls: list[AggregateCall], grouped: bool = False
+) -> tuple[Algebra, list[AggregateCall]]:
+    """Return the rows with their inclusion records, and the calls that read them. grouped: by columns. Raises
+    PenstockError P0355."""
     if not any(map(is_estimate, calls)):
         return node, calls
     sampled = node.with_inclusion()
@@ -96,6 +103,33 @@ def with_records(node: Algebra, calls: list[AggregateCall]) -> tuple[Algebra, li
     record = Column(INCLUSION, len(node.schema), "inclusion")
 
     def placed(call: AggregateCall) -> AggregateCall:
-        return replace(call, arguments=(call.arguments[0], record, *call.arguments[2:])) if is_estimate(call) else call
+        if not is_estimate(call):
+            return call
+        rest = call.arguments[2:]
+        if len(rest) == _WITH_RANGE:
+            every = _check_range(node, call) and not grouped and call.filter is None
+            rest = (*rest[:-1], Literal(DOUBLE, float(every)))
+        return replace(call, arguments=(call.arguments[0], record, *rest))
 
     return sampled, [placed(call) for call in calls]
+
+
+def _check_range(node: Algebra, call: AggregateCall) -> bool:
+    """Return whether all rows of the sample are read. Raises PenstockError P0355 where a range of values bounds nothing
+    for certain."""
+    samples = [o for o in operators(node) if isinstance(o, Sample | WindowSample)]
+    average = call.function.startswith(f"{ESTIMATE}_AVG")
+    if len(samples) != 1:
+        message, hint = "of joined samples", "leave the range out"
+    elif isinstance(samples[0], WindowSample) and (samples[0].weight is not None or samples[0].per):
+        message, hint = "of a sample with PER or WEIGHT", "sample SAMPLE(100 ROWS), or leave the range out"
+    elif isinstance(samples[0], Sample) and samples[0].by:
+        message, hint = "of SAMPLE(p BY ..)", "leave the range out"
+    elif isinstance(samples[0], Sample) and not average:
+        message, hint = "of a total over SAMPLE(p)", "sample SAMPLE(100 ROWS), or bound the average"
+    else:
+        below = node
+        while isinstance(below, Project):
+            below = below.input
+        return isinstance(below, WindowSample)
+    raise PenstockError("P0355", f"a bound by a range of values {message}, which has none", hint=hint)

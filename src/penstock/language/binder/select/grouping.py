@@ -60,7 +60,7 @@ class Grouping:
         calls = self.calls if self.group else self.calls or [count_rows()]
         if any(map(is_estimate, calls)):
             span = self.spans[next(n for n, call in enumerate(calls) if is_estimate(call))]
-            node, calls = self.binder.context.guard(span, lambda: with_records(node, calls))
+            node, calls = self.binder.context.guard(span, lambda: with_records(node, calls, bool(self.group)))
         positions: list[int] = []
         computed: list[Expression] = []
         for key in self.group:

@@ -36,6 +36,9 @@ class CountTime(ReorderingOperator):
     def synopses(self) -> Mapping[str, Synopsis]:
         return {**super().synopses(), **self._inner.synopses()}
 
+    def figures(self) -> Mapping[str, int | float]:
+        return self._inner.figures()
+
     def marks(self) -> Document:
         return {"count": self._count, "inner": self._inner.marks()}
 

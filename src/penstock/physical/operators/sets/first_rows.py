@@ -1,11 +1,13 @@
 """The first rows of R(τ) at every instant ([semantics 4], ORDER BY ... LIMIT).
 
 All live rows are kept, since the first rows may expire; where none ever does, those behind the last place are
-forgotten after each round, so a sample of the whole stream is a reservoir. In a round only few of them can be among the
-first: if D copies leave in the round, rows after the (offset + limit + D)-th row in the state never are. To find these
-without sorting the state, every tuple has a *coarse* key, an int64 that never contradicts the order; a selection of
-that rank bounds the candidates. These are sorted exactly, and events are swept by time over a Fenwick tree of their
-copies.
+forgotten after each round, so a sample of the whole stream is a reservoir. Where rows end when they said, those are
+forgotten from time to time that can never be among the first (`skyband.py`).
+
+In a round only few rows can be among the first: if D copies leave in the round, rows after the (offset + limit + D)-th
+row in the state never are. To find these without sorting the state, every tuple has a *coarse* key, an int64 that never
+contradicts the order; a selection of that rank bounds the candidates. These are sorted exactly, and events are swept by
+time over a Fenwick tree of their copies.
 
 With partitions, the same is done for each partition that changes in the round, one after the other.
 """
@@ -21,8 +23,10 @@ from penstock.physical.kernels.compiling import compiled
 from penstock.physical.kernels.fingerprints import fingerprints
 from penstock.physical.kernels.row_order import coarse_keys, sort_order
 from penstock.physical.operators.contract import Moment
+from penstock.physical.operators.sets import skyband
 from penstock.physical.operators.sets.tuple_counts import CountedOperator, TupleEvents
 from penstock.physical.plan.sets import TopKSpec
+from penstock.types import END
 
 
 @compiled()
@@ -168,6 +172,8 @@ class TopK(CountedOperator):
     def __init__(self, spec: TopKSpec) -> None:
         self._spec = spec
         super().__init__(spec.types, 3 if spec.partition else 2, listed=spec.listed)
+        # Rows that end, when those that cannot come first were last forgotten.
+        self._ending = 0
 
     def advance(self, moment: Moment) -> list[Elements]:
         tuples = self._counted.tuples
@@ -180,6 +186,9 @@ class TopK(CountedOperator):
         np.add.at(tuples.integers[0], events.slots, events.weights)
         if self._spec.lasting:
             touched = np.union1d(touched, self._forget())
+        if self._spec.ending and self._counted.ending >= 2 * self._ending + skyband.FEWEST:
+            touched = np.union1d(touched, self._forget_preceded())
+            self._ending = self._counted.ending
         tuples.touch(touched)
         tuples.shrink()
         return result
@@ -206,6 +215,38 @@ class TopK(CountedOperator):
         behind: Int64s = ordered[before - before[first] >= high]
         copies[behind] = 0
         return behind
+
+    def _forget_preceded(self) -> Int64s:
+        """Forget copies that as many rows precede as may be first, which end no earlier; return their tuples."""
+        high = self._spec.offset + self._spec.limit
+        copies = self._counted.tuples.integers[0]
+        slots, ends, many = self._counted.ends()
+        if not len(slots):
+            return slots
+        order = argsort_code_time(slots, ends)
+        slots, ends, many = slots[order], ends[order], many[order]
+        starts = np.flatnonzero(np.concatenate([[True], (slots[1:] != slots[:-1]) | (ends[1:] != ends[:-1])]))
+        slots, ends, many = slots[starts], ends[starts], np.add.reduceat(many, starts)
+        live = np.flatnonzero(copies[: self._counted.tuples.count])
+        columns = self._counted.tuples.key_columns(live)
+        by_place = sort_order(columns, self._spec.order)
+        rank = np.zeros(len(copies), np.int64)
+        rank[live[by_place]] = np.arange(len(live))
+        part = np.zeros(len(copies), np.int64)
+        if self._spec.partition:
+            part[live] = group_codes(*fingerprints([columns[i] for i in self._spec.partition], len(live)))[0]
+        # Copies without an end precede those with one.
+        endless = copies[live] - np.bincount(slots, many, len(copies)).astype(np.int64)[live]
+        lasting = live[endless > 0]
+        slots, ends = np.append(slots, lasting), np.append(ends, np.full(len(lasting), END, np.int64))
+        many = np.append(many, endless[endless > 0])
+        order = np.lexsort([-ends, rank[slots], part[slots]])
+        kept = np.empty(len(order), np.int64)
+        kept[order] = skyband.may_come_first(part[slots][order], ends[order], many[order], high)
+        gone = many - kept
+        np.subtract.at(copies, slots, gone)
+        self._counted.keep_ends(slots[ends < END], ends[ends < END], (many - gone)[ends < END])
+        return np.unique(slots[gone > 0])
 
     def _key(self, slots: Int64s) -> None:
         tuples, first = self._counted.tuples, self._spec.order[0]

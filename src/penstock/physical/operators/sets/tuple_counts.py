@@ -91,12 +91,36 @@ class CountedTuples:
         later = ~expired & (arrived.exp < END)
         if later.any():
             ports = np.full(int(later.sum()), port, np.int64)
-            ends = (arrived.exp[later], first[later].view(np.int64), second[later].view(np.int64), signs[later], ports)
-            names = ["due", "first", "second", "sign", "port"]
-            self._live.push(pa.RecordBatch.from_arrays([pa.array(e) for e in ends], names=names))
+            self._push(arrived.exp[later], first[later], second[later], signs[later], ports)
         times = np.concatenate([arrived.ts, arrived.exp[expired]])
         weights = np.concatenate([signs, -signs[expired]])
         return np.concatenate([slots, slots[expired]]), times, weights, np.full(len(times), port, np.int64)
+
+    @property
+    def ending(self) -> int:
+        """The number of rows with an expiration to come."""
+        return self._live.rows
+
+    def ends(self) -> tuple[Int64s, Int64s, Int64s]:
+        """Return the expirations to come: (slot, expiration, copies), several of a slot and expiration perhaps."""
+        batches = self._live.contents()
+        if not batches:
+            return (np.empty(0, np.int64),) * 3
+        due, first, second, sign, _ = (np.concatenate([int64s(b.column(i)) for b in batches]) for i in range(5))
+        return self._known(first.view(np.uint64), second.view(np.uint64)), due, sign
+
+    def keep_ends(self, slots: Int64s, due: Int64s, copies: Int64s) -> None:
+        """Replace the expirations to come by these, of input 0, of which those of 0 copies are none."""
+        self._live.pop_until(END)
+        kept = copies > 0
+        slots, due, copies = slots[kept], due[kept], copies[kept]
+        first, second = self.tuples.fingerprints(slots)
+        self._push(due, first, second, copies, np.zeros(len(due), np.int64))
+
+    def _push(self, due: Int64s, first: UInt64s, second: UInt64s, sign: Int64s, ports: Int64s) -> None:
+        ends = (due, first.view(np.int64), second.view(np.int64), sign, ports)
+        names = ["due", "first", "second", "sign", "port"]
+        self._live.push(pa.RecordBatch.from_arrays([pa.array(e) for e in ends], names=names))
 
     def changes(self, slots: Int64s, times: Int64s, steps: Int64s) -> list[Elements]:
         """Return elements for changes of copies by `steps`, which are sorted by (slot, time). Copies that are added and

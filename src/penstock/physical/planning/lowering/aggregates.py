@@ -16,6 +16,7 @@ from penstock.physical.planning.lowering.lanes import lower_lanes, lower_store
 from penstock.physical.planning.lowering.logs import lower_logged
 from penstock.physical.planning.lowering.panes import paned_window
 from penstock.physical.planning.lowering.user_aggregates import has_user_aggregates, lower_user_aggregates
+from penstock.physical.planning.lowering.watched import OUTSIDE, outside_ranges, watched
 
 
 @lower.register
@@ -40,7 +41,9 @@ def _aggregate(node: Aggregate, builder: Builder) -> Lowered:
     grouped = lower_grouped_sessions(node, builder)
     if grouped is not None:
         return grouped
-    lanes = lower_lanes(node, builder)
+    outside = outside_ranges(node.aggregates)
+    child = None if outside is None else watched(builder.lower(node.input), node.input, {OUTSIDE: outside}, builder)
+    lanes = lower_lanes(node, builder, child=child)
     spec = AggregateSpec(lanes.plan, node.input.pattern <= Pattern.WEAKEST, lanes.types)
     return Lowered(builder.add(spec, [lanes.edge], lanes.stage, node), lanes.stage, lanes.partitions)
 
@@ -95,7 +98,9 @@ def lower_at_boundaries(
         if store is not None:
             spec = WindowSumsSpec(store.plan, window.lifetime, slide, align)
             return Lowered(builder.add(spec, [store.edge], store.stage, node), store.stage, store.partitions)
-    lanes = lower_lanes(aggregate, builder)
+    outside, rows = outside_ranges(aggregate.aggregates), aggregate.input
+    child = None if outside is None else watched(builder.lower(rows), rows, {OUTSIDE: outside}, builder)
+    lanes = lower_lanes(aggregate, builder, child=child)
     if hardly_overlaps(aggregate):
         spec = RecomputedSlideSpec(lanes.plan, slide, align, not _counts_elements(aggregate))
     else:

@@ -6,7 +6,17 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from penstock.algebra import Aggregate, Algebra, Arrivals, FrequencyWindow, Frequent, Project, Select, Window
+from penstock.algebra import (
+    Aggregate,
+    Algebra,
+    Arrivals,
+    FrequencyWindow,
+    Frequent,
+    Project,
+    Select,
+    Window,
+    WindowSample,
+)
 from penstock.algebra.nodes.frequent import Blocks, blocks_of_rows, counted
 from penstock.algebra.nodes.windows import WindowKind
 from penstock.algebra.properties.arrival_order import in_arrival_order
@@ -17,6 +27,7 @@ from penstock.physical.plan.sequence import ARRIVALS, CountTimeSpec
 from penstock.physical.planning.lowering.builder import Builder, Lowered, lower
 from penstock.physical.planning.lowering.frequency import plan_inside
 from penstock.physical.planning.lowering.lanes import lower_lanes
+from penstock.physical.planning.lowering.watched import NEGATIVE, negative, watched
 
 
 @lower.register
@@ -24,7 +35,9 @@ def _frequent(node: Frequent, builder: Builder) -> Lowered:
     blocks = blocks_of_rows(node.input)
     if blocks is not None:
         return lower_in_blocks(node, blocks, builder)
-    lanes = lower_lanes(Aggregate(node.input, node.group, (counted(node.aggregate),), ("count",)), builder)
+    child = watched(builder.lower(node.input), node.input, {NEGATIVE: negative(node.aggregate)}, builder)
+    counts = Aggregate(node.input, node.group, (counted(node.aggregate),), ("count",))
+    lanes = lower_lanes(counts, builder, child=child)
     candidates = FrequentCandidatesSpec(lanes.plan, node.per, node.k + 1)
     keys = tuple(node.input.schema[i].type for i in node.group)
     types, names = (*keys, *[pa.int64()] * 4), [*node.schema.names[: len(keys)], "high", "low", "all_high", "all_low"]
@@ -48,7 +61,7 @@ def _rule(node: Frequent) -> tuple[FrequentRule, tuple[int, int]]:
     return FrequentRule.DELTA, (0, 0)
 
 
-def lower_in_blocks(node: Frequent | Aggregate, blocks: Blocks, builder: Builder) -> Lowered:
+def lower_in_blocks(node: Frequent | Aggregate | WindowSample, blocks: Blocks, builder: Builder) -> Lowered:
     """Return what is computed from panes over the last elements of a stream in the time that their numbers are: there a
     block is a pane like any other, and ends when its elements' numbers say."""
     window, step = blocks
@@ -66,7 +79,8 @@ def lower_in_blocks(node: Frequent | Aggregate, blocks: Blocks, builder: Builder
             return replace(relation, input=over_numbers(relation.input))
         return numbered
 
-    body = replace(node, input=over_numbers(node.input))
+    moved = replace(node, input=over_numbers(node.input))
+    body = moved.expanded if isinstance(moved, WindowSample) else moved
     columns, inner = tuple(range(len(stream.schema))), plan_inside(body, builder)
     spec = CountTimeSpec(
         columns, plain is not None, ARRIVALS, window.rows, step, inner, False, ((step, 0, 0),), True

@@ -17,11 +17,14 @@ from penstock.algebra import (
     StreamKind,
     WindowSample,
 )
+from penstock.algebra.nodes.row_draws import RowDraws, drawn_by_pane
 from penstock.algebra.properties.arrival_order import in_arrival_order
 from penstock.physical.plan.joins import StampSpec
 from penstock.physical.plan.plan import Edge
-from penstock.physical.plan.windows import RowWindowSpec, SampleSpec, StepWindowSpec
+from penstock.physical.plan.windows import RowDrawsSpec, RowWindowSpec, SampleSpec, StepWindowSpec
 from penstock.physical.planning.lowering.builder import Builder, Lowered, lower
+from penstock.physical.planning.lowering.frequent import lower_in_blocks
+from penstock.physical.planning.lowering.watched import NEVER_DRAWN, never_drawn, watched
 
 
 @lower.register
@@ -64,7 +67,22 @@ def _sample(node: Sample, builder: Builder) -> Lowered:
 
 @lower.register
 def _window_sample(node: WindowSample, builder: Builder) -> Lowered:
+    if node.blocks is not None:
+        return lower_in_blocks(node, node.blocks, builder)
     return builder.lower(node.expanded)
+
+
+@lower.register
+def _row_draws(node: RowDraws, builder: Builder) -> Lowered:
+    child = builder.lower(node.input)
+    if node.weight is not None:
+        child = watched(child, node.input, {NEVER_DRAWN: never_drawn(node.weight)}, builder)
+    if node.per:
+        edge, stage, partitions = builder.keyed(child, node.per)
+    else:
+        edge, stage, partitions = builder.equal_rows(child, len(node.input.schema))
+    spec = RowDrawsSpec(node.input.schema.types, node.seed, node.name, not drawn_by_pane(node.input))
+    return Lowered(builder.add(spec, [edge], stage, node), stage, partitions)
 
 
 @lower.register

@@ -10,6 +10,8 @@ from penstock.physical.plan.inputs import StaticSpec
 from penstock.physical.plan.plan import Edge, Exchange
 from penstock.physical.plan.sets import CopyRule, SetOperationSpec, TopKSpec
 from penstock.physical.planning.lowering.builder import Builder, Lowered, lower, meet
+from penstock.physical.planning.lowering.probes import may_take_back
+from penstock.physical.planning.strategies import Strategy
 
 ONE_SHARD: frozenset[tuple[int, ...]] = frozenset({()})
 
@@ -56,18 +58,24 @@ def _top_k(node: TopK, builder: Builder) -> Lowered:
     types = node.schema.types
     # Of an input that only grows, what is behind the last place stays there.
     lasting = node.input.pattern is Pattern.MONOTONIC
+    # Of one whose rows end when they say, what so many rows precede that end no earlier.
+    ending = builder.strategy is Strategy.PATTERN and not lasting and not may_take_back(node.input, builder)
     if node.partition:
-        each = TopKSpec(node.total_order, node.limit, node.offset, types, partition=node.partition, lasting=lasting)
+        each = TopKSpec(
+            node.total_order, node.limit, node.offset, types,
+            partition=node.partition, lasting=lasting, ending=ending,
+        )  # fmt: skip
         edge, stage, partitions = builder.keyed(child, node.partition)
         return Lowered(builder.add(each, [edge], stage, node), stage, partitions)
     final = TopKSpec(node.total_order, node.limit, node.offset, types)
     if child.stage > 0 and child.partitions is not None and () in child.partitions:
-        only = replace(final, lasting=lasting)
+        only = replace(final, lasting=lasting, ending=ending)
         return Lowered(builder.add(only, [Edge(child.step)], child.stage, node), child.stage, ONE_SHARD)
     edge, stage, _ = builder.ordered(child)
     scattered = child.stage == 0 or child.partitions is None
     local = TopKSpec(
-        node.total_order, node.limit + node.offset, 0, types, "local", scattered=scattered, lasting=lasting
-    )
+        node.total_order, node.limit + node.offset, 0, types, "local",
+        scattered=scattered, lasting=lasting, ending=ending,
+    )  # fmt: skip
     first = builder.add(local, [edge], stage, node)
     return Lowered(builder.add(final, [Edge(first, Exchange(()))], stage + 1, node), stage + 1, ONE_SHARD)
