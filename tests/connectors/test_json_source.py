@@ -196,13 +196,33 @@ def test_a_line_beyond_the_limit_is_one_dead_letter(
     ]
 
 
-@pytest.mark.parametrize("line", ["null", " null", '{"name":"b"}\r{"name":"c"}', '{"name":\r"b"}'])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "null", " null", '{"name":"b"}\r{"name":"c"}', '{"name":\r"b"}', '{"name":null}null\n', '{"name":null}\rnull',
+    ],
+)  # fmt: skip
 def test_what_arrow_takes_for_a_record_and_is_none(tmp_path: Path, line: str) -> None:
     """Alone and beside a bad line the verdict is the same."""
     good = '{"name":"a"}\n'
     alone = rows_of(tmp_path, f"{good}{line}\n", "name STRING")
     beside = rows_of(tmp_path, f"{good}{line}\n[]\n", "name STRING")
     assert (alone[0], alone[1]) == (beside[0], beside[1][:-1])
+
+
+@pytest.mark.parametrize("first", ["null", " \tnull", "\n\nnull", "\ufeffnull", "null null", 'null{"name":"b"}'])
+@pytest.mark.parametrize("size", [1, 10_000])
+def test_null_before_the_objects_of_a_block(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: str, size: int
+) -> None:
+    """Arrow's parser ends the process there."""
+    monkeypatch.setattr(lines, "BLOCK_BYTES", size)
+    for before in ("", '{"name":"z"}\n'):
+        # A mark of the encoding stands in a file's first line alone.
+        text = first.removeprefix("\ufeff") if before else first
+        found, rejected = rows_of(tmp_path, f'{before}{text}\n{{"name":"a"}}\n', "name STRING")
+        assert found == [["z"]] * bool(before) + [["a"]] and len(rejected) == 1
+    assert rows_of(tmp_path, f"{first}\n", "name STRING")[1]
 
 
 @pytest.mark.parametrize("extra", ["", ',"more":1'])

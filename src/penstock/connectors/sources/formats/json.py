@@ -38,10 +38,12 @@ from penstock.connectors.sources.formats.lines import (
 _SAMPLE = 100
 _SPECIAL = frozenset({"NaN", "Infinity", "-Infinity"})
 
-#: Two objects on one line, unless inside a text.
-_DOUBLED = re.compile(rb"\}[ \t]*\{")
+#: Two objects on one line, of which the second may be `null`, unless inside a text.
+_DOUBLED = re.compile(rb"\}[ \t]*[{n]")
 #: A line that is `null`, which Arrow accepts as an object.
-_NULL = re.compile(rb"\n[ \t]*n")
+_NULL = re.compile(rb"[\n\r][ \t]*n")
+#: A block that begins with `null`: Arrow's parser (26.0.1) ends the process.
+_BEGINS_WITH_NULL = re.compile(rb"(?:\xef\xbb\xbf)?[ \t\r\n]*n")
 #: A text, or the blanks between two tokens.
 _TEXT_OR_BLANKS = re.compile(r'("(?:[^"\\]|\\.)*")|[ \t\r\n]+')
 _BLANKS = re.compile(r"[ \t\r\n]*")
@@ -122,7 +124,9 @@ class JsonFormat(FileFormat):
         Arrow does not decode.
         """
         has_binary = any(pa.types.is_binary(self.source.columns[p].type) for p in positions)
-        if not positions or has_binary or not _is_plain(block.data, self.options.limit):
+        if not positions or has_binary or _BEGINS_WITH_NULL.match(block.data):
+            return None
+        if not _is_plain(block.data, self.options.limit):
             return None
         table = self._table(block.data, positions)
         if table is None:

@@ -1,0 +1,94 @@
+"""A server on Spark whose query is replaced beside the one that answers, and which is killed meanwhile."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from test_ports import LOOPBACK, family, listening, sockets
+
+from benchmarks.live_soak.served import Served
+from penstock.client import ServerClient, connect
+from penstock.errors import PenstockError
+
+SUM = "SELECT SUM(v) AS s FROM S [RANGE 2 SECONDS]"
+WIDE = "SELECT SUM(v) AS s FROM S [RANGE 6 SECONDS]"
+#: The sums at an instant, of which each has one row with its number.
+SUM_AT, WIDE_AT = (lambda ts: 2 * ts - 1), (lambda ts: 6 * ts - 15)
+LAST = 20
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[Served]:
+    program = (str(Path(__file__).with_name("dying_server.py")),)
+    made = Served(tmp_path, ("trigger=100 ms", "shards=2"), program)
+    try:
+        yield made
+    finally:
+        made.kill()
+
+
+def post(client: ServerClient, first: int, last: int) -> None:
+    """Post a row for each instant, once however often it is asked."""
+    ticks = pa.array(range(first, last + 1))
+    client.insert("S", pa.table({"ts": ticks, "v": ticks}), key=f"rows {first}")
+
+
+def wait(client: ServerClient, instant: int) -> None:
+    end = time.monotonic() + 200
+    while (client.query("q").instant or "-1") != str(instant):
+        assert time.monotonic() < end, client.query("q")
+        time.sleep(0.1)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_a_query_is_replaced_beside_the_former_one_over_kills(served: Served, tmp_path: Path) -> None:
+    served.start()
+    with connect(served.url, served.token, patience=120) as client:
+        client.execute(
+            f"CREATE STREAM S (ts BIGINT, v BIGINT) FROM HTTP () TIMESTAMP BY ts UNIT SECOND;CREATE QUERY q AS {SUM};"
+        )
+        post(client, 1, 10)
+        wait(client, 9)
+        if sys.platform == "linux":
+            # What a server and its run listen on is reached from this machine alone.
+            found = listening(set().union(*map(sockets, family(served.pid))))
+            assert len(found) > 2 and set(found) <= LOOPBACK, found
+        client.execute(f"ALTER QUERY q AS {WIDE} START WARM WAIT")
+        served.kill()
+        served.start()
+        assert client.query("q").state == "RUNNING"
+        post(client, 11, 13)
+        wait(client, 12)
+        (tmp_path / "point").write_text("mark")
+        with connect(served.url, served.token, patience=0) as other:
+            try:
+                post(other, 14, 17)
+            except PenstockError as error:
+                assert error.code == "P0808"
+        assert served.ended() == -signal.SIGKILL, "the new query takes the place of the former one"
+        (tmp_path / "point").unlink()
+        served.start()
+        post(client, 14, 17)
+        post(client, 18, LAST)
+        wait(client, LAST - 1)
+        shown: dict[int, int] = {}
+        for batch in client.subscribe("q", beginning=True, until_now=True):
+            for row in batch.to_pylist():
+                ts, s = row["ts"], row["s"]
+                if row["op"] == "+":
+                    assert ts not in shown, "an instant is answered once"
+                    shown[ts] = s
+                else:
+                    assert s == shown[max(t for t in shown if t < ts)]
+        assert list(shown) == list(range(1, LAST))
+        taken = max(ts for ts in shown if shown[ts] == SUM_AT(ts))
+        assert 13 <= taken <= 16
+        assert list(shown.values()) == [SUM_AT(ts) if ts <= taken else WIDE_AT(ts) for ts in shown]
+    served.end()
