@@ -5,7 +5,8 @@ one look-up of an entry, or one candidate pair examined. A budget says how many 
 order of the queue which ones. What is emitted is part of the result of the query without the clause, and all of it
 where the budget covers the work. The oracle (`testing/preferences/`) is this text as a simulation.
 
-Elements and their order. An element of a side is a tuple of its relation with the life [ts, exp). All elements are
+Elements and their order. An element of a side is a tuple of its relation with the life [ts, exp); under SLIDE ts is the
+boundary at which it begins. All elements are
 ordered by (ts, side, arrival); a side that is a table has none. At each instant u, in this order:
 
 1. *Expire*: entries are dropped whose x has ended, or that had candidates of which all that are left have ended.
@@ -149,7 +150,7 @@ class Preference:
 class PreferringJoin(UnderPreference):
     """The join of two streams under a preference. Columns: the left ones, then the right ones.
 
-    Its text is the module's. left, right: relations of windows over streams, without SLIDE, whose tuples are elements.
+    Its text is the module's. left, right: relations of windows over streams, whose tuples are elements.
 
     Args:
         equal: pairs of columns that must be equal, at least one; the two have the same type.
@@ -238,7 +239,7 @@ class PreferringLookUp(UnderPreference):
     estimates are those of x's own stream, as in a selection. The life of a pair ends with x.
 
     Args:
-        left: a relation of a window over a stream, without SLIDE.
+        left: a relation of a window over a stream.
         right: a static relation, or a NON RETROACTIVE one.
         equal: pairs of columns that must be equal; may be empty: then every row of the table is a candidate.
         residual: as in `PreferringJoin`.
@@ -312,7 +313,7 @@ class PreferringSelection(UnderPreference, Unary):
     summary gives for the element's zone, else 0, which ASC puts last; the summary has the element itself already.
 
     Args:
-        input: a relation of a window over a stream, without SLIDE.
+        input: a relation of a window over a stream.
         condition: tested by the unit, or None.
         filter: a condition that elements must pass to make an entry; it costs nothing (the conjuncts of WHERE that read
             summarised columns alone), or None.

@@ -134,6 +134,9 @@ def _read_look_up(below: Below) -> Algebra:
     if not is_static(right):
         if not is_nrr(right):
             raise below.refuse("the right input is neither a static relation nor a NON RETROACTIVE one")
+        window = window_of(left)
+        if window is not None and window.slide is not None:
+            raise below.refuse("SLIDE beside a NON RETROACTIVE relation", "P0901")
         if not {pair[0] for pair in equal} >= set(side.summarised):
             raise below.refuse("summarised columns are not equated with those of the NON RETROACTIVE relation", "P0901")
     terms = side.terms(Schema(left.schema.fields + right.schema.fields), side.summarised)

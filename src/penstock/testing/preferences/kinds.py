@@ -204,7 +204,9 @@ def _hash(rows: Sequence[tuple[Row, Schema]], positions: Sequence[int], seed: in
 def _elements(node: Algebra, key: tuple[int, ...], world: World) -> dict[int, list[_Placed]]:
     """Return the elements of an input by shard, each with its place among all. key: columns by which rows are
     divided."""
-    found = sorted(elements(node, world), key=lambda one: one[0])
+    # Under SLIDE an element arrives at the boundary at which it begins, and not at all where it ends there.
+    begun = [(start, (start, end), row) for _, (start, end), row in elements(node, world) if start < end]
+    found = sorted(begun, key=lambda one: one[0])
     if world.shards is None:
         return {0: list(enumerate(found))}
     if not key:

@@ -8,7 +8,10 @@ from penstock.testing.random.choices import Choices
 from penstock.testing.random.contract import RandomCase
 
 _X = ("0.0", "1.5", "3.0", "2.0", "-1.0", "NULL", "NaN", "inf")
-_WINDOWS = ("RANGE 6 SECONDS", "RANGE 3 SECONDS", "RANGE 20 SECONDS", "UNBOUNDED", "NOW")
+_WINDOWS = (
+    "RANGE 6 SECONDS", "RANGE 3 SECONDS", "RANGE 20 SECONDS", "UNBOUNDED", "NOW", "RANGE 7 SECONDS SLIDE 3 SECONDS",
+    "RANGE 1 SECOND SLIDE 2 SECONDS",
+)  # fmt: skip
 _METHODS = (
     "USING EXACT", "", "USING COUNTSKETCH (rows '3', counters '2', buckets '2', error '1')",
     "WITH COLLAPSE (2, 2) AND GRANULARITY 3 SECONDS USING EXACT (maxlength '2 SECONDS')",
@@ -105,7 +108,7 @@ def _look_up(choices: Choices) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
 
 
 def _look_up_as_of(choices: Choices) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
-    sources = [f"o [{_window(choices)}]", "n"]
+    sources = [f"o [{choices.pick(_WINDOWS[:5])}]", "n"]
     if choices.chance(50):
         sources.reverse()
     where = choices.pick(("o.k = n.k", "o.k = n.k AND z > 0", "o.k = n.k AND x < z", "o.k = n.k AND o.g > 0"))

@@ -30,6 +30,7 @@ from penstock.algebra import (
     is_static,
 )
 from penstock.algebra.nodes.base import common_domain, operators
+from penstock.algebra.properties.arrival_order import in_arrival_order
 from penstock.errors import PenstockError
 from penstock.expressions.coercion import DOUBLE, cast_to, is_numeric
 from penstock.expressions.nodes import Expression, SummaryEstimate, columns_of, conjunction, remap
@@ -234,10 +235,13 @@ def is_table(node: Algebra) -> bool:
 
 
 def window_of(node: Algebra) -> Window | None:
-    """Return the window in time, without SLIDE, that `node` selects and projects; None for another relation."""
+    """Return the window in time that `node` selects and projects; None for another relation, and for one under SLIDE
+    whose elements have no order of arrival: several instants become one at a boundary."""
     while isinstance(node, Select | Project):
         node = node.input
-    return node if isinstance(node, Window) and node.slide is None else None
+    if not isinstance(node, Window):
+        return None
+    return node if node.slide is None or in_arrival_order(node.input) is not None else None
 
 
 def _check_inputs(inputs: Inputs, context: Context) -> None:
@@ -247,10 +251,8 @@ def _check_inputs(inputs: Inputs, context: Context) -> None:
         context.fail("P0301", "a preference needs a stream", inputs.members[0].span, hint)
     for member in streams:
         if window_of(member.node) is None:
-            message = (
-                "a preference over rows whose ends are not known, or that begin at boundaries, is not supported yet"
-            )
-            hint = "it reads streams under a window in time without SLIDE, and static relations"
+            message = "a preference over rows whose ends or order are not known is not supported yet"
+            hint = "it reads streams under a window in time, under SLIDE a declared one, and relations without updates"
             context.fail("P0901", message, member.span, hint)
     if len(inputs.members) > 2:
         hint = "join two of them in a view that is a stream, and prefer there"
@@ -258,10 +260,18 @@ def _check_inputs(inputs: Inputs, context: Context) -> None:
 
 
 def _check_division(node: Algebra, inputs: Inputs, context: Context) -> None:
-    """Fail with P0901 where a stream and a NON RETROACTIVE relation cannot be divided by the same values."""
+    """Fail with P0901 where a stream and a NON RETROACTIVE relation cannot be divided by the same values, or meet at
+    another instant than that at which the row begins."""
     for one in operators(node):
         if not isinstance(one, PreferringLookUp) or is_static(one.right):
             continue
+        window = window_of(one.left)
+        if window is not None and window.slide is not None:
+            hint = "leave SLIDE out, or say BUDGET UNLIMITED"
+            message = (
+                "a preference over a join of a window with SLIDE and a NON RETROACTIVE relation is not supported yet"
+            )
+            context.fail("P0901", message, next(m.span for m in inputs.members if is_nrr(m.node)), hint)
         if not {pair[0] for pair in one.equal} >= set(one.summarised):
             hint = "read a summary on columns that a condition equates with the relation's, or say BUDGET UNLIMITED"
             message = "a summary on columns that are not equated with a NON RETROACTIVE relation's is not supported yet"
