@@ -248,14 +248,14 @@ class KeyedTable(Synopsis):
         self._next_id = integer(manifest, "next")
         self._log = {i: chunks[i] for i in integers(manifest, "log")}
         for chunk in self._log.values():  # oldest first: later rows of a key overwrite earlier ones
-            arrays = chunk.columns
-            first, second = int64s(arrays[0]).view(np.uint64), int64s(arrays[1]).view(np.uint64)
-            lanes, float_lanes = len(self.integers), len(self.floats)
-            slots = self.slots(first, second, arrays[2 + lanes + float_lanes :])
-            for k in range(lanes):
-                self.integers[k, slots] = int64s(arrays[2 + k])
-            for k in range(float_lanes):
-                self.floats[k, slots] = arrays[2 + lanes + k].to_numpy(zero_copy_only=True)
+            first, second = (int64s(chunk.column(k)).view(np.uint64) for k in range(2))
+            floats = 2 + len(self.integers)
+            columns = floats + len(self.floats)
+            slots = self.slots(first, second, [chunk.column(k) for k in range(columns, chunk.num_columns)])
+            # There may be hundreds of lanes: they are put into a matrix and from there into their places as a whole.
+            for lanes, places in zip(self.by_slot, (range(2, floats), range(floats, columns)), strict=True):
+                if places:
+                    lanes[slots] = chunk.select(list(places)).to_tensor(row_major=True).to_numpy()
         self._count_live()
 
     def _rows_of(self, slots: Int64s) -> pa.RecordBatch:
