@@ -56,6 +56,7 @@ from penstock.algebra.nodes.base import has_lives
 from penstock.algebra.nodes.panes import check_panes
 from penstock.algebra.nodes.r2s import evaluation_period
 from penstock.algebra.nodes.results import without_slide
+from penstock.algebra.nodes.row_draws import RowDraws
 from penstock.algebra.properties.update_pattern import Pattern
 from penstock.errors import PenstockError
 from penstock.expressions.coercion import STRING, cast_to, is_numeric
@@ -465,6 +466,6 @@ NODES: Mapping[type[Algebra], NodeForm] = {
 }  # fmt: skip
 
 #: Operators that rules and strategies alone put into a plan when it is prepared to run: no query has them.
-REWRITTEN: tuple[type[Algebra], ...] = (ArrivalTime, MultiJoin, NegativeTuples)
+REWRITTEN: tuple[type[Algebra], ...] = (ArrivalTime, MultiJoin, NegativeTuples, RowDraws)
 
 BY_NAME: Mapping[str, type[Algebra]] = {kind.__name__: kind for kind in NODES}

@@ -210,10 +210,10 @@ def _tells_once(node: Coalesce) -> bool:
 def _refusal_of_whole(node: Coalesce | SessionWindow, name: str, options: SheddingOptions) -> PenstockError | None:
     """Return why the stretches, or sessions, of `node` that go on have no budget, None where they may have one."""
     if isinstance(node, SessionWindow) and node.open:
-        message = f"{name} reads sessions that go on: one that was dropped would have been told"
-        return PenstockError("P0376", message, hint="leave out OPEN: sessions are told at their end")
+        message = f"{name} reads sessions that have not ended: one that was dropped would have been emitted"
+        return PenstockError("P0376", message, hint="leave out OPEN: sessions are emitted at their end")
     if not options.compact:
-        message = f"{name} knows of every value only what goes on: its budget counts that, not tuples"
+        message = f"{name} keeps of every value only what has not ended: its budget counts that, not tuples"
         return PenstockError("P0376", message, hint="leave out compact 'false'")
     if options.at_least:
         message = f"the accuracy of {name} is not estimated: its budget drops whole values"
