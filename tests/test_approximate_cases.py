@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pytest
 
+from penstock.errors import PenstockError
 from penstock.language import bind_script
 from penstock.physical.planning.strategies import Strategy
 from penstock.runtime.local.one_time import answer_over
@@ -27,6 +28,7 @@ PANES = (
     "S [NOW SLIDE {1} SECONDS]",
     "S [UNBOUNDED SLIDE {1} SECONDS]",
     "S [ROWS {2} SLIDE {1} ROWS]",
+    "S [RANGE {2} TUPLES, FREQUENCY {1} TUPLES]",
 )
 WINDOWS = (
     *PANES,
@@ -34,7 +36,6 @@ WINDOWS = (
     "S [ROWS {1}]",
     "S [NOW]",
     "S [PARTITION BY k ROWS {1}]",
-    "S [RANGE {2} TUPLES, FREQUENCY {1} TUPLES]",
     "S",
     "U",
 )
@@ -73,7 +74,9 @@ def query(draw: random.Random) -> str:
     where = draw.choice(("", "", " WHERE k > 0", " WHERE x < 0"))
     items = ", ".join([*([group] if group else []), *calls])
     text = f"SELECT {items} FROM {source}{where}{f' GROUP BY {group}' if group else ''}"
-    return draw.choice(("{}", "RSTREAM({})", "ISTREAM({})")).format(text)
+    # The changes of a query with FREQUENCY have no form in which the numbers of elements are its time.
+    emitted = 2 if panes and "FREQUENCY" in source else 3
+    return draw.choice(("{}", "RSTREAM({})", "ISTREAM({})")[:emitted]).format(text)
 
 
 def check(seed: int) -> int:
@@ -121,6 +124,22 @@ def test_random_cases_at_an_instant(case_count: int | None) -> None:
             assert_same_rows(once, found, run_oracle_once(once, given))
             rows += len(found)
     assert rows > 60, "the cases say little"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ISTREAM(SELECT APPROX_TOP_K(a, 2, 2) AS t FROM S [RANGE 6 TUPLES, FREQUENCY 3 TUPLES])",
+        "SELECT p, s.k FROM (SELECT APPROX_PERCENTILE(x, 0.5) AS p FROM S [RANGE 6 TUPLES, FREQUENCY 3 TUPLES]) v,"
+        " S [RANGE 4 TUPLES, FREQUENCY 2 TUPLES] s",
+    ],
+)
+def test_blocks_beside_other_windows_of_a_sequence_are_no_panes(text: str) -> None:
+    """That is known when a whole query is: the numbers of elements are its time, or they are not."""
+    (bound,) = bind_script(f"{DECLARED}CREATE QUERY q AS {text};").queries
+    with pytest.raises(PenstockError) as caught:
+        CaseRun().answer([bound], inputs(1, 9), True, None)
+    assert caught.value.code == "P0352" and caught.value.hint and "view" in caught.value.hint
 
 
 @pytest.mark.parametrize("window", ["[ROWS 4 SLIDE 2 ROWS]", "[RANGE 4 SECONDS SLIDE 2 SECONDS]"])

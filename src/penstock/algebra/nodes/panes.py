@@ -6,6 +6,7 @@ from penstock.algebra.nodes.aggregate import Aggregate, is_cut
 from penstock.algebra.nodes.base import Algebra, TimeModelWindow, is_static
 from penstock.algebra.nodes.frequency_window import FrequencyWindow
 from penstock.algebra.nodes.frequent import Blocks, Frequent, blocks_of_rows
+from penstock.algebra.nodes.internal import own_operators
 from penstock.algebra.nodes.r2s import own_windows
 from penstock.algebra.nodes.rowwise import Project, Select
 from penstock.algebra.nodes.windows import RowWindow
@@ -20,7 +21,8 @@ def check_panes(below: Algebra, call: AggregateCall) -> None:
     """Check that the aggregate `call` can be computed over `below`. Raises PenstockError P0352, P0353."""
     if isinstance(call, UserAggregateCall) or is_static(below):
         return
-    if not is_cut(call) or _rows_in_blocks(below) is not None:
+    # Those of FREQUENCY are panes in some queries only, which is known when the whole query is lowered.
+    if not is_cut(call) or blocks_of_rows(below) is not None:
         return
     name = function_of(call).name.removesuffix("_BOUND")
     hint = f"APPROX_QUANTILE takes any input; {name} takes windows such as [RANGE 1 MINUTE SLIDE 1 SECOND]"
@@ -37,6 +39,16 @@ def check_panes(below: Algebra, call: AggregateCall) -> None:
     windows = [below] if isinstance(below, TimeModelWindow) else list(own_windows(below))
     if not windows or any(window.slide is None for window in windows):
         raise PenstockError("P0353", f"{name} needs a window with SLIDE", hint=hint)
+
+
+def refuse_cut(body: Algebra) -> None:
+    """Raise PenstockError P0352 for an aggregate of panes in a query with FREQUENCY whose windows have none."""
+    for node in own_operators(body):
+        for call in node.aggregates if isinstance(node, Aggregate) and not is_static(node) else ():
+            if is_cut(call):
+                hint = "write the part with FREQUENCY as a view, and read the view; APPROX_QUANTILE takes any input"
+                name = function_of(call).name.removesuffix("_BOUND")
+                raise PenstockError("P0352", f"{name} beside other windows of a query with FREQUENCY", hint=hint)
 
 
 def _window_of(relation: Algebra) -> Algebra:

@@ -42,7 +42,7 @@ from penstock.physical.operators.rowwise import (
     Projection,
     TimeWindow,
     Together,
-    Watched,
+    WatchedRows,
 )
 from penstock.physical.operators.sequence.count_time import CountTime
 from penstock.physical.operators.sequence.every_nth import make_every_nth
@@ -138,7 +138,7 @@ OPERATORS: dict[type, Callable[..., Operator]] = {
     StaticSpec: lambda spec, context: Static(spec, context.tables[spec.table], context.shards),
     FilterSpec: lambda spec, context: Filter(spec),
     ProjectSpec: lambda spec, context: Projection(spec),
-    WatchedSpec: lambda spec, context: Watched(spec),
+    WatchedSpec: lambda spec, context: WatchedRows(spec),
     UpdatesSpec: lambda spec, context: Updates(spec),
     UnionSpec: lambda spec, context: Together() if spec.together else Passing(),
     TimeWindowSpec: lambda spec, context: TimeWindow(spec),

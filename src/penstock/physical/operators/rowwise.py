@@ -28,7 +28,7 @@ class Filter(Operator):
         return [kept] if len(kept) else []
 
 
-class Watched(Operator):
+class WatchedRows(Operator):
     """Pass elements on and count those that satisfy each condition, since the start of the process."""
 
     def __init__(self, spec: WatchedSpec) -> None:

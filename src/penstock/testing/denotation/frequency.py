@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from penstock.algebra import Algebra, Arrivals, AtInstants, Frequency, FrequencyWindow, Sequenced
+from penstock.algebra.nodes.frequent import blocks_of_rows
 from penstock.testing.denotation.base import (
-    Bag,
     InstantLine,
     Relation,
     Stream,
@@ -106,10 +106,17 @@ def _(node: FrequencyWindow, world: World) -> Relation:
     substreams = {part(row, node.by) for _, row in elements}
     evaluated = {s: list(evaluations(node, s, elements, line)) for s in substreams}
 
-    def at(instant: int) -> Bag:
-        return [row for s in substreams for _, row in content(node, s, elements, last_of(evaluated[s], instant), line)]
+    numbers = {instant: number for number, (instant, _) in enumerate(elements)}
 
-    return Relation(frozenset(range(1, len(line.ticks) + 1)), at)
+    def shown(instant: int) -> list[tuple[int, Row]]:
+        return [e for s in substreams for e in content(node, s, elements, last_of(evaluated[s], instant), line)]
+
+    def blocks(instant: int) -> list[tuple[int, int]]:
+        assert node.every is not None
+        return [(numbers[i] // node.every, numbers[i] // node.every) for i, _ in shown(instant)]
+
+    panes = blocks if blocks_of_rows(node) is not None else None
+    return Relation(frozenset(range(1, len(line.ticks) + 1)), lambda instant: [row for _, row in shown(instant)], panes)
 
 
 def evaluations(

@@ -22,7 +22,7 @@ from penstock.algebra import (
 )
 from penstock.algebra.nodes.frequency import own_updated_relations
 from penstock.algebra.nodes.internal import own_operators
-from penstock.algebra.nodes.panes import needs_panes
+from penstock.algebra.nodes.panes import needs_panes, refuse_cut
 from penstock.algebra.nodes.query import Query, SinkSpec
 from penstock.algebra.nodes.scans import Source
 from penstock.algebra.properties.arrival_order import in_arrival_order
@@ -81,6 +81,7 @@ def _sequenced(node: Sequenced, builder: Builder, ordered: bool) -> Lowered:
     paned = any(needs_panes(operator) for operator in own_operators(node.body))
     if (numbered := by_number(node)) is not None and (paned or builder.strategy is Strategy.PATTERN):
         return _numbered(node, numbered, builder, ordered)
+    refuse_cut(node.body)
     plain = [in_arrival_order(stream) for stream in node.streams]
     streams = [
         builder.lower(stream if known is None else known) for stream, known in zip(node.streams, plain, strict=True)
