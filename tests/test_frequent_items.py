@@ -123,7 +123,8 @@ def array_query(draw: random.Random) -> str:
 
 
 def test_arrays() -> None:
-    assert sum(check(seed, array_query) for seed in range(40)) > 200, "the cases say little"
+    # In the last two several numbers of elements are one instant, at which a list changes and changes back.
+    assert sum(check(seed, array_query) for seed in (*range(40), 930_026, 930_044)) > 200, "the cases say little"
 
 
 def test_an_array_with_capacity_for_all_is_exact() -> None:

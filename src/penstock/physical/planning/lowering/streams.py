@@ -21,6 +21,7 @@ from penstock.algebra import (
     is_static,
     own_sessions,
 )
+from penstock.algebra.nodes.panes import paned_blocks
 from penstock.expressions.nodes import Column, Expression
 from penstock.expressions.user import UserCall
 from penstock.physical.plan.plan import Edge, Exchange
@@ -73,7 +74,10 @@ def _tells_itself(node: Algebra, builder: Builder) -> bool:
 
 def never_cancels(node: Algebra) -> bool:
     """Return whether equal tuples can never come and go at one instant: true where nothing leaves, and where every
-    change gives a key a different row, or is emitted once per tuple and instant."""
+    change gives a key a different row, or is emitted once per tuple and instant. Not of an aggregate in the time of
+    numbers, of which several are one instant: a group may change to another row and back."""
+    if isinstance(node, Aggregate) and paned_blocks(node) is not None:
+        return False
     if node.pattern is Pattern.MONOTONIC or isinstance(node, Aggregate | Except | Intersect | TopK):
         return True
     if isinstance(node, Distinct):
