@@ -33,7 +33,9 @@ ITEMS = {
     " LOWER_BOUND(APPROX_QUANTILE(x, 0.5)) AS l, UPPER_BOUND(APPROX_QUANTILE(x, 0.5)) AS u",
     "sketches": "HLL_SKETCH_AGG(a, 4) AS a, HLL_UNION_AGG(h) AS b, COUNT_MIN_SKETCH(i, 0.4, 0.7) AS c,"
     " COUNT_MIN_SKETCH(a, 0.5, 0.9, 7) FILTER (WHERE k > 0) AS d, COUNT(*) AS n,"
-    " UPPER_BOUND(HLL_SKETCH_ESTIMATE(HLL_SKETCH_AGG(a, 4))) AS u",
+    " UPPER_BOUND(HLL_SKETCH_ESTIMATE(HLL_SKETCH_AGG(a, 4))) AS u,"
+    " UPPER_BOUND(HLL_SKETCH_ESTIMATE(HLL_UNION_AGG(h)), 0.9) AS v,"
+    " LOWER_BOUND(HLL_SKETCH_ESTIMATE(HLL_UNION_AGG(h))) AS w",
 }
 PERCENTILES = (
     "APPROX_PERCENTILE(x, 0.5, 4) AS a, PERCENTILE_APPROX(a, 0.9, 3) AS b, APPROX_PERCENTILE(i, 0.1, 2) AS c,"
@@ -271,6 +273,23 @@ def test_percentiles_need_panes_that_stay() -> None:
     with pytest.raises(ScriptErrors) as caught:
         bind_script(f"{DECLARED}\nSELECT APPROX_PERCENTILE(c, 0.5) FROM {below};")
     assert [error.code for error in caught.value.errors] == ["P0352"]
+
+
+def test_bounds_of_images_of_any_number_of_registers() -> None:
+    """est/(1 ± z·1.04/√m): of 16 registers the upper one is infinite at a confidence of 0.9999."""
+    items = "HLL_SKETCH_ESTIMATE(h) AS e, HLL_SKETCH_ERROR(h) AS r, LOWER_BOUND(HLL_SKETCH_ESTIMATE(h)) AS l,"
+    items += " UPPER_BOUND(HLL_SKETCH_ESTIMATE(h)) AS u, UPPER_BOUND(HLL_SKETCH_ESTIMATE(h), 0.9999) AS s"
+    queries = bind_script(f"{DECLARED} CREATE QUERY q AS SELECT {items} FROM S [NOW];").queries
+    rows = [{**dict.fromkeys(TYPES), "h": h} for h in (image(*range(40)), image(1, 2, lg=12), b"no image", None)]
+    found = RUNS[0].answer(queries, {"S": table([1] * len(rows), rows)}, False, None).tables["q"].to_pylist()
+    few, many = sorted((row for row in found if row["op"] == "+" and row["e"] is not None), key=lambda row: -row["r"])
+    for row, registers in ((few, 16), (many, 4096)):
+        error = 1.04 / math.sqrt(registers)
+        assert row["r"] == pytest.approx(error)
+        assert row["l"] == pytest.approx(row["e"] / (1 + 1.959964 * error), rel=1e-6)
+        assert row["u"] == pytest.approx(row["e"] / (1 - 1.959964 * error), rel=1e-6)
+    assert few["s"] == math.inf and many["s"] < 2.2
+    assert sum(row["r"] is None and row["l"] is None and row["u"] is None for row in found) == 2
 
 
 def test_a_value_that_is_no_image_is_null() -> None:

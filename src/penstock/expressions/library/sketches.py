@@ -1,4 +1,4 @@
-"""What the images of sketches say: HLL_SKETCH_ESTIMATE, COUNT_MIN_ESTIMATE, COUNT_MIN_ERROR."""
+"""What the images of sketches say: HLL_SKETCH_ESTIMATE, COUNT_MIN_ESTIMATE, and their errors."""
 
 from __future__ import annotations
 
@@ -40,6 +40,10 @@ def _image(name: str, argument: Expression, read: Callable[[bytes], Any], maker:
 
 def _hll_rule(name: str, arguments: Sequence[Expression]) -> Typed:
     return (_image(name, arguments[0], hyperloglog.deserialized, "HLL_SKETCH_AGG"),), BIGINT
+
+
+def _hll_error_rule(name: str, arguments: Sequence[Expression]) -> Typed:
+    return _hll_rule(name, arguments)[0], DOUBLE
 
 
 def _error_rule(name: str, arguments: Sequence[Expression]) -> Typed:
@@ -106,6 +110,13 @@ FUNCTIONS = (
         _hll_rule,
         _of_image(_estimate),
         "about how many different values the sketch of HLL_SKETCH_AGG or HLL_UNION_AGG has",
+    ),
+    Function(
+        "HLL_SKETCH_ERROR",
+        "sketch",
+        _hll_error_rule,
+        _of_image(lambda data: hyperloglog.standard_error(hyperloglog.deserialized(data).lg_config_k)),
+        "the relative standard error of its HLL_SKETCH_ESTIMATE: 1.04 over the root of the number of its registers",
     ),
     Function(
         "COUNT_MIN_ESTIMATE",

@@ -52,7 +52,19 @@ def _of_call(binder: ScalarBinder, node: exp.Expr, constants: tuple[Literal, ...
         if isinstance(sketch, AggregateCall) and sketch.function == HLL_SKETCH_AGG.name:
             spread = quantile_of_normal(confidence) * standard_error(lg_of(sketch))
             return Bounds(divided(value, 1.0 + spread), divided(value, 1.0 - spread))
+        return _of_image(value, sketch, confidence)
     return None
+
+
+def _of_image(value: Call, sketch: Expression, confidence: float) -> Bounds:
+    """Return the bounds of the estimate of an image, whose number of registers is known when it is."""
+    error = build_call("HLL_SKETCH_ERROR", [sketch])
+    spread = build_call("MUL", [error, Literal(DOUBLE, quantile_of_normal(confidence))])
+    one, estimate = Literal(DOUBLE, 1.0), cast_to(value, DOUBLE)
+    upper = build_call("DIV", [estimate, build_call("SUB", [one, spread])])
+    infinite = build_call("ADD", [estimate, Literal(DOUBLE, float("inf"))])
+    lower = build_call("DIV", [estimate, build_call("ADD", [one, spread])])
+    return Bounds(lower, build_call("IF", [build_call("GE", [spread, one]), infinite, upper]))
 
 
 #: In the order in which they are tried.
