@@ -166,6 +166,58 @@ def test_the_runtime_does_what_the_simulation_does_unit_by_unit(seed: int) -> No
             assert_same(query, run_local([query], inputs, 1, drain, cut, reload=cut is not None).tables["q"], wanted)
 
 
+CLAUSE = "WITH PREFERENCE DESC amount BUDGET 1 PER 2 SECONDS"
+OF_A = f"FROM A [RANGE 9 SECONDS] {CLAUSE}"
+#: What may stand above, and a summary in another order of its columns, or of a stream that is a view.
+ABOVE = [
+    f"SELECT k, COUNT(*) AS n, AVG(amount) AS mean FROM A [RANGE 9 SECONDS] GROUP BY k HAVING COUNT(*) > 1 {CLAUSE}",
+    f"SELECT DISTINCT k {OF_A}",
+    f"ISTREAM(SELECT k, amount {OF_A})",
+    f"DSTREAM(SELECT k, amount {OF_A})",
+    f"RSTREAM(SELECT SUM(amount) AS total {OF_A})",
+    f"WSTREAM(SELECT k, amount {OF_A})[ROWS 3]",
+    f"SELECT k, amount FROM (SELECT k, amount {OF_A}) AS a ORDER BY amount LIMIT 2",
+    f"SELECT MEDIAN(amount) AS m {OF_A.replace('DESC', 'WEIGHTED')}",
+    "SELECT k FROM A [RANGE 9 SECONDS] WITH PREFERENCE SUMMARY.Estimate.Count(amount, k) BUDGET 1 PER 2 SECONDS",
+    "SELECT k FROM even [RANGE 9 SECONDS] WITH PREFERENCE SUMMARY.Estimate.Count(k) BUDGET 1 PER 2 SECONDS",
+]
+DECLARED = """
+CREATE SUMMARY both ON A (k, amount) WITH GRANULARITY 4 SECONDS USING EXACT;
+CREATE VIEW even AS SELECT k, amount FROM A WHERE amount % 2 = 0;
+CREATE SUMMARY of_view ON even (k) WITH GRANULARITY 4 SECONDS AND COLLAPSE (2, 3);
+"""
+
+
+@pytest.mark.parametrize("query", ABOVE)
+def test_what_stands_above_reads_the_results_that_are_there(query: str) -> None:
+    bound, inputs = bound_case(query, 8, DECLARED, "", 40)
+    wanted = run_oracle(bound, inputs, True)
+    assert wanted.events
+    for cut in (None, 3):
+        assert_same(bound, run_local([bound], inputs, 1, True, cut, reload=cut is not None).tables["q"], wanted)
+
+
+def test_the_best_of_an_instant_come_in_the_order_of_their_priorities() -> None:
+    """DESC by an exact summary: with nothing else to do, a unit a second goes through the rows of one instant by how
+    often their key occurred in its zone, older rows first among equals."""
+    keys = [1, 2, 2, 3, 3, 3, 1, 3]
+    table = pa.table({"ts": pa.array([5] * len(keys), pa.int32()), "k": pa.array(keys, pa.int32()),
+                      "amount": pa.array(range(len(keys)), pa.int32())})  # fmt: skip
+    query = "SELECT k, amount FROM A [RANGE 20 SECONDS] WITH PREFERENCE SUMMARY.Estimate.Count(k) BUDGET 1 PER SECOND"
+    bound, inputs = bound_case(query, 0, SUMMARIES, "", 0)
+    out = run_local([bound], {**inputs, "A": table}, 1, True).tables["q"]
+    found = sorted((row["ts"], row["amount"]) for row in out.to_pylist() if row["op"] == "+")
+    often = {key: keys.count(key) for key in keys}
+    wanted = sorted(range(len(keys)), key=lambda n: (-often[keys[n]], n))
+    assert [amount for _, amount in found] == wanted and [ts for ts, _ in found] == list(range(5, 5 + len(keys)))
+
+
+def test_a_summary_more_or_less_changes_no_other_query() -> None:
+    query = f"{JOIN} {PREFERENCES[4].format(budget='BUDGET 2 PER TUPLE')}"
+    more = "CREATE SUMMARY more ON A (amount); CREATE SUMMARY again ON B (k, weight) USING EXACT;"
+    assert answer(query, summaries=SUMMARIES).equals(answer(query, summaries=SUMMARIES + more))
+
+
 @pytest.mark.parametrize("reload", [False, True])
 def test_a_full_queue_is_warned_of_once(reload: bool, caplog: pytest.LogCaptureFixture) -> None:
     query = f"{JOIN} WITH PREFERENCE A.amount BUDGET 1 PER 9 SECONDS"

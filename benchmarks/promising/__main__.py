@@ -131,6 +131,10 @@ def main() -> None:
     same = "The engine emits the pairs that are counted: " + ", ".join(
         f"{n:,} by {name}" for name, n in compared.items()
     )
+    chosen = engine.check_selections(*((20,) if given.quick else ()))
+    same += ". It selects the same rows at the same instants: " + ", ".join(
+        f"{n:,} by {name}" for name, n in chosen.items()
+    )
     first, found = figures.structural(setting)
     shown = [*first, *figures.joins(setting), *figures.selecting(setting)]
     panels = {panel.name: panel for panel in shown}

@@ -47,13 +47,16 @@ def ranges(count: int, popularity: np.ndarray, seed: int) -> Ranges:
 
 def emitted(
     stream: queue.Side, predicates: Ranges, order: int, levels: SummaryLevels, window: int,
-    units: float, seed: int, worth: np.ndarray | None = None,
+    units: float, seed: int, worth: np.ndarray | None = None, summarising: float = SUMMARISING,
+    race_of: np.ndarray | None = None,
 ) -> list[tuple[np.ndarray, np.ndarray]]:  # fmt: skip
     """Return for each query (elements that pass, when each is emitted or -1).
 
     Args:
         units: per millisecond, of all queries together.
         worth: a factor of each element's priority.
+        summarising: units that an element costs.
+        race_of: exponential draws of the elements, in place of draws by `seed` and query.
     """
     queries = len(predicates.chosen)
     priorities = np.ones(len(stream.ts))
@@ -63,26 +66,24 @@ def emitted(
         priorities = np.zeros(len(stream.ts))
         priorities[own.event[inside]] = own.estimate[inside]
         mean = float(stream.ts[-1] - stream.ts[0]) / max(1, len(stream.ts) - 1)
-        units = max(1e-9, units - SUMMARISING / mean)
+        units = max(1e-9, units - summarising / mean)
     weights = priorities if worth is None else priorities * worth
     made = []
     for query in range(queries):
         passed = np.flatnonzero(predicates.chosen[query][stream.items])
         words = draws.mixed(passed.astype(np.uint64) * np.uint64(2 * query + 3) + np.uint64(seed))
         race = -np.log(((words >> np.uint64(11)).astype(np.float64) + 0.5) / 2**53)
+        if race_of is not None:
+            race = race_of[passed]
         with np.errstate(divide="ignore"):
             keys = {
                 queue.DESC: -weights[passed],
-                queue.WEIGHTED: _raced(race, priorities[passed], weights[passed]),
+                queue.WEIGHTED: np.where(weights[passed] > 0, race / weights[passed], np.inf),
             }.get(order, np.zeros(len(passed)))  # fmt: skip
         times = np.full(len(passed), -1, np.int64)
         _examine(stream.ts, passed, keys, order == queue.SIMPLE, window, queries / units, times)
         made.append((passed, times))
     return made
-
-
-def _raced(race: np.ndarray, estimates: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    return np.where(weights > 0, race * (1 + estimates) / weights, np.inf)
 
 
 @nb.njit(cache=True)

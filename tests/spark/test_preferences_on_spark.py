@@ -1,17 +1,24 @@
 """Preferences on Spark: over several shards where the budget covers the work, in one shard where it does not, and a
-run under AUTO that is killed."""
+run under AUTO of which a worker is killed."""
 
 from __future__ import annotations
 
+import os
 import random
+import signal
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
+from benchmarks.soak.watch import workers
+from penstock.connectors.sinks.files import read_result
 from penstock.connectors.sinks.memory import collected
 from penstock.language import bind_script
+from penstock.physical.execution.decisions import Decided, Decisions
+from penstock.runtime.deciding.deciders import Deciders
 from penstock.session import Session
 from penstock.testing.compare import assert_same
 from penstock.testing.oracle import run_oracle
@@ -69,3 +76,55 @@ def test_what_the_oracle_of_one_shard_says(spark: Any, tmp_path: Path) -> None:
             assert answers[f"q{shards}3"].equals(plain)
         else:
             assert all(answers[name].num_rows < plain.num_rows for name in queries if name != "q10")
+
+
+GRANTED = """
+SET target_latency = '1 hour';
+SET shards = 2;
+SET max_batch_rows = 20;
+CREATE STREAM A (ts BIGINT, k BIGINT, amount BIGINT) FROM FILES (path '{data}', format 'parquet')
+  TIMESTAMP BY ts UNIT SECOND;
+CREATE QUERY q INTO FILES (path '{out}', format 'csv') AS SELECT x.ts, x.amount, y.amount AS other
+  FROM A [RANGE 40 SECONDS] AS x, A [RANGE 20 SECONDS] AS y WHERE x.k = y.k
+  WITH PREFERENCE x.amount + y.amount BUDGET AUTO;
+"""
+
+
+class Granting:
+    """Grants differently at every call, as a clock would, and less than is asked."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def __call__(self, before: Decisions) -> Decisions:
+        self.calls += 1
+        return before.with_all(Decided.UNITS, {"q": 10 + self.calls * 13 % 37})
+
+
+def test_a_worker_that_is_killed_repeats_the_grants_of_its_round(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    draw = random.Random(3)
+    (tmp_path / "data").mkdir()
+    for number in range(6):
+        ts = range(20 * number, 20 * number + 20)
+        columns = {"ts": list(ts), "k": [draw.randrange(3) for _ in ts], "amount": [draw.randrange(100) for _ in ts]}
+        table = pa.table({name: pa.array(values, pa.int64()) for name, values in columns.items()})
+        pq.write_table(table, tmp_path / "data" / f"{number}.parquet")
+    found = []
+    for kills in (0, 1):
+        granting, killed = Granting(), 0
+        monkeypatch.setattr(Deciders, "decide", lambda deciders, before: granting(before))  # noqa: B023
+        session = Session(spark)
+        session.execute(GRANTED.format(data=tmp_path / "data", out=tmp_path / f"out{kills}"))
+        run = session.start(checkpoint=str(tmp_path / f"checkpoint{kills}"))
+        while not run.wait(0.05):
+            if killed < kills and run.progress().batches > 1:
+                for pid in workers(os.getpid())[:1]:
+                    os.kill(pid, signal.SIGKILL)
+                    killed += 1
+        assert killed == kills
+        rows = sorted(map(str, read_result(str(tmp_path / f"out{kills}")).to_pylist()))
+        found.append((rows, granting.calls))
+    assert len(found[0][0]) > 100 and found[0][1] >= 6
+    assert found[0] == found[1]
