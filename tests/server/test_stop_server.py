@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import httpx
@@ -32,6 +34,35 @@ def test_a_server_is_stopped_by_a_query(fake: FakeService, tmp_path: Path, capsy
     assert fake.closed and "P0502" in said.err and "query q failed: its disk is full" in said.err
     with pytest.raises(httpx.ConnectError):
         httpx.get(f"{said.out.strip()}/healthz")
+
+
+def test_a_start_that_fails_makes_no_token(
+    fake: FakeService, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Otherwise the next one, which finds it, would not say where the first token is."""
+    options = ServeOptions(tmp_path / "state", "127.0.0.1:0", token_file=tmp_path / "tokens.json")
+
+    def fail(_options: ServeOptions, _policy: object) -> FakeService:
+        raise PenstockError("P0609", "the checkpoint is in use")
+
+    with pytest.raises(PenstockError, match="P0609"):
+        serve(options, fail)
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        taken = replace(options, address=f"127.0.0.1:{other.getsockname()[1]}")
+        with pytest.raises(PenstockError, match="P0806"):
+            serve(taken, lambda _options, _policy: fake)
+    assert not (tmp_path / "first-token").exists() and not (tmp_path / "tokens.json").exists()
+    # One that cannot keep its first token does not run.
+    (tmp_path / "first-token").mkdir()
+    with pytest.raises(PenstockError, match="P0807"):
+        serve(options, lambda _options, _policy: fake)
+    assert fake.closed
+    (tmp_path / "first-token").rmdir()
+    fake.reason = PenstockError("P0502", "query q failed: its disk is full")
+    assert serve(options, lambda _options, _policy: fake) == 1
+    assert f"a token of the role admin is in {tmp_path / 'first-token'}" in capsys.readouterr().err
 
 
 def test_a_request_that_outlasts_the_end_is_told_to_ask_again(

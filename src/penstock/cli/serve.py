@@ -94,16 +94,21 @@ def serve(options: ServeOptions, start: Callable[[ServeOptions, ServerPolicy], S
     tokens = TokenFile(options.token_file or default_token_file()) if options.auth else None
     closed = (options.checkpoint, *((tokens.path.parent,) if tokens is not None else ()))
     policy = ServerPolicy(options.paths, options.variables, options.modules, options.hosts, closed)
-    first = None if tokens is None else first_token(tokens)
+    if tokens is not None:
+        tokens.entries()
     listener = opened(address)
     pg_address = None if options.pg is None else Address.parse(options.pg)
-    pg_listener = None
+    pg_listener, service = None, None
     try:
         if pg_address is not None:
             check_exposure(pg_address, certificate, options.auth, options.insecure)
             pg_listener = opened(pg_address, "--pg")
         service = start(options, policy)
+        # Last of all: of a token that a start makes which then fails, neither it nor the next one would say anything.
+        first = None if tokens is None else first_token(tokens)
     except BaseException:
+        if service is not None:
+            service.close()
         listener.close()
         if pg_listener is not None:
             pg_listener.close()
