@@ -21,9 +21,9 @@ from penstock.physical.operators.temporal.coalesce import Coalescing
 from penstock.physical.operators.temporal.granule_runs import GranuleRuns
 from penstock.physical.operators.temporal.grouped_sessions import GroupedSessions, SessionPieces
 from penstock.physical.operators.temporal.sessions import Sessions
-from penstock.physical.operators.temporal.stretches_in_order import StretchesInOrder
+from penstock.physical.operators.temporal.stretches_in_order import StretchesInOrder, StretchPieces
 from penstock.physical.operators.temporal.stretches_of_window import StretchesOfWindow
-from penstock.physical.plan.temporal.coalesce import CoalesceSpec
+from penstock.physical.plan.temporal.coalesce import CoalesceSpec, StretchPiecesSpec
 from penstock.physical.plan.temporal.granules import GranuleRunsSpec
 from penstock.physical.plan.temporal.grouped_sessions import GroupedSessionsSpec, SessionPiecesSpec
 from penstock.physical.plan.temporal.sessions import SessionsSpec
@@ -139,6 +139,23 @@ def test_periods_of_one_length_in_a_window_have_their_strategy(source: str, chos
     found = [step.spec for step in plan.steps if isinstance(step.spec, WindowStretchesSpec)]
     assert bool(found) == chosen
     assert not found or found[0].describe() == {"state": "elements of every value in order of time"}
+
+
+@pytest.mark.parametrize(
+    ("source", "made"),
+    [
+        ("m (k) VALID FOR 3 SECONDS AS s WHERE CLOSED(VALID(s))", True),
+        ("m (k) [UNBOUNDED SLIDE 3 SECONDS] AS s WHERE CLOSED(VALID(s))", True),
+        ("m (k) VALID FOR 3 SECONDS AS s", False),
+        ("m (k) VALID FOR 3 SECONDS [RANGE 9 SECONDS] AS s WHERE CLOSED(VALID(s))", False),
+    ],
+)
+def test_stretches_that_are_told_once_grow_by_pieces(source: str, made: bool) -> None:
+    plan = plan_queries(bind_script(ONE_LENGTH.format("", source)).queries)
+    assert any(isinstance(step.spec, StretchPiecesSpec) for step in plan.steps) == made
+    rows = elements_of([("x", 1, 4), ("x", 3, 6), ("y", 3, 6), ("x", 9, 12), ("x", 6, 9)], [1, 3, 3, 9, 6], [END] * 5)
+    pieces = [(*row[:3], row[3]) for row in events(StretchPieces().process(0, rows))]
+    assert pieces == [("x", 1, 12, 1), ("y", 3, 6, 3)]
 
 
 def test_a_budget_goes_below_another_strategy() -> None:

@@ -62,7 +62,7 @@ from penstock.physical.operators.temporal.grouped_sessions import GroupedSession
 from penstock.physical.operators.temporal.sessions import Sessions, ValidWindow
 from penstock.physical.operators.temporal.shedding import Shed
 from penstock.physical.operators.temporal.shedding_rows import ShedRows
-from penstock.physical.operators.temporal.stretches_in_order import StretchesInOrder
+from penstock.physical.operators.temporal.stretches_in_order import StretchesInOrder, StretchPieces
 from penstock.physical.operators.temporal.stretches_of_window import StretchesOfWindow
 from penstock.physical.operators.temporal.until_next import Lasting, UntilNext
 from penstock.physical.operators.updates import Updates
@@ -115,7 +115,7 @@ from penstock.physical.plan.streams import (
     ShortChangesSpec,
     ShortLivesSpec,
 )
-from penstock.physical.plan.temporal.coalesce import CoalesceSpec
+from penstock.physical.plan.temporal.coalesce import CoalesceSpec, StretchPiecesSpec
 from penstock.physical.plan.temporal.gaps import GapsSpec
 from penstock.physical.plan.temporal.granules import GranuleRunsSpec, OncePerLifeSpec
 from penstock.physical.plan.temporal.grouped_sessions import GroupedSessionsSpec, SessionPiecesSpec
@@ -160,6 +160,7 @@ OPERATORS: dict[type, Callable[..., Operator]] = {
     FrequentItemsSpec: lambda spec, context: FrequentItems(spec),
     UserAggregateSpec: lambda spec, context: UserAggregation(spec),
     SessionsSpec: lambda spec, context: Sessions(spec),
+    StretchPiecesSpec: lambda spec, context: StretchPieces(),
     OncePerLifeSpec: lambda spec, context: OncePerLife(spec),
     GranuleRunsSpec: lambda spec, context: GranuleRuns(spec),
     WindowStretchesSpec: lambda spec, context: StretchesOfWindow(spec),

@@ -27,6 +27,7 @@ from penstock.physical.operators.aggregates.finalize import finish
 from penstock.physical.operators.contract import Moment, Operator
 from penstock.physical.operators.reorder_buffer import ReorderBuffer, ReorderingOperator
 from penstock.physical.operators.temporal.left_out import LeftOut, open_periods
+from penstock.physical.operators.temporal.pieces import cut_pieces
 from penstock.physical.operators.temporal.sessions import lasting, reached
 from penstock.physical.operators.temporal.stretch_budget import BudgetOfStretches
 from penstock.physical.plan.temporal.grouped_sessions import GroupedSessionsSpec, SessionPiecesSpec
@@ -39,31 +40,6 @@ from penstock.types import BEGIN, END
 #: The first lanes of a partition: whether a session goes on, its first tick, its end so far. Behind them those of the
 #: aggregates, and for each extreme whether there is one, and its key.
 _ALIVE, _FIRST, _END, _LANES = range(4)
-
-
-@compiled(reads="codes order ts reach")
-def _cut(codes, order, ts, reach, same_tick, latest, pieces, firsts, ends):  # type: ignore[no-untyped-def]
-    """Number the pieces of elements in the order of time; return how many there are.
-
-    Args:
-        same_tick: whether only elements of one tick are a piece.
-        latest: by code, the last piece, -1 at first.
-        pieces: the piece of each element.
-        firsts, ends: the first element and the end of each piece.
-    """
-    count = 0
-    for k in range(order.shape[0]):
-        i = order[k]
-        piece = latest[codes[i]]
-        if piece < 0 or ts[i] > (ts[firsts[piece]] if same_tick else ends[piece]):
-            piece = count
-            latest[codes[i]] = piece
-            firsts[piece], ends[piece] = i, reach[i]
-            count += 1
-        else:
-            ends[piece] = max(ends[piece], reach[i])
-        pieces[i] = piece
-    return count
 
 
 class SessionPieces(Operator):
@@ -84,7 +60,7 @@ class SessionPieces(Operator):
         order = np.arange(len(ts)) if in_time(ts) else argsort_time(ts)
         pieces, firsts, ends = (np.empty(len(ts), np.int64) for _ in range(3))
         latest = np.full(len(heads), -1, np.int64)
-        count = int(_cut(codes, order, ts, reach, self._spec.same_tick, latest, pieces, firsts, ends))
+        count = int(cut_pieces(codes, order, ts, reach, self._spec.same_tick, latest, pieces, firsts, ends))
         added = added_up(plan, rows, pieces, firsts[:count])
         if count == len(ts):
             # Nothing was added up: the rows are as they came, and so are their ends.

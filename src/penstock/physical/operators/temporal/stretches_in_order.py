@@ -11,12 +11,14 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.physical.elements import Elements, Int64s, int64s
-from penstock.physical.kernels.compiled import argsort_code_time, distinct_slots
+from penstock.physical.kernels.compiled import argsort_code_time, argsort_time, distinct_slots, group_codes, in_time
 from penstock.physical.kernels.compiling import compiled
-from penstock.physical.operators.contract import Moment
+from penstock.physical.kernels.fingerprints import fingerprints
+from penstock.physical.operators.contract import Moment, Operator
 from penstock.physical.operators.reorder_buffer import ReorderBuffer, ReorderingOperator
-from penstock.physical.operators.temporal.coalesce import netted, with_periods
+from penstock.physical.operators.temporal.coalesce import netted, with_periods, without_periods
 from penstock.physical.operators.temporal.left_out import CountsLeftOut, LeftOut, open_periods
+from penstock.physical.operators.temporal.pieces import cut_pieces
 from penstock.physical.operators.temporal.stretch_budget import BudgetOfStretches
 from penstock.physical.plan.temporal.coalesce import CoalesceSpec
 from penstock.physical.synopses.contract import Synopsis
@@ -53,6 +55,29 @@ def _extend(slots, order, ts, begins, ends, lanes, out, final):  # type: ignore[
         out[3, told], out[4, told] = lanes[slot, 2], 1
         told += 1
     return told, done
+
+
+class StretchPieces(Operator):
+    """The pieces of stretches that a batch has. One counts from its first element on: what its later ones add cannot
+    end a stretch that began before, nor is it told before time has come there."""
+
+    def process(self, port: int, elements: Elements) -> list[Elements]:
+        if elements.sign is not None:
+            return [elements]
+        there = with_periods(elements)
+        if len(there) < len(elements):
+            # Those without a period are counted where they are left out.
+            return [*self.process(port, there), without_periods(elements)]
+        begins, ends = (int64s(column) for column in elements.columns[-2:])
+        codes, heads = group_codes(*fingerprints(elements.columns[:-2], len(elements)))
+        order = np.arange(len(begins)) if in_time(begins) else argsort_time(begins)
+        pieces, firsts, reached = (np.empty(len(begins), np.int64) for _ in range(3))
+        latest = np.full(len(heads), -1, np.int64)
+        count = int(cut_pieces(codes, order, begins, ends, False, latest, pieces, firsts, reached))
+        if count == len(elements):
+            return [elements]
+        kept = elements.take(firsts[:count])
+        return [kept.with_columns((*kept.columns[:-1], pa.array(reached[:count])))]
 
 
 class StretchesInOrder(CountsLeftOut, ReorderingOperator):

@@ -9,9 +9,15 @@ import pyarrow as pa
 
 from penstock.algebra.nodes.coalesce import Closing, Coalesce
 from penstock.algebra.nodes.shed import StretchBudget
-from penstock.physical.plan.spec import Parameter, Ticks
+from penstock.physical.plan.spec import Parameter, ReducingSpec, Ticks
 from penstock.physical.plan.state import StateInput, StatePart, pending_ends, slots, width
 from penstock.physical.plan.temporal.shedding import BudgetedSpec
+
+
+@dataclass(frozen=True)
+class StretchPiecesSpec(ReducingSpec):
+    """The stretches of the rows of a batch, each at the first of its timestamps: coalescing of what begins in order and
+    is told when it is closed is that of such pieces."""
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from penstock.algebra import (
 )
 from penstock.physical.plan.plan import Edge
 from penstock.physical.plan.spec import Spec
-from penstock.physical.plan.temporal.coalesce import CoalesceSpec
+from penstock.physical.plan.temporal.coalesce import CoalesceSpec, StretchPiecesSpec
 from penstock.physical.plan.temporal.gaps import GapsSpec
 from penstock.physical.plan.temporal.granules import GranuleRunsSpec, OncePerLifeSpec
 from penstock.physical.plan.temporal.sessions import SessionsSpec, ValidWindowSpec
@@ -45,6 +45,10 @@ def _coalesced(node: Coalesce, builder: Builder, window: Window | None) -> Lower
         # A granule follows from the life of its rows.
         told_apart = None if window is None else len(node.value)
         step = builder.add(OncePerLifeSpec(told_apart), [Edge(child.step)], child.stage, node.input)
+        child = replace(child, step=step)
+    if pattern and child.stage == 0 and node.in_order and node.closed is not None and node.budget is None:
+        # Of changes each would be told at its instant; what is told once may grow by pieces.
+        step = builder.add(StretchPiecesSpec(), [Edge(child.step)], child.stage, node.input)
         child = replace(child, step=step)
     edge, stage, partitions = builder.keyed(child, node.value if node.budget is None else ())
     spec: Spec
