@@ -8,11 +8,15 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
+from penstock.algebra.optimizer.statistics import Statistics
 from penstock.language import bind_script
 from penstock.physical.execution.meter import StateGauge, SynopsisSize
 from penstock.physical.execution.progress import SourceProgress
+from penstock.physical.plan.identity import step_keys
 from penstock.physical.plan.plan import Plan
-from penstock.physical.planning.planner import plan_queries
+from penstock.physical.planning.plan_parts import changed_steps
+from penstock.physical.planning.planner import Generation, plan_generations, plan_queries
+from penstock.physical.planning.sharing import MOVED, StepNumbers, keeping_keys, shared_plan
 from penstock.runtime.local.runtime import LocalJob
 from penstock.runtime.local.schedule import ScheduledRows
 from penstock.runtime.watching.operator_sums import OperatorSums
@@ -75,12 +79,61 @@ def test_steps_that_a_plan_keeps_keep_their_sums() -> None:
         steps=tuple(replace(s, queries=s.queries - {"q3"}) for s in plan.steps if s.id not in gone),
         queries={name: query for name, query in plan.queries.items() if name != "q3"},
     )
-    sums.changed(without)
+    sums.changed(without, changed_steps(plan, without))
     left = len(plan.steps) - len(gone)
     assert sums.state == (2 * left, 100 * left) and sums.state_of("q3") == (0, 0)
     assert len(sums.operators()) == left
     assert all("q3" not in operator.queries for operator in sums.operators())
     assert sums.state_of("q0")[1] == 100 * sum("q0" in step.queries for step in without.steps)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_sums_of_a_plan_that_changes(seed: int) -> None:
+    """They are those of the steps that have been there ever since, whatever comes and goes and is shared with others;
+    and the figures of a recorder are those of the steps that are there."""
+    draw = random.Random(seed)
+    texts = [*SUMS, *(f"SELECT k, v FROM S [RANGE 9 SECONDS] WHERE v > {n % 2}" for n in range(4))]
+    script = STREAM + "".join(f"CREATE QUERY q{i} AS {text};" for i, text in enumerate(texts))
+    parts = plan_generations(
+        [Generation(n, [q], Statistics()) for n, q in enumerate(bind_script(script).queries)]
+    ).parts
+    assert parts is not None
+    # Sums share a log, those with an even number in this order or the other.
+    logs = [key for part in parts for key in keeping_keys(part)]
+    numbers = StepNumbers()
+    plan = shared_plan(parts[:1], {}, numbers)
+    recorder = Recorder(plan, plan.sources)
+    held: dict[int, dict[int, int]] = {}
+    for _ in range(40):
+        chosen = sorted(draw.sample(range(len(parts)), draw.randint(1, len(parts))))
+        merges = dict.fromkeys(logs[:2], logs[0]) | ({MOVED + logs[0]: logs[1]} if draw.random() < 0.5 else {})
+        before, plan = plan, shared_plan([parts[n] for n in chosen], merges, numbers)
+        recorder.changed(plan, plan.sources)
+        keys = step_keys(plan)
+        differ = changed_steps(before, plan)
+        same = {n for n in before.by_id.keys() & plan.by_id.keys() if before.by_id[n].queries == plan.by_id[n].queries}
+        assert differ >= (before.by_id.keys() | plan.by_id.keys()) - {
+            n for n in same if step_keys(before)[n] == keys[n]
+        }
+        held = {step: sizes for step, sizes in held.items() if step in plan.by_id}
+        shard, some = draw.randrange(2), draw.sample(sorted(plan.by_id), 3)
+        sizes = {n: draw.randrange(100) for n in some}
+        for n, size in sizes.items():
+            held.setdefault(n, {})[shard] = size
+        state = {n: {"a": SynopsisSize("KeyedTable", 1, size)} for n, size in sizes.items()}
+        recorder.report(ShardReport(1, shard, {}, dict.fromkeys(some, 0.5), state))
+        run = recorder.metrics(Totals())
+        assert run.state_bytes == sum(sum(sizes.values()) for sizes in held.values())
+        assert {o.name: (o.state_bytes, set(o.queries)) for o in run.operators} == {
+            f"{n} {plan.by_id[n].spec.title}": (sum(sizes.values()), plan.by_id[n].queries) for n, sizes in held.items()
+        }
+        for name, query in run.queries.items():
+            assert query.state_bytes == sum(
+                sum(sizes.values()) for n, sizes in held.items() if name in plan.by_id[n].queries
+            )
+        figures = recorder.figures()
+        assert {key for key, _ in figures.work} | {key for key, *_ in figures.synopses} <= set(keys.values())
+        assert {keys[n] for n in some} <= {key for key, *_ in figures.synopses}
 
 
 @pytest.mark.parametrize("every", [1, 3, 1_000])

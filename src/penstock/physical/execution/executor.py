@@ -212,14 +212,15 @@ class StageExecutor:
         earlier, self._operators = self._operators, operators | made
         self._plan, self._graph, self._reads = plan, StepGraph.of_stage(plan, self.stage), {}
         readers = [step for step in self._graph.steps if step.spec.reads]
-        attached, self._unsettled = attach_again(readers, old_steps, earlier, numbers, self._operators)
+        self._unsettled = attach_again(readers, old_steps, earlier, numbers, self._operators)
         self._whole = True
         numbers_now = {step.id for step in new_steps}
         if self._unmeasured is not None:
             self._unmeasured |= numbers_now
         if self._unreported is not None:
             self._unreported |= numbers_now
-        was = ((n, numbers.get(n, n)) for n in self._operators if n not in attached)
+        # A reader of another store than before has the same rows in it, so it need not run.
+        was = ((n, numbers.get(n, n)) for n in self._operators)
         self._moments = {n: self._moments[m] for n, m in was if m is not None and m in self._moments}
         self._roots = {name: query.root for name, query in plan.queries.items()}
         self.progress = {name: seen for name, seen in self.progress.items() if name in unchanged}
@@ -289,10 +290,11 @@ class StageExecutor:
                 moment = replace(moment, decided=decided.only(step.queries))
             before = self._moments.get(step.id)
             stays = before is moment or before == moment
-            if not stays or flow.has_input(step) or self._reads_change(step):
+            if flow.has_input(step) or self._reads_change(step) or (before is not None and not stays):
                 self._altered.add(step.id)
-            elif step.id not in self._unsettled:
+            elif stays and step.id not in self._unsettled:
                 continue
+            # Else it is new and without input. What reads it in place is new too, or had the same rows elsewhere.
             self._moments[step.id] = moment
             self._ran.add(step.id)
             if step.spec.reads:

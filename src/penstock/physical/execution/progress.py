@@ -79,6 +79,15 @@ def _timed(root: Algebra) -> Mapping[str, Source]:
     return known
 
 
+def timed_names(root: Algebra) -> frozenset[str]:
+    """Return the names of the timed sources below `root`."""
+    known: frozenset[str] | None = root.__dict__.get("_timed_names")
+    if known is None:
+        known = frozenset(_timed(root))
+        object.__setattr__(root, "_timed_names", known)
+    return known
+
+
 def query_heartbeats(roots: Mapping[str, Algebra], progress: Progress, drain: bool = False) -> dict[str, int]:
     """Return the heartbeat of each of many queries by name. Without `drain` queries over the same sources have the same
     one, so it is computed once for them."""
@@ -87,7 +96,7 @@ def query_heartbeats(roots: Mapping[str, Algebra], progress: Progress, drain: bo
     known: dict[tuple[tuple[str, int], ...], int] = {}
     heartbeats: dict[str, int] = {}
     for name, root in roots.items():
-        key = _heartbeat_key(root)
+        key = root.__dict__.get("_heartbeat_key") or _heartbeat_key(root)
         if key not in known:
             known[key] = query_heartbeat(root, _timed(root), progress, drain)
         heartbeats[name] = known[key]

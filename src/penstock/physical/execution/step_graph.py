@@ -163,7 +163,7 @@ def attach(steps: Sequence[Step], operators: Mapping[int, Operator]) -> None:
 def attach_again(
     readers: Sequence[Step], ended: Iterable[Step], before: Mapping[int, Operator], numbers: Mapping[int, int | None],
     operators: Mapping[int, Operator],
-) -> tuple[set[int], set[int]]:  # fmt: skip
+) -> set[int]:  # fmt: skip
     """Bring reading in place up to date with another version of a plan: operators that are dropped read nothing any
     more, and those that are new, or that read something new, are attached. The others stay as they are.
 
@@ -175,7 +175,7 @@ def attach_again(
             operator.
 
     Returns:
-        The readers that were attached, and the steps that have gained or lost a reader.
+        The steps that have gained or lost a reader.
     """
     kept = set(map(id, operators.values()))
     former = {step.id: step for step in ended if step.id in before}
@@ -204,4 +204,4 @@ def attach_again(
     losers = [*dropped, *(one for step in attached if (one := was(step)) is not None)]
     lost = {id(before[n]) for step in losers for n in read_in_place(step) if n in before}
     unsettled = {n for n, operator in operators.items() if id(operator) in lost}
-    return {step.id for step in attached}, unsettled | {n for step in attached for n in read_in_place(step)}
+    return unsettled | {n for step in attached for n in read_in_place(step)}

@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass, field
 
 from penstock.algebra.nodes.base import Algebra
 from penstock.algebra.nodes.scans import Source
-from penstock.physical.execution.progress import NOTHING, Progress, SourceProgress, timed_sources
+from penstock.physical.execution.progress import NOTHING, Progress, SourceProgress, timed_names
 from penstock.storage.documents import Document
 
 #: source -> for each query that reads it, the sources of that query, itself among them.
@@ -62,7 +62,7 @@ def uses_wall_clock(sources: Iterable[Source]) -> bool:
 
 def peers_of(roots: Iterable[Algebra]) -> dict[str, frozenset[frozenset[str]]]:
     """Return which timed sources are read together, by query."""
-    groups = {frozenset(timed_sources(root)) for root in roots}
+    groups = set(map(timed_names, roots))
     return {name: frozenset(group for group in groups if name in group) for every in groups for name in every}
 
 

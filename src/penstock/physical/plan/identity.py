@@ -51,6 +51,11 @@ def step_keys(plan: Plan, births: bool = True) -> Mapping[int, str]:
     return known
 
 
+def note_keys(plan: Plan, keys: Mapping[int, str]) -> None:
+    """Note the keys of the steps of a plan, where they are known of another one that has the same steps."""
+    object.__setattr__(plan, "_step_keys", dict(keys))
+
+
 def moved_steps(before: Plan, after: Plan) -> list[Step]:
     """Return the steps of `after` that have their numbers in `before` too, but other states."""
     numbers = {*(before.keys or {}), *(after.keys or {})}

@@ -91,16 +91,19 @@ def _merge_stores(
     """
     reaches: dict[str, int] = {}
     needed: dict[str, int] = {}
+    ended: dict[frozenset[str], bool] = {}
     for one in group:
-        name, beginning = names[one.key], beginnings.get(one.step.birth)
-        heartbeats = [standing.queries[query] for query in one.step.queries]
-        is_known = one.key in merges or (
-            beginning is not None and beginning.is_mature(one.needs, one.step.sources, min(heartbeats))
-        )
-        if not is_known or standing.has_ended(one.step.sources):
+        name, heartbeats = names[one.key], [standing.queries[query] for query in one.step.queries]
+        if one.key not in merges:
+            beginning = beginnings.get(one.step.birth)
+            if beginning is None or not beginning.is_mature(one.needs, one.step.sources, min(heartbeats)):
+                continue
+        if one.step.sources not in ended:
+            ended[one.step.sources] = standing.has_ended(one.step.sources)
+        if ended[one.step.sources]:
             continue
         # The need of a window over a stream is its length.
-        ticks = max(need.ticks or 0 for need in one.needs.values())
+        ticks = max([need.ticks or 0 for need in one.needs.values()])
         # A reader is as far as the furthest of its queries, and rows stay for the slowest reader.
         reaches[name] = min(reaches.get(name, END), max(heartbeats) - ticks)
         needed[name] = min(needed.get(name, END), min(heartbeats) - ticks)

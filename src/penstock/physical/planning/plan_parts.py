@@ -36,6 +36,21 @@ def joined(parts: Sequence[Plan], keys: Mapping[int, str] | None = None) -> Plan
     return replace(plan, steps=tuple(shared.get(step.id, step) for step in steps), shared=shared)
 
 
+def changed_steps(before: Plan, after: Plan) -> set[int]:
+    """Return the numbers of all steps in which two versions of a plan differ: those that one of them lacks, whose state
+    lies elsewhere, or that other queries need. What both have in common is not looked into."""
+    former, present = ({id(part): part for part in plan.pieces} for plan in (before, after))
+    found = {step.id for place in former.keys() - present.keys() for step in former[place].steps}
+    found |= {step.id for place in present.keys() - former.keys() for step in present[place].steps}
+    keys, keys_now = before.keys or {}, after.keys or {}
+    found |= {n for n in keys.keys() | keys_now.keys() if keys.get(n) != keys_now.get(n)}
+    for number in before.shared.keys() | after.shared.keys():
+        was, now = before.shared.get(number), after.shared.get(number)
+        if was is None or now is None or was.queries != now.queries:
+            found.add(number)
+    return found
+
+
 def _with_all_queries(parts: Sequence[Plan], plan: Plan) -> dict[int, Step]:
     """Return the steps that several parts need, by their numbers, with the queries of all of them."""
     users: dict[int, set[str]] = {}

@@ -17,6 +17,7 @@ from penstock.algebra.optimizer.statistics import Statistics
 from penstock.algebra.properties.periods import periods
 from penstock.deep import deep
 from penstock.physical.execution.progress import timed_sources
+from penstock.physical.plan.identity import note_keys, step_keys
 from penstock.physical.plan.inputs import OutputSpec
 from penstock.physical.plan.plan import Edge, Plan
 from penstock.physical.planning.late_windows import late_windows, windows_behind
@@ -27,7 +28,7 @@ from penstock.physical.planning.lowering.panes import shared_grains
 from penstock.physical.planning.lowering.stores import shared_stores
 from penstock.physical.planning.plan_choices import QueryChoices
 from penstock.physical.planning.plan_parts import joined
-from penstock.physical.planning.sharing import note_nodes
+from penstock.physical.planning.sharing import note_nodes, note_sharable
 from penstock.physical.planning.source_predicate import source_predicates
 from penstock.physical.planning.strategies import Strategy
 
@@ -118,6 +119,47 @@ def plan_part(
     note_nodes(plan, nodes)
     plan.__dict__[_CHOICES] = grains
     return plan, nodes
+
+
+def part_without(part: Plan, nodes: Sequence[Algebra], queries: Sequence[str]) -> tuple[Plan, list[Algebra]] | None:
+    """Return a part as it is planned with some of its queries alone, and for each step the relation or stream that it
+    computes. Its steps keep their numbers and keys. None where it has to be planned again to know: of steps with equal
+    keys the place tells which has which state (`step_keys`).
+
+    Args:
+        part: that shares nothing with others.
+        nodes: by its steps.
+        queries: those that stay, in their order.
+    """
+    keys = step_keys(part)
+    if any("-" in key for key in keys.values()):
+        return None
+    place = {name: number for number, name in enumerate(queries)}
+    needed = [
+        (step, node) for step, node in zip(part.steps, nodes, strict=True) if not place.keys().isdisjoint(step.queries)
+    ]
+    # As they come when the queries are lowered one after the other; an input is needed by all that need its readers.
+    needed.sort(key=lambda pair: min(place[name] for name in pair[0].queries if name in place))
+    steps = tuple(
+        step if place.keys() >= step.queries else replace(step, queries=step.queries & place.keys())
+        for step, _ in needed
+    )
+    tables = {name for step in steps for name in step.spec.static_tables}
+    kept = {name: part.queries[name] for name in queries}
+    plan = Plan(
+        steps,
+        kept,
+        {name: source for query in kept.values() for name, source in timed_sources(query.root).items()},
+        {name: static for name, static in part.statics.items() if name in tables},
+        periods={name: part.periods[name] for name in queries},
+        source_predicates=source_predicates(steps),
+    )
+    of_steps = [node for _, node in needed]
+    note_nodes(plan, of_steps)
+    note_keys(plan, {step.id: keys[step.id] for step in steps})
+    note_sharable(plan, part)
+    plan.__dict__[_CHOICES] = part.__dict__[_CHOICES]
+    return plan, of_steps
 
 
 #: Where the choices are noted with which a part was planned. They are not pickled.

@@ -169,6 +169,16 @@ def sharable_steps(plan: Plan) -> Mapping[int, SharableStep]:
     return known
 
 
+def note_sharable(plan: Plan, whole: Plan) -> None:
+    """Note which steps of a part may be shared that are also in `whole`, a part with more queries, where it is known of
+    that: it follows from what a step computes and from the steps below it."""
+    known: Mapping[int, SharableStep] | None = whole.__dict__.get("_sharable")
+    if known is not None:
+        found = {step.id: replace(known[step.id], step=step) for step in plan.steps if step.id in known}
+        plan.__dict__["_sharable"] = found
+        plan.__dict__["_keeping"] = [one for one in found.values() if one.keeps]
+
+
 def keeping_keys(plan: Plan) -> Sequence[str]:
     """Return the keys of the sharable steps of a part that have a past."""
     keys: Sequence[str] | None = plan.__dict__.get("_keeping_keys")

@@ -91,7 +91,7 @@ class GrantedUnits:
     @staticmethod
     def of(plan: Plan, options: DecidingOptions) -> Decider | None:
         """Return the decider of a plan, None without a target or without a preference AUTO."""
-        steps = {query: step.id for step in plan.steps if step.spec.is_granted_units for query in step.queries if query}
-        if not steps or not options.target_latency:
+        if not options.target_latency:
             return None
-        return GrantedUnits(steps, options.target_latency, options.policies.latency_targets)
+        steps = {query: step.id for step in plan.steps if step.spec.is_granted_units for query in step.queries if query}
+        return GrantedUnits(steps, options.target_latency, options.policies.latency_targets) if steps else None

@@ -40,12 +40,14 @@ class StateBudgets:
     @staticmethod
     def of(plan: Plan, options: DecidingOptions) -> StateBudgets | None:
         """Return the decider, None where there is no limit or no query that sheds for it."""
+        if not options.state_limit:
+            return None
         sharers: dict[str, _Sharer] = {}
         for step in plan.steps:
             if step.spec.shares_state_limit:
                 for name in step.queries:
                     sharers.setdefault(name, _Sharer()).steps.append(step.id)
-        return StateBudgets(options, sharers) if sharers and options.state_limit else None
+        return StateBudgets(options, sharers) if sharers else None
 
     def decide(self, before: Decisions, measured: RoundMeasures) -> Decisions:
         """Return the budgets of the next round."""

@@ -8,13 +8,16 @@ Where Spark reads a source or keeps the state, the stages are part of the stream
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark import SparkContext
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.functions import col
 from pyspark.sql.pandas.functions import pandas_udf
+from pyspark.sql.types import BinaryType, IntegerType, StringType, StructField, StructType
 from pyspark.util import PythonEvalType
 
 from penstock.connectors.deadletters import DeadLetters
@@ -48,6 +51,10 @@ from penstock.runtime.spark.worker.tasks import (
 _FILE_SCHEMA = "path string, modificationTime timestamp, length long, content binary"
 _TASK_COLUMNS = ("path", "content")
 _PACKET_COLUMNS = tuple(field.split()[0] for field in SPARK_SCHEMA.split(","))
+#: The schema of packets; as text the JVM would have to parse it for each function.
+_PACKETS = StructType(
+    [StructField("shard", IntegerType()), StructField("kind", StringType()), StructField("blob", BinaryType())]
+)
 
 
 def round_files(spark: SparkSession, shards: int, rounds: Path) -> DataFrame:
@@ -122,8 +129,15 @@ def _columns(frame: DataFrame) -> str:
 
 def _column(task: Task, columns: tuple[str, ...]) -> Any:
     """Return the call of `task` on these columns as Spark's `mapInArrow` takes it."""
-    function: Any = pandas_udf(task, returnType=SPARK_SCHEMA, functionType=PythonEvalType.SQL_MAP_ARROW_ITER_UDF)
-    return function(*(col(name) for name in columns))
+    function: Any = pandas_udf(task, returnType=_PACKETS, functionType=PythonEvalType.SQL_MAP_ARROW_ITER_UDF)
+    return function(*_named(SparkContext._active_spark_context, columns))
+
+
+@lru_cache(maxsize=4)
+def _named(context: object, names: tuple[str, ...]) -> tuple[Column, ...]:
+    """Return the columns with these names in the JVM of `context`. A change of the plan needs the same ones again, and
+    each costs a call of the JVM."""
+    return tuple(map(col, names))
 
 
 def _map_in_arrow(frame: DataFrame, call: Any) -> DataFrame:

@@ -26,7 +26,6 @@ from penstock.connectors.sources import open_source
 from penstock.connectors.sources.memory import spool
 from penstock.errors import PenstockError
 from penstock.events import log_event
-from penstock.physical.execution.progress import timed_sources
 from penstock.physical.execution.wall_clock import peers_of
 from penstock.physical.planning.state_size.summary import JobState
 from penstock.runtime.local.statics import read_statics
@@ -266,8 +265,7 @@ def prepare(work: Work, request: StartRequest, decision: Decision, folder: Folde
     frames = {name: source for name, source in plan.sources.items() if name in streaming}
     peers = peers_of(q.root for q in plan.queries.values())
     rate_control = RateControl.of(work.settings, len(work.queries), work.latency_target)
-    scanned = {name for query in plan.queries.values() for name in timed_sources(query.root)}
-    unread = frozenset(source.name for source in read_by_penstock if source.name not in scanned)
+    unread = frozenset(source.name for source in read_by_penstock if source.name not in peers)
     intake = Intake(
         read_by_penstock, frozenset(streaming), parallelism, frames, peers, epoch.births, rate_control, unread
     )

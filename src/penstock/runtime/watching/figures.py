@@ -6,7 +6,7 @@ They come with the reports of tasks (`reports.py`), so reading them costs the da
 
 from __future__ import annotations
 
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
@@ -106,9 +106,10 @@ class FigureKeeper:
     """Adds up the reports of a run. One thread adds; another one may read."""
 
     def __init__(self) -> None:
-        self._work: dict[tuple[str, int], StepWork] = {}
-        self._edges: dict[tuple[str, int], EdgeFlow] = {}
-        self._synopses: dict[tuple[str, int, str], SynopsisSize] = {}
+        #: By key of a step, and what it is by in `RunFigures` beside that.
+        self._work: defaultdict[str, dict[int, StepWork]] = defaultdict(dict)
+        self._edges: defaultdict[str, dict[int, EdgeFlow]] = defaultdict(dict)
+        self._synopses: defaultdict[str, dict[tuple[int, str], SynopsisSize]] = defaultdict(dict)
         self._stages: dict[tuple[int, int], float] = {}
         self._batches: deque[BatchFigures] = deque(maxlen=BATCHES)
         self._latencies: dict[str, deque[float]] = {}
@@ -124,17 +125,19 @@ class FigureKeeper:
             if step not in keys:
                 continue  # of a plan before the change of this moment
             rows_in[step] = rows_in.get(step, 0) + rows
-            edge = self._edges.get((keys[step], port), EdgeFlow())
+            edges = self._edges[keys[step]]
+            edge = edges.get(port, EdgeFlow())
             more = counts.bytes_in.get((step, port))
             size = edge.bytes if more is None else more + (edge.bytes or 0)
-            self._edges[keys[step], port] = EdgeFlow(edge.rows + rows, size)
+            edges[port] = EdgeFlow(edge.rows + rows, size)
         for (step, port), elements in counts.samples.items():
             if step in keys:
                 self.taps.offer((keys[step], port), elements)
         for step in {*rows_in, *counts.rows_out, *seconds} & keys.keys():
-            before = self._work.get((keys[step], shard), StepWork())
+            work = self._work[keys[step]]
+            before = work.get(shard, StepWork())
             spent = seconds.get(step)
-            self._work[keys[step], shard] = StepWork(
+            work[shard] = StepWork(
                 before.rows_in + rows_in.get(step, 0), before.rows_out + counts.rows_out.get(step, 0),
                 before.seconds if spent is None else spent + (before.seconds or 0.0),
             )  # fmt: skip
@@ -143,8 +146,9 @@ class FigureKeeper:
         if isinstance(report, ShardReport) and report.state is not None:
             for step, sizes in report.state.items():
                 if step in keys:
+                    known = self._synopses[keys[step]]
                     for name, size_of_part in sizes.items():
-                        self._synopses[keys[step], shard, name] = size_of_part
+                        known[shard, name] = size_of_part
 
     def batch(self, one: BatchFigures, delivered: Mapping[str, float]) -> None:
         """Add a batch. delivered: by query with rows in it, seconds from the start of the round to the end of their
@@ -158,20 +162,22 @@ class FigureKeeper:
         """Return the batch that was added last."""
         return self._batches[-1]
 
-    def changed(self, plan: Plan) -> None:
-        """Forget what is not in `plan`."""
-        kept = set(step_keys(plan).values())
+    def changed(self, before: Plan, plan: Plan, steps: Collection[int]) -> None:
+        """Forget what is not in `plan`. steps: the numbers of those in which it differs from the plan `before`."""
         self._latencies = {query: some for query, some in self._latencies.items() if query in plan.queries}
-        if {key for figures in (self._work, self._edges, self._synopses) for key, *_ in figures} <= kept:
-            return
-        self._work = {key: value for key, value in self._work.items() if key[0] in kept}
-        self._edges = {key: value for key, value in self._edges.items() if key[0] in kept}
-        self._synopses = {key: value for key, value in self._synopses.items() if key[0] in kept}
+        former, present = step_keys(before), step_keys(plan)
+        gone = {former[n] for n in steps if n in former} - {present[n] for n in steps if n in present}
+        for key in gone:
+            for figures in (self._work, self._edges, self._synopses):
+                figures.pop(key, None)
 
     def figures(self, plan: Plan) -> RunFigures:
         """Return the present figures of `plan`."""
+        work = {(key, shard): one for key, shards in list(self._work.items()) for shard, one in list(shards.items())}
+        edges = {(key, port): one for key, ports in list(self._edges.items()) for port, one in list(ports.items())}
+        sizes = {(key, *at): one for key, parts in list(self._synopses.items()) for at, one in list(parts.items())}
         return RunFigures(
-            plan, dict(self._work), dict(self._edges), dict(self._synopses), dict(self._stages), tuple(self._batches),
+            plan, work, edges, sizes, dict(self._stages), tuple(self._batches),
             {query: tuple(some) for query, some in list(self._latencies.items())},
         )  # fmt: skip
 

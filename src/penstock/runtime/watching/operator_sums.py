@@ -8,6 +8,7 @@ changes.
 from __future__ import annotations
 
 import threading
+from collections.abc import Collection, Iterable
 
 from penstock.physical.plan.plan import Plan
 from penstock.runtime.watching.metrics import OperatorMetrics
@@ -25,8 +26,8 @@ class OperatorSums:
         self._lock = threading.Lock()
         self._plan = plan
         self._seconds: dict[int, float] = {}
-        #: By shard, stage and step.
-        self._sizes: dict[tuple[int, int, int], StateSum] = {}
+        #: By step, and by shard and stage.
+        self._sizes: dict[int, dict[tuple[int, int], StateSum]] = {}
         self._by_step: dict[int, StateSum] = {}
         self._by_query: dict[str, StateSum] = {}
         self._state = _NONE
@@ -49,38 +50,43 @@ class OperatorSums:
             for step, parts in (report.state or {}).items():
                 if step not in known:
                     continue
-                place = report.shard, report.stage, step
+                place, sizes = (report.shard, report.stage), self._sizes.setdefault(step, {})
                 size = sum(part.rows for part in parts.values()), sum(part.bytes for part in parts.values())
-                before = self._sizes.get(place, _NONE)
-                self._sizes[place] = size
+                before = sizes.get(place, _NONE)
+                sizes[place] = size
                 more = size[0] - before[0], size[1] - before[1]
                 self._by_step[step] = _plus(self._by_step.get(step, _NONE), more)
                 if more != _NONE:
-                    self._add_state(step, more)
+                    self._state = _plus(self._state, more)
+                    self._add_state(self._plan.by_id[step].queries, more)
 
-    def _add_state(self, step: int, more: StateSum) -> None:
-        self._state = _plus(self._state, more)
-        for query in self._plan.by_id[step].queries:
+    def _add_state(self, queries: Iterable[str], more: StateSum) -> None:
+        for query in queries:
             self._by_query[query] = _plus(self._by_query.get(query, _NONE), more)
 
-    def changed(self, plan: Plan) -> None:
-        """Continue with another plan: steps that it has too keep their sums."""
+    def changed(self, plan: Plan, steps: Collection[int]) -> None:
+        """Continue with another plan: steps that it has too keep their sums. It costs what has changed.
+
+        steps: the numbers of those in which it differs from the plan before (`changed_steps`).
+        """
         with self._lock:
-            known = plan.by_id
+            former, known = self._plan.by_id, plan.by_id
+            for step in steps:
+                was = former[step].queries if step in former else frozenset()
+                now = known[step].queries if step in known else frozenset()
+                size = self._by_step.get(step, _NONE)
+                self._add_state(now - was, size)
+                self._add_state(was - now, (-size[0], -size[1]))
+                # It may have another number of queries.
+                self._metrics.pop(step, None)
+                if step not in known:
+                    self._state = _plus(self._state, (-size[0], -size[1]))
+                    for by_step in (self._seconds, self._sizes, self._by_step):
+                        by_step.pop(step, None)
+            for query in self._by_query.keys() - plan.queries.keys():
+                del self._by_query[query]
+            self._stale = {n for n in {*self._stale, *steps} if n in self._seconds or n in self._by_step}
             self._plan = plan
-            self._seconds = {step: spent for step, spent in self._seconds.items() if step in known}
-            self._sizes = {place: size for place, size in self._sizes.items() if place[2] in known}
-            self._by_step = {step: size for step, size in self._by_step.items() if step in known}
-            self._state, self._by_query = _NONE, {}
-            for step, size in self._by_step.items():
-                self._add_state(step, size)
-            # A step that goes on may have another number of queries.
-            self._metrics = {
-                step: metrics
-                for step, metrics in self._metrics.items()
-                if step in known and metrics.queries == _queries(plan, step)
-            }
-            self._stale = {*self._seconds, *self._by_step} - self._metrics.keys()
             self._touched &= known.keys()
             self._operators = ()
 

@@ -11,6 +11,7 @@ from penstock.algebra.optimizer.statistics import seconds as in_seconds
 from penstock.physical.execution.meter import StepFigures
 from penstock.physical.execution.progress import NOTHING
 from penstock.physical.plan.plan import Plan
+from penstock.physical.planning.plan_parts import changed_steps
 from penstock.runtime.watching.figures import BatchFigures, FigureKeeper, RunFigures
 from penstock.runtime.watching.metrics import (
     ApproximationMetrics,
@@ -194,13 +195,17 @@ class Recorder:
 
     def changed(self, plan: Plan, sources: Mapping[str, Source]) -> None:
         """Continue with another plan. Steps that it has too keep their numbers and their figures."""
-        before, self._plan, self._sources = self._plan.queries, plan, sources
-        goes_on = {name for name, query in plan.queries.items() if name in before and before[name].text == query.text}
+        before, steps = self._plan, changed_steps(self._plan, plan)
+        self._plan, self._sources = plan, sources
+        known = before.queries
+        goes_on = {name for name, query in plan.queries.items() if name in known and known[name].text == query.text}
         self._at_ingest = {name: sums for name, sums in self._at_ingest.items() if name in goes_on}
         self._readers = {step.id: step.queries for step in plan.steps if step.stage == 0}
-        self._sums.changed(plan)
-        self._tasks, self._said, self._known = {}, {}, {}
-        self._figures.changed(plan)
+        self._sums.changed(plan, steps)
+        self._tasks, self._said = {}, {}
+        stay = {name for name, query in plan.queries.items() if known.get(name) is query}
+        self._known = {name: made for name, made in self._known.items() if name in stay}
+        self._figures.changed(before, plan, steps)
 
     @property
     def _previous_rows(self) -> dict[str, int]:

@@ -7,7 +7,7 @@ of the plan in which they are (`plan_parts.py`), as the same objects. Several th
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from threading import RLock
@@ -19,7 +19,7 @@ from penstock.algebra.optimizer.optimizer import Planning, optimize
 from penstock.connectors.sinks import sink_options
 from penstock.physical.plan.identity import step_keys
 from penstock.physical.plan.plan import Plan
-from penstock.physical.planning.planner import Generation, plan_part, plan_static
+from penstock.physical.planning.planner import Generation, part_without, plan_part, plan_static
 from penstock.physical.planning.sharing import StepNumbers
 from penstock.physical.planning.state_size.summary import JobState, job_state
 from penstock.physical.planning.strategies import Strategy
@@ -66,6 +66,25 @@ class PlannedPart:
     nodes: dict[int, Algebra]
     generation: Generation
 
+    def without(self, queries: Sequence[Query]) -> PlannedPart | None:
+        """Return the plan of some of its queries; None where there are others among `queries`, or it has to be planned
+        again to know."""
+        known = {query.name: query for query in self.queries}
+        if not queries or any(known.get(query.name) != query for query in queries):
+            return None
+        names = [query.name for query in queries]
+        found = part_without(self.plan, list(self.nodes.values()), names)
+        if found is None:
+            return None
+        plan, nodes = found
+        optimized = {query.name: query for query in self.generation.queries}
+        generation = replace(self.generation, queries=[optimized[name] for name in names])
+        by_step = {step.id: node for step, node in zip(plan.steps, nodes, strict=True)}
+        part = PlannedPart(tuple(queries), self.choice, plan, by_step, generation)
+        # What records have of the queries that stay: their steps are the same.
+        part.__dict__["operators"] = {name: self.operators[name] for name in names}
+        return part
+
     @cached_property
     def state(self) -> JobState:
         """Return the state that it will keep."""
@@ -98,7 +117,7 @@ class PlanningCache:
         self._optimized: dict[str, list[tuple[Planning, Algebra]]] = {}
         self._fingerprints: dict[str, list[tuple[PlanningChoice, tuple[PlanChoice, ...], str]]] = {}
         self._texts: dict[str, tuple[Query, QueryTexts]] = {}
-        #: By name, a query and what it was found to agree with.
+        #: By name, a query and what it was found to agree with: a record, and the statistics of its birth.
         self._agreed: dict[str, tuple[Query, object, object]] = {}
         self._parts: dict[int, PlannedPart] = {}
         self._statics: dict[str, Plan] = {}
@@ -150,17 +169,41 @@ class PlanningCache:
         self._agreed[query.name] = query, record, statistics
         return True
 
+    def agreeing(self, queries: Iterable[Query], records: Mapping[str, Any]) -> set[str]:
+        """Return the queries of which it is known that they compute what the record of their name says: those that
+        were asked about before, which stand. The same objects are neither compared nor looked into."""
+        agreed, nothing = self._agreed, (None, None)
+        return {
+            q.name
+            for q in queries
+            if (known := agreed.get(q.name, nothing))[0] is q and known[1] is records.get(q.name)
+        }
+
+    def all_texts(self, queries: Iterable[Query]) -> dict[str, QueryTexts]:
+        """Return what records say of queries, by name."""
+        known, nothing = self._texts, (None, None)
+        return {
+            q.name: found[1] if (found := known.get(q.name, nothing))[0] is q and found[1] else self.texts(q)
+            for q in queries
+        }
+
     def texts(self, query: Query) -> QueryTexts:
         """Return what a record says of a query."""
-        known = self._texts.get(query.name)
-        if known is not None and known[0] is query:
-            return known[1]
         with self._lock:
             known = self._texts.get(query.name)
             if known is None or (known[0] is not query and known[0] != query):
                 texts = QueryTexts(sink_identity(query), redacted_text(query.text))
                 self._texts[query.name] = known = query, texts
             return known[1]
+
+    def standing_part(self, birth: int, queries: Sequence[Query], statistics: object) -> PlannedPart | None:
+        """Return the plan of the queries of `birth` where it is that of the same ones; None where it is not known.
+
+        statistics: the object that their epoch has of this birth.
+        """
+        known = self._parts.get(birth)
+        is_same = known is not None and known.choice.statistics is statistics and known.queries == tuple(queries)
+        return known if is_same else None
 
     def part(
         self, birth: int, queries: Sequence[Query], choice: PlanningChoice, generation: Callable[[], Generation]
@@ -174,6 +217,11 @@ class PlanningCache:
             known = self._parts.get(birth)
             if known is not None and known.queries == tuple(queries) and known.choice.is_like(choice):
                 return known
+            if known is not None and known.choice.is_like(choice):
+                part = known.without(queries)
+                if part is not None:
+                    self._parts[birth] = part
+                    return part
             wanted, first = generation(), self._next_step
             plan, nodes = plan_part(wanted, Strategy(choice.strategy), first, self._static)
             self._next_step += len(plan.steps)

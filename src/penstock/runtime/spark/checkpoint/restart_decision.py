@@ -10,17 +10,16 @@ from __future__ import annotations
 import enum
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 from penstock.algebra.nodes.query import Query, Start, StartMode
 from penstock.algebra.nodes.scans import Source, declared_sources
-from penstock.algebra.optimizer.optimizer import Planning
 from penstock.algebra.optimizer.statistics import Statistics
 from penstock.errors import PenstockError
 from penstock.physical.plan.identity import query_fingerprint, source_fingerprint
 from penstock.physical.plan.plan import Plan
-from penstock.physical.planning.plan_parts import retained_as_declared, with_standing
+from penstock.physical.planning.plan_parts import joined, retained_as_declared, with_standing
 from penstock.physical.planning.planner import Generation, grains_of, plan_generations
 from penstock.physical.planning.sharing import Merges, shared_plan
 from penstock.physical.planning.strategies import Strategy
@@ -45,6 +44,7 @@ from penstock.runtime.spark.checkpoint.planning_cache import PlannedPart, Planni
 from penstock.runtime.spark.checkpoint.start_provider import (
     PastProvider,
     ReadAhead,
+    check_settings,
     new_births,
     notices_of_change,
     past_providers,
@@ -117,13 +117,10 @@ class StartRequest:
         """Return the sources by name, as they are declared at present."""
         return {**self.sources, **{source.name: source for source in self.standing}}
 
-    def optimized(self, query: Query, planning: Planning) -> Query:
-        """Return `query`, one of these, optimized."""
-        return self.cache.optimized(query, planning)
-
-    def texts(self, query: Query) -> QueryTexts:
-        """Return what a record says of `query`, one of these."""
-        return self.cache.texts(query)
+    @cached_property
+    def texts(self) -> dict[str, QueryTexts]:
+        """Return what records say of these queries, by name."""
+        return self.cache.all_texts(self.queries)
 
 
 @dataclass(frozen=True)
@@ -139,6 +136,7 @@ class Decision:
         resumed: those of them that begin again, after they were paused.
         seeds: by query, what is withheld when its result continues.
         notices: messages for the user.
+        parts: of the plan, each with all its steps.
     """
 
     kind: StartKind
@@ -151,6 +149,7 @@ class Decision:
     notices: tuple[str, ...]
     resumed: frozenset[str] = frozenset()
     seeds: Mapping[str, Withheld] = field(default_factory=dict)
+    parts: Sequence[PlannedPart] = ()
 
 
 def decide(request: StartRequest, folder: Folder) -> Decision:
@@ -187,7 +186,7 @@ def _is_same_script(request: StartRequest, epoch: Epoch) -> bool:
         and request.silent & records.keys() == epoch.silent.keys()
         and (sources := source_records(request, epoch, epoch.number + 1)) == epoch.sources
         and _kept_queries(request, epoch, sources).issuperset(q.name for q in request.queries)
-        and all(records[q.name].sink == request.texts(q).sink for q in request.queries)
+        and all(records[name].sink == texts.sink for name, texts in request.texts.items())
     )
 
 
@@ -198,7 +197,9 @@ def _kept_queries(request: StartRequest, before: Epoch, sources: Mapping[str, So
         return set()
     renewed = {name for name, source in sources.items() if source.birth > before.number}
     kept: set[str] = set()
-    for query in request.queries:
+    if not renewed and not request.moved:
+        kept = request.cache.agreeing(request.queries, before.queries)
+    for query in [query for query in request.queries if query.name not in kept] if kept else request.queries:
         record = before.queries.get(request.moved.get(query.name, query.name))
         if record is None or (renewed and not renewed.isdisjoint(declared_sources(query.root))):
             continue
@@ -232,7 +233,7 @@ def _choice(epoch: Epoch, birth: int) -> PlanningChoice:
 def _generation(queries: Sequence[Query], request: StartRequest, epoch: Epoch, birth: int) -> Generation:
     statistics = epoch.statistics_of(birth)
     planning = Strategy(epoch.strategy).planning(statistics)
-    optimized = [request.optimized(query, planning) for query in queries]
+    optimized = [request.cache.optimized(query, planning) for query in queries]
     return Generation(birth, optimized, statistics, epoch.grains_of(birth))
 
 
@@ -258,7 +259,10 @@ def _parts(request: StartRequest, epoch: Epoch) -> list[PlannedPart]:
     for query in request.queries:
         by_birth.setdefault(epoch.queries[query.name].birth, []).append(query)
     parts = [
-        request.cache.part(birth, queries, _choice(epoch, birth), partial(_generation, queries, request, epoch, birth))
+        request.cache.standing_part(birth, queries, epoch.statistics[str(birth)])
+        or request.cache.part(
+            birth, queries, _choice(epoch, birth), partial(_generation, queries, request, epoch, birth)
+        )
         for birth, queries in sorted(by_birth.items())
     ]
     request.cache.keep_parts(by_birth)
@@ -272,7 +276,9 @@ def _joined(request: StartRequest, parts: Sequence[PlannedPart], merges: Merges)
 
 
 def _first_start(request: StartRequest) -> Decision:
-    epoch, plan = _epoch(request, None, 0, 0, request.shards, dict.fromkeys((q.name for q in request.queries), 0))
+    births = dict.fromkeys((q.name for q in request.queries), 0)
+    epoch, parts = _epoch(request, None, 0, 0, request.shards, births)
+    plan = _joined(request, parts, epoch.merges)
     names = tuple(q.name for q in request.queries)
     past_providers(request.queries, request.starts, ())
     epoch = _with_results(epoch, None, frozenset(), names)
@@ -306,9 +312,9 @@ def _in_log_of(before: Epoch, request: StartRequest, folder: Folder, decision: D
     """Return `decision` with an epoch that continues the log of `before`, and shares the steps that can be shared."""
     left = last_offset(folder, before)
     epoch = replace(decision.epoch, log=before.log, log_base=before.log_base, left=left)
-    parts = _parts(request, epoch)
+    parts = decision.parts
     merges = merges_of([part.plan for part in parts], epoch, progress_at_start(folder, epoch, decision.plan))
-    plan = decision.plan if merges == epoch.merges else _joined(request, parts, merges)
+    plan = _joined(request, parts, merges)
     return replace(decision, epoch=replace(epoch, merges=merges).after(before), plan=plan)
 
 
@@ -333,9 +339,11 @@ def _changed_start(
     number = max([number, *new.values()])
     ended_queries = tuple(name for name in before.queries if name not in births and name not in request.paused)
     base = folder.delivered().batch + 1
-    epoch, plan = _epoch(
+    epoch, parts = _epoch(
         request, replace(before, statistics=former_statistics), number, base, before.shards, births, kept_queries
     )
+    # What the steps share is found when it is known what can be merged.
+    plan = with_standing(joined([part.plan for part in parts]), request.standing)
     backfill = [name for name in new_queries if providers[name] is not PastProvider.NONE]
     past = [name for name in backfill if providers[name] is PastProvider.SOURCES]
     offset = offset_at_start(folder, before, epoch, plan)
@@ -357,7 +365,7 @@ def _changed_start(
     notices = notices_of_change(before, new_queries, ended_queries, past, request.starts.keys())
     return Decision(
         StartKind.CHANGED, before, epoch, plan, new_queries, ended_queries, kept_sinks | resumed, notices, resumed,
-        how.seeds,
+        how.seeds, parts,
     )  # fmt: skip
 
 
@@ -370,7 +378,7 @@ def _kept_results(
         kept: queries that compute the same; new: the others.
         failed: queries of `before` that failed in its last round.
     """
-    sinks = {q.name: request.texts(q).sink for q in request.queries}
+    sinks = {name: texts.sink for name, texts in request.texts.items()}
     kept_sinks = frozenset(name for name in kept if before.queries[name].sink == sinks[name])
     paused_sinks = {name: record.sink for name, record in before.paused.items()}
     # One that begins at the beginning answers every instant again, so its result begins again too, unless it is known
@@ -393,14 +401,14 @@ def _with_commands(epoch: Epoch, request: StartRequest) -> Epoch:
 def _epoch(
     request: StartRequest, before: Epoch | None, number: int, base: int, shards: int, births: Mapping[str, int],
     kept: Collection[str] = (),
-) -> tuple[Epoch, Plan]:  # fmt: skip
-    """Return the epoch `number`, its offset left open, and its plan. kept: queries that go on."""
+) -> tuple[Epoch, list[PlannedPart]]:  # fmt: skip
+    """Return the epoch `number`, its offset left open, and the parts of its plan. kept: queries that go on."""
     former = before.statistics if before is not None else {}
     statistics = {str(birth): former[str(birth)] for birth in set(births.values()) if str(birth) in former}
     planning = request.strategy.planning(request.statistics)
     standing = [one["grains"] for one in statistics.values()]
     for birth in sorted({number, *births.values()} - set(map(int, statistics))):
-        new_queries = [request.optimized(q, planning) for q in request.queries if births[q.name] == birth]
+        new_queries = [request.cache.optimized(q, planning) for q in request.queries if births[q.name] == birth]
         grains = grains_of(new_queries, request.statistics, request.strategy, request.live, standing)
         statistics[str(birth)] = statistics_as_json(request.statistics, grains)
     records = {
@@ -415,28 +423,38 @@ def _epoch(
         command=request.command, outcomes=request.outcomes, merges={} if before is None else before.merges,
     )  # fmt: skip
     parts = _parts(request, epoch)
-    operators = {name: of_query for part in parts for name, of_query in part.operators.items()}
+    operators: dict[str, list[dict[str, Any]]] = {}
+    for part in parts:
+        operators.update(part.operators)
+    texts = request.texts
     queries = {
-        q.name: _completed(request, epoch, q, records[q.name], operators[q.name]) for q in request.queries
-    }  # fmt: skip
-    plan = _joined(request, parts, epoch.merges)
-    return replace(epoch, queries=queries, stages=plan.stages), plan
+        name: record
+        if record.operators is operators[name] and record.fingerprint and _is_told(record, texts[name])
+        else _completed(request, epoch, query, record, operators[name])
+        for query, (name, record) in zip(request.queries, records.items(), strict=True)
+    }
+    return replace(epoch, queries=queries, stages=max([1, *(part.plan.stages for part in parts)])), parts
 
 
 def _record(request: StartRequest, query: Query, birth: int) -> QueryRecord:
     """Return the record of a query that begins, without its plan."""
-    texts, domain = request.texts(query), query.domain
+    texts, domain = request.texts[query.name], query.domain
     return QueryRecord("", birth, texts.sink, texts.text, [], domain.unit.name, domain.calendar)
+
+
+def _is_told(record: QueryRecord, texts: QueryTexts) -> bool:
+    """Return whether a record says of its query what is to be said beside its plan."""
+    return record.sink == texts.sink and record.text == texts.text
 
 
 def _completed(
     request: StartRequest, epoch: Epoch, query: Query, record: QueryRecord, operators: list[dict[str, Any]]
 ) -> QueryRecord:
-    """Return the record of a query as the epoch has it: `record` itself where nothing of it has changed."""
-    texts = request.texts(query)
-    same = record.operators is operators or record.operators == operators
-    if record.fingerprint and same and record.sink == texts.sink and record.text == texts.text:
-        return record
+    """Return the record of a query as the epoch has it: an equal one where nothing of it has changed, with the
+    operators of its part, by which it is recognized from then on."""
+    texts = request.texts[query.name]
+    if record.fingerprint and record.operators == operators and _is_told(record, texts):
+        return replace(record, operators=operators)
     planned = fingerprint(query, request, epoch, record.birth)
     return replace(record, fingerprint=planned, operators=operators, sink=texts.sink, text=texts.text)
 
@@ -456,24 +474,7 @@ def _with_results(epoch: Epoch, before: Epoch | None, kept: Collection[str], new
 
 def _check_settings(request: StartRequest, before: Epoch) -> None:
     """Check that the settings are those of the checkpoint. Raises PenstockError P0606."""
-    settings = [
-        ("shards", before.shards, request.shards or before.shards, f"SET shards = {before.shards}, or leave it out"),
-        ("state_strategy", before.strategy, request.strategy.value, f"SET state_strategy = '{before.strategy}'"),
-        ("state_store", before.state_store, request.state_store, f"SET state_store = '{before.state_store}'"),
-        ("--drain", before.drain, request.drain, "start with --drain" if before.drain else "start without --drain"),
-    ]
-    for name, stored, requested, hint in settings:
-        if stored != requested:
-            raise PenstockError(
-                "P0606",
-                f"the state in the checkpoint was made with {name} {_setting_text(stored)}, "
-                f"not {_setting_text(requested)}",
-                hint=f"{hint}; or start afresh with a new --checkpoint",
-            )
-
-
-def _setting_text(value: object) -> str:
-    return {True: "on", False: "off"}[value] if isinstance(value, bool) else str(value)
+    check_settings(before, request.shards, request.strategy.value, request.state_store, request.drain)
 
 
 def _check_can_change(request: StartRequest, folder: Folder, before: Epoch) -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.algebra.nodes.query import Query, Start, StartMode
+from penstock.errors import PenstockError
 from penstock.physical.execution.progress import timed_sources
 from penstock.runtime.spark.checkpoint.epochs import Epoch
 
@@ -106,3 +107,28 @@ def notices_of_change(
                 "(--backfill lets it read their past first)"
             )
     return (*notices, *(f"query {name} is no longer in the script: its state is dropped" for name in ended_queries))
+
+
+def check_settings(before: Epoch, shards: int, strategy: str, state_store: str, drain: bool) -> None:
+    """Check that the settings of a start are those of the checkpoint. Raises PenstockError P0606.
+
+    shards: as configured, 0 for any.
+    """
+    settings = [
+        ("shards", before.shards, shards or before.shards, f"SET shards = {before.shards}, or leave it out"),
+        ("state_strategy", before.strategy, strategy, f"SET state_strategy = '{before.strategy}'"),
+        ("state_store", before.state_store, state_store, f"SET state_store = '{before.state_store}'"),
+        ("--drain", before.drain, drain, "start with --drain" if before.drain else "start without --drain"),
+    ]
+    for name, stored, requested, hint in settings:
+        if stored != requested:
+            raise PenstockError(
+                "P0606",
+                f"the state in the checkpoint was made with {name} {_setting_text(stored)}, "
+                f"not {_setting_text(requested)}",
+                hint=f"{hint}; or start afresh with a new --checkpoint",
+            )
+
+
+def _setting_text(value: object) -> str:
+    return {True: "on", False: "off"}[value] if isinstance(value, bool) else str(value)

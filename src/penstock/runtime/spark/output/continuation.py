@@ -206,7 +206,8 @@ def _routes(
         waits: by query that was exchanged, the first instant that it answers; no sink receives those before.
     """
     routes: dict[str, list[list[Any]]] = {}
-    for name in sorted(kept):
+    concerned = {name for name in kept if request.moved.get(name, name) in before.routes} if before.routes else set()
+    for name in sorted(concerned | (request.moved.keys() & set(kept))):
         query = queries[name]
         former = request.moved.get(name, name)
         route = [pair for pair in before.routes.get(former, []) if pair[0] > heartbeat_at(query, offset)]
