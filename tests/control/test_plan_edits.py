@@ -23,6 +23,8 @@ KEPT, FORGOTTEN = STREAMS.format(retain=" RETAIN 100 SECONDS"), STREAMS.format(r
 PAIRS = """CREATE QUERY q AS SELECT A.v AS a, B.v AS b FROM A [RANGE 6 SECONDS], B [RANGE 6 SECONDS] WHERE A.k = B.k;"""
 THREE = """CREATE QUERY q AS SELECT A.v AS a, B.v AS b, C.v AS c
   FROM A [RANGE 6 SECONDS], B [RANGE 6 SECONDS], C [RANGE 6 SECONDS] WHERE A.k = B.k AND B.k = C.k;"""
+#: What has one kind of synopsis: joins in one operator, logs of rows.
+ONE_KIND = "CREATE QUERY long AS SELECT k, MAX(v) AS m FROM A [RANGE 9 SECONDS] GROUP BY k;"
 SUMS = "CREATE QUERY {name} AS SELECT k, SUM(v) AS s FROM A [RANGE 6 SECONDS] GROUP BY k;"
 
 
@@ -257,7 +259,7 @@ def test_a_plan_as_data_has_its_choices_and_gives_them_to_another_query(tmp_path
 
 def test_what_cannot_be_chosen_is_refused_with_what_can(tmp_path: Path) -> None:
     with server(tmp_path) as one:
-        one.done(KEPT + THREE + SUMS.format(name="sums"))
+        one.done(KEPT + THREE + SUMS.format(name="sums") + ONE_KIND)
         feed(one, range(1, 4))
 
         def refused(script: str, expected: str) -> None:
@@ -284,8 +286,14 @@ def test_what_cannot_be_chosen_is_refused_with_what_can(tmp_path: Path) -> None:
             f"UPDATE penstock.synopses SET kind = 'hash' WHERE id = '{live['id']}'",
             "CalendarQueue (calendar), ListQueue (list)",
         )
-        fixed = next(row for row in rows(one, "synopses") if row["possible"] is None)
-        refused(f"UPDATE penstock.synopses SET kind = 'list' WHERE id = '{fixed['id']}'", "cannot be another synopsis")
+        fixed = {row["operator"]: row for row in rows(one, "synopses") if row["possible"] is None}
+        titles = {row["id"]: row["kind"] for row in rows(one, "operators")}
+        assert {"MultiJoin", "RowLog"} < {titles[operator] for operator in fixed}
+        for row in fixed.values():
+            refused(
+                f"UPDATE penstock.synopses SET kind = 'list' WHERE id = '{row['id']}' CONFIRM 1 ROW",
+                f"is a {row['kind']}, and cannot be another synopsis; chosen can be the sides of joins",
+            )
         refused("UPDATE penstock.operators SET spec = 'x'", "P0752")
         refused(
             """ALTER QUERY q SET (plan '{"gone.Join": {"shared": false}}')""", "P0752 the plan of q has no operator"

@@ -11,6 +11,7 @@ rows probe the store. Which rows are new is known until all readers have seen th
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -27,8 +28,19 @@ from penstock.physical.synopses.contract import Synopsis
 from penstock.physical.synopses.join_indexes.hash_index import HashJoinIndex
 from penstock.types import BEGIN
 
+#: The rows of a side that has so many times fewer than the store has new ones are looked up there, instead of these.
+_SMALLER = 4
+
 #: What a reader probes with: rows, and the two halves of the fingerprints of their keys.
 Probes = tuple[Elements, UInt64s, UInt64s]
+
+
+class Rows(enum.Enum):
+    """Which rows of a store are met: all, those that it had before the new ones, the new ones."""
+
+    ALL = enum.auto()
+    OLD = enum.auto()
+    FRESH = enum.auto()
 
 
 class WindowStore(Operator):
@@ -84,17 +96,17 @@ class WindowStore(Operator):
             self._windows[length] = replace(rows, exp=later(rows.ts, length)), first, second
         return self._windows[length]
 
-    def meet(self, probes: Probes, length: int, old: bool) -> Iterator[tuple[Int64s, Elements]]:
-        """Yield (rows of the probes, the row of the window of `length` that each matches), in batches.
-
-        Args:
-            old: the new rows are left out.
-        """
+    def meet(self, probes: Probes, length: int, which: Rows) -> Iterator[tuple[Int64s, Elements]]:
+        """Yield (rows of the probes, the row of the window of `length` that each matches), in batches."""
         elements, first, second = probes
         # [ts, ts + T) overlaps a probe if ts > its ts - T.
         since = np.maximum(elements.ts, BEGIN + length) - length
-        before = self._fresh_from if old and self._fresh is not None else None
-        for probe, found in self._index.meet(replace(elements, ts=since), first, second, PROBES_AT_ONCE, before):
+        fresh_from = None if self._fresh is None else self._fresh_from
+        before = fresh_from if which is Rows.OLD else None
+        behind = fresh_from or 0 if which is Rows.FRESH else 0
+        for probe, found in self._index.meet(
+            replace(elements, ts=since), first, second, PROBES_AT_ONCE, before, behind
+        ):
             yield probe, replace(found, exp=later(found.ts, length))
 
     def passed(self, reader: StoreReader, floor: int) -> None:
@@ -129,8 +141,8 @@ class StoreReader:
     def fresh(self) -> Probes | None:
         return self._store.fresh(self._length)
 
-    def meet(self, probes: Probes, old: bool = False) -> Iterator[tuple[Int64s, Elements]]:
-        return self._store.meet(probes, self._length, old)
+    def meet(self, probes: Probes, which: Rows = Rows.ALL) -> Iterator[tuple[Int64s, Elements]]:
+        return self._store.meet(probes, self._length, which)
 
     def passed(self, heartbeat: int) -> None:
         """Advance: rows that have left the window by the instant after `heartbeat` are needed no more."""
@@ -186,7 +198,7 @@ class StoreJoin(Operator):
             result += self._combined(fresh, 0, right.meet(fresh))
         if (fresh := right.fresh) is not None:
             # The pairs of new rows are there already.
-            result += self._combined(fresh, 1, left.meet(fresh, old=True))
+            result += self._combined(fresh, 1, left.meet(fresh, Rows.OLD))
         return result
 
     def _join_own(self, moment: Moment) -> list[Elements]:
@@ -195,7 +207,12 @@ class StoreJoin(Operator):
         assert isinstance(held, HashJoinIndex)
         result: list[Elements] = []
         if (fresh := reader.fresh) is not None and held.rows:
-            result += self._combined(fresh, 1 - port, held.meet(*fresh, PROBES_AT_ONCE))
+            if _SMALLER * held.rows < len(fresh[0]):
+                # The store finds its new rows by key: so what is done follows from this side and the results.
+                stored = held.probes()
+                result += self._combined(stored, port, reader.meet(stored, Rows.FRESH))
+            else:
+                result += self._combined(fresh, 1 - port, held.meet(*fresh, PROBES_AT_ONCE))
         if self._came:
             rows = concat(self._came)
             self._came = []

@@ -156,15 +156,18 @@ class HashJoinIndex(Synopsis):
     # -- looking up --------------------------------------------------------------------------------------------
 
     def meet(
-        self, elements: Elements, first: UInt64s, second: UInt64s, limit: int, before: int | None = None
-    ) -> Iterator[tuple[Int64s, Elements]]:
+        self, elements: Elements, first: UInt64s, second: UInt64s, limit: int, before: int | None = None,
+        behind: int = 0,
+    ) -> Iterator[tuple[Int64s, Elements]]:  # fmt: skip
         """Yield (rows of `elements`, the stored element that each matches): equal keys, overlapping validity; in
-        batches of at most `limit`. before: only elements that were added before the `size` was this."""
+        batches of at most `limit`. before, behind: only elements that were added before, or since, the `size` was
+        this."""
         if not self._chunks or not len(elements):
             return
         rows = np.empty(len(elements), np.int32)
         _firsts(first, self._heads, rows)
-        begin, start, room = self._begin, 0, min(limit, max(_FOUND, 2 * len(elements)))
+        # A chain has the newest elements first.
+        begin, start, room = max(self._begin, behind), 0, min(limit, max(_FOUND, 2 * len(elements)))
         ts = elements.ts.copy()  # the compiled code accepts only writable, contiguous arrays
         while start < len(elements):
             probe, found, ends = (np.empty(room, np.int64) for _ in range(3))
@@ -196,6 +199,12 @@ class HashJoinIndex(Synopsis):
                 parts.append(_at(chunk.elements, found[low:high] - chunk.start, ends[low:high]))
             low = high
         return probe[order], concat(parts)
+
+    def probes(self) -> tuple[Elements, UInt64s, UInt64s]:
+        """Return the elements, at least one, and the two halves of the fingerprints of their keys."""
+        entries = self._entries[self._begin : self._size]
+        first, second = (entries[:, half].copy().view(np.uint64) for half in (0, 1))
+        return concat([chunk.live for chunk in self._chunks]), first, second
 
     @property
     def size(self) -> int:
