@@ -23,7 +23,7 @@ SAMPLES = {
     "SAMPLE(40)": None,
     "SAMPLE(40 BY k)": None,
     "TABLESAMPLE BERNOULLI (25)": None,
-    "SAMPLE(35 ROWS PER g)": 35,
+    "SAMPLE(60 ROWS PER g)": 60,
     "SAMPLE(40 ROWS PER g WEIGHT x + 5)": 40,
 }
 
@@ -63,7 +63,7 @@ def test_estimates_are_unbiased_and_intervals_hold(sample: str) -> None:
         assert set(found["n"].tolist()) == {SAMPLES[sample]}
     for n, (call, true) in enumerate(calls.items()):
         estimate, low, high = (np.asarray(found[f"{part}{n}"], np.float64) for part in "elu")
-        if call == "COUNT(*)" and SAMPLES[sample] == 35:
+        if call == "COUNT(*)" and SAMPLES[sample] == 60:
             assert np.allclose(estimate, true) and np.allclose(low, true)  # the number of rows is known
             continue
         # The bias of a ratio is of the order of its variance over the mean, far below the deviation of the mean here.

@@ -351,6 +351,7 @@ ELSEWHERE = {
     "TRY_CAST",
     *("COUNT_MIN_ESTIMATE", "COUNT_MIN_ERROR", "HLL_SKETCH_ESTIMATE", "HLL_SKETCH_ERROR"),  # test_sketches.py
     *(
+        "INCLUSION_CHANCE",
         "INCLUSION_OF_PAIR",
         "INCLUSION_RECORD",
         "SAMPLE_DRAW",

@@ -13,53 +13,84 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.errors import PenstockError
-from penstock.expressions.aggregates.contract import DistinctRule, Members, OrderedAnswer, OrderedFunction, Question
+from penstock.expressions.aggregates.accumulators.contract import Accumulator
+from penstock.expressions.aggregates.accumulators.total import TOTAL, total_of_doubles
+from penstock.expressions.aggregates.contract import (
+    AccumulatedFunction,
+    AggregateFunction,
+    ArgumentSums,
+    DistinctRule,
+    Members,
+    OrderedAnswer,
+    OrderedFunction,
+    Question,
+)
 from penstock.expressions.coercion import DOUBLE, cast_to
-from penstock.expressions.nodes import AggregateCall, Expression, Literal
+from penstock.expressions.nodes import AggregateCall, Call, Expression, Literal
 from penstock.expressions.sampling.estimates import Estimated, Float64s, Int64s, estimates, half_widths, range_widths
 from penstock.expressions.sampling.inclusion import INCLUSION, Inclusion, unpacked
 
 
-@dataclass(frozen=True)
-class SampleEstimate(OrderedFunction):
-    """Arguments: the value, the inclusion record. of: what is estimated; counts: of nothing it is 0."""
+def _bound(name: str, arguments: tuple[Expression, ...]) -> tuple[tuple[Expression, ...], pa.DataType]:
+    value, record, *constants = arguments
+    if record.type not in (INCLUSION, pa.null()) or not all(isinstance(c, Literal) for c in constants):
+        raise PenstockError("P0203", f"{name} takes a value and an inclusion record")
+    return (cast_to(value, DOUBLE), record, *constants), DOUBLE
 
-    of: Estimated = Estimated.SUM
-    counts: bool = False
+
+@dataclass(frozen=True)
+class SampleEstimate(AccumulatedFunction):
+    """Arguments: the value, the inclusion record. A sum of x/π, to which a row is added and from which it is taken."""
+
     arguments: ClassVar[int] = 2
     distinct: ClassVar[DistinctRule] = DistinctRule.REFUSED
 
     def bind(self, arguments: tuple[Expression, ...]) -> tuple[tuple[Expression, ...], pa.DataType]:
-        value, record, *constants = arguments
-        if record.type not in (INCLUSION, pa.null()) or not all(isinstance(c, Literal) for c in constants):
-            raise PenstockError("P0203", f"{self.name} takes a value and an inclusion record")
-        return (cast_to(value, DOUBLE), record, *constants), DOUBLE
+        return _bound(self.name, arguments)
+
+    def values(self, call: AggregateCall) -> tuple[Expression, ...]:
+        value, record = call.arguments
+        return (Call(DOUBLE, "DIV", (value, Call(DOUBLE, "INCLUSION_CHANCE", (record,)))),)
+
+    def accumulators(self, call: AggregateCall) -> tuple[Accumulator, ...]:
+        return (TOTAL,)
+
+    def finalize(self, call: AggregateCall, sums: ArgumentSums) -> pa.Array:
+        integers, pairs = sums.parts[TOTAL]
+        return pa.array(total_of_doubles(*integers, *pairs), mask=sums.absent)
+
+
+@dataclass(frozen=True)
+class CountEstimate(SampleEstimate):
+    """Of nothing it is 0."""
+
+    of_nothing: ClassVar[int | None] = 0
+
+    def finalize(self, call: AggregateCall, sums: ArgumentSums) -> pa.Array:
+        return super().finalize(call, sums).fill_null(0.0)
+
+
+@dataclass(frozen=True)
+class SampleEstimateBound(OrderedFunction):
+    """A bound of an estimate, from all rows. Arguments: the value, the inclusion record, the confidence, and where a
+    range is given the least and greatest value, and whether all rows of the sample are in the group. side: -1 for the
+    lower, 1 for the upper bound."""
+
+    of: Estimated = Estimated.SUM
+    side: int = 1
+    distinct: ClassVar[DistinctRule] = DistinctRule.REFUSED
+
+    def bind(self, arguments: tuple[Expression, ...]) -> tuple[tuple[Expression, ...], pa.DataType]:
+        return _bound(self.name, arguments)
+
+    def check_count(self, arguments: object) -> None:
+        """Any number is right: the binder makes the calls."""
 
     def values(self, call: AggregateCall) -> tuple[Expression, ...]:
         return call.arguments[:2]
 
     def question(self) -> Question:
         return Question.EVERY
-
-    def finalize(self, call: AggregateCall, answer: OrderedAnswer) -> pa.Array:
-        members = answer.members()
-        return self._column(estimates(self.of, *_rows(members)), members)
-
-    def _column(self, values: Float64s, members: Members) -> pa.Array:
-        if self.counts:
-            return pa.array(values)
-        return pa.array(values, mask=members.none)
-
-
-@dataclass(frozen=True)
-class SampleEstimateBound(SampleEstimate):
-    """A bound of an estimate. Further arguments: the confidence, and where a range is given the least and greatest
-    value, and whether all rows of the sample are in the group. side: -1 for the lower, 1 for the upper bound."""
-
-    side: int = 1
-
-    def check_count(self, arguments: object) -> None:
-        """Any number is right: the binder makes the calls."""
 
     def finalize(self, call: AggregateCall, answer: OrderedAnswer) -> pa.Array:
         members = answer.members()
@@ -88,14 +119,15 @@ def _rows(members: Members) -> tuple[Int64s, int, Float64s, Inclusion]:
     return groups, len(counts), values.to_numpy(zero_copy_only=False), unpacked(records)
 
 
-_NAMES = (("ESTIMATE_COUNT", Estimated.SUM, True), ("ESTIMATE_SUM", Estimated.SUM, False),
-          ("ESTIMATE_AVG", Estimated.AVG, False))  # fmt: skip
-_BOUNDS = frozenset(f"{name}_{word}" for name, *_ in _NAMES for word in ("LOWER", "UPPER"))
-#: What ESTIMATE becomes, and its bounds: callable, so that a plan can be written as text, but not documented.
-ESTIMATES: tuple[SampleEstimate, ...] = tuple(
-    SampleEstimate(name, "value, inclusion", "an estimate", of=of, counts=counts) for name, of, counts in _NAMES
-) + tuple(
-    SampleEstimateBound(f"{name}_{word}", "value, inclusion, confidence", "its bound", of=of, side=side)
-    for name, of, _ in _NAMES
-    for word, side in (("LOWER", -1), ("UPPER", 1))
+_BOUNDS = frozenset(f"ESTIMATE_{of}_{word}" for of in ("COUNT", "SUM", "AVG") for word in ("LOWER", "UPPER"))
+#: What ESTIMATE becomes, and its bounds: callable, so that a plan can be written as text, but not documented. An
+#: average is the quotient of two sums.
+ESTIMATES: tuple[AggregateFunction, ...] = (
+    CountEstimate("ESTIMATE_COUNT", "value, inclusion", "an estimate"),
+    SampleEstimate("ESTIMATE_SUM", "value, inclusion", "an estimate"),
+    *(
+        SampleEstimateBound(f"ESTIMATE_{name}_{word}", "value, inclusion, confidence", "its bound", of=of, side=side)
+        for name, of in (("COUNT", Estimated.SUM), ("SUM", Estimated.SUM), ("AVG", Estimated.AVG))
+        for word, side in (("LOWER", -1), ("UPPER", 1))
+    ),
 )

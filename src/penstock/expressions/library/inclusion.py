@@ -17,7 +17,7 @@ from penstock.expressions.coercion import BIGINT, BINARY, DOUBLE
 from penstock.expressions.draws import universe
 from penstock.expressions.nodes import Expression, Literal
 from penstock.expressions.registry import Function, takes
-from penstock.expressions.sampling.inclusion import SIDE, of_pair, packed
+from penstock.expressions.sampling.inclusion import SIDE, of_pair, packed, unpacked
 from penstock.expressions.values.datum import Arguments, Datum, arrays
 
 
@@ -39,6 +39,14 @@ def _is_record(column: pa.Array) -> npt.NDArray[np.bool_]:
 def _spread(values: pa.Array, valid: npt.NDArray[np.bool_]) -> pa.Array:
     """Return values at the valid places, NULL at the others."""
     return values.take(pa.array(np.cumsum(valid) - 1, pa.int64(), mask=~valid))
+
+
+def _chance(arguments: Arguments, type_: pa.DataType) -> Datum:
+    (column,) = arrays(arguments)
+    valid = _is_record(column)
+    found = np.zeros(len(column))
+    found[valid] = unpacked(column if valid.all() else column.filter(pa.array(valid))).pi
+    return pa.array(found, mask=~valid)
 
 
 def _record(arguments: Arguments, type_: pa.DataType) -> Datum:
@@ -74,6 +82,7 @@ def _priority(arguments: Arguments, type_: pa.DataType) -> Datum:
 
 FUNCTIONS = (
     Function("INCLUSION_OF_PAIR", "record, record", takes(BINARY, BINARY, BINARY), _pair, "a joined row's"),
+    Function("INCLUSION_CHANCE", "record", takes(DOUBLE, BINARY), _chance, "the probability that a row was kept"),
     Function(
         "INCLUSION_RECORD", "pi, cluster, stratum, size", takes(BINARY, DOUBLE, BIGINT, BIGINT, BIGINT), _record,
         "the record of a row",

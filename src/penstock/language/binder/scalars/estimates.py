@@ -29,8 +29,20 @@ _BOUND = "LOWER_BOUND(ESTIMATE(AVG(x)), 0.95, 0, 100)"
 _WITH_RANGE = 4
 
 
-def estimate(binder: ScalarBinder, node: exp.Expr) -> AggregateCall:
+def estimate(binder: ScalarBinder, node: exp.Expr) -> Expression:
     """Return the call `node` of ESTIMATE. Raises BindingFailed after P0204, P0304 or P0355."""
+    call = _call(binder, node)
+    if call.function != f"{ESTIMATE}_AVG":
+        return call
+    # An average is the quotient of two sums, to which rows are added and from which they are taken.
+    value, record = call.arguments
+    ones = build_call("IF", [build_call("ISNULL", [value]), Literal(DOUBLE, None), Literal(DOUBLE, 1.0)])
+    total, number = (replace(call, function=f"{ESTIMATE}_SUM", arguments=(v, record)) for v in (value, ones))
+    return build_call("DIV", [total, number])
+
+
+def _call(binder: ScalarBinder, node: exp.Expr) -> AggregateCall:
+    """Return ESTIMATE of an aggregate as one call."""
     context, span = binder.context, span_of(node)
     if binder.inside or binder.aggregates is not None:
         place = binder.aggregates or "another aggregate"
@@ -63,8 +75,7 @@ def of_estimate(binder: ScalarBinder, node: exp.Expr, constants: tuple[Literal, 
     """Return the bounds of an ESTIMATE: at a confidence, 0.95 by default, for values in a range where that is given."""
     if not isinstance(node, exp.Anonymous) or node.name.upper() != ESTIMATE:
         return None
-    call = binder.bind(node)
-    assert isinstance(call, AggregateCall)
+    call = _call(binder, node)
     if len(constants) not in (0, 1, 3):
         raise PenstockError(
             "P0204", "bounds of ESTIMATE take a confidence, and a least and greatest value", hint=_BOUND
