@@ -53,7 +53,8 @@ beginning⌉; the next begins when it ends, or later when the queue gets work. S
 is done at t0 + ⌈(j−1)/r⌉, and idle time is lost. AUTO: units are granted by the driver for rounds (H0, H]: the
 whole round is taken as one instant at which all entries compete, and a pair is emitted at its entry's own instant where
 that is after H0, else at H0 + 1; candidates are looked up only when an entry is worked on, so one that waits for its
-look-up expires with x or with the newest element of its zone.
+look-up expires with x or with the newest element of its zone. Where nothing waits, and the units of the round in the
+shard are at most `AT_ONCE` times those granted there, all are done: without the queue they take that little time.
 """
 
 from __future__ import annotations

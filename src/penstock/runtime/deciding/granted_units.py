@@ -2,7 +2,8 @@
 
 A round takes the time of the phases that are not theirs, and that of their units. Both are weighted means over the
 rounds, the last one counting most. What is left of the target is shared equally by the queries `[pt 4.2]`; one with a
-shorter `latency_target` of its own has its part of that.
+shorter `latency_target` of its own has its part of that. Units are counted as they are charged: what a round does at
+once, without the queue, takes a part of the time.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 
 from penstock.physical.execution.decisions import Decided, Decisions
 from penstock.physical.plan.plan import Plan
-from penstock.physical.plan.preferences.queries import DONE_UNITS
+from penstock.physical.plan.preferences.queries import CHARGED_UNITS
 from penstock.runtime.deciding.deciders import Decider, DecidingOptions, RoundMeasures
 
 #: Units that a query is granted before anything was measured.
@@ -79,7 +80,7 @@ class GrantedUnits:
     def _learn(self, measured: RoundMeasures, seconds: float) -> None:
         own = 0.0
         for query, step in self._steps.items():
-            done = float(measured.figures.get(step, {}).get(DONE_UNITS, 0))
+            done = float(measured.figures.get(step, {}).get(CHARGED_UNITS, 0))
             spent = measured.elapsed.get(query, 0.0)
             own += spent
             units = done - self._done.get(step, done)

@@ -34,7 +34,7 @@ from penstock.physical.operators.preferences.at_once import (
 from penstock.physical.operators.preferences.entries import Direction, MakingElements
 from penstock.physical.operators.preferences.parameters import queue_parameters
 from penstock.physical.operators.reorder_buffer import ArrivalOrderBuffer
-from penstock.physical.plan.preferences.queries import DONE_UNITS, PREFERENCE
+from penstock.physical.plan.preferences.queries import AT_ONCE, CHARGED_UNITS, DONE_UNITS, PREFERENCE
 from penstock.physical.synopses.contract import Synopsis
 from penstock.physical.synopses.preferences.layout import (
     DONE,
@@ -131,6 +131,8 @@ class Preferring(Operator, ABC):
         #: Elements that have made entries so far, and the last heartbeat.
         self._order, self._reached = 0, BEGIN - 1
         self._shards, self._warned = shards, False
+        #: Units, as grants count them, times `AT_ONCE`.
+        self._charged = 0
         #: What ends as time goes on: a table that never changes does not.
         self._ending = stored[: len(inputs)]
 
@@ -145,11 +147,13 @@ class Preferring(Operator, ABC):
         return {**found, "entries": self._queue}
 
     def marks(self) -> Document:
-        return {"order": self._order, "reached": self._reached, "warned": self._warned}
+        return {"order": self._order, "reached": self._reached, "warned": self._warned, "charged": self._charged}
 
     def restore_marks(self, marks: Document) -> None:
         self._order, self._reached = integer(marks, "order"), integer(marks, "reached")
         self._warned = flag(marks, "warned")
+        # State that was written before has no such mark; only differences are read.
+        self._charged = integer(marks, "charged") if "charged" in marks else 0
 
     def figures(self) -> Mapping[str, int | float]:
         queue = self._queue
@@ -158,6 +162,7 @@ class Preferring(Operator, ABC):
         return {
             **{f"{PREFERENCE}{name}": value for name, value in self._told().items()},
             DONE_UNITS: queue.number(UNITS_DONE),
+            **({CHARGED_UNITS: self._charged / AT_ONCE} if self._granted else {}),
             f"{PREFERENCE}units waiting": queue.units_waiting,
             f"{PREFERENCE}units expired": queue.number(UNITS_EXPIRED),
             f"{PREFERENCE}units shed": queue.number(UNITS_SHED),
@@ -196,7 +201,7 @@ class Preferring(Operator, ABC):
             return
         arrivals = self._arrive(due)
         grant = self._grant(moment) if self._granted else None
-        pairs = self._covered(arrivals, grant)
+        pairs, before = self._covered(arrivals, grant), self._queue.number(UNITS_DONE)
         if pairs is not None:
             for portion in portions(arrivals, pairs):
                 yield from self._at_once([work_at_once(one, count) for one, count in portion])
@@ -209,6 +214,7 @@ class Preferring(Operator, ABC):
             )
             for done in work:
                 yield from self._results(done)
+        self._charged += (self._queue.number(UNITS_DONE) - before) * (AT_ONCE if pairs is None else 1)
         self._reached = heartbeat
         self._warn_once()
         ended = min(heartbeat, END - 1) + 1
@@ -321,11 +327,14 @@ class Preferring(Operator, ABC):
 
     def _covered(self, arrivals: Sequence[Arrivals], grant: int | None) -> list[Int64s] | None:
         """Return by input the pairs of each element where nothing waits and the budget covers all work of the round;
-        otherwise None. A processor with a rate covers no instant with two units."""
+        otherwise None. A processor with a rate covers no instant with two units; a grant covers `AT_ONCE` times as many
+        units as without the queue."""
         budget = self._preference.budget
         if self._queue.number(WAITING) or budget.kind is BudgetKind.PER_TIME:
             return None
-        most = budget.units * sum(len(one.making.elements) for one in arrivals) if grant is None else grant
+        most = budget.units * sum(len(one.making.elements) for one in arrivals)
+        if grant is not None:
+            most = min(AT_ONCE * grant, UNLIMITED)
         found: list[Int64s] = []
         for one in arrivals:
             pairs = one.count_pairs(most)
