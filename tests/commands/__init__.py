@@ -9,6 +9,7 @@ for a query. Tests of what is imported start Python themselves.
 from __future__ import annotations
 
 import atexit
+import os
 import subprocess
 import sys
 import tempfile
@@ -20,12 +21,18 @@ HERE = Path(__file__).resolve().parent
 
 def penstock() -> tuple[str, ...]:
     """Return the words to call in place of `penstock`."""
-    return (*_ready(), "penstock")
+    return _call("penstock")
 
 
 def select_process() -> tuple[str, ...]:
     """Return the words to call in place of `python -m penstock.results.select_process`."""
-    return (*_ready(), "penstock.results.select_process")
+    return _call("penstock.results.select_process")
+
+
+def _call(module: str) -> tuple[str, ...]:
+    if not hasattr(os, "pidfd_open"):  # elsewhere than on Linux nothing says at once that a child has ended
+        return sys.executable, "-m", module
+    return (*_ready(), module)
 
 
 @cache
