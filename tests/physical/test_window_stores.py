@@ -17,7 +17,7 @@ from penstock.algebra.nodes.base import leaves
 from penstock.algebra.nodes.query import Query, Start, StartMode
 from penstock.algebra.nodes.scans import Scan
 from penstock.language import bind_script
-from penstock.physical.operators.joins.window_store import Rows, StoreReader
+from penstock.physical.operators.joins.window_store import StoredRows, StoreReader
 from penstock.physical.planning.plan_parts import joined
 from penstock.runtime.live import LiveEngine, engine
 from penstock.testing.compare import events_of
@@ -180,7 +180,7 @@ def test_any_history_of_registrations_gives_the_answers_of_each_query_alone(monk
     counts: Counter[str] = Counter()
     meet = StoreReader.meet
 
-    def counted(reader: StoreReader, probes: Any, which: Rows = Rows.ALL) -> Any:
+    def counted(reader: StoreReader, probes: Any, which: StoredRows = StoredRows.ALL) -> Any:
         counts[f"meets {which.name}"] += 1
         return meet(reader, probes, which)
 

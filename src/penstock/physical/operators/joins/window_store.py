@@ -35,7 +35,7 @@ _SMALLER = 4
 Probes = tuple[Elements, UInt64s, UInt64s]
 
 
-class Rows(enum.Enum):
+class StoredRows(enum.Enum):
     """Which rows of a store are met: all, those that it had before the new ones, the new ones."""
 
     ALL = enum.auto()
@@ -96,14 +96,14 @@ class WindowStore(Operator):
             self._windows[length] = replace(rows, exp=later(rows.ts, length)), first, second
         return self._windows[length]
 
-    def meet(self, probes: Probes, length: int, which: Rows) -> Iterator[tuple[Int64s, Elements]]:
+    def meet(self, probes: Probes, length: int, which: StoredRows) -> Iterator[tuple[Int64s, Elements]]:
         """Yield (rows of the probes, the row of the window of `length` that each matches), in batches."""
         elements, first, second = probes
         # [ts, ts + T) overlaps a probe if ts > its ts - T.
         since = np.maximum(elements.ts, BEGIN + length) - length
         fresh_from = None if self._fresh is None else self._fresh_from
-        before = fresh_from if which is Rows.OLD else None
-        behind = fresh_from or 0 if which is Rows.FRESH else 0
+        before = fresh_from if which is StoredRows.OLD else None
+        behind = fresh_from or 0 if which is StoredRows.FRESH else 0
         for probe, found in self._index.meet(
             replace(elements, ts=since), first, second, PROBES_AT_ONCE, before, behind
         ):
@@ -141,7 +141,7 @@ class StoreReader:
     def fresh(self) -> Probes | None:
         return self._store.fresh(self._length)
 
-    def meet(self, probes: Probes, which: Rows = Rows.ALL) -> Iterator[tuple[Int64s, Elements]]:
+    def meet(self, probes: Probes, which: StoredRows = StoredRows.ALL) -> Iterator[tuple[Int64s, Elements]]:
         return self._store.meet(probes, self._length, which)
 
     def passed(self, heartbeat: int) -> None:
@@ -198,7 +198,7 @@ class StoreJoin(Operator):
             result += self._combined(fresh, 0, right.meet(fresh))
         if (fresh := right.fresh) is not None:
             # The pairs of new rows are there already.
-            result += self._combined(fresh, 1, left.meet(fresh, Rows.OLD))
+            result += self._combined(fresh, 1, left.meet(fresh, StoredRows.OLD))
         return result
 
     def _join_own(self, moment: Moment) -> list[Elements]:
@@ -210,7 +210,7 @@ class StoreJoin(Operator):
             if _SMALLER * held.rows < len(fresh[0]):
                 # The store finds its new rows by key: so what is done follows from this side and the results.
                 stored = held.probes()
-                result += self._combined(stored, port, reader.meet(stored, Rows.FRESH))
+                result += self._combined(stored, port, reader.meet(stored, StoredRows.FRESH))
             else:
                 result += self._combined(fresh, 1 - port, held.meet(*fresh, PROBES_AT_ONCE))
         if self._came:
