@@ -10,6 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from penstock.algebra import Aggregate
+from penstock.algebra.nodes.base import operators
 from penstock.errors import PenstockError, ScriptErrors
 from penstock.expressions.sketches import count_min, hyperloglog
 from penstock.language import bind_script
@@ -184,6 +186,12 @@ def test_exact_aggregates_are_replaced_where_that_is_asked_for() -> None:
         "COUNT(DISTINCT)", "QUANTILE", "QUANTILE"
     ]  # fmt: skip
     assert "HyperLogLog of 16 registers, standard error 26 %, probable" in asked.warnings[0].message
+    shown, own_shown = (
+        next(node.describe()["errors"] for node in operators(bound.queries[0].root) if isinstance(node, Aggregate))
+        for bound in (asked, plain)
+    )
+    assert "standard error 26 %, probable, in place of COUNT(DISTINCT)" in shown
+    assert shown.count("in place of QUANTILE") == 2 and "in place of" not in own_shown
     unchanged = bind_script(DECLARED + "SET approximate_aggregates = none;" + text.format(items))
     assert not unchanged.warnings
     for wrong in ("rsd", "rsd 0.5", "0.02", "rsd 0.1, rsd 0.2", "accuracy 1"):

@@ -1,7 +1,10 @@
 """What ESTIMATE and APPROX_COUNT_DISTINCT promise, of queries rather than of the functions below them.
 
 A query has 2,000 groups, whose rows are drawn independently, in place of 2,000 seeds. Seeds and data are fixed, so
-every test is a constant; thresholds hold for other seeds too, but for one in a thousand million.
+every test is a constant. Thresholds of means, of χ² and of the bounds of distinct counts hold for other seeds too, but
+for about one in a thousand million. Those of how often an interval of ESTIMATE holds do not: the values are skewed and
+the intervals those of a normal distribution, so it is near 0.95 and not known; the specified 0.92 to 0.98 are asserted
+of this seed.
 """
 
 from __future__ import annotations
@@ -69,6 +72,7 @@ def test_estimates_are_unbiased_and_intervals_hold(sample: str) -> None:
         # The bias of a ratio is of the order of its variance over the mean, far below the deviation of the mean here.
         assert abs(estimate.mean() - true) < 6.2 * estimate.std() / math.sqrt(GROUPS), (call, estimate.mean(), true)
         held = float(np.mean((low <= true) & (true <= high)))
+        # Not at 1e-9: a standard error of it is 0.005, and it may be 0.93 in the mean of seeds.
         assert 0.92 <= held <= 0.98, (call, held)
 
 
@@ -101,4 +105,5 @@ def test_distinct_counts_deviate_as_stated() -> None:
     # 199 times the ratio of the variances is χ² with 199 degrees of freedom: outside with a probability below 1e-9.
     assert 93 < (count - 1) * off.var(ddof=1) / deviation**2 < 352
     held = float(np.mean((np.asarray(found["l"]) <= values) & (values <= np.asarray(found["u"]))))
-    assert held > 0.85
+    # A binomial of 200 at 0.95 is at or below 0.83 with a probability of 5e-10.
+    assert held > 0.83

@@ -180,6 +180,33 @@ def test_count_min_is_never_below() -> None:
         assert too_large <= 0.05 * len(different) + 10
 
 
+@pytest.mark.parametrize(("lg", "near"), [(4, 0.5), (8, 0.15), (12, 0.05), (14, 0.01)])
+def test_bounds_of_distinct_counts_are_near_those_of_the_library(lg: int, near: float) -> None:
+    """The library takes the quantiles of the error from tables that were measured, which are not symmetric; with many
+    registers they are those of the normal distribution. near: the greatest difference of deviations, as a share."""
+    library = hyperloglog.library()
+    normal = {1: 0.6826894921370859, 2: 0.9544997361036416, 3: 0.9973002039367398}
+    sketch = f"HLL_SKETCH_AGG(k, {lg})"
+    estimate = f"HLL_SKETCH_ESTIMATE({sketch})"
+    bounds = ", ".join(
+        f"LOWER_BOUND({estimate}, {p}) AS l{z}, UPPER_BOUND({estimate}, {p}) AS u{z}" for z, p in normal.items()
+    )
+    script = "CREATE STREAM s (ts INT, g BIGINT, k BIGINT) FROM MEMORY () TIMESTAMP BY ts UNIT SECOND;"
+    script += f"CREATE QUERY q AS SELECT g, {sketch} AS image, {estimate} AS e, {bounds} FROM s GROUP BY g;"
+    g = np.repeat(np.arange(3), [300, 3000, 60_000])
+    given = pa.table({"ts": pa.array(np.ones(len(g)), pa.int32()), "g": g, "k": np.arange(len(g)) * 7919})
+    rows = run_local(bind_script(script).queries, {"s": given}, drain=False).tables["q"].to_pylist()
+    assert [row["g"] for row in rows] == [0, 1, 2]
+    for row in rows:
+        image, hit = library.hll_sketch.deserialize(row["image"]), len(hyperloglog.registers_of(row["image"]).places)
+        for z in normal:
+            least, most = image.get_lower_bound(z), image.get_upper_bound(z)
+            assert row["e"] / row[f"u{z}"] - 1 == pytest.approx(image.get_estimate() / most - 1, rel=near)
+            # The library bounds a count from below by the registers that are not 0 also.
+            if least > hit:
+                assert row["e"] / row[f"l{z}"] - 1 == pytest.approx(image.get_estimate() / least - 1, rel=near)
+
+
 def test_the_error_of_distinct_counts_is_the_stated_one() -> None:
     """Over 200 seeds, the mean of z is within 6.2 standard errors and the variance within χ² bounds, each at 1e-9."""
     lg, size, seeds = 10, 20_000, 200

@@ -9,6 +9,7 @@ import urllib.request
 from dataclasses import fields
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -441,3 +442,51 @@ def test_what_approximations_count_otherwise(batch_rows: int, shards: int) -> No
     series = {metric.name: list(metric.samples(found[-1])) for metric in METRICS}
     assert (("weight",), 6.0) in series["penstock_query_rows_never_drawn_total"]
     assert (("rows",), 3.0) in series["penstock_query_negative_values_total"]
+
+
+def test_how_wide_bounds_are() -> None:
+    """Widths of ESTIMATE are those of the rows told last, of all shards; those of sketches follow from constants."""
+    bounds = "LOWER_BOUND(ESTIMATE({0}), {1}) AS l{2}, UPPER_BOUND(ESTIMATE({0}), {1}) AS u{2}"
+    both = f"{bounds.format('SUM(x)', 0.9, 0)}, {bounds.format('AVG(x)', 0.95, 1)}"
+    texts = {
+        "relation": f"SELECT k, {both} FROM m SAMPLE(60) [RANGE 9 SECONDS] GROUP BY k",
+        "slide": f"RSTREAM(SELECT k, {both} FROM m SAMPLE(60) [RANGE 9 SECONDS SLIDE 3 SECONDS] GROUP BY k)",
+        "blocks": f"RSTREAM(SELECT k, {both} FROM m [ROWS 20 SLIDE 5 ROWS] SAMPLE(12 ROWS) GROUP BY k)",
+        "half": "SELECT ERROR_BOUND(ESTIMATE(SUM(x))) AS e FROM m SAMPLE(60) [RANGE 9 SECONDS]",
+        "one_side": "SELECT LOWER_BOUND(ESTIMATE(SUM(x))) AS l FROM m SAMPLE(60) [RANGE 9 SECONDS]",
+        "sketches": "SELECT APPROX_COUNT_DISTINCT(x, 0.1) AS a, APPROX_QUANTILE(x, 0.5, 0.1) AS b FROM m [NOW]",
+        "exact": "SELECT COUNT(DISTINCT x) AS a FROM m [RANGE 9 SECONDS]",
+        "zero": f"SELECT {bounds.format('SUM(0 * x)', 0.95, 0)} FROM m SAMPLE(60) [RANGE 9 SECONDS]",
+    }
+    script = "CREATE STREAM m (at BIGINT, k BIGINT, x DOUBLE) FROM MEMORY () TIMESTAMP BY at UNIT SECOND;"
+    script += "".join(f"CREATE QUERY {name} AS {text};" for name, text in texts.items())
+    found: list[RunMetrics] = []
+    rows = np.arange(60)
+    given = pa.table({"at": rows // 4, "k": rows % 3, "x": np.random.default_rng(3).random(60) + 1})
+    told = run_local(bind_script(script).queries, {"m": given}, watcher=found.append, drain=False, shards=2).tables
+    last = {name: query.approximations for name, query in found[-1].queries.items()}
+    for name in ("relation", "slide", "blocks"):
+        answer = told[name].to_pandas()
+        if name == "relation":
+            answer = answer[answer.op == "+"]
+        figures = last[name]
+        assert figures is not None and figures.sketch_width is None and figures.estimate_width is not None
+        widths = [
+            (row[f"u{n}"] - row[f"l{n}"]) / abs(row[f"u{n}"] + row[f"l{n}"])
+            for _, row in answer.iterrows()
+            for n in (0, 1)
+            if row[f"u{n}"] is not None and not math.isnan(row[f"u{n}"])
+        ]
+        assert figures.estimate_width == pytest.approx(max(widths)) and figures.estimate_width > 0.01
+    assert last["half"] is not None and last["half"].estimate_width
+    assert last["one_side"] is None and last["exact"] is None
+    assert last["zero"] is not None and last["zero"].estimate_width == 0
+    sketches = last["sketches"]
+    # 128 registers: 1.96 times 1.04 by the root of their number.
+    assert sketches is not None and sketches.estimate_width is None
+    assert sketches.sketch_width == pytest.approx(1.959964 * 1.04 / math.sqrt(128))
+    series = {metric.name: list(metric.samples(found[-1])) for metric in METRICS}
+    assert series["penstock_query_sketch_width_ratio"] == [(("sketches",), sketches.sketch_width)]
+    assert {labels for labels, _ in series["penstock_query_estimate_width_ratio"]} == {
+        ("relation",), ("slide",), ("blocks",), ("half",), ("zero",),
+    }  # fmt: skip

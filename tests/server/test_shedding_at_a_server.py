@@ -3,8 +3,11 @@
 
 from __future__ import annotations
 
+import math
 import time
 from pathlib import Path
+
+import pytest
 
 from penstock.client import connect
 from penstock.server.roles import AccessRole
@@ -49,13 +52,25 @@ def test_approximate_aggregates_and_frequent_items_are_listed_with_their_errors(
                 f"CREATE QUERY counted AS SELECT APPROX_COUNT_DISTINCT(room) AS n {window};"
                 f"CREATE QUERY often AS SELECT room, COUNT(*) AS n {window} GROUP BY room FREQUENT 1;"
                 f"CREATE QUERY exact AS SELECT COUNT(DISTINCT room) AS n {window};"
+                "CREATE QUERY sampled AS"
+                " SELECT ERROR_BOUND(ESTIMATE(COUNT(*))) AS e FROM readings SAMPLE(50) [RANGE 2 HOURS];"
+                "SET approximate_aggregates = 'rsd 0.1';"
+                f"CREATE QUERY replaced AS SELECT COUNT(DISTINCT room) AS n {window};"
             )
-            asked = "SELECT query, technique, error_high, reason FROM penstock.approximations ORDER BY query"
-            counted, often = client.select(asked).table.to_pylist()
+            columns = "query, technique, error_high, in_place_of, reason"
+            asked = f"SELECT {columns} FROM penstock.approximations ORDER BY query"
+            counted, often, replaced, sampled = client.select(asked).table.to_pylist()
+            assert counted.pop("error_high") == pytest.approx(1.959964 * 1.04 / 64)
             assert counted == {
-                "query": "counted", "technique": "approx_count_distinct(room)", "error_high": None,
+                "query": "counted", "technique": "approx_count_distinct(room)", "in_place_of": None,
                 "reason": "HyperLogLog of 4,096 registers, standard error 1.6 %, probable",
             }  # fmt: skip
+            assert replaced.pop("error_high") == pytest.approx(1.959964 * 1.04 / math.sqrt(128))
+            assert replaced == {
+                "query": "replaced", "technique": "approx_count_distinct(room, 0.1)", "in_place_of": "COUNT(DISTINCT)",
+                "reason": "HyperLogLog of 128 registers, standard error 9.2 %, probable",
+            }  # fmt: skip
+            assert (sampled["query"], sampled["technique"]) == ("sampled", "ESTIMATE")
             assert (often["query"], often["technique"]) == ("often", "FREQUENT 1")
             # In the pane up to 10 o'clock the second item has one of three rows.
             early = [{"at": f"2024-03-01 09:0{minute}:00", "room": "hall", "celsius": 1.0} for minute in (3, 4)]
@@ -63,7 +78,8 @@ def test_approximate_aggregates_and_frequent_items_are_listed_with_their_errors(
             deadline = time.monotonic() + 60
             while not often["error_high"] and time.monotonic() < deadline:
                 time.sleep(0.05)
-                _, often = client.select(asked).table.to_pylist()
+                _, often, _, sampled = client.select(asked).table.to_pylist()
             assert often["error_high"] == 1 / 3
+            assert sampled["error_high"] is not None and sampled["error_high"] >= 0
     finally:
         ended(running)

@@ -74,12 +74,14 @@ class AggregateCall(Expression):
     """An aggregate by canonical name (COUNT, SUM, AVG, MIN, MAX, STDDEV_SAMP, ...) over the rows of a group.
 
     `arguments` is empty for COUNT(*). `filter` is FILTER (WHERE ...), or None. Occurs only in `Aggregate` nodes.
+    `in_place_of`: the exact aggregate that the setting `approximate_aggregates` has replaced by it, for display.
     """
 
     function: str
     arguments: tuple[Expression, ...]
     distinct: bool = False
     filter: Expression | None = None
+    in_place_of: str = field(default="", metadata={"transparent": True})
 
 
 @dataclass(frozen=True, eq=False)

@@ -205,7 +205,7 @@ def build_user_aggregate(
         raise PenstockError("P0204", f"{user.name} is an aggregate: it needs an argument")
     if not all(is_atomic(a.type) for a in given):
         raise misfit(user.name, [a.type for a in given])
-    return UserAggregateCall(user.returns, user.name.upper(), given, distinct, filter, user)
+    return UserAggregateCall(user.returns, user.name.upper(), given, distinct, filter, user=user)
 
 
 # -- making them -------------------------------------------------------------------------------------------------------

@@ -20,12 +20,14 @@ Row = tuple[Any, ...]
 
 @dataclass(frozen=True)
 class View:
-    """A named query. root: its algebra, a stream or a relation; names: its columns; text: its CREATE statement."""
+    """A named query. root: its algebra, a stream or a relation; names: its columns; text: its CREATE statement;
+    uncoalesced: as that of a query."""
 
     name: str
     root: Algebra
     names: tuple[str, ...]
     text: str
+    uncoalesced: tuple[str, ...] = ()
 
 
 class QueryStatus(enum.Enum):

@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from penstock.algebra.nodes.base import Algebra, ColumnPruning, Keys, Pruned, Unary, column_labels, is_static, named
+from penstock.algebra.nodes.base import (
+    Algebra,
+    ColumnPruning,
+    Keys,
+    Pruned,
+    Unary,
+    column_labels,
+    is_static,
+    named,
+    operators,
+)
 from penstock.algebra.nodes.frequent import blocks_of_rows
 from penstock.algebra.optimizer.statistics import Statistics
 from penstock.algebra.properties.boundedness import Boundedness
@@ -106,7 +116,8 @@ class Aggregate(Algebra):
         labels = column_labels(self.input.schema)
         calls = (named(to_sql(a, labels), n) for a, n in zip(self.aggregates, self.names, strict=True))
         shown = {"group": ", ".join(labels[i] for i in self.group) or "()", "aggregates": ", ".join(calls)}
-        errors = [f"{call}: {accuracy.text}" for call, accuracy in self.approximations.items()]
+        replaced = {text: f", in place of {call}" for text, call in self.replacements.items()}
+        errors = [f"{call}: {one.text}{replaced.get(call, '')}" for call, one in self.approximations.items()]
         return {**shown, "errors": "; ".join(errors)} if errors else shown
 
     @property
@@ -115,6 +126,21 @@ class Aggregate(Algebra):
         labels = column_labels(self.input.schema)
         found = {to_sql(call, labels): _accuracy(call) for call in self.aggregates}
         return {text: accuracy for text, accuracy in found.items() if accuracy is not None}
+
+    @property
+    def replacements(self) -> Mapping[str, str]:
+        """Return by the text of each call that a setting has put in place of an exact one what that was."""
+        labels = column_labels(self.input.schema)
+        return {to_sql(call, labels): call.in_place_of for call in self.aggregates if call.in_place_of}
+
+
+def constant_width(root: Algebra) -> float | None:
+    """Return the widest bound, as a share of the value at a confidence of 0.95, of the sketches of a query whose width
+    is the same for all values; None where there are none."""
+    found = [
+        one.width for node in operators(root) if isinstance(node, Aggregate) for one in node.approximations.values()
+    ]
+    return max((width for width in found if width is not None), default=None)
 
 
 def is_cut(call: AggregateCall) -> bool:

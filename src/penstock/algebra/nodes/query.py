@@ -75,13 +75,15 @@ class PlanChoice:
 @dataclass(frozen=True)
 class Query:
     """A continuous query. A stream root is emitted as (ts, items); a relation root as changes (ts, op, items). text:
-    the statement as written; choices: of its plan, in order."""
+    the statement as written; choices: of its plan, in order; uncoalesced: the sources, as named in FROM, whose periods
+    are read as each row has them, since nothing is coalesced without a list of columns."""
 
     name: str
     root: Algebra
     sink: SinkSpec
     text: str = ""
     choices: tuple[PlanChoice, ...] = ()
+    uncoalesced: tuple[str, ...] = ()
 
     @property
     def domain(self) -> TimeDomain:

@@ -31,6 +31,7 @@ from penstock.control.entities.system import SystemView
 from penstock.control.registry import quoted
 from penstock.control.transactions.listing import ListedQuery, shown_change, shown_state
 from penstock.errors import PenstockError
+from penstock.language.binder.scalars.estimates import is_estimate
 from penstock.language.binder.statements.attributes import QUERY_ATTRIBUTES
 from penstock.language.printer import string_text
 from penstock.physical.planning.state_size.summary import query_state
@@ -291,14 +292,17 @@ class ApproximationRow:
 
     Args:
         shedding: the figures of a budget.
-        missed: of FREQUENT, the share of all counts that an item in no list can have.
+        known: of FREQUENT, the share of all counts that an item in no list can have; of an approximate call, the half
+            width of its bounds as a share of their middle.
+        in_place_of: the exact aggregate that a setting has replaced by it.
     """
 
     query: QueryRow
     technique: str
     reason: str
     shedding: SheddingMetrics | None = None
-    missed: float | None = None
+    known: float | None = None
+    in_place_of: str | None = None
 
     @property
     def rate(self) -> float | None:
@@ -317,7 +321,7 @@ class ApproximationRow:
 
     @property
     def most(self) -> float | None:
-        return self.error("accuracy_low") if self.missed is None else self.missed
+        return self.error("accuracy_low") if self.known is None else self.known
 
 
 def _approximations(view: SystemView) -> Iterable[ApproximationRow]:
@@ -333,13 +337,19 @@ def _of_query(query: QueryRow) -> Iterator[ApproximationRow]:
             policy = budget.policy if isinstance(budget, Shed) else "value"
             yield ApproximationRow(query, f"shed {policy}", _reason_of(budget), query.shedding)
         elif isinstance(node, Aggregate):
+            replaced = node.replacements
             for call, accuracy in node.approximations.items():
-                yield ApproximationRow(query, call, accuracy.text)
+                was = replaced.get(call)
+                yield ApproximationRow(query, call, accuracy.text, known=accuracy.width, in_place_of=was)
+            if any(map(is_estimate, node.aggregates)):
+                told = None if query.metrics is None else query.metrics.approximations
+                width = None if told is None else told.estimate_width
+                yield ApproximationRow(query, "ESTIMATE", "of the rows of a sample, without bias", known=width)
         elif isinstance(node, Frequent):
             found = None if query.metrics is None else query.metrics.frequent
             reason = f"{node.k} items of each pane are kept, with certain bounds"
             yield ApproximationRow(
-                query, f"FREQUENT {node.k}", reason, missed=None if found is None else found.missed_share
+                query, f"FREQUENT {node.k}", reason, known=None if found is None else found.missed_share
             )
 
 
@@ -365,7 +375,7 @@ APPROXIMATIONS: ControlRelation[ApproximationRow] = ControlRelation(
     (
         Attribute("query", TEXT, "the name of the query", lambda row: row.query.name),
         Attribute("entity", TEXT, "the id of its entity", lambda row: QUERIES.id_of(row.query)),
-        Attribute("technique", TEXT, "`shed` and the policy, the call of an approximate aggregate, or FREQUENT",
+        Attribute("technique", TEXT, "`shed` and the policy, the call of an approximate aggregate, ESTIMATE, FREQUENT",
                   lambda row: row.technique),
         Attribute("rate", REAL, "share of the tuples that were kept since the beginning", lambda row: row.rate,
                   Origin.TASKS),
@@ -377,7 +387,11 @@ APPROXIMATIONS: ControlRelation[ApproximationRow] = ControlRelation(
         Attribute("error_low", REAL, "1 less the accuracy, as estimated: where its interval of 95 % begins",
                   lambda row: row.error("accuracy_high"), Origin.TASKS),
         Attribute("error_high", REAL, "where it ends; of FREQUENT the share of the counts in the window that an item in"
-                  " no list can have, certain", lambda row: row.most, Origin.TASKS),
+                  " no list can have, certain; of an approximate aggregate half of what lies between its bounds of 95 %"
+                  " by their middle, NULL where that is not constant; of ESTIMATE the widest of its bounds told last,"
+                  " NULL where the query asks for none", lambda row: row.most, Origin.TASKS),
+        Attribute("in_place_of", TEXT, "the exact aggregate that `approximate_aggregates` has replaced by it",
+                  lambda row: row.in_place_of),
         Attribute("reason", TEXT, "why, and for an approximate aggregate its error", lambda row: row.reason),
     ),
     _approximations,

@@ -12,7 +12,7 @@ import pyarrow as pa
 from penstock.errors import PenstockError
 from penstock.expressions.aggregates.accumulators.contract import Accumulator, Float64s, Int64s
 from penstock.expressions.aggregates.arguments import atomic, within
-from penstock.expressions.aggregates.bounds import Accuracy, Bounds, percent
+from penstock.expressions.aggregates.bounds import CONFIDENCE, Accuracy, Bounds, percent
 from penstock.expressions.aggregates.cells import CellEncoder
 from penstock.expressions.aggregates.contract import (
     AccumulatedFunction,
@@ -108,7 +108,8 @@ class ApproxCountDistinct(SketchFunction, AccumulatedFunction):
     def accuracy(self, call: AggregateCall) -> Accuracy | None:
         lg = _lg(call)
         error = f"standard error {percent(hll.standard_error(lg))}"
-        return Accuracy(f"HyperLogLog of {1 << lg:,} registers", error, certain=False)
+        width = quantile_of_normal(CONFIDENCE) * hll.standard_error(lg)
+        return Accuracy(f"HyperLogLog of {1 << lg:,} registers", error, certain=False, width=width)
 
     def bounds(self, call: AggregateCall, confidence: float) -> Bounds:
         spread = quantile_of_normal(confidence) * hll.standard_error(_lg(call))

@@ -70,7 +70,8 @@ class ApproxQuantile(CellFunction):
         return values
 
     def accuracy(self, call: AggregateCall) -> Accuracy | None:
-        return Accuracy("DDSketch", f"at most {percent(_accuracy(call))} of the value", certain=True)
+        share = _accuracy(call)
+        return Accuracy("DDSketch", f"at most {percent(share)} of the value", certain=True, width=share)
 
     def bounds(self, call: AggregateCall, confidence: float) -> Bounds:
         near = Literal(DOUBLE, _accuracy(call))

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from penstock.expressions.nodes import Expression
 
+#: The confidence of bounds that give none.
+CONFIDENCE = 0.95
 #: What has bounds, as a hint.
 BOUNDED = "bounds are of an approximate aggregate, as in LOWER_BOUND(APPROX_COUNT_DISTINCT(x), 0.95)"
 
@@ -21,11 +23,20 @@ class Bounds:
 
 @dataclass(frozen=True)
 class Accuracy:
-    """algorithm: with its parameters; error: its size, in words; certain: whether the error is never larger."""
+    """What is known of the error before the run.
+
+    Args:
+        algorithm: with its parameters.
+        error: its size, in words.
+        certain: whether the error is never larger.
+        width: half of what lies between the bounds at `CONFIDENCE`, as a share of their middle; None where it is not
+            the same for all values.
+    """
 
     algorithm: str
     error: str
     certain: bool
+    width: float | None = None
 
     @property
     def text(self) -> str:

@@ -6,7 +6,7 @@ the calls here of it, and puts the record in where rows are grouped.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -109,6 +109,13 @@ def range_of(call: AggregateCall) -> tuple[float, float] | None:
     """Return the range in which a bound takes the values of `call` to be; None where it takes them as they are."""
     limits = [float(c.value) for c in call.arguments[2:] if isinstance(c, Literal)] if call.function in _BOUNDS else []
     return (limits[1], limits[2]) if len(limits) > 1 else None
+
+
+def upper_of(call: AggregateCall) -> AggregateCall | None:
+    """Return the upper bound whose lower one `call` is; None for other calls."""
+    if call.function not in _BOUNDS or not call.function.endswith("_LOWER"):
+        return None
+    return replace(call, function=call.function.replace("_LOWER", "_UPPER"))
 
 
 def _rows(members: Members) -> tuple[Int64s, int, Float64s, Inclusion]:

@@ -12,10 +12,10 @@ from penstock.errors import PenstockError
 from penstock.expressions.aggregates.accumulators.contract import Int64s
 from penstock.expressions.aggregates.approx_count_distinct import RegisterCells
 from penstock.expressions.aggregates.arguments import atomic, whole
-from penstock.expressions.aggregates.bounds import Accuracy, Bounds, percent
+from penstock.expressions.aggregates.bounds import CONFIDENCE, Accuracy, Bounds, percent
 from penstock.expressions.aggregates.cells import CellEncoder
 from penstock.expressions.aggregates.contract import ArgumentState, DistinctRule, OrderedAnswer, Question
-from penstock.expressions.aggregates.sketch import CellFunction, binary_rows, constant
+from penstock.expressions.aggregates.sketch import CellFunction, binary_rows, constant, quantile_of_normal
 from penstock.expressions.coercion import BINARY, implicit
 from penstock.expressions.nodes import AggregateCall, Expression
 from penstock.expressions.sketches import hyperloglog as hll
@@ -80,7 +80,8 @@ class HllSketch(CellFunction):
     def accuracy(self, call: AggregateCall) -> Accuracy | None:
         lg = lg_of(call)
         error = f"standard error {percent(hll.standard_error(lg))}"
-        return Accuracy(f"HyperLogLog of {1 << lg:,} registers", error, certain=False)
+        width = quantile_of_normal(CONFIDENCE) * hll.standard_error(lg)
+        return Accuracy(f"HyperLogLog of {1 << lg:,} registers", error, certain=False, width=width)
 
     def bounds(self, call: AggregateCall, confidence: float) -> Bounds:
         hint = f"a bound is of a number: write LOWER_BOUND(HLL_SKETCH_ESTIMATE({self.name}(x)))"

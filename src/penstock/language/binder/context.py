@@ -48,6 +48,7 @@ class Context:
         silenced: something failed without a message, because what it uses failed before.
         noted: positions and messages of the errors.
         query_names: what the names of queries stand for.
+        uncoalesced: as that of a query, of the sources bound so far.
     """
 
     source: SourceText
@@ -63,6 +64,12 @@ class Context:
     warnings: list[ScriptWarning] = field(default_factory=list)
     noted: set[tuple[Position | None, str]] = field(default_factory=set)
     query_names: QueryNames = QueryNames.DEFINITION
+    uncoalesced: list[str] = field(default_factory=list)
+
+    @property
+    def read_uncoalesced(self) -> tuple[str, ...]:
+        """Return each of `uncoalesced` once, in order."""
+        return tuple(dict.fromkeys(self.uncoalesced))
 
     def warn(self, message: str, span: TextSpan, hint: str | None = None) -> None:
         """Record a warning about a probable mistake; one message per position."""

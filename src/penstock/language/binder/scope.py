@@ -29,11 +29,13 @@ class Role(enum.Enum):
 @dataclass(frozen=True)
 class PeriodBound:
     """What the bounds of a period are: their type as they are shown, and what a tick is, None where any fits. open:
-    whether the end of a period may come later than its row, which shows none until then."""
+    whether the end of a period may come later than its row, which shows none until then; of_row: whether it is that of
+    one row, of a source that is not coalesced."""
 
     type: pa.DataType
     domain: TimeDomain | None
     open: bool = False
+    of_row: bool = False
 
 
 @dataclass(frozen=True)

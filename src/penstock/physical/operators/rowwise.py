@@ -14,7 +14,7 @@ from penstock.physical.operators.aggregates.accumulators import pre_aggregate, p
 from penstock.physical.operators.contract import Moment, Operator
 from penstock.physical.plan.aggregates import AccumulatorRowsSpec
 from penstock.physical.plan.panes import PanesSpec
-from penstock.physical.plan.rowwise import FilterSpec, ProjectSpec, WatchedSpec
+from penstock.physical.plan.rowwise import WIDEST, FilterSpec, ProjectSpec, WatchedSpec
 from penstock.physical.plan.windows import TimeWindowSpec
 from penstock.types import BEGIN, END
 
@@ -29,21 +29,29 @@ class Filter(Operator):
 
 
 class WatchedRows(Operator):
-    """Pass elements on and count those that satisfy each condition, since the start of the process."""
+    """Pass elements on, count those that satisfy each condition, since the start of the process, and keep the widest of
+    the widths of the rows that came last. A width that is no number has no part in that."""
 
     def __init__(self, spec: WatchedSpec) -> None:
         self._conditions = spec.conditions
         self._counts = dict.fromkeys((name for name, _ in spec.conditions), 0)
+        self._widths = spec.widths
+        self._widest = 0.0
 
     def process(self, port: int, elements: Elements) -> list[Elements]:
         for name, condition in self._conditions:
             chosen = mask(condition, elements.columns, len(elements))
             signs = elements.signs[chosen]
             self._counts[name] += int(signs[signs > 0].sum())
+        told = elements.signs > 0 if self._widths else None
+        if told is not None and told.any():
+            found = evaluate_all(self._widths, elements.columns, len(elements))
+            widths = np.concatenate([width.to_numpy(zero_copy_only=False)[told] for width in found]).astype(np.float64)
+            self._widest = float(widths.max(initial=0.0, where=np.isfinite(widths)))
         return [elements]
 
     def figures(self) -> Mapping[str, int | float]:
-        return self._counts.copy()
+        return {**self._counts, **({WIDEST: self._widest} if self._widths else {})}
 
 
 class Projection(Operator):

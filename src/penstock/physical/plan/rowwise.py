@@ -12,6 +12,9 @@ from penstock.physical.plan.spec import Memory, PassingSpec
 from penstock.physical.plan.state import StateInput
 from penstock.physical.planning.aggregate_layout import AggregateLayout
 
+#: The figure of the widest bounds. What ends with `share` is not added up over shards: the greatest counts.
+WIDEST = "widest bound share"
+
 
 @dataclass(frozen=True)
 class FilterSpec(PassingSpec):
@@ -38,20 +41,23 @@ class FilterSpec(PassingSpec):
 
 @dataclass(frozen=True)
 class WatchedSpec(PassingSpec):
-    """All elements, of which those that satisfy a condition are counted. conditions: by the name of their figure."""
+    """All elements, of which those that satisfy a condition are counted. conditions: by the name of their figure;
+    widths: shares, of which the widest of the rows that came last is the figure `WIDEST`."""
 
     forwards_early: ClassVar[bool] = True
     streams_batches: ClassVar[bool] = True
     keeps_times: ClassVar[bool] = True
 
     conditions: tuple[tuple[str, Expression], ...]
+    widths: tuple[Expression, ...] = ()
 
     @property
     def memory(self) -> Memory:
         return Memory.NOTHING
 
     def expressions_text(self, inputs: Sequence[Sequence[str]], made: Sequence[str]) -> dict[str, str]:
-        return {name: to_sql(condition, inputs[0]) for name, condition in self.conditions}
+        texts = {name: to_sql(condition, inputs[0]) for name, condition in self.conditions}
+        return texts | ({WIDEST: ", ".join(to_sql(width, inputs[0]) for width in self.widths)} if self.widths else {})
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from penstock.algebra.render import render
 from penstock.deep import deep
 from penstock.errors import PenstockError, nearest
 from penstock.explain import to_json, to_mermaid, to_svg, to_text
+from penstock.explain.nodes import RenderNode
 from penstock.physical.plan.identity import step_keys
 from penstock.physical.plan.render import render_plan
 from penstock.physical.planning.plan_document import plan_document
@@ -41,7 +42,7 @@ def explain(
         raise PenstockError("P0104", f"explain has no format {format}", hint=nearest(format, FORMATS))
     trace: list[TraceStep] = []
     root = optimize(query.root, trace, planning=strategy.planning(statistics), choices_only=True)
-    logical = render(root)
+    logical = _with_notes(query, render(root))
     if ran is None:
         physical = render_plan(plan_queries([replace(query, root=root)], statistics, strategy), query.name)
     else:
@@ -71,6 +72,13 @@ def explain(
         texts.append(("preferences", "".join(f"{line}\n" for one in preferences for line in one.lines)))
     texts.append(("state", state.text()))
     return "\n".join(f"-- {query.name}: {title}\n{text}" for title, text in texts)
+
+
+def _with_notes(query: Query, tree: RenderNode) -> RenderNode:
+    """Return a plan whose root names the sources of which periods are read row by row."""
+    if not query.uncoalesced:
+        return tree
+    return replace(tree, parameters=(*tree.parameters, ("not coalesced", ", ".join(query.uncoalesced))))
 
 
 def choice_lines_of(query: Query) -> list[str]:

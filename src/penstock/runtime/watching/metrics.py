@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from penstock.physical.plan.rowwise import WIDEST
 from penstock.physical.plan.temporal.figures import ENDED_ON_ARRIVAL, OPEN_PERIODS, WITHOUT_PERIOD
 from penstock.runtime.watching.preference_metrics import PREFERENCE_FIGURES, PreferenceMetrics
 from penstock.runtime.watching.stopwatch import PHASES
@@ -116,26 +117,36 @@ class FrequentMetrics:
 @dataclass(frozen=True)
 class ApproximationMetrics:
     """What approximate aggregates of a query counted otherwise than the values of rows say, since the start of the
-    process.
+    process, and how wide their bounds are. A width is half of what lies between two bounds, as a share of their middle.
 
     Args:
         negative_values: values below 0 of the SUM by which items are FREQUENT; each counts 0.
         values_out_of_range: values outside of the range that a bound of an ESTIMATE gives for them; it is NULL then.
             Those of SAMPLE(n ROWS) count whenever they are taken up, as when their chance changes.
         rows_never_drawn: rows that no draw puts into a sample, since their weight is NULL, NaN or not above 0.
+        estimate_width: of the bounds of an ESTIMATE that the query asks for, at their confidence, the widest of the
+            rows told last by each shard; bounds around 0 and those that are NULL have no part in it. None where it asks
+            for none.
+        sketch_width: the widest of the sketches whose width is the same for all values, at a confidence of 0.95; None
+            where there are none.
     """
 
     negative_values: float = 0
     values_out_of_range: float = 0
     rows_never_drawn: float = 0
+    estimate_width: float | None = None
+    sketch_width: float | None = None
 
     @staticmethod
-    def of(figures: Sequence[Mapping[str, float]]) -> ApproximationMetrics | None:
-        """Return the metrics of a query from the figures of its steps; None where none counts these."""
+    def of(figures: Sequence[Mapping[str, float]], sketch_width: float | None) -> ApproximationMetrics | None:
+        """Return the metrics of a query from the figures of its steps; None where none counts these, and it has no
+        sketches with a width."""
         names = ("negative values", "values out of range", "rows never drawn")
-        if not any(name in one for one in figures for name in names):
+        widths = [one[WIDEST] for one in figures if WIDEST in one]
+        if sketch_width is None and not widths and not any(name in one for one in figures for name in names):
             return None
-        return ApproximationMetrics(*(sum(one.get(name, 0) for one in figures) for name in names))
+        negative, outside, never = (sum(one.get(name, 0) for one in figures) for name in names)
+        return ApproximationMetrics(negative, outside, never, max(widths, default=None), sketch_width)
 
 
 @dataclass(frozen=True)
@@ -374,6 +385,20 @@ METRICS: tuple[Metric, ...] = (
         _Q,
         "queries.approximations.rows_never_drawn",
         "Rows that a sample with WEIGHT never draws.",
+    ),
+    Metric(
+        "penstock_query_estimate_width_ratio",
+        False,
+        _Q,
+        "queries.approximations.estimate_width",
+        "Half the distance of the bounds of an ESTIMATE told last, by their middle: the widest.",
+    ),
+    Metric(
+        "penstock_query_sketch_width_ratio",
+        False,
+        _Q,
+        "queries.approximations.sketch_width",
+        "The same of sketches where it is constant, at a confidence of 0.95.",
     ),
     Metric(
         "penstock_query_rows_without_period_total",

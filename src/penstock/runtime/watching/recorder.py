@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from penstock.algebra.nodes.aggregate import constant_width
+from penstock.algebra.nodes.query import Query
 from penstock.algebra.nodes.scans import Source
 from penstock.algebra.optimizer.statistics import seconds as in_seconds
 from penstock.physical.execution.meter import StepFigures
@@ -81,6 +83,8 @@ class Recorder:
         self._sums = OperatorSums(plan)
         #: By query, what its metrics were made of, and these.
         self._known: dict[str, tuple[object, QueryMetrics]] = {}
+        #: By query, the width of the bounds of its sketches.
+        self._widths: dict[str, tuple[Query, float | None]] = {}
         self._said: dict[tuple[int, int], StepFigures] = {}
         #: By query, the sums of what operators of stage 0 have said since the beginning.
         self._at_ingest: dict[str, dict[str, int | float]] = {}
@@ -205,6 +209,7 @@ class Recorder:
         self._tasks, self._said = {}, {}
         stay = {name for name, query in plan.queries.items() if known.get(name) is query}
         self._known = {name: made for name, made in self._known.items() if name in stay}
+        self._widths = {name: width for name, width in self._widths.items() if name in stay}
         self._figures.changed(before, plan, steps)
 
     @property
@@ -237,11 +242,19 @@ class Recorder:
         metrics = QueryMetrics(
             rows, rate, heartbeat, lag, *state,
             SheddingMetrics.of(said), FrequentMetrics.of(said), PreferenceMetrics.of(said, domain),
-            PeriodMetrics.of(said), ApproximationMetrics.of(said),
+            PeriodMetrics.of(said), ApproximationMetrics.of(said, self._width(name)),
         )  # fmt: skip
         if not said:
             self._known[name] = made_of, metrics
         return metrics
+
+    def _width(self, name: str) -> float | None:
+        """Return the width of the bounds of a query's sketches, which is looked for once."""
+        query = self._plan.queries[name]
+        known = self._widths.get(name)
+        if known is None or known[0] is not query:
+            known = self._widths[name] = query, constant_width(query.root)
+        return known[1]
 
     def describe(self, progress: RunProgress) -> None:
         """Write into the progress of a run what queries with a preference have done, and how many sessions, or

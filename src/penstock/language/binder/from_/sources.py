@@ -10,10 +10,19 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NoReturn
 
-from penstock.algebra import Algebra, RelationScan, RelationToStream, Source, StreamKind, StreamScan, unjoined
+from penstock.algebra import (
+    Algebra,
+    RelationScan,
+    RelationToStream,
+    Source,
+    StreamKind,
+    StreamScan,
+    ValidWindow,
+    unjoined,
+)
 from penstock.algebra.properties.update_pattern import Pattern
 from penstock.errors import PenstockError, counted, nearest
-from penstock.language.binder.context import Context
+from penstock.language.binder.context import Context, QueryNames
 from penstock.language.binder.from_.answers import bind_query_name
 from penstock.language.binder.from_.control_names import bind_control_name
 from penstock.language.binder.from_.frequency import answer_stream
@@ -105,10 +114,13 @@ class SourceBinder:
             return self._relation(root, root.schema.names, source.window, qualifier, name, source)
         view = self.views.get(name.key) or self.context.catalog.views.get(name.key)
         if view is not None and name.matches(view.name):
+            self.context.uncoalesced += view.uncoalesced
             root = self._sampled(view.root, source.sample, view.name)
             return self._relation(root, view.names, source.window, qualifier, name, source)
         query = self.context.catalog.queries.get(name.key)
         if query is not None and name.matches(query.name):
+            if self.context.query_names is QueryNames.DEFINITION:
+                self.context.uncoalesced += query.uncoalesced
             root = self._sampled(bind_query_name(query, name, self.context), source.sample, query.name)
             return self._relation(root, root.schema.names, source.window, qualifier, name, source)
         declared = self.context.catalog.sources.get(name.key)
@@ -233,7 +245,7 @@ class SourceBinder:
             return self._long_enough(source, timed, *source.coalesced(timed, items, qualifier, closed), qualifier)
         if timed is None or not read:
             return source.node, source.entries
-        bounds = bound_entries(len(source.node.schema), timed.bound, qualifier)
+        bounds = bound_entries(len(source.node.schema), replace(timed.bound, of_row=True), qualifier)
         if timed.ended:
             bounds = (replace(bounds[0], closes=True), replace(bounds[1], closes=True))
         return self._long_enough(source, timed, timed.node, (*source.entries, *bounds), qualifier)
@@ -262,7 +274,9 @@ class SourceBinder:
         if items is not None:
             closed = qualifier is not None and qualifier.lower() in self.closed
             return self._long_enough(source, timed, *source.coalesced(timed, items, qualifier, closed), qualifier)
-        bounds = bound_entries(len(source.node.schema), timed.bound, qualifier)
+        # The period of a row under SESSION is that of its session.
+        bound = replace(timed.bound, of_row=isinstance(timed.node, ValidWindow))
+        bounds = bound_entries(len(source.node.schema), bound, qualifier)
         return self._long_enough(source, timed, timed.node, (*source.entries, *bounds), qualifier)
 
     def _unknown(self, name: Name) -> NoReturn:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from penstock.expressions.aggregates import build_aggregate, function_of
 from penstock.expressions.coercion import DOUBLE
 from penstock.expressions.nodes import AggregateCall, Literal
@@ -20,7 +22,7 @@ def approximated(context: Context, call: AggregateCall, span: TextSpan) -> Aggre
     name = f"{call.function}(DISTINCT)" if call.distinct else call.function
     hint = "SET approximate_aggregates = 'none' computes it exactly"
     context.warn(f"{name} is approximate here: {found.function}, {accuracy.text}", span, hint)
-    return found
+    return replace(found, in_place_of=name)
 
 
 def _in_place_of(call: AggregateCall, errors: dict[str, float]) -> AggregateCall | None:

@@ -13,7 +13,7 @@ from sqlglot import exp
 from penstock.errors import PenstockError
 from penstock.expressions.aggregates import function_of
 from penstock.expressions.aggregates.arguments import between
-from penstock.expressions.aggregates.bounds import BOUNDED, Bounds
+from penstock.expressions.aggregates.bounds import BOUNDED, CONFIDENCE, Bounds
 from penstock.expressions.aggregates.hll_sketch import HLL_SKETCH_AGG, lg_of
 from penstock.expressions.aggregates.sketch import divided, quantile_of_normal
 from penstock.expressions.coercion import DOUBLE, cast_to
@@ -28,7 +28,6 @@ from penstock.language.binder.scalars.frequent_bounds import of_frequent
 from penstock.language.dialect import span_of
 
 BOUND_FUNCTIONS = frozenset({"LOWER_BOUND", "UPPER_BOUND", "ERROR_BOUND"})
-_CONFIDENCE = 0.95
 
 #: (binder, the call, the constants behind it) -> its bounds; None where the rule is not for it. Raises PenstockError.
 BoundRule = Callable[[ScalarBinder, exp.Expr, tuple[Literal, ...]], Bounds | None]
@@ -101,5 +100,5 @@ def _confidence(constants: tuple[Literal, ...]) -> float:
     if len(constants) > 1:
         raise PenstockError("P0204", "a bound takes one constant, its confidence", hint="LOWER_BOUND(call, 0.95)")
     if not constants:
-        return _CONFIDENCE
+        return CONFIDENCE
     return float(between("a bound", constants[0], "LOWER_BOUND(call, 0.95)").value)

@@ -123,6 +123,8 @@ def _valid(binder: ScalarBinder, node: exp.Expr) -> TicksPeriod:
             if isinstance(column, Column):
                 binder.column_spans.append((column, span_of(node)))
         assert bounds[0].bound is not None
+        if bounds[0].bound.of_row:
+            context.uncoalesced.append(name.text)
         return TicksPeriod(begin, end, bounds[0].bound.type, bounds[0].bound.domain, bounds[0].bound.open)
     known = scope.all_qualifiers()
     if scope.may_be_lost(name if plain else None):

@@ -113,7 +113,7 @@ def _replaced(action: AsAction, query: Query, context: Context) -> ReplaceQuery:
     start = bind_start(action.start, root, context)
     text = redacted_text(context.source.slice(action.query.span))
     chosen = as_choices(choices_of_plan(action.query.text)) if isinstance(action.query, PlanQuery) else ()
-    new = Query(query.name, root, query.sink, text, chosen)
+    new = Query(query.name, root, query.sink, text, chosen, context.read_uncoalesced)
     return ReplaceQuery(new, text, names_read(action.query, new.root), start, action.reset is not None)
 
 

@@ -109,7 +109,7 @@ def bind_create_view(statement: CreateView, context: Context) -> Command:
                 "P0305", f"{counted(len(statement.columns), 'name')} for {counted(len(names), 'column')}", span
             )
         names = tuple(c.text for c in statement.columns)
-    view = View(statement.name.text, root, names, context.source.slice(statement.span))
+    view = View(statement.name.text, root, names, context.source.slice(statement.span), context.read_uncoalesced)
     known = context.catalog.views.get(statement.name.key)
     if known is not None and _replaces(statement.existence):
         if (known.root.fingerprint, known.names) == (root.fingerprint, names):
@@ -137,7 +137,9 @@ def bind_create_query(statement: CreateQuery, context: Context) -> Command:
     text = context.source.slice(statement.span)
     attributes = attributes_with_plan(statement.query, attributes or {})
     choices = as_choices(choices_in(attributes.get("plan", NO_CHOICES)))
-    query = Query(name, root, SinkSpec(*(sink or ("CONSOLE", ()))), redacted_text(text), choices)
+    query = Query(
+        name, root, SinkSpec(*(sink or ("CONSOLE", ()))), redacted_text(text), choices, context.read_uncoalesced
+    )
     _warn_of_names(query, statement.name, context)
     known = context.catalog.queries.get(statement.name.key)
     if known is not None and _replaces(statement.existence):
@@ -368,7 +370,8 @@ def bind_explain(statement: ExplainStatement, context: Context) -> Command:
         return ExplainCommand(kind, query_named(statement.name, context), registered=True)
     assert statement.query is not None
     root = continuous(statement.query, context)
-    return ExplainCommand(kind, Query("query", root, SinkSpec("CONSOLE"), context.source.slice(statement.query.span)))
+    text = context.source.slice(statement.query.span)
+    return ExplainCommand(kind, Query("query", root, SinkSpec("CONSOLE"), text, (), context.read_uncoalesced))
 
 
 def bind_export(statement: ExportStatement, context: Context) -> Command:

@@ -16,7 +16,7 @@ from penstock.physical.planning.lowering.lanes import lower_lanes, lower_store
 from penstock.physical.planning.lowering.logs import lower_logged
 from penstock.physical.planning.lowering.panes import paned_window
 from penstock.physical.planning.lowering.user_aggregates import has_user_aggregates, lower_user_aggregates
-from penstock.physical.planning.lowering.watched import OUTSIDE, outside_ranges, watched
+from penstock.physical.planning.lowering.watched import OUTSIDE, outside_ranges, told_widths, watched
 
 
 @lower.register
@@ -30,6 +30,10 @@ def _distinct(node: Distinct, builder: Builder) -> Lowered:
 
 @lower.register
 def _aggregate(node: Aggregate, builder: Builder) -> Lowered:
+    return told_widths(_lower_aggregate(node, builder), node, node, builder)
+
+
+def _lower_aggregate(node: Aggregate, builder: Builder) -> Lowered:
     blocks = paned_blocks(node)
     if blocks is not None:
         return lower_in_blocks(node, blocks, builder)
@@ -106,4 +110,5 @@ def lower_at_boundaries(
     else:
         fifo = aggregate.input.pattern <= Pattern.WEAKEST
         spec = IncrementalSlideSpec(lanes.plan, fifo, lanes.types, slide, align)
-    return Lowered(builder.add(spec, [lanes.edge], lanes.stage, node), lanes.stage, lanes.partitions)
+    found = Lowered(builder.add(spec, [lanes.edge], lanes.stage, node), lanes.stage, lanes.partitions)
+    return told_widths(found, node, aggregate, builder)

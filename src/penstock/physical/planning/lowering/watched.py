@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from penstock.algebra import Algebra
-from penstock.expressions.aggregates.estimate import range_of
+from penstock.algebra import Aggregate, Algebra
+from penstock.expressions.aggregates.estimate import range_of, upper_of
 from penstock.expressions.coercion import DOUBLE
 from penstock.expressions.functions import build_call
-from penstock.expressions.nodes import AggregateCall, Expression, Literal
+from penstock.expressions.nodes import AggregateCall, Column, Expression, Literal
 from penstock.physical.plan.plan import Edge
 from penstock.physical.plan.rowwise import WatchedSpec
 from penstock.physical.planning.lowering.builder import Builder, Lowered
@@ -25,6 +25,22 @@ def watched(child: Lowered, node: Algebra, conditions: Mapping[str, Expression |
     if not found:
         return child
     return replace(child, step=builder.add(WatchedSpec(found), [Edge(child.step)], child.stage, node))
+
+
+def told_widths(child: Lowered, node: Algebra, aggregate: Aggregate, builder: Builder) -> Lowered:
+    """Return the rows of `aggregate`, which `child` computes as `node`, with the widths of their bounds of estimates
+    watched."""
+    places = {call: Column(DOUBLE, len(aggregate.group) + n) for n, call in enumerate(aggregate.aggregates)}
+    widths = []
+    for call, lower in places.items():
+        other = upper_of(call)
+        upper = None if other is None else places.get(other)
+        if upper is not None:
+            middle = build_call("ABS", [build_call("ADD", [upper, lower])])
+            widths.append(build_call("DIV", [build_call("SUB", [upper, lower]), middle]))
+    if not widths:
+        return child
+    return replace(child, step=builder.add(WatchedSpec((), tuple(widths)), [Edge(child.step)], child.stage, node))
 
 
 def outside_ranges(calls: Sequence[AggregateCall]) -> Expression | None:
