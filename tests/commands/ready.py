@@ -83,6 +83,7 @@ def become(request: list[bytes], files: list[int]) -> None:
     for number, file in enumerate(files):
         os.dup2(file, number)
         os.close(file)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # tests in the background of a shell have it ignored
     os.chdir(folder)
     os.environb.clear()
     os.environb.update(pair.split(b"=", 1) for pair in environment)  # type: ignore[misc]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from penstock.algebra.nodes.base import Algebra, Keys, Unary, column_labels, is_static
+from penstock.algebra.optimizer.statistics import Statistics
 from penstock.algebra.properties.boundedness import Boundedness, Grade
 from penstock.algebra.properties.cardinality import Estimate
 from penstock.algebra.properties.update_pattern import Pattern
@@ -57,6 +59,11 @@ class TopK(Unary):
 
     def lives_within(self, holds: Callable[[Algebra], bool]) -> bool:
         return holds(self.input)
+
+    def estimate_from(self, inputs: Sequence[Estimate], statistics: Statistics) -> Estimate:
+        found = super().estimate_from(inputs, statistics)
+        parts = math.prod(found.distinct[i] for i in self.partition)
+        return replace(found, length=min(found.length, max(1.0, self.limit * parts) / found.rate))
 
     def cost_from(self, inputs: Sequence[Estimate], own: Estimate) -> float:
         return self.cost_with_state(inputs, own)

@@ -77,5 +77,5 @@ def _top_k(node: TopK, builder: Builder) -> Lowered:
         node.total_order, node.limit + node.offset, 0, types, "local",
         scattered=scattered, lasting=lasting, ending=ending,
     )  # fmt: skip
-    first = builder.add(local, [edge], stage, node)
+    first = builder.add(local, [edge], stage, replace(node, limit=local.limit, offset=0))
     return Lowered(builder.add(final, [Edge(first, Exchange(()))], stage + 1, node), stage + 1, ONE_SHARD)
