@@ -6,7 +6,7 @@ import pytest
 
 from penstock.algebra import Coalesce, Select, Shed
 from penstock.algebra.nodes.base import operators
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, ScriptErrors
 from penstock.language import bind_script
 
 _STREAM = "CREATE STREAM m (at BIGINT, k BIGINT, x INT) FROM MEMORY () TIMESTAMP BY at UNIT SECOND;"
@@ -89,3 +89,18 @@ def test_errors_name_the_nearest() -> None:
     with pytest.raises(PenstockError) as refused:
         bind_script(f"{_STREAM}CREATE QUERY q WITH (memmory '9 TUPLES') AS SELECT k FROM {_FROM};")
     assert "memory" in str(refused.value)
+
+
+@pytest.mark.parametrize("budget", ["", "WITH (memory '3 TUPLES', shed 'value') "])
+@pytest.mark.parametrize(
+    "source", ["m (k) VALID FOR 3 SECONDS [RANGE 60 SECONDS]", "m [PARTITION BY k SESSION 3 SECONDS]"]
+)
+def test_estimates_over_stretches_and_sessions_are_refused(budget: str, source: str) -> None:
+    script = "CREATE STREAM m (at BIGINT, k STRING) FROM MEMORY () TIMESTAMP BY at UNIT SECOND;\n"
+    script += f"CREATE QUERY q {budget}AS SELECT ESTIMATE(COUNT(*)) AS n FROM {source} AS s;"
+    with pytest.raises(ScriptErrors) as failed:
+        bind_script(script)
+    (error,) = failed.value.errors
+    assert error.code == "P0355" and error.position is not None and error.position.line == 2
+    assert "no inclusion probabilities are kept, also under a budget" in error.message
+    assert error.hint == "leave ESTIMATE out; the metrics exact and coverage_at_least say what a budget leaves out"

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 
 import pyarrow as pa
 import pytest
 
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, ScriptErrors
 from penstock.language import bind_script
 from penstock.testing.cases import RUNS
 from penstock.testing.compare import assert_same
@@ -71,6 +72,31 @@ def script_of_whole(draw: random.Random, policy: str) -> str:
     return f"{_SOURCE}CREATE QUERY q WITH (memory '{memory}', shed '{policy}'{more}) AS {draw.choice(_WHOLE)};"
 
 
+#: Queries of which a budget counts runs of granules.
+_RUNS = (
+    "t (k) [RANGE 12 SECONDS SLIDE 2 SECONDS]",
+    "t (k, x) [RANGE 6 SECONDS SLIDE 1 SECOND]",
+    "t (k) [RANGE 3 SECONDS SLIDE 3 SECONDS]",
+    "t (x) [RANGE 8 SECONDS SLIDE 4 SECONDS ALIGN TO 1]",
+    "t (k, x % 2 AS y) [RANGE 20 SECONDS SLIDE 2 SECONDS WHERE x > 1 OR k = 'a']",
+    "GAPS OF t (k) [RANGE 12 SECONDS SLIDE 2 SECONDS]",
+)
+
+
+def script_of_runs(draw: random.Random, policy: str) -> str:
+    source = draw.choice(_RUNS)
+    memory = draw.choice(["1 TUPLES", "2 TUPLES", "3 TUPLES", "5 TUPLES", "200", "400 B"])
+    more = draw.choice(["", "", ", buckets '2'" if memory[0] != "1" else ""])
+    where = ["", "LENGTH(VALID(s)) >= 3", "LENGTH(VALID(s)) > 5", "CAST(VALID(s) AS INTERVAL SECOND) >= 8"]
+    parts = [draw.choice(where[:1] if "GAPS" in source else where)]
+    parts += ["s.k <> 'c'"] if "(k" in source and draw.random() < 0.3 else []
+    said = " AND ".join(part for part in parts if part)
+    clause = f" WHERE {said}" if said else ""
+    items = "s.x, VALID(s)" if "(x)" in source else "s.k, VALID(s)"
+    kept = f"WITH (memory '{memory}', shed '{policy}'{more})"
+    return f"{_SOURCE}CREATE QUERY q {kept} AS SELECT {items} FROM {source} AS s{clause};"
+
+
 def table_of(draw: random.Random, rows: int = 40) -> pa.Table:
     at, made = 0, []
     for _ in range(rows):
@@ -84,9 +110,9 @@ def table_of(draw: random.Random, rows: int = 40) -> pa.Table:
     return pa.Table.from_arrays(columns, names=list(names))
 
 
-def check(seed: int, policy: str, whole: bool = False) -> int:
+def check(seed: int, policy: str, script_of: Callable[[random.Random, str], str] = script_of) -> int:
     draw = random.Random(f"{policy}/{seed}")
-    script = script_of_whole(draw, policy) if whole else script_of(draw, policy)
+    script = script_of(draw, policy)
     bound = bind_script(script, one_time=True)
     (query,) = bound.queries
     inputs = {"t": table_of(draw)}
@@ -105,7 +131,12 @@ def test_the_local_runtime_equals_the_definition(policy: str) -> None:
 
 @pytest.mark.parametrize("policy", ["value", "cals_q"])
 def test_what_goes_on_has_a_budget(policy: str) -> None:
-    assert sum(check(seed, policy, whole=True) for seed in range(12))
+    assert sum(check(seed, policy, script_of_whole) for seed in range(12))
+
+
+@pytest.mark.parametrize("policy", ["random", "cals_q"])
+def test_runs_of_granules_have_a_budget(policy: str) -> None:
+    assert sum(check(seed, policy, script_of_runs) for seed in range(10))
 
 
 @pytest.mark.slow
@@ -113,7 +144,8 @@ def test_what_goes_on_has_a_budget(policy: str) -> None:
 def test_the_local_runtime_equals_the_definition_in_many_cases(policy: str) -> None:
     for seed in range(4, 100):
         check(seed, policy)
-        check(seed, policy, whole=True)
+        check(seed, policy, script_of_whole)
+        check(seed, policy, script_of_runs)
 
 
 _LINE = "CREATE STREAM m (at BIGINT, k BIGINT) FROM MEMORY () TIMESTAMP BY at UNIT SECOND;\n"
@@ -145,3 +177,17 @@ def test_a_query_that_is_accurate_enough_goes_on() -> None:
     script, inputs = many_values("1500 TUPLES", ", accuracy_at_least '5%', on_inaccuracy 'fail'")
     bound = bind_script(script, one_time=True)
     assert RUNS[0].answer(bound.queries, inputs, False, None).tables["q"].num_rows
+
+
+@pytest.mark.parametrize("more, fails", [("", True), (", compact 'false'", False)])
+def test_the_accuracy_of_runs_of_granules_is_not_estimated(more: str, fails: bool) -> None:
+    script = f"{_LINE}CREATE QUERY q WITH (memory '3 TUPLES', accuracy_at_least 0.5{more}) AS SELECT k, VALID(s) "
+    script += "FROM m (k) [RANGE 6 SECONDS SLIDE 2 SECONDS] AS s;"
+    if not fails:
+        bind_script(script)
+        return
+    with pytest.raises(ScriptErrors) as failed:
+        bind_script(script)
+    (error,) = failed.value.errors
+    assert error.code == "P0376" and error.position is not None
+    assert error.hint == "compact 'false' makes the budget count tuples, or leave out accuracy_at_least"

@@ -24,8 +24,11 @@ from penstock.algebra.nodes.base import (
     is_static,
     operators,
 )
+from penstock.algebra.nodes.negative_tuples import NegativeTuples
+from penstock.algebra.nodes.rowwise import Project, Select
 from penstock.algebra.nodes.shed import StretchBudget
 from penstock.algebra.nodes.until_next import UntilNext
+from penstock.algebra.nodes.windows import Window
 from penstock.algebra.optimizer.statistics import Statistics, seconds
 from penstock.algebra.properties.boundedness import Boundedness, Grade
 from penstock.algebra.properties.cardinality import Estimate
@@ -101,7 +104,8 @@ class Coalesce(Unary):
     period are left out.
 
     begins: what is known of them; closing: when stretches are closed, None where they never are; only_closed: whether
-    the others are left out; budget: of those that go on, where only closed ones are told and nothing leaves.
+    the others are left out; budget: of those that go on, where only closed ones are told and nothing leaves, or of runs
+    of granules.
     """
 
     begins: Begins = Begins.ANY
@@ -113,6 +117,19 @@ class Coalesce(Unary):
     def closed(self) -> Closing | None:
         """Return when the stretches are closed that the relation has; None where it has all."""
         return self.closing if self.only_closed else None
+
+    @property
+    def granule_window(self) -> Window | None:
+        """Return the window where the period of each row is the granule that ends when the row enters, and rows leave
+        as many granules later, so that the rows of a value are runs of granules; None for any other."""
+        below = self.input
+        while isinstance(below, Select | Project | NegativeTuples):
+            below = below.input
+        if self.begins is not Begins.GRANULE or self.closed is not None or not isinstance(below, Window):
+            return None
+        if below.domain is None or below.slide is None or below.lifetime is None or below.lifetime % below.slide:
+            return None
+        return below
 
     @property
     def value(self) -> tuple[int, ...]:
@@ -142,7 +159,7 @@ class Coalesce(Unary):
 
     @property
     def is_plain_sql(self) -> bool:
-        return self.closed is None
+        return self.closed is None and self.budget is None
 
     @property
     def keys(self) -> Keys:
@@ -152,7 +169,9 @@ class Coalesce(Unary):
 
     @property
     def needs(self) -> Needs:
-        return super().needs if self.closed is None else everything(self.source_names)
+        # What was dropped under a budget depends on all arrivals before.
+        whole = self.closed is not None or self.budget is not None
+        return everything(self.source_names) if whole else super().needs
 
     @property
     def boundedness(self) -> Boundedness:

@@ -123,8 +123,10 @@ class StretchBudget:
     many bytes. Beyond it the value with the largest hash is dropped: what goes on of it is forgotten, and refused from
     then on, whatever the policy, since a part of a stretch would be wrong. What has ended stays.
 
+    Under SLIDE entries are runs of granules. Before any value goes a run that has ended and is shorter than `least`.
+
     Args:
-        budget, in_bytes, buckets, cpu, shares_limit: as those of `Shed`.
+        budget, in_bytes, buckets, cpu, shares_limit, least: as those of `Shed`.
     """
 
     budget: int
@@ -132,6 +134,7 @@ class StretchBudget:
     buckets: int = 1
     cpu: int = 0
     shares_limit: bool = False
+    least: int = 0
 
     @property
     def follows_decisions(self) -> bool:
@@ -140,7 +143,8 @@ class StretchBudget:
     def describe(self) -> dict[str, str]:
         words = budget_words(self.budget, self.in_bytes, self.cpu, self.shares_limit)
         found = {"budget": words.replace("tuples", "that go on"), "error": "whole values missing"}
-        return {**found, "buckets": str(self.buckets)} if self.buckets > 1 else found
+        found = {**found, "buckets": str(self.buckets)} if self.buckets > 1 else found
+        return {**found, "least length": f"{self.least} ticks"} if self.least else found
 
 
 def counts_alone(window: RowWindow) -> bool:

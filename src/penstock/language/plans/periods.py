@@ -49,8 +49,10 @@ def _read_coalesce(below: Below) -> Algebra:
         raise below.refuse("periods may begin at any time, so none is ever closed", "P0373")
     made = Coalesce(below.input, begins, closing, closing is not None and below.fields["closed"].flag())
     budget = read_budget(below)
-    if budget is not None and not (made.only_closed and made.in_order):
-        raise below.refuse("a budget of what goes on needs stretches that are told once, and lose nothing", "P0376")
+    if budget is not None and not (made.only_closed and made.in_order) and made.granule_window is None:
+        raise below.refuse(
+            "a budget of whole stretches needs those that are told once, and lose nothing, or granules", "P0376"
+        )
     return replace(made, budget=budget)
 
 

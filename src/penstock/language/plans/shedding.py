@@ -55,7 +55,7 @@ def _read_shed(below: Below) -> Algebra:
 
 
 #: The fields of a budget of what goes on.
-BUDGET = ("budget", "bytes", "buckets", "cpu", "shares_limit")
+BUDGET = ("budget", "bytes", "buckets", "cpu", "shares_limit", "least_length")
 
 
 def write_budget(budget: StretchBudget | None) -> Fields:
@@ -64,7 +64,7 @@ def write_budget(budget: StretchBudget | None) -> Fields:
         return {}
     return {
         "budget": budget.budget, "bytes": budget.in_bytes, "buckets": budget.buckets, "cpu": budget.cpu,
-        "shares_limit": budget.shares_limit,
+        "shares_limit": budget.shares_limit, **({"least_length": budget.least} if budget.least else {}),
     }  # fmt: skip
 
 
@@ -75,7 +75,7 @@ def read_budget(below: Below) -> StretchBudget | None:
     budget = below.whole("budget", 1, NO_BUDGET) or 1
     buckets, cpu = below.whole("buckets", 1, budget, 1) or 1, below.whole("cpu", 0, 10**12, 0) or 0
     in_bytes, shares = (name in below.fields and below.fields[name].flag() for name in ("bytes", "shares_limit"))
-    return StretchBudget(budget, in_bytes, buckets, cpu, shares)
+    return StretchBudget(budget, in_bytes, buckets, cpu, shares, below.whole("least_length", 0, MOST_ROWS, 0) or 0)
 
 
 SHED = NodeForm(_write_shed, _read_shed, _SHED, _SHED)

@@ -55,6 +55,7 @@ from penstock.physical.operators.streams.changes import Changes
 from penstock.physical.operators.streams.distinct_changes import DistinctChanges
 from penstock.physical.operators.streams.results import IndividualResults, Rounded, ShortChanges, ShortLives
 from penstock.physical.operators.streams.rstream import RStream
+from penstock.physical.operators.temporal.budgeted_runs import BudgetedRuns
 from penstock.physical.operators.temporal.coalesce import Coalescing
 from penstock.physical.operators.temporal.gaps import GapsInOrder, GapsOfChanges
 from penstock.physical.operators.temporal.granule_runs import GranuleRuns, OncePerLife
@@ -117,7 +118,7 @@ from penstock.physical.plan.streams import (
 )
 from penstock.physical.plan.temporal.coalesce import CoalesceSpec, StretchPiecesSpec
 from penstock.physical.plan.temporal.gaps import GapsSpec
-from penstock.physical.plan.temporal.granules import GranuleRunsSpec, OncePerLifeSpec
+from penstock.physical.plan.temporal.granules import BudgetedRunsSpec, GranuleRunsSpec, OncePerLifeSpec
 from penstock.physical.plan.temporal.grouped_sessions import GroupedSessionsSpec, SessionPiecesSpec
 from penstock.physical.plan.temporal.sessions import SessionsSpec, ValidWindowSpec
 from penstock.physical.plan.temporal.shedding import ShedRowsSpec, ShedSpec
@@ -162,6 +163,7 @@ OPERATORS: dict[type, Callable[..., Operator]] = {
     SessionsSpec: lambda spec, context: Sessions(spec),
     StretchPiecesSpec: lambda spec, context: StretchPieces(),
     OncePerLifeSpec: lambda spec, context: OncePerLife(spec),
+    BudgetedRunsSpec: lambda spec, context: BudgetedRuns(spec),
     GranuleRunsSpec: lambda spec, context: GranuleRuns(spec),
     WindowStretchesSpec: lambda spec, context: StretchesOfWindow(spec),
     SessionPiecesSpec: lambda spec, context: SessionPieces(spec),

@@ -77,6 +77,57 @@ def told_stretches(
     return told + going_on
 
 
+@dataclass
+class HeldGranule(Generic[T]):
+    """A granule of a value that is held, the period [end - slide, end), until it leaves or is dropped."""
+
+    rank: int
+    end: int
+    weight: int
+    member: T
+    until: int
+
+
+def held_granules(
+    arrivals: list[StretchArrival[T]], budgets: list[int], bucket_of: Callable[[int], int], slide: int, length: int,
+    least: int,
+) -> list[HeldGranule[T]]:  # fmt: skip
+    """Return the granules that are held for a while, where entries are runs of granules of one value.
+
+    Args:
+        slide, length: of a granule, and of the window.
+        least: runs that have ended and are shorter go first, then whole values.
+    """
+    every: list[HeldGranule[T]] = []
+    refused_from = [2**63] * len(budgets)
+    for one in sorted(arrivals, key=lambda a: (a.ts, a.rank)):
+        at, bucket = one.ts, bucket_of(one.rank)
+        held = [g for g in every if g.until > at and bucket_of(g.rank) == bucket]
+        if one.rank < refused_from[bucket] and not any((g.rank, g.end) == (one.rank, at) for g in held):
+            held.append(HeldGranule(one.rank, at, one.weight, one.member, at + length))
+            every.append(held[-1])
+        while sum(run[0].weight for run in _runs(held, slide)) > budgets[bucket]:
+            ended = [run for run in _runs(held, slide) if run[-1].end < at - slide and slide * len(run) < least]
+            going = min(ended, key=lambda run: (run[-1].end, run[-1].rank), default=[])
+            if not going:
+                refused_from[bucket] = max(g.rank for g in held)
+                going = [g for g in held if g.rank == refused_from[bucket]]
+            for g in going:
+                g.until = at
+            held = [g for g in held if g.until > at]
+    return every
+
+
+def _runs(held: list[HeldGranule[T]], slide: int) -> list[list[HeldGranule[T]]]:
+    runs: list[list[HeldGranule[T]]] = []
+    for g in sorted(held, key=lambda g: (g.rank, g.end)):
+        if runs and (runs[-1][-1].rank, runs[-1][-1].end) == (g.rank, g.end - slide):
+            runs[-1].append(g)
+        else:
+            runs.append([g])
+    return runs
+
+
 def weighed(
     found: list[tuple[int, int, Row]], value: Sequence[int], types: Sequence[pa.DataType], in_bytes: bool
 ) -> list[StretchArrival[Row]]:

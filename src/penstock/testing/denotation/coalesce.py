@@ -6,7 +6,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 from penstock.algebra import Coalesce, Gaps
-from penstock.testing.approximation.whole_stretches import buckets_of, told_stretches, weighed
+from penstock.testing.approximation.whole_stretches import buckets_of, held_granules, told_stretches, weighed
 from penstock.testing.denotation.base import Bag, Relation, World, denote, relation, windowed
 from penstock.testing.denotation.shed import lives
 from penstock.testing.values import Row, key_of
@@ -20,6 +20,13 @@ def _(node: Coalesce, world: World) -> Relation:
         arrivals = weighed(lives(node.input, world), node.value, node.schema.types, node.budget.in_bytes)
         kept = told_stretches(arrivals, *buckets_of(node.budget), closed.closes)
         return windowed([(0, (closed.closes(s.end), END), (*s.members[0][:-2], s.begin, s.end)) for s in kept])
+    granules = node.granule_window
+    if node.budget is not None and granules is not None and granules.slide is not None:
+        arrivals = weighed(lives(node.input, world), node.value, node.schema.types, node.budget.in_bytes)
+        length = granules.lifetime or granules.slide
+        held = held_granules(arrivals, *buckets_of(node.budget), granules.slide, length, node.budget.least)
+        instants = {g.end for g in held} | {g.until for g in held}
+        return Relation(frozenset(instants), lambda tau: stretches([g.member for g in held if g.end <= tau < g.until]))
     if closed is None:
         return Relation(below.instants, lambda tau: stretches(below.at(tau)))
     found = {closed.closes(row[-1]) for tau in below.instants for row in stretches(below.at(tau))}

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from penstock.algebra import Algebra, Project, Sample, WindowSample
+from penstock.algebra import Algebra, Coalesce, Project, Sample, SessionWindow, WindowSample
 from penstock.algebra.nodes.base import operators
 from penstock.errors import PenstockError
 from penstock.expressions.aggregates.arguments import between
@@ -108,6 +108,10 @@ def with_records(
     if not any(map(is_estimate, calls)):
         return node, calls
     sampled = node.with_inclusion()
+    if sampled is None and any(isinstance(one, Coalesce | SessionWindow) for one in operators(node)):
+        message = "ESTIMATE of stretches or sessions, of which no inclusion probabilities are kept, also under a budget"
+        hint = "leave ESTIMATE out; the metrics exact and coverage_at_least say what a budget leaves out"
+        raise PenstockError("P0355", message, hint=hint)
     if sampled is None:
         hint = "sample the stream, as in FROM s SAMPLE(10), or leave ESTIMATE out"
         raise PenstockError("P0355", "ESTIMATE of rows that are not sampled, whose aggregate is exact", hint=hint)

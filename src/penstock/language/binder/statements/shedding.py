@@ -139,7 +139,7 @@ def with_budgets(root: Algebra, name: str, options: SheddingOptions, lenient: bo
     whole = StretchBudget(budget, in_bytes, options.buckets, cpu, options.shares_limit)
 
     def rule(node: Any) -> Any:
-        if isinstance(node, SessionWindow) or (isinstance(node, Coalesce) and _tells_once(node)):
+        if isinstance(node, SessionWindow) or (isinstance(node, Coalesce) and _drops_whole(node, options)):
             refusal = _refusal_of_whole(node, name, options)
             if refusal is None:
                 return replace(node, budget=whole)
@@ -207,6 +207,12 @@ def _tells_once(node: Coalesce) -> bool:
     return node.closed is not None and node.in_order and not is_static(node)
 
 
+def _drops_whole(node: Coalesce, options: SheddingOptions) -> bool:
+    """Return whether entries are whole stretches: those that are told once, and runs of granules, but for a budget that
+    counts tuples."""
+    return _tells_once(node) or (options.compact and node.granule_window is not None and not is_static(node))
+
+
 def _refusal_of_whole(node: Coalesce | SessionWindow, name: str, options: SheddingOptions) -> PenstockError | None:
     """Return why the stretches, or sessions, of `node` that go on have no budget, None where they may have one."""
     if isinstance(node, SessionWindow) and node.open:
@@ -217,7 +223,10 @@ def _refusal_of_whole(node: Coalesce | SessionWindow, name: str, options: Sheddi
         return PenstockError("P0376", message, hint="leave out compact 'false'")
     if options.at_least:
         message = f"the accuracy of {name} is not estimated: its budget drops whole values"
-        return PenstockError("P0376", message, hint="leave out accuracy_at_least; coverage_at_least is a metric")
+        hint = "leave out accuracy_at_least; coverage_at_least is a metric"
+        if isinstance(node, Coalesce) and not _tells_once(node):
+            hint = "compact 'false' makes the budget count tuples, or leave out accuracy_at_least"
+        return PenstockError("P0376", message, hint=hint)
     return None
 
 
@@ -228,6 +237,9 @@ def _below_whole(select: Select, node: Coalesce | SessionWindow) -> Algebra:
     parts = conjuncts(select.predicate)
     below = tuple(part for part in parts if columns >= columns_of(part) and not volatile(part))
     predicate, kept = conjunction(below), conjunction(tuple(part for part in parts if part not in below))
+    if isinstance(node, Coalesce) and node.budget is not None and node.granule_window is not None:
+        least = max(least_length(part, len(node.value)) or 0 for part in parts)
+        node = replace(node, budget=replace(node.budget, least=least))
     made = node if predicate is None else replace(node, input=Select(node.input, predicate))
     return made if kept is None else Select(made, kept)
 

@@ -27,6 +27,7 @@ from penstock.shedding.layout import (
     NEVER,
 )
 from penstock.shedding.ledger import Ledger
+from penstock.shedding.runs import GranuleBudgets
 from penstock.shedding.whole import (
     ALIVE,
     FIRST,
@@ -54,13 +55,15 @@ class Admitted:
     dropped: Int64s
 
 
-class BudgetOfStretches:
-    """The budget of one operator in one shard. table: its values, with three lanes: whether the stretch goes on, its
-    begin, its end; ends: whether what was dropped is missing only until its end, else for ever."""
+class WholeBudget:
+    """The figures of a budget of which whole values are dropped, in one shard.
 
-    def __init__(self, spec: StretchBudget, table: KeyedTable, at_most: int = 0, ends: bool = False) -> None:
-        self._spec, self._table, self._ends = spec, table, ends
-        self._machine = WholeStretches(bucket_budgets(spec.budget, spec.buckets), at_most)
+    Args:
+        machine: what decides, by bucket.
+    """
+
+    def __init__(self, spec: StretchBudget, machine: WholeStretches | GranuleBudgets) -> None:
+        self._spec, self._machine = spec, machine
         self._ledger = Ledger(END)
         self._arrived = self._shed = self._by_cpu = 0
         self._keep_below = int(NEVER)
@@ -74,67 +77,31 @@ class BudgetOfStretches:
             part = decided.least(Decided.STATE_BUDGET)
             self._machine.budgets = bucket_budgets(NO_BUDGET if part is None else part, self._spec.buckets)
 
-    def admit(
-        self, values: Sequence[pa.Array], slots: Int64s, stamps: Int64s, begins: Int64s, reaches: Int64s,
-        limits: Int64s,
-    ) -> Admitted:  # fmt: skip
-        """Take arrivals; the operator puts those that are kept into its stretches, and then forgets the stretches of
-        the values dropped.
-
-        Args:
-            values: the columns of the value of each; slots: its slot in the table.
-            limits: what ends there or before has been closed before the instant of each.
-        """
-        ranks, weights = ranks_of(values, len(slots)), self._weights(values, len(slots))
-        lanes = self._lanes()
-        live = np.flatnonzero(lanes[ALIVE])
-        known = self._table.key_columns(live)
-        lanes[RANK, live], lanes[WEIGHT, live] = ranks_of(known, len(live)), self._weights(known, len(live))
-        arrivals = StretchArrivals(slots, ranks, stamps, begins, reaches, weights, limits)
-        entered, kills = self._machine.admit(lanes, arrivals, self._keep_below)
-        self._note(arrivals, entered, kills, lanes)
-        return Admitted(entered == 1, np.ascontiguousarray(kills[:, KILL_SLOT]))
-
-    def _weights(self, values: Sequence[pa.Array], count: int) -> Int64s:
+    def weights(self, values: Sequence[pa.Array], count: int) -> Int64s:
+        """Return what an entry of each value counts in the budget."""
         if not self._spec.in_bytes:
             return np.ones(count, np.int64)
         return ENTRY_BYTES + value_bytes(values, count)
 
-    def _lanes(self) -> Int64s:
-        lanes = np.zeros((LANES, self._table.count), np.int64)
-        lanes[(ALIVE, FIRST, LAST), :] = self._table.integers[:3, : self._table.count]
-        return lanes
+    @property
+    def keep_below(self) -> int:
+        """Return the threshold that the run has decided, NEVER for none."""
+        return self._keep_below
 
-    def _note(self, arrivals: StretchArrivals, entered: Int64s, kills: Int64s, lanes: Int64s) -> None:
-        refused = np.flatnonzero(entered == 2)
-        rows = np.zeros((len(refused) + len(kills), DROP_COLUMNS), np.int64)
-        rows[:, DROPPED_AT] = np.append(arrivals.stamps[refused], kills[:, KILL_AT])
-        rows[:, DROPPED_BEGIN] = np.append(arrivals.begins[refused], kills[:, KILL_BEGIN])
-        rows[:, DROPPED_END] = np.append(arrivals.reaches[refused], kills[:, KILL_END])
-        rows[:, DROPPED_LOST] = rows[:, DROPPED_END] - rows[:, DROPPED_BEGIN]
-        rows[:, DROPPED_WEIGHT] = np.append(arrivals.weights[refused], kills[:, KILL_WEIGHT])
-        rows[:, DROPPED_EXPIRES] = np.minimum(rows[:, DROPPED_END], END - 1) + 1 if self._ends else END
-        self._arrived += len(entered)
+    def note(self, arrived: int, rows: Int64s, ranks: Int64s, reached: int) -> None:
+        """Count arrivals up to a tick, and what was dropped or refused: rows of DROPPED_.., with the hash of each."""
+        self._arrived += arrived
         self._shed += len(rows)
-        ranks = np.append(arrivals.ranks[refused], lanes[RANK, kills[:, KILL_SLOT]])
         self._by_cpu += int((ranks >= self._keep_below).sum())
-        if len(arrivals.stamps):
-            self._ledger.add(rows, int(arrivals.stamps.max()))
+        self._ledger.add(rows, reached)
 
     def pass_to(self, heartbeat: int) -> None:
         """Forget what is no longer missing."""
         self._ledger.pass_to(heartbeat)
 
-    def figures(self, heartbeat: int) -> Mapping[str, int | float]:
-        """Return the figures of shedding; those of what goes on, since nothing else is held."""
-        if not self._arrived:
-            return {}
-        lanes = self._lanes()
-        live = np.flatnonzero(lanes[ALIVE])
-        held = int(self._weights(self._table.key_columns(live), len(live)).sum())
+    def figures_of(self, held: int, covered: int, heartbeat: int) -> Mapping[str, int | float]:
+        """Return the figures of shedding, where entries of weight `held` cover so many ticks."""
         lost = self._ledger.lost(heartbeat) if self._ledger.live else 0
-        ends = np.where(lanes[LAST, live] < END, lanes[LAST, live], heartbeat + 1)
-        covered = sum(np.maximum(ends - lanes[FIRST, live], 0).tolist())
         return {
             "held": held, "budget": self._spec.budget if self._spec.budget < NO_BUDGET else 0,
             "arrived": self._arrived, "shed": self._shed, "shed by cpu": self._by_cpu,
@@ -161,6 +128,67 @@ class BudgetOfStretches:
         self._machine.thresholds, self._machine.budgets = list(kept["thresholds"]), list(kept["budgets"])
         self._arrived, self._shed, self._by_cpu, self._machine.dropped = kept["counts"]
         self._ledger, self._keep_below = Ledger.from_json(kept["ledger"]), kept["keep"]
+
+
+class BudgetOfStretches(WholeBudget):
+    """The budget of one operator in one shard. table: its values, with three lanes: whether the stretch goes on, its
+    begin, its end; ends: whether what was dropped is missing only until its end, else for ever."""
+
+    def __init__(self, spec: StretchBudget, table: KeyedTable, at_most: int = 0, ends: bool = False) -> None:
+        machine = WholeStretches(bucket_budgets(spec.budget, spec.buckets), at_most)
+        super().__init__(spec, machine)
+        self._machine: WholeStretches = machine
+        self._table, self._ends = table, ends
+
+    def admit(
+        self, values: Sequence[pa.Array], slots: Int64s, stamps: Int64s, begins: Int64s, reaches: Int64s,
+        limits: Int64s,
+    ) -> Admitted:  # fmt: skip
+        """Take arrivals; the operator puts those that are kept into its stretches, and then forgets the stretches of
+        the values dropped.
+
+        Args:
+            values: the columns of the value of each; slots: its slot in the table.
+            limits: what ends there or before has been closed before the instant of each.
+        """
+        ranks, weights = ranks_of(values, len(slots)), self.weights(values, len(slots))
+        lanes = self._lanes()
+        live = np.flatnonzero(lanes[ALIVE])
+        known = self._table.key_columns(live)
+        lanes[RANK, live], lanes[WEIGHT, live] = ranks_of(known, len(live)), self.weights(known, len(live))
+        arrivals = StretchArrivals(slots, ranks, stamps, begins, reaches, weights, limits)
+        entered, kills = self._machine.admit(lanes, arrivals, self._keep_below)
+        self._note(arrivals, entered, kills, lanes)
+        return Admitted(entered == 1, np.ascontiguousarray(kills[:, KILL_SLOT]))
+
+    def _lanes(self) -> Int64s:
+        lanes = np.zeros((LANES, self._table.count), np.int64)
+        lanes[(ALIVE, FIRST, LAST), :] = self._table.integers[:3, : self._table.count]
+        return lanes
+
+    def _note(self, arrivals: StretchArrivals, entered: Int64s, kills: Int64s, lanes: Int64s) -> None:
+        refused = np.flatnonzero(entered == 2)
+        rows = np.zeros((len(refused) + len(kills), DROP_COLUMNS), np.int64)
+        rows[:, DROPPED_AT] = np.append(arrivals.stamps[refused], kills[:, KILL_AT])
+        rows[:, DROPPED_BEGIN] = np.append(arrivals.begins[refused], kills[:, KILL_BEGIN])
+        rows[:, DROPPED_END] = np.append(arrivals.reaches[refused], kills[:, KILL_END])
+        rows[:, DROPPED_LOST] = rows[:, DROPPED_END] - rows[:, DROPPED_BEGIN]
+        rows[:, DROPPED_WEIGHT] = np.append(arrivals.weights[refused], kills[:, KILL_WEIGHT])
+        rows[:, DROPPED_EXPIRES] = np.minimum(rows[:, DROPPED_END], END - 1) + 1 if self._ends else END
+        ranks = np.append(arrivals.ranks[refused], lanes[RANK, kills[:, KILL_SLOT]])
+        if len(entered):
+            self.note(len(entered), rows, ranks, int(arrivals.stamps.max()))
+
+    def figures(self, heartbeat: int) -> Mapping[str, int | float]:
+        """Return the figures of shedding; those of what goes on, since nothing else is held."""
+        if not self._arrived:
+            return {}
+        lanes = self._lanes()
+        live = np.flatnonzero(lanes[ALIVE])
+        held = int(self.weights(self._table.key_columns(live), len(live)).sum())
+        ends = np.where(lanes[LAST, live] < END, lanes[LAST, live], heartbeat + 1)
+        covered = sum(np.maximum(ends - lanes[FIRST, live], 0).tolist())
+        return self.figures_of(held, covered, heartbeat)
 
 
 def ranks_of(values: Sequence[pa.Array], count: int) -> Int64s:

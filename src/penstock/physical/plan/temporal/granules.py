@@ -8,8 +8,10 @@ from typing import ClassVar
 
 import pyarrow as pa
 
+from penstock.algebra.nodes.shed import ENTRY_BYTES, NO_BUDGET, StretchBudget
 from penstock.physical.plan.spec import Parameter, ReducingSpec, Spec
 from penstock.physical.plan.state import SLOT, StateInput, StatePart, width
+from penstock.physical.plan.temporal.shedding import BudgetedSpec
 
 
 @dataclass(frozen=True)
@@ -52,3 +54,31 @@ class GranuleRunsSpec(Spec):
         # At worst every second granule has a row.
         runs = min(one.size, values * self.length / self.slide) / 2
         yield StatePart("runs that have ended", runs, runs * nbytes, made.content)
+
+
+@dataclass(frozen=True)
+class BudgetedRunsSpec(BudgetedSpec):
+    """The same under a budget of runs: whole values are dropped, and runs that are too short. types, slide, length: as
+    those of `GranuleRunsSpec`."""
+
+    varying: ClassVar[frozenset[str]] = frozenset({"length", "slide"})
+
+    types: tuple[pa.DataType, ...]
+    slide: int
+    length: int
+    budget: StretchBudget
+
+    @property
+    def title(self) -> str:
+        return "Coalesce"
+
+    def describe(self) -> Mapping[str, Parameter]:
+        return {"state": "runs of granules of every value", **self.budget.describe()}
+
+    def state(self, inputs: Sequence[StateInput], made: StateInput) -> Iterable[StatePart]:
+        (one,) = inputs
+        values = one.values(tuple(range(len(self.types) - 2)))
+        runs = min(one.size, values * self.length / self.slide) / 2 + values
+        if self.budget.budget < NO_BUDGET:
+            runs = min(runs, self.budget.budget // (ENTRY_BYTES if self.budget.in_bytes else 1))
+        yield StatePart("runs held", runs, runs * (24 + width(self.types)), made.content)

@@ -23,7 +23,7 @@ from penstock.physical.plan.plan import Edge
 from penstock.physical.plan.spec import Spec
 from penstock.physical.plan.temporal.coalesce import CoalesceSpec, StretchPiecesSpec
 from penstock.physical.plan.temporal.gaps import GapsSpec
-from penstock.physical.plan.temporal.granules import GranuleRunsSpec, OncePerLifeSpec
+from penstock.physical.plan.temporal.granules import BudgetedRunsSpec, GranuleRunsSpec, OncePerLifeSpec
 from penstock.physical.plan.temporal.sessions import SessionsSpec, ValidWindowSpec
 from penstock.physical.plan.temporal.until_next import LastingSpec, UntilNextSpec
 from penstock.physical.plan.temporal.window_stretches import WindowStretchesSpec
@@ -33,7 +33,7 @@ from penstock.physical.planning.strategies import Strategy
 
 @lower.register
 def _coalesce(node: Coalesce, builder: Builder) -> Lowered:
-    window = _window_of_granules(node) if builder.strategy is Strategy.PATTERN else None
+    window = node.granule_window if builder.strategy is Strategy.PATTERN else None
     return _coalesced(node, builder, window)
 
 
@@ -52,7 +52,10 @@ def _coalesced(node: Coalesce, builder: Builder, window: Window | None) -> Lower
         child = replace(child, step=step)
     edge, stage, partitions = builder.keyed(child, node.value if node.budget is None else ())
     spec: Spec
-    if pattern and _leaves_in_order(node):
+    granules = node.granule_window
+    if node.budget is not None and granules is not None and granules.slide is not None:
+        spec = BudgetedRunsSpec(node.schema.types, granules.slide, granules.lifetime or granules.slide, node.budget)
+    elif pattern and _leaves_in_order(node):
         spec = WindowStretchesSpec(node.schema.types)
     elif window is None or window.slide is None or window.lifetime is None:
         spec = CoalesceSpec(node.schema.types, node.closed, node.closing if node.in_order else None, budget=node.budget)
@@ -71,23 +74,10 @@ def _leaves_in_order(node: Coalesce) -> bool:
     return below.domain is not None and below.slide is None and below.lifetime is not None and below.input.is_stream
 
 
-def _window_of_granules(node: Coalesce) -> Window | None:
-    """Return the window of `node` where the period of each row is the granule that ends when the row enters, and rows
-    leave as many granules later."""
-    below = node.input
-    while isinstance(below, Select | Project):
-        below = below.input
-    if node.begins is not Begins.GRANULE or node.closed is not None or not isinstance(below, Window):
-        return None
-    if below.domain is None or below.slide is None or below.lifetime is None or below.lifetime % below.slide:
-        return None
-    return below
-
-
 @lower.register
 def _gaps(node: Gaps, builder: Builder) -> Lowered:
     below = node.input
-    if isinstance(below, Coalesce) and _window_of_granules(below) is not None:
+    if isinstance(below, Coalesce) and below.granule_window is not None:
         # What runs show ends by its life; gaps follow what comes and what is taken back.
         child = _coalesced(below, builder, None)
     else:

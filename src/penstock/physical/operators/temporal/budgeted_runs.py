@@ -1,0 +1,182 @@
+"""Coalescing of granules under SLIDE and a budget of runs (`shedding/runs.py`), and the runs that it holds.
+
+Contract: what is shown is coalescing of the granules held, at every boundary. All runs are in one shard, and written
+anew with every snapshot after a change: what a budget holds is small, and most of it changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.algebra.nodes.shed import bucket_budgets
+from penstock.physical.elements import Elements, Int64s, concat_arrays, int64s, unnamed
+from penstock.physical.operators.contract import Moment
+from penstock.physical.operators.reorder_buffer import ReorderBuffer, ReorderingOperator
+from penstock.physical.operators.temporal.stretch_budget import WholeBudget, ranks_of
+from penstock.physical.plan.temporal.granules import BudgetedRunsSpec
+from penstock.physical.synopses.contract import Chunks, Synopsis
+from penstock.physical.synopses.tables.keyed_table import KeyedTable
+from penstock.shedding.layout import (
+    DROP_COLUMNS,
+    DROPPED_AT,
+    DROPPED_BEGIN,
+    DROPPED_END,
+    DROPPED_EXPIRES,
+    DROPPED_LOST,
+    DROPPED_WEIGHT,
+)
+from penstock.shedding.runs import (
+    ALIVE,
+    FIRST,
+    KILL_AT,
+    KILL_BEGIN,
+    KILL_END,
+    KILL_RANK,
+    KILL_WEIGHT,
+    LAST,
+    RANK,
+    SHOWN,
+    SLOT,
+    TOLD_AT,
+    TOLD_BEGIN,
+    TOLD_END,
+    TOLD_SIGN,
+    TOLD_SLOT,
+    WEIGHT,
+    GranuleArrivals,
+    GranuleBudgets,
+    GranuleOutcome,
+)
+from penstock.storage.documents import Document, integer, nested
+from penstock.types import BEGIN, END
+
+
+class HeldRuns(Synopsis):
+    """The runs held: the ends of their first and last granule, the begin that is shown, and the columns of the value.
+    types: of the value."""
+
+    def __init__(self, types: tuple[pa.DataType, ...]) -> None:
+        self.batch = unnamed([pa.array([], kind) for kind in (pa.int64(), pa.int64(), pa.int64(), *types)])
+        self._id = 0
+        self._written: pa.RecordBatch | None = None
+
+    def snapshot(self) -> tuple[Document, Chunks]:
+        if self._written is not self.batch:
+            self._id += 1
+            self._written = self.batch
+        return {"id": self._id}, {self._id: self.batch}
+
+    def restore(self, manifest: Document, chunks: Chunks) -> None:
+        self._id = integer(manifest, "id")
+        self.batch = self._written = chunks[self._id]
+
+    @property
+    def rows(self) -> int:
+        return int(self.batch.num_rows)
+
+    @property
+    def nbytes(self) -> int:
+        return int(self.batch.nbytes)
+
+
+class BudgetedRuns(ReorderingOperator):
+    """State: the runs held, and elements ahead of the heartbeat."""
+
+    def __init__(self, spec: BudgetedRunsSpec) -> None:
+        super().__init__(ReorderBuffer())
+        self._slide, self._length, self._types = spec.slide, spec.length, spec.types[:-2]
+        budget = spec.budget
+        self._machine = GranuleBudgets(
+            bucket_budgets(budget.budget, budget.buckets), spec.slide, spec.length, budget.least
+        )
+        self._budget = WholeBudget(budget, self._machine)
+        self._runs = HeldRuns(self._types)
+        self._reached = BEGIN
+
+    def synopses(self) -> Mapping[str, Synopsis]:
+        return {**super().synopses(), "runs": self._runs}
+
+    def figures(self) -> Mapping[str, int | float]:
+        batch = self._runs.batch
+        held = int(self._budget.weights(batch.columns[3:], batch.num_rows).sum())
+        covered = sum((int64s(batch.column(1)) - int64s(batch.column(2))).tolist())
+        return self._budget.figures_of(held, covered, self._reached)
+
+    def marks(self) -> Document:
+        return {"budget": self._budget.marks(), "reached": self._reached}
+
+    def restore_marks(self, marks: Document) -> None:
+        self._budget.restore_marks(nested(marks, "budget"))
+        self._reached = integer(marks, "reached")
+
+    def advance(self, moment: Moment) -> list[Elements]:
+        self._budget.follow(moment.decided)
+        arrived = self._early.until(moment.heartbeat)
+        result = []
+        if arrived is not None or self._runs.rows:
+            result = self._follow(arrived, moment.heartbeat)
+        if BEGIN < moment.heartbeat < END:
+            self._reached = moment.heartbeat
+            self._budget.pass_to(moment.heartbeat)
+        return result
+
+    def _follow(self, arrived: Elements | None, heartbeat: int) -> list[Elements]:
+        """Take granules, and return what changes of the stretches shown."""
+        batch = self._runs.batch
+        columns, stamps = batch.columns[3:], np.empty(0, np.int64)
+        if arrived is not None:
+            # What leaves follows from what came.
+            arrived = arrived.filter(arrived.signs > 0)
+            columns = [concat_arrays([*pair]) for pair in zip(columns, arrived.columns[:-2], strict=True)]
+            stamps = arrived.ts
+        held, count = batch.num_rows, batch.num_rows + len(stamps)
+        values = KeyedTable(1, 0, self._types)
+        slots = values.place(columns, count).slots
+        keys = values.key_columns(np.arange(values.count))
+        ranks, weights = ranks_of(keys, values.count), self._budget.weights(keys, values.count)
+        runs = np.ones((held, ALIVE + 1), np.int64)
+        runs[:, SLOT], runs[:, RANK], runs[:, WEIGHT] = slots[:held], ranks[slots[:held]], weights[slots[:held]]
+        runs[:, FIRST], runs[:, LAST], runs[:, SHOWN] = (int64s(batch.column(i)) for i in range(3))
+        arrivals = self._in_order(slots[held:], stamps, ranks, weights)
+        # A run that is shown for ever is no more than one whose last change has come.
+        until = min(heartbeat, END - 1)
+        outcome = self._machine.admit(runs, arrivals, values.count, self._budget.keep_below, until)
+        self._note(arrivals, outcome)
+        left = outcome.runs
+        numbers = [pa.array(np.ascontiguousarray(left[:, lane])) for lane in (FIRST, LAST, SHOWN)]
+        self._runs.batch = unnamed([*numbers, *values.key_columns(np.ascontiguousarray(left[:, SLOT]))])
+        told = outcome.told
+        if not len(told):
+            return []
+        slot, at, begin, end, sign = (
+            np.ascontiguousarray(told[:, k]) for k in (TOLD_SLOT, TOLD_AT, TOLD_BEGIN, TOLD_END, TOLD_SIGN)
+        )
+        shown = (*values.key_columns(slot), pa.array(begin), pa.array(end))
+        return [Elements(shown, at, np.full(len(told), END, np.int64), sign)]
+
+    @staticmethod
+    def _in_order(slots: Int64s, stamps: Int64s, ranks: Int64s, weights: Int64s) -> GranuleArrivals:
+        """Return every granule of a value once, in the order of (boundary, hash)."""
+        order = np.lexsort((slots, ranks[slots], stamps))
+        slots, stamps = slots[order], stamps[order]
+        fresh = np.ones(len(slots), np.bool_)
+        fresh[1:] = (slots[1:] != slots[:-1]) | (stamps[1:] != stamps[:-1])
+        slots, stamps = slots[fresh], stamps[fresh]
+        return GranuleArrivals(slots, ranks[slots], stamps, weights[slots])
+
+    def _note(self, arrivals: GranuleArrivals, outcome: GranuleOutcome) -> None:
+        if not len(arrivals.slots):
+            return
+        refused, kills = np.flatnonzero(outcome.entered == 2), outcome.kills
+        rows = np.zeros((len(refused) + len(kills), DROP_COLUMNS), np.int64)
+        rows[:, DROPPED_AT] = np.append(arrivals.stamps[refused], kills[:, KILL_AT])
+        rows[:, DROPPED_BEGIN] = np.append(arrivals.stamps[refused] - self._slide, kills[:, KILL_BEGIN])
+        rows[:, DROPPED_END] = np.append(arrivals.stamps[refused], kills[:, KILL_END])
+        rows[:, DROPPED_LOST] = rows[:, DROPPED_END] - rows[:, DROPPED_BEGIN]
+        rows[:, DROPPED_EXPIRES] = np.minimum(rows[:, DROPPED_END], END - self._length) + self._length
+        rows[:, DROPPED_WEIGHT] = np.append(arrivals.weights[refused], kills[:, KILL_WEIGHT])
+        ranks = np.append(arrivals.ranks[refused], kills[:, KILL_RANK])
+        self._budget.note(len(arrivals.slots), rows, ranks, int(arrivals.stamps[-1]))
