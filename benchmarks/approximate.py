@@ -4,14 +4,18 @@ One stream goes through `RSTREAM(SELECT f(x) FROM S [RANGE 60 SECONDS SLIDE 1 SE
 is warmed first. Printed are rows per second of processor time, the greatest state of the aggregation in bytes, and the
 greatest relative difference from the exact answer. With `--spark` the same windows are computed by Spark in one batch,
 with its own functions, over as many rows as `--spark-rows` says, and its answers are compared with the exact ones too.
+With `--flink-python F/bin/python` (docs/decisions/bench.md) Flink counts distinct values of these rows, as a batch too.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
+import subprocess
+import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +23,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.csv as csv
 
 from penstock.language import bind_script
 from penstock.physical.operators.aggregates.aggregate import Aggregation
@@ -33,6 +38,8 @@ PAIRS = {
     "APPROX_QUANTILE(v, 0.99)": ("QUANTILE(v, 0.99)", "percentile_approx(v, 0.99, 10000)"),
     "APPROX_PERCENTILE(v, 0.99, 1000)": ("QUANTILE(v, 0.99)", "percentile_approx(v, 0.99, 1000)"),
 }
+#: approximate -> Flink's own, of which there is one; it says that its error is about 1 %.
+FLINK = {"APPROX_COUNT_DISTINCT(x)": "APPROX_COUNT_DISTINCT(x)"}
 
 
 @dataclass(frozen=True)
@@ -110,6 +117,18 @@ def measure_spark(call: str, rows: pa.Table) -> Measured:
     return Measured(len(rows) / (_processor_seconds(jvm) - begun), 0, found)
 
 
+def measure_flink(python: Path, call: str, rows: pa.Table) -> Measured:
+    """Return what Flink takes of processor time, its JVM's, for the windows in one batch, and its answers. python: that
+    of an environment with PyFlink."""
+    with tempfile.TemporaryDirectory() as folder:
+        data, report = Path(folder) / "rows.csv", Path(folder) / "report.json"
+        csv.write_csv(rows, data, csv.WriteOptions(include_header=False))
+        command = [str(python), "-m", "benchmarks.peers.flink_approximate", call, "--data", str(data)]
+        subprocess.run([*command, "--scratch", folder, "--report", str(report)], check=True)
+        said = json.loads(report.read_text())
+    return Measured(len(rows) / said["seconds"], 0, {int(ts): r for ts, r in said["answers"].items()})
+
+
 def greatest_difference(found: Measured, exact: Measured) -> float:
     """Return the greatest relative difference of answers at the instants of the stream."""
     times = [t for t in exact.answers if 0 <= t < SECONDS]
@@ -124,6 +143,7 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=300_000)
     parser.add_argument("--spark", action="store_true")
     parser.add_argument("--spark-rows", type=int, default=200_000)
+    parser.add_argument("--flink-python", type=Path)
     options = parser.parse_args()
     rows = stream(options.rows, options.distinct)
     print("| call | rows/s | times the exact | state | part of the exact | greatest difference |")
@@ -141,18 +161,27 @@ def main() -> None:
             f"| `{call}` | {one.rate:,.0f} | {faster:.1f} | {one.state:,} | 1/{smaller:.0f} | {100 * off:.2f} % |",
             flush=True,
         )
+    few, python = stream(options.spark_rows, options.distinct), options.flink_python
     if options.spark:
-        beside_spark(stream(options.spark_rows, options.distinct), options.batch)
+        beside("Spark", {call: own for call, (_, own) in PAIRS.items()}, measure_spark, few, options.batch)
+    if python is not None:
+        beside("Flink", FLINK, lambda call, rows: measure_flink(python, call, rows), few, options.batch)
 
 
-def beside_spark(rows: pa.Table, batch: int) -> None:
-    print("\n| call | rows/s | greatest difference | Spark's | rows/s | greatest difference |")
+def beside(
+    engine: str, calls: dict[str, str], run: Callable[[str, pa.Table], Measured], rows: pa.Table, batch: int
+) -> None:
+    """Print what each call takes here, and what another engine takes for its own. calls: here -> there."""
+    print(f"\n| call | rows/s | greatest difference | {engine}'s | rows/s | greatest difference |")
     print("|---|---|---|---|---|---|")
-    for call, (twin, theirs) in PAIRS.items():
-        exact, own, spark = measure(twin, rows, batch), measure(call, rows, batch), measure_spark(theirs, rows)
-        off, spark_off = (100 * greatest_difference(one, exact) for one in (own, spark))
+    for call, theirs in calls.items():
+        exact, own, other = measure(PAIRS[call][0], rows, batch), measure(call, rows, batch), run(theirs, rows)
+        off, other_off = (greatest_difference(one, exact) for one in (own, other))
+        # Five and more standard errors of either: an answer to another question is farther away.
+        assert call not in FLINK or max(off, other_off) < 0.1, (off, other_off)
         print(
-            f"| `{call}` | {own.rate:,.0f} | {off:.2f} % | `{theirs}` | {spark.rate:,.0f} | {spark_off:.2f} % |",
+            f"| `{call}` | {own.rate:,.0f} | {100 * off:.2f} % | `{theirs}` | {other.rate:,.0f}"
+            f" | {100 * other_off:.2f} % |",
             flush=True,
         )
 
