@@ -113,8 +113,12 @@ class TokenGrammar(ExpressionParser):
     def _name(self, what: str) -> Name:
         if not self._is_name():
             word = self._curr.text if self._curr else ""
-            column = what == "a column name" and word.isidentifier() and self._curr.token_type is not TokenType.STRING
-            self._fail(what, hint=f"{word} is a keyword; in backticks it is a name: `{word}`" if column else None)
+            hint = None
+            if word and self._curr.token_type is TokenType.STRING:  # the double quotes of standard SQL
+                hint = f"a name is written without quotes or in backticks: `{word.replace('`', '``')}`"
+            elif what == "a column name" and word.isidentifier():
+                hint = f"{word} is a keyword; in backticks it is a name: `{word}`"
+            self._fail(what, hint=hint)
         token = self._curr
         self._advance()
         if not token.text:
