@@ -18,15 +18,23 @@ class FrequentGrammar(SourceGrammar):
         if not self._take("FREQUENT"):
             return None
         k, _ = self._whole("how many items are kept of each pane, such as FREQUENT 10")
-        by = self._required(self._parse_function()) if self._take("BY") else None
+        by = self._by() if self._take("BY") else None
         per: tuple[exp.Expr, ...] = ()
         if isinstance(by, exp.Per):  # sqlglot reads `f(x) PER (c)` as one expression
             by, per = by.this, tuple(by.expressions)
         elif self._take("PER"):
             per = self._per()
         above = self._number("a fraction such as 0.05, or a count")[0] if self._take("ABOVE") else None
+        if above is not None and self._curr and self._curr.token_type is TokenType.MOD:
+            self._fail("", hint="a share is a fraction: ABOVE 0.05 is a twentieth of the total")
         possibly = self._mark("OR", "POSSIBLY")
         return FrequentClause(k, by, per, above, possibly, self._since(start))
+
+    def _by(self) -> exp.Expr:
+        by = self._parse_function()
+        if by is None:
+            self._fail("an aggregate", hint="as in BY SUM(bytes), BY COUNT(x)")
+        return by
 
     def _per(self) -> tuple[exp.Expr, ...]:
         self._need_token(TokenType.L_PAREN, "(")

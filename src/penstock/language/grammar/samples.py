@@ -23,11 +23,16 @@ class SampleGrammar(WindowGrammar):
         if self._at("TABLESAMPLE"):
             self._advance()
             bernoulli = bool(self._take("BERNOULLI"))
+            if self._at("SYSTEM"):
+                self._fail("'('", hint="rows are sampled one by one: TABLESAMPLE BERNOULLI (10), or SAMPLE(10)")
             self._need_token(TokenType.L_PAREN, "(")
             parts = self._inside(foreign=True, only_percent=bernoulli)
         elif self._at("SAMPLE") and self._next.token_type is TokenType.L_PAREN:
             self._advance(2)
             parts = self._inside()
+        elif self._at("SAMPLE") and self._next.token_type is TokenType.NUMBER:
+            self._advance()
+            self._fail("'('", hint="SAMPLE(10) keeps a tenth, SAMPLE(10 ROWS) ten rows")
         else:
             return None
         self._need_token(TokenType.R_PAREN, ")")
@@ -49,6 +54,8 @@ class SampleGrammar(WindowGrammar):
             per = self._sampled_by() if not foreign and self._take("PER") else ()
             weight = self._condition() if not foreign and self._take("WEIGHT") else None
             return None, (), int(number), per, weight
+        if self._curr and (self._curr.token_type is TokenType.MOD or (not foreign and self._at("PERCENT"))):
+            self._fail("')'", hint="the number is in percent: SAMPLE(10) keeps a tenth")
         if foreign:
             self._take("PERCENT")
         by = self._sampled_by() if not foreign and self._take("BY") else ()
