@@ -101,11 +101,11 @@ def _store(plan: Plan, stage: StageExecutor) -> PaneStore:
 
 
 def _feed(job: LocalJob, first: int, last: int) -> dict[str, list[Elements]]:
-    """One row of each of two groups a second, and their time."""
+    """One row of each of two groups a second, and their time. Windows have other sums at every boundary."""
     made = pa.table({"ts": [t for t in range(first, last) for _ in (1, 2)], "k": [1, 2] * (last - first)})
     ts = made.column("ts").to_numpy()
     numbers = made.column("k").combine_chunks().cast(pa.int32())
-    columns = (made.column("ts").combine_chunks().cast(pa.int32()), numbers, numbers, pa.array([1.0] * len(ts)))
+    columns = (made.column("ts").combine_chunks().cast(pa.int32()), numbers, numbers, pa.array(ts.astype(float)))
     elements = Elements(columns, ts, ts + 1)
     return job.round({"S": [elements]}, {"S": SourceProgress(first, last - 1)})
 
@@ -158,9 +158,20 @@ def test_windows_that_are_due_together_are_computed_together() -> None:
         assert carry.call_count == 1 + 7
 
 
-def test_what_fails_in_one_window_ends_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("windows", "order", "piece"),
+    [
+        (((6, 3), (12, 3), (9, 1)), (0, 1, 2), shared_pane_sums.PIECE),
+        # Two at a time, the one that fails while another waits to be asked for what was computed before.
+        (((6, 1), (12, 1), (9, 1), (7, 1)), (2, 3, 0, 1), 16),
+    ],
+)
+def test_what_fails_in_one_window_ends_no_other(
+    monkeypatch: pytest.MonkeyPatch, windows: Sequence[tuple[int, int]], order: Sequence[int], piece: int
+) -> None:
     """Beside others of its store and in their call; those continue as if it had never been."""
-    windows = ((6, 3), (12, 3), (9, 1))
+    monkeypatch.setattr(shared_pane_sums, "PIECE", piece)
+    others = [f"q{i}" for i in range(len(windows)) if i != 1]
     runs, finish = [], shared_pane_sums.finish
 
     def failing(plan: Any, integers: Any, *others: Any) -> Any:
@@ -170,6 +181,9 @@ def test_what_fails_in_one_window_ends_no_other(monkeypatch: pytest.MonkeyPatch)
 
     for broken in (False, True):
         _, job, _ = _job(windows)
+        turns = job.stages[0][0]._graph.turns
+        sums = [step for step in turns if isinstance(step.spec, WindowSumsSpec)]
+        turns[:] = [step for step in turns if step not in sums] + [sums[i] for i in order]
         failures = StepFailures()
         job.stages[0][0].run = partial(job.stages[0][0].run, failures=failures)  # type: ignore[method-assign]
         told = [_feed(job, 0, 12)]
@@ -178,6 +192,6 @@ def test_what_fails_in_one_window_ends_no_other(monkeypatch: pytest.MonkeyPatch)
                 patched.setattr(shared_pane_sums, "finish", failing)
             told += [_feed(job, first, first + 4) for first in range(12, 40, 4)]
         assert set(failures.errors) == ({"q1"} if broken else set())
-        runs.append([{q: [(e.ts.tolist(), e.columns) for e in r.get(q, ())] for q in ("q0", "q2")} for r in told])
+        runs.append([{q: [(e.ts.tolist(), e.columns) for e in r.get(q, ())] for q in others} for r in told])
     assert runs[0] == runs[1]
     assert any(round_["q0"] for round_ in runs[0][3:])

@@ -188,6 +188,7 @@ def test_a_registration_plans_and_writes_its_own_query_alone(tmp_path: Path, mon
     assert epoch_numbers(run.folder) == [2]
     # Nor are those planned again that began together with the ones that are dropped.
     assert lowered == [f"q{STANDING}"]
+    assert all(isinstance(step.queries, frozenset) for step in run.job.plan.steps)
     assert latest_epoch(run.folder) == run.epoch
 
 

@@ -141,7 +141,7 @@ def part_without(part: Plan, nodes: Sequence[Algebra], queries: Sequence[str]) -
     # As they come when the queries are lowered one after the other; an input is needed by all that need its readers.
     needed.sort(key=lambda pair: min(place[name] for name in pair[0].queries if name in place))
     steps = tuple(
-        step if place.keys() >= step.queries else replace(step, queries=step.queries & place.keys())
+        step if place.keys() >= step.queries else replace(step, queries=step.queries.intersection(place))
         for step, _ in needed
     )
     tables = {name for step in steps for name in step.spec.static_tables}

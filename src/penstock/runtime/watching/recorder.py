@@ -273,7 +273,7 @@ class Recorder:
             for step, figures in one.items():
                 of_steps.setdefault(step, []).append(figures)
         said: dict[str, list[Mapping[str, int | float]]] = {
-            name: [sums] for name, sums in list(self._at_ingest.items()) if name in self._plan.queries
+            name: [dict(sums)] for name, sums in list(self._at_ingest.items()) if name in self._plan.queries
         }
         for plan_step in self._plan.steps if of_steps else ():
             for query in plan_step.queries:

@@ -172,7 +172,7 @@ class PaneWindows:
         except Exception:
             # It may be the error of another window, which is then raised to whom it belongs.
             self._cold[together] = True
-            self._due.clear()
+            self.settle()
             return self._alone(number, since, until)
 
     def _together(self, number: int, since: int, until: int) -> Int64s | None:
