@@ -237,6 +237,7 @@ def test_small_counts_are_exact() -> None:
         ("COUNT_MIN_SKETCH(i, 0.1, 1)", "P0203"),
         ("COUNT_MIN_SKETCH(i, 0.1, 0.9, 0.5)", "P0203"),
         ("COUNT_MIN_SKETCH(i, 0.0000001, 0.9)", "P0203"),
+        ("APPROX_COUNT_DISTINCT(i, 2)", "P0203"),
         ("COUNT_MIN_SKETCH(x, 0.1, 0.9)", "P0203"),
         ("HLL_SKETCH_AGG(i, 3)", "P0203"),
         ("HLL_SKETCH_AGG(i, 22)", "P0203"),

@@ -17,13 +17,17 @@ _QUERIES = {
     "cpu": "cpu '0.1'",
     "both": "cpu '0.1', memory '12 TUPLES', shed 'cals_q', error_sample '30%'",
     "shared": "shed 'random'",
+    "runs": "cpu '0.1', memory '9 TUPLES'",
 }
+
+
+_ALONE = "VALID FOR 3 SECONDS [RANGE 40 SECONDS]"
 
 
 def script(folder: Path) -> str:
     queries = "\n".join(
         f"CREATE QUERY {name} INTO FILES (path '{folder}/{name}', format 'csv') WITH ({said}) AS"
-        f" SELECT x, VALID(s) FROM S (x) VALID FOR 3 SECONDS [RANGE 40 SECONDS] AS s;"
+        f" SELECT x, VALID(s) FROM S (x) {'[RANGE 40 SECONDS SLIDE 4 SECONDS]' if name == 'runs' else _ALONE} AS s;"
         for name, said in _QUERIES.items()
     )
     return f"""SET state_limit = '1 MB';
@@ -44,7 +48,7 @@ class Measuring:
         self.calls += 1
         threshold = max(WHOLE // 3, WHOLE - self.calls * (WHOLE // 9))
         budget = 88 * (6 + self.calls * 5 % 7)
-        decided = before.with_all(Decided.KEEP_BELOW, {"cpu": threshold, "both": threshold})
+        decided = before.with_all(Decided.KEEP_BELOW, {"cpu": threshold, "both": threshold, "runs": threshold})
         return decided.with_all(Decided.STATE_BUDGET, {"shared": budget})
 
 

@@ -142,7 +142,7 @@ class StretchBudget:
 
     def describe(self) -> dict[str, str]:
         words = budget_words(self.budget, self.in_bytes, self.cpu, self.shares_limit)
-        found = {"budget": words.replace("tuples", "that go on"), "error": "whole values missing"}
+        found = {"budget": words.replace("tuples", "stretches"), "error": "whole values missing"}
         found = {**found, "buckets": str(self.buckets)} if self.buckets > 1 else found
         return {**found, "least length": f"{self.least} ticks"} if self.least else found
 

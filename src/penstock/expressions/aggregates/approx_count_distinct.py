@@ -21,7 +21,7 @@ from penstock.expressions.aggregates.contract import (
     DistinctRule,
 )
 from penstock.expressions.aggregates.sketch import SketchFunction, constant, divided, quantile_of_normal
-from penstock.expressions.coercion import BIGINT, is_decimal, is_float
+from penstock.expressions.coercion import BIGINT, is_decimal, is_float, is_integer
 from penstock.expressions.nodes import AggregateCall, Expression, Literal
 from penstock.expressions.sketches import hyperloglog as hll
 
@@ -82,6 +82,9 @@ class ApproxCountDistinct(SketchFunction, AccumulatedFunction):
             raise PenstockError("P0204", f"{self.name} takes an argument", hint=f"{self.name}({self.signature})")
 
     def bind(self, arguments: tuple[Expression, ...]) -> tuple[tuple[Expression, ...], pa.DataType]:
+        last = arguments[-1]
+        if len(arguments) > 1 and isinstance(last, Literal) and is_integer(last.type):
+            within(self.name, last, LEAST_RSD, MOST_RSD, _EXAMPLE)  # no whole number is in the range
         columns = tuple(atomic(self.name, a) for a in _columns(arguments))
         return (
             *columns,
