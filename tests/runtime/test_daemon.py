@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -90,3 +91,44 @@ def test_what_a_worker_has_loaded_is_not_searched_after_every_task(monkeypatch: 
         gc.unfreeze()
     loaded, kept, searched, again = left_out
     assert min(loaded, kept, again) > 0 == searched
+
+
+def test_the_end_of_a_task_disturbs_no_round_that_another_thread_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tasks, "_NUMBERS", itertools.count(tasks._LOADING + 2))
+    ended = threading.Event()
+    failed: list[SystemError] = []
+
+    def work() -> None:
+        while not ended.is_set():
+            try:
+                tuple(n for n in range(40))
+            except SystemError as error:
+                failed.append(error)
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        for _ in range(200):
+            tasks.settle()
+    finally:
+        ended.set()
+        thread.join()
+        sys.setswitchinterval(interval)
+        gc.unfreeze()
+    assert not failed
+
+
+def test_what_has_been_added_since_is_excluded_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tasks, "_NUMBERS", itertools.count(tasks._LOADING + 2))
+    monkeypatch.setattr(tasks, "_excluded", sys.getallocatedblocks())
+    monkeypatch.setattr(tasks, "_MANY", 50_000)
+    try:
+        tasks.settle()
+        before = gc.get_freeze_count()
+        added = [[[n]] for n in range(50_000)]
+        tasks.settle()
+        assert gc.get_freeze_count() >= before + 2 * len(added)
+    finally:
+        gc.unfreeze()

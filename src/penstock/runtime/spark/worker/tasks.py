@@ -7,6 +7,7 @@ and the digest of the job in it.
 from __future__ import annotations
 
 import gc
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from itertools import count
 from typing import TYPE_CHECKING
@@ -28,8 +29,11 @@ _NUMBERS = count(1)
 _LOADING = 8
 #: Number of tasks between two full garbage collections.
 _SEARCH_EVERY = 1000
-#: Number of objects that have been added since the last exclusion, from which on they are excluded too.
-_MANY = 50_000
+#: Number of blocks of memory that have been added since the last exclusion, from which on what they hold is excluded
+#: too: 50,000 objects that are searched, which have four blocks each.
+_MANY = 200_000
+#: The blocks at the last exclusion.
+_excluded = 0
 
 
 def settle() -> None:
@@ -38,16 +42,21 @@ def settle() -> None:
     Spark collects after every task, in the worker's time, and over compiled loops and plans that takes longer than a
     task with few rows. So it does over the operators of a thousand queries, which a worker may get at any time. Once in
     `_SEARCH_EVERY` tasks a collection includes all objects nevertheless, so that what a job has released is found.
+
+    Blocks are counted, and no object is touched: another thread may run a round of a shard that this worker owns, and
+    Python ends the making of a tuple with a SystemError where something else refers to it meanwhile.
     """
+    global _excluded
     number = next(_NUMBERS)
     if number % _SEARCH_EVERY == 0:
         gc.unfreeze()
-    elif number <= _LOADING or number % _SEARCH_EVERY == 1:
-        gc.freeze()
-    elif len(gc.get_objects()) > _MANY:
-        # Without what no one can reach, which would stay for as long.
-        gc.collect()
-        gc.freeze()
+        return
+    if number > _LOADING and number % _SEARCH_EVERY != 1:
+        if sys.getallocatedblocks() - _excluded <= _MANY:
+            return
+        gc.collect()  # what no one can reach would stay for as long
+    gc.freeze()
+    _excluded = sys.getallocatedblocks()
 
 
 def settled(task: Task) -> Task:
