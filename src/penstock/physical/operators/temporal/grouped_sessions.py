@@ -29,12 +29,11 @@ from penstock.physical.operators.reorder_buffer import ReorderBuffer, Reordering
 from penstock.physical.operators.temporal.left_out import LeftOut, open_periods
 from penstock.physical.operators.temporal.pieces import cut_pieces
 from penstock.physical.operators.temporal.sessions import lasting, reached
-from penstock.physical.operators.temporal.stretch_budget import BudgetOfStretches
+from penstock.physical.operators.temporal.stretch_budget import BudgetOfStretches, MayHaveBudget
 from penstock.physical.plan.temporal.grouped_sessions import GroupedSessionsSpec, SessionPiecesSpec
 from penstock.physical.synopses.contract import Synopsis
 from penstock.physical.synopses.queues.expiration_index import ExpirationIndex
 from penstock.physical.synopses.tables.keyed_table import KeyedTable
-from penstock.storage.documents import Document
 from penstock.types import BEGIN, END
 
 #: The first lanes of a partition: whether a session goes on, its first tick, its end so far. Behind them those of the
@@ -117,7 +116,7 @@ def _extend(  # type: ignore[no-untyped-def]
     return count
 
 
-class GroupedSessions(ReorderingOperator):
+class GroupedSessions(MayHaveBudget, ReorderingOperator):
     """State: per partition the lanes above; the pieces ahead of the heartbeat."""
 
     def __init__(self, spec: GroupedSessionsSpec) -> None:
@@ -126,8 +125,6 @@ class GroupedSessions(ReorderingOperator):
         lanes = _LANES + plan.integers + 2 * len(plan.extremes)
         self._sessions = KeyedTable(lanes, plan.floats, spec.types[: spec.partition])
         self._ends = ExpirationIndex(self._sessions, _END)
-        self._budget: BudgetOfStretches | None = None
-        self._reached = 0
         if spec.budget is not None:
             self._budget = BudgetOfStretches(spec.budget, self._sessions, spec.at_most or 0, ends=True)
         self._sums = np.array(plan.double_sums, np.int64).reshape(-1, 3)
@@ -138,20 +135,10 @@ class GroupedSessions(ReorderingOperator):
         return {"sessions": self._sessions, **super().synopses()}
 
     def figures(self) -> Mapping[str, int | float]:
-        found = open_periods(self._sessions, _ALIVE)
-        return found if self._budget is None else {**found, **self._budget.figures(self._reached)}
-
-    def marks(self) -> Document:
-        return {} if self._budget is None else self._budget.marks()
-
-    def restore_marks(self, marks: Document) -> None:
-        if self._budget is not None:
-            self._budget.restore_marks(marks)
+        return {**super().figures(), **open_periods(self._sessions, _ALIVE)}
 
     def advance(self, moment: Moment) -> list[Elements]:
-        if self._budget is not None:
-            self._budget.follow(moment.decided)
-            self._reached = moment.heartbeat
+        self._follow(moment)
         arrived = self._early.until(moment.heartbeat)
         result = [] if arrived is None else self._arrive(arrived)
         result += self._close(moment.heartbeat)

@@ -19,12 +19,11 @@ from penstock.physical.operators.contract import Moment
 from penstock.physical.operators.reorder_buffer import ReorderBuffer, ReorderingOperator
 from penstock.physical.operators.temporal.coalesce import with_periods
 from penstock.physical.operators.temporal.left_out import CountsLeftOut, LeftOut, open_periods
-from penstock.physical.operators.temporal.stretch_budget import BudgetOfStretches
+from penstock.physical.operators.temporal.stretch_budget import BudgetOfStretches, MayHaveBudget
 from penstock.physical.plan.temporal.sessions import SessionsSpec, ValidWindowSpec
 from penstock.physical.synopses.contract import Synopsis
 from penstock.physical.synopses.queues.expiration_queue import CalendarQueue
 from penstock.physical.synopses.tables.keyed_table import KeyedTable
-from penstock.storage.documents import Document, nested
 from penstock.types import BEGIN, END
 
 #: The lanes of a partition: whether a session goes on, its first tick, its end so far.
@@ -65,15 +64,13 @@ def reached(elements: Elements) -> Int64s:
     return elements.ts + np.minimum(int64s(elements.columns[-1]), END - elements.ts)
 
 
-class Sessions(CountsLeftOut, ReorderingOperator):
+class Sessions(MayHaveBudget, CountsLeftOut, ReorderingOperator):
     """State: per partition the lanes above; the elements of sessions that go on, each with the first tick of its
     session."""
 
     def __init__(self, spec: SessionsSpec) -> None:
         super().__init__(ReorderBuffer())
         self._spec = spec
-        self._budget: BudgetOfStretches | None = None
-        self._reached = 0
         keys = () if spec.budget is None else tuple(spec.types[i] for i in spec.partition)
         self._partitions = KeyedTable(3, 0, keys)
         if spec.budget is not None:
@@ -89,21 +86,10 @@ class Sessions(CountsLeftOut, ReorderingOperator):
         return []
 
     def figures(self) -> Mapping[str, int | float]:
-        found = {**super().figures(), **open_periods(self._partitions, _ALIVE)}
-        return found if self._budget is None else {**found, **self._budget.figures(self._reached)}
-
-    def marks(self) -> Document:
-        return super().marks() if self._budget is None else {**super().marks(), "budget": self._budget.marks()}
-
-    def restore_marks(self, marks: Document) -> None:
-        super().restore_marks(marks)
-        if self._budget is not None:
-            self._budget.restore_marks(nested(marks, "budget"))
+        return {**super().figures(), **open_periods(self._partitions, _ALIVE)}
 
     def advance(self, moment: Moment) -> list[Elements]:
-        if self._budget is not None:
-            self._budget.follow(moment.decided)
-            self._reached = moment.heartbeat
+        self._follow(moment)
         arrived = self._early.until(moment.heartbeat)
         ended = np.empty((3, 0), np.int64)
         result: list[Elements] = []

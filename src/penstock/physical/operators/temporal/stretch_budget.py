@@ -15,6 +15,7 @@ from penstock.expressions.draws import draws
 from penstock.expressions.value_sizes import value_bytes
 from penstock.physical.elements import Bools, Int64s
 from penstock.physical.execution.decisions import Decided, Decisions
+from penstock.physical.operators.contract import Moment, Operator
 from penstock.physical.synopses.tables.keyed_table import KeyedTable
 from penstock.shedding.layout import (
     DROP_COLUMNS,
@@ -43,7 +44,7 @@ from penstock.shedding.whole import (
     StretchArrivals,
     WholeStretches,
 )
-from penstock.storage.documents import Document
+from penstock.storage.documents import Document, nested
 from penstock.types import END
 
 
@@ -189,6 +190,32 @@ class BudgetOfStretches(WholeBudget):
         ends = np.where(lanes[LAST, live] < END, lanes[LAST, live], heartbeat + 1)
         covered = sum(np.maximum(ends - lanes[FIRST, live], 0).tolist())
         return self.figures_of(held, covered, heartbeat)
+
+
+class MayHaveBudget(Operator):
+    """An operator of stretches that may have a budget of them, which its marks and figures include."""
+
+    _budget: BudgetOfStretches | None = None
+    #: The last heartbeat.
+    _reached = 0
+
+    def figures(self) -> Mapping[str, int | float]:
+        found = super().figures()
+        return found if self._budget is None else {**found, **self._budget.figures(self._reached)}
+
+    def marks(self) -> Document:
+        return super().marks() if self._budget is None else {**super().marks(), "budget": self._budget.marks()}
+
+    def restore_marks(self, marks: Document) -> None:
+        super().restore_marks(marks)
+        if self._budget is not None:
+            self._budget.restore_marks(nested(marks, "budget"))
+
+    def _follow(self, moment: Moment) -> None:
+        """Take what the run has decided, before the elements of a round."""
+        if self._budget is not None:
+            self._budget.follow(moment.decided)
+            self._reached = moment.heartbeat
 
 
 def ranks_of(values: Sequence[pa.Array], count: int) -> Int64s:

@@ -19,12 +19,11 @@ from penstock.physical.operators.reorder_buffer import ReorderBuffer, Reordering
 from penstock.physical.operators.temporal.coalesce import netted, with_periods, without_periods
 from penstock.physical.operators.temporal.left_out import CountsLeftOut, LeftOut, open_periods
 from penstock.physical.operators.temporal.pieces import cut_pieces
-from penstock.physical.operators.temporal.stretch_budget import BudgetOfStretches
+from penstock.physical.operators.temporal.stretch_budget import BudgetOfStretches, MayHaveBudget
 from penstock.physical.plan.temporal.coalesce import CoalesceSpec
 from penstock.physical.synopses.contract import Synopsis
 from penstock.physical.synopses.queues.expiration_index import ExpirationIndex
 from penstock.physical.synopses.tables.keyed_table import KeyedTable
-from penstock.storage.documents import Document, nested
 from penstock.types import END
 
 #: The lanes of a value: whether its last stretch may grow, the begin of that, its end.
@@ -80,7 +79,7 @@ class StretchPieces(Operator):
         return [kept.with_columns((*kept.columns[:-1], pa.array(reached[:count])))]
 
 
-class StretchesInOrder(CountsLeftOut, ReorderingOperator):
+class StretchesInOrder(MayHaveBudget, CountsLeftOut, ReorderingOperator):
     """State: per value the lanes above. Tells the changes of stretches, or each one once when it is closed."""
 
     def __init__(self, spec: CoalesceSpec) -> None:
@@ -91,8 +90,8 @@ class StretchesInOrder(CountsLeftOut, ReorderingOperator):
         self._values = KeyedTable(3, 0, spec.types[:-2])
         self._ends = ExpirationIndex(self._values, _END)
         self._left_out = LeftOut()
-        self._budget = None if spec.budget is None else BudgetOfStretches(spec.budget, self._values)
-        self._reached = 0
+        if spec.budget is not None:
+            self._budget = BudgetOfStretches(spec.budget, self._values)
 
     def synopses(self) -> Mapping[str, Synopsis]:
         return {"values": self._values, **super().synopses()}
@@ -102,21 +101,10 @@ class StretchesInOrder(CountsLeftOut, ReorderingOperator):
         return []
 
     def figures(self) -> Mapping[str, int | float]:
-        found = {**super().figures(), **(open_periods(self._values, _ALIVE) if self._only_closed else {})}
-        return found if self._budget is None else {**found, **self._budget.figures(self._reached)}
-
-    def marks(self) -> Document:
-        return super().marks() if self._budget is None else {**super().marks(), "budget": self._budget.marks()}
-
-    def restore_marks(self, marks: Document) -> None:
-        super().restore_marks(marks)
-        if self._budget is not None:
-            self._budget.restore_marks(nested(marks, "budget"))
+        return {**super().figures(), **(open_periods(self._values, _ALIVE) if self._only_closed else {})}
 
     def advance(self, moment: Moment) -> list[Elements]:
-        if self._budget is not None:
-            self._budget.follow(moment.decided)
-            self._reached = moment.heartbeat
+        self._follow(moment)
         arrived = self._early.until(moment.heartbeat)
         changes: list[Elements] = []
         if arrived is not None:
