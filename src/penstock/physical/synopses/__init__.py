@@ -25,6 +25,7 @@ SYNOPSES: dict[str, str] = {
     "OrderedBag": "tables.ordered_bags",
     "ExtremeBag": "tables.ordered_bags",
     "ObjectTable": "tables.objects",
+    "HeldRuns": "tables.held_runs",
     "HeldTuples": "tables.held_tuples",
     "NumberedElements": "preferences.numbered_elements",
     "StreamSummary": "summaries.stream_summary",

@@ -1,4 +1,4 @@
-"""Coalescing of granules under SLIDE and a budget of runs (`shedding/runs.py`), and the runs that it holds.
+"""Coalescing of granules under SLIDE and a budget of runs (`shedding/runs.py`).
 
 Contract: what is shown is coalescing of the granules held, at every boundary. All runs are in one shard, and written
 anew with every snapshot after a change: what a budget holds is small, and most of it changes.
@@ -17,7 +17,8 @@ from penstock.physical.operators.contract import Moment
 from penstock.physical.operators.reorder_buffer import ReorderBuffer, ReorderingOperator
 from penstock.physical.operators.temporal.stretch_budget import WholeBudget, ranks_of
 from penstock.physical.plan.temporal.granules import BudgetedRunsSpec
-from penstock.physical.synopses.contract import Chunks, Synopsis
+from penstock.physical.synopses.contract import Synopsis
+from penstock.physical.synopses.tables.held_runs import HeldRuns
 from penstock.physical.synopses.tables.keyed_table import KeyedTable
 from penstock.shedding.layout import (
     DROP_COLUMNS,
@@ -52,34 +53,6 @@ from penstock.shedding.runs import (
 )
 from penstock.storage.documents import Document, integer, nested
 from penstock.types import BEGIN, END
-
-
-class HeldRuns(Synopsis):
-    """The runs held: the ends of their first and last granule, the begin that is shown, and the columns of the value.
-    types: of the value."""
-
-    def __init__(self, types: tuple[pa.DataType, ...]) -> None:
-        self.batch = unnamed([pa.array([], kind) for kind in (pa.int64(), pa.int64(), pa.int64(), *types)])
-        self._id = 0
-        self._written: pa.RecordBatch | None = None
-
-    def snapshot(self) -> tuple[Document, Chunks]:
-        if self._written is not self.batch:
-            self._id += 1
-            self._written = self.batch
-        return {"id": self._id}, {self._id: self.batch}
-
-    def restore(self, manifest: Document, chunks: Chunks) -> None:
-        self._id = integer(manifest, "id")
-        self.batch = self._written = chunks[self._id]
-
-    @property
-    def rows(self) -> int:
-        return int(self.batch.num_rows)
-
-    @property
-    def nbytes(self) -> int:
-        return int(self.batch.nbytes)
 
 
 class BudgetedRuns(ReorderingOperator):
