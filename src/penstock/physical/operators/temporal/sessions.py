@@ -136,15 +136,14 @@ class Sessions(MayHaveBudget, CountsLeftOut, ReorderingOperator):
 
     def _forget(self, dropped: Int64s, ended: Int64s) -> None:
         """Forget the sessions that go on of some partitions, with their elements; those in `ended` are told."""
-        lanes = self._partitions.integers
-        forgotten = {(slot, int(lanes[_FIRST, slot])) for slot in dropped.tolist()}
-        lanes[_ALIVE, dropped] = 0
+        self._partitions.integers[_ALIVE, dropped] = 0
         self._partitions.touch(distinct_slots(dropped, self._partitions.count))
         for batch in self._waiting.pop_until(END):
             columns = batch.columns
             slots = self._slots(columns[2:], batch.num_rows)
-            sessions = zip(slots.tolist(), int64s(columns[1]).tolist(), strict=True)
-            kept = np.array([session not in forgotten for session in sessions], np.bool_)
+            gone = np.zeros(self._partitions.count, np.bool_)
+            gone[dropped] = True
+            kept = ~gone[slots] | (int64s(columns[1]) != self._partitions.integers[_FIRST, slots])
             if kept.any():
                 self._waiting.push(batch.filter(pa.array(kept)))
 
