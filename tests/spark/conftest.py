@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from benchmarks.live_soak.served import Served
 from penstock.runtime.spark.startup.session import start_spark
 
 pytestmark = pytest.mark.spark
@@ -24,6 +26,17 @@ def spark() -> Iterator[Any]:
     session = start_spark("local[2,4]")
     yield session
     session.stop()
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[Served]:
+    """A server that dies where a test asks it to."""
+    program = (str(Path(__file__).with_name("dying_server.py")),)
+    made = Served(tmp_path, ("trigger=100 ms", "shards=2"), program)
+    try:
+        yield made
+    finally:
+        made.kill()
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,6 @@ import random
 import signal
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -28,16 +27,6 @@ COMMANDS = {
     "mark": ("q3", Totals(3), "DROP QUERY q1;"),
     "running": ("q4", Passed(3, 1), "INSERT INTO s VALUES {row};"),
 }
-
-
-@pytest.fixture
-def served(tmp_path: Path) -> Iterator[Served]:
-    program = (str(Path(__file__).with_name("dying_server.py")),)
-    made = Served(tmp_path, ("trigger=100 ms", "shards=2"), program)
-    try:
-        yield made
-    finally:
-        made.kill()
 
 
 class Rows:

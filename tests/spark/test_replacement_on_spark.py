@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -21,16 +20,6 @@ WIDE = "SELECT SUM(v) AS s FROM S [RANGE 6 SECONDS]"
 #: The sums at an instant, of which each has one row with its number.
 SUM_AT, WIDE_AT = (lambda ts: 2 * ts - 1), (lambda ts: 6 * ts - 15)
 LAST = 20
-
-
-@pytest.fixture
-def served(tmp_path: Path) -> Iterator[Served]:
-    program = (str(Path(__file__).with_name("dying_server.py")),)
-    made = Served(tmp_path, ("trigger=100 ms", "shards=2"), program)
-    try:
-        yield made
-    finally:
-        made.kill()
 
 
 def post(client: ServerClient, first: int, last: int) -> None:

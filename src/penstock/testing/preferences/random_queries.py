@@ -99,19 +99,22 @@ def _join(choices: Choices) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
 
 
 def _look_up(choices: Choices) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
-    sources = [f"o [{_window(choices)}]", "r"]
-    if choices.chance(50):
-        sources.reverse()
-    where = choices.pick(("o.k = r.k", "o.k = r.k AND z > 0", "o.k = r.k AND x < z", "o.g > 0"))
-    text = f"SELECT o.k, x, z FROM {', '.join(sources)} WHERE {where}"
-    return text, ("x", "z", "o.g"), ("so.Estimate.Count(o.k)", "so.Estimate.Count(o.k) * z")
+    return _looked_up(choices, "r", _window(choices), "o.g > 0")
 
 
 def _look_up_as_of(choices: Choices) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
-    sources = [f"o [{choices.pick(_WINDOWS[:5])}]", "n"]
+    return _looked_up(choices, "n", choices.pick(_WINDOWS[:5]), "o.k = n.k AND o.g > 0")
+
+
+def _looked_up(
+    choices: Choices, relation: str, window: str, other: str
+) -> tuple[str, tuple[str, ...], tuple[str, ...]]:  # fmt: skip
+    """Draw a join with a relation. other: a condition beside those that equate the keys."""
+    sources = [f"o [{window}]", relation]
     if choices.chance(50):
         sources.reverse()
-    where = choices.pick(("o.k = n.k", "o.k = n.k AND z > 0", "o.k = n.k AND x < z", "o.k = n.k AND o.g > 0"))
+    equal = f"o.k = {relation}.k"
+    where = choices.pick((equal, f"{equal} AND z > 0", f"{equal} AND x < z", other))
     text = f"SELECT o.k, x, z FROM {', '.join(sources)} WHERE {where}"
     return text, ("x", "z", "o.g"), ("so.Estimate.Count(o.k)", "so.Estimate.Count(o.k) * z")
 

@@ -76,10 +76,7 @@ class PreferringJoinSpec(PreferenceSpec):
         return {name: summary for name, summary in named if summary is not None}
 
     def expressions_text(self, inputs: Sequence[Sequence[str]], made: Sequence[str]) -> dict[str, str]:
-        left, right = inputs
-        pairs = zip(self.left_key, self.right_key, strict=True)
-        found = {"on": " AND ".join(f"{left[a]} = {right[b]}" for a, b in pairs)}
-        return found if self.residual is None else {**found, "where": to_sql(self.residual, made)}
+        return {**_on(self.left_key, self.right_key, inputs), **_where(self.residual, made)}
 
 
 @dataclass(frozen=True)
@@ -101,7 +98,7 @@ class PreferringSelectionSpec(PreferenceSpec):
         return _left_summary(self.summary)
 
     def expressions_text(self, inputs: Sequence[Sequence[str]], made: Sequence[str]) -> dict[str, str]:
-        return {} if self.residual is None else {"where": to_sql(self.residual, made)}
+        return _where(self.residual, made)
 
 
 @dataclass(frozen=True)
@@ -132,7 +129,7 @@ class PreferringLookUpSpec(PreferenceSpec):
         return (self.table,)
 
     def expressions_text(self, inputs: Sequence[Sequence[str]], made: Sequence[str]) -> dict[str, str]:
-        return {} if self.residual is None else {"where": to_sql(self.residual, made)}
+        return _where(self.residual, made)
 
 
 @dataclass(frozen=True)
@@ -164,11 +161,17 @@ class PreferringNRRLookUpSpec(PreferenceSpec):
         yield all_rows(made, "partners of elements", TIMES + INDEX)
 
     def expressions_text(self, inputs: Sequence[Sequence[str]], made: Sequence[str]) -> dict[str, str]:
-        left, right = inputs
-        pairs = zip(self.key, self.table_key, strict=True)
-        found = {"on": " AND ".join(f"{left[a]} = {right[b]}" for a, b in pairs)}
-        return found if self.residual is None else {**found, "where": to_sql(self.residual, made)}
+        return {**_on(self.key, self.table_key, inputs), **_where(self.residual, made)}
 
 
 def _left_summary(summary: SummaryDefinition | None) -> Mapping[str, SummaryDefinition]:
     return {} if summary is None else {"left summary": summary}
+
+
+def _on(left_key: Sequence[int], right_key: Sequence[int], inputs: Sequence[Sequence[str]]) -> dict[str, str]:
+    left, right = inputs
+    return {"on": " AND ".join(f"{left[a]} = {right[b]}" for a, b in zip(left_key, right_key, strict=True))}
+
+
+def _where(residual: Expression | None, made: Sequence[str]) -> dict[str, str]:
+    return {} if residual is None else {"where": to_sql(residual, made)}
