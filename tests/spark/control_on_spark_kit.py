@@ -32,5 +32,6 @@ def until(condition: Callable[[], bool], control: Control, seen: Callable[[], ob
     """Wait until a condition holds. seen: what is told of a condition that does not."""
     end = time.monotonic() + 200
     while not condition():
-        assert time.monotonic() < end and control.failure is None, seen()
+        assert control.failure is None, control.failure
+        assert time.monotonic() < end, seen()
         time.sleep(0.1)
