@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from penstock.algebra.nodes.base import (
+    PREFERENCE_DRAWS,
     RECORD,
     Algebra,
     ColumnPruning,
@@ -171,6 +172,9 @@ def _refuse_same_draws(left: Algebra, right: Algebra) -> None:
     same = set.intersection(*drawn)
     if same:
         name = min(same)[0].removesuffix("/rows")
+        if name.startswith(PREFERENCE_DRAWS):
+            hint = "name the two in views with different names, or leave ESTIMATE out"
+            raise PenstockError("P0355", "ESTIMATE over two preferences with the same draws", hint=hint)
         hint = "draw one of them by another seed: SAMPLE(10) REPEATABLE(1)"
         raise PenstockError("P0355", f"ESTIMATE over two samples of {name} with the same draws", hint=hint)
 

@@ -54,7 +54,18 @@ is done at t0 + ⌈(j−1)/r⌉, and idle time is lost. AUTO: units are granted 
 whole round is taken as one instant at which all entries compete, and a pair is emitted at its entry's own instant where
 that is after H0, else at H0 + 1; candidates are looked up only when an entry is worked on, so one that waits for its
 look-up expires with x or with the newest element of its zone. Where nothing waits, and the units of the round in the
-shard are at most `AT_ONCE` times those granted there, all are done: without the queue they take that little time.
+shard are at most `AT_ONCE` times those granted there, all are done: without the queue they take that little time. With
+records (below) all work goes through the queue.
+
+Records (`Preference.records`, WEIGHTED alone): the last column of a result is its inclusion record
+(`expressions/sampling/inclusion.py`), which ESTIMATE reads. At the end of the work of an instant u in which a unit was
+done, the shard's *threshold* κ_u is the key of the first entry that waits, or ALL where none does. A result whose entry
+was made at m *counts* from the first u on, m <= u, at which it has been emitted and the key of its entry at u, waiting
+or not, is below κ_u; ALL is above every key, +inf too. Until then it is left out: its entry is not finished, or is not
+above all that wait. Its π at τ is 1 - exp(-max(κ_u · w_u) / c), over the u in [m, τ] at which its key is below κ_u, w_u
+its weight then and c as above; 1 where one of these κ_u · w_u is infinite, or one κ_u is ALL. Where entries are shed at
+s, σ_s the least key of them, κ_u counts as min(κ_u, σ_s) for entries with m <= s < u. Its cluster is its entry's draw.
+Under AUTO a round has one threshold, at H0 + 1, which entries made later in the round meet when they are made.
 """
 
 from __future__ import annotations
@@ -65,6 +76,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from penstock.algebra.nodes.base import (
+    RECORD,
     Algebra,
     Keys,
     Unary,
@@ -132,6 +144,7 @@ class Preference:
         seed: of the draws of WEIGHTED.
         query: name of the query, which salts the draws; empty for one without a name.
         queue: entries that may wait in a shard.
+        records: a last column of the results has their inclusion records.
     """
 
     order: PreferenceOrder
@@ -141,6 +154,7 @@ class Preference:
     seed: int = 0
     query: str = ""
     queue: int = 1_000_000
+    records: bool = False
 
     @property
     def fades(self) -> bool:
@@ -193,11 +207,15 @@ class PreferringJoin(UnderPreference):
 
     @property
     def schema(self) -> Schema:
-        return Schema(self.left.schema.fields + self.right.schema.fields)
+        return with_record(Schema(self.left.schema.fields + self.right.schema.fields), self.preference)
 
     @property
     def pattern(self) -> Pattern:
-        return joined_pattern(self.left, self.right)
+        return self.recorded_pattern(joined_pattern(self.left, self.right))
+
+    @property
+    def keys_may_age(self) -> bool:
+        return not (self.reads_partner(0) and self.reads_partner(1))
 
     @property
     def keys(self) -> Keys:
@@ -208,10 +226,11 @@ class PreferringJoin(UnderPreference):
 
     @property
     def results_have_lives(self) -> bool:
-        return has_lives(self.left) and has_lives(self.right)
+        return has_lives(self.left) and has_lives(self.right) and not self.preference.records
 
     def estimate_from(self, inputs: Sequence[Estimate], statistics: Statistics) -> Estimate:
-        return Join(self.left, self.right, self.equal, self.residual).estimate_from(inputs, statistics)
+        found = Join(self.left, self.right, self.equal, self.residual).estimate_from(inputs, statistics)
+        return self.recorded_estimate(found)
 
     def describe(self) -> Mapping[str, str]:
         labels = column_labels(self.schema)
@@ -275,25 +294,26 @@ class PreferringLookUp(UnderPreference):
 
     @property
     def schema(self) -> Schema:
-        return Schema(self.left.schema.fields + self.right.schema.fields)
+        return with_record(Schema(self.left.schema.fields + self.right.schema.fields), self.preference)
 
     @property
     def pattern(self) -> Pattern:
-        return late_pattern(self.left)
+        return self.recorded_pattern(late_pattern(self.left))
 
     def lives_within(self, holds: Callable[[Algebra], bool]) -> bool:
         return holds(self.left)
 
     @property
     def results_have_lives(self) -> bool:
-        return has_lives(self.left)
+        return has_lives(self.left) and not self.preference.records
 
     @property
     def ending_inputs(self) -> tuple[Algebra, ...]:
         return (self.left,)
 
     def estimate_from(self, inputs: Sequence[Estimate], statistics: Statistics) -> Estimate:
-        return Join(self.left, self.right, self.equal, self.residual).estimate_from(inputs, statistics)
+        found = Join(self.left, self.right, self.equal, self.residual).estimate_from(inputs, statistics)
+        return self.recorded_estimate(found)
 
     def describe(self) -> Mapping[str, str]:
         labels = column_labels(self.schema)
@@ -331,8 +351,12 @@ class PreferringSelection(UnderPreference, Unary):
     preference: Preference
 
     @property
+    def schema(self) -> Schema:
+        return with_record(self.input.schema, self.preference)
+
+    @property
     def pattern(self) -> Pattern:
-        return late_pattern(self.input)
+        return self.recorded_pattern(late_pattern(self.input))
 
     @property
     def keys(self) -> Keys:
@@ -343,7 +367,7 @@ class PreferringSelection(UnderPreference, Unary):
 
     @property
     def results_have_lives(self) -> bool:
-        return has_lives(self.input)
+        return has_lives(self.input) and not self.preference.records
 
     def describe(self) -> Mapping[str, str]:
         labels = column_labels(self.schema)
@@ -383,7 +407,14 @@ def preference_text(preference: Preference) -> dict[str, str]:
         found["fade"] = f"{float(preference.fade):g} per {by}"
     if preference.order is PreferenceOrder.WEIGHTED:
         found["seed"] = str(preference.seed)
+    if preference.records:
+        found["inclusion"] = "π of each result, for ESTIMATE"
     return found
+
+
+def with_record(schema: Schema, preference: Preference) -> Schema:
+    """Return the columns of results, with their inclusion records where a preference has them."""
+    return Schema((*schema.fields, RECORD)) if preference.records else schema
 
 
 def fade_factor(fade: Fraction, steps: int) -> float:

@@ -37,7 +37,7 @@ from penstock.language.plans.scalar_text import column_names, written
 from penstock.tree import Node, transform_up
 from penstock.types import Field, Schema
 
-_CLAUSE = ("order", "fade", "per", "budget", "seed", "query", "queue")
+_CLAUSE = ("order", "fade", "per", "budget", "seed", "query", "queue", "records")
 _NEEDED = ("order", "fade", "budget", "seed", "query", "queue")
 _SIDE = ("filter", "summary", "summarised")
 _ESTIMATES = (Field("estimated count", BIGINT), Field("estimated share", DOUBLE))
@@ -53,6 +53,7 @@ def _write_clause(preference: Preference) -> Fields:
         "order": preference.order.name, "fade": str(preference.fade), **given(per=preference.per),
         "budget": {"kind": budget.kind.name, "units": budget.units, "ticks": budget.ticks},
         "seed": preference.seed, "query": preference.query, "queue": preference.queue,
+        **given(records=preference.records or None),
     }  # fmt: skip
 
 
@@ -74,7 +75,7 @@ def _write_side(
 def _write_join(node: PreferringJoin) -> Fields:
     sides = [
         _write_side(side, node.filters[n], node.summaries[n], node.summarised[n])
-        | {"preferences": _write_terms(node.into[n], node.schema)}
+        | {"preferences": _write_terms(node.into[n], _joined(node))}
         for n, side in enumerate(node.inputs)
     ]
     return {**write_condition(node), "sides": sides, **_write_clause(node.preference)}
@@ -82,14 +83,18 @@ def _write_join(node: PreferringJoin) -> Fields:
 
 def _write_look_up(node: PreferringLookUp) -> Fields:
     side = _write_side(node.left, node.filter, node.summary, node.summarised)
-    terms = {"preferences": _write_terms(node.expressions, node.schema)}
+    terms = {"preferences": _write_terms(node.expressions, _joined(node))}
     return {**write_condition(node), **side, **terms, **_write_clause(node.preference)}
+
+
+def _joined(node: PreferringJoin | PreferringLookUp) -> Schema:
+    return Schema(node.left.schema.fields + node.right.schema.fields)
 
 
 def _write_selection(node: PreferringSelection) -> Fields:
     side = _write_side(node.input, node.filter, node.summary, node.summarised)
     condition = None if node.condition is None else written(node.condition, column_names(node.schema))
-    terms = {"preferences": _write_terms(node.expressions, node.schema)}
+    terms = {"preferences": _write_terms(node.expressions, node.input.schema)}
     return {**given(condition=condition), **side, **terms, **_write_clause(node.preference)}
 
 
@@ -224,9 +229,13 @@ def _read_clause(below: Below) -> Preference:
         kinds[budget["kind"].one_of(kinds)], budget["units"].whole(1, MOST_UNITS),
         budget["ticks"].whole(1, MOST_BUDGET_TICKS),
     )  # fmt: skip
+    records = "records" in fields and fields["records"].flag()
+    order = below.enum("order", PreferenceOrder)
+    if records and order is not PreferenceOrder.WEIGHTED:
+        raise fault(fields["records"].pointer, "inclusion records are those of WEIGHTED alone", "P0355")
     return Preference(
-        below.enum("order", PreferenceOrder), granted, fade, below.ticks("per"),
-        fields["seed"].whole(-_MOST - 1, _MOST), fields["query"].text(), fields["queue"].whole(1, _MOST),
+        order, granted, fade, below.ticks("per"), fields["seed"].whole(-_MOST - 1, _MOST), fields["query"].text(),
+        fields["queue"].whole(1, _MOST), records,
     )  # fmt: skip
 
 

@@ -73,14 +73,14 @@ class JoinSimulation(Simulation):
             for partner in partners:
                 product = self.product(expressions, self._joined(x, partner.row), count, share)
                 columns = [whole_number(partner.ts), *arrays_of(partner.row, self.sides[into].schema)]
-                race = self.race(x, columns, 1)
-                yield WaitingEntry(x, low, stretch, product, race, [], True, absent, partner.ts, partner, True)
+                entry = WaitingEntry(x, low, stretch, product, 0.0, [], True, absent, partner.ts, partner, True)
+                yield self.raced(entry, columns, 1)
             return
         nothing = (None,) * len(self.sides[into].schema)
         product = self.product(expressions, self._joined(x, nothing), count, share)
-        race = self.race(x, [whole_number(low)], 1 + count)
-        yield WaitingEntry(x, low, stretch, product, race, partners, False, absent, x.ts, None, bool(partners),
-                           estimate=None if zone is None else zone.estimate)  # fmt: skip
+        entry = WaitingEntry(x, low, stretch, product, 0.0, partners, False, absent, x.ts, None, bool(partners),
+                             estimate=None if zone is None else zone.estimate)  # fmt: skip
+        yield self.raced(entry, [whole_number(low)], 1 + count)
 
     def _zone_of(self, y: PreferredElement, zones: list[SeenZone]) -> SeenZone | None:
         return next((zone for zone in zones if y.number is not None and zone.holds(y.number)), None)
@@ -145,8 +145,8 @@ class SelectionSimulation(ElementSimulation):
         count, share = self.own_zone(x)
         absent = self.sides[0].summary is not None and count < 1
         product = self.product(self.expressions, x.row, count, share)
-        race = self.race(x, [whole_number(REST)], 1)
-        yield WaitingEntry(x, REST, None, product, race, [], True, absent, x.ts)
+        entry = WaitingEntry(x, REST, None, product, 0.0, [], True, absent, x.ts)
+        yield self.raced(entry, [whole_number(REST)], 1)
 
     def row(self, x: PreferredElement, partner: Partner | None) -> tuple[Row, int] | None:
         return (x.row, x.end) if _passes(self.condition, x.row) else None
@@ -174,14 +174,14 @@ class LookUpSimulation(ElementSimulation):
         if self.node.reads_partner:
             for partner in partners:
                 product = self.product(self.expressions, x.row + partner.row, count, share)
-                race = self.race(x, [whole_number(0), *arrays_of(partner.row, schema)], 1)
                 # The age is that of x.
                 aged = Partner(partner.row, x.ts, END, partner.newness)
-                yield WaitingEntry(x, REST, None, product, race, [], True, absent, x.ts, aged, True)
+                entry = WaitingEntry(x, REST, None, product, 0.0, [], True, absent, x.ts, aged, True)
+                yield self.raced(entry, [whole_number(0), *arrays_of(partner.row, schema)], 1)
             return
         product = self.product(self.expressions, x.row + (None,) * len(schema), count, share)
-        race = self.race(x, [whole_number(REST)], 1)
-        yield WaitingEntry(x, REST, None, product, race, partners, False, absent, x.ts, None, bool(partners))
+        entry = WaitingEntry(x, REST, None, product, 0.0, partners, False, absent, x.ts, None, bool(partners))
+        yield self.raced(entry, [whole_number(REST)], 1)
 
     def row(self, x: PreferredElement, partner: Partner | None) -> tuple[Row, int] | None:
         assert partner is not None
@@ -289,7 +289,10 @@ def _relation(node: PreferringJoin | PreferringLookUp | PreferringSelection, wor
 
 
 def _emitted(node: PreferringJoin | PreferringLookUp | PreferringSelection, world: World) -> list[Life]:
-    return [life for one in simulate(node, world) for life in one.emitted]
+    simulations = simulate(node, world)
+    if node.preference.records:
+        return [life for one in simulations for life in one.recorded()]
+    return [life for one in simulations for life in one.emitted]
 
 
 for kind in (PreferringJoin, PreferringLookUp, PreferringSelection):

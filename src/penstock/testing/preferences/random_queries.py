@@ -75,6 +75,44 @@ def random_preference(choices: Choices) -> PreferenceCase:
     return PreferenceCase(case, unit == "PER TUPLE" and fade in ("", "FADE FACTOR 1"))
 
 
+def random_estimate(choices: Choices) -> RandomCase:
+    """Return a random query with estimates over a preference `q`, and `ample`, the same with a budget that covers all
+    work."""
+    made = random_preference(choices).case
+    case = RandomCase()
+    case.inputs, case.statements = made.inputs, [one for one in made.statements if not one.startswith("CREATE QUERY")]
+    shape = choices.pick((_selection, _selection, _join, _join, _join, _look_up, _look_up_as_of))
+    text, terms, estimates = shape(choices)
+    source = text[text.index(" FROM ") :]
+    chosen = [choices.pick((*terms, *estimates)) for _ in range(choices.integer(1, 2))]
+    reads = any(term in estimates for term in chosen)
+    both = shape is not _join or any(term in ("x * y", "o.g * y") for term in chosen)
+    fades = ["", "", "FADE FACTOR 0.8" if reads else "FADE FACTOR 1"]
+    fade = choices.pick((*fades, "FADE FACTOR 0.5 PER 2 SECONDS") if both else tuple(fades))
+    group = choices.pick(("", "", "o.k", "o.g")) if " p " in source or "r" in source or " n" in source else ""
+    value = choices.pick(("x", "o.g", "x * 0 + 1"))
+    call = choices.pick(("COUNT(*)", f"COUNT({value})", f"SUM({value})", f"AVG({value})"))
+    call += choices.pick(("", "", " FILTER (WHERE x > 0)"))
+    confidence = choices.pick(("", ", 0.9", ", 0.5"))
+    items = [
+        f"ESTIMATE({call}) AS e", f"LOWER_BOUND(ESTIMATE({call}){confidence}) AS l", "COUNT(*) AS n",
+        f"UPPER_BOUND(ESTIMATE({call}){confidence}) AS u", f"ERROR_BOUND(ESTIMATE({call}){confidence}) AS w",
+    ]  # fmt: skip
+    kept = [item for item in items if choices.chance(60)] or items[:1]
+    by = f" GROUP BY {group}" if group else ""
+    clause = f"SELECT {', '.join(kept)}, ESTIMATE(COUNT(*)) AS all_rows{source}{by} WITH PREFERENCE WEIGHTED"
+    clause = f"{clause} {', '.join(chosen)} {fade}"
+    unit = choices.pick(("PER TUPLE", "PER SECOND", "PER 2 SECONDS", "PER 3 SECONDS"))
+    if choices.chance(25):
+        case.statements.insert(0, f"SET preference_queue = {choices.integer(1, 4)};")
+    case.statements += [
+        f"CREATE QUERY q AS {clause} BUDGET {choices.integer(1, 3)} {unit};",
+        f"CREATE QUERY ample AS {clause} BUDGET 1000000 PER TUPLE;",
+        f"CREATE QUERY unlimited AS {clause} BUDGET UNLIMITED;",
+    ]
+    return case
+
+
 def _window(choices: Choices) -> str:
     return choices.pick(_WINDOWS)
 

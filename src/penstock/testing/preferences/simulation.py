@@ -6,6 +6,7 @@ AUTO here keeps up: all work is granted at once.
 from __future__ import annotations
 
 import math
+import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -82,6 +83,23 @@ class WaitingEntry:
     estimate: int | None = None
     examined: int = 0
     promising: bool = False
+    cost: int = 1
+    drawn: int = 0
+
+
+@dataclass
+class TellingResult:
+    """A result that was emitted at `at`, of an entry made at `made`. cap: the least key that was shed since; best: the
+    largest product of a threshold above its key and its weight, None before it counts; told: (instant, best) at each
+    change."""
+
+    entry: WaitingEntry
+    at: int
+    end: int
+    row: Row
+    cap: float | None = None
+    best: float | None = None
+    told: list[tuple[int, float]] = field(default_factory=list)
 
 
 @dataclass
@@ -114,6 +132,9 @@ class Simulation:
         self.preference, self.sides, self.final, self.shards = preference, sides, final, shards
         self.waiting: list[WaitingEntry] = []
         self.emitted: list[Life] = []
+        #: With records: what was emitted, and (instant, least key) of what was shed.
+        self.results: list[TellingResult] = []
+        self.sheds: list[tuple[int, float]] = []
         self.account = Account()
         #: Entries, by what has become of them, and what is told of results.
         self.entry_account = Account()
@@ -151,6 +172,7 @@ class Simulation:
             some = [x for x in arrivals[at:] if x.ts == now]
             at += len(some)
             made = self._arrive(some)
+            done = self.account.done
             if empty and self.waiting:
                 since = now
             if timed:
@@ -161,6 +183,8 @@ class Simulation:
                 credit = math.inf if budget.kind is BudgetKind.AUTO else budget.units * made
                 while self.waiting and credit >= 1:
                     credit -= self._unit(now)
+            if self.preference.records and self.account.done > done:
+                self._tell(now)
             self._shed(now)
         self._fade_at_multiples(last, self.final)
         self._expire(self.final)
@@ -200,6 +224,8 @@ class Simulation:
     def _shed(self, now: int) -> None:
         self.waiting.sort(key=lambda entry: self._rank(entry, now))
         gone = self.waiting[self.preference.queue :]
+        if gone:
+            self.sheds.append((now, self._key(gone[0], now)))
         del self.waiting[self.preference.queue :]
         self.account.shed += sum(map(_units, gone))
         self.entry_account.shed += len(gone)
@@ -238,6 +264,7 @@ class Simulation:
             found = self.row(entry.x, alive) if done else None
             if found is not None:
                 self.emitted.append((now, found[1], found[0]))
+                self.results.append(TellingResult(entry, now, found[1], found[0]))
                 self.figures.delays.append((entry.promising, now - entry.x.ts))
                 if len(self.sides) == 2 and alive is not None:
                     self.figures.apart.append(abs(entry.x.ts - alive.ts))
@@ -251,6 +278,49 @@ class Simulation:
             self.waiting.remove(entry)
             self.entry_account.done += 1
         return done
+
+    # --- thresholds
+
+    def _tell(self, now: int) -> None:
+        """Count what is below the threshold at the end of the work of an instant."""
+        threshold = min((self._key(one, now) for one in self.waiting), default=None)
+        for result in self.results:
+            if result.end <= now:
+                continue
+            caps = [key for at, key in self.sheds if result.entry.x.ts <= at < now]
+            least = min([*caps, *([] if threshold is None else [threshold])], default=None)
+            weight = self._later_weight(result.entry, now)
+            key = np.float64(result.entry.race) / np.float64(weight) if weight > 0 else np.float64(_LAST)
+            if least is not None and not key < least:
+                continue
+            with np.errstate(all="ignore"):
+                met = _LAST if least is None else float(np.float64(least) * weight)
+            if result.best is None or met > result.best:
+                result.best = met
+                result.told.append((now, met))
+
+    def _later_weight(self, entry: WaitingEntry, now: int) -> float:
+        """Return the weight of an entry at an instant, whether it waits or not."""
+        preference = self.preference
+        steps = 0
+        if preference.fades and preference.per is None:
+            steps = self.granularity(entry, now) - 1
+        elif preference.fades and preference.per is not None:
+            steps = (max(entry.x.ts, now // preference.per * preference.per) - entry.age_of) // preference.per
+        factor = fade_factor(preference.fade, steps) if preference.fades else 1.0
+        with np.errstate(all="ignore"):
+            weight = float(np.float64(math.nan if entry.product is None else entry.product) * factor)
+        return weight if weight > 0 else 0.0
+
+    def recorded(self) -> list[Life]:
+        """Return the lives of the results that count, with their inclusion records."""
+        found: list[Life] = []
+        for result in self.results:
+            ends = [at for at, _ in result.told[1:]] + [result.end]
+            for (at, best), end in zip(result.told, ends, strict=False):
+                pi = -math.expm1(-best / result.entry.cost)
+                found.append((at, end, (*result.row, struct.pack("<dqqq", pi, result.entry.drawn, 0, 0))))
+        return found
 
     def _rank(self, entry: WaitingEntry, now: int) -> tuple[object, ...]:
         newness = entry.single.newness if entry.single is not None else ()
@@ -322,14 +392,17 @@ class Simulation:
             found *= 0.0 if negative and not value > 0 else float(value)
         return found
 
-    def race(self, x: PreferredElement, columns: list[pa.Array], cost: int) -> float:
-        """Return E·c of an entry. columns: what its draw depends on beside x."""
+    def raced(self, entry: WaitingEntry, columns: list[pa.Array], cost: int) -> WaitingEntry:
+        """Return an entry with its draw, and E·c. columns: what the draw depends on beside x."""
         if self.preference.order is not PreferenceOrder.WEIGHTED:
-            return 0.0
+            return entry
+        x = entry.x
         own = arrays_of(x.row, self.sides[x.side].schema)
         salt = f"/preference/{self.preference.query}/{x.side}"
         drawn = draws(self.preference.seed, salt, np.array([x.ts], np.int64), [*own, *columns])
-        return float(exponential_draws(drawn)[0]) * cost
+        entry.race, entry.cost = float(exponential_draws(drawn)[0]) * cost, cost
+        entry.drawn = int(drawn.view(np.int64)[0])
+        return entry
 
 
 def _units(entry: WaitingEntry) -> int:

@@ -19,11 +19,12 @@ from penstock.algebra.nodes.base.algebra import (
 from penstock.algebra.nodes.base.arrival_time import ArrivalTime, arrival_column
 from penstock.algebra.nodes.base.families import Compared, Emitted, RowWise, Unary
 from penstock.algebra.nodes.base.inclusion import RECORD, inclusion_column
-from penstock.algebra.nodes.base.under_preference import UnderPreference
+from penstock.algebra.nodes.base.under_preference import PREFERENCE_DRAWS, UnderPreference
 from penstock.algebra.nodes.base.windows import StreamToRelation, TimeModelWindow
 
 __all__ = [
     "NO_KEYS",
+    "PREFERENCE_DRAWS",
     "RECORD",
     "Algebra",
     "ArrivalTime",

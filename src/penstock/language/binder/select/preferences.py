@@ -40,6 +40,7 @@ from penstock.language.binder.from_.durations import ticks
 from penstock.language.binder.from_.inputs import FromInput, Inputs
 from penstock.language.binder.from_.joins import build_joins, columns, keyed_sides
 from penstock.language.binder.from_.sources import leaves
+from penstock.language.binder.scalars.estimates import ESTIMATE
 from penstock.language.binder.scalars.expressions import ExpressionBinder
 from penstock.language.binder.scope import Scope
 from penstock.language.binder.stream_summaries import StreamSummaries, SummarisedStream
@@ -143,7 +144,11 @@ def preferred(
     node = _Builder(terms, preference, clause.span, context).build(inputs.members, conditions)
     idle = budget is not None and budget.kind is BudgetKind.AUTO and not context.settings["target_latency"]
     if unlimited or idle:
-        return build_joins(inputs, conjunction(tuple(where)), context)
+        if preference.order is not PreferenceOrder.WEIGHTED or not _estimates(tree):
+            return build_joins(inputs, conjunction(tuple(where)), context)
+        # The records that ESTIMATE reads are made by the operator, of which no work waits.
+        preference = replace(preference, budget=Budget(BudgetKind.PER_TUPLE, MOST_UNITS))
+        node = _Builder(terms, preference, clause.span, context).build(inputs.members, conditions)
     _check_division(node, inputs, context)
     return node
 
@@ -223,6 +228,11 @@ def _scalars(tree: SelectQuery) -> Iterator[exp.Expr]:
     yield from (item.value for item in tree.items if not isinstance(item.value, Star))
     yield from (scalar for scalar in (tree.where, tree.having, *tree.group) if scalar is not None)
     yield from (join.on for join in _joins(tree.source) if join.on is not None)
+
+
+def _estimates(tree: SelectQuery) -> bool:
+    """Return whether a SELECT has an ESTIMATE of an aggregate."""
+    return any(one.name.upper() == ESTIMATE for scalar in _scalars(tree) for one in scalar.find_all(exp.Anonymous))
 
 
 def _note_wrong(what: str, span: TextSpan, context: Context) -> None:

@@ -18,6 +18,7 @@ from penstock.physical.synopses.preferences.layout import (
     BASE,
     COST,
     CURSOR,
+    DRAWN,
     ENDS,
     ENTRY_COLUMNS,
     EXP,
@@ -28,12 +29,16 @@ from penstock.physical.synopses.preferences.layout import (
     ORDER,
     RACE,
     RANK_COLUMNS,
+    RECORDED_COLUMNS,
+    RECORDED_RANKS,
     REST,
+    SINCE,
     SPAN_BITS,
     SPANS,
     STAGE,
     STRETCH,
     WHOLE,
+    WHOLE_COST,
     Float64s,
     Int64s,
     X,
@@ -127,7 +132,7 @@ class Direction:
         if zones is None or self.own_zone:
             stretch, estimates, sizes = self._own_zones(made, zones)
             integers = self._integers(made, every, stretch, none, made.bounds)
-            return NewEntries(integers, self._ranks(made, every, estimates, sizes, None, every < 0, none - 1))
+            return NewEntries(integers, self._ranks(made, every, integers, estimates, sizes, None, every < 0, none - 1))
         rows = len(zones.event)
         events = np.concatenate([zones.event, every])
         low = np.concatenate([zones.low, none])
@@ -144,7 +149,7 @@ class Direction:
             ends = np.where(newest >= 0, others.table[np.maximum(newest, 0), EXP], integers[:rows, ENDS])
             integers[:rows, ENDS] = np.minimum(integers[:rows, ENDS], ends)
         is_rest = stretch == REST
-        ranks = self._ranks(made, events, estimates, sizes, None, is_rest, np.where(is_rest, -1, low))
+        ranks = self._ranks(made, events, integers, estimates, sizes, None, is_rest, np.where(is_rest, -1, low))
         order = np.argsort(integers[:, ORDER], kind="stable")
         return NewEntries(integers[order], ranks[order], np.column_stack([zones.low, zones.high]))
 
@@ -168,7 +173,8 @@ class Direction:
         integers = self._integers(made, which, zone.stretch, partners, partners + 1)
         integers[:, CURSOR] = partners
         other = others.rows_of(partners) if len(partners) else None
-        return NewEntries(integers, self._ranks(made, which, zone.estimates, zone.sizes, other, zone.in_rest, none - 1))
+        ranks = self._ranks(made, which, integers, zone.estimates, zone.sizes, other, zone.in_rest, none - 1)
+        return NewEntries(integers, ranks)
 
     def _zones_of_pairs(
         self, made: MakingElements, which: Int64s, partners: Int64s, zones: ZoneEstimates | None
@@ -223,7 +229,8 @@ class Direction:
         return EntriesAtOnce(made.orders[events], bases, made.elements.ts[events], stretch, entry)
 
     def _integers(self, made: MakingElements, events: Int64s, stretch: Int64s, low: Int64s, high: Int64s) -> Int64s:
-        found = np.zeros((len(events), ENTRY_COLUMNS), np.int64)
+        width = RECORDED_COLUMNS if self.preference.records else ENTRY_COLUMNS
+        found = np.zeros((len(events), width), np.int64)
         found[:, X], found[:, ORDER] = made.numbers[events], made.orders[events]
         found[:, LOW], found[:, HIGH], found[:, CURSOR] = low, high, made.starts[events]
         found[:, ENDS], found[:, MADE] = made.elements.exp[events], made.elements.ts[events]
@@ -235,11 +242,13 @@ class Direction:
         return found
 
     def _ranks(
-        self, made: MakingElements, events: Int64s, estimates: Int64s, sizes: Int64s, partners: Elements | None,
-        rest: Bools, zones: Int64s,
+        self, made: MakingElements, events: Int64s, integers: Int64s, estimates: Int64s, sizes: Int64s,
+        partners: Elements | None, rest: Bools, zones: Int64s,
     ) -> Float64s:  # fmt: skip
-        """Return what keys are made of. sizes: elements of the zones; partners: of entries of one candidate each."""
-        found = np.zeros((len(events), RANK_COLUMNS), np.float64)
+        """Return what keys are made of. integers: of the entries, which take their draws; sizes: elements of the
+        zones; partners: of entries of one candidate each."""
+        records = self.preference.records
+        found = np.zeros((len(events), RECORDED_RANKS if records else RANK_COLUMNS), np.float64)
         if not len(events):
             return found
         x = made.elements.take(events)
@@ -251,6 +260,9 @@ class Direction:
             others = [pa.array(zones)] if partners is None else [pa.array(at), *partners.columns]
             drawn = draws(self.preference.seed, name, np.ascontiguousarray(x.ts), [*x.columns, *others])
             found[:, RACE] = exponential_draws(drawn) * found[:, COST]
+            if records:
+                found[:, WHOLE_COST], integers[:, DRAWN] = found[:, COST], drawn.view(np.int64)
+                integers[:, SINCE] = x.ts if partners is None or self.own_zone else partners.ts
         return found
 
     def _bases(

@@ -60,6 +60,7 @@ from penstock.physical.synopses.preferences.layout import (
 )
 from penstock.physical.synopses.preferences.numbered_elements import NumberedElements
 from penstock.physical.synopses.preferences.priorities import priorities_at_once
+from penstock.physical.synopses.preferences.result_chances import ResultChances, Thresholds, split, together
 from penstock.physical.synopses.preferences.waiting_entries import EntryInstants, NewEntries, WaitingEntries, WorkDone
 from penstock.physical.synopses.summaries.declared import summary_of
 from penstock.physical.synopses.summaries.stream_summary import StreamSummary, ZoneEstimates
@@ -128,6 +129,8 @@ class Preferring(Operator, ABC):
         self._parameters = queue_parameters(preference, shards, by_probed, len(inputs) == 1)
         self._granted = preference.budget.kind is BudgetKind.AUTO
         self._queue = WaitingEntries(self._parameters, float(preference.fade), stored)
+        types = [kind for side in directions[0].types for kind in side]
+        self._chances = ResultChances(types, self._parameters, float(preference.fade)) if preference.records else None
         #: Elements that have made entries so far, and the last heartbeat.
         self._order, self._reached = 0, BEGIN - 1
         self._shards, self._warned = shards, False
@@ -144,6 +147,8 @@ class Preferring(Operator, ABC):
             summary = self._summaries[port]
             if summary is not None:
                 found[f"{name} summary"] = summary
+        if self._chances is not None:
+            found["results"] = self._chances
         return {**found, "entries": self._queue}
 
     def marks(self) -> Document:
@@ -212,6 +217,9 @@ class Preferring(Operator, ABC):
                 if grant is None
                 else self._queue.run_granted(self._reached, grant, fresh)
             )
+            if self._chances is not None:
+                yield from self._recorded(self._chances, work, heartbeat)
+                work = ()
             for done in work:
                 yield from self._results(done)
         self._charged += (self._queue.number(UNITS_DONE) - before) * (AT_ONCE if pairs is None else 1)
@@ -309,7 +317,8 @@ class Preferring(Operator, ABC):
     def _results(self, done: WorkDone) -> Iterator[Elements]:
         """Yield what was examined and belongs to the result."""
         for side in range(len(self._inputs)):
-            rows = done.integers[done.integers[:, R_SIDE] == side] if len(self._inputs) > 1 else done.integers
+            of_side = done.integers[:, R_SIDE] == side
+            rows = done.integers[of_side] if len(self._inputs) > 1 else done.integers
             if not len(rows):
                 continue
             x = self._stored[side].rows_of(np.ascontiguousarray(rows[:, R_X]))
@@ -318,8 +327,27 @@ class Preferring(Operator, ABC):
                 partners = self._stored[1 - side].rows_of(np.ascontiguousarray(rows[:, R_PARTNER]))
             result, passed = self._examined(side, x, partners, np.ascontiguousarray(rows[:, R_AT]))
             self._queue.results.add(rows[passed], self._apart(x, partners, passed))
-            if len(result):
+            if not len(result):
+                continue
+            if self._chances is None:
                 yield result
+            else:
+                self._chances.add(result, rows[passed], done.values[of_side][passed])
+
+    def _recorded(self, chances: ResultChances, work: Iterable[WorkDone], heartbeat: int) -> Iterator[Elements]:
+        """Yield the changes of results with their inclusion records."""
+        said: list[Thresholds] = []
+        for one in work:
+            done, thresholds = split(one, heartbeat if self._granted else None)
+            said.append(thresholds)
+            for _ in self._results(done):
+                raise AssertionError("results with records wait for their thresholds")
+        ended = min(heartbeat, END - 1) + 1
+        changes = chances.follow(together(said), ended) if said else chances.expire(ended)
+        if changes is not None and len(changes):
+            yield changes
+        if not self._queue.number(WAITING):
+            chances.forget_sheds()
 
     def _apart(self, x: Elements, partners: Elements | None, passed: Bools) -> Int64s | None:
         """Return |ts1 - ts2| of the pairs of two streams that passed."""
@@ -327,10 +355,10 @@ class Preferring(Operator, ABC):
 
     def _covered(self, arrivals: Sequence[Arrivals], grant: int | None) -> list[Int64s] | None:
         """Return by input the pairs of each element where nothing waits and the budget covers all work of the round;
-        otherwise None. A processor with a rate covers no instant with two units; a grant covers `AT_ONCE` times as many
+        otherwise None. A processor with a rate covers no instant with two units, and records need thresholds; a grant covers `AT_ONCE` times as many
         units as without the queue."""
         budget = self._preference.budget
-        if self._queue.number(WAITING) or budget.kind is BudgetKind.PER_TIME:
+        if self._queue.number(WAITING) or budget.kind is BudgetKind.PER_TIME or self._chances is not None:
             return None
         most = budget.units * sum(len(one.making.elements) for one in arrivals)
         if grant is not None:

@@ -34,7 +34,7 @@ def queue_parameters(
     if budget.kind is BudgetKind.PER_TIME:
         found[layout.GRANT], found[layout.TICKS] = budget.rate(shards).as_integer_ratio()
     found[layout.BY_AGE], found[layout.AGE_OF_X] = preference.per is not None, age_of_x
-    found[layout.QUEUE] = preference.queue
+    found[layout.QUEUE], found[layout.RECORDS] = preference.queue, preference.records
     found[layout.EAGER] = budget.kind is not BudgetKind.AUTO
     for side, summary in enumerate(summaries):
         if summary is not None:

@@ -54,9 +54,9 @@ def _preferring_join(node: PreferringJoin, builder: Builder) -> Lowered:
 def _preferring_selection(node: PreferringSelection, builder: Builder) -> Lowered:
     below, in_order = _in_order(node.input)
     child = builder.lower(below)
-    key = node.summarised or tuple(range(len(node.schema)))
+    key = node.summarised or tuple(range(len(node.input.schema)))
     spec = PreferringSelectionSpec(
-        node.schema.types, node.preference, (in_order,), node.condition, node.filter, node.summary, node.summarised,
+        node.input.schema.types, node.preference, (in_order,), node.condition, node.filter, node.summary, node.summarised,
         node.expressions,
     )  # fmt: skip
     step = builder.add(spec, [Edge(child.step, Exchange(key))], child.stage + 1, node)

@@ -27,6 +27,9 @@ STAGE = 8  # WAITS_LOOK_UP, LOOKED_UP, or ONE_UNIT
 MADE = 9  # the instant at which it was made
 PROMISING = 10  # whether its priority was above the 0.9 quantile of those made before
 ENTRY_COLUMNS = 11
+# With inclusion records two more: its draw, and what its age by FADE .. PER counts from.
+DRAWN, SINCE = 11, 12
+RECORDED_COLUMNS = 13
 
 WHOLE, REST = -(2**62), -(2**62) + 1
 WAITS_LOOK_UP, LOOKED_UP, ONE_UNIT = 0, 1, 2
@@ -38,6 +41,9 @@ BASE = 1  # the product of its preferences; NaN where it comes last
 RACE = 2  # WEIGHTED: its exponential draw times COST
 COST = 3  # units that it takes as estimated: its look-up and the pairs; at least 1
 RANK_COLUMNS = 4
+# With inclusion records one more: COST when it was made.
+WHOLE_COST = 4
+RECORDED_RANKS = 5
 
 # An element of a side. PREVIOUS: number of the next older element with an equal key, -1 for none; then the key's
 # fingerprint.
@@ -75,11 +81,20 @@ QUEUE = 6  # entries that may wait
 EAGER = 7  # entries expire with the last of their candidates also before they have looked them up
 EVERY = 8  # by probed side, the length of a period, 0 where keys stay as they are
 RATES, DEPTHS = 10, 12  # by probed side, those of its summary
-PARAMETERS = 14
+RECORDS = 14  # results have inclusion records
+PARAMETERS = 15
 
 DESC, ASC, WEIGHTED = 0, 1, 2
 PER_TUPLE, PER_TIME, GRANTED = 0, 1, 2
 
 # A result.
-R_SIDE, R_X, R_PARTNER, R_AT, R_MADE, R_PROMISING = 0, 1, 2, 3, 4, 5
-RESULT_COLUMNS = 6
+R_SIDE, R_X, R_PARTNER, R_AT, R_MADE, R_PROMISING, R_DRAWN, R_SINCE, R_STRETCH = 0, 1, 2, 3, 4, 5, 6, 7, 8
+RESULT_COLUMNS = 9
+
+# With inclusion records, what stands in R_SIDE of a row that is no result. THRESHOLD: at the end of the work of an
+# instant, the key of the first entry that waits, NaN where none does; LEAST_SHED: the least key of those dropped then.
+THRESHOLD, LEAST_SHED = -1, -2
+
+# A result: floats. Those behind the first are set where results have inclusion records.
+V_BASE, V_RACE, V_COST, V_KEY = 0, 1, 2, 3
+RESULT_VALUES = 4

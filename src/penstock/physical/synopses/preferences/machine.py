@@ -26,6 +26,7 @@ from penstock.physical.synopses.preferences.layout import (
     DEPTHS,
     DESC,
     DONE,
+    DRAWN,
     EAGER,
     ENDS,
     EVERY,
@@ -36,10 +37,11 @@ from penstock.physical.synopses.preferences.layout import (
     GRANT,
     HIGH,
     KEY,
-    LOOK_UP_PAIRS,
+    LEAST_SHED,
+    LOOKED_UP,
     LOOK_UPS,
     LOOK_UPS_LOST,
-    LOOKED_UP,
+    LOOK_UP_PAIRS,
     LOW,
     MADE,
     MADE_ENTRIES,
@@ -48,25 +50,31 @@ from penstock.physical.synopses.preferences.layout import (
     ORDER,
     PAIRS,
     PAIRS_LOST,
-    PER_TIME,
     PERIODS,
+    PER_TIME,
     PREVIOUS,
     PROMISING,
     QUEUE,
+    RACE,
+    RATES,
+    RECORDS,
+    REST,
+    RESULT_COLUMNS,
+    RESULT_VALUES,
     R_AT,
+    R_DRAWN,
     R_MADE,
     R_PARTNER,
     R_PROMISING,
     R_SIDE,
+    R_SINCE,
+    R_STRETCH,
     R_X,
-    RACE,
-    RATES,
-    REST,
-    RESULT_COLUMNS,
     SHED,
+    SINCE,
     SORT,
-    SPAN_BITS,
     SPANS,
+    SPAN_BITS,
     STAGE,
     STRETCH,
     TICKS,
@@ -75,12 +83,17 @@ from penstock.physical.synopses.preferences.layout import (
     UNITS_DONE,
     UNITS_EXPIRED,
     UNITS_SHED,
+    V_BASE,
+    V_COST,
+    V_RACE,
     WAITING,
     WAITS_LOOK_UP,
     WHOLE,
+    WHOLE_COST,
     WORST,
     X,
 )
+from penstock.physical.synopses.preferences.work_rows import grown, say, say_threshold
 
 #: Results after which the loop returns to its caller: between two instants, of a granted round between two units.
 ENOUGH = 1 << 17
@@ -180,7 +193,7 @@ def _make_keys_anew(  # type: ignore[no-untyped-def]
             i = items[BEST, place]
             if 1 - (entries[i, ORDER] & 1) == probed:
                 faded = fade_of(
-                    entries, i, begun, parameters, fade, own, numbers[BASES + 1 - probed], others,
+                    entries, i, max(begun, entries[i, MADE]), parameters, fade, own, numbers[BASES + 1 - probed], others,
                     numbers[BASES + probed], spans,
                 )  # fmt: skip
                 ranks[i, KEY] = key_of(parameters[SORT], ranks[i, BASE], ranks[i, RACE], faded)
@@ -235,12 +248,21 @@ def expire(at, items, places, entries, ranks, free, numbers, parameters):  # typ
 
 
 @nb.njit(cache=True)
-def _shed(items, places, entries, ranks, free, numbers, parameters):  # type: ignore[no-untyped-def]
+def _shed(  # type: ignore[no-untyped-def]
+    at, items, places, entries, ranks, free, numbers, parameters, out, out_ranks, count,
+):  # fmt: skip
+    """Drop what is beyond the limit; return the results and their number."""
+    least = np.nan
     while numbers[WAITING] > parameters[QUEUE]:
+        least = ranks[items[WORST, 0], KEY]
         numbers[UNITS_SHED] += np.int64(ranks[items[WORST, 0], COST])
         _count_lost(items[WORST, 0], entries, ranks, numbers, parameters)
         _leave(items[WORST, 0], items, places, entries, ranks, free, numbers)
         numbers[SHED] += 1
+    if parameters[RECORDS] and not math.isnan(least):
+        out, out_ranks = grown(out, out_ranks, count)
+        count = say(LEAST_SHED, at, least, out, out_ranks, count)
+    return out, out_ranks, count
 
 
 @nb.njit(cache=True)
@@ -293,7 +315,11 @@ def _work(  # type: ignore[no-untyped-def]
         partner = _candidate(entries, i, at, others, base, spans)
         out[count, R_SIDE], out[count, R_X], out[count, R_PARTNER] = side, entries[i, X], partner
         out[count, R_AT], out[count, R_MADE], out[count, R_PROMISING] = at, entries[i, MADE], entries[i, PROMISING]
-        out_ranks[count] = ranks[i, BASE]
+        out_ranks[count, V_BASE] = ranks[i, BASE]
+        if parameters[RECORDS]:
+            out[count, R_DRAWN], out[count, R_SINCE] = entries[i, DRAWN], entries[i, SINCE]
+            out[count, R_STRETCH] = entries[i, STRETCH]
+            out_ranks[count, V_RACE], out_ranks[count, V_COST] = ranks[i, RACE], ranks[i, WHOLE_COST]
         count += 1
         if stage == LOOKED_UP:
             entries[i, CURSOR] = others[partner - base, PREVIOUS]
@@ -330,17 +356,6 @@ def _count_unit(numbers, parameters):  # type: ignore[no-untyped-def]
 
 
 @nb.njit(cache=True)
-def _grown(out, out_ranks, count):  # type: ignore[no-untyped-def]
-    if count < out.shape[0]:
-        return out, out_ranks
-    more = np.empty((2 * count, out.shape[1]), np.int64)
-    more_ranks = np.empty(2 * count, np.float64)
-    more[:count] = out
-    more_ranks[:count] = out_ranks
-    return more, more_ranks
-
-
-@nb.njit(cache=True)
 def run(  # type: ignore[no-untyped-def]
     instants, offsets, paying, position, until, fresh, fresh_ranks, items, places, entries, ranks, free, numbers,
     parameters, fade, side0, side1, spans,
@@ -354,7 +369,7 @@ def run(  # type: ignore[no-untyped-def]
         paying: by instant, the elements that make entries.
     """
     out = np.empty((1024, RESULT_COLUMNS), np.int64)
-    out_ranks = np.empty(1024, np.float64)
+    out_ranks = np.empty((1024, RESULT_VALUES), np.float64)
     count = 0
     total = instants.shape[0]
     timed = parameters[BUDGET] == PER_TIME
@@ -371,12 +386,13 @@ def run(  # type: ignore[no-untyped-def]
                 break
             if count >= ENOUGH:
                 return out, out_ranks, count, position
-            out, out_ranks = _grown(out, out_ranks, count)
+            out, out_ranks = grown(out, out_ranks, count)
             count = _work(
                 items[BEST, 0], at, items, places, entries, ranks, free, numbers, parameters, side0, side1, spans, out,
                 out_ranks, count,
             )  # fmt: skip
             _count_unit(numbers, parameters)
+            out, out_ranks, count = say_threshold(at, items, ranks, numbers, parameters, out, out_ranks, count)
         if position >= total:
             return out, out_ranks, count, -1
         if count >= ENOUGH:
@@ -390,7 +406,7 @@ def run(  # type: ignore[no-untyped-def]
                 fresh, fresh_ranks, k, at, items, places, entries, ranks, free, numbers, parameters, fade, side0,
                 side1, spans,
             )  # fmt: skip
-        credit = parameters[GRANT] * paying[position]
+        credit, before = parameters[GRANT] * paying[position], numbers[UNITS_DONE]
         while numbers[WAITING]:
             if timed:
                 if _done_at(numbers, parameters, at if idle else numbers[BEGIN_AT]) > at:
@@ -400,12 +416,16 @@ def run(  # type: ignore[no-untyped-def]
             elif credit == 0:
                 break
             credit -= 1
-            out, out_ranks = _grown(out, out_ranks, count)
+            out, out_ranks = grown(out, out_ranks, count)
             count = _work(
                 items[BEST, 0], at, items, places, entries, ranks, free, numbers, parameters, side0, side1, spans, out,
                 out_ranks, count,
             )  # fmt: skip
-        _shed(items, places, entries, ranks, free, numbers, parameters)
+        if numbers[UNITS_DONE] > before:
+            out, out_ranks, count = say_threshold(at, items, ranks, numbers, parameters, out, out_ranks, count)
+        out, out_ranks, count = _shed(
+            at, items, places, entries, ranks, free, numbers, parameters, out, out_ranks, count
+        )
         position += 1
 
 
@@ -417,7 +437,7 @@ def run_granted(  # type: ignore[no-untyped-def]
     """Take a round behind the tick `reached` as one instant in which `grant` units are done; return the results, the
     product of each, how many, and the units that are left to go on with, 0 where the round is done."""
     out = np.empty((1024, RESULT_COLUMNS), np.int64)
-    out_ranks = np.empty(1024, np.float64)
+    out_ranks = np.empty((1024, RESULT_VALUES), np.float64)
     count = 0
     expire(reached + 1, items, places, entries, ranks, free, numbers, parameters)
     _make_keys_anew(reached + 1, items, places, entries, ranks, numbers, parameters, fade, side0, side1, spans)
@@ -426,15 +446,22 @@ def run_granted(  # type: ignore[no-untyped-def]
             fresh, fresh_ranks, k, fresh[k, MADE], items, places, entries, ranks, free, numbers, parameters, fade,
             side0, side1, spans,
         )  # fmt: skip
+    before = numbers[UNITS_DONE]
     while numbers[WAITING] and grant > 0:
         if count >= ENOUGH:
             return out, out_ranks, count, grant
         i = items[BEST, 0]
-        out, out_ranks = _grown(out, out_ranks, count)
+        out, out_ranks = grown(out, out_ranks, count)
         grant -= 1
         count = _work(
             i, max(reached + 1, entries[i, MADE]), items, places, entries, ranks, free, numbers, parameters, side0,
             side1, spans, out, out_ranks, count,
         )  # fmt: skip
-    _shed(items, places, entries, ranks, free, numbers, parameters)
+    if numbers[UNITS_DONE] > before:
+        out, out_ranks, count = say_threshold(
+            reached + 1, items, ranks, numbers, parameters, out, out_ranks, count
+        )
+    out, out_ranks, count = _shed(
+        reached + 1, items, places, entries, ranks, free, numbers, parameters, out, out_ranks, count
+    )
     return out, out_ranks, count, 0

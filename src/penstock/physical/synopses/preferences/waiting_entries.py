@@ -39,6 +39,9 @@ from penstock.physical.synopses.preferences.layout import (
     PERIODS,
     PROMISING,
     RANK_COLUMNS,
+    RECORDED_COLUMNS,
+    RECORDED_RANKS,
+    RECORDS,
     SPAN_BITS,
     SPANS,
     UNITS_DONE,
@@ -93,10 +96,11 @@ class EntryInstants:
 
 @dataclass(frozen=True)
 class WorkDone:
-    """Pairs that were examined. integers: columns R_SIDE.. of `layout.py`; products: of their preferences."""
+    """Pairs that were examined. integers, values: columns R_SIDE.. and V_BASE.. of `layout.py`. With inclusion records
+    there are rows that are no pairs."""
 
     integers: Int64s
-    products: Float64s
+    values: Float64s
 
 
 class WaitingEntries(Synopsis):
@@ -114,8 +118,9 @@ class WaitingEntries(Synopsis):
         self.results = ResultFigures()
         self._numbers = np.zeros(NUMBERS, np.int64)
         self._numbers[BEGIN_AT] = self._numbers[PERIODS] = self._numbers[PERIODS + 1] = _LONG_AGO
-        self._entries: Int64s = np.empty((0, ENTRY_COLUMNS), np.int64)
-        self._ranks: Float64s = np.empty((0, RANK_COLUMNS), np.float64)
+        recorded = bool(parameters[RECORDS])
+        self._entries: Int64s = np.empty((0, RECORDED_COLUMNS if recorded else ENTRY_COLUMNS), np.int64)
+        self._ranks: Float64s = np.empty((0, RECORDED_RANKS if recorded else RANK_COLUMNS), np.float64)
         self._items: Int32s = np.empty((HEAPS, 0), np.int32)
         self._places: Int32s = np.empty((HEAPS, 0), np.int32)
         self._free: Int32s = np.empty(0, np.int32)
@@ -156,11 +161,11 @@ class WaitingEntries(Synopsis):
         self._rate(fresh)
         position, done = 0, []
         while position >= 0:
-            out, ranks, count, position = machine.run(
+            out, values, count, position = machine.run(
                 instants.at, instants.offsets, instants.paying, position, until, fresh.integers, fresh.ranks,
                 *self._state(),
             )  # fmt: skip
-            done.append(WorkDone(out[:count], ranks[:count]))
+            done.append(WorkDone(out[:count], values[:count]))
         return [one for one in done if len(one.integers)]
 
     def run_granted(self, reached: int, grant: int, fresh: NewEntries) -> Iterator[WorkDone]:
@@ -169,9 +174,9 @@ class WaitingEntries(Synopsis):
         self._rate(fresh)
         integers, ranks = fresh.integers, fresh.ranks
         while True:
-            out, products, count, grant = machine.run_granted(reached, grant, integers, ranks, *self._state())
+            out, values, count, grant = machine.run_granted(reached, grant, integers, ranks, *self._state())
             if count:
-                yield WorkDone(out[:count], products[:count])
+                yield WorkDone(out[:count], values[:count])
             if not grant:
                 return
             # All have entered.
@@ -269,8 +274,7 @@ class WaitingEntries(Synopsis):
         kept = self.waiting()
         order = np.argsort(kept.integers[:, ORDER], kind="stable")
         integers, ranks = kept.integers[order], kept.ranks[order]
-        columns = [pa.array(np.ascontiguousarray(integers[:, k])) for k in range(ENTRY_COLUMNS)]
-        return unnamed([*columns, *(pa.array(np.ascontiguousarray(ranks[:, k])) for k in range(RANK_COLUMNS))])
+        return unnamed([pa.array(np.ascontiguousarray(column)) for column in (*integers.T, *ranks.T)])
 
     def restore(self, manifest: Document, chunks: Chunks) -> None:
         self._id = integer(manifest, "id")
@@ -283,10 +287,11 @@ class WaitingEntries(Synopsis):
         numbers[FREE] = self._numbers[FREE] - count
         self._numbers[:] = numbers
         members = self._free[numbers[FREE] : numbers[FREE] + count].copy()
-        for k in range(ENTRY_COLUMNS):
+        width = self._entries.shape[1]
+        for k in range(width):
             self._entries[members, k] = int64s(self._chunk.column(k))
-        for k in range(RANK_COLUMNS):
-            self._ranks[members, k] = np.asarray(self._chunk.column(ENTRY_COLUMNS + k))
+        for k in range(self._ranks.shape[1]):
+            self._ranks[members, k] = np.asarray(self._chunk.column(width + k))
         self._spans = np.empty((max(16, len(spans)), 2), np.int64)
         self._spans[: len(spans)] = spans
         for heap in (BEST, WORST, EXPIRIES):
