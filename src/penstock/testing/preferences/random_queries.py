@@ -81,6 +81,10 @@ def random_estimate(choices: Choices) -> RandomCase:
     made = random_preference(choices).case
     case = RandomCase()
     case.inputs, case.statements = made.inputs, [one for one in made.statements if not one.startswith("CREATE QUERY")]
+    few = choices.chance(20)
+    if not few:
+        # Most have a weight, and there are more of them than are done.
+        case.inputs |= {name: _weighing(choices) for name in ("o", "p")}
     shape = choices.pick((_selection, _selection, _join, _join, _join, _look_up, _look_up_as_of))
     text, terms, estimates = shape(choices)
     source = text[text.index(" FROM ") :]
@@ -103,10 +107,12 @@ def random_estimate(choices: Choices) -> RandomCase:
     clause = f"SELECT {', '.join(kept)}, ESTIMATE(COUNT(*)) AS all_rows{source}{by} WITH PREFERENCE WEIGHTED"
     clause = f"{clause} {', '.join(chosen)} {fade}"
     unit = choices.pick(("PER TUPLE", "PER SECOND", "PER 2 SECONDS", "PER 3 SECONDS"))
+    if shape is _selection and not few:
+        unit = choices.pick(("PER 2 SECONDS", "PER 3 SECONDS"))
     if choices.chance(25):
         case.statements.insert(0, f"SET preference_queue = {choices.integer(1, 4)};")
     case.statements += [
-        f"CREATE QUERY q AS {clause} BUDGET {choices.integer(1, 3)} {unit};",
+        f"CREATE QUERY q AS {clause} BUDGET {choices.pick((1, 1, 2, 3))} {unit};",
         f"CREATE QUERY ample AS {clause} BUDGET 1000000 PER TUPLE;",
         f"CREATE QUERY unlimited AS {clause} BUDGET UNLIMITED;",
     ]
@@ -165,6 +171,15 @@ def _rows(choices: Choices) -> list[list[str]]:
         rows.append(
             [str(at - late), choices.pick(("1", "2", "1", "3", "NULL")), str(choices.integer(0, 2)), choices.pick(_X)]
         )
+    return rows
+
+
+def _weighing(choices: Choices) -> list[list[str]]:
+    rows, at = [], choices.pick((0, 7, -5))
+    for _ in range(choices.integer(8, 24)):
+        at += choices.pick((0, 0, 0, 1, 1, 2))
+        weight = choices.pick(("0.5", "1.5", "3.0", "2.0", "10.0", "7.25", "NULL", "0.0"))
+        rows.append([str(at), choices.pick(("1", "2", "1", "3")), str(choices.integer(0, 2)), weight])
     return rows
 
 

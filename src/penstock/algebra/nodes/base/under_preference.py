@@ -24,8 +24,11 @@ PREFERENCE_DRAWS = "/preference/"
 class UnderPreference(Algebra):
     """An operator under a preference: its results depend on all arrivals before, and on all columns."""
 
-    if TYPE_CHECKING:
-        preference: Preference
+    @property
+    def clause(self) -> Preference:
+        """Return the preference, which is a field of all of them."""
+        found: Preference = vars(self)["preference"]
+        return found
 
     @property
     def needs(self) -> Needs:
@@ -46,7 +49,7 @@ class UnderPreference(Algebra):
         return False
 
     def with_inclusion(self) -> Algebra | None:
-        preference = self.preference
+        preference = self.clause
         if preference.order.value != "WEIGHTED":
             hint = "write WITH PREFERENCE WEIGHTED, under which every result has a chance, or leave ESTIMATE out"
             message = f"ESTIMATE over WITH PREFERENCE {preference.order.value}, whose results have no known probability"
@@ -55,24 +58,25 @@ class UnderPreference(Algebra):
             hint = "leave SAMPLE out, or say BUDGET UNLIMITED"
             raise PenstockError("P0355", "ESTIMATE over WITH PREFERENCE over a sample", hint=hint)
         if self.keys_may_age and preference.fades and preference.per is not None:
-            hint = "let the preference read columns of both streams, so that each pair waits by itself, or leave PER out"
+            hint = "read columns of both streams in the preference, so that each pair waits by itself, or leave PER out"
             message = "ESTIMATE over a preference that fades by age while the partners of a row are examined"
             raise PenstockError("P0355", message, hint=hint)
-        return replace(self, preference=replace(preference, records=True))
+        changed: dict[str, Preference] = {"preference": replace(preference, records=True)}
+        return replace(self, **changed)
 
     @property
     def drawn_by(self) -> tuple[str, int] | None:
-        preference = self.preference
+        preference = self.clause
         weighted = preference.order.value == "WEIGHTED"
         return (f"{PREFERENCE_DRAWS}{preference.query.lower()}", preference.seed) if weighted else None
 
     def recorded_pattern(self, pattern: Pattern) -> Pattern:
         """Return the update pattern: with inclusion records, which change, rows are replaced."""
-        return Pattern.STRICT if self.preference.records else pattern
+        return Pattern.STRICT if self.clause.records else pattern
 
     def recorded_estimate(self, found: Estimate) -> Estimate:
         """Return the estimate of the results, with the column of the inclusion records where there is one."""
-        return replace(found, distinct=(*found.distinct, math.inf)) if self.preference.records else found
+        return replace(found, distinct=(*found.distinct, math.inf)) if self.clause.records else found
 
     def pruned(self, needed: frozenset[int], pruning: ColumnPruning) -> Pruned:
         # Draws and ties depend on all columns.

@@ -134,7 +134,9 @@ def _check_range(node: Algebra, call: AggregateCall) -> bool:
     for certain."""
     samples = [o for o in operators(node) if isinstance(o, Sample | WindowSample)]
     average = call.function.startswith(f"{ESTIMATE}_AVG")
-    if len(samples) != 1:
+    if not samples:
+        message, hint = "of a preference", "leave the range out"
+    elif len(samples) != 1:
         message, hint = "of joined samples", "leave the range out"
     elif isinstance(samples[0], WindowSample) and (samples[0].weight is not None or samples[0].per):
         message, hint = "of a sample with PER or WEIGHT", "sample SAMPLE(100 ROWS), or leave the range out"

@@ -343,7 +343,7 @@ class Preferring(Operator, ABC):
             for _ in self._results(done):
                 raise AssertionError("results with records wait for their thresholds")
         ended = min(heartbeat, END - 1) + 1
-        changes = chances.follow(together(said), ended) if said else chances.expire(ended)
+        changes = chances.follow(together(said) if said else None, ended)
         if changes is not None and len(changes):
             yield changes
         if not self._queue.number(WAITING):
@@ -355,8 +355,8 @@ class Preferring(Operator, ABC):
 
     def _covered(self, arrivals: Sequence[Arrivals], grant: int | None) -> list[Int64s] | None:
         """Return by input the pairs of each element where nothing waits and the budget covers all work of the round;
-        otherwise None. A processor with a rate covers no instant with two units, and records need thresholds; a grant covers `AT_ONCE` times as many
-        units as without the queue."""
+        otherwise None. A processor with a rate covers no instant with two units, and records need thresholds; a grant
+        covers `AT_ONCE` times as many units as without the queue."""
         budget = self._preference.budget
         if self._queue.number(WAITING) or budget.kind is BudgetKind.PER_TIME or self._chances is not None:
             return None

@@ -56,8 +56,8 @@ def _preferring_selection(node: PreferringSelection, builder: Builder) -> Lowere
     child = builder.lower(below)
     key = node.summarised or tuple(range(len(node.input.schema)))
     spec = PreferringSelectionSpec(
-        node.input.schema.types, node.preference, (in_order,), node.condition, node.filter, node.summary, node.summarised,
-        node.expressions,
+        node.input.schema.types, node.preference, (in_order,), node.condition, node.filter, node.summary,
+        node.summarised, node.expressions,
     )  # fmt: skip
     step = builder.add(spec, [Edge(child.step, Exchange(key))], child.stage + 1, node)
     return Lowered(step, child.stage + 1, frozenset({key}))

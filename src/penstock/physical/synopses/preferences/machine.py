@@ -38,10 +38,10 @@ from penstock.physical.synopses.preferences.layout import (
     HIGH,
     KEY,
     LEAST_SHED,
-    LOOKED_UP,
+    LOOK_UP_PAIRS,
     LOOK_UPS,
     LOOK_UPS_LOST,
-    LOOK_UP_PAIRS,
+    LOOKED_UP,
     LOW,
     MADE,
     MADE_ENTRIES,
@@ -50,17 +50,11 @@ from penstock.physical.synopses.preferences.layout import (
     ORDER,
     PAIRS,
     PAIRS_LOST,
-    PERIODS,
     PER_TIME,
+    PERIODS,
     PREVIOUS,
     PROMISING,
     QUEUE,
-    RACE,
-    RATES,
-    RECORDS,
-    REST,
-    RESULT_COLUMNS,
-    RESULT_VALUES,
     R_AT,
     R_DRAWN,
     R_MADE,
@@ -70,11 +64,17 @@ from penstock.physical.synopses.preferences.layout import (
     R_SINCE,
     R_STRETCH,
     R_X,
+    RACE,
+    RATES,
+    RECORDS,
+    REST,
+    RESULT_COLUMNS,
+    RESULT_VALUES,
     SHED,
     SINCE,
     SORT,
-    SPANS,
     SPAN_BITS,
+    SPANS,
     STAGE,
     STRETCH,
     TICKS,
@@ -193,8 +193,8 @@ def _make_keys_anew(  # type: ignore[no-untyped-def]
             i = items[BEST, place]
             if 1 - (entries[i, ORDER] & 1) == probed:
                 faded = fade_of(
-                    entries, i, max(begun, entries[i, MADE]), parameters, fade, own, numbers[BASES + 1 - probed], others,
-                    numbers[BASES + probed], spans,
+                    entries, i, max(begun, entries[i, MADE]), parameters, fade, own, numbers[BASES + 1 - probed],
+                    others, numbers[BASES + probed], spans,
                 )  # fmt: skip
                 ranks[i, KEY] = key_of(parameters[SORT], ranks[i, BASE], ranks[i, RACE], faded)
     if changed:
@@ -458,9 +458,7 @@ def run_granted(  # type: ignore[no-untyped-def]
             side1, spans, out, out_ranks, count,
         )  # fmt: skip
     if numbers[UNITS_DONE] > before:
-        out, out_ranks, count = say_threshold(
-            reached + 1, items, ranks, numbers, parameters, out, out_ranks, count
-        )
+        out, out_ranks, count = say_threshold(reached + 1, items, ranks, numbers, parameters, out, out_ranks, count)
     out, out_ranks, count = _shed(
         reached + 1, items, places, entries, ranks, free, numbers, parameters, out, out_ranks, count
     )

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.expressions.sampling.inclusion import SIDE, packed
-from penstock.physical.elements import Elements, concat, empty, int64s, unnamed
+from penstock.physical.elements import Bools, Elements, concat, empty, int64s, unnamed
 from penstock.physical.synopses.contract import Chunks, Synopsis
 from penstock.physical.synopses.preferences.layout import (
     BY_AGE,
@@ -97,10 +97,13 @@ class ResultChances(Synopsis):
         found[CHANCE] = 0.0
         self._new.append((results, made, found))
 
-    def follow(self, thresholds: Thresholds, ended: int) -> Elements | None:
+    def follow(self, thresholds: Thresholds | None, ended: int) -> Elements | None:
         """Return the changes of the results with their records, by thresholds since the last call; then forget what
         ends at `ended` or before."""
         self._merge()
+        if thresholds is None:
+            self.expire(ended)
+            return None
         rows, at, met, self._shed_at, self._shed_keys = _follow(
             thresholds.at, thresholds.what, thresholds.keys, thresholds.granted, self._results.ts, self._results.exp,
             self._integers, self._floats, self._parameters, self._fade, self._shed_at, self._shed_keys,
@@ -130,7 +133,7 @@ class ResultChances(Synopsis):
         self._results, self._new, self._chunk = results.take(order), [], None
         self._integers, self._floats = np.ascontiguousarray(integers[:, order]), np.ascontiguousarray(values[:, order])
 
-    def _keep(self, kept: np.ndarray) -> None:  # type: ignore[type-arg]
+    def _keep(self, kept: Bools) -> None:
         if kept.all():
             return
         places = np.flatnonzero(kept)
