@@ -18,10 +18,12 @@ SET shards = 2;
 SET max_batch_rows = 20;
 CREATE STREAM A (ts BIGINT, k BIGINT, amount BIGINT) FROM FILES (path '{data}', format 'parquet')
   TIMESTAMP BY ts UNIT SECOND;
-CREATE QUERY q INTO FILES (path '{folder}/q', format 'csv') AS SELECT x.ts, x.amount, y.amount AS other
+CREATE QUERY q INTO FILES (path '{folder}/q', format 'csv') AS SELECT {items}
   FROM A [RANGE 40 SECONDS] AS x, A [RANGE 20 SECONDS] AS y WHERE x.k = y.k
   WITH PREFERENCE {preference} BUDGET AUTO;
 """
+ROWS = "x.ts, x.amount, y.amount AS other"
+ESTIMATES = "ESTIMATE(COUNT(*)) AS n, ESTIMATE(SUM(y.amount)) AS s, UPPER_BOUND(ESTIMATE(SUM(y.amount))) AS u"
 
 
 class Granting:
@@ -45,11 +47,12 @@ def write(folder: Path) -> None:
 
 
 def live(
-    folder: Path, preference: str, monkeypatch: pytest.MonkeyPatch, crash: str | None, least: int = 10
-) -> tuple[list[str], int]:
+    folder: Path, preference: str, monkeypatch: pytest.MonkeyPatch, crash: str | None, least: int = 10,
+    items: str = ROWS,
+) -> tuple[list[str], int]:  # fmt: skip
     """Run over all input, with a death in every second round; return what was emitted, and the decisions made."""
     folder.mkdir()
-    script = SCRIPT.format(data=folder.parent / "data", folder=folder, preference=preference)
+    script = SCRIPT.format(data=folder.parent / "data", folder=folder, preference=preference, items=items)
     granting = Granting(least)
     monkeypatch.setattr(input_planner, "_as_before", granting)
     return lived(script, folder, ["q"], crash)["q"], granting.calls
@@ -65,3 +68,15 @@ def test_a_run_that_dies_tells_what_one_that_lives_tells(
     assert live(tmp_path / "more", preference, monkeypatch, None, 60)[0] != expected
     for crash in (*CRASHES, "marked"):
         assert live(tmp_path / crash, preference, monkeypatch, crash) == (expected, decisions)
+
+
+def test_a_run_that_dies_estimates_what_one_that_lives_estimates(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is emitted under one grant has a chance that changes under later ones."""
+    write(tmp_path / "data")
+    expected, decisions = live(tmp_path / "living", "WEIGHTED x.amount + 1", monkeypatch, None, items=ESTIMATES)
+    assert len(expected) > 100 and decisions >= 7
+    for crash in (*CRASHES, "marked"):
+        found = live(tmp_path / crash, "WEIGHTED x.amount + 1", monkeypatch, crash, items=ESTIMATES)
+        assert found == (expected, decisions)

@@ -19,6 +19,7 @@ from penstock.connectors.sinks.memory import collected
 from penstock.language import bind_script
 from penstock.physical.execution.decisions import Decided, Decisions
 from penstock.runtime.deciding.deciders import Deciders
+from penstock.runtime.local.runtime import run_local
 from penstock.session import Session
 from penstock.testing.compare import assert_same
 from penstock.testing.oracle import run_oracle
@@ -76,6 +77,30 @@ def test_what_the_oracle_of_one_shard_says(spark: Any, tmp_path: Path) -> None:
             assert answers[f"q{shards}3"].equals(plain)
         else:
             assert all(answers[name].num_rows < plain.num_rows for name in queries if name != "q10")
+
+
+ESTIMATES = {
+    1: "SELECT ESTIMATE(COUNT(*)) AS n, ESTIMATE(SUM(weight)) AS s, UPPER_BOUND(ESTIMATE(SUM(weight))) AS u FROM A"
+       " [RANGE 20 SECONDS] AS A, B [RANGE 9 SECONDS] AS B WHERE A.k = B.k WITH PREFERENCE WEIGHTED"
+       " SUMMARY.Estimate.Count(B.k), amount + 1 BUDGET 2 PER TUPLE",
+    4: "SELECT k, ESTIMATE(COUNT(*)) AS n, LOWER_BOUND(ESTIMATE(AVG(amount))) AS l FROM A [RANGE 20 SECONDS] GROUP BY k"
+       " WITH PREFERENCE WEIGHTED amount BUDGET 1 PER SECOND",
+}  # fmt: skip
+
+
+def test_weighted_estimates_are_those_of_the_local_runtime(spark: Any, tmp_path: Path) -> None:
+    """Which are those of the oracle: `test_weighted_estimates.py`."""
+    tables = write(tmp_path)
+    for shards, select in ESTIMATES.items():
+        text = SCRIPT.format(folder=tmp_path, shards=shards) + f"CREATE QUERY e{shards} INTO MEMORY () AS {select};"
+        session = Session(spark)
+        session.execute(text)
+        assert session.start().wait(300)
+        (query,) = bind_script(text).queries
+        local = run_local([query], tables, shards, False, None).tables[query.name]
+        order = [(name, "ascending") for name in local.schema.names]
+        assert collected(query.name).sort_by(order).equals(local.sort_by(order))
+        assert any(value is not None and value % 1 for value in local["n"].to_pylist())
 
 
 GRANTED = """
