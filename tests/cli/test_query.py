@@ -88,6 +88,26 @@ def test_texts_that_are_files(text: str) -> None:
     assert not is_statement(text) or text == "show-case.cql/x"
 
 
+@pytest.mark.parametrize("text", ["SELEC a FROM s", "FROM s SELECT a", "a" * 300, "none.cql"])
+def test_a_text_that_is_neither_has_a_hint(text: str) -> None:
+    code, out, err = call(text)
+    assert (code, out) == (2, "") and err.startswith("error P0401: cannot read the script ")
+    assert "hint: what begins with no statement, such as SELECT, is taken for the name of a script" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--server", "http://localhost", "SELECT 1"], "No such option: --server; that is --connect here; "),
+        (["--token", "abc", "SELECT 1"], "No such option: --token; that is --token-file here; "),
+        (["--format", "yaml", "SELECT 1"], "'--format': 'yaml' is not one of 'table', 'csv', 'json', 'arrow'; "),
+    ],
+)
+def test_options_of_other_programs(arguments: list[str], words: str) -> None:
+    code, _, err = call(*arguments)
+    assert code == 2 and words in err and "Value error" not in err
+
+
 def test_wrong_usage(script: Path) -> None:
     for arguments in ([], ["a", "b", "c"], ["SELECT a FROM s", script], [script, script]):
         code, out, err = call(*arguments)

@@ -177,3 +177,35 @@ def test_a_recorder_of_parts_of_sizes_has_the_sizes_of_the_executors(
             n: size for n, size in held.items() if size
         }
     assert every == 1 or min(reported[4:]) < max(reported), "a report has what changed"
+
+
+@pytest.mark.parametrize("sizes", [(2, 3), (3, 2), (4, 0), (0, 5)])
+def test_a_step_that_reads_two_sources_counts_the_rows_of_both(sizes: tuple[int, int]) -> None:
+    """A union before the exchange runs once for each source of a round; its rows, and those of the steps behind it, are
+    those of all."""
+    script = (
+        STREAM
+        + STREAM.replace(" S ", " T ")
+        + "CREATE QUERY q AS SELECT x.v FROM (SELECT v FROM S [RANGE 3 SECONDS] UNION ALL"
+        " SELECT v FROM T [RANGE 5 SECONDS]) x WHERE x.v > 0;"
+    )
+    plan = plan_queries(bind_script(script).queries)
+    (union,) = (step for step in plan.steps if len(step.inputs) == 2)
+    assert union.stage == 0
+    job, recorder = LocalJob(plan, {}, 2), Recorder(plan, plan.sources)
+    stamped, progress = {}, {}
+    for source, size in zip("ST", sizes, strict=True):
+        columns = [pa.array([1] * size, pa.int32()) for _ in range(3)]
+        rows = pa.record_batch(columns, ["ts", "k", "v"])
+        some = job.stamp(ScheduledRows(source, rows), SourceProgress(), None)
+        stamped[source], progress[source] = [some.elements], some.progress
+    job.round(stamped, progress)
+    for report in job.reports():
+        recorder.report(report)
+    recorder.batch(0.0, 0.0, 1, Totals())
+    work, keys = recorder.figures().work, step_keys(plan)
+    behind = [step for step in plan.steps if not step.stage and step.id >= union.id]
+    assert len(behind) > 1
+    for step in behind:
+        (found,) = (one for (key, _), one in work.items() if key == keys[step.id])
+        assert (found.rows_in, found.rows_out) == (sum(sizes), sum(sizes)), step

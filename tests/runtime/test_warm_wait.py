@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -12,6 +13,7 @@ from inline_engine import InlineServer, without_spark
 from penstock.algebra.nodes.query import Start, StartMode
 from penstock.errors import PenstockError
 from penstock.language import bind_script
+from penstock.runtime.spark.catching_up import ahead, catch_up
 from penstock.runtime.spark.live_change import options_of_start
 from penstock.runtime.spark.retained import retention
 from penstock.testing.live import Episode, run_live
@@ -179,3 +181,31 @@ def test_the_law_is_kept_with_sources_of_which_one_is_kept(server: InlineServer)
     assert min(ts for ts, _, _ in expected) == 13
     found = [(ts, op, tuple(row)) for ts, op, *row in server.emitted("q")]
     assert sorted(found, key=str) == sorted(((ts, op, tuple(row)) for ts, op, row in expected), key=str)
+
+
+@pytest.mark.parametrize("place", ["check_past", "past_starts"])
+@pytest.mark.parametrize("retain", ["", "RETAIN 2 SECONDS"])
+def test_rounds_may_come_while_it_is_found_where_a_query_begins(
+    server: InlineServer, monkeypatch: pytest.MonkeyPatch, place: str, retain: str
+) -> None:
+    """What is lost grows with each round of a stream that is not kept, also between two looks at it."""
+    monkeypatch.setattr(retention, "_EVERY", 1)
+    server.post(STREAM.format(more=retain))
+    for row in rows(1, 10):
+        server.insert("S", [row])
+    module = ahead if place == "check_past" else catch_up
+    original, more = getattr(module, place), [11, 12, 13]
+
+    def after_rounds(*arguments: Any) -> Any:
+        while more:
+            server.insert("S", [(more[0], more.pop(0))])
+        return original(*arguments)
+
+    monkeypatch.setattr(module, place, after_rounds)
+    server.post(f"CREATE QUERY q START WARM WAIT AS {SUM};")
+    assert not more
+    for row in rows(14, 25):
+        server.insert("S", [row])
+    emitted = [row for row in server.emitted("q") if row[1] == "+"]
+    first = emitted[0][0] if retain else 18
+    assert first <= 18 and emitted == [(t, "+", sum(range(t - 4, t + 1)), 5) for t in range(first, 25)]

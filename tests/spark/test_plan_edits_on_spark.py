@@ -70,7 +70,7 @@ def test_other_synopses_take_over_on_spark_over_a_restart(spark: Any, tmp_path: 
     until(lambda: "HashJoinIndex" in synopses(control).values(), control, lambda: synopses(control))
     one = next(key for key, kind in synopses(control).items() if kind == "HashJoinIndex")
     control.submit(f"UPDATE penstock.synopses SET kind = 'runs' WHERE id = '{one}' CONFIRM 1 ROW;")
-    until(lambda: all(edits(control)), control, lambda: edits(control))
+    until(lambda: all(edits(control)), control, lambda: (edits(control), control.commands()[-1]))
     feed(5)
     control.close()
     engine.close()

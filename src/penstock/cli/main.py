@@ -71,10 +71,21 @@ class Commands(TyperGroup):
         sys.exit(code if isinstance(code, int) else 0)
 
 
+#: By options of other programs, those that mean the same here.
+_MEANT = {
+    **dict.fromkeys(("--server", "--url", "--host", "--address", "--port"), frozenset({"--connect", "--http"})),
+    **dict.fromkeys(("--token", "--password"), frozenset({"--token-file"})),
+}
+
+
 def _usage_line(error: Any) -> str:
     """Return the line for a usage error: `error: No such option: --x; "penstock run --help" lists what there is`."""
     context = getattr(error, "ctx", None)
-    message = " ".join(error.format_message().split())
+    message = " ".join(error.format_message().split()).replace("Value error, ", "")
+    there = {option for parameter in context.command.params for option in parameter.opts} if context else set()
+    meant = there & _MEANT.get(getattr(error, "option_name", ""), frozenset())
+    if meant:
+        message = f"{message.partition(' (')[0]}; that is {' or '.join(sorted(meant))} here"
     if context is None:
         return f"error: {message}"
     return f'error: {message.rstrip(".")}; "{context.command_path} --help" lists what there is'
@@ -192,7 +203,7 @@ def query(
     tls_ca: Authorities = None,
 ) -> None:
     """Answer a one-time SELECT, or those of a script: over inputs that end, without Spark, or at a running server."""
-    from penstock.cli.querying import answer, is_statement
+    from penstock.cli.querying import answer, is_statement, read_query
 
     script, text = (arguments[0], arguments[1]) if len(arguments) == 2 else (None, arguments[0])
     if len(arguments) > 2 or (script is not None and (is_statement(script) or not is_statement(text))):
@@ -206,19 +217,19 @@ def query(
         if place is not None:
             from penstock.cli.remote.asking import answer_at_server
 
-            read = [(one, None) if is_statement(one) else read_script(Path(one)) for one in arguments]
+            read = [(one, None) if is_statement(one) else read_query(one) for one in arguments]
             answer_at_server(place, read, output_format, written(set_))
             return
         session = Session(settings=read_settings(set_))
         if script is not None:
-            content, name = read_script(Path(script))
+            content, name = read_query(script)
             session.declare(content, file=name, one_time=True)
             answer(session, text, None, output_format)
         elif is_statement(text):
             look_beside(str(Path.cwd()))
             answer(session, text, None, output_format)
         else:
-            content, name = read_script(Path(text))
+            content, name = read_query(text)
             answer(session, content, name, output_format)
 
 

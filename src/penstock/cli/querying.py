@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import typer
 
 from penstock.cli.answers import rows_answer, table_text, warnings_of
+from penstock.cli.scripts import read_script
 from penstock.connectors.sinks.output import Output, OutputFormat, output
 from penstock.connectors.sinks.tabular import encodable, shown
 from penstock.errors import PenstockError
@@ -26,6 +28,17 @@ _STATEMENT = re.compile(
 def is_statement(argument: str) -> bool:
     """Return whether an argument of the command line is a text of statements, not the name of a script."""
     return _STATEMENT.match(argument) is not None
+
+
+def read_query(argument: str) -> tuple[str, str]:
+    """Return the text of the script `argument` and its name. Raises PenstockError P0401."""
+    try:
+        return read_script(Path(argument))
+    except PenstockError as error:
+        if not isinstance(error.cause, OSError) or isinstance(error.cause, IsADirectoryError | PermissionError):
+            raise
+        hint = "what begins with no statement, such as SELECT, is taken for the name of a script"
+        raise PenstockError(error.code, error.message, hint=hint, cause=error.cause) from None
 
 
 def answer(session: Session, text: str, name: str | None, form: OutputFormat) -> None:

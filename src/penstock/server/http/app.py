@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastapi import FastAPI, Request, Response
+from fastapi import Depends, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp
 
 from penstock import __version__
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, nearest
 from penstock.server.http import entities, page, queries, results, rows, statements, status
 from penstock.server.http.door import HttpDoor
 from penstock.server.http.gate import Gate
@@ -19,6 +20,9 @@ from penstock.server.http.problems import Refused, failure, problem
 _ABOUT = (
     "Continuous queries over streams and relations: statements, results as they come, rows, and the log of commands."
 )
+
+#: Those that look here add parameters of their own.
+_WATCHED = ("/healthz", "/readyz", "/metrics")
 
 
 def create_app(door: HttpDoor) -> ASGIApp:
@@ -29,14 +33,27 @@ def create_app(door: HttpDoor) -> ASGIApp:
     )  # fmt: skip
     app.state.door = door
     # Names may hold slashes, so a longer path is looked at before a shorter one.
-    for routes in (statements, results, queries, rows, entities, status, page):
-        app.include_router(routes.router)
+    for routes in (statements, results, queries, rows, entities, status):
+        app.include_router(routes.router, dependencies=[Depends(_known_parameters)])
+    app.include_router(page.router)
     app.add_exception_handler(PenstockError, _known)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _of_the_framework)
     app.add_exception_handler(Exception, _failed)
     app.openapi = lambda: _document(app)  # type: ignore[method-assign]
     return Gate(app, door)
+
+
+async def _known_parameters(request: Request) -> None:
+    """Raise Refused for parameters that would be left out, such as a misspelt one without which a result has no end."""
+    route = request.scope.get("route")
+    if not isinstance(route, APIRoute) or request.url.path in _WATCHED:
+        return
+    known = [field.alias for field in route.dependant.query_params]
+    unknown = [name for name in request.query_params if name not in known]
+    if unknown:
+        hint = nearest(unknown[0], known) if known else "there are none here"
+        raise Refused(400, "P0803", f"unknown parameter {unknown[0][:100]!r}", hint=hint)
 
 
 async def _known(request: Request, error: Exception) -> Response:

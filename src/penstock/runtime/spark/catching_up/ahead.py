@@ -7,22 +7,26 @@ result is used only if the change turns out as it was expected: of the same epoc
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import replace
 
+from penstock.algebra.nodes.query import StartMode
 from penstock.physical.elements import Elements, encode
+from penstock.physical.execution.progress import timed_sources
 from penstock.physical.plan.identity import step_keys
 from penstock.physical.planning.planner import part_of
 from penstock.runtime.local.statics import read_statics
 from penstock.runtime.spark.catching_up.catch_up import CatchUp, Pause, check_past
 from penstock.runtime.spark.catching_up.kept_relations import KeptRelations
 from penstock.runtime.spark.catching_up.past_input import delivered_part, offset_at_start
-from penstock.runtime.spark.checkpoint.epochs import Epoch
+from penstock.runtime.spark.checkpoint.epochs import Epoch, source_file
 from penstock.runtime.spark.checkpoint.folder import Folder, Intake, Job
 from penstock.runtime.spark.checkpoint.restart_decision import StartKind, StartRequest, decide_change
 from penstock.runtime.spark.checkpoint.start_provider import ReadAhead
 from penstock.runtime.spark.checkpoint.state_files import backfill_root
 from penstock.runtime.spark.input.rate_control import RateControl
+from penstock.runtime.spark.retained.retained_log import Pins
 from penstock.settings import Settings
 
 #: Rounds that may be left for the change itself.
@@ -51,13 +55,26 @@ class Ahead:
     ) -> None:  # fmt: skip
         self._folder = folder
         self._before = before
-        decision = decide_change(request, folder, before())
-        self._epoch, self._plan = decision.epoch, decision.plan
+        self.catching_up: CatchUp | None = None
+        self._tables: dict[str, Elements] = {}
+        # Nothing is removed between the decision what is read and its beginning.
+        self._pins = ExitStack()
+        with ExitStack() as pins:
+            for file in _retained(request, before()):
+                pins.enter_context(Pins(folder).pinned("deciding", file, None))
+            self._decide(request, settings, parallelism, kept)
+            self._pins = pins.pop_all()
+
+    def _decide(self, request: StartRequest, settings: Settings, parallelism: int, kept: KeptRelations) -> None:
+        """Decide what is read. Raises PenstockError as the change."""
+        folder = self._folder
+        decision = decide_change(request, folder, self._before())
+        # Rounds go on meanwhile. What is lost of a source is known of the offset with which that was decided.
+        self._decided = decision.delivered
+        self._epoch, self._plan = replace(decision.epoch, offset=self._decided), decision.plan
         births = {name: self._epoch.queries[name].birth for name in decision.fresh}
         statistics = {str(birth): self._epoch.statistics[str(birth)] for birth in births.values()}
         self.read_ahead = ReadAhead(self._epoch.number, births, statistics)
-        self.catching_up: CatchUp | None = None
-        self._tables: dict[str, Elements] = {}
         if decision.kind is StartKind.SAME or not self._epoch.backfill:
             return
         check_past(folder, self._epoch, self._plan)
@@ -77,6 +94,11 @@ class Ahead:
         """Read the past until at most one round is left. pause: called after each part of it."""
         reading = self.catching_up
         left: int | None = None
+        if reading is not None and self._decided is not None:
+            decided, self._decided = self._decided, None
+            with self._pins:
+                reading.find(decided)
+            reading.read_up_to(decided, pause)
         while reading is not None:
             offset = offset_at_start(self._folder, self._before(), self._epoch, self._plan)
             reading.read_up_to(delivered_part(self._folder, offset), pause)
@@ -97,6 +119,7 @@ class Ahead:
 
     def discard(self) -> None:
         """Remove what has been read."""
+        self._pins.close()
         if self.catching_up is not None:
             self.catching_up.discard()
 
@@ -132,3 +155,13 @@ class Share:
 
 def _digest(table: Elements) -> int:
     return hash(encode([table.to_batch()]))
+
+
+def _retained(request: StartRequest, before: Epoch) -> Iterator[str]:
+    """Yield the files of retained streams that the new queries of a change read."""
+    for query in request.queries:
+        start = request.starts.get(query.name)
+        if start is not None and start.mode is not StartMode.NOW:
+            for name, source in timed_sources(query.root).items():
+                if request.declared.get(name, source).retain is not None:
+                    yield source_file(name, before.births)

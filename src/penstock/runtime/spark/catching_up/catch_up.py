@@ -115,6 +115,8 @@ class CatchUp:
         self._bounds: Bounds = {}
         self._pins = ExitStack()
         self._began = False
+        #: What is read first, from when that was found until it is read.
+        self._found: KnownPast | None = None
         #: The round of the run up to which the past has been read.
         self.reached = 0
         self._rounds = 0
@@ -153,7 +155,9 @@ class CatchUp:
         """Return whether anything is read before the queries begin."""
         return bool(self._reading) or self._contents.reads_ahead
 
-    def _begin(self, offset: Offset, pause: Pause | None) -> None:
+    def find(self, offset: Offset) -> None:
+        """Find from where the past up to the round of `offset` is read, and keep that from being removed. Raises
+        PenstockError P0703."""
         self._pin_compacted()
         known = KnownPast(self._folder, self._births, offset)
         self._bounds = bounds_of((self.job.plan.queries[name] for name in self._reading), self._reading, offset)
@@ -169,6 +173,14 @@ class CatchUp:
                     self._skip(name, start.high)
             elif start.high is not None:
                 self._skip(name, start.high)
+        self._found = known
+
+    def _begin(self, offset: Offset, pause: Pause | None) -> None:
+        if self._found is None:
+            self.find(offset)
+        known, self._found = self._found, None
+        assert known is not None, "it has been found"
+        offset = known.offset
         self._began = True
         self.reached = offset.round
         self._contents.begin(known, pause)

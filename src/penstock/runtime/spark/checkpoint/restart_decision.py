@@ -49,6 +49,7 @@ from penstock.runtime.spark.checkpoint.start_provider import (
     notices_of_change,
     past_providers,
 )
+from penstock.runtime.spark.input.offset import Offset
 from penstock.runtime.spark.output.continuation import continuations, paused_records, with_silences
 from penstock.runtime.spark.output.emitted_content import ContentReader
 from penstock.runtime.spark.output.result_parts import new_result_id
@@ -137,6 +138,7 @@ class Decision:
         seeds: by query, what is withheld when its result continues.
         notices: messages for the user.
         parts: of the plan, each with all its steps.
+        delivered: the part of the epoch's offset with which it was decided; None where it begins with the sources.
     """
 
     kind: StartKind
@@ -150,6 +152,7 @@ class Decision:
     resumed: frozenset[str] = frozenset()
     seeds: Mapping[str, Withheld] = field(default_factory=dict)
     parts: Sequence[PlannedPart] = ()
+    delivered: Offset | None = None
 
 
 def decide(request: StartRequest, folder: Folder) -> Decision:
@@ -365,7 +368,7 @@ def _changed_start(
     notices = notices_of_change(before, new_queries, ended_queries, past, request.starts.keys())
     return Decision(
         StartKind.CHANGED, before, epoch, plan, new_queries, ended_queries, kept_sinks | resumed, notices, resumed,
-        how.seeds, parts,
+        how.seeds, parts, delivered,
     )  # fmt: skip
 
 
@@ -492,7 +495,6 @@ def _check_can_change(request: StartRequest, folder: Folder, before: Epoch) -> N
 
 def other_script(folder: Folder, reason: str) -> PenstockError:
     return PenstockError(
-        "P0602",
-        f"the checkpoint {folder.root.parent} belongs to another script or version of it: {reason}",
+        "P0602", f"the checkpoint {folder.root.parent} belongs to another script or version of it: {reason}",
         hint="give a new --checkpoint, or run the script that it was made with",
-    )
+    )  # fmt: skip
