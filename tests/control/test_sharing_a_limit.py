@@ -1,4 +1,5 @@
-"""`state_limit` divided over the queries of an engine in this process, also by another process that goes on."""
+"""`state_limit` divided over the queries of an engine in this process, and budgets of runs of granules registered there,
+also by another process that goes on."""
 
 from __future__ import annotations
 
@@ -24,9 +25,9 @@ def insert(server: Server, first: int, seconds: int) -> None:
         server.engine.round()
 
 
-def shedding(server: Server) -> dict[str, SheddingMetrics]:
+def shedding(server: Server, queries: tuple[str, ...] = ("light", "heavy")) -> dict[str, SheddingMetrics]:
     figures = server.engine.figures()
-    names = {server.control.query(name)[1].place: name for name in ("light", "heavy")}
+    names = {server.control.query(name)[1].place: name for name in queries}
     found = {names[figures.places[name]]: one.shedding for name, one in figures.metrics.queries.items()}
     return {name: one for name, one in found.items() if one is not None}
 
@@ -55,3 +56,31 @@ def test_without_a_limit_that_is_reached_nothing_is_shed(tmp_path: Path) -> None
     insert(server, 0, 30)
     assert {name: one.shed for name, one in shedding(server).items()} == {"light": 0, "heavy": 0}
     server.control.close()
+
+
+_RUNS = (
+    "CREATE QUERY runs WITH (memory '60 TUPLES') AS"
+    " SELECT k, VALID(s) FROM S (k) [RANGE 20 SECONDS SLIDE 5 SECONDS] AS s WHERE LENGTH(VALID(s)) >= 10;"
+)
+
+
+def test_runs_of_granules_are_shed_the_same_by_another_process(tmp_path: Path) -> None:
+    """Registered on a stream that is there already. Of fifty new values a second 250 runs of a granule begin at every
+    boundary, of which none may ever be long enough: 60 are held."""
+    living, dying = Server(tmp_path / "living"), Server(tmp_path / "dying")
+    for server in (living, dying):
+        server.done(_STREAM)
+        insert(server, 0, 10)
+        server.done(_RUNS)
+        insert(server, 10, 20)
+    dying.control.close()
+    dying = Server(tmp_path / "dying")
+    found = []
+    for server in (living, dying):
+        insert(server, 30, 20)
+        found.append(shedding(server, ("runs",))["runs"])
+        server.control.close()
+    assert found[0] == found[1]
+    one = found[0]
+    assert one.held == one.budget == 60 and one.exact == 0
+    assert 0 < one.vanished_total < one.shed < one.arrived

@@ -1,8 +1,9 @@
 """Wrong statements and what a user reads, as text: `statement`, then the message as it is shown.
 
 Fixtures lie in `errors.txt`; in `many_errors.txt` those with several mistakes, each told once and none of which makes
-others; in `newcomers.txt` scripts of people who know Flink SQL or Spark SQL. Cases are divided by lines of `====`, the
-statement above `----`, the message below.
+others; in `newcomers.txt` scripts of people who know Flink SQL or Spark SQL; in `newcomers_to_periods.txt` what users
+of SQL:2011, TSQL2, Flink, Spark, ksqlDB, RisingWave and Esper write about periods and sessions. Cases are divided by
+lines of `====`, the statement above `----`, the message below.
 """
 
 from __future__ import annotations
@@ -18,6 +19,12 @@ from penstock.language import Catalog, bind_query, bind_script
 FIXTURES = Path(__file__).parent / "errors.txt"
 NEWCOMERS = Path(__file__).parent / "newcomers.txt"
 MANY = Path(__file__).parent / "many_errors.txt"
+PERIODS = Path(__file__).parent / "newcomers_to_periods.txt"
+#: The declarations before each text there.
+OF_PERIODS = """
+CREATE STREAM clicks (at TIMESTAMP, usr STRING, amount INT, b0 TIMESTAMP, e0 TIMESTAMP) FROM MEMORY () TIMESTAMP BY at;
+CREATE RELATION emp (name STRING, dept STRING, vf DATE, vt DATE, PERIOD FOR VALID (vf, vt)) FROM MEMORY ();
+""".strip()
 
 
 def _cases(fixtures: Path = FIXTURES) -> list[tuple[str, str]]:
@@ -45,6 +52,14 @@ def test_every_mistake_is_told(statement: str, message: str, catalog: Catalog) -
 @pytest.mark.parametrize(("script", "message"), _cases(NEWCOMERS), ids=lambda v: v.splitlines()[0][:60] if v else "")
 def test_what_newcomers_write(script: str, message: str) -> None:
     assert "\n".join(error.render() for error in errors_of(script)) == message
+
+
+@pytest.mark.parametrize(("text", "message"), _cases(PERIODS), ids=lambda v: v.splitlines()[0][:60] if v else "")
+def test_what_users_of_other_systems_write_about_periods(text: str, message: str) -> None:
+    errors = errors_of(f"{OF_PERIODS}\n{text}")
+    assert "\n".join(error.render() for error in errors) == message
+    assert any(error.hint for error in errors)
+    assert all(error.position is not None and error.position.line == 3 for error in errors)
 
 
 #: Codes of the language layer; the others belong to sources, sinks and runs.

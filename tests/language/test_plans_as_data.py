@@ -136,6 +136,26 @@ def test_equal_operators_are_written_once() -> None:
     assert len(_text(data)) < 4_000 and json.dumps(data).count('"same"') == 4
 
 
+@pytest.mark.parametrize("window", ["[RANGE 2 DAYS SLIDE 1 HOUR]", "VALID FOR 2 MINUTES [RANGE 5 MINUTES]"])
+@pytest.mark.parametrize("more", ["", ", compact 'false'", ", shed 'value', buckets '2', cpu '0.5'"])
+@pytest.mark.parametrize(
+    "length",
+    [
+        "LENGTH(VALID(p)) >= INTERVAL '1' MINUTE", "CAST(VALID(p) AS INTERVAL HOUR) > 30",
+        "CAST(VALID(p) AS INTERVAL DAY) >= 1000000000000", "LENGTH(VALID(p)) > 9223372036854775807",
+    ],
+)  # fmt: skip
+def test_a_budget_and_the_length_that_it_knows_are_read_as_they_were(window: str, more: str, length: str) -> None:
+    made = (
+        f"CREATE QUERY q WITH (memory '2 TUPLES'{more}) AS SELECT k, VALID(p) FROM c (k) {window} AS p WHERE {length};"
+    )
+    bound = bind_script(SCRIPT + made)
+    root = bound.queries[0].root
+    data = exported(root, _context(bound))
+    assert data == logical(root) and '"least' in _text(data)
+    assert _properties(read_plan(_text(data), _context(bound))) == _properties(root)
+
+
 # --- expressions
 
 _TYPES = (pa.int32(), pa.int64(), pa.float64(), pa.string(), pa.bool_(), TIMESTAMP, pa.date32(),

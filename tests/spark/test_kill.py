@@ -30,6 +30,10 @@ CREATE QUERY shedding INTO FILES (path 'demo-results/shedding', format 'csv') WI
   SELECT s.k, VALID(s) FROM S (k) VALID FOR 6 SECONDS [RANGE 60 SECONDS] AS s;
 CREATE QUERY stretches INTO FILES (path 'demo-results/stretches', format 'csv') AS
   SELECT s.k, VALID(s) FROM S (k) VALID FOR 6 SECONDS [RANGE 60 SECONDS] AS s;
+CREATE QUERY runs INTO FILES (path 'demo-results/runs', format 'csv') WITH (memory '30 TUPLES') AS
+  SELECT s.k, VALID(s) FROM S (k) [RANGE 60 SECONDS SLIDE 2 SECONDS] AS s WHERE LENGTH(VALID(s)) >= 2;
+CREATE QUERY whole INTO FILES (path 'demo-results/whole', format 'csv') WITH (memory '2 TUPLES') AS
+  SELECT s.k, VALID(s) FROM S (k) VALID FOR 3 SECONDS AS s WHERE CLOSED(VALID(s));
 CREATE QUERY visits INTO FILES (path 'demo-results/visits', format 'csv') AS
   SELECT k, VALID(c), COUNT(*) AS n FROM S [PARTITION BY k SESSION 5 SECONDS AT MOST 30 SECONDS] AS c
   GROUP BY k, VALID(c);
@@ -78,7 +82,7 @@ def test_worker_killed(spark: Any, tmp_path: Path) -> None:
     calm = Session(spark)
     calm.execute(text.replace(str(tmp_path / "out"), str(tmp_path / "calm")))
     assert calm.start().wait(300)
-    for name in ("sliding", "joined", "shedding", "stretches", "visits", "states"):
+    for name in ("sliding", "joined", "shedding", "stretches", "runs", "whole", "visits", "states"):
         assert read_result(str(tmp_path / "out" / name)).equals(read_result(str(tmp_path / "calm" / name)))
 
 

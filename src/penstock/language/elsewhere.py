@@ -17,7 +17,13 @@ _LISTED = "ARRAY_AGG(DISTINCT value) gives each value once, STRING_AGG(value, ',
 _LATEST = "MAX_BY(value, by) is the value of the row with the greatest `by`, LAST(value) that of the latest row"
 _JSON = "GET_JSON_OBJECT(json, '$.a.b') gives the value at a path, json -> 'a' and json ->> 'a' a member; CAST it"
 _ANY = "BOOL_OR(condition) is whether some row satisfies it, COUNT_IF(condition) how many rows do"
-_BOUNDARY = "RSTREAM over a window with SLIDE emits the whole answer at each boundary, whose time is ts"
+
+_SESSION = (
+    "RSTREAM over a window with SLIDE emits the whole answer at each boundary, whose time is ts; of a session,"
+    " [PARTITION BY k SESSION 5 MINUTES] AS c, BEGIN(VALID(c)) and END(VALID(c)) are the bounds"
+)
+_BOUNDS = "BEGIN(VALID(s)) and END(VALID(s)) are the bounds of the period of s, LENGTH(VALID(s)) is its length in ticks"
+_VALID = "VALID(s) is the period of the rows of s, BEGIN(VALID(s)) and END(VALID(s)) are its bounds"
 
 _PATTERN = (
     "rows that follow each other are a stream joined with itself over a window, with conditions on both, or"
@@ -67,11 +73,20 @@ FUNCTIONS: dict[str, str] = {
     **dict.fromkeys(("FM", "FLAJOLET_MARTIN", "HLL", "HYPERLOGLOG", "UNIQ"), _HLL),
     **dict.fromkeys(("CM", "COUNT_MIN"), _COUNT_MIN),
     **dict.fromkeys(("APPROX_MEDIAN", "QUANTILE_APPROX", "TDIGEST", "KLL"), _DDSKETCH),
-    **dict.fromkeys(("WINDOW_START", "WINDOW_END", "WINDOW_TIME"), _BOUNDARY),
+    **dict.fromkeys(
+        ("WINDOW_START", "WINDOW_END", "WINDOW_TIME", "WINDOWSTART", "WINDOWEND", "SESSION_START", "SESSION_END"),
+        _SESSION,
+    ),
+    **dict.fromkeys(("DURATION", "START", "FINISH", "PERIOD_BEGIN", "PERIOD_END"), _BOUNDS),
+    "VALIDTIME": _VALID,
 }  # fmt: skip
 
 #: Words that parse as columns -> what to do about them.
-NAMES: dict[str, str] = {**FUNCTIONS, "STREAM": "leave it out: the query determines the kind of its answer"}
+NAMES: dict[str, str] = {
+    **FUNCTIONS,
+    "STREAM": "leave it out: the query determines the kind of its answer",
+    **dict.fromkeys(("VALID", "VALID_FROM", "VALID_TO", "VALID_TIME"), _VALID),
+}
 
 #: Clauses and forms of expressions that are rejected by name -> what to write instead.
 CLAUSES: dict[str, str] = {

@@ -8,8 +8,13 @@ from collections.abc import Sequence
 from sqlglot.tokenizer_core import Token, TokenType
 
 from penstock.language.elsewhere import CLAUSES
+from penstock.types import Unit
 
 WINDOW = "a window is written after its stream, in brackets, as in clicks [RANGE 10 MINUTES SLIDE 1 MINUTE]"
+SESSION = (
+    "sessions are a window behind a stream, in brackets: clicks [PARTITION BY usr SESSION 5 MINUTES], with AT MOST 1"
+    " HOUR or OPEN behind the gap"
+)
 #: What other systems write as functions, in FROM or in GROUP BY, and CQL writes as windows.
 WINDOW_FUNCTIONS = frozenset(
     ("TABLE", "TUMBLE", "HOP", "CUMULATE", "SESSION", "WINDOW", "TUMBLE_START", "TUMBLE_END", "HOP_START", "HOP_END")
@@ -33,9 +38,8 @@ _IN_QUERY = {
     "ASOF": CLAUSES["ASOF JOIN"],
     "MATCH_RECOGNIZE": CLAUSES["MATCH_RECOGNIZE"],
     "TOP": "the first rows are ORDER BY column LIMIT 10",
-    **dict.fromkeys(
-        ("TUMBLE", "TUMBLING", "SLIDING", "HOP", "HOPPING", "ADVANCE", "SIZE", "SESSION", "WINDOW"), WINDOW
-    ),
+    **dict.fromkeys(("TUMBLE", "TUMBLING", "SLIDING", "HOP", "HOPPING", "ADVANCE", "SIZE", "WINDOW", "#"), WINDOW),
+    "SESSION": SESSION,
 }
 _KEYWORDS = (
     "SELECT", "FROM", "WHERE", "GROUP", "HAVING", "ORDER", "LIMIT", "OFFSET", "UNION", "EXCEPT", "INTERSECT", "JOIN",
@@ -45,7 +49,7 @@ _KEYWORDS = (
     "WITHIN", "TIMEOUT", "SYSTEM", "PRIMARY", "RELATION", "RETROACTIVE", "VALUES", "INTO", "CREATE", "INSERT",
     "ISTREAM", "DSTREAM", "RSTREAM", "WSTREAM", "RESTORE", "INTERVAL", "REPLACE", "EXISTS", "CASCADE", "START",
     "RETAIN", "RESET", "SNAPSHOT", "PROGRESS", "STATE", "OVERLAPS", "CONTAINS", "EQUALS", "PRECEDES", "SUCCEEDS",
-    "IMMEDIATELY", "STARTED", "DURING", "FINISHES", "FINISHED",
+    "IMMEDIATELY", "STARTED", "DURING", "FINISHES", "FINISHED", "MEETS",
 )  # fmt: skip
 _BEGINNINGS = (
     "CREATE", "INSERT", "EXPLAIN", "EXPORT", "SHOW", "DROP", "SET", "ALTER", "UPDATE", "DELETE", "SUBSCRIBE",
@@ -61,20 +65,59 @@ _AT_LEAST = (
     "WHERE LENGTH(VALID(s)) >= INTERVAL '5' MINUTES"
 )
 _GAPS_OF = "GAPS OF stands in FROM, before the name of a stream or view: FROM GAPS OF s (k) VALID FOR 1 MINUTE"
+_VALID = "say VALID FROM a TO b, VALID FOR 5 MINUTES or VALID UNTIL NEXT BY k"
+_FROM_TO = (
+    "as in VALID FROM a TO b, two columns; THROUGH b where the instant b belongs to the period; an end that is NULL"
+    " does not come"
+)
+_FROM_FOR = "VALID FOR 5 MINUTES begins at the timestamp; other ends are columns: name a query that has them by WITH"
+_NEXT = "as in VALID UNTIL NEXT BY k, l AT MOST 1 HOUR: columns follow BY, without brackets, the longest period AT MOST"
+_UNTIL = "VALID UNTIL NEXT BY k ends where the next row of k begins; an end that is a column is VALID FROM a TO b"
+_PREDICATE = (
+    "both sides are periods: VALID(s) OVERLAPS PERIOD(b, e), of VALID(s), PERIOD(b, e), INTERSECTION(p, q), SPAN(p, q);"
+    " also VALID(s) CONTAINS instant"
+)
+_NOT = "NOT stands before the first period: NOT VALID(s) OVERLAPS PERIOD(b, e)"
+_PERIOD = "PERIOD(b, e) has its begin, and not its end"
+_AS_OF = "rows that hold at an instant are WHERE VALID(s) CONTAINS instant, those of the moment s [VALID]"
+_PORTION = "rows change as a whole: DELETE the row and INSERT what of it still holds"
+_COALESCED = "a list of columns coalesces: FROM s (k) VALID FOR 5 MINUTES"
+_VALIDTIME = "VALID(s) is the period of the rows of s, as in SELECT k, VALID(s) FROM s (k) VALID FOR 5 MINUTES"
+_PERIOD_FOR = "the period among the columns is PERIOD FOR VALID (a, b); behind the connector say VALID FROM a TO b"
+_CHECKED = "a key has columns, as in PRIMARY KEY (k, a); whether periods of a key overlap is not checked"
+_WHEN = "conditions on periods stand in WHERE"
+_PREDICATES = (
+    "OVERLAPS", "CONTAINS", "EQUALS", "PRECEDES", "SUCCEEDS", "MEETS", "MET", "BEFORE", "AFTER", "STARTS", "STARTED",
+    "DURING", "FINISHES", "FINISHED", "IMMEDIATELY",
+)  # fmt: skip
 #: Clauses of periods at a place where they mean nothing, by their two words.
 _PAIRS = {
     ("AT", "MOST"): _AT_MOST,
     ("AT", "LEAST"): _AT_LEAST,
     ("GAPS", "OF"): _GAPS_OF,
     ("UNTIL", "NEXT"): "say VALID UNTIL NEXT BY k, behind a stream or in its declaration",
+    ("FOR", "PORTION"): _PORTION,
+    ("FOR", "VALID"): _AS_OF,
+    ("FOR", "VALID_TIME"): _AS_OF,
+    ("FOR", "VALIDITY"): _PERIOD_FOR,
+    ("FOR", "SYSTEM_TIME"): _PERIOD_FOR,
+    ("COALESCED", "ON"): _COALESCED,
+    ("COALESCED", "BY"): _COALESCED,
+    ("WITHOUT", "OVERLAPS"): _CHECKED,
+    ("PERIOD", "FOR"): _PERIOD_FOR,
+    ("PERIOD", "["): _PERIOD,
 }
 #: Single words of theirs, which are names elsewhere.
 _STATES = {
     "OPEN": "OPEN stands in the brackets of a session window: [PARTITION BY k SESSION 5 MINUTES OPEN]",
     "CLOSED": "CLOSED(VALID(s)) is a condition of WHERE over s (k); a session window emits sessions when they end",
 }
+#: Statements of TSQL2, by their first word.
+_TSQL2 = frozenset(("VALIDTIME", "SEQUENCED", "NONSEQUENCED", "VALID"))
 #: Number of words before the unexpected one that may be the cause, having been parsed as names.
 _BACK = 2
+#: Number of words from VALID to a word that does not fit into its clause.
+_BACK_TO_VALID = 6
 
 
 def hint_at(tokens: Sequence[Token], index: int) -> str | None:
@@ -90,7 +133,7 @@ def hint_at(tokens: Sequence[Token], index: int) -> str | None:
     foreign = _IN_QUERY if asked or tokens[0].text.upper() != "CREATE" else _IN_DECLARATION
     for token in reversed(tokens[max(0, index - _BACK) : index + 1]):
         word = token.text.upper()
-        if token.token_type is TokenType.STRING or len(word) < 2:
+        if token.token_type is TokenType.STRING or (len(word) < 2 and word not in foreign):
             continue
         if word in foreign:
             return foreign[word]
@@ -104,16 +147,77 @@ def hint_at(tokens: Sequence[Token], index: int) -> str | None:
 def misplaced(tokens: Sequence[Token], index: int) -> str | None:
     """Return the hint for a clause of periods that is unexpected at `index`, or just before."""
     words = [token.text.upper() for token in tokens]
+    here, before = words[index] if index < len(words) else "", words[:index]
+    if index == 0 and here in _TSQL2:
+        return _VALIDTIME
+    return (
+        _in_session(before, here)
+        or _in_valid(before, here)
+        or _in_gaps(before)
+        or _pair(words, index)
+        or _in_condition(before, here)
+    )
+
+
+def _pair(words: Sequence[str], index: int) -> str | None:
     for first in (index, index - 1, index - 2):
         if 0 <= first < len(words) - 1 and (words[first], words[first + 1]) in _PAIRS:
             return _PAIRS[words[first], words[first + 1]]
-    before = words[:index]
-    if before[-3:] == ["GAPS", "OF", "("]:
-        return _GAPS_OF
-    if index and before[-1] == "VALID" and index < len(words):
-        meant = difflib.get_close_matches(words[index], ("FOR", "FROM", "UNTIL"), n=1)
-        return f"did you mean VALID {meant[0]}?" if meant else None
-    bracketed = before.count("[") > before.count("]")
-    if index < len(words) and (bracketed or "SESSION" in before or "VALID" in before):
-        return _STATES.get(words[index])
     return None
+
+
+def _in_session(before: Sequence[str], here: str) -> str | None:
+    """Return the hint for the brackets of a session window, or of one that begins with a word of it."""
+    opened = max((i for i, word in enumerate(before) if word == "["), default=None)
+    if opened is None or "]" in before[opened:]:
+        return None
+    inside = [*before[opened + 1 :], here]
+    if "SESSION" in inside and inside[-1] in _STATES:
+        return _STATES[here]
+    if "SESSION" not in inside and inside[0] == "PARTITION":
+        return "did you mean PARTITION BY?"
+    if "SESSION" not in inside or "WHERE" in inside or here == "AT":
+        return None
+    return "did you mean PARTITION BY?" if here == "PARTITION" else SESSION
+
+
+def _in_valid(before: Sequence[str], here: str) -> str | None:
+    """Return the hint for what follows VALID, a few words before."""
+    last = max((i for i, word in enumerate(before) if word == "VALID"), default=None)
+    if last is None or len(before) - last > _BACK_TO_VALID or before[last - 1 : last] == ["["]:
+        return None
+    said = [*before[last + 1 :], here]
+    if said[0] == "FROM" and not {"TO", "THROUGH"}.intersection(said):
+        return _FROM_FOR if here == "FOR" else _FROM_TO
+    if said[0] == "UNTIL":
+        return _NEXT if said[1:2] == ["NEXT"] or "NEXT" in said else _UNTIL
+    if len(said) > 1 or said[0] in _PREDICATES:
+        return None
+    meant = difflib.get_close_matches(here, ("FOR", "FROM", "UNTIL"), n=1)
+    if meant and here not in meant:
+        return f"did you mean VALID {meant[0]}?"
+    return _VALID if here in ("BETWEEN", "TO", "(", "PERIOD", "INTERVAL", "ON") or here.isdecimal() else None
+
+
+def _in_gaps(before: Sequence[str]) -> str | None:
+    """Return the hint for words like GAPS OF behind FROM or a comma."""
+    near = before[-4:]
+    if near[-3:] == ["GAPS", "OF", "("]:
+        return _GAPS_OF
+    meant = [i for i, word in enumerate(near) if word in ("GAP", "GAPS") and near[i - 1 : i] in (["FROM"], [","])]
+    return _GAPS_OF if (meant and "OF" not in near[meant[-1] : meant[-1] + 2]) or "GAP" in near else None
+
+
+def _in_condition(before: Sequence[str], here: str) -> str | None:
+    """Return the hint for a predicate over periods, or a length, that cannot stand there."""
+    if not before:
+        return None
+    if here in _PREDICATES or (here == "(" and before[-1] in _PREDICATES):
+        return _PREDICATE
+    if here == "NOT" and before[-1] == ")":
+        return _NOT
+    if before[-1].replace(".", "", 1).isdecimal() and Unit.parse(here) is not None:
+        return f"a length of time is written INTERVAL '{before[-1]}' {here}"
+    if here == "VALID":
+        return _VALID if before[-1] in (")", "]") or "AS" in before[-2:] else None
+    return _WHEN if here == "WHEN" and ("VALID" in before or ")" in before[-1:]) else _STATES.get(here)

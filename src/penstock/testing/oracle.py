@@ -31,6 +31,7 @@ from penstock.algebra import (
     TimeModelWindow,
     TopK,
     UntilNext,
+    ValidWindow,
 )
 from penstock.algebra.nodes.base import operators
 from penstock.algebra.nodes.coalesce import Closing
@@ -192,6 +193,8 @@ def _last_end(node: Algebra, world: World, waits: bool) -> int | None:
     last = max((end for end in (_last_end(child, world, waits) for child in below) if end is not None), default=None)
     if last is not None and isinstance(node, Frequency | Sequenced):
         return max(last, *frequency.last_boundaries(node, last))
+    if last is not None and isinstance(node, ValidWindow):
+        return _end_of_rows(last, waits) if node.longest is None else last + node.longest
     if last is not None and isinstance(node, SessionWindow):
         return _end_of_rows(last, waits) if node.longest is None else last + node.longest + 1
     if last is not None and isinstance(node, Coalesce) and node.closed is not None:

@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from penstock.algebra.nodes.base import Algebra, ColumnPruning, Delay, Pruned, Unary, column_labels
-from penstock.algebra.nodes.rowwise import Project
 from penstock.algebra.nodes.shed import StretchBudget
 from penstock.algebra.optimizer.statistics import Statistics, seconds
 from penstock.algebra.properties.boundedness import Boundedness, Grade
@@ -19,7 +18,6 @@ from penstock.algebra.properties.cardinality import Estimate
 from penstock.algebra.properties.need import Needs, everything
 from penstock.algebra.properties.update_pattern import Pattern
 from penstock.expressions.coercion import BIGINT
-from penstock.expressions.nodes import Call, Literal
 from penstock.types import Field, Schema
 
 
@@ -114,7 +112,10 @@ class SessionWindow(Unary):
 @dataclass(frozen=True, eq=False)
 class ValidWindow(Unary):
     """`[VALID]`: the rows of a stream, or of a relation, while they are in their period, the last two columns in
-    ticks: from the begin, at the earliest when the row is there, up to the end."""
+    ticks: from the begin, at the earliest when the row is there, up to the end. longest: the length of all periods,
+    which begin at the timestamp; None where it is not known."""
+
+    longest: int | None = None
 
     @property
     def varies_by_itself(self) -> bool:
@@ -142,7 +143,7 @@ class ValidWindow(Unary):
     def boundedness(self) -> Boundedness:
         if not self.input.is_stream:
             return self.input.boundedness
-        names, length = ", ".join(self.source_names), self._length
+        names, length = ", ".join(self.source_names), self.longest
         if length is not None and self.domain is not None:
             shown = f"the rows of {names} whose period of {self.domain.show_length(length)} goes on"
             return Boundedness(Grade.BOUNDED, shown, length=seconds(length, self.domain))
@@ -150,15 +151,8 @@ class ValidWindow(Unary):
         return Boundedness(Grade.UNBOUNDED, text, source=self.source_names[0] if self.source_names else "", length=None)
 
     @property
-    def _length(self) -> int | None:
-        """Return the length of the periods, None where it is not the same for all."""
-        if not isinstance(self.input, Project):
-            return None
-        begin, end = self.input.expressions[-2:]
-        if not isinstance(end, Call) or end.function != "ADD" or end.arguments[0] != begin:
-            return None
-        length = end.arguments[1]
-        return length.value if isinstance(length, Literal) and isinstance(length.value, int) else None
+    def delays(self) -> tuple[Delay, ...]:
+        return (Delay(self.longest),)
 
     def estimate_from(self, inputs: Sequence[Estimate], statistics: Statistics) -> Estimate:
         return inputs[0].decided()

@@ -162,7 +162,10 @@ class Scope:
         known = [e.name for e in level if e.named and (qualifier is None or qualifier.matches(e.qualifier or ""))]
         shown = f"{qualifier.text}.{name.text}" if qualifier else name.text
         operator = qualifier is None and name.text.upper() in StreamOperator.__members__
-        elsewhere = NAMES.get(name.key.upper()) if qualifier is None else None
+        period = name.key in ("valid", "valid_from", "valid_to")
+        elsewhere = NAMES.get(name.key.upper()) if qualifier is None or period else None
+        if qualifier is None and any(name.matches(source) for source in self.all_qualifiers()):
+            elsewhere = f"{shown} is a source: {shown}.column is a column of it, VALID({shown}) its period"
         suggestion = f"put items in parentheses: {shown}(a, b)" if operator else elsewhere or nearest(name.text, known)
         context.fail("P0202", f"unknown column {shown}", name.span, suggestion)
 

@@ -13,7 +13,7 @@ from sqlglot.tokenizer_core import TokenType
 from penstock.language.elsewhere import CLAUSES
 from penstock.language.grammar.sessions import SessionGrammar
 from penstock.language.grammar.tokens import CLAUSE_WORDS, NAME_TOKENS
-from penstock.language.hints import WINDOW, WINDOW_FUNCTIONS
+from penstock.language.hints import SESSION, WINDOW, WINDOW_FUNCTIONS
 from penstock.language.queries import (
     DerivedSource,
     Duration,
@@ -321,8 +321,11 @@ class SourceGrammar(SessionGrammar):
         for words in _FOREIGN:
             if self._at(*words):
                 name = " ".join(word for word in words if word != "(")
-                self._reject(f"{name} is not supported", code="P0901", hint=_window_hint(name) or CLAUSES.get(name))
+                hint = _window_hint(name, self._next.text if self._next else "")
+                self._reject(f"{name} is not supported", code="P0901", hint=hint or CLAUSES.get(name))
 
 
-def _window_hint(word: str) -> str | None:
+def _window_hint(word: str, following: str = "") -> str | None:
+    if "SESSION" in (word.upper(), following.upper()):
+        return SESSION
     return WINDOW if word.upper() in WINDOW_FUNCTIONS else None

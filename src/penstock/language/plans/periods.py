@@ -77,7 +77,7 @@ def _read_valid(below: Below) -> Algebra:
     schema = below.input.schema
     if len(schema) < 2 or {schema[-2].type, schema[-1].type} != {BIGINT}:
         raise below.refuse("the last two columns below VALID are a period, two BIGINTs")
-    return ValidWindow(below.input)
+    return ValidWindow(below.input, below.ticks("longest"))
 
 
 def _write_until_next(node: UntilNext) -> Fields:
@@ -139,7 +139,7 @@ PERIODS: Mapping[type[Algebra], NodeForm] = {
         ("begins",),
     ),
     SessionWindow: NodeForm(_write_sessions, _read_sessions, ("partition", "gap", "at_most", "open", *BUDGET)),
-    ValidWindow: NodeForm(lambda node: {}, _read_valid),
+    ValidWindow: NodeForm(lambda node: given(longest=node.longest), _read_valid, ("longest",)),
     UntilNext: NodeForm(
         _write_until_next, _read_until_next, ("by", "at_most", "lives", "length", "slide", "align"), ("lives",)
     ),

@@ -8,7 +8,8 @@ from penstock.algebra.properties.update_pattern import Pattern
 from penstock.amounts import SHEDDING_POLICIES
 from penstock.expressions.coercion import BIGINT
 from penstock.language.plans import checks
-from penstock.language.plans.node_form import MOST_ROWS, Below, Fields, NodeForm
+from penstock.language.plans.node_form import Below, Fields, NodeForm
+from penstock.types import END, LONGEST_TICKS
 
 _SHED = (
     "policy", "budget", "bytes", "buckets", "compact", "least", "ordered", "sample", "misses_only", "query", "every",
@@ -36,7 +37,7 @@ def _read_shed(below: Below) -> Algebra:
             "a relation with updates has no budget: a tuple that was dropped could be retracted later", "P0376"
         )
 
-    def number(name: str, least: int, most: int = MOST_ROWS) -> int:
+    def number(name: str, least: int, most: int) -> int:
         found = below.whole(name, least, most)
         assert found is not None
         return found
@@ -48,8 +49,9 @@ def _read_shed(below: Below) -> Algebra:
     }
     return Shed(
         below.input, below.fields["policy"].one_of(SHEDDING_POLICIES), budget, flags["bytes"],
-        number("buckets", 1, budget), flags["compact"], number("least", 0), flags["ordered"],
-        number("sample", 0, 10**6), flags["misses_only"], below.fields["query"].name(), number("every", 1),
+        number("buckets", 1, budget), flags["compact"], number("least", 0, END), flags["ordered"],
+        number("sample", 0, 10**6), flags["misses_only"], below.fields["query"].name(),
+        number("every", 1, LONGEST_TICKS),
         number("at_least", 0, 10**6), flags["fails"], number("cpu", 0, 10**12), flags["shares_limit"],
     )  # fmt: skip
 
@@ -75,7 +77,7 @@ def read_budget(below: Below) -> StretchBudget | None:
     budget = below.whole("budget", 1, NO_BUDGET) or 1
     buckets, cpu = below.whole("buckets", 1, budget, 1) or 1, below.whole("cpu", 0, 10**12, 0) or 0
     in_bytes, shares = (name in below.fields and below.fields[name].flag() for name in ("bytes", "shares_limit"))
-    return StretchBudget(budget, in_bytes, buckets, cpu, shares, below.whole("least_length", 0, MOST_ROWS, 0) or 0)
+    return StretchBudget(budget, in_bytes, buckets, cpu, shares, below.whole("least_length", 0, END, 0) or 0)
 
 
 SHED = NodeForm(_write_shed, _read_shed, _SHED, _SHED)

@@ -75,8 +75,10 @@ def is_period(binder: ScalarBinder, node: exp.Expr) -> bool:
 def period(binder: ScalarBinder, node: exp.Expr) -> TicksPeriod:
     """Return the period that `node` is. Raises BindingFailed with the errors recorded."""
     if not is_period(binder, node):
-        hint = "a period is VALID(s), PERIOD(begin, end), INTERSECTION(p, q) or SPAN(p, q)"
         bound = binder.bind(node)
+        hint = "a period is VALID(s), PERIOD(begin, end), INTERSECTION(p, q) or SPAN(p, q)"
+        if is_integer(bound.type) or bound.type == DATE or pa.types.is_timestamp(bound.type):
+            hint = f"{hint}; an instant follows CONTAINS, as in VALID(s) CONTAINS at"
         binder.context.fail("P0203", f"this is no period, it is {type_name(bound.type)}", span_of(node), hint)
     node = node.unnest()
     name, arguments = str(node.this).upper(), node.expressions
@@ -145,7 +147,9 @@ def _of_bounds(binder: ScalarBinder, node: exp.Expr) -> TicksPeriod:
     if not types or not all(fits) or len({is_integer(t) for t in types}) != 1:
         shown = " and ".join(type_name(bound.type) for bound in (begin, end))
         message = f"PERIOD takes two instants, TIMESTAMP, DATE or integers: these are {shown}"
-        binder.context.fail("P0203", message, span_of(node))
+        texts = any(pa.types.is_string(t) for t in types)
+        hint = "as in PERIOD(DATE '2020-01-01', DATE '2021-01-01'), or with TIMESTAMP" if texts else None
+        binder.context.fail("P0203", message, span_of(node), hint)
     type_ = types[0] if len(set(types)) == 1 else BIGINT if is_integer(types[0]) else TIMESTAMP
     first, last = (build_cast(b, types[0]) if pa.types.is_null(b.type) else b for b in (begin, end))
     low, high = ticks_of(first), build_call("COALESCE", [ticks_of(last), never()])
@@ -245,7 +249,7 @@ def whole_units(binder: ScalarBinder, node: exp.Expr) -> Expression | None:
     unit = unit_of(node)
     if not unit:
         hint = "as in CAST(VALID(s) AS INTERVAL MINUTE)"
-        binder.context.fail("P0203", "a period is cast to INTERVAL with a unit", span_of(target), hint)
+        binder.context.fail("P0203", "a period is cast to INTERVAL with a unit", span_of(node), hint)
     p = period(binder, node.this)
     months = _MONTHS.get(unit.removesuffix("S"))
     if months is not None:
@@ -355,6 +359,10 @@ def _closed(binder: ScalarBinder, node: exp.Expr) -> Expression:
     alias = closed_alias(node)
     if binder.aggregates != "WHERE" or top.parent is not None or alias is None:
         hint = "as in WHERE CLOSED(VALID(s)) AND LENGTH(VALID(s)) > 10"
+        if isinstance(node.parent, exp.Not):
+            hint = (
+                "without CLOSED all stretches are emitted as they change; [SESSION 5 MINUTES OPEN] has those that go on"
+            )
         context.fail("P0373", "CLOSED(VALID(s)) is a condition of its own, joined by AND in WHERE", span_of(node), hint)
     p = period(binder, node.expressions[0])
     if not any(e.closes for e in binder.scope.bounds() if (e.qualifier or "").lower() == alias and not e.depth):

@@ -43,7 +43,7 @@ from penstock.language.binder.statements.attributes import SHEDDING_ATTRIBUTES, 
 from penstock.language.text import TextSpan
 from penstock.settings import Settings
 from penstock.tree import transform_up
-from penstock.types import CALENDAR, Interval, Unit
+from penstock.types import CALENDAR, END, Interval, Unit
 
 #: Policies that drop whole values, so that what is kept is exact.
 _EXACT = ("value",)
@@ -262,7 +262,7 @@ def _below_selection(select: Select, coalesce: Coalesce, shed: Shed) -> Algebra:
 
 
 def least_length(part: Expression, width: int) -> int | None:
-    """Return n where `part` says that the period, columns `width` and `width + 1`, has at least n ticks."""
+    """Return n where `part` says that the period, columns `width` and `width + 1`, has n ticks or more, END at most."""
     if not isinstance(part, Call) or part.function not in FLIPPED:
         return None
     name, (left, right) = part.function, part.arguments
@@ -276,7 +276,7 @@ def least_length(part: Expression, width: int) -> int | None:
         return None
     times, by = units
     least = constant + (name == "GT")
-    return max(0, -(-least // times) if times > 1 else least * by)
+    return min(END, max(0, -(-least // times) if times > 1 else least * by))
 
 
 def _units(length: Expression, width: int) -> tuple[int, int] | None:

@@ -45,7 +45,8 @@ def windowed_by_period(source: PeriodSource, valid: ValidClause | None) -> Timed
         context.fail("P0302", message, window.span)
     if isinstance(timed.node, UntilNext):
         return replace(timed, closing=None)
-    return Timed(ValidWindow(timed.node), timed.bound, Begins.ANY)
+    longest = None if timed.closing is None else timed.closing.longest
+    return Timed(ValidWindow(timed.node, longest), timed.bound, Begins.ANY)
 
 
 def _sessions(source: PeriodSource, window: WindowClause, context: Context) -> Timed:
