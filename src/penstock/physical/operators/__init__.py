@@ -79,6 +79,7 @@ from penstock.physical.plan.joins import (
     BandPartitionerSpec,
     ChosenJoinSpec,
     JoinSpec,
+    LeavingStoreSpec,
     LookupSpec,
     MultiJoinSpec,
     NRRJoinSpec,
@@ -86,6 +87,7 @@ from penstock.physical.plan.joins import (
     StampSpec,
     StaticPartnerCountsSpec,
     StoreJoinSpec,
+    TakingBackJoinSpec,
     WindowStoreSpec,
 )
 from penstock.physical.plan.panes import (
@@ -180,7 +182,9 @@ OPERATORS: dict[type, Callable[..., Operator]] = {
     JoinSpec: lambda spec, context: Join(spec),
     ChosenJoinSpec: lambda spec, context: Join(spec),
     WindowStoreSpec: lambda spec, context: WindowStore(spec),
+    LeavingStoreSpec: lambda spec, context: WindowStore(spec),
     StoreJoinSpec: lambda spec, context: StoreJoin(spec),
+    TakingBackJoinSpec: lambda spec, context: StoreJoin(spec),
     AggregateLookupSpec: lambda spec, context: make_probe(spec),
     MultiJoinSpec: lambda spec, context: MultiJoin(spec),
     LookupSpec: lambda spec, context: Lookup(spec, context.tables[spec.table]),

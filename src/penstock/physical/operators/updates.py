@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from penstock.expressions.shown import shown_row
 from penstock.physical.elements import Bools, Elements, Int64s, concat
-from penstock.physical.kernels.compiled import argsort_uint64, group_codes, sum_by_code
+from penstock.physical.kernels.compiled import argsort_uint64, group_codes, in_time, sum_by_code
 from penstock.physical.kernels.fingerprints import fingerprints
 from penstock.physical.operators.contract import Moment, Rejection
 from penstock.physical.operators.reorder_buffer import ReorderBuffer, ReorderingOperator
@@ -115,7 +115,8 @@ class Updates(ReorderingOperator):
         arrived = self._early.until(moment.heartbeat)
         if arrived is None:
             return []
-        arrived = arrived.take(np.argsort(arrived.ts, kind="stable"))
+        if not in_time(arrived.ts):
+            arrived = arrived.take(np.argsort(arrived.ts, kind="stable"))
         deleted, stored = self._known(self._deleted, arrived), self._known(self._rows, arrived)
         rows = concat([*deleted, *stored, arrived])
         deleted_count, known_count = sum(map(len, deleted)), sum(map(len, (*deleted, *stored)))
@@ -146,6 +147,8 @@ class Updates(ReorderingOperator):
     def _known(self, runs: SortedRuns, arrived: Elements) -> list[Elements]:
         """Return the elements of `runs` whose identity is that of a row that arrived, oldest first: none, or one
         batch."""
+        if not runs.rows:
+            return []
         first, second = fingerprints([arrived.columns[i] for i in self._spec.key], len(arrived))
         _, heads = group_codes(first, second)
         first, second = first[heads], second[heads]

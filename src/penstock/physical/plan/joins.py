@@ -130,6 +130,8 @@ class WindowStoreSpec(PassingSpec):
     """
 
     keeps_rows: ClassVar[bool] = True
+    #: Whether rows stay for the instant in which they leave the longest window.
+    keeps_leaving: ClassVar[bool] = False
 
     key: tuple[int, ...]
     types: tuple[pa.DataType, ...]
@@ -151,11 +153,26 @@ class WindowStoreSpec(PassingSpec):
 
 
 @dataclass(frozen=True)
+class LeavingStoreSpec(WindowStoreSpec):
+    """A window store that also has the rows that leave the longest window in the next instant, which joins need that
+    take their results back. Stores of earlier checkpoints have dropped these rows."""
+
+    keeps_leaving: ClassVar[bool] = True
+
+    @property
+    def title(self) -> str:
+        return "WindowStore"
+
+
+@dataclass(frozen=True)
 class StoreJoinSpec(JoinSpec):
     """An equi-join one or both of whose sides are windows over a window store.
 
     windows: by side the length of the window in ticks, None for a side that the join stores itself.
     """
+
+    #: Whether a result does not end by itself when its row leaves the window, but by a negative tuple.
+    takes_back: ClassVar[bool] = False
 
     reads: ClassVar[bool] = True
     varying: ClassVar[frozenset[str]] = frozenset({"windows"})
@@ -183,6 +200,16 @@ class StoreJoinSpec(JoinSpec):
     def state(self, inputs: Sequence[StateInput], made: StateInput) -> Iterable[StatePart]:
         own = super().state(inputs, made)
         return [part for part, length in zip(own, self.windows, strict=True) if length is None]
+
+
+@dataclass(frozen=True)
+class TakingBackJoinSpec(StoreJoinSpec):
+    """An equi-join with a window over a window store that takes its results back (`lowering/ends.py`)."""
+
+    takes_back: ClassVar[bool] = True
+
+    def describe(self) -> Mapping[str, Parameter]:
+        return {**super().describe(), "ends": "taken back when rows leave the window"}
 
 
 @dataclass(frozen=True)

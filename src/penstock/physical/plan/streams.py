@@ -28,7 +28,8 @@ class StreamMode(enum.Enum):
 @dataclass(frozen=True)
 class ChangesSpec(Spec):
     """ISTREAM, DSTREAM or (kind None) all changes. netted: equal tuples never come and go at one instant; grows: the
-    relation emits no negative tuples, as derived from the plan below."""
+    relation emits no negative tuples; taken_back: its tuples end by negative tuples alone; both as derived from the
+    plan below."""
 
     kind: StreamKind | None
     types: tuple[pa.DataType, ...]
@@ -36,6 +37,7 @@ class ChangesSpec(Spec):
     fifo: bool
     listed: bool = False
     grows: bool = field(default=False, metadata={"transparent": True})
+    taken_back: bool = field(default=False, metadata={"transparent": True})
 
     @property
     def waits(self) -> bool:
@@ -58,7 +60,7 @@ class ChangesSpec(Spec):
         return found | ({"state": "list"} if self.listed else {})
 
     def state(self, inputs: Sequence[StateInput], made: StateInput) -> Iterable[StatePart]:
-        emits_ends = not (self.netted and self.kind is StreamKind.ISTREAM)
+        emits_ends = not (self.netted and self.kind is StreamKind.ISTREAM) and not self.taken_back
         return pending_ends(inputs[0], "rows with a pending expiration") if emits_ends else ()
 
 

@@ -23,6 +23,7 @@ from penstock.physical.plan.plan import Edge, Plan
 from penstock.physical.planning.late_windows import late_windows, windows_behind
 from penstock.physical.planning.lowering import Builder, lower_answer, lower_changes
 from penstock.physical.planning.lowering.builder import with_queries
+from penstock.physical.planning.lowering.ends import joins_taking_back
 from penstock.physical.planning.lowering.logs import shared_logs
 from penstock.physical.planning.lowering.panes import shared_grains
 from penstock.physical.planning.lowering.stores import shared_stores
@@ -49,13 +50,14 @@ def grains_of(
     queries: Sequence[Query], statistics: Statistics, strategy: Strategy, live: bool = False,
     standing: Iterable[Mapping[str, int]] = (),
 ) -> dict[str, int]:  # fmt: skip
-    """Return the panes, stores, logs and streams without windows that queries which begin together share. live:
-    others may come later; standing: the same of queries that run."""
+    """Return the panes, stores, logs and streams without windows that queries which begin together share, and which
+    joins take their results back. live: others may come later; standing: the same of queries that run."""
     if strategy is not Strategy.PATTERN:
         return {}
     roots = [strategy.prepared(query).root for query in queries]
     panes, stores = shared_grains(roots, statistics, live, standing), shared_stores(roots, live)
-    return {**panes, **stores, **shared_logs(roots, live), **late_windows(roots, live)}
+    chosen = {**panes, **stores, **shared_logs(roots, live), **late_windows(roots, live)}
+    return {**chosen, **joins_taking_back(roots, stores)}
 
 
 @deep

@@ -7,6 +7,10 @@ the slowest needs them no more.
 
 In each round the store takes its new rows first. A reader then lets the new rows probe its other side, and its own new
 rows probe the store. Which rows are new is known until all readers have seen them.
+
+Where a join takes its results back itself, the rows that leave its window meet its other side once more: what they find
+there ends with them. So nobody has to keep the results until they end. These rows too are found once for all readers of
+one length that are equally far.
 """
 
 from __future__ import annotations
@@ -14,6 +18,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 
 import numpy as np
 
@@ -26,13 +31,31 @@ from penstock.physical.operators.reader_floors import ReaderFloors
 from penstock.physical.plan.joins import StoreJoinSpec, WindowStoreSpec
 from penstock.physical.synopses.contract import Synopsis
 from penstock.physical.synopses.join_indexes.hash_index import HashJoinIndex
-from penstock.types import BEGIN
+from penstock.storage.documents import Document, integer
+from penstock.types import BEGIN, END
 
 #: The rows of a side that has so many times fewer than the store has new ones are looked up there, instead of these.
 _SMALLER = 4
 
 #: What a reader probes with: rows, and the two halves of the fingerprints of their keys.
 Probes = tuple[Elements, UInt64s, UInt64s]
+
+
+class LeavingRows:
+    """The rows that leave a window. probes: each as valid at the last instant in the window, and no longer."""
+
+    def __init__(self, probes: Probes, key: tuple[int, ...]) -> None:
+        self.probes, self._key = probes, key
+
+    def __len__(self) -> int:
+        return len(self.probes[0])
+
+    @cached_property
+    def index(self) -> HashJoinIndex:
+        """Return an index of the rows, for readers whose other side is smaller."""
+        index = HashJoinIndex(self._key, strict=False)
+        index.add(self.probes[0])
+        return index
 
 
 class StoredRows(enum.Enum):
@@ -54,9 +77,15 @@ class WindowStore(Operator):
         self._fresh: Probes | None = None
         self._fresh_from = 0
         self._windows: dict[int, tuple[Elements, UInt64s, UInt64s]] = {}
+        self._leaving: dict[tuple[int, int, int], LeavingRows | None] = {}
         self._floors: ReaderFloors[StoreReader] = ReaderFloors()
         #: The readers that have not seen the new rows.
         self._waiting: set[StoreReader] = set()
+
+    @property
+    def keeps_leaving(self) -> bool:
+        """Return whether rows stay for the instant in which they leave the longest window."""
+        return self._spec.keeps_leaving
 
     def synopses(self) -> Mapping[str, Synopsis]:
         return {"rows": self._index}
@@ -77,6 +106,7 @@ class WindowStore(Operator):
         return []
 
     def advance(self, moment: Moment) -> list[Elements]:
+        self._leaving = {}
         if self._came:
             rows = concat(self._came)
             self._came = []
@@ -108,6 +138,17 @@ class WindowStore(Operator):
             replace(elements, ts=since), first, second, PROBES_AT_ONCE, before, behind
         ):
             yield probe, replace(found, exp=later(found.ts, length))
+
+    def leaving(self, length: int, after: int, until: int) -> LeavingRows | None:
+        """Return the rows with timestamps after `after`, up to `until`, as those that leave a window of `length`."""
+        known = length, after, until
+        if known not in self._leaving:
+            found = self._index.expiring(after, until)
+            if found is not None:
+                ends = later(found[0].ts, length)
+                found = replace(found[0], ts=ends - 1, exp=ends), *found[1:]
+            self._leaving[known] = None if found is None else LeavingRows(found, self._spec.key)
+        return self._leaving[known]
 
     def passed(self, reader: StoreReader, floor: int) -> None:
         """Note that a reader has seen the new rows, and up to which timestamp it needs no row any more."""
@@ -144,9 +185,16 @@ class StoreReader:
     def meet(self, probes: Probes, which: StoredRows = StoredRows.ALL) -> Iterator[tuple[Int64s, Elements]]:
         return self._store.meet(probes, self._length, which)
 
+    def leaving(self, after: int, heartbeat: int) -> LeavingRows | None:
+        """Return the rows that have left the window since `after`, by the instant `heartbeat`."""
+        since, until = (max(tick, BEGIN + self._length) - self._length for tick in (after, heartbeat))
+        return self._store.leaving(self._length, since, until) if since < until else None
+
     def passed(self, heartbeat: int) -> None:
         """Advance: rows that have left the window by the instant after `heartbeat` are needed no more."""
-        self._floor = max(heartbeat, BEGIN + self._length) - self._length
+        # What leaves the window in the next instant meets nothing new, but its results end.
+        kept = self._length + self._store.keeps_leaving
+        self._floor = max(heartbeat, BEGIN + kept) - kept
         self._store.passed(self, self._floor)
 
     def detach(self) -> None:
@@ -155,16 +203,24 @@ class StoreReader:
 
 
 class StoreJoin(Operator):
-    """State: the elements of a side that is not a window over a store."""
+    """State: the elements of a side that is not a window over a store; where it takes its results back, the instant up
+    to which it has."""
 
     def __init__(self, spec: StoreJoinSpec) -> None:
         self._spec = spec
         self._own = {port: Side(spec, port) for port in (0, 1) if spec.windows[port] is None}
         self._came: list[Elements] = []
         self._readers: dict[int, StoreReader] = {}
+        self._taken_back = BEGIN
 
     def synopses(self) -> Mapping[str, Synopsis]:
         return {("left", "right")[port]: side.held for port, side in self._own.items()}
+
+    def marks(self) -> Document:
+        return {"taken back": self._taken_back} if self._spec.takes_back and self._taken_back > BEGIN else {}
+
+    def restore_marks(self, marks: Document) -> None:
+        self._taken_back = integer(marks, "taken back")
 
     def attach(self, inputs: Sequence[Operator]) -> None:
         stores = iter(inputs)
@@ -220,13 +276,52 @@ class StoreJoin(Operator):
             probes = rows, *fingerprints([rows.columns[i] for i in key], len(rows))
             # The store has its new rows already.
             result += self._combined(probes, port, reader.meet(probes))
-            held.add(rows.filter(rows.exp > moment.heartbeat + 1))
-        held.expire(moment.heartbeat)
+            held.add(rows.filter(rows.exp > self._gone(moment)))
+        if self._spec.takes_back:
+            result += self._take_back(moment, port, reader, held)
+        held.expire(self._gone(moment) - 1)
         return result
 
-    def _combined(self, probes: Probes, port: int, met: Iterator[tuple[Int64s, Elements]]) -> list[Elements]:
+    def _gone(self, moment: Moment) -> int:
+        """Return until when elements of the join's own side may have ended that are needed no more."""
+        # What ends in the instant after the heartbeat is met by the rows that leave the window then.
+        return moment.heartbeat if self._spec.takes_back else moment.heartbeat + 1
+
+    def _take_back(self, moment: Moment, port: int, reader: StoreReader, held: HashJoinIndex) -> list[Elements]:
+        """Return the ends of the results whose rows have left the window."""
+        after, self._taken_back = self._taken_back, max(self._taken_back, moment.heartbeat)
+        # Nothing ends at the end of time.
+        leaving = reader.leaving(after, min(moment.heartbeat, END - 1)) if held.rows else None
+        if leaving is None:
+            return []
+        if _SMALLER * held.rows < len(leaving):
+            stored = held.probes()
+            met = self._combined(stored, port, leaving.index.meet(*stored, PROBES_AT_ONCE), ends=True)
+        else:
+            met = self._combined(leaving.probes, 1 - port, held.meet(*leaving.probes, PROBES_AT_ONCE), ends=True)
+        # A row and its partner have met in the last instant of the window, so the result has not ended before.
+        return [Elements(part.columns, part.exp, np.full(len(part), END, np.int64), -part.signs) for part in met]
+
+    def _combined(
+        self, probes: Probes, port: int, met: Iterator[tuple[Int64s, Elements]], ends: bool = False
+    ) -> list[Elements]:
+        """Return the results of what probes from the side `port` have met. ends: as of rows that leave the window."""
         result: list[Elements] = []
         for probe, other in met:
-            mine = probes[0].take(probe)
-            result += combine(*((mine, other) if port == 0 else (other, mine)), self._spec.residual)
+            pair = [probes[0].take(probe), other]
+            if port:
+                pair.reverse()
+            if self._spec.takes_back and not ends:
+                pair = self._without_ends(pair)
+            result += combine(pair[0], pair[1], self._spec.residual)
         return result
+
+    def _without_ends(self, pair: list[Elements]) -> list[Elements]:
+        """Return matching elements with the ends that results have by themselves: where the element of the join's own
+        side ends before the other has left the window."""
+        (own,) = self._own
+        mine, window = pair[own], pair[1 - own]
+        never = np.full(len(mine), END, np.int64)
+        found = [replace(window, exp=never)] * 2
+        found[own] = replace(mine, exp=np.where(mine.exp < window.exp, mine.exp, never))
+        return found

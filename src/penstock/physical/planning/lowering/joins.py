@@ -8,9 +8,18 @@ from penstock.algebra import (
     Pattern,
     is_static,
 )
-from penstock.physical.plan.joins import INDEX_KINDS, SIDES, STORED, JoinSpec, LookupSpec, StoreJoinSpec
+from penstock.physical.plan.joins import (
+    INDEX_KINDS,
+    SIDES,
+    STORED,
+    JoinSpec,
+    LookupSpec,
+    StoreJoinSpec,
+    TakingBackJoinSpec,
+)
 from penstock.physical.plan.plan import Edge, Exchange
 from penstock.physical.planning.lowering.builder import Builder, Lowered, Partitions, lower, meet, moved_partitions
+from penstock.physical.planning.lowering.ends import choice_of
 from penstock.physical.planning.lowering.probes import lower_probe, probe_of
 from penstock.physical.planning.lowering.ranges import in_cells, lower_in_cells, one_row
 from penstock.physical.planning.lowering.stores import StoredSide, arriving, stored_side, window_store
@@ -54,7 +63,8 @@ def _join(node: Join, builder: Builder) -> Lowered:
             if store is not None:
                 edges[port] = Edge(window_store(store, edges[port], stage, side, builder))
         lengths = [None if store is None else store.length for store in stored]
-        spec = StoreJoinSpec(**{**vars(spec), "windows": tuple(lengths)})
+        kind = TakingBackJoinSpec if choice_of(node) in builder.grains else StoreJoinSpec
+        spec = kind(**{**vars(spec), "windows": tuple(lengths)})
     step = builder.add(spec, edges, stage, node, chosen=chosen)
     return Lowered(step, stage, lie)
 

@@ -24,11 +24,13 @@ from penstock.algebra import (
 from penstock.algebra.nodes.panes import paned_blocks
 from penstock.expressions.nodes import Column, Expression
 from penstock.expressions.user import UserCall
+from penstock.physical.plan.joins import TakingBackJoinSpec
 from penstock.physical.plan.plan import Edge, Exchange
 from penstock.physical.plan.rowwise import ProjectSpec
 from penstock.physical.plan.streams import ChangesSpec, DistinctChangesSpec, RStreamSpec, StreamMode
 from penstock.physical.planning.lowering.aggregates import can_tell_rows, lower_at_boundaries
 from penstock.physical.planning.lowering.builder import Builder, Lowered, lower
+from penstock.physical.planning.lowering.ends import taken_back
 from penstock.physical.planning.lowering.probes import may_take_back
 from penstock.physical.planning.strategies import Strategy
 from penstock.tree import walk
@@ -50,8 +52,19 @@ def lower_changes(builder: Builder, node: Algebra, relation: Algebra, kind: Stre
     edge, stage, partitions = builder.ordered(child) if netted else builder.equal_rows(child, width)
     fifo = relation.pattern <= Pattern.WEAKEST
     grows = relation.pattern is not Pattern.STRICT
-    step = builder.add(ChangesSpec(kind, relation.schema.types, netted, fifo, grows=grows), [edge], stage, node)
+    spec = ChangesSpec(
+        kind, relation.schema.types, netted, fifo, grows=grows, taken_back=_taken_back(relation, builder)
+    )
+    step = builder.add(spec, [edge], stage, node)
     return Lowered(step, stage, partitions)
+
+
+def _taken_back(relation: Algebra, builder: Builder) -> bool:
+    """Return whether `relation` consists of the results of a join that takes them back."""
+    join = taken_back(relation, builder.grains)
+    return join is not None and isinstance(
+        builder.steps[builder.lower(join).step - builder.first].spec, TakingBackJoinSpec
+    )
 
 
 def _distinct_changes(builder: Builder, node: Algebra, relation: Algebra, kind: StreamKind | None) -> Lowered:

@@ -113,6 +113,10 @@ class _ElementChunk:
         return int(self.elements.exp.max())
 
     @cached_property
+    def sorted(self) -> bool:
+        return bool(in_time(self.elements.exp))
+
+    @cached_property
     def span(self) -> tuple[int, int]:
         """The least and the largest timestamp, those of dropped elements included."""
         return int(self.elements.ts.min()), int(self.elements.ts.max())
@@ -205,6 +209,30 @@ class HashJoinIndex(Synopsis):
         entries = self._entries[self._begin : self._size]
         first, second = (entries[:, half].copy().view(np.uint64) for half in (0, 1))
         return concat([chunk.live for chunk in self._chunks]), first, second
+
+    def expiring(self, after: int, until: int) -> tuple[Elements, UInt64s, UInt64s] | None:
+        """Return the elements that expire after the tick `after`, up to `until`, with the halves of the fingerprints
+        of their keys; None if there are none."""
+        parts: list[Elements] = []
+        entries: list[Int64s] = []
+        for chunk in self._chunks:
+            if chunk.last <= after:
+                continue
+            exp = chunk.elements.exp
+            if chunk.sorted:
+                low, high = (int(place) for place in np.searchsorted(exp, (after, until), side="right"))
+                low = max(low, chunk.gone)
+                found = np.arange(low, max(low, high))
+            else:
+                found = np.flatnonzero((exp > after) & (exp <= until))
+                found = found[found >= chunk.gone]
+            if len(found):
+                parts.append(chunk.elements.take(found))
+                entries.append(self._entries[found + chunk.start])
+        if not parts:
+            return None
+        first, second = (np.concatenate([e[:, half] for e in entries]).view(np.uint64) for half in (0, 1))
+        return concat(parts), first, second
 
     @property
     def size(self) -> int:

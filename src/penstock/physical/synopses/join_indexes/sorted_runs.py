@@ -271,7 +271,10 @@ def cancel(elements: Elements) -> Elements:
         return elements
     elements = _unit_signs(elements)
     first, second = fingerprints([*elements.columns, pa.array(elements.exp)], len(elements))
-    codes, _ = group_codes(first, second)
+    codes, heads = group_codes(first, second)
+    if len(heads) == len(elements):
+        # No two are alike, as with an update of few rows.
+        return elements
     # The k-th negative tuple of a tuple ends its k-th element, in ts order.
     negative = elements.signs < 0
     order = np.lexsort((elements.ts, negative, codes))

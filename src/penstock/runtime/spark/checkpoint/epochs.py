@@ -44,11 +44,14 @@ from penstock.storage.seals import damaged
 #: (`Generation.grains`), format 6 logs and windows behind the exchange too, and merges of more kinds of steps; queries
 #: of earlier formats have none, and keep the steps that they have. Format 7 says what sinks had before something was
 #: withheld of them; its epochs use one log, whatever the script was. Format 8 names states apart from where they lie
-#: (`planning/merging.py`); before, a name was a place.
-FORMAT, _WITHOUT_MOVES, _WITHOUT_RECEIVED, _WITHOUT_LOGS, _WITHOUT_STORES = 8, 7, 6, 5, 4
+#: (`planning/merging.py`); before, a name was a place. Format 9 has joins that take their results back, and the stores
+#: that they read, among the choices of a birth.
+FORMAT, _WITHOUT_TAKEN_BACK, _WITHOUT_MOVES, _WITHOUT_RECEIVED, _WITHOUT_LOGS, _WITHOUT_STORES = 9, 8, 7, 6, 5, 4
 _WITHOUT_MERGES, _WITHOUT_REFERENCES = 3, 2
 #: The earlier formats whose checksum is that of the text, as now.
-_READ_AS_TEXT = (_WITHOUT_MOVES, _WITHOUT_RECEIVED, _WITHOUT_LOGS, _WITHOUT_STORES, _WITHOUT_MERGES)
+_READ_AS_TEXT = (
+    _WITHOUT_TAKEN_BACK, _WITHOUT_MOVES, _WITHOUT_RECEIVED, _WITHOUT_LOGS, _WITHOUT_STORES, _WITHOUT_MERGES
+)  # fmt: skip
 #: The fields of an epoch that have a record by name.
 _RECORDS = ("queries", "sources", "statistics", "paused")
 #: These and the small ones, which each change once or twice and do not count as differences.
