@@ -221,7 +221,7 @@ def test_what_has_ended_before_the_last_round_is_lost() -> None:
 
 
 def test_what_is_left_of_the_target_is_shared_equally() -> None:
-    decider = GrantedUnits({"q": 1, "r": 2}, 2.0)
+    decider = GrantedUnits({"q": [1], "r": [2]}, 2.0)
     first = decider.decide(NO_DECISIONS, RoundMeasures())
     assert first.every(Decided.UNITS) == {"q": FIRST, "r": FIRST}
     figures = {1: {CHARGED_UNITS: 0}, 2: {CHARGED_UNITS: 0}}
@@ -249,7 +249,7 @@ def test_a_query_with_a_shorter_target_of_its_own_is_granted_less() -> None:
 
 
 def test_waiting_for_input_takes_no_more_than_three_quarters_of_the_target() -> None:
-    decider = GrantedUnits({"q": 1}, 2.0)
+    decider = GrantedUnits({"q": [1]}, 2.0)
     for done in (0, 1000):
         measured = RoundMeasures(100.0, figures={1: {CHARGED_UNITS: done}}, elapsed={"q": 1.0})
         decided = decider.decide(NO_DECISIONS, measured)
@@ -257,7 +257,7 @@ def test_waiting_for_input_takes_no_more_than_three_quarters_of_the_target() -> 
 
 
 def test_of_a_round_that_says_how_long_it_took_all_the_rest_is_granted() -> None:
-    decider = GrantedUnits({"q": 1}, 2.0)
+    decider = GrantedUnits({"q": [1]}, 2.0)
     for done in (0, 1000):
         measured = RoundMeasures(100.0, figures={1: {CHARGED_UNITS: done}}, elapsed={"q": 1.0}, busy=1.5)
         decided = decider.decide(NO_DECISIONS, measured)

@@ -57,6 +57,17 @@ look-up expires with x or with the newest element of its zone. Where nothing wai
 shard are at most `AT_ONCE` times those granted there, all are done: without the queue they take that little time. With
 records (below) all work goes through the queue.
 
+More inputs than two are joined one after the other, each join with a queue of its own: streams in the order of FROM,
+but each after one that a condition equates it with, then the static relations. A result of a join is an element of the
+next one at the instant at which it was emitted, with its life; those of an instant come in the order of their values,
+then of their ends. Each join has an equal part of a budget in time and of a grant of AUTO (`Budget.joins`); PER TUPLE,
+each of its elements grants n units. In a join counts each P_i whose columns and estimates it has; the others count 1.
+
+The feedback: a P_i that reads estimates of a stream which is joined later, and nothing else, counts in the joins before
+too, where they divide rows by the values that are estimated (`Ahead`). Its estimates there are the sums over all zones
+of that stream that a probe with x's values at x's instant finds: Count of their estimates, Share that by the elements
+of these zones. Of an instant, the elements of that stream are summarised before.
+
 Records (`Preference.records`, WEIGHTED alone): the last column of a result is its inclusion record
 (`expressions/sampling/inclusion.py`), which ESTIMATE reads. At the end of the work of an instant u in which a unit was
 done, the shard's *threshold* κ_u is the key of the first entry that waits, or ALL where none does. A result whose entry
@@ -74,6 +85,7 @@ import enum
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import NamedTuple
 
 from penstock.algebra.nodes.base import (
     RECORD,
@@ -114,22 +126,25 @@ class BudgetKind(enum.Enum):
 
 @dataclass(frozen=True)
 class Budget:
-    """Units of work: `units` per tuple, or per `ticks`; both are 1 for AUTO."""
+    """Units of work: `units` per tuple, or per `ticks`; both are 1 for AUTO. joins: of how many that share it this is
+    one."""
 
     kind: BudgetKind
     units: int = 1
     ticks: int = 1
+    joins: int = 1
 
     def rate(self, shards: int) -> Fraction:
         """Return the units per tick of each of `shards`."""
-        return Fraction(self.units, self.ticks * shards)
+        return Fraction(self.units, self.ticks * shards * self.joins)
 
     @property
     def text(self) -> str:
+        part = "" if self.joins == 1 or self.kind is BudgetKind.PER_TUPLE else f", one of {self.joins} equal parts"
         if self.kind is BudgetKind.AUTO:
-            return "AUTO"
+            return f"AUTO{part}"
         ticks = f" {self.ticks} ticks" if self.kind is BudgetKind.PER_TIME else ""
-        return f"{self.units:,} {self.kind.value}{ticks}"
+        return f"{self.units:,} {self.kind.value}{ticks}{part}"
 
 
 @dataclass(frozen=True)
@@ -145,6 +160,7 @@ class Preference:
         query: name of the query, which salts the draws; empty for one without a name.
         queue: entries that may wait in a shard.
         records: a last column of the results has their inclusion records.
+        place: of the joins of the query, which one this is, from 0.
     """
 
     order: PreferenceOrder
@@ -155,17 +171,39 @@ class Preference:
     query: str = ""
     queue: int = 1_000_000
     records: bool = False
+    place: int = 0
+
+    def salt(self, side: int) -> str:
+        """Return the salt of the draws of elements of a side."""
+        return f"/preference/{self.query}/{2 * self.place + side}"
 
     @property
     def fades(self) -> bool:
         return self.fade != 1
 
 
+class Ahead(NamedTuple):
+    """The summary of a stream that results of a join probe later, whose estimates count in the join already.
+
+    Args:
+        summary: of the stream.
+        summarised: the positions of its columns in the stream's relation.
+        keys: by summarised column, the pair of `equal` whose columns have its values: those by which rows are divided.
+        expressions: the P_i, of estimates alone, over the stream's columns.
+    """
+
+    summary: SummaryDefinition
+    summarised: tuple[int, ...]
+    keys: Pairs
+    expressions: tuple[Expression, ...]
+
+
 @dataclass(frozen=True, eq=False)
 class PreferringJoin(UnderPreference):
     """The join of two streams under a preference. Columns: the left ones, then the right ones.
 
-    Its text is the module's. left, right: relations of windows over streams, whose tuples are elements.
+    Its text is the module's. left, right: relations of windows over streams, whose tuples are elements; left may
+    be such a join itself.
 
     Args:
         equal: pairs of columns that must be equal, at least one; the two have the same type.
@@ -178,6 +216,8 @@ class PreferringJoin(UnderPreference):
         into: by probed side, the expressions P_i over the joined row for elements of the other side.
             `SummaryEstimate` there is one of the probed side's summary; its columns are x's. May be empty: P = 1.
         preference: order, fade and budget.
+        later: the windows of streams that are joined later and whose estimates count already.
+        ahead: of these streams, what is estimated.
     """
 
     left: Algebra
@@ -189,13 +229,16 @@ class PreferringJoin(UnderPreference):
     summarised: tuple[tuple[int, ...], tuple[int, ...]]
     into: tuple[tuple[Expression, ...], tuple[Expression, ...]]
     preference: Preference
+    later: tuple[Algebra, ...] = ()
+    ahead: tuple[Ahead, ...] = ()
 
     @property
     def sharding(self) -> Pairs:
-        """Return the pairs by whose values rows go to shards: those that are summarised, else all."""
+        """Return the pairs by whose values rows go to shards: those that are summarised here, else those that are
+        summarised ahead, else all."""
         read = [(side, positions) for side, positions in enumerate(self.summarised) if self.summaries[side]]
         if not read:
-            return self.equal
+            return self.ahead[0].keys if self.ahead else self.equal
         side, positions = read[0]
         return tuple(pair for pair in self.equal if pair[side] in positions)
 
@@ -229,7 +272,7 @@ class PreferringJoin(UnderPreference):
         return has_lives(self.left) and has_lives(self.right) and not self.preference.records
 
     def estimate_from(self, inputs: Sequence[Estimate], statistics: Statistics) -> Estimate:
-        found = Join(self.left, self.right, self.equal, self.residual).estimate_from(inputs, statistics)
+        found = Join(self.left, self.right, self.equal, self.residual).estimate_from(inputs[:2], statistics)
         return self.recorded_estimate(found)
 
     def describe(self) -> Mapping[str, str]:
@@ -246,6 +289,12 @@ class PreferringJoin(UnderPreference):
             terms = ", ".join(to_sql(e, labels) for e in self.into[side]) or "1"
             each = ", each partner by itself" if self.reads_partner(side) else ""
             found[f"preference of {name} elements"] = terms + each
+        if self.ahead:
+            found["feedback"] = ", ".join(
+                to_sql(e, column_labels(stream.schema))
+                for stream, one in zip(self.later, self.ahead, strict=True)
+                for e in one.expressions
+            )
         return found | preference_text(self.preference)
 
 
@@ -383,6 +432,7 @@ def summaries_read(root: Algebra) -> tuple[SummaryDefinition, ...]:
     for node in operators(root):
         if isinstance(node, PreferringJoin):
             found += [summary for summary in node.summaries if summary is not None]
+            found += [one.summary for one in node.ahead]
         elif isinstance(node, PreferringLookUp | PreferringSelection) and node.summary is not None:
             found.append(node.summary)
     return tuple(dict.fromkeys(found))

@@ -23,7 +23,7 @@ def write_condition(node: Join | NRRJoin | SemiJoin | OuterJoin | PreferringJoin
 def read_condition(below: Below) -> tuple[Pairs, Expression | None]:
     """Return the equal columns and the residual of a join, whose inputs are checked too."""
     checks.joined(below.inputs, below.pointer)
-    left, right = (NamedColumns.of(side.schema) for side in below.inputs)
+    left, right = (NamedColumns.of(side.schema) for side in below.inputs[:2])
     equal: list[tuple[int, int]] = []
     for item in below.fields["equal"].items() if "equal" in below.fields else ():
         pair = item.items()

@@ -23,10 +23,13 @@ from penstock.algebra import (
     is_nrr,
     is_static,
 )
+from penstock.algebra.nodes.join import Pairs
+from penstock.algebra.nodes.preferences import Ahead
 from penstock.errors import nearest
 from penstock.expressions.coercion import BIGINT, DOUBLE
 from penstock.expressions.nodes import Column, Expression, SummaryEstimate, with_estimates
 from penstock.expressions.user import volatile
+from penstock.language.binder.select.preference_operators import is_joined
 from penstock.language.binder.select.preferences import MOST_BUDGET_TICKS, MOST_UNITS, window_of
 from penstock.language.plans import checks
 from penstock.language.plans.form import Part, fault
@@ -37,8 +40,11 @@ from penstock.language.plans.scalar_text import column_names, written
 from penstock.tree import Node, transform_up
 from penstock.types import Field, Schema
 
-_CLAUSE = ("order", "fade", "per", "budget", "seed", "query", "queue", "records")
+_CLAUSE = ("order", "fade", "per", "budget", "seed", "query", "queue", "records", "place")
 _NEEDED = ("order", "fade", "budget", "seed", "query", "queue")
+_LATER = ("summary", "summarised", "keys", "preferences")
+#: Of a query under a preference.
+MOST_JOINS = 2**10
 _SIDE = ("filter", "summary", "summarised")
 _ESTIMATES = (Field("estimated count", BIGINT), Field("estimated share", DOUBLE))
 _MOST = 2**63 - 1
@@ -51,9 +57,10 @@ def _write_clause(preference: Preference) -> Fields:
     budget = preference.budget
     return {
         "order": preference.order.name, "fade": str(preference.fade), **given(per=preference.per),
-        "budget": {"kind": budget.kind.name, "units": budget.units, "ticks": budget.ticks},
+        "budget": {"kind": budget.kind.name, "units": budget.units, "ticks": budget.ticks}
+        | ({"joins": budget.joins} if budget.joins > 1 else {}),
         "seed": preference.seed, "query": preference.query, "queue": preference.queue,
-        **given(records=preference.records or None),
+        **given(records=preference.records or None, place=preference.place or None),
     }  # fmt: skip
 
 
@@ -76,9 +83,21 @@ def _write_join(node: PreferringJoin) -> Fields:
     sides = [
         _write_side(side, node.filters[n], node.summaries[n], node.summarised[n])
         | {"preferences": _write_terms(node.into[n], _joined(node))}
-        for n, side in enumerate(node.inputs)
+        for n, side in enumerate(node.inputs[:2])
     ]
-    return {**write_condition(node), "sides": sides, **_write_clause(node.preference)}
+    later = [_write_ahead(node, *one) for one in zip(node.later, node.ahead, strict=True)]
+    return {**write_condition(node), "sides": sides, **given(later=later), **_write_clause(node.preference)}
+
+
+def _write_ahead(node: PreferringJoin, stream: Algebra, ahead: Ahead) -> Fields:
+    left, right = column_names(node.left.schema), column_names(node.right.schema)
+    names, estimates = column_names(stream.schema), column_names(Schema(_ESTIMATES))
+    return {
+        "summary": ahead.summary.name,
+        "summarised": [names[i] for i in ahead.summarised],
+        "keys": [[left[i], right[j]] for i, j in ahead.keys],
+        "preferences": [written(with_estimates(e, 0, 1), estimates) for e in ahead.expressions],
+    }
 
 
 def _write_look_up(node: PreferringLookUp) -> Fields:
@@ -105,14 +124,14 @@ def _read_join(below: Below) -> Algebra:
     equal, residual = read_condition(below)
     if not equal:
         raise below.refuse("a preference over a join of streams needs an equality", "P0901")
-    left, right = below.inputs
+    left, right = below.inputs[:2]
     schema = Schema(left.schema.fields + right.schema.fields)
     items = below.fields["sides"].items()
     if len(items) != 2:
         raise below.refuse("a join has two sides")
     sides = [
         _ReadSide(below, item.object((*_SIDE, "preferences"), ("preferences",)), node)
-        for item, node in zip(items, below.inputs, strict=True)
+        for item, node in zip(items, below.inputs[:2], strict=True)
     ]
     pairs = [{pair for pair in equal if pair[n] in side.summarised} for n, side in enumerate(sides) if side.summary]
     if any(len(found) < len(side.summarised) for found, side in zip(pairs, filter(_has_summary, sides), strict=True)):
@@ -126,10 +145,37 @@ def _read_join(below: Below) -> Algebra:
             other = next(pair[1 - n] for pair in equal if pair[n] == column)
             keys.append(other if n else len(left.schema) + other)
         into.append(side.terms(schema, keys))
-    return PreferringJoin(
+    ahead = _read_later(below, equal)
+    found = PreferringJoin(
         left, right, equal, residual, (sides[0].filter, sides[1].filter), (sides[0].summary, sides[1].summary),
-        (sides[0].summarised, sides[1].summarised), (into[0], into[1]), _read_clause(below),
+        (sides[0].summarised, sides[1].summarised), (into[0], into[1]), _read_clause(below), below.inputs[2:], ahead,
     )  # fmt: skip
+    if any(set(one.keys) != set(found.sharding) for one in ahead):
+        raise below.refuse("estimates of streams that are joined later are of the values by which rows are divided")
+    return found
+
+
+def _read_later(below: Below, equal: Pairs) -> tuple[Ahead, ...]:
+    """Return what is estimated of the inputs behind the first two."""
+    items = below.fields["later"].items() if "later" in below.fields else []
+    if len(items) != len(below.inputs) - 2:
+        raise below.refuse("each input behind the first two has an item in `later`")
+    left, right = (NamedColumns.of(side.schema) for side in below.inputs[:2])
+    found = []
+    for item, node in zip(items, below.inputs[2:], strict=True):
+        fields = item.object(_LATER, _LATER)
+        side = _ReadSide(below, fields, node)
+        keys = []
+        for key in fields["keys"].items():
+            pair = key.items()
+            if len(pair) != 2:
+                raise fault(key.pointer, "a pair of columns is needed, of the left and of the right input")
+            keys.append((left.position(pair[0]), right.position(pair[1])))
+        if side.summary is None or len(keys) != len(side.summarised) or not set(keys) <= set(equal):
+            raise fault(item.pointer, "each summarised column has a pair of equal columns", "P0350")
+        terms = side.terms(Schema(()), side.summarised, node.schema)
+        found.append(Ahead(side.summary, side.summarised, tuple(keys), terms))
+    return tuple(found)
 
 
 def _read_look_up(below: Below) -> Algebra:
@@ -167,7 +213,7 @@ class _ReadSide:
     def __init__(self, below: Below, fields: Mapping[str, Part], node: Algebra) -> None:
         self._below, self._fields = below, fields
         checks.relation(node, below.pointer)
-        if window_of(node) is None:
+        if window_of(node) is None and not is_joined(node):
             message = "a preference reads streams under a window in time without SLIDE"
             raise below.refuse(message, "P0901")
         columns = NamedColumns.of(node.schema)
@@ -189,16 +235,20 @@ class _ReadSide:
             raise fault(part.pointer, "this summary is not one of the input's columns", "P0350")
         return found.definition
 
-    def terms(self, schema: Schema, keys: Sequence[int]) -> tuple[Expression, ...]:
-        """Return the preferences over `schema`. keys: the columns whose values are estimated."""
+    def terms(
+        self, schema: Schema, keys: Sequence[int], estimated: Schema | None = None
+    ) -> tuple[Expression, ...]:  # fmt: skip
+        """Return the preferences over `schema`. keys: the columns that are estimated, of `estimated`, by default of
+        `schema`."""
         columns = NamedColumns.of(_with_estimates(schema))
-        return tuple(self._term(part, columns, len(schema), keys) for part in self._fields["preferences"].items())
+        names = column_names(estimated or schema)
+        read = tuple(Column((estimated or schema)[i].type, i, names[i]) for i in keys)
+        return tuple(self._term(part, columns, len(schema), read) for part in self._fields["preferences"].items())
 
-    def _term(self, part: Part, columns: NamedColumns, width: int, keys: Sequence[int]) -> Expression:
+    def _term(self, part: Part, columns: NamedColumns, width: int, estimated: tuple[Column, ...]) -> Expression:
         bound = self._below.scalars.value(part, columns)
         if bound.type != DOUBLE or volatile(bound):
             raise fault(part.pointer, "a preference is a DOUBLE that is the same whenever it is computed", "P0203")
-        estimated = tuple(Column(columns.schema[i].type, i, columns.names[i]) for i in keys)
 
         def placed(node: Node) -> Node:
             if not isinstance(node, Column) or node.index < width:
@@ -223,11 +273,11 @@ def _read_clause(below: Below) -> Preference:
         raise fault(fields["fade"].pointer, "this is no fraction, such as 4/5") from None
     if not 0 < fade <= 1:
         raise fault(fields["fade"].pointer, "a fade is above 0 and at most 1", "P0203")
-    budget = fields["budget"].object(("kind", "units", "ticks"), ("kind", "units", "ticks"))
+    budget = fields["budget"].object(("kind", "units", "ticks", "joins"), ("kind", "units", "ticks"))
     kinds = {one.name: one for one in BudgetKind}
     granted = Budget(
         kinds[budget["kind"].one_of(kinds)], budget["units"].whole(1, MOST_UNITS),
-        budget["ticks"].whole(1, MOST_BUDGET_TICKS),
+        budget["ticks"].whole(1, MOST_BUDGET_TICKS), budget["joins"].whole(2, MOST_JOINS) if "joins" in budget else 1,
     )  # fmt: skip
     records = "records" in fields and fields["records"].flag()
     order = below.enum("order", PreferenceOrder)
@@ -235,7 +285,7 @@ def _read_clause(below: Below) -> Preference:
         raise fault(fields["records"].pointer, "inclusion records are those of WEIGHTED alone", "P0355")
     return Preference(
         order, granted, fade, below.ticks("per"), fields["seed"].whole(-_MOST - 1, _MOST), fields["query"].text(),
-        fields["queue"].whole(1, _MOST), records,
+        fields["queue"].whole(1, _MOST), records, below.whole("place", 1, MOST_JOINS, 0) or 0,
     )  # fmt: skip
 
 
@@ -244,7 +294,7 @@ def _with_estimates(schema: Schema) -> Schema:
 
 
 PREFERRING_JOIN = NodeForm(
-    _write_join, _read_join, ("equal", "residual", "sides", *_CLAUSE), ("equal", "sides", *_NEEDED), (2, 2)
+    _write_join, _read_join, ("equal", "residual", "sides", "later", *_CLAUSE), ("equal", "sides", *_NEEDED), (2, None)
 )
 PREFERRING_LOOK_UP = NodeForm(
     _write_look_up, _read_look_up, ("equal", "residual", *_SIDE, "preferences", *_CLAUSE), ("preferences", *_NEEDED),

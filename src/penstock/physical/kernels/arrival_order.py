@@ -18,7 +18,7 @@ from penstock.physical.kernels.compiled import argsort_time, in_time
 
 def counted(elements: Elements, arrival: bool) -> Elements:
     """Return `elements` one by one, ordered by (timestamp, arrival) if they are in arrival order, else by (timestamp,
-    values).
+    values, end).
 
     In the input, equal elements of one instant may be one element with a multiplicity as its sign.
     """
@@ -31,9 +31,9 @@ def counted(elements: Elements, arrival: bool) -> Elements:
 
 
 def argsort_values(elements: Elements) -> Int64s:
-    """Return a stable argsort by (ts, values)."""
-    names = ["ts", *(f"c{i}" for i in range(len(elements.columns)))]
-    keys = [pa.array(elements.ts), *(_sortable(c) for c in elements.columns)]
+    """Return a stable argsort by (ts, values, exp)."""
+    names = ["ts", *(f"c{i}" for i in range(len(elements.columns))), "exp"]
+    keys = [pa.array(elements.ts), *(_sortable(c) for c in elements.columns), pa.array(elements.exp)]
     table = pa.Table.from_arrays(keys, names=names)
     order = pc.sort_indices(table, sort_keys=[(name, "ascending", "at_start") for name in names])
     return np.asarray(order.to_numpy(), np.int64)

@@ -8,7 +8,7 @@ once, without the queue, takes a part of the time.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from penstock.physical.execution.decisions import Decided, Decisions
@@ -47,15 +47,17 @@ class GrantedUnits:
     """Decides the grants.
 
     Args:
-        steps: by query, the step that counts its units.
+        steps: by query, the steps that count its units.
         target: seconds that a round may take.
         own: such seconds of single queries.
     """
 
-    def __init__(self, steps: Mapping[str, int], target: float, own: Mapping[str, float] | None = None) -> None:
+    def __init__(
+        self, steps: Mapping[str, Sequence[int]], target: float, own: Mapping[str, float] | None = None
+    ) -> None:  # fmt: skip
         self._steps = steps
         self._targets = {query: min(target, (own or {}).get(query, target)) for query in steps}
-        self._done: dict[int, float] = {}
+        self._done: dict[str, float] = {}
         #: Units a second, by query.
         self._pace = {query: WeightedSum() for query in steps}
         self._other_phases = WeightedSum()
@@ -79,12 +81,12 @@ class GrantedUnits:
 
     def _learn(self, measured: RoundMeasures, seconds: float) -> None:
         own = 0.0
-        for query, step in self._steps.items():
-            done = float(measured.figures.get(step, {}).get(CHARGED_UNITS, 0))
+        for query, steps in self._steps.items():
+            done = sum(float(measured.figures.get(step, {}).get(CHARGED_UNITS, 0)) for step in steps)
             spent = measured.elapsed.get(query, 0.0)
             own += spent
-            units = done - self._done.get(step, done)
-            self._done[step] = done
+            units = done - self._done.get(query, done)
+            self._done[query] = done
             if units > 0 and spent > 0:
                 self._pace[query].add(units, spent)
         self._other_phases.add(max(0.0, seconds - own), 1.0)
@@ -94,5 +96,8 @@ class GrantedUnits:
         """Return the decider of a plan, None without a target or without a preference AUTO."""
         if not options.target_latency:
             return None
-        steps = {query: step.id for step in plan.steps if step.spec.is_granted_units for query in step.queries if query}
+        steps: dict[str, list[int]] = {}
+        for step in plan.steps:
+            for query in filter(None, step.queries if step.spec.is_granted_units else ()):
+                steps.setdefault(query, []).append(step.id)
         return GrantedUnits(steps, options.target_latency, options.policies.latency_targets) if steps else None

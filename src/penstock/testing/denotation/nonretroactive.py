@@ -11,6 +11,8 @@ from penstock.algebra import (
     Join,
     MultiJoin,
     NRRJoin,
+    PreferringJoin,
+    PreferringLookUp,
     Project,
     RowWindow,
     Select,
@@ -62,6 +64,8 @@ def elements(node: Algebra, world: World) -> list[Element]:
         found = _joined([elements(member, world) for member in node.members], lambda row, other: True, node.residual)
         classes = [tuple(node.class_columns(n)) for n in range(len(node.classes))]
         return [e for e in found if all(_same(e[2][c[0]], e[2][i]) for c in classes for i in c)]
+    if isinstance(node, PreferringJoin | PreferringLookUp):
+        return [(start, (start, end), row) for start, end, row in _lives(node, world)]
     if is_static(node):
         return [(BEGIN, (BEGIN, END), row) for row in relation(node, world).at(0)]
     if isinstance(node, TimeModelWindow):

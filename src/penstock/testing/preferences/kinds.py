@@ -9,13 +9,15 @@ import pyarrow as pa
 
 from penstock.algebra import (
     Algebra,
+    PreferenceOrder,
     PreferringJoin,
     PreferringLookUp,
     PreferringSelection,
     SummaryDefinition,
 )
-from penstock.algebra.nodes.base import is_static
+from penstock.algebra.nodes.base import is_static, operators
 from penstock.algebra.nodes.join import Pairs
+from penstock.algebra.nodes.preferences import Ahead
 from penstock.expressions.draws import draws, universe
 from penstock.expressions.nodes import Expression
 from penstock.testing.denotation.base import Bag, Relation, World, denote, relation, values_of, windowed
@@ -32,7 +34,7 @@ from penstock.testing.preferences.simulation import (
     whole_number,
 )
 from penstock.testing.preferences.summaries import NaiveSummary, SeenZone
-from penstock.testing.values import Row, key_of
+from penstock.testing.values import Row, key_of, value_order
 from penstock.types import END, Schema
 
 #: An element with its place among those of its input.
@@ -42,9 +44,11 @@ _Placed = tuple[int, tuple[int, tuple[int, int], Row]]
 class JoinSimulation(Simulation):
     partners_age = True
 
-    def __init__(self, node: PreferringJoin, sides: list[PreferredSide], final: int, shards: int) -> None:
+    def __init__(
+        self, node: PreferringJoin, sides: list[PreferredSide], later: list[PreferredSide], final: int, shards: int
+    ) -> None:  # fmt: skip
         super().__init__(node.preference, sides, final, shards)
-        self.node = node
+        self.node, self.later = node, later
 
     def entries(self, x: PreferredElement) -> Iterator[WaitingEntry]:
         into = 1 - x.side
@@ -57,12 +61,27 @@ class JoinSimulation(Simulation):
         zones: list[SeenZone] = []
         if side.summary is not None:
             zones = sorted(side.summary.probe(self._hash(x, into), x.ts), key=lambda zone: -zone.low)
+        fed = self._fed_back(x)
         for zone in (*zones, None):
             own = [y for y in candidates if self._zone_of(y, zones) is zone]
-            yield from self._entries_of(x, into, zone, own)
+            yield from self._entries_of(x, into, zone, own, fed)
+
+    def _fed_back(self, x: PreferredElement) -> float | None:
+        """Return the product of the P_i of streams that are joined later."""
+        found: float | None = 1.0
+        for one, side in zip(self.node.ahead, self.later, strict=True):
+            keys = [pair[x.side] for pair in one.keys]
+            value = _hash([(x.row, self.sides[x.side].schema)], keys, self.preference.seed)[0]
+            zones = _summary_at(side, x.ts).probe(value, x.ts)
+            count = sum(zone.estimate for zone in zones)
+            share = count / sum(zone.elements for zone in zones) if zones else 0.0
+            # Of what is not there, nothing is rare.
+            absent = count < 1 and self.preference.order is PreferenceOrder.ASC
+            found = None if absent else self.product(one.expressions, x.row, count, share, found)
+        return found
 
     def _entries_of(
-        self, x: PreferredElement, into: int, zone: SeenZone | None, own: list[PreferredElement]
+        self, x: PreferredElement, into: int, zone: SeenZone | None, own: list[PreferredElement], fed: float | None
     ) -> Iterator[WaitingEntry]:
         count, share = (0, 0.0) if zone is None else (zone.estimate, zone.estimate / zone.elements)
         low, stretch = (REST, None) if zone is None else (zone.low, zone.stretch)
@@ -71,13 +90,13 @@ class JoinSimulation(Simulation):
         partners = [Partner(y.row, y.ts, y.end, y.order) for y in own]
         if self.node.reads_partner(into):
             for partner in partners:
-                product = self.product(expressions, self._joined(x, partner.row), count, share)
+                product = self.product(expressions, self._joined(x, partner.row), count, share, fed)
                 columns = [whole_number(partner.ts), *arrays_of(partner.row, self.sides[into].schema)]
                 entry = WaitingEntry(x, low, stretch, product, 0.0, [], True, absent, partner.ts, partner, True)
                 yield self.raced(entry, columns, 1)
             return
         nothing = (None,) * len(self.sides[into].schema)
-        product = self.product(expressions, self._joined(x, nothing), count, share)
+        product = self.product(expressions, self._joined(x, nothing), count, share, fed)
         entry = WaitingEntry(x, low, stretch, product, 0.0, partners, False, absent, x.ts, None, bool(partners),
                              estimate=None if zone is None else zone.estimate)  # fmt: skip
         yield self.raced(entry, [whole_number(low)], 1 + count)
@@ -207,6 +226,8 @@ def _elements(node: Algebra, key: tuple[int, ...], world: World) -> dict[int, li
     # Under SLIDE an element arrives at the boundary at which it begins, and not at all where it ends there.
     begun = [(start, (start, end), row) for _, (start, end), row in elements(node, world) if start < end]
     found = sorted(begun, key=lambda one: one[0])
+    if any(isinstance(one, PreferringJoin | PreferringLookUp) for one in operators(node)):
+        found = sorted(begun, key=lambda one: (one[0], value_order(one[2]), one[1]))
     if world.shards is None:
         return {0: list(enumerate(found))}
     if not key:
@@ -251,6 +272,9 @@ def _simulations(
     if isinstance(node, PreferringJoin):
         inputs, spread = (node.left, node.right), node.sharding
         parts = [_elements(inputs[n], _keys(spread, n), world) for n in (0, 1)]
+        ahead = [
+            _elements(one, _in_order_of(spread, of), world) for one, of in zip(node.later, node.ahead, strict=True)
+        ]
         for shard in range(shards):
             sides = [
                 _side(
@@ -259,7 +283,11 @@ def _simulations(
                 )
                 for n in (0, 1)
             ]  # fmt: skip
-            yield JoinSimulation(node, sides, world.final, shards)
+            later = [
+                _side(stream, 0, one.summarised, None, one.summary, one.summarised, seed, part[shard])
+                for stream, one, part in zip(node.later, node.ahead, ahead, strict=True)
+            ]
+            yield JoinSimulation(node, sides, later, world.final, shards)
         return
     below = node.inputs[0]
     every = tuple(range(len(below.schema)))
@@ -278,6 +306,21 @@ def _table(node: PreferringLookUp, world: World) -> Callable[[int], Bag]:
     """Return by instant the rows of the relation that elements look up."""
     table, static = relation(node.right, world), is_static(node.right)
     return lambda ts: table.at(0 if static else ts)
+
+
+def _in_order_of(spread: Pairs, ahead: Ahead) -> tuple[int, ...]:
+    """Return the summarised columns in the order in which rows of the join are divided by their values."""
+    return tuple(ahead.summarised[ahead.keys.index(pair)] for pair in spread)
+
+
+def _summary_at(side: PreferredSide, now: int) -> NaiveSummary:
+    """Return the summary of what has arrived up to an instant."""
+    assert side.summary is not None
+    found = NaiveSummary(side.summary.definition)
+    for one in side.arrived:
+        if one.ts <= now and one.number is not None and one.place in side.hashes:
+            found.arrive(one.ts, one.number, side.hashes[one.place])
+    return found
 
 
 def _keys(equal: Pairs, side: int) -> tuple[int, ...]:

@@ -35,8 +35,8 @@ class PreferenceCase:
     nested: bool
 
 
-def random_preference(choices: Choices) -> PreferenceCase:
-    """Return a random query and input."""
+def random_preference(choices: Choices, several: bool = False) -> PreferenceCase:
+    """Return a random query and input. several: of more than two inputs."""
     case = RandomCase()
     slack = choices.pick(("", " ORDER WITHIN 2 SECONDS"))
     clock = f"FROM MEMORY () TIMESTAMP BY at UNIT SECOND{slack}"
@@ -49,7 +49,12 @@ def random_preference(choices: Choices) -> PreferenceCase:
         f"CREATE SUMMARY so ON o (k) {choices.pick(_METHODS)};",
         f"CREATE SUMMARY sp ON p (k) {choices.pick(_METHODS)};",
     ]
-    shape = choices.pick((_selection, _join, _look_up, _look_up_as_of))
+    if several:
+        case.statements += [
+            f"CREATE STREAM s (at BIGINT, k INT, g INT, v DOUBLE) {clock};",
+            f"CREATE SUMMARY ss ON s (k) {choices.pick(_METHODS)};",
+        ]
+    shape = choices.pick((_joins, _joins, _join_and_table, _tables) if several else _SHAPES)
     text, terms, estimates = shape(choices)
     count = choices.integer(1, 2)
     chosen = [choices.pick((*terms, *estimates)) for _ in range(count)]
@@ -72,7 +77,9 @@ def random_preference(choices: Choices) -> PreferenceCase:
         "r": [_pair(choices) for _ in range(choices.integer(0, 4))],
         "n": _updates(choices),
     }
-    return PreferenceCase(case, unit == "PER TUPLE" and fade in ("", "FADE FACTOR 1"))
+    if several:
+        case.inputs["s"] = _rows(choices)
+    return PreferenceCase(case, not several and unit == "PER TUPLE" and fade in ("", "FADE FACTOR 1"))
 
 
 def random_estimate(choices: Choices) -> RandomCase:
@@ -142,6 +149,32 @@ def _join(choices: Choices) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
     return text, ("x", "y", "x * y", "o.g", "1"), estimates
 
 
+def _joins(choices: Choices) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
+    """Draw a join of three streams: all by one key, or in a row by two, or in another order than they are written."""
+    linked = choices.pick(("o.k = p.k AND p.k = s.k", "o.k = s.k AND p.k = s.k", "o.k = p.k AND p.g = s.g",
+                           "o.k = p.k AND o.k = s.k AND p.g = s.g"))  # fmt: skip
+    where = choices.pick(("", " AND s.g > 0", " AND x < v", " AND x < y AND o.g > 0", " AND x < y + v"))
+    sources = ", ".join(f"{name} [{_window(choices)}]" for name in ("o", "p", "s"))
+    text = f"SELECT o.k, x, y, v, o.at AS a, p.at AS b, s.at AS c FROM {sources} WHERE {linked}{where}"
+    estimates = ["so.Estimate.Count(o.k)", "sp.Estimate.Count(p.k)"] if "o.k = p.k" in linked else []
+    if "s.k" in linked:
+        estimates += ["ss.Estimate.Count(s.k)", "ss.Estimate.Share(s.k)", "ss.Estimate.Count(s.k) * v"]
+    return text, ("x", "y", "v", "x * v", "1"), tuple(estimates)
+
+
+def _join_and_table(choices: Choices) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
+    sources = f"r, o [{_window(choices)}], p [{_window(choices)}]"
+    where = choices.pick(("", " AND x < z", " AND z > 0", " AND o.g = p.g"))
+    text = f"SELECT o.k, x, y, z, o.at AS a, p.at AS b FROM {sources} WHERE o.k = p.k AND o.k = r.k{where}"
+    return text, ("x", "y", "z", "x * z"), ("so.Estimate.Count(o.k)", "sp.Estimate.Count(p.k)")
+
+
+def _tables(choices: Choices) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
+    where = choices.pick(("", " AND r.z < t.z", " AND x < t.z"))
+    text = f"SELECT o.k, x, r.z, t.z AS u FROM r, o [{_window(choices)}], r AS t WHERE o.k = r.k AND o.g = t.k{where}"
+    return text, ("x", "r.z", "t.z", "x * t.z"), ("so.Estimate.Count(o.k)", "so.Estimate.Count(o.k) * r.z")
+
+
 def _look_up(choices: Choices) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
     return _looked_up(choices, "r", _window(choices), "o.g > 0")
 
@@ -199,3 +232,6 @@ def _updates(choices: Choices) -> list[list[str]]:
 
 def _pair(choices: Choices) -> list[str]:
     return [choices.pick(("1", "2", "NULL")), choices.pick(_X)]
+
+
+_SHAPES = (_selection, _join, _look_up, _look_up_as_of)

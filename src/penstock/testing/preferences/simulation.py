@@ -380,10 +380,14 @@ class Simulation:
 
     # --- priorities
 
-    def product(self, expressions: Sequence[Expression], row: Row, count: int, share: float) -> float | None:
-        """Return ΠP; None where one is NULL or NaN. row: the joined row, None for columns that are not read."""
+    def product(
+        self, expressions: Sequence[Expression], row: Row, count: int, share: float, found: float | None = 1.0
+    ) -> float | None:
+        """Return ΠP times `found`; None where one is NULL or NaN. row: the joined row, None for columns that are not
+        read."""
         whole: Bag = [(*row, count, share)]
-        found = 1.0
+        if found is None:
+            return None
         negative = self.preference.fades or self.preference.order is PreferenceOrder.WEIGHTED
         for expression in expressions:
             value = values_of(with_estimates(expression, len(row), len(row) + 1), whole)[0]
@@ -398,8 +402,7 @@ class Simulation:
             return entry
         x = entry.x
         own = arrays_of(x.row, self.sides[x.side].schema)
-        salt = f"/preference/{self.preference.query}/{x.side}"
-        drawn = draws(self.preference.seed, salt, np.array([x.ts], np.int64), [*own, *columns])
+        drawn = draws(self.preference.seed, self.preference.salt(x.side), np.array([x.ts], np.int64), [*own, *columns])
         entry.race, entry.cost = float(exponential_draws(drawn)[0]) * cost, cost
         entry.drawn = int(drawn.view(np.int64)[0])
         return entry

@@ -54,6 +54,9 @@ class UnderPreference(Algebra):
             hint = "write WITH PREFERENCE WEIGHTED, under which every result has a chance, or leave ESTIMATE out"
             message = f"ESTIMATE over WITH PREFERENCE {preference.order.value}, whose results have no known probability"
             raise PenstockError("P0355", message, hint=hint)
+        if preference.budget.joins > 1:
+            hint = "put the join of two under WITH PREFERENCE into a view, and ESTIMATE over its join with the others"
+            raise PenstockError("P0355", "ESTIMATE over WITH PREFERENCE over more than two inputs", hint=hint)
         if any(child.with_inclusion() is not None for child in self.inputs):
             hint = "leave SAMPLE out, or say BUDGET UNLIMITED"
             raise PenstockError("P0355", "ESTIMATE over WITH PREFERENCE over a sample", hint=hint)

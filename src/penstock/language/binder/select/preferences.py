@@ -6,7 +6,7 @@ A query whose budget is unlimited is the query without the clause; its clause is
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 
 import pyarrow as pa
@@ -22,9 +22,7 @@ from penstock.algebra import (
     PreferringLookUp,
     PreferringSelection,
     Project,
-    Sample,
     Select,
-    SummaryDefinition,
     Window,
     is_nrr,
     is_static,
@@ -33,16 +31,17 @@ from penstock.algebra.nodes.base import common_domain, operators
 from penstock.algebra.properties.arrival_order import in_arrival_order
 from penstock.errors import PenstockError
 from penstock.expressions.coercion import DOUBLE, cast_to, is_numeric
-from penstock.expressions.nodes import Expression, SummaryEstimate, columns_of, conjunction, remap
+from penstock.expressions.nodes import Expression, SummaryEstimate, conjunction
 from penstock.expressions.user import volatile
 from penstock.language.binder.context import BindingFailed, Context
 from penstock.language.binder.from_.durations import ticks
-from penstock.language.binder.from_.inputs import FromInput, Inputs
-from penstock.language.binder.from_.joins import build_joins, columns, keyed_sides
+from penstock.language.binder.from_.inputs import Inputs
+from penstock.language.binder.from_.joins import build_joins
 from penstock.language.binder.from_.sources import leaves
 from penstock.language.binder.scalars.estimates import ESTIMATE
 from penstock.language.binder.scalars.expressions import ExpressionBinder
 from penstock.language.binder.scope import Scope
+from penstock.language.binder.select.preference_operators import PreferenceBuilder, Terms, is_table
 from penstock.language.binder.stream_summaries import StreamSummaries, SummarisedStream
 from penstock.language.dialect import span_of
 from penstock.language.queries import (
@@ -56,7 +55,7 @@ from penstock.language.queries import (
     Star,
 )
 from penstock.language.text import TextSpan
-from penstock.tree import Node, transform_up, walk
+from penstock.tree import walk
 from penstock.types import CALENDAR, TimeDomain, type_name
 
 _NEGATIVE = "results that are missing would make wrong ones; put the preference into a view, and this above it"
@@ -64,15 +63,6 @@ _NEGATIVE = "results that are missing would make wrong ones; put the preference 
 MOST_UNITS = 3_000_000_000
 #: Ticks of a budget's interval; times the shards they are a 64-bit integer.
 MOST_BUDGET_TICKS = 2**48
-
-
-@dataclass(frozen=True)
-class Terms:
-    """The bound expressions of a clause, and the summaries by name that they read."""
-
-    expressions: tuple[Expression, ...]
-    spans: tuple[TextSpan, ...]
-    summaries: dict[str, SummaryDefinition]
 
 
 def check_tree(tree: SelectQuery, context: Context) -> None:
@@ -141,14 +131,14 @@ def preferred(
         context.settings.get_int("seed"), context.view or "", context.settings.get_int("preference_queue"),
     )  # fmt: skip
     conditions = [*inputs.conditions, *where]
-    node = _Builder(terms, preference, clause.span, context).build(inputs.members, conditions)
+    node = PreferenceBuilder(terms, preference, clause.span, context).build(inputs.members, conditions)
     idle = budget is not None and budget.kind is BudgetKind.AUTO and not context.settings["target_latency"]
     if unlimited or idle:
         if preference.order is not PreferenceOrder.WEIGHTED or not _estimates(tree):
             return build_joins(inputs, conjunction(tuple(where)), context)
         # The records that ESTIMATE reads are made by the operator, of which no work waits.
         preference = replace(preference, budget=Budget(BudgetKind.PER_TUPLE, MOST_UNITS))
-        node = _Builder(terms, preference, clause.span, context).build(inputs.members, conditions)
+        node = PreferenceBuilder(terms, preference, clause.span, context).build(inputs.members, conditions)
     _check_division(node, inputs, context)
     return node
 
@@ -239,11 +229,6 @@ def _note_wrong(what: str, span: TextSpan, context: Context) -> None:
     context.note(PenstockError("P0351", what, hint=_NEGATIVE), span)
 
 
-def is_table(node: Algebra) -> bool:
-    """Return whether `node` is looked up by elements of a stream as of their instants."""
-    return is_static(node) or is_nrr(node)
-
-
 def window_of(node: Algebra) -> Window | None:
     """Return the window in time that `node` selects and projects; None for another relation, and for one under SLIDE
     whose elements have no order of arrival: several instants become one at a boundary."""
@@ -264,9 +249,10 @@ def _check_inputs(inputs: Inputs, context: Context) -> None:
             message = "a preference over rows whose ends or order are not known is not supported yet"
             hint = "it reads streams under a window in time, under SLIDE a declared one, and relations without updates"
             context.fail("P0901", message, member.span, hint)
-    if len(inputs.members) > 2:
+    if len(inputs.members) > 2 and (changing := [member for member in inputs.members if is_nrr(member.node)]):
         hint = "join two of them in a view that is a stream, and prefer there"
-        context.fail("P0901", "a preference over more than two inputs is not supported yet", streams[-1].span, hint)
+        message = "a preference over more than two inputs of which one is NON RETROACTIVE is not supported yet"
+        context.fail("P0901", message, changing[0].span, hint)
 
 
 def _check_division(node: Algebra, inputs: Inputs, context: Context) -> None:
@@ -286,177 +272,3 @@ def _check_division(node: Algebra, inputs: Inputs, context: Context) -> None:
             hint = "read a summary on columns that a condition equates with the relation's, or say BUDGET UNLIMITED"
             message = "a summary on columns that are not equated with a NON RETROACTIVE relation's is not supported yet"
             context.fail("P0901", message, next(m.span for m in inputs.members if is_nrr(m.node)), hint)
-
-
-# --- operators
-
-
-@dataclass(frozen=True)
-class _Builder:
-    terms: Terms
-    preference: Preference
-    span: TextSpan
-    context: Context
-
-    def build(self, members: Sequence[FromInput], conditions: list[Expression]) -> Algebra:
-        if len(members) == 1:
-            return self._selection(members[0], conditions)
-        first, second = (member.node for member in members)
-        if not is_table(first) and not is_table(second):
-            return self._join(members, conditions)
-        if is_table(second):
-            return self._look_up(members, conditions)
-        # The stream comes first.
-        table, width = len(first.schema), len(second.schema)
-
-        def swapped(index: int) -> int:
-            return index - table if index >= table else index + width
-
-        terms = replace(self.terms, expressions=tuple(remap(e, swapped) for e in self.terms.expressions))
-        node = replace(self, terms=terms)._look_up(members[::-1], [remap(c, swapped) for c in conditions])
-        order = [swapped(i) for i in range(table + width)]
-        return Project(node, columns(node, order), tuple(node.schema[i] for i in order))
-
-    def _selection(self, member: FromInput, conditions: list[Expression]) -> Algebra:
-        summary, summarised = self._summary(member, 0, len(member.node.schema))
-        free = [c for c in conditions if columns_of(c) and columns_of(c) <= set(summarised)]
-        tested = tuple(c for c in conditions if c not in free)
-        return PreferringSelection(
-            member.node, conjunction(tested), conjunction(tuple(free)), summary, summarised, self.terms.expressions,
-            self.preference,
-        )  # fmt: skip
-
-    def _look_up(self, members: Sequence[FromInput], conditions: list[Expression]) -> Algebra:
-        left, right = members[0].node, members[1].node
-        width = len(left.schema)
-        summary, summarised = self._summary(members[0], 0, width)
-        own, between = _split(conditions, width)
-        if summary is None:
-            left, own[0] = _selected(left, own[0]), None
-        right = _selected(right, own[1])
-        keyed = keyed_sides(left, right, between)
-        shift = len(keyed.left.schema) - width
-        node: Algebra = PreferringLookUp(
-            keyed.left, keyed.right, keyed.equal, keyed.residual, own[0], summary, summarised,
-            tuple(_shifted(e, width, shift) for e in self.terms.expressions), self.preference,
-        )  # fmt: skip
-        return keyed.without_keys(node, [*range(width), *keyed.right_places])
-
-    def _join(self, members: Sequence[FromInput], conditions: list[Expression]) -> Algebra:
-        sides = [member.node for member in members]
-        width = len(sides[0].schema)
-        first = self._summary(members[0], 0, width)
-        second = self._summary(members[1], width, width + len(sides[1].schema))
-        summaries = (first[0], second[0])
-        own, between = _split(conditions, width)
-        for side in (0, 1):
-            if summaries[side] is None:
-                sides[side], own[side] = _selected(sides[side], own[side]), None
-        keyed = keyed_sides(sides[0], sides[1], between)
-        if not keyed.equal:
-            hint = "write one in WHERE or ON, such as a.k = b.k"
-            self.context.fail("P0901", "a preference over a join of streams needs an equality", self.span, hint)
-        summarised = (first[1], tuple(i - width for i in second[1]))
-        self._same_pairs(summaries, summarised, keyed.equal)
-        shift = len(keyed.left.schema) - width
-        by_side = [self._into(side, width, shift, keyed.equal, len(keyed.left.schema)) for side in (0, 1)]
-        node: Algebra = PreferringJoin(
-            keyed.left, keyed.right, keyed.equal, keyed.residual, (own[0], own[1]), summaries, summarised,
-            (by_side[0], by_side[1]), self.preference,
-        )  # fmt: skip
-        return keyed.without_keys(node, [*range(width), *keyed.right_places])
-
-    def _into(
-        self, side: int, width: int, shift: int, equal: Sequence[tuple[int, int]], offset: int
-    ) -> tuple[Expression, ...]:
-        """Return the expressions for elements that probe `side`: estimates there are of the prober's key."""
-        found: list[Expression] = []
-        for term, span in zip(self.terms.expressions, self.terms.spans, strict=True):
-            estimates = [e for e in walk(term) if isinstance(e, SummaryEstimate)]
-            owners = {int(e.columns[0].index >= width) for e in estimates}
-            if len(owners) > 1:
-                hint = "write two preferences, which are multiplied"
-                self.context.fail("P0350", "one preference reads estimates of both streams", span, hint)
-            if owners and owners != {side}:
-                continue
-            partner: dict[int, int] = {}
-            for pair in equal:
-                own, other = pair[side], pair[1 - side]
-                partner.setdefault(own + (width if side else 0), other if side else offset + other)
-            for column in (column for e in estimates for column in e.columns):
-                if column.index not in partner:
-                    hint = "equate it with a column of the other stream, of the same type"
-                    self.context.fail("P0350", f"no condition of the join equates {column.name}", span, hint)
-            found.append(_probing(term, width, shift, partner))
-        return tuple(found)
-
-    def _same_pairs(
-        self,
-        summaries: tuple[SummaryDefinition | None, SummaryDefinition | None],
-        summarised: tuple[tuple[int, ...], tuple[int, ...]],
-        equal: Sequence[tuple[int, int]],
-    ) -> None:
-        if None in summaries:
-            return
-        read = [{pair for pair in equal if pair[side] in summarised[side]} for side in (0, 1)]
-        if read[0] != read[1]:
-            hint = "declare both summaries on the columns that the join equates"
-            message = "summaries of two streams on columns that are not equated with each other are not supported yet"
-            self.context.fail("P0901", message, self.span, hint)
-
-    def _summary(self, member: FromInput, first: int, end: int) -> tuple[SummaryDefinition | None, tuple[int, ...]]:
-        """Return the summary that is read of a stream, and the positions of its columns among those of FROM."""
-        read = [
-            e for term in self.terms.expressions for e in walk(term)
-            if isinstance(e, SummaryEstimate) and first <= e.columns[0].index < end
-        ]  # fmt: skip
-        names = {e.summary for e in read}
-        if not names:
-            return None, ()
-        if len(names) > 1:
-            hint = "read one of them"
-            self.context.fail(
-                "P0901", "a preference over two summaries of a stream is not supported yet", self.span, hint
-            )
-        if not isinstance(member.node, Window) or any(isinstance(n, Sample) for n in operators(member.node)):
-            hint = "read the stream itself under a window in time, without SAMPLE"
-            message = "a summary of a stream that is sampled or computed in FROM is not supported yet"
-            self.context.fail("P0901", message, member.span, hint)
-        return self.terms.summaries[read[0].summary], tuple(column.index for column in read[0].columns)
-
-
-def _split(conditions: Sequence[Expression], width: int) -> tuple[list[Expression | None], list[Expression]]:
-    """Return the conditions over each side alone, over its own columns, and those over both."""
-    own: list[list[Expression]] = [[], []]
-    between: list[Expression] = []
-    for condition in conditions:
-        sides = {column >= width for column in columns_of(condition)}
-        if len(sides) == 1:
-            side = int(next(iter(sides)))
-            own[side].append(remap(condition, lambda i: i - width) if side else condition)
-        else:
-            between.append(condition)
-    return [conjunction(tuple(own[0])), conjunction(tuple(own[1]))], between
-
-
-def _selected(node: Algebra, condition: Expression | None) -> Algebra:
-    return node if condition is None else Select(node, condition)
-
-
-def _shifted(expression: Expression, width: int, shift: int) -> Expression:
-    """Return an expression over a joined row whose left side has got `shift` more columns."""
-    return remap(expression, lambda i: i if i < width else i + shift)
-
-
-def _probing(term: Expression, width: int, shift: int, partner: dict[int, int]) -> Expression:
-    """Return `term` over the joined row, with the estimates over the columns that are equated with theirs."""
-    shifted = _shifted(term, width, shift)
-
-    def probing(node: Node) -> Node:
-        if not isinstance(node, SummaryEstimate):
-            return node
-        own = [column.index if column.index < width else column.index - shift for column in node.columns]
-        keys = [replace(column, index=partner[at]) for column, at in zip(node.columns, own, strict=True)]
-        return replace(node, columns=tuple(keys))
-
-    return transform_up(shifted, probing)

@@ -62,7 +62,7 @@ class Arrivals:
         one, zones = self.making, self.zones
         making = MakingElements(
             one.elements.slice(low, high), one.numbers[low:high], one.orders[low:high], one.starts[low:high],
-            one.bounds[low:high],
+            one.bounds[low:high], one.fed_back[low:high],
         )  # fmt: skip
         if zones is not None:
             first, last = (int(place) for place in np.searchsorted(zones.event, [low, high]))

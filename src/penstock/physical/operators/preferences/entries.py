@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numba as nb
@@ -58,6 +59,7 @@ class MakingElements:
         orders: their places among all elements, times two, plus the side.
         starts: of each, the newest element of the other side before it with an equal key, -1 for none.
         bounds: of each, the number of elements of the other side before it.
+        fed_back: of each, what streams that are joined later multiply its priorities by.
     """
 
     elements: Elements
@@ -65,6 +67,7 @@ class MakingElements:
     orders: Int64s
     starts: Int64s
     bounds: Int64s
+    fed_back: Float64s
 
 
 @dataclass(frozen=True)
@@ -202,7 +205,7 @@ class Direction:
     ) -> EntriesAtOnce:  # fmt: skip
         """Return the entries of pairs, one for each. which, partners: as in `_zones_of_pairs`; x, other: their rows."""
         zone = self._zones_of_pairs(made, which, partners, zones)
-        bases = self._bases(x, zone.estimates, zone.sizes, other, zone.in_rest)
+        bases = self._bases(x, made.fed_back[which], zone.estimates, zone.sizes, other, zone.in_rest)
         return EntriesAtOnce(made.orders[which], bases, x.ts, zone.stretch, np.arange(len(which)))
 
     def entries_at_once(
@@ -213,7 +216,7 @@ class Direction:
         every = np.arange(len(made.elements))
         if zones is None or self.own_zone:
             stretch, estimates, sizes = self._own_zones(made, zones)
-            bases = self._bases(made.elements, estimates, sizes, None, every < 0)
+            bases = self._bases(made.elements, made.fed_back, estimates, sizes, None, every < 0)
             return EntriesAtOnce(made.orders, bases, made.elements.ts, stretch, which)
         rows, none = len(zones.event), np.zeros(len(every), np.int64)
         events = np.concatenate([zones.event, every])
@@ -221,7 +224,8 @@ class Direction:
         stretch = np.concatenate([zones.stretch, np.full(len(every), REST)])[order]
         estimates, sizes = (np.concatenate([v, none])[order] for v in (zones.estimate, zones.elements))
         events = events[order]
-        bases = self._bases(made.elements.take(events), estimates, sizes, None, order >= rows)
+        x, fed_back = made.elements.take(events), made.fed_back[events]
+        bases = self._bases(x, fed_back, estimates, sizes, None, order >= rows)
         places = np.empty(len(order), np.int64)
         places[order] = np.arange(len(order))
         found = zones_of_pairs(which, partners, zones)
@@ -252,10 +256,10 @@ class Direction:
         if not len(events):
             return found
         x = made.elements.take(events)
-        found[:, BASE] = self._bases(x, estimates, sizes, partners, rest)
+        found[:, BASE] = self._bases(x, made.fed_back[events], estimates, sizes, partners, rest)
         found[:, COST] = 1.0 if self.single or self.own_zone or self.alone else 1.0 + estimates
         if self.preference.order is PreferenceOrder.WEIGHTED:
-            name = f"/preference/{self.preference.query}/{self.side}"
+            name = self.preference.salt(self.side)
             at = None if partners is None else np.zeros_like(partners.ts) if self.own_zone else partners.ts
             others = [pa.array(zones)] if partners is None else [pa.array(at), *partners.columns]
             drawn = draws(self.preference.seed, name, np.ascontiguousarray(x.ts), [*x.columns, *others])
@@ -266,34 +270,44 @@ class Direction:
         return found
 
     def _bases(
-        self, x: Elements, estimates: Int64s, sizes: Int64s, partners: Elements | None, rest: Bools
+        self, x: Elements, fed_back: Float64s, estimates: Int64s, sizes: Int64s, partners: Elements | None, rest: Bools
     ) -> Float64s:  # fmt: skip
         """Return the products of the P_i; of entries that ASC puts last, infinity. rest: outside of all zones."""
-        found = self._products(x, estimates, sizes, partners)
+        found = self._products(x, fed_back, estimates, sizes, partners)
         if self.preference.order is PreferenceOrder.ASC and self.summary:
             found[rest | (estimates < 1) if self.own_zone else rest] = np.inf
         return found
 
-    def _products(self, x: Elements, estimates: Int64s, sizes: Int64s, partners: Elements | None) -> Float64s:
-        """Return the products of the P_i; NaN where one is NULL or NaN."""
+    def _products(
+        self, x: Elements, fed_back: Float64s, estimates: Int64s, sizes: Int64s, partners: Elements | None
+    ) -> Float64s:  # fmt: skip
+        """Return the products of the P_i and what is fed back; NaN where one is NULL or NaN."""
         count = len(x)
         other_types = self.types[1 - self.side]
         other = [pa.nulls(count, kind) for kind in other_types] if partners is None else list(partners.columns)
         row = [*other, *x.columns] if self.side else [*x.columns, *other]
-        width = len(row)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            shares = np.where(sizes > 0, estimates / np.maximum(sizes, 1), 0.0)
-        row += [pa.array(estimates), pa.array(shares)]
-        product = np.ones(count, np.float64)
-        never_negative = self.preference.order is PreferenceOrder.WEIGHTED or self.preference.fades
-        for expression in self.expressions:
-            values = evaluate(with_estimates(expression, width, width + 1), row, count)
-            factors = np.asarray(pc.cast(values, pa.float64()).to_numpy(zero_copy_only=False), np.float64)
-            if never_negative:
-                factors = np.where(factors < 0, 0.0, factors)
-            with np.errstate(over="ignore", invalid="ignore"):
-                product = product * factors
-        return product
+        return products_of(self.preference, self.expressions, row, estimates, sizes, fed_back)
+
+
+def products_of(
+    preference: Preference, expressions: Sequence[Expression], row: Sequence[pa.Array], estimates: Int64s,
+    sizes: Int64s, product: Float64s,
+) -> Float64s:  # fmt: skip
+    """Return `product` times the P_i over rows; NaN where one is NULL or NaN. sizes: elements that estimates are shares
+    of."""
+    width, count = len(row), len(estimates)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        shares = np.where(sizes > 0, estimates / np.maximum(sizes, 1), 0.0)
+    given = [*row, pa.array(estimates), pa.array(shares)]
+    never_negative = preference.order is PreferenceOrder.WEIGHTED or preference.fades
+    for expression in expressions:
+        values = evaluate(with_estimates(expression, width, width + 1), given, count)
+        factors = np.asarray(pc.cast(values, pa.float64()).to_numpy(zero_copy_only=False), np.float64)
+        if never_negative:
+            factors = np.where(factors < 0, 0.0, factors)
+        with np.errstate(over="ignore", invalid="ignore"):
+            product = product * factors
+    return product
 
 
 def zones_of_pairs(which: Int64s, partners: Int64s, zones: ZoneEstimates) -> Int64s:

@@ -32,6 +32,7 @@ from penstock.physical.operators.preferences.at_once import (
     work_at_once,
 )
 from penstock.physical.operators.preferences.entries import Direction, MakingElements
+from penstock.physical.operators.preferences.feedback import StreamAhead
 from penstock.physical.operators.preferences.parameters import queue_parameters
 from penstock.physical.operators.reorder_buffer import ArrivalOrderBuffer
 from penstock.physical.plan.preferences.queries import AT_ONCE, CHARGED_UNITS, DONE_UNITS, PREFERENCE
@@ -112,14 +113,15 @@ class Preferring(Operator, ABC):
         directions: by input, how its elements make entries.
         stored: by side, its elements; the second is a table, or empty, where there is one input.
         probes: by input, the side whose summary its elements ask: the other one, or itself.
+        later: what streams that are joined later multiply priorities by.
     """
 
     def __init__(
         self, preference: Preference, shards: int, inputs: Sequence[PreferenceSide], directions: Sequence[Direction],
-        stored: tuple[NumberedElements, NumberedElements], probes: Sequence[int],
+        stored: tuple[NumberedElements, NumberedElements], probes: Sequence[int], later: Sequence[StreamAhead] = (),
     ) -> None:  # fmt: skip
         self._preference, self._inputs, self._directions, self._probes = preference, inputs, directions, probes
-        self._stored = stored
+        self._stored, self._later = stored, later
         self._early = [ArrivalOrderBuffer(one.arrival) for one in inputs]
         self._summaries: list[StreamSummary | None] = [
             None if one.summary is None else summary_of(one.summary) for one in inputs
@@ -149,6 +151,8 @@ class Preferring(Operator, ABC):
                 found[f"{name} summary"] = summary
         if self._chances is not None:
             found["results"] = self._chances
+        for place, ahead in enumerate(self._later):
+            found |= {f"later {place} early": ahead.early.queue, f"later {place} summary": ahead.stream_summary}
         return {**found, "entries": self._queue}
 
     def marks(self) -> Document:
@@ -193,6 +197,9 @@ class Preferring(Operator, ABC):
         }
 
     def process(self, port: int, elements: Elements) -> list[Elements]:
+        if port >= len(self._inputs):
+            self._later[port - len(self._inputs)].add(elements)
+            return []
         # NULL in a key column joins nothing. An exchange by the whole key drops such rows, one by the summarised
         # columns alone keeps some; arrival numbers must not depend on that.
         joins = keyed(elements, self._inputs[port].key)
@@ -204,7 +211,7 @@ class Preferring(Operator, ABC):
         due = [early.until(heartbeat) for early in self._early]
         if heartbeat <= self._reached:
             return
-        arrivals = self._arrive(due)
+        arrivals = self._arrive(due, heartbeat)
         grant = self._grant(moment) if self._granted else None
         pairs, before = self._covered(arrivals, grant), self._queue.number(UNITS_DONE)
         if pairs is not None:
@@ -246,18 +253,19 @@ class Preferring(Operator, ABC):
         decided = moment.decided.every(Decided.UNITS).values()
         if not decided or not moment.open:
             return UNLIMITED
-        part, rest = divmod(max(decided), self._shards)
+        part, rest = divmod(max(decided) // self._preference.budget.joins, self._shards)
         return part + (moment.shard < rest)
 
     # -- arrivals ----------------------------------------------------------------------------------------------------
 
-    def _arrive(self, due: Sequence[Elements | None]) -> list[Arrivals]:
+    def _arrive(self, due: Sequence[Elements | None], heartbeat: int) -> list[Arrivals]:
         """Store, summarise and number elements; return by input those that make entries."""
         sides = [one if one is not None else self._none(port) for port, one in enumerate(due)]
         passing = [side.passing(one) for side, one in zip(self._inputs, sides, strict=True)]
         first = [self._stored[port].next for port in range(len(sides))]
         words = [self._stored[port].add(one) for port, one in enumerate(sides)]
         places = _places([one.ts for one in sides])
+        fed_back = self._fed_back([one.filter(passes) for one, passes in zip(sides, passing, strict=True)], heartbeat)
         found: list[Arrivals] = []
         for port, elements in enumerate(sides):
             rows = np.flatnonzero(passing[port])
@@ -272,7 +280,7 @@ class Preferring(Operator, ABC):
             makers = elements.filter(passing[port])
             starts, bounds = self._partners(port, makers, first[port] + rows, words[port][rows], bounds)
             orders = 2 * (self._order + places[port][rows]) + port
-            making = MakingElements(makers, first[port] + rows, orders, starts, bounds)
+            making = MakingElements(makers, first[port] + rows, orders, starts, bounds, fed_back[port])
             found.append(Arrivals(self._directions[port], making, other, asked))
         self._order += sum(map(len, sides))
         return found
@@ -283,6 +291,13 @@ class Preferring(Operator, ABC):
         """Return of each element of an input the newest of its partners, -1 for none, and a bound of the numbers of
         them. words: of its key; bounds: of the elements that came before."""
         return self._stored[1 - port].newest_before(words, bounds), bounds
+
+    def _fed_back(self, makers: Sequence[Elements], heartbeat: int) -> list[Float64s]:
+        """Return by input what priorities of its elements are multiplied by."""
+        found = [np.ones(len(one), np.float64) for one in makers]
+        for ahead in self._later:
+            found = ahead.multiply(makers, found, heartbeat)
+        return found
 
     def _none(self, port: int) -> Elements:
         return empty(self._directions[0].types[port])

@@ -17,6 +17,7 @@ from penstock.physical.operators.contract import Moment
 from penstock.physical.operators.joins.join import keyed
 from penstock.physical.operators.joins.nonretroactive import valid_matches
 from penstock.physical.operators.preferences.entries import Direction
+from penstock.physical.operators.preferences.feedback import StreamAhead
 from penstock.physical.operators.preferences.operator import PreferenceSide, Preferring
 from penstock.physical.plan.preferences.queries import (
     PreferenceSpec,
@@ -50,7 +51,11 @@ class PreferringJoin(Preferring):
             for side in (0, 1)
         ]  # fmt: skip
         left, right = (NumberedElements(side.key, side.passing) for side in inputs)
-        super().__init__(spec.preference, shards, inputs, directions, (left, right), (1, 0))
+        later = [
+            StreamAhead(spec.preference, ahead, arrival)
+            for ahead, arrival in zip(spec.ahead, spec.arrival[2:], strict=True)
+        ]
+        super().__init__(spec.preference, shards, inputs, directions, (left, right), (1, 0), later)
         self._residual = spec.residual
 
     def _examined(self, side: int, x: Elements, partners: Elements | None, at: Int64s) -> tuple[Elements, Bools]:

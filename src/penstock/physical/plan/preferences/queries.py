@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from penstock.algebra.nodes.preferences import BudgetKind, Preference, preference_text
+from penstock.algebra.nodes.preferences import Ahead, BudgetKind, Preference, preference_text
 from penstock.algebra.nodes.summary_definition import SummaryDefinition
 from penstock.expressions.nodes import Expression
 from penstock.expressions.text import to_sql
@@ -47,6 +47,7 @@ class PreferenceSpec(Spec):
         return {"state": "entries by key, elements by number", **preference_text(self.preference)}
 
     def state(self, inputs: Sequence[StateInput], made: StateInput) -> Iterable[StatePart]:
+        # Of streams behind these two, only summaries are kept.
         for one, name in zip(inputs, ("left", "right"), strict=False):
             yield all_rows(one, f"elements of the {name} side" if len(inputs) > 1 else "elements", TIMES + INDEX)
         yield all_rows(inputs[0], f"entries that wait, at most {self.preference.queue:,}", ENTRY_BYTES)
@@ -65,6 +66,7 @@ class PreferringJoinSpec(PreferenceSpec):
     summarised: tuple[tuple[int, ...], tuple[int, ...]]
     into: tuple[tuple[Expression, ...], tuple[Expression, ...]]
     reads_partner: tuple[bool, bool]
+    ahead: tuple[Ahead, ...] = ()
 
     @property
     def title(self) -> str:
@@ -73,10 +75,11 @@ class PreferringJoinSpec(PreferenceSpec):
     @property
     def summary_parts(self) -> Mapping[str, SummaryDefinition]:
         named = zip(("left summary", "right summary"), self.summaries, strict=True)
-        return {name: summary for name, summary in named if summary is not None}
+        later = {f"later {place} summary": one.summary for place, one in enumerate(self.ahead)}
+        return {name: summary for name, summary in named if summary is not None} | later
 
     def expressions_text(self, inputs: Sequence[Sequence[str]], made: Sequence[str]) -> dict[str, str]:
-        return {**_on(self.left_key, self.right_key, inputs), **_where(self.residual, made)}
+        return {**_on(self.left_key, self.right_key, inputs[:2]), **_where(self.residual, made)}
 
 
 @dataclass(frozen=True)

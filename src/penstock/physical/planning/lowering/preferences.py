@@ -38,12 +38,20 @@ def _preferring_join(node: PreferringJoin, builder: Builder) -> Lowered:
     spread = tuple(tuple(pair[k] for pair in node.sharding) for k in (0, 1))
     lowered = [builder.lower(left), builder.lower(right)]
     # Elements go through an exchange of their own, which keeps the order in which they arrive.
-    stage = max(one.stage for one in lowered) + 1
     edges = [Edge(one.step, Exchange(key)) for one, key in zip(lowered, spread, strict=True)]
+    orders = [left_order, right_order]
+    for stream, ahead in zip(node.later, node.ahead, strict=True):
+        below, in_order = _in_order(stream)
+        lowered.append(builder.lower(below))
+        orders.append(in_order)
+        # By the same values, in the same order, as the rows of the join.
+        spread_by = tuple(ahead.summarised[ahead.keys.index(pair)] for pair in node.sharding)
+        edges.append(Edge(lowered[-1].step, Exchange(spread_by)))
+    stage = max(one.stage for one in lowered) + 1
     spec = PreferringJoinSpec(
-        node.left.schema.types, node.preference, (left_order, right_order), node.right.schema.types, left_key,
+        node.left.schema.types, node.preference, tuple(orders), node.right.schema.types, left_key,
         right_key, node.residual, node.filters, node.summaries, node.summarised, node.into,
-        (node.reads_partner(0), node.reads_partner(1)),
+        (node.reads_partner(0), node.reads_partner(1)), node.ahead,
     )  # fmt: skip
     width = len(node.left.schema)
     parts = frozenset({spread[0], tuple(width + c for c in spread[1])})
