@@ -29,7 +29,7 @@ CREATE RELATION R (k INT, b INT) FROM MEMORY ();
 CREATE RELATION P (k INT, a INT) FROM MEMORY ();
 """
 COLUMNS = {"S": ("k", "a"), "T": ("k", "b"), "R": ("k", "b"), "P": ("k", "a")}
-CASES, LONG = 40, 1500
+CASES, LONG = 20, 1500
 
 
 def random_query(choices: Choices, plain: bool, tau: int | None) -> str:

@@ -29,6 +29,8 @@ from penstock.testing.oracle import run_oracle
 from penstock.testing.random.worlds import FLAVOURS, Flavour
 from penstock.testing.thresholds import lowered, small
 
+CASES, MANY_CASES = 20, 400
+
 #: What has been read of every source, what is known of time, and the results of every query so far.
 State = tuple[Inputs, Mapping[str, SourceProgress], dict[str, pa.Table]]
 
@@ -108,7 +110,16 @@ def _sources(query: Query) -> Sequence:
 def test_results_are_emitted_as_soon_as_they_are_known(
     flavour: Flavour, case_count: int | None, case_seed: int | None
 ) -> None:
-    explore(emitted_as_it_comes, flavour, case_count or 60, case_seed)
+    explore(emitted_as_it_comes, flavour, case_count or CASES, case_seed)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize("flavour", FLAVOURS, ids=lambda f: f.name)
+def test_many_more_results_are_emitted_as_soon_as_they_are_known(
+    flavour: Flavour, case_count: int | None, case_seed: int | None
+) -> None:
+    explore(emitted_as_it_comes, flavour, case_count or MANY_CASES, case_seed or 1)
 
 
 DECLARED = """

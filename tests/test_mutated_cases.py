@@ -35,8 +35,8 @@ from tests.plain_sql import FOLDER, Suite, Way, read
 from tests.test_property import Inputs
 
 SCRIPTS = Path(__file__).parent / "scripts"
-CASES, MANY_CASES = 120, 6000
-QUERIES, MANY_QUERIES = 200, 8000
+CASES, MANY_CASES = 50, 6000
+QUERIES, MANY_QUERIES = 80, 8000
 #: Seconds of processor time for one oracle, which computes every instant anew, and for one run.
 PATIENCE = 4.0
 

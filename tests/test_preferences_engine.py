@@ -16,6 +16,7 @@ from penstock.testing.cases import case_inputs, parse_case
 from penstock.testing.compare import assert_same
 from penstock.testing.oracle import run_oracle
 from penstock.testing.thresholds import lowered, small
+from tests.counts import some_slow
 
 CASE = """
 statement
@@ -154,7 +155,7 @@ def random_query(rng: random.Random) -> tuple[str, str, str]:
     return f"{query} WITH PREFERENCE {order}{', '.join(own)}{fade} BUDGET {budget}", summaries, before
 
 
-@pytest.mark.parametrize("seed", range(120))
+@pytest.mark.parametrize("seed", some_slow(range(120), 3))
 def test_the_runtime_does_what_the_simulation_does_unit_by_unit(seed: int) -> None:
     rng = random.Random(seed)
     text, summaries, before = random_query(rng)

@@ -144,8 +144,18 @@ def filled(shape: str, windows: dict[str, str], tau: int | None) -> str:
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_the_oracle_says_what_duckdb_says(shape: str) -> None:
+    _check_shape(shape, 3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("shape", SHAPES)
+def test_the_oracle_says_what_duckdb_says_of_many_more(shape: str) -> None:
+    _check_shape(shape, 40)
+
+
+def _check_shape(shape: str, count: int) -> None:
     draw = random.Random(shape)
-    for _ in range(8):
+    for _ in range(count):
         tables = worlds(draw)
         windows = {name: draw.choice(list(WINDOWS)) for name in "ST"}
         query = bind_script(f"{DECLARE} CREATE QUERY q AS {filled(shape, windows, None)};").queries[0]

@@ -308,7 +308,7 @@ class PostedLives(System):
 
 def test_every_result_is_what_the_law_says(case_count: int | None) -> None:
     run_state_machine_as_test(
-        PostedLives, settings=settings(max_examples=case_count or 12, stateful_step_count=20, derandomize=True)
+        PostedLives, settings=settings(max_examples=case_count or 6, stateful_step_count=20, derandomize=True)
     )
 
 

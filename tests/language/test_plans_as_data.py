@@ -43,7 +43,7 @@ from penstock.testing.random.worlds import FLAVOURS, Flavour, random_case, seede
 from penstock.tree import walk
 from penstock.types import TIMESTAMP, Field, Schema
 
-CASES = 25
+CASES = 8
 SCRIPT = """
 CREATE STREAM s (ts INT, k INT, v STRING, x DOUBLE) FROM MEMORY () TIMESTAMP BY ts;
 CREATE STREAM c (at TIMESTAMP, k INT) FROM MEMORY () TIMESTAMP BY at;

@@ -25,7 +25,7 @@ from penstock.testing.plan_choices import random_choices
 from penstock.testing.random.worlds import FLAVOURS, random_case, seeded_choices
 from penstock.testing.thresholds import lowered, small
 
-CASES, SOAK_CASES = 5, 400
+CASES, SOAK_CASES = 3, 400
 STREAMS = "".join(
     f"CREATE STREAM {name} (k INT, v INT, t INT) FROM MEMORY () TIMESTAMP BY t UNIT SECOND;" for name in "ABC"
 )

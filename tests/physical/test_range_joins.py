@@ -332,7 +332,7 @@ def test_bounds_of_another_type_than_the_column(kind: str, other: str, case_coun
         ts = pa.array(sorted(draw.randint(0, 5) for _ in values), pa.int32())
         inputs[name] = pa.table({"ts": ts, "n": numbers, column: values})
         inputs[f"{name}_static"] = pa.table({"n": numbers, column: values})
-    for condition in draw.sample(conditions, min(case_count or 3, len(conditions))):
+    for condition in draw.sample(conditions, min(case_count or 1, len(conditions))):
         shape, window = draw.choice(JOINED), draw.choice(("", " [RANGE 3 SECOND]", " [ROWS 3]"))
         texts = [JOINED[0].format(w="", c=condition), shape.format(w=window, c=condition)]
         texts.append(f"SELECT L.n, R.n AS m FROM L LEFT JOIN R_static AS R ON {condition}")

@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.expressions import draws
@@ -80,6 +80,7 @@ def lives(draw: st.DrawFn) -> tuple[SummaryLevels, CountSketchShape | None, list
     return levels, shape, events, sorted({0, *cuts, len(events)})
 
 
+@settings(max_examples=40)
 @given(lives())
 def test_zones_and_estimates_are_those_of_the_definition_whatever_the_cuts(
     life: tuple[SummaryLevels, CountSketchShape | None, list[Event], list[int]],

@@ -32,7 +32,7 @@ from penstock.testing.live import Episode, run_live
 
 def test_every_result_is_what_the_law_says(case_count: int | None) -> None:
     run_state_machine_as_test(
-        System, settings=settings(max_examples=case_count or 25, stateful_step_count=25, derandomize=True)
+        System, settings=settings(max_examples=case_count or 12, stateful_step_count=25, derandomize=True)
     )
 
 

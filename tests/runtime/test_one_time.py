@@ -17,6 +17,7 @@ from penstock.testing.cases import case_inputs, parse_case
 from penstock.testing.one_time import as_of, check_once, rows_of
 from penstock.testing.oracle import run_oracle
 from penstock.testing.random.worlds import FLAVOURS, Flavour
+from tests.counts import some_slow
 
 SCRIPTS = Path(__file__).parents[1] / "scripts"
 CASES = [path for path in sorted(SCRIPTS.rglob("*.cqltest")) if path.parent.name not in ("errors", "one_time")]
@@ -41,7 +42,7 @@ def _sometimes(bound: BoundScript, inputs: dict[str, pa.Table], name: str, withi
             check_once(as_of(query, tick), inputs)
 
 
-@pytest.mark.parametrize("path", CASES, ids=lambda path: f"{path.parent.name}/{path.stem}")
+@pytest.mark.parametrize("path", some_slow(CASES, 3), ids=lambda path: f"{path.parent.name}/{path.stem}")
 def test_queries_of_the_text_cases_at_an_instant(path: Path) -> None:
     _check_case(path, 1)
 
@@ -67,7 +68,7 @@ def _random_world(bound: BoundScript, inputs: dict[str, pa.Table], arrivals: obj
 
 @pytest.mark.parametrize("flavour", FLAVOURS, ids=lambda f: f.name)
 def test_random_queries_at_an_instant(flavour: Flavour, case_count: int | None, case_seed: int | None) -> None:
-    explore(_random_world, flavour, case_count or 8, case_seed)
+    explore(_random_world, flavour, case_count or 4, case_seed)
 
 
 def test_the_same_relation_is_read_once() -> None:

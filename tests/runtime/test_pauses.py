@@ -13,6 +13,7 @@ from test_change import calm, result, script, undisturbed
 from penstock.algebra.nodes.query import Start, StartMode
 from penstock.errors import PenstockError
 from penstock.runtime.spark.version import stored_version
+from tests.counts import some_slow
 
 __all__ = ["calm", "undisturbed"]
 
@@ -60,7 +61,7 @@ def content(events: list[tuple[Any, ...]]) -> Counter[object]:
 
 
 @pytest.mark.parametrize("crash", [None, *CRASHES])
-@pytest.mark.parametrize("at", [0, 1, 3])
+@pytest.mark.parametrize("at", some_slow([1, 0, 3], 3))
 def test_silent_queries_are_shown_again(calm: Path, crash: str | None, at: int) -> None:
     """at: the number of batches after the silence begins at which the run dies; 3: the first that is shown."""
     run = started(calm, *NAMES).go(3)

@@ -14,6 +14,7 @@ from penstock.algebra.nodes.query import Start, StartMode
 from penstock.language import bind_script
 from penstock.runtime.spark.checkpoint.epochs import Received, as_received
 from penstock.testing.live import Episode, run_live
+from tests.counts import some_slow
 
 __all__ = ["without_spark"]
 
@@ -53,7 +54,7 @@ def law(steps: list[tuple[str, str, int]], rows: list[tuple[int, int]]) -> Count
 
 @pytest.mark.parametrize("restarts", [False, True])
 @pytest.mark.parametrize("second", STARTS)
-@pytest.mark.parametrize("first", STARTS)
+@pytest.mark.parametrize("first", some_slow(STARTS, 2))
 def test_a_query_replaced_before_its_heartbeat_moves(
     server: InlineServer, first: str, second: str, restarts: bool
 ) -> None:

@@ -6,7 +6,7 @@ or -1, `sizes[h]` their number.
 
 from __future__ import annotations
 
-from penstock.shedding.compiled import loop
+from penstock.shedding.compiled import loop_per_constant
 from penstock.shedding.layout import (
     BEGIN_,
     CANDIDATE,
@@ -32,7 +32,7 @@ from penstock.shedding.layout import (
 )
 
 
-@loop
+@loop_per_constant
 def goes_first(entries, parameters, a, b):  # type: ignore[no-untyped-def]
     """Return whether entry a goes before entry b where they cost the same."""
     if parameters[TIES] == 0:
@@ -49,7 +49,7 @@ def goes_first(entries, parameters, a, b):  # type: ignore[no-untyped-def]
     return entries[a, NUMBER] < entries[b, NUMBER]
 
 
-@loop
+@loop_per_constant
 def _key(heap, member, entries, stretches, values, parameters):  # type: ignore[no-untyped-def]
     """Return what the members of a heap are ordered by first. It is kept beside them: comparing them then reads what
     lies close together, and the rows of members only where keys are equal."""
@@ -68,7 +68,7 @@ def _key(heap, member, entries, stretches, values, parameters):  # type: ignore[
     return entries[member, TIE] if parameters[TIES] == 1 else entries[member, NUMBER]
 
 
-@loop
+@loop_per_constant
 def _wins(heap, a, b, entries, stretches, parameters):  # type: ignore[no-untyped-def]
     """Return whether member a is above member b, where their keys are equal."""
     if heap in (EXPIRIES, SAMPLED):
@@ -82,7 +82,7 @@ def _wins(heap, a, b, entries, stretches, parameters):  # type: ignore[no-untype
     return goes_first(entries, parameters, a, b)
 
 
-@loop
+@loop_per_constant
 def put(heap, member, items, places, sizes, entries, stretches, values, parameters):  # type: ignore[no-untyped-def]
     """Insert a member, or move it to where it belongs now."""
     place = places[heap, member]
@@ -125,7 +125,7 @@ def put(heap, member, items, places, sizes, entries, stretches, values, paramete
     places[heap, member] = place
 
 
-@loop
+@loop_per_constant
 def take(heap, member, items, places, sizes, entries, stretches, values, parameters):  # type: ignore[no-untyped-def]
     """Remove a member, if it is one."""
     place = places[heap, member]

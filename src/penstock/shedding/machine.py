@@ -6,7 +6,7 @@ that leaves in the middle of a stretch costs the length of the smaller part.
 
 from __future__ import annotations
 
-from penstock.shedding.compiled import loop
+from penstock.shedding.compiled import compiled, loop
 from penstock.shedding.costs import ticks_lost
 from penstock.shedding.hashing import SAMPLES, of_tuple, salted
 from penstock.shedding.heaps import goes_first, put, take
@@ -288,7 +288,7 @@ def _shed(  # type: ignore[no-untyped-def]
     return n
 
 
-@loop
+@compiled(reads="slots ranks begins ends stamps clocks expires weights", counted=False)
 def run(  # type: ignore[no-untyped-def]
     items, places, sizes, entries, stretches, values, numbers, parameters, free_entries, free_stretches,
     first_number, slots, ranks, begins, ends, stamps, clocks, expires, weights, entered, drops,

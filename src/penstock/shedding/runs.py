@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import numba as nb
 import numpy as np
 
+from penstock.shedding.compiled import compiled
 from penstock.shedding.hashing import BUCKETS, all_salted
 from penstock.shedding.layout import NEVER, Int64s
 
@@ -40,7 +41,7 @@ TOLD_SLOT, TOLD_AT, TOLD_BEGIN, TOLD_END, TOLD_SIGN = range(5)
 _NOTHING = np.int64(-(2**63))
 
 
-@nb.njit(cache=True)
+@compiled()
 def _push(heaps, sizes, which, key, second, member):  # type: ignore[no-untyped-def]
     """Add a member to a heap with the least (key, second) on top."""
     heap, place = heaps[which], sizes[which]
@@ -54,7 +55,7 @@ def _push(heaps, sizes, which, key, second, member):  # type: ignore[no-untyped-
     heap[0, place], heap[1, place], heap[2, place] = key, second, member
 
 
-@nb.njit(cache=True)
+@compiled()
 def _pop(heaps, sizes, which):  # type: ignore[no-untyped-def]
     """Remove the top of a heap, and return its member."""
     heap = heaps[which]
@@ -80,7 +81,7 @@ def _pop(heaps, sizes, which):  # type: ignore[no-untyped-def]
     return top
 
 
-@nb.njit(cache=True)
+@compiled()
 def _touch(runs, run, touched, marked):  # type: ignore[no-untyped-def]
     """Note what is shown of a run before it changes; return how many are noted."""
     if runs[run, _TOUCHED]:
@@ -120,7 +121,7 @@ def _kill(runs, run, numbers, at, kills):  # type: ignore[no-untyped-def]
     runs[run, ALIVE] = 0
 
 
-@nb.njit(cache=True)
+@compiled()
 def _failing(runs, heaps, sizes, which, slide, least):  # type: ignore[no-untyped-def]
     """Return the run on top of a heap by (last granule, hash), -1 for none; those that have changed are put right."""
     while sizes[which] > 0:
@@ -170,7 +171,7 @@ def _drop_value(runs, values, heaps, sizes, numbers, at, touched, marked, kills)
     return marked
 
 
-@nb.njit(cache=True)
+@compiled()
 def _show(runs, touched, marked, at, told, count):  # type: ignore[no-untyped-def]
     """Write what a boundary changes of the runs noted; return the rows, with more room if needed, and their number."""
     if count + 2 * marked > told.shape[0]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from penstock.shedding.compiled import loop
+from penstock.shedding.compiled import compiled, loop
 from penstock.shedding.hashing import BUCKETS, all_salted
 from penstock.shedding.layout import NEVER, Int64s
 
@@ -111,7 +111,7 @@ def _drop(lanes, heaps, numbers, at, kills, killed):  # type: ignore[no-untyped-
     return killed + 1
 
 
-@loop
+@compiled(reads="order slots ranks stamps begins reaches weights limits", counted=False)
 def _follow(  # type: ignore[no-untyped-def]
     order, slots, ranks, stamps, begins, reaches, weights, limits, at_most, refuses_from, lanes, heaps, numbers,
     entered, kills, killed,

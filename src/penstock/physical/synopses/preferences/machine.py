@@ -11,6 +11,7 @@ import math
 import numba as nb
 import numpy as np
 
+from penstock.physical.kernels.compiling import compiled
 from penstock.physical.synopses.preferences.heaps import move_end, put, rebuild, take
 from penstock.physical.synopses.preferences.layout import (
     AGE_OF_X,
@@ -296,7 +297,7 @@ def _enter(  # type: ignore[no-untyped-def]
     numbers[MADE_ENTRIES] += 1
 
 
-@nb.njit(cache=True)
+@compiled()
 def _work(  # type: ignore[no-untyped-def]
     i, at, items, places, entries, ranks, free, numbers, parameters, side0, side1, spans, out, out_ranks, count,
 ):  # fmt: skip

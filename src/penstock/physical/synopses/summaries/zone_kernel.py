@@ -182,7 +182,7 @@ def _opened(zones, order, header, depth, tick, stretch):  # type: ignore[no-unty
     return True
 
 
-@nb.njit(cache=True)
+@compiled()
 def _ask(cells, zones, order, header, event, value, found, made, rows):  # type: ignore[no-untyped-def]
     """Write the zones with an estimate of at least 1, newest first. Return the number of rows then."""
     locate(cells, value, found)
