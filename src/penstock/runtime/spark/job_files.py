@@ -2,25 +2,28 @@
 
 Each part of the plan (`plan_parts.py`) is a file `plans/<digest>.pickle`, written once; `job.pickle` names those of its
 job. So a change writes the parts of the queries that it adds, and a worker reads these alone: it keeps the others, as
-the same objects. Spark passes the digest of `job.pickle` to the workers, which accept no file of other content. All of
-this is written again at each start, so none of it needs to survive a loss of power.
+the same objects. Where queries leave a part, what is written of it refers to the steps and queries of a file with all
+that it had, until less than half of those are left: then it is written whole. Spark passes the digest of `job.pickle`
+to the workers, which accept no file of other content. All of this is written again at each start, so none of it needs
+to survive a loss of power.
 """
 
 from __future__ import annotations
 
 import hashlib
 import pickle
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
+from weakref import WeakValueDictionary
 
 from penstock.algebra.nodes.scans import Source
 from penstock.errors import PenstockError
 from penstock.runtime.spark.checkpoint.folder import Folder, Job, write_whole
-from penstock.runtime.spark.pickling import pickled
+from penstock.runtime.spark.pickling import pickled, pickled_beside, unpickled_beside
 from penstock.storage import storage
 
 if TYPE_CHECKING:
@@ -69,11 +72,32 @@ def _written(folder: Folder, part: Plan, there: set[str]) -> bytes:
     known: bytes | None = part.__dict__.get("_digest")
     if known is not None and _name(known) in there:
         return known
-    data = pickled(part)
+    place = str(folder.root), part.births
+    base = _WHOLE.get(place)
+    shared = {} if base is None or _name(base.__dict__["_digest"]) not in there else _in_both(part, base)
+    if base is not None and 2 * len(shared) > len(base.steps) + len(base.queries):
+        former: bytes | None = base.__dict__["_digest"]
+        object.__setattr__(part, "_base", base)
+        content = pickled_beside(part, shared)
+    else:
+        former, content = None, pickled(part)
+        _WHOLE[place] = part
+    data = pickle.dumps((former, content))
     digest = hashlib.sha256(data).digest()
     object.__setattr__(part, "_digest", digest)
     write_whole(folder.root / "plans" / _name(digest), data, durable=False)
     return digest
+
+
+#: By the folder of a job and the births of a part, the one that was written whole last. Those that refer to it keep it.
+_WHOLE: WeakValueDictionary[tuple[str, frozenset[int]], Plan] = WeakValueDictionary()
+
+
+def _in_both(part: Plan, base: Plan) -> dict[int, object]:
+    """Return, by `id`, the names of the steps and queries of a part that are also those of another one."""
+    steps, queries = base.by_id, base.queries
+    found: dict[int, object] = {id(step): step.id for step in part.steps if steps.get(step.id) is step}
+    return found | {id(query): name for name, query in part.queries.items() if queries.get(name) is query}
 
 
 def _name(digest: bytes) -> str:
@@ -82,7 +106,9 @@ def _name(digest: bytes) -> str:
 
 def forget_parts(folder: Folder, job: Job) -> None:
     """Remove the parts of plans that `job`, which this process has written, does not have."""
-    kept = {_name(part.__dict__["_digest"]) for part in job.plan.pieces if "_digest" in part.__dict__}
+    written = [part for part in job.plan.pieces if "_digest" in part.__dict__]
+    written += [part.__dict__["_base"] for part in written if "_base" in part.__dict__]
+    kept = {_name(part.__dict__["_digest"]) for part in written}
     for name in storage().list(folder.root / "plans"):
         if name not in kept:
             storage().remove(folder.root / "plans" / name)
@@ -114,7 +140,7 @@ def read_job(folder: Folder, digest: str) -> Job:
     from penstock.physical.planning.plan_parts import joined, with_standing
 
     known = _PARTS.get(str(folder.root), {})
-    parts = {name: known[name] if name in known else _read_part(folder, name) for name in outline.parts}
+    parts = {name: known[name] if name in known else _read_part(folder, name, known) for name in outline.parts}
     _PARTS[str(folder.root)] = parts
     plan = with_standing(joined(list(parts.values()), outline.job.plan.keys), outline.sources.values())
     return replace(outline.job, plan=replace(plan, sources=outline.sources))
@@ -124,8 +150,18 @@ def read_job(folder: Folder, digest: str) -> Job:
 _PARTS: dict[str, dict[bytes, Plan]] = {}
 
 
-def _read_part(folder: Folder, digest: bytes) -> Plan:
-    part: Plan = pickle.loads(_verified(folder.root / "plans" / _name(digest), digest))
+def _read_part(folder: Folder, digest: bytes, known: Mapping[bytes, Plan]) -> Plan:
+    """Return a part of a plan. known: those that were read last, and what they refer to."""
+    former, content = pickle.loads(_verified(folder.root / "plans" / _name(digest), digest))
+    if former is None:
+        part: Plan = pickle.loads(content)
+    else:
+        bases = [known[former]] if former in known else []
+        bases += [one.__dict__["_base"] for one in known.values() if "_base" in one.__dict__]
+        fitting = [base for base in bases if base.__dict__["_digest"] == former]
+        base = fitting[0] if fitting else _read_part(folder, former, {})
+        part = unpickled_beside(content, lambda name: base.queries[name] if isinstance(name, str) else base.step(name))
+        object.__setattr__(part, "_base", base)
     object.__setattr__(part, "_digest", digest)
     return part
 
