@@ -81,3 +81,18 @@ def test_images_of_others_in_queries() -> None:
         with pytest.raises(ScriptErrors) as caught:
             bind_script(f"{declared}CREATE QUERY q AS SELECT HLL_SKETCH_ESTIMATE({text}) AS n FROM s;")
         assert caught.value.code == "P0203" and caught.value.errors[0].hint
+
+
+@pytest.mark.parametrize("sum_of_ranks", ["ffffffffffffff00", "0000000000000080"])
+def test_a_header_that_says_an_impossible_count_is_no_image(sum_of_ranks: str) -> None:
+    """The library estimates from sums in its header: what is infinite or beyond BIGINT is NULL, no failure."""
+    declared = "CREATE STREAM s (ts INT, b BINARY) FROM MEMORY () TIMESTAMP BY ts UNIT SECOND;"
+    image = hyperloglog.image(4, np.full(16, 3, np.uint8))
+    damaged = image[:16] + bytes.fromhex(sum_of_ranks) + image[24:]
+    select = "SELECT COUNT(*) AS n, COUNT(HLL_SKETCH_ESTIMATE(b)) AS read FROM s"
+    given = pa.table({"ts": pa.array([1, 1], pa.int32()), "b": pa.array([image, damaged], pa.binary())})
+    query = bind_script(f"{declared}CREATE QUERY q AS {select};").queries
+    assert run_local(query, {"s": given}).tables["q"].to_pylist()[-1].items() >= {"n": 2, "read": 1}.items()
+    with pytest.raises(ScriptErrors) as caught:
+        bind_script(f"{declared}CREATE QUERY q AS SELECT HLL_SKETCH_ESTIMATE(X'{damaged.hex()}') AS n FROM s;")
+    assert caught.value.code == "P0203" and caught.value.errors[0].hint

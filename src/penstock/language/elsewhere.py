@@ -42,6 +42,19 @@ _APPROX_COUNT = (
     " later"
 )
 _HLL = "APPROX_COUNT_DISTINCT(value) is HyperLogLog"
+_HLL_IMAGE = (
+    "HLL_SKETCH_AGG(value) makes a sketch of each group, HLL_UNION_AGG(sketch) puts the sketches of several rows"
+    " together, HLL_SKETCH_ESTIMATE(sketch) is the number of different values"
+)
+_TOP = "APPROX_TOP_K(value, k) or TOP_K(value, k) is an array of values with counts, GROUP BY value FREQUENT k has rows"
+_NO_SETS = (
+    "HLL_SKETCH_AGG(value) and HLL_UNION_AGG(sketch) count unions; of an intersection COUNT(DISTINCT value) of a join"
+    " is exact"
+)
+_NO_DIGEST = (
+    "a sketch of quantiles is no value here: APPROX_QUANTILE(number, 0.5) is one quantile, calls share their state"
+)
+_HISTOGRAM = "COUNT(*) with GROUP BY FLOOR(number / 10) counts ranges, APPROX_QUANTILE(number, 0.5) is one quantile"
 _COUNT_MIN = "COUNT_MIN_SKETCH(value, 0.001, 0.99) and COUNT_MIN_ESTIMATE(sketch, value)"
 _DDSKETCH = "APPROX_QUANTILE(number, 0.5) is within 1 % of the value, APPROX_PERCENTILE(value, 0.5) near it in rank"
 
@@ -70,9 +83,36 @@ FUNCTIONS: dict[str, str] = {
     "PERCENTILE_CONT": "QUANTILE(value, 0.5) is exact, APPROX_QUANTILE(value, 0.5) takes less state",
     "PERCENTILE_DISC": "APPROX_PERCENTILE(value, 0.5) is a value that occurs",
     "APPROX_COUNT": _APPROX_COUNT,
-    **dict.fromkeys(("FM", "FLAJOLET_MARTIN", "HLL", "HYPERLOGLOG", "UNIQ"), _HLL),
+    **dict.fromkeys(("FM", "FLAJOLET_MARTIN", "HLL", "HYPERLOGLOG", "UNIQ", "NDV", "APPROX_COUNT_DISTINCT_AGG",
+         "APPROX_COUNT_DISTINCT_BUILTIN", "APPROX_COUNT_DISTINCT_DS_HLL", "APPROX_COUNT_DISTINCT_DS_THETA",
+         "UNIQCOMBINED", "UNIQCOMBINED64", "UNIQHLL12"), _HLL),
+    "UNIQEXACT": "COUNT(DISTINCT value) is exact",
+    **dict.fromkeys(
+        ("HLL_UNION", "HLL_ACCUMULATE", "HLL_COMBINE", "HLL_ESTIMATE", "HLL_EXPORT", "HLL_IMPORT", "HLL_CARDINALITY",
+         "HLL_ADD_AGG", "DS_HLL", "APPROX_SET", "EMPTY_APPROX_SET", "APPROX_COUNT_DISTINCT_ESTIMATE",
+         "HLL_COUNT_INIT", "HLL_COUNT_MERGE", "HLL_COUNT_MERGE_PARTIAL", "HLL_COUNT_EXTRACT"), _HLL_IMAGE,
+    ),
+    **dict.fromkeys(
+        ("THETA_SKETCH_AGG", "THETA_SKETCH_ESTIMATE", "THETA_UNION", "THETA_UNION_AGG", "THETA_INTERSECTION",
+         "THETA_INTERSECTION_AGG", "THETA_DIFFERENCE", "DS_THETA", "MINHASH", "APPROXIMATE_JACCARD_INDEX",
+         "APPROXIMATE_SIMILARITY"), _NO_SETS,
+    ),
+    **dict.fromkeys(
+        ("TDIGEST_AGG", "QDIGEST_AGG", "DS_QUANTILES_SKETCH", "KLL_SKETCH_AGG_BIGINT", "KLL_SKETCH_AGG_DOUBLE",
+         "KLL_SKETCH_AGG_FLOAT", "APPROX_PERCENTILE_ACCUMULATE", "APPROX_PERCENTILE_COMBINE",
+         "APPROX_PERCENTILE_ESTIMATE", "VALUE_AT_QUANTILE", "VALUES_AT_QUANTILES"), _NO_DIGEST,
+    ),
+    **dict.fromkeys(
+        ("APPROX_TOP_COUNT", "APPROX_TOP_SUM", "APPROX_MOST_FREQUENT", "APPROX_TOP_K_ACCUMULATE",
+         "APPROX_TOP_K_COMBINE", "APPROX_TOP_K_ESTIMATE", "APPROX_MODE", "TOP", "TOPN", "TOPK", "TOPKWEIGHTED"), _TOP,
+    ),
+    **dict.fromkeys(("HISTOGRAM_NUMERIC", "NUMERIC_HISTOGRAM", "APPROX_HISTOGRAM", "HISTOGRAM"), _HISTOGRAM),
     **dict.fromkeys(("CM", "COUNT_MIN"), _COUNT_MIN),
-    **dict.fromkeys(("APPROX_MEDIAN", "QUANTILE_APPROX", "TDIGEST", "KLL"), _DDSKETCH),
+    **dict.fromkeys(
+        ("APPROX_MEDIAN", "QUANTILE_APPROX", "TDIGEST", "KLL", "APPROX_QUANTILES", "APPROX_PERCENTILE_CONT",
+         "APPROX_PERCENTILE_CONT_WITH_WEIGHT", "APPROX_QUANTILE_DS", "APPROX_QUANTILE_FIXED_BUCKETS",
+         "RESERVOIR_QUANTILE", "QUANTILE_TDIGEST", "QUANTILETDIGEST"), _DDSKETCH,
+    ),
     **dict.fromkeys(
         ("WINDOW_START", "WINDOW_END", "WINDOW_TIME", "WINDOWSTART", "WINDOWEND", "SESSION_START", "SESSION_END"),
         _SESSION,

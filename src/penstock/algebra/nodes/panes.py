@@ -25,13 +25,14 @@ def check_panes(below: Algebra, call: AggregateCall) -> None:
     if not is_cut(call) or blocks_of_rows(below) is not None:
         return
     name = function_of(call).name.removesuffix("_BOUND")
-    hint = f"APPROX_QUANTILE takes any input; {name} takes windows such as [RANGE 1 MINUTE SLIDE 1 SECOND]"
+    other = _other(name)
+    hint = f"{other} takes any input; {name} takes windows such as [RANGE 1 MINUTE SLIDE 1 SECOND]"
     window = _window_of(below)
     if isinstance(window, RowWindow | FrequencyWindow):
         if isinstance(window, RowWindow) and not window.partition and window.step is None and window.slide is None:
             message = f"{name} needs a window that moves by panes"
             raise PenstockError("P0353", message, hint="give the window a SLIDE: [ROWS 1000 SLIDE 100 ROWS]")
-        others = "APPROX_QUANTILE takes any; this one takes [RANGE 1 MINUTE SLIDE 1 SECOND], or [ROWS n SLIDE b ROWS]"
+        others = f"{other} takes any; this one takes [RANGE 1 MINUTE SLIDE 1 SECOND], or [ROWS n SLIDE b ROWS]"
         shown = f"{name} over {window.describe()['window']}, which has no panes"
         raise PenstockError("P0352", shown, hint=f"{others} where b divides n")
     if below.pattern is Pattern.STRICT:
@@ -41,13 +42,18 @@ def check_panes(below: Algebra, call: AggregateCall) -> None:
         raise PenstockError("P0353", f"{name} needs a window with SLIDE", hint=hint)
 
 
+def _other(name: str) -> str:
+    """Return what answers about the same question as an aggregate of panes, over any input."""
+    return "TOP_K" if name == "APPROX_TOP_K" else "APPROX_QUANTILE"
+
+
 def refuse_cut(body: Algebra) -> None:
     """Raise PenstockError P0352 for an aggregate of panes in a query with FREQUENCY whose windows have none."""
     for node in own_operators(body):
         for call in node.aggregates if isinstance(node, Aggregate) and not is_static(node) else ():
             if is_cut(call):
-                hint = "write the part with FREQUENCY as a view, and read the view; APPROX_QUANTILE takes any input"
                 name = function_of(call).name.removesuffix("_BOUND")
+                hint = f"write the part with FREQUENCY as a view, and read the view; {_other(name)} takes any input"
                 raise PenstockError("P0352", f"{name} beside other windows of a query with FREQUENCY", hint=hint)
 
 

@@ -11,16 +11,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.expressions.aggregates.accumulators.contract import Float64s, Int64s
-from penstock.expressions.aggregates.arguments import fraction, number, side, within
+from penstock.expressions.aggregates.arguments import fraction, only_number, side, within
 from penstock.expressions.aggregates.bounds import Accuracy, Bounds, percent
 from penstock.expressions.aggregates.cells import CellEncoder
 from penstock.expressions.aggregates.contract import OrderedAnswer, Question
 from penstock.expressions.aggregates.sketch import CellFunction, constant, renamed
-from penstock.expressions.coercion import BIGINT, DOUBLE, implicit
+from penstock.expressions.coercion import BIGINT, DOUBLE
 from penstock.expressions.nodes import AggregateCall, Expression, Literal
 from penstock.expressions.sketches import dd_sketch
 
 _EXAMPLE = "APPROX_QUANTILE(x, 0.99, 0.01)"
+_OTHERS = (
+    "it takes numbers: cast a text to DOUBLE; over a window with SLIDE, APPROX_PERCENTILE(x, 0.5) takes any values that"
+    " have an order"
+)
 DEFAULT_ACCURACY = 0.01
 _A, _SIDE = 2, 3
 
@@ -48,7 +52,7 @@ class ApproxQuantile(CellFunction):
     most: ClassVar[int] = 3
 
     def bind(self, arguments: tuple[Expression, ...]) -> tuple[tuple[Expression, ...], pa.DataType]:
-        value = implicit(number(self.name, arguments[0]), DOUBLE, self.name)
+        value = only_number(self.name, arguments[0], _OTHERS)
         near = tuple(within(self.name, a, 1e-6, 0.5, _EXAMPLE) for a in arguments[2:3])
         return (value, fraction(self.name, arguments[1]), *near), DOUBLE
 

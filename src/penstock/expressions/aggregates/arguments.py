@@ -18,6 +18,8 @@ from penstock.expressions.coercion import (
 from penstock.expressions.nodes import Expression, Literal
 from penstock.types import type_name
 
+_PERCENT = 100
+
 
 def number(name: str, argument: Expression) -> Expression:
     """Return the argument as a number: strings count as doubles, as in arithmetic."""
@@ -26,6 +28,13 @@ def number(name: str, argument: Expression) -> Expression:
     if not is_numeric(argument.type):
         raise misfit(name, [argument.type], hint="it takes numbers: read a column of numbers, or cast the value")
     return argument
+
+
+def only_number(name: str, argument: Expression, hint: str) -> Expression:
+    """Return the argument as a number: of a text each value that is no number would silently be left out."""
+    if not (argument.type == NULL or is_numeric(argument.type)):
+        raise misfit(name, [argument.type], hint=hint)
+    return cast_to(argument, DOUBLE)
 
 
 def atomic(name: str, argument: Expression) -> Expression:
@@ -46,7 +55,10 @@ def fraction(name: str, argument: Expression) -> Literal:
     """Return a constant from 0 to 1."""
     value = argument.value if isinstance(argument, Literal) and is_numeric(argument.type) else None
     if value is None or not 0 <= value <= 1:
-        raise PenstockError("P0203", f"{name} takes a constant from 0 to 1 there", hint=f"write {name}(x, 0.9)")
+        # Elsewhere 95 is the 95th percentile.
+        example = float(value) / _PERCENT if value is not None and 1 < value <= _PERCENT and value % 1 == 0 else 0.9
+        hint = f"write {name}(x, {example:g})"
+        raise PenstockError("P0203", f"{name} takes a constant from 0 to 1 there", hint=hint)
     return Literal(DOUBLE, float(value))
 
 

@@ -16,9 +16,10 @@ from penstock.expressions.aggregates.bounds import CONFIDENCE, Accuracy, Bounds,
 from penstock.expressions.aggregates.cells import CellEncoder
 from penstock.expressions.aggregates.contract import ArgumentState, DistinctRule, OrderedAnswer, Question
 from penstock.expressions.aggregates.sketch import CellFunction, binary_rows, constant, quantile_of_normal
-from penstock.expressions.coercion import BINARY, implicit
+from penstock.expressions.coercion import BINARY
 from penstock.expressions.nodes import AggregateCall, Expression
 from penstock.expressions.sketches import hyperloglog as hll
+from penstock.expressions.sketches.argument import image_argument
 
 _LG_SHIFT = 32
 
@@ -94,7 +95,7 @@ class HllUnion(HllSketch):
     most: ClassVar[int] = 1
 
     def bind(self, arguments: tuple[Expression, ...]) -> tuple[tuple[Expression, ...], pa.DataType]:
-        return (implicit(arguments[0], BINARY, self.name),), BINARY
+        return (image_argument(self.name, arguments[0]),), BINARY
 
     def state(self, distinct: bool, negative: bool) -> ArgumentState:
         return ArgumentState.CELLS

@@ -11,16 +11,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.errors import PenstockError
-from penstock.expressions.coercion import BIGINT, BINARY, DOUBLE, STRING, cast_to, implicit, is_integer, misfit
+from penstock.expressions.coercion import BIGINT, BINARY, DOUBLE, STRING, cast_to, is_integer, misfit
 from penstock.expressions.nodes import Expression, Literal
 from penstock.expressions.registry import Function
 from penstock.expressions.sketches import count_min, hyperloglog
+from penstock.expressions.sketches.argument import image_argument
 from penstock.expressions.values.datum import Arguments, Datum, Kernel, arrays
 
 NOTE = """A sketch is a BINARY value that an aggregate made, here or elsewhere: `HLL_SKETCH_AGG` in the format of
 Apache DataSketches, `COUNT_MIN_SKETCH` in that of Spark. A value that is no such image, is cut off or has another
 version gives NULL, and as a constant the error `P0203`.
 """
+
+_BEYOND_BIGINT = 2.0**63
 
 Typed = tuple[tuple[Expression, ...], pa.DataType]
 
@@ -29,7 +32,7 @@ def _image(name: str, argument: Expression, read: Callable[[bytes], Any], maker:
     """Return the argument as BINARY. maker: the aggregate that makes such images. Raises PenstockError P0203: it is no
     BINARY, or a constant and no image."""
     try:
-        sketch = implicit(argument, BINARY, name)
+        sketch = image_argument(name, argument)
         if isinstance(sketch, Literal) and sketch.value is not None:
             read(sketch.value)
     except PenstockError as error:
@@ -39,7 +42,7 @@ def _image(name: str, argument: Expression, read: Callable[[bytes], Any], maker:
 
 
 def _hll_rule(name: str, arguments: Sequence[Expression]) -> Typed:
-    return (_image(name, arguments[0], hyperloglog.deserialized, "HLL_SKETCH_AGG"),), BIGINT
+    return (_image(name, arguments[0], _estimate, "HLL_SKETCH_AGG"),), BIGINT
 
 
 def _hll_error_rule(name: str, arguments: Sequence[Expression]) -> Typed:
@@ -84,6 +87,9 @@ def _of_image(of: Callable[[bytes], Any]) -> Kernel:
 
 def _estimate(data: bytes) -> int:
     estimate: float = hyperloglog.deserialized(data).get_estimate()
+    if not 0.0 <= estimate < _BEYOND_BIGINT:
+        # The sums in the header, from which the library estimates, are damaged.
+        raise PenstockError("P0203", "not an image of an HLL sketch: its header says a count that there cannot be")
     return math.floor(estimate + 0.5)
 
 

@@ -25,7 +25,7 @@ class FrequentGrammar(SourceGrammar):
         elif self._take("PER"):
             per = self._per()
         above = self._number("a fraction such as 0.05, or a count")[0] if self._take("ABOVE") else None
-        if above is not None and self._curr and self._curr.token_type is TokenType.MOD:
+        if above is not None and self._curr and (self._curr.token_type is TokenType.MOD or self._at("PERCENT")):
             self._fail("", hint="a share is a fraction: ABOVE 0.05 is a twentieth of the total")
         possibly = self._mark("OR", "POSSIBLY")
         return FrequentClause(k, by, per, above, possibly, self._since(start))

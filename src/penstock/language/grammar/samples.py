@@ -25,6 +25,8 @@ class SampleGrammar(WindowGrammar):
             bernoulli = bool(self._take("BERNOULLI"))
             if self._at("SYSTEM"):
                 self._fail("'('", hint="rows are sampled one by one: TABLESAMPLE BERNOULLI (10), or SAMPLE(10)")
+            if self._at("RESERVOIR"):
+                self._fail("'('", hint="TABLESAMPLE (10 ROWS), or SAMPLE(10 ROWS), keeps ten rows")
             self._need_token(TokenType.L_PAREN, "(")
             parts = self._inside(foreign=True, only_percent=bernoulli)
         elif self._at("SAMPLE") and self._next.token_type is TokenType.L_PAREN:
@@ -33,20 +35,29 @@ class SampleGrammar(WindowGrammar):
         elif self._at("SAMPLE") and self._next.token_type is TokenType.NUMBER:
             self._advance()
             self._fail("'('", hint="SAMPLE(10) keeps a tenth, SAMPLE(10 ROWS) ten rows")
+        elif self._at("SAMPLE") and self._next.text.upper() in ("BERNOULLI", "SYSTEM", "ROW", "BLOCK"):
+            self._advance()
+            self._fail("'('", hint="rows are sampled one by one: SAMPLE(10) keeps a tenth")
+        elif self._at("USING") and self._next.text.upper() == "SAMPLE":
+            self._fail("", hint="SAMPLE(10) keeps a tenth, SAMPLE(10 ROWS) ten rows, without USING")
         else:
             return None
         self._need_token(TokenType.R_PAREN, ")")
         seed = None
         if self._take("REPEATABLE"):
             self._need_token(TokenType.L_PAREN, "(")
-            seed, _ = self._whole("a seed")
+            seed, _ = self._whole("a seed from 0")
             self._need_token(TokenType.R_PAREN, ")")
+        elif self._at("SEED") and self._next.token_type is TokenType.L_PAREN:
+            self._fail("", hint="a seed is REPEATABLE(3)")
         percent, by, rows, per, weight = parts
         return SampleClause(percent, by, rows, per, weight, seed, self._since(start))
 
     def _inside(self, foreign: bool = False, only_percent: bool = False) -> _Parts:
         """Return (percent, by, rows, per, weight). foreign: the words of other systems, without our clauses."""
         token = self._curr
+        if foreign and self._at("BUCKET"):
+            self._fail("a percentage", hint="SAMPLE(10 BY c) keeps a tenth of the values of c")
         number, _ = self._number("a percentage")
         if not only_percent and self._take_any("ROWS", "ROW"):
             if number.denominator != 1:
