@@ -271,7 +271,7 @@ QUERIES: ControlRelation[QueryRow] = ControlRelation(
                   unit="seconds", setting=_option("latency_target")),
         _text("comment", "a text for readers"),
         Attribute("memory", TEXT, "what its coalescing holds at the most, as `10000 TUPLES` or `4096 B`; NULL without a"
-                  " budget", lambda row: row.memory),
+                  " budget. A part of its answer, so ALTER QUERY .. AS changes it", lambda row: row.memory),
         _periods("without_period", "rows that its operators over periods left out, since they have none"),
         _periods("ended_on_arrival", "rows that `[VALID]` left out, whose period was over when they came"),
         _periods("open_periods", "sessions, and stretches that CLOSED waits for, which have not ended", "periods"),

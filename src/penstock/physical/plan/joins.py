@@ -171,9 +171,6 @@ class StoreJoinSpec(JoinSpec):
     windows: by side the length of the window in ticks, None for a side that the join stores itself.
     """
 
-    #: Whether a result does not end by itself when its row leaves the window, but by a negative tuple.
-    takes_back: ClassVar[bool] = False
-
     reads: ClassVar[bool] = True
     varying: ClassVar[frozenset[str]] = frozenset({"windows"})
 

@@ -69,6 +69,8 @@ class Spec:
     #: Whether each row that it emits has the times of a row that came, and nothing else depends on when that ends. So a
     #: window may as well be applied behind it (`planning/late_windows.py`).
     keeps_times: ClassVar[bool] = False
+    #: Whether a result does not end by itself when its row leaves the window, but by a negative tuple.
+    takes_back: ClassVar[bool] = False
     #: The fields whose values are names that users may change: no part of the identity of the operator's state.
     names_only: ClassVar[frozenset[str]] = frozenset()
     #: The fields that say how long rows count, at which grain, or which of them: operators that differ in nothing else

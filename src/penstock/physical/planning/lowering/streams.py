@@ -24,7 +24,6 @@ from penstock.algebra import (
 from penstock.algebra.nodes.panes import paned_blocks
 from penstock.expressions.nodes import Column, Expression
 from penstock.expressions.user import UserCall
-from penstock.physical.plan.joins import TakingBackJoinSpec
 from penstock.physical.plan.plan import Edge, Exchange
 from penstock.physical.plan.rowwise import ProjectSpec
 from penstock.physical.plan.streams import ChangesSpec, DistinctChangesSpec, RStreamSpec, StreamMode
@@ -62,9 +61,7 @@ def lower_changes(builder: Builder, node: Algebra, relation: Algebra, kind: Stre
 def _taken_back(relation: Algebra, builder: Builder) -> bool:
     """Return whether `relation` consists of the results of a join that takes them back."""
     join = taken_back(relation, builder.grains)
-    return join is not None and isinstance(
-        builder.steps[builder.lower(join).step - builder.first].spec, TakingBackJoinSpec
-    )
+    return join is not None and builder.steps[builder.lower(join).step - builder.first].spec.takes_back
 
 
 def _distinct_changes(builder: Builder, node: Algebra, relation: Algebra, kind: StreamKind | None) -> Lowered:
