@@ -257,8 +257,6 @@ class SparkRun:
     def _write(self, table: pa.Table, batch: int) -> WrittenBatch:
         """Write every query's rows to its sink."""
         output = read_output(table, self._reporter.report)
-        if output.heartbeats is not None:
-            self._totals.set_heartbeats(output.heartbeats.queries, output.heartbeats.sources)
         if output.round is not None and self._rounds is not None:
             self._rounds.check_due(output.round, self._log)
         counts = write_rejections(output.rejected, self._job.plan.sources, DeadLetters(self._dead_letters), batch)
@@ -278,6 +276,8 @@ class SparkRun:
             failed |= isolation.failed
             delivered_answers = {n: answer for n, answer in delivered_answers.items() if n not in isolation.failed}
         commit_logs(self._sinks, batch, shown.heartbeats(beats, output.failed), delivered_answers)
+        if output.heartbeats is not None:
+            self._totals.set_heartbeats(output.heartbeats.queries, output.heartbeats.sources)
         rows = {name: answer.rows for name, answer in delivered_answers.items()}
         self._writes_beside.begin(partial(self._result_parts.note, batch, rows, self._sinks))
         self._totals.delivered(batch, rows, counts, self._reporter.recorder)
