@@ -25,19 +25,15 @@ RUNS = {
     "slope": "--windows 1,2 --rate 20 --measured 4 --operators join",
     "aggregates": "--rows 2000 --batch 500 --windows 1",
     "multijoin": "--rows 300 --repetitions 1",
-    "csql": "--quick --rows 3000 --round 1000 --repetitions 1",
+    "csql": "--quick --rows 2000 --round 1000 --repetitions 1",
     "temporal": "--quick --seeds 1",
-    "promising": "--quick --seconds 70 --seeds 1",
+    "promising": "--quick --seconds 40 --seeds 1",
     "frequent": "--starts 1 --packets 2000 --rows 2000",
     "floors": "--parts memory,window --rows 4000,8000 --operators aggregate --windows 1,2 --rate 20 --measured 4",
 }
-#: Those that run for more than five seconds; what they measure are operators that other tests run.
-LONG = ("csql", "promising", "golab")
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.slow) if name in LONG else name for name in RUNS]
-)
+@pytest.mark.parametrize("name", RUNS)
 def test_a_bench_of_operators_runs(
     name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
