@@ -192,6 +192,8 @@ def test_exact_aggregates_are_replaced_where_that_is_asked_for() -> None:
     )
     assert "standard error 26 %, probable, in place of COUNT(DISTINCT)" in shown
     assert shown.count("in place of QUANTILE") == 2 and "in place of" not in own_shown
+    distinct = bind_script(DECLARED + setting + text.format("QUANTILE(DISTINCT x, 0.5) AS a, SUM(DISTINCT i) AS b"))
+    assert [w.message.split(":")[0] for w in distinct.warnings] == ["QUANTILE(DISTINCT) stays exact"]
     unchanged = bind_script(DECLARED + "SET approximate_aggregates = none;" + text.format(items))
     assert not unchanged.warnings
     for wrong in ("rsd", "rsd 0.5", "0.02", "rsd 0.1, rsd 0.2", "accuracy 1"):

@@ -16,6 +16,8 @@ def approximated(context: Context, call: AggregateCall, span: TextSpan) -> Aggre
     errors = dict(context.settings["approximate_aggregates"])
     found = _in_place_of(call, errors) if errors else None
     if found is None:
+        if call.function == "QUANTILE" and call.distinct and "accuracy" in errors:
+            context.warn("QUANTILE(DISTINCT) stays exact: no sketch leaves out equal values", span)
         return call
     accuracy = function_of(found).accuracy(found)
     assert accuracy is not None
