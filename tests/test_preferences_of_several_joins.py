@@ -19,6 +19,7 @@ from penstock.runtime.local.runtime import run_local
 from penstock.settings import Settings
 from penstock.testing.compare import assert_same, first_difference
 from penstock.testing.oracle import run_oracle
+from penstock.testing.preferences.kinds import simulate
 
 SEEDS = range(7000, 7060)
 
@@ -56,14 +57,22 @@ def test_the_local_runtime_does_what_the_oracle_does(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
+def test_the_local_runtime_with_an_ample_budget_is_the_plain_query(seed: int) -> None:
+    """Results of a join end in another order than they begin; none of them is passed over in the next one."""
+    _, script, inputs = bound_preference(seed, several=True)
+    queries = {query.name: query for query in script.queries}
+    wanted = run_oracle(queries["plain"], inputs, True)
+    found = run_local([queries["ample"]], inputs, 1 + seed % 2, True, seed).tables["ample"]
+    assert_same(queries["ample"], found, wanted)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
 def test_all_units_are_accounted_for(seed: int) -> None:
     """G7, in every join."""
     _, script, inputs = bound_preference(seed, several=True)
     at = world(script, inputs)
     for node in operators(script.queries[0].root):
         if isinstance(node, PREFERRING):
-            from penstock.testing.preferences.kinds import simulate
-
             (one,) = simulate(node, at)
             count = one.account
             assert count.asked == count.done + count.waiting + count.expired + count.shed
