@@ -82,12 +82,14 @@ Under AUTO a round has one threshold, at H0 + 1, which entries made later in the
 from __future__ import annotations
 
 import enum
+import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import NamedTuple
 
 from penstock.algebra.nodes.base import (
+    PREFERENCE_DRAWS,
     RECORD,
     Algebra,
     Keys,
@@ -103,6 +105,7 @@ from penstock.algebra.nodes.summary_definition import SummaryDefinition
 from penstock.algebra.optimizer.statistics import Statistics
 from penstock.algebra.properties.cardinality import Estimate
 from penstock.algebra.properties.update_pattern import Pattern
+from penstock.errors import PenstockError
 from penstock.expressions.nodes import Expression, columns_of
 from penstock.expressions.text import to_sql
 from penstock.types import Schema
@@ -199,7 +202,56 @@ class SummaryAhead(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class PreferringJoin(UnderPreference):
+class WithPreference(UnderPreference):
+    """The common part of the operators here, which all have a field `preference`."""
+
+    @property
+    def clause(self) -> Preference:
+        """Return the preference, which is a field of all of them."""
+        found: Preference = vars(self)["preference"]
+        return found
+
+    @property
+    def keys_may_age(self) -> bool:
+        """Return whether FADE .. PER changes the key of an entry while its candidates are examined."""
+        return False
+
+    def with_inclusion(self) -> Algebra | None:
+        preference = self.clause
+        if preference.order is not PreferenceOrder.WEIGHTED:
+            hint = "write WITH PREFERENCE WEIGHTED, under which every result has a chance, or leave ESTIMATE out"
+            message = f"ESTIMATE over WITH PREFERENCE {preference.order.value}, whose results have no known probability"
+            raise PenstockError("P0355", message, hint=hint)
+        if preference.budget.joins > 1:
+            hint = "put the join of two under WITH PREFERENCE into a view, and ESTIMATE over its join with the others"
+            raise PenstockError("P0355", "ESTIMATE over WITH PREFERENCE over more than two inputs", hint=hint)
+        if any(child.with_inclusion() is not None for child in self.inputs):
+            hint = "leave SAMPLE out, or say BUDGET UNLIMITED"
+            raise PenstockError("P0355", "ESTIMATE over WITH PREFERENCE over a sample", hint=hint)
+        if self.keys_may_age and preference.fades and preference.per is not None:
+            hint = "read columns of both streams in the preference, so that each pair waits by itself, or leave PER out"
+            message = "ESTIMATE over a preference that fades by age while the partners of a row are examined"
+            raise PenstockError("P0355", message, hint=hint)
+        changed: dict[str, Preference] = {"preference": replace(preference, records=True)}
+        return replace(self, **changed)
+
+    @property
+    def drawn_by(self) -> tuple[str, int] | None:
+        preference = self.clause
+        weighted = preference.order is PreferenceOrder.WEIGHTED
+        return (f"{PREFERENCE_DRAWS}{preference.query.lower()}", preference.seed) if weighted else None
+
+    def recorded_pattern(self, pattern: Pattern) -> Pattern:
+        """Return the update pattern: with inclusion records, which change, rows are replaced."""
+        return Pattern.STRICT if self.clause.records else pattern
+
+    def recorded_estimate(self, found: Estimate) -> Estimate:
+        """Return the estimate of the results, with the column of the inclusion records where there is one."""
+        return replace(found, distinct=(*found.distinct, math.inf)) if self.clause.records else found
+
+
+@dataclass(frozen=True, eq=False)
+class PreferringJoin(WithPreference):
     """The join of two streams under a preference. Columns: the left ones, then the right ones.
 
     Its text is the module's. left, right: relations of windows over streams, whose tuples are elements; left may
@@ -299,7 +351,7 @@ class PreferringJoin(UnderPreference):
 
 
 @dataclass(frozen=True, eq=False)
-class PreferringLookUp(UnderPreference):
+class PreferringLookUp(WithPreference):
     """The join of a stream with a static or NON RETROACTIVE relation under a preference. Columns: the left ones, then
     the relation's.
 
@@ -374,7 +426,7 @@ class PreferringLookUp(UnderPreference):
 
 
 @dataclass(frozen=True, eq=False)
-class PreferringSelection(UnderPreference, Unary):
+class PreferringSelection(WithPreference, Unary):
     """A selection over a stream under a preference: an element is an entry of one unit. What passes `condition` then is
     emitted with the life [u, exp).
 

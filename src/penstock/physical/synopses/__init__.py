@@ -30,6 +30,7 @@ SYNOPSES: dict[str, str] = {
     "NumberedElements": "preferences.numbered_elements",
     "StreamSummary": "summaries.stream_summary",
     "WaitingEntries": "preferences.waiting_entries",
+    "ResultChances": "preferences.result_chances",
 }
 
 
