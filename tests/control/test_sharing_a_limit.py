@@ -1,5 +1,5 @@
-"""`state_limit` divided over the queries of an engine in this process, and budgets of runs of granules registered
-there, also by another process that goes on."""
+"""`state_limit` divided over the queries of an engine in this process, and budgets of runs of granules registered in
+it, also by another process that goes on."""
 
 from __future__ import annotations
 

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from penstock.shedding.layout import (
+    DROP_COLUMNS,
+    DROPPED_AT,
     DROPPED_BEGIN,
     DROPPED_END,
     DROPPED_EXPIRES,
@@ -21,6 +23,14 @@ from penstock.shedding.layout import (
 
 #: Number of buckets.
 BUCKETS = 64
+
+
+def drop_rows(at: Int64s, begins: Int64s, ends: Int64s, expires: Int64s, weights: Int64s) -> Int64s:
+    """Return drops as rows of a `Shedder`, of which all that their periods cover is lost."""
+    rows = np.zeros((len(at), DROP_COLUMNS), np.int64)
+    rows[:, DROPPED_AT], rows[:, DROPPED_BEGIN], rows[:, DROPPED_END] = at, begins, ends
+    rows[:, DROPPED_LOST], rows[:, DROPPED_EXPIRES], rows[:, DROPPED_WEIGHT] = ends - begins, expires, weights
+    return rows
 
 
 @dataclass

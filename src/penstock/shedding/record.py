@@ -14,18 +14,11 @@ from penstock.shedding.accuracy import AccuracyEstimate, PeriodRows, coalesce, c
 from penstock.shedding.hashing import SAMPLES, all_salted
 from penstock.shedding.layout import (
     BEGIN_,
-    DROP_COLUMNS,
-    DROPPED_AT,
-    DROPPED_BEGIN,
-    DROPPED_END,
-    DROPPED_EXPIRES,
-    DROPPED_LOST,
-    DROPPED_WEIGHT,
     END_,
     RANK,
     Int64s,
 )
-from penstock.shedding.ledger import Ledger
+from penstock.shedding.ledger import Ledger, drop_rows
 from penstock.shedding.shedder import ArrivingTuples, Shedder, SheddingOutcome
 
 _NOTHING = AccuracyEstimate(None, None, None, 0)
@@ -61,12 +54,8 @@ class SheddingRecord:
         if not len(arriving):
             return
         refused = np.flatnonzero(outcome.entered == 2)
-        rows = np.zeros((len(refused), DROP_COLUMNS), np.int64)
-        rows[:, DROPPED_AT], rows[:, DROPPED_EXPIRES] = arriving.stamps[refused], arriving.expires[refused]
-        rows[:, DROPPED_BEGIN], rows[:, DROPPED_END] = arriving.begins[refused], arriving.ends[refused]
-        rows[:, DROPPED_LOST] = arriving.ends[refused] - arriving.begins[refused]
-        rows[:, DROPPED_WEIGHT] = arriving.weights[refused]
-        drops = np.concatenate([outcome.drops, rows])
+        columns = (arriving.stamps, arriving.begins, arriving.ends, arriving.expires, arriving.weights)
+        drops = np.concatenate([outcome.drops, drop_rows(*(column[refused] for column in columns))])
         self.arrived += len(arriving)
         self.shed += len(drops)
         self.shed_by_cpu += by_cpu

@@ -20,15 +20,7 @@ from penstock.physical.plan.temporal.granules import BudgetedRunsSpec
 from penstock.physical.synopses.contract import Synopsis
 from penstock.physical.synopses.tables.held_runs import HeldRuns
 from penstock.physical.synopses.tables.keyed_table import KeyedTable
-from penstock.shedding.layout import (
-    DROP_COLUMNS,
-    DROPPED_AT,
-    DROPPED_BEGIN,
-    DROPPED_END,
-    DROPPED_EXPIRES,
-    DROPPED_LOST,
-    DROPPED_WEIGHT,
-)
+from penstock.shedding.ledger import drop_rows
 from penstock.shedding.runs import (
     ALIVE,
     FIRST,
@@ -144,12 +136,12 @@ class BudgetedRuns(ReorderingOperator):
         if not len(arrivals.slots):
             return
         refused, kills = np.flatnonzero(outcome.entered == 2), outcome.kills
-        rows = np.zeros((len(refused) + len(kills), DROP_COLUMNS), np.int64)
-        rows[:, DROPPED_AT] = np.append(arrivals.stamps[refused], kills[:, KILL_AT])
-        rows[:, DROPPED_BEGIN] = np.append(arrivals.stamps[refused] - self._slide, kills[:, KILL_BEGIN])
-        rows[:, DROPPED_END] = np.append(arrivals.stamps[refused], kills[:, KILL_END])
-        rows[:, DROPPED_LOST] = rows[:, DROPPED_END] - rows[:, DROPPED_BEGIN]
-        rows[:, DROPPED_EXPIRES] = np.minimum(rows[:, DROPPED_END], END - self._length) + self._length
-        rows[:, DROPPED_WEIGHT] = np.append(arrivals.weights[refused], kills[:, KILL_WEIGHT])
+        stamps = arrivals.stamps[refused]
+        ends = np.append(stamps, kills[:, KILL_END])
+        rows = drop_rows(
+            np.append(stamps, kills[:, KILL_AT]), np.append(stamps - self._slide, kills[:, KILL_BEGIN]), ends,
+            np.minimum(ends, END - self._length) + self._length,
+            np.append(arrivals.weights[refused], kills[:, KILL_WEIGHT]),
+        )  # fmt: skip
         ranks = np.append(arrivals.ranks[refused], kills[:, KILL_RANK])
         self._budget.note(len(arrivals.slots), rows, ranks, int(arrivals.stamps[-1]))

@@ -17,17 +17,8 @@ from penstock.physical.elements import Bools, Int64s
 from penstock.physical.execution.decisions import Decided, Decisions
 from penstock.physical.operators.contract import Moment, Operator
 from penstock.physical.synopses.tables.keyed_table import KeyedTable
-from penstock.shedding.layout import (
-    DROP_COLUMNS,
-    DROPPED_AT,
-    DROPPED_BEGIN,
-    DROPPED_END,
-    DROPPED_EXPIRES,
-    DROPPED_LOST,
-    DROPPED_WEIGHT,
-    NEVER,
-)
-from penstock.shedding.ledger import Ledger
+from penstock.shedding.layout import NEVER
+from penstock.shedding.ledger import Ledger, drop_rows
 from penstock.shedding.runs import GranuleBudgets
 from penstock.shedding.whole import (
     ALIVE,
@@ -169,13 +160,13 @@ class BudgetOfStretches(WholeBudget):
 
     def _note(self, arrivals: StretchArrivals, entered: Int64s, kills: Int64s, lanes: Int64s) -> None:
         refused = np.flatnonzero(entered == 2)
-        rows = np.zeros((len(refused) + len(kills), DROP_COLUMNS), np.int64)
-        rows[:, DROPPED_AT] = np.append(arrivals.stamps[refused], kills[:, KILL_AT])
-        rows[:, DROPPED_BEGIN] = np.append(arrivals.begins[refused], kills[:, KILL_BEGIN])
-        rows[:, DROPPED_END] = np.append(arrivals.reaches[refused], kills[:, KILL_END])
-        rows[:, DROPPED_LOST] = rows[:, DROPPED_END] - rows[:, DROPPED_BEGIN]
-        rows[:, DROPPED_WEIGHT] = np.append(arrivals.weights[refused], kills[:, KILL_WEIGHT])
-        rows[:, DROPPED_EXPIRES] = np.minimum(rows[:, DROPPED_END], END - 1) + 1 if self._ends else END
+        ends = np.append(arrivals.reaches[refused], kills[:, KILL_END])
+        rows = drop_rows(
+            np.append(arrivals.stamps[refused], kills[:, KILL_AT]),
+            np.append(arrivals.begins[refused], kills[:, KILL_BEGIN]), ends,
+            np.minimum(ends, END - 1) + 1 if self._ends else np.full(len(ends), END, np.int64),
+            np.append(arrivals.weights[refused], kills[:, KILL_WEIGHT]),
+        )  # fmt: skip
         ranks = np.append(arrivals.ranks[refused], lanes[RANK, kills[:, KILL_SLOT]])
         if len(entered):
             self.note(len(entered), rows, ranks, int(arrivals.stamps.max()))
