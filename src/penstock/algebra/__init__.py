@@ -13,15 +13,8 @@ from penstock.algebra.nodes.join import Join
 from penstock.algebra.nodes.multi_join import MultiJoin
 from penstock.algebra.nodes.negative_tuples import NegativeTuples
 from penstock.algebra.nodes.nonretroactive import NRRJoin, is_nrr, unjoined
-from penstock.algebra.nodes.preferences import (
-    Budget,
-    BudgetKind,
-    Preference,
-    PreferenceOrder,
-    PreferringJoin,
-    PreferringLookUp,
-    PreferringSelection,
-)
+from penstock.algebra.nodes.preference_clause import Budget, BudgetKind, Preference, PreferenceOrder
+from penstock.algebra.nodes.preferences import PreferringJoin, PreferringLookUp, PreferringSelection
 from penstock.algebra.nodes.r2s import (
     RelationToStream,
     StreamKind,

@@ -81,11 +81,9 @@ Under AUTO a round has one threshold, at H0 + 1, which entries made later in the
 
 from __future__ import annotations
 
-import enum
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from typing import NamedTuple
 
 from penstock.algebra.nodes.base import (
@@ -101,6 +99,7 @@ from penstock.algebra.nodes.base import (
     operators,
 )
 from penstock.algebra.nodes.join import Join, Pairs, condition_text, joined_pattern
+from penstock.algebra.nodes.preference_clause import Preference, PreferenceOrder, preference_text
 from penstock.algebra.nodes.summary_definition import SummaryDefinition
 from penstock.algebra.optimizer.statistics import Statistics
 from penstock.algebra.properties.cardinality import Estimate
@@ -109,80 +108,6 @@ from penstock.errors import PenstockError
 from penstock.expressions.nodes import Expression, columns_of
 from penstock.expressions.text import to_sql
 from penstock.types import Schema
-
-
-class PreferenceOrder(enum.Enum):
-    """Which priorities come first."""
-
-    DESC = "DESC"
-    ASC = "ASC"
-    WEIGHTED = "WEIGHTED"
-
-
-class BudgetKind(enum.Enum):
-    """What grants units of work."""
-
-    PER_TUPLE = "PER TUPLE"
-    PER_TIME = "PER"
-    AUTO = "AUTO"
-
-
-@dataclass(frozen=True)
-class Budget:
-    """Units of work: `units` per tuple, or per `ticks`; both are 1 for AUTO. joins: of how many that share it this is
-    one."""
-
-    kind: BudgetKind
-    units: int = 1
-    ticks: int = 1
-    joins: int = 1
-
-    def rate(self, shards: int) -> Fraction:
-        """Return the units per tick of each of `shards`."""
-        return Fraction(self.units, self.ticks * shards * self.joins)
-
-    @property
-    def text(self) -> str:
-        part = "" if self.joins == 1 or self.kind is BudgetKind.PER_TUPLE else f", one of {self.joins} equal parts"
-        if self.kind is BudgetKind.AUTO:
-            return f"AUTO{part}"
-        ticks = f" {self.ticks} ticks" if self.kind is BudgetKind.PER_TIME else ""
-        return f"{self.units:,} {self.kind.value}{ticks}{part}"
-
-
-@dataclass(frozen=True)
-class Preference:
-    """The clause without its expressions.
-
-    Args:
-        order: which priorities come first.
-        budget: what grants units. UNLIMITED has no preference node: it is the plain query.
-        fade: the factor a, 0 < a <= 1; 1 does not fade.
-        per: ticks of PER: fading by age; None: by granularity.
-        seed: of the draws of WEIGHTED.
-        query: name of the query, which salts the draws; empty for one without a name.
-        queue: entries that may wait in a shard.
-        records: a last column of the results has their inclusion records.
-        place: of the joins of the query, which one this is, from 0.
-    """
-
-    order: PreferenceOrder
-    budget: Budget
-    fade: Fraction = Fraction(1)
-    per: int | None = None
-    seed: int = 0
-    query: str = ""
-    queue: int = 1_000_000
-    records: bool = False
-    place: int = 0
-
-    def salt(self, side: int) -> str:
-        """Return the salt of the draws of elements of a side."""
-        return f"/preference/{self.query}/{2 * self.place + side}"
-
-    @property
-    def fades(self) -> bool:
-        return self.fade != 1
 
 
 class SummaryAhead(NamedTuple):
@@ -501,24 +426,6 @@ def side_text(schema: Schema, condition: Expression | None, summary: SummaryDefi
     return found if summary is None else found | {"summary": summary.text}
 
 
-def preference_text(preference: Preference) -> dict[str, str]:
-    """Return what EXPLAIN shows of the clause."""
-    found = {"order": preference.order.value, "budget": preference.budget.text}
-    if preference.fades:
-        by = "granularity" if preference.per is None else f"{preference.per} ticks of age"
-        found["fade"] = f"{float(preference.fade):g} per {by}"
-    if preference.order is PreferenceOrder.WEIGHTED:
-        found["seed"] = str(preference.seed)
-    if preference.records:
-        found["inclusion"] = "π of each result, for ESTIMATE"
-    return found
-
-
 def with_record(schema: Schema, preference: Preference) -> Schema:
     """Return the columns of results, with their inclusion records where a preference has them."""
     return Schema((*schema.fields, RECORD)) if preference.records else schema
-
-
-def fade_factor(fade: Fraction, steps: int) -> float:
-    """Return a ** steps of DOUBLEs; the oracle and the operator compute the same bits by it."""
-    return float(float(fade) ** steps)

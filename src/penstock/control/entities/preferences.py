@@ -7,13 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from penstock.algebra.nodes.base import operators
-from penstock.algebra.nodes.preferences import (
-    Preference,
-    PreferringJoin,
-    PreferringLookUp,
-    PreferringSelection,
-    summaries_read,
-)
+from penstock.algebra.nodes.preference_clause import Preference
+from penstock.algebra.nodes.preferences import PreferringJoin, PreferringLookUp, PreferringSelection, summaries_read
 from penstock.algebra.nodes.summary_definition import SummaryDefinition
 from penstock.control.entities.attributes import COUNT, REAL, TEXT, Attribute, ControlRelation, Origin
 from penstock.control.entities.queries import QUERIES, QueryRow

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 
 from penstock.algebra.nodes.base import Algebra, operators
-from penstock.algebra.nodes.preferences import BudgetKind, PreferringJoin, PreferringLookUp, PreferringSelection
+from penstock.algebra.nodes.preference_clause import BudgetKind
+from penstock.algebra.nodes.preferences import PreferringJoin, PreferringLookUp, PreferringSelection
 from penstock.algebra.nodes.summary_definition import SummaryDefinition
 from penstock.algebra.optimizer.estimates import estimate
 from penstock.algebra.optimizer.statistics import Statistics, seconds

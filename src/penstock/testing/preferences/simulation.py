@@ -18,7 +18,7 @@ from penstock.algebra import (
     BudgetKind,
     PreferenceOrder,
 )
-from penstock.algebra.nodes.preferences import Preference, fade_factor
+from penstock.algebra.nodes.preference_clause import Preference, fade_factor
 from penstock.expressions.draws import draws, exponential_draws
 from penstock.expressions.nodes import Expression, with_estimates
 from penstock.testing.denotation.base import Bag, values_of

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.algebra.nodes.preferences import Preference, PreferenceOrder
+from penstock.algebra.nodes.preference_clause import Preference, PreferenceOrder
 from penstock.expressions.draws import draws, exponential_draws
 from penstock.expressions.evaluate import evaluate
 from penstock.expressions.nodes import Expression, with_estimates

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from penstock.algebra.nodes.preferences import Preference, PreferenceOrder, SummaryAhead
+from penstock.algebra.nodes.preference_clause import Preference, PreferenceOrder
+from penstock.algebra.nodes.preferences import SummaryAhead
 from penstock.expressions.sketches.count_sketch import value_hashes
 from penstock.physical.elements import Elements
 from penstock.physical.operators.joins.join import keyed

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from penstock.algebra.nodes.preferences import BudgetKind, Preference
+from penstock.algebra.nodes.preference_clause import BudgetKind, Preference
 from penstock.algebra.nodes.summary_definition import SummaryDefinition
 from penstock.events import log_event, logger_of
 from penstock.expressions.evaluate import mask

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from penstock.algebra.nodes.preferences import BudgetKind, Preference, PreferenceOrder
+from penstock.algebra.nodes.preference_clause import BudgetKind, Preference, PreferenceOrder
 from penstock.algebra.nodes.summary_definition import SummaryDefinition
 from penstock.physical.synopses.preferences import layout
 from penstock.physical.synopses.preferences.layout import Int64s

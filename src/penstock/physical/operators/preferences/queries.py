@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 import pyarrow as pa
 
-from penstock.algebra.nodes.preferences import BudgetKind
+from penstock.algebra.nodes.preference_clause import BudgetKind
 from penstock.expressions.draws import draws
 from penstock.expressions.evaluate import mask
 from penstock.expressions.nodes import Expression

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from penstock.algebra.nodes.preferences import BudgetKind, Preference, SummaryAhead, preference_text
+from penstock.algebra.nodes.preference_clause import BudgetKind, Preference, preference_text
+from penstock.algebra.nodes.preferences import SummaryAhead
 from penstock.algebra.nodes.summary_definition import SummaryDefinition
 from penstock.expressions.nodes import Expression
 from penstock.expressions.text import to_sql
