@@ -360,9 +360,7 @@ def _closed(binder: ScalarBinder, node: exp.Expr) -> Expression:
     if binder.aggregates != "WHERE" or top.parent is not None or alias is None:
         hint = "as in WHERE CLOSED(VALID(s)) AND LENGTH(VALID(s)) > 10"
         if isinstance(node.parent, exp.Not):
-            hint = (
-                "without CLOSED all stretches are emitted as they change; [SESSION 5 MINUTES OPEN] has those that go on"
-            )
+            hint = "without CLOSED all stretches are emitted as they change; [SESSION 5 MINUTES OPEN] has the open ones"
         context.fail("P0373", "CLOSED(VALID(s)) is a condition of its own, joined by AND in WHERE", span_of(node), hint)
     p = period(binder, node.expressions[0])
     if not any(e.closes for e in binder.scope.bounds() if (e.qualifier or "").lower() == alias and not e.depth):
