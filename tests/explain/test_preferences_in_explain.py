@@ -107,6 +107,20 @@ def test_a_plain_plan_has_no_section(preference: str) -> None:
     assert "preferences" not in json.loads(session.explain("q", "json"))
 
 
+def test_of_joins_with_feedback_each_has_its_part_of_the_budget() -> None:
+    session = Session()
+    session.execute(
+        f"{SCRIPT}CREATE STREAM C (ts BIGINT, k INT) FROM MEMORY () TIMESTAMP BY ts UNIT SECOND;"
+        "CREATE SUMMARY c_keys ON C (k) USING EXACT;"
+        "CREATE QUERY q AS SELECT A.k FROM A, B, C WHERE A.k = B.k AND B.k = C.k"
+        " WITH PREFERENCE c_keys.Estimate.Count(C.k) BUDGET 100 PER SECOND WINDOW 10 SECONDS;"
+    )
+    found = json.loads(session.explain("q", "json"))["preferences"]
+    # The summary is in the join of A and B, which it feeds, and in that of C.
+    assert [[summary["name"] for summary in one["summaries"]] for one in found] == [["c_keys"], ["c_keys"]]
+    assert [one["work"]["granted"] for one in found] == [50, 50]
+
+
 def test_no_work_of_no_tuples() -> None:
     work = WorkForecast("1 PER TUPLE", 0.0, 0.0, 0.0)
     assert (work.units, work.suffices) == (0.0, True)

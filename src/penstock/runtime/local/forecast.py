@@ -100,9 +100,11 @@ def forecasts(root: Algebra, statistics: Statistics) -> list[PreferenceForecast]
 def _summaries(node: Preferring) -> Iterator[tuple[Algebra, SummaryDefinition, tuple[int, ...]]]:
     """Yield the summaries, each with its side and the positions of its columns there."""
     if isinstance(node, PreferringJoin):
-        for side, summary, columns in zip(node.inputs, node.summaries, node.summarised, strict=True):
+        for side, summary, columns in zip(node.inputs[:2], node.summaries, node.summarised, strict=True):
             if summary is not None:
                 yield side, summary, columns
+        for side, ahead in zip(node.later, node.ahead, strict=True):
+            yield side, ahead.summary, ahead.summarised
     elif node.summary is not None:
         yield node.inputs[0], node.summary, node.summarised
 
@@ -121,7 +123,7 @@ def _summary(
 def _work(node: Preferring, known: Statistics) -> WorkForecast:
     tuples = asked = 0.0
     if isinstance(node, PreferringJoin):
-        sides = [_passing(estimate(one, known), c) for one, c in zip(node.inputs, node.filters, strict=True)]
+        sides = [_passing(estimate(one, known), c) for one, c in zip(node.inputs[:2], node.filters, strict=True)]
         alike = agreeing(sides[0], sides[1], node.equal)
         for probed in (0, 1):
             rate = sides[1 - probed].rate
@@ -138,7 +140,8 @@ def _work(node: Preferring, known: Statistics) -> WorkForecast:
     if budget.kind is BudgetKind.PER_TUPLE:
         granted = budget.units * tuples
     elif budget.kind is BudgetKind.PER_TIME:
-        granted = budget.units / (budget.ticks if node.domain is None else seconds(budget.ticks, node.domain))
+        interval = budget.ticks if node.domain is None else seconds(budget.ticks, node.domain)
+        granted = budget.units / (interval * budget.joins)
     return WorkForecast(budget.text, tuples, asked, granted)
 
 
