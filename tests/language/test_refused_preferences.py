@@ -87,3 +87,53 @@ def test_overload_with_an_empty_summary_and_null_keys_are_answered(
     assert wanted.events
     for cut in (None, 3):
         assert_same(query, run_local([query], inputs, 1, True, cut, reload=cut is not None).tables["q"], wanted)
+
+
+@pytest.mark.parametrize("method", ["EXACT", "COUNTSKETCH"])
+def test_a_granularity_longer_than_the_time_there_is_and_a_preference_that_is_null_are_answered(method: str) -> None:
+    """The limits of COLLAPSE and of time: no product of them overflows. NULL ranks last, so all rows are equal."""
+    longest = f"WITH GRANULARITY 1000000000000 DAYS AND COLLAPSE (1024, 32) USING {method}"
+    text = JOIN.replace("USING {method}", longest).format(order="DESC", method=method, budget="1 PER TUPLE")
+    null = "CREATE QUERY n AS SELECT n FROM a [RANGE 9 SECONDS] WITH PREFERENCE NULL BUDGET 1 PER 2 SECONDS;"
+    inputs = {
+        "a": rows(*((at, at % 2, at) for at in range(-5, 25))),
+        "b": rows(*((at, at % 3, at) for at in range(25))),
+    }
+    for query in bind_script(text + null).queries:
+        wanted = run_oracle(query, inputs, True)
+        assert wanted.events
+        for cut in (None, 3):
+            found = run_local([query], inputs, 1, True, cut, reload=cut is not None).tables[query.name]
+            assert_same(query, found, wanted)
+
+
+def test_slide_beside_a_non_retroactive_relation_is_the_plain_query_or_refused() -> None:
+    """Without a budget, and under AUTO without a target, the row looks up as of its own instant, as without the clause.
+    With a budget it would be looked up at its boundary: the relation has changed by then, so it is refused."""
+    text = """
+    CREATE STREAM a (ts BIGINT, k INT, n INT) FROM MEMORY () TIMESTAMP BY ts UNIT SECOND;
+    CREATE NON RETROACTIVE RELATION t (ts BIGINT, k INT, n INT) FROM MEMORY () TIMESTAMP BY ts UNIT SECOND;
+    """
+    select = "SELECT a.k, a.n, t.n AS m FROM a [RANGE 6 SECONDS SLIDE 4 SECONDS], t WHERE a.k = t.k"
+    clauses = {"plain": "", **{f"q{kind}": f" WITH PREFERENCE a.n BUDGET {kind}" for kind in ("UNLIMITED", "AUTO")}}
+    text += "".join(f"CREATE QUERY {name} AS {select}{clause};" for name, clause in clauses.items())
+    inputs = {
+        "a": rows(*((at, at % 2, at) for at in range(20))),
+        "t": rows(*((at, at % 2, at) for at in range(1, 20, 3))),
+    }
+    plain, *others = bind_script(text).queries
+    wanted = run_oracle(plain, inputs, True)
+    assert wanted.events
+    for query in others:
+        assert query.root.fingerprint == plain.root.fingerprint
+        for cut in (None, 3):
+            assert_same(
+                query, run_local([query], inputs, 1, True, cut, reload=cut is not None).tables[query.name], wanted
+            )
+    for kind in ("1 PER TUPLE", "1 PER SECOND", "AUTO"):
+        with pytest.raises(ScriptErrors) as caught:
+            bind_script(
+                f"SET target_latency = '1 s'; {text} CREATE QUERY few AS {select} WITH PREFERENCE a.n BUDGET {kind};"
+            )
+        assert {error.code for error in caught.value.errors} == {"P0901"}
+        assert all("BUDGET UNLIMITED" in (error.hint or "") for error in caught.value.errors)
