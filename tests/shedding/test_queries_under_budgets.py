@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pyarrow as pa
 import pytest
 
-from penstock.errors import PenstockError, ScriptErrors
+from penstock.errors import PenstockError
 from penstock.language import bind_script
 from penstock.testing.cases import RUNS
 from penstock.testing.compare import assert_same
@@ -69,6 +69,7 @@ _WHOLE = (
 def script_of_whole(draw: random.Random, policy: str) -> str:
     memory = draw.choice(["1 TUPLES", "2 TUPLES", "3 TUPLES", "8 TUPLES", "200", "300 B"])
     more = draw.choice(["", ", buckets '2'" if memory[0] != "1" else ""])
+    more += draw.choice(["", ", accuracy_at_least '90%', on_inaccuracy 'fail'"])
     return f"{_SOURCE}CREATE QUERY q WITH (memory '{memory}', shed '{policy}'{more}) AS {draw.choice(_WHOLE)};"
 
 
@@ -87,6 +88,7 @@ def script_of_runs(draw: random.Random, policy: str) -> str:
     source = draw.choice(_RUNS)
     memory = draw.choice(["1 TUPLES", "2 TUPLES", "3 TUPLES", "5 TUPLES", "200", "400 B"])
     more = draw.choice(["", "", ", buckets '2'" if memory[0] != "1" else ""])
+    more += draw.choice(["", ", accuracy_at_least '90%', on_inaccuracy 'fail'"])
     where = ["", "LENGTH(VALID(s)) >= 3", "LENGTH(VALID(s)) > 5", "CAST(VALID(s) AS INTERVAL SECOND) >= 8"]
     parts = [draw.choice(where[:1] if "GAPS" in source else where)]
     parts += ["s.k <> 'c'"] if "(k" in source and draw.random() < 0.3 else []
@@ -177,17 +179,3 @@ def test_a_query_that_is_accurate_enough_goes_on() -> None:
     script, inputs = many_values("1500 TUPLES", ", accuracy_at_least '5%', on_inaccuracy 'fail'")
     bound = bind_script(script, one_time=True)
     assert RUNS[0].answer(bound.queries, inputs, False, None).tables["q"].num_rows
-
-
-@pytest.mark.parametrize("more, fails", [("", True), (", compact 'false'", False)])
-def test_the_accuracy_of_runs_of_granules_is_not_estimated(more: str, fails: bool) -> None:
-    script = f"{_LINE}CREATE QUERY q WITH (memory '3 TUPLES', accuracy_at_least 0.5{more}) AS SELECT k, VALID(s) "
-    script += "FROM m (k) [RANGE 6 SECONDS SLIDE 2 SECONDS] AS s;"
-    if not fails:
-        bind_script(script)
-        return
-    with pytest.raises(ScriptErrors) as failed:
-        bind_script(script)
-    (error,) = failed.value.errors
-    assert error.code == "P0376" and error.position is not None
-    assert error.hint == "compact 'false' makes the budget count tuples, or leave out accuracy_at_least"

@@ -134,6 +134,15 @@ class AccuracyEstimate:
     high: float | None
     values: int
 
+    def figures(self) -> dict[str, int | float]:
+        """Return the figures by name, none of a sample that is too small."""
+        if self.accuracy is None or self.low is None or self.high is None:
+            return {}
+        return {
+            "accuracy": round(self.accuracy, 6), "accuracy low": round(self.low, 6),
+            "accuracy high": round(self.high, 6), "accuracy values": self.values,
+        }  # fmt: skip
+
 
 def estimate(similar: Float64s, larger: Float64s, share: float) -> AccuracyEstimate:
     """AccuracyEstimate the ratio Σ similar / Σ larger over all values from those of a sample.
@@ -147,6 +156,27 @@ def estimate(similar: Float64s, larger: Float64s, share: float) -> AccuracyEstim
     ratio = float(similar.sum() / larger.sum())
     spread = float(np.std(similar - ratio * larger, ddof=1)) / (math.sqrt(count) * float(larger.mean()))
     half = _QUANTILE * math.sqrt(max(0.0, 1 - share)) * spread
+    return AccuracyEstimate(ratio, max(0.0, ratio - half), min(1.0, ratio + half), count)
+
+
+def estimate_by_hash(rows: Float64s, shares: Float64s) -> AccuracyEstimate:
+    """Estimate the part of all rows that an answer has which is exact for the values it keeps, and has no others.
+
+    Of all values those are kept whose hash is below a threshold, so n kept rows stand for n / share, with the variance
+    n² (1 - share) / share². That the threshold has fallen with what came does no harm: at an instant it is known from
+    the hashes above it, and those below are still spread evenly.
+
+    Args:
+        rows: of every value that has some.
+        shares: the part of all hashes that is below the threshold of the value, more than 0.
+    """
+    count = len(rows)
+    if count < LEAST_VALUES:
+        return AccuracyEstimate(None, None, None, count)
+    every = float((rows / shares).sum())
+    ratio = float(rows.sum()) / every
+    spread = math.sqrt(float((rows * rows * np.maximum(0.0, 1 - shares) / (shares * shares)).sum())) / every
+    half = _QUANTILE * spread * ratio
     return AccuracyEstimate(ratio, max(0.0, ratio - half), min(1.0, ratio + half), count)
 
 

@@ -118,10 +118,6 @@ class SheddingRecord:
             "exact": int(self.ledger.live == 0),
             "coverage at least": round(coverage_at_least(covered, lost), 6) if lost else 1.0,
         }
-        judged = self.judged
-        if judged.accuracy is not None and judged.low is not None and judged.high is not None and self.ledger.live:
-            found |= {
-                "accuracy": round(judged.accuracy, 6), "accuracy low": round(judged.low, 6),
-                "accuracy high": round(judged.high, 6), "accuracy values": judged.values,
-            }  # fmt: skip
+        if self.ledger.live:
+            found |= self.judged.figures()
         return found

@@ -323,7 +323,7 @@ class GranuleBudgets:
             refuses_from: a threshold that has been decided, followed at the first arrival; NEVER for none.
             until: the last tick whose boundaries are looked at.
         """
-        own, of = (self._bucket_of(np.ascontiguousarray(ranks)) for ranks in (arrivals.ranks, held[:, RANK]))
+        own, of = (self.bucket_of(np.ascontiguousarray(ranks)) for ranks in (arrivals.ranks, held[:, RANK]))
         entered = np.empty(len(arrivals.slots), np.int64)
         runs, told, kills = [], [], []
         for bucket, budget in enumerate(self.budgets):
@@ -351,7 +351,8 @@ class GranuleBudgets:
             self.dropped += int(numbers[_DROPPED])
         return GranuleOutcome(np.concatenate(runs), entered, np.concatenate(told), np.concatenate(kills))
 
-    def _bucket_of(self, ranks: Int64s) -> Int64s:
+    def bucket_of(self, ranks: Int64s) -> Int64s:
+        """Return the bucket of each hash."""
         if len(self.budgets) == 1:
             return np.zeros(len(ranks), np.int64)
         return all_salted(ranks, BUCKETS) % len(self.budgets)

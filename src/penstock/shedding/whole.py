@@ -175,6 +175,13 @@ class StretchArrivals:
     weights: Int64s
     limits: Int64s
 
+    def chosen(self, rows: Int64s) -> StretchArrivals:
+        """Return some of the arrivals."""
+        return StretchArrivals(
+            self.slots[rows], self.ranks[rows], self.stamps[rows], self.begins[rows], self.reaches[rows],
+            self.weights[rows], self.limits[rows],
+        )  # fmt: skip
+
 
 class WholeStretches:
     """The budgets of whole stretches in one shard, by bucket. It keeps no stretch between two calls: the operator that

@@ -111,7 +111,7 @@ class Shed(Unary):
         if self.buckets > 1:
             found["buckets"] = str(self.buckets)
         if self.at_least:
-            found["accuracy at least"] = f"{self.at_least / 1e6:g}, or it {'fails' if self.fails else 'warns'}"
+            found["accuracy at least"] = floor_words(self.at_least, self.fails)
         if self.least:
             found["least length"] = f"{self.least} ticks"
         return found
@@ -126,7 +126,7 @@ class StretchBudget:
     Under SLIDE entries are runs of granules. Before any value goes a run that has ended and is shorter than `least`.
 
     Args:
-        budget, in_bytes, buckets, cpu, shares_limit, least: as those of `Shed`.
+        budget, in_bytes, buckets, cpu, shares_limit, least, query, every, at_least, fails: as those of `Shed`.
     """
 
     budget: int
@@ -135,6 +135,10 @@ class StretchBudget:
     cpu: int = 0
     shares_limit: bool = False
     least: int = 0
+    query: str = ""
+    every: int = 60
+    at_least: int = 0
+    fails: bool = False
 
     @property
     def follows_decisions(self) -> bool:
@@ -144,7 +148,14 @@ class StretchBudget:
         words = budget_words(self.budget, self.in_bytes, self.cpu, self.shares_limit)
         found = {"budget": words.replace("tuples", "stretches"), "error": "whole values missing"}
         found = {**found, "buckets": str(self.buckets)} if self.buckets > 1 else found
+        if self.at_least:
+            found["accuracy at least"] = floor_words(self.at_least, self.fails)
         return {**found, "least length": f"{self.least} ticks"} if self.least else found
+
+
+def floor_words(at_least: int, fails: bool) -> str:
+    """Return what happens below so many millionths of accuracy, for people."""
+    return f"{at_least / 1e6:g}, or it {'fails' if fails else 'warns'}"
 
 
 def counts_alone(window: RowWindow) -> bool:

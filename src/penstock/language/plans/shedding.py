@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from penstock.algebra import Algebra, Shed
 from penstock.algebra.nodes.shed import NO_BUDGET, StretchBudget
 from penstock.algebra.properties.update_pattern import Pattern
@@ -57,16 +59,22 @@ def _read_shed(below: Below) -> Algebra:
 
 
 #: The fields of a budget of what goes on.
-BUDGET = ("budget", "bytes", "buckets", "cpu", "shares_limit", "least_length")
+BUDGET = (
+    "budget", "bytes", "buckets", "cpu", "shares_limit", "least_length", "query", "every", "at_least", "fails",
+)  # fmt: skip
 
 
 def write_budget(budget: StretchBudget | None) -> Fields:
     """Return the fields of a budget of stretches or sessions that go on; none where there is none."""
     if budget is None:
         return {}
+    floor: Fields = {
+        "query": budget.query, "every": budget.every, "at_least": budget.at_least, "fails": budget.fails,
+    }  # fmt: skip
     return {
         "budget": budget.budget, "bytes": budget.in_bytes, "buckets": budget.buckets, "cpu": budget.cpu,
         "shares_limit": budget.shares_limit, **({"least_length": budget.least} if budget.least else {}),
+        **(floor if budget.at_least else {}),
     }  # fmt: skip
 
 
@@ -77,7 +85,14 @@ def read_budget(below: Below) -> StretchBudget | None:
     budget = below.whole("budget", 1, NO_BUDGET) or 1
     buckets, cpu = below.whole("buckets", 1, budget, 1) or 1, below.whole("cpu", 0, 10**12, 0) or 0
     in_bytes, shares = (name in below.fields and below.fields[name].flag() for name in ("bytes", "shares_limit"))
-    return StretchBudget(budget, in_bytes, buckets, cpu, shares, below.whole("least_length", 0, END, 0) or 0)
+    made = StretchBudget(budget, in_bytes, buckets, cpu, shares, below.whole("least_length", 0, END, 0) or 0)
+    at_least = below.whole("at_least", 0, 10**6, 0) or 0
+    if not at_least:
+        return made
+    every = below.whole("every", 1, LONGEST_TICKS) or 1
+    return replace(
+        made, query=below.fields["query"].name(), every=every, at_least=at_least, fails=below.fields["fails"].flag()
+    )
 
 
 SHED = NodeForm(_write_shed, _read_shed, _SHED, _SHED)

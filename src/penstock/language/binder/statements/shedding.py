@@ -142,7 +142,8 @@ def with_budgets(root: Algebra, name: str, options: SheddingOptions, lenient: bo
         if isinstance(node, SessionWindow) or (isinstance(node, Coalesce) and _drops_whole(node, options)):
             refusal = _refusal_of_whole(node, name, options)
             if refusal is None:
-                return replace(node, budget=whole)
+                floor = replace(whole, query=name, every=_judged_every(node), at_least=options.at_least)
+                return replace(node, budget=replace(floor, fails=options.fails) if options.at_least else whole)
             if lenient:
                 return node
             raise refusal
@@ -171,7 +172,7 @@ def with_budgets(root: Algebra, name: str, options: SheddingOptions, lenient: bo
     return transform_up(root, rule, Algebra)
 
 
-def _judged_every(node: Coalesce) -> int:
+def _judged_every(node: Coalesce | SessionWindow) -> int:
     """Return the ticks between two instants at which accuracy is judged: SLIDE, else a minute."""
     slides = [one.slide for one in operators(node) if isinstance(one, Window) and one.slide is not None]
     if slides:
@@ -221,12 +222,6 @@ def _refusal_of_whole(node: Coalesce | SessionWindow, name: str, options: Sheddi
     if not options.compact:
         message = f"{name} keeps of every value only what has not ended: its budget counts that, not tuples"
         return PenstockError("P0376", message, hint="leave out compact 'false'")
-    if options.at_least:
-        message = f"the accuracy of {name} is not estimated: its budget drops whole values"
-        hint = "leave out accuracy_at_least; coverage_at_least is a metric"
-        if isinstance(node, Coalesce) and not _tells_once(node):
-            hint = "compact 'false' makes the budget count tuples, or leave out accuracy_at_least"
-        return PenstockError("P0376", message, hint=hint)
     return None
 
 

@@ -7,6 +7,7 @@ anew with every snapshot after a change: what a budget holds is small, and most 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -54,6 +55,7 @@ class BudgetedRuns(ReorderingOperator):
         super().__init__(ReorderBuffer())
         self._slide, self._length, self._types = spec.slide, spec.length, spec.types[:-2]
         budget = spec.budget
+        self._least = budget.least
         self._machine = GranuleBudgets(
             bucket_budgets(budget.budget, budget.buckets), spec.slide, spec.length, budget.least
         )
@@ -68,7 +70,13 @@ class BudgetedRuns(ReorderingOperator):
         batch = self._runs.batch
         held = int(self._budget.weights(batch.columns[3:], batch.num_rows).sum())
         covered = sum((int64s(batch.column(1)) - int64s(batch.column(2))).tolist())
-        return self._budget.figures_of(held, covered, self._reached)
+        return self._budget.figures_of(held, covered, self._reached, self._budget.estimate(*self._rows_by_value()))
+
+    def _rows_by_value(self) -> tuple[Int64s, Int64s]:
+        """Return the hashes of the values that have runs which pass LENGTH >= constant, and how many each has."""
+        batch = self._runs.batch
+        passes = int64s(batch.column(1)) - int64s(batch.column(2)) >= self._least
+        return np.unique(ranks_of(batch.columns[3:], batch.num_rows)[passes], return_counts=True)
 
     def marks(self) -> Document:
         return {"budget": self._budget.marks(), "reached": self._reached}
@@ -82,11 +90,23 @@ class BudgetedRuns(ReorderingOperator):
         arrived = self._early.until(moment.heartbeat)
         result = []
         if arrived is not None or self._runs.rows:
-            result = self._follow(arrived, moment.heartbeat)
+            result = self._follow_judging(arrived, moment.heartbeat)
         if BEGIN < moment.heartbeat < END:
             self._reached = moment.heartbeat
             self._budget.pass_to(moment.heartbeat)
         return result
+
+    def _follow_judging(self, arrived: Elements | None, heartbeat: int) -> list[Elements]:
+        """Take granules, and judge the accuracy at the boundaries at which some came."""
+        if arrived is None or not self._budget.has_floor:
+            return self._follow(arrived, heartbeat)
+        result = []
+        arrived = arrived.take(np.argsort(arrived.ts, kind="stable"))
+        for start, stop in pairwise([0, *(np.flatnonzero(np.diff(arrived.ts)) + 1).tolist(), len(arrived)]):
+            boundary = int(arrived.ts[start])
+            result += self._follow(arrived.slice(start, stop), boundary)
+            self._budget.judge(*self._rows_by_value(), boundary)
+        return result + self._follow(None, heartbeat)
 
     def _follow(self, arrived: Elements | None, heartbeat: int) -> list[Elements]:
         """Take granules, and return what changes of the stretches shown."""

@@ -141,6 +141,7 @@ class GroupedSessions(MayHaveBudget, ReorderingOperator):
         self._follow(moment)
         arrived = self._early.until(moment.heartbeat)
         result = [] if arrived is None else self._arrive(arrived)
+        self._judge(moment)
         result += self._close(moment.heartbeat)
         self._sessions.shrink()
         if self._budget is not None and BEGIN < moment.heartbeat < END:

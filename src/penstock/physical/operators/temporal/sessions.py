@@ -97,6 +97,7 @@ class Sessions(MayHaveBudget, CountsLeftOut, ReorderingOperator):
             arrived, firsts, ended = self._arrive(arrived)
             if self._spec.open:
                 result.append(_opened(arrived, firsts))
+        self._judge(moment)
         result += self._close(moment.heartbeat, ended)
         self._partitions.shrink()
         if self._budget is not None and BEGIN < moment.heartbeat < END:

@@ -8,7 +8,6 @@ the arrival that caused it, so a tuple dropped at the instant of its own arrival
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any
@@ -17,14 +16,12 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.algebra.nodes.shed import ENTRY_BYTES, NO_BUDGET, bucket_budgets
-from penstock.errors import PenstockError
-from penstock.events import log_event, logger_of
 from penstock.expressions.value_sizes import value_bytes
 from penstock.physical.elements import Elements, Int64s, int64s
 from penstock.physical.execution.decisions import WHOLE, Decided, Decisions
 from penstock.physical.operators.contract import Moment
 from penstock.physical.operators.reorder_buffer import ReorderBuffer, ReorderingOperator
-from penstock.physical.operators.temporal.stretch_budget import ranks_of
+from penstock.physical.operators.temporal.stretch_budget import AccuracyFloor, ranks_of
 from penstock.physical.plan.temporal.figures import WITHOUT_PERIOD
 from penstock.physical.plan.temporal.shedding import ShedSpec
 from penstock.physical.synopses.contract import Synopsis
@@ -48,8 +45,6 @@ from penstock.shedding.shedder import ArrivingTuples, Shedder, SheddingOutcome
 from penstock.storage.documents import Document
 from penstock.types import BEGIN, END
 
-LOG = logger_of("shedding")
-
 
 class Shed(ReorderingOperator):
     """State: the tuples held, with the values of them in slots, and elements ahead of the heartbeat."""
@@ -67,7 +62,8 @@ class Shed(ReorderingOperator):
         self._without_period = 0
         #: Values of at least this rank are shed, since the run has decided so.
         self._keep_below = WHOLE
-        self._is_low = False
+        hint = "more memory, another policy, or on_inaccuracy 'warn'"
+        self._floor = AccuracyFloor(spec.query, spec.at_least, spec.every, spec.fails, hint)
         #: The instant at which accuracy is to be judged next.
         self._unjudged: int | None = None
 
@@ -142,21 +138,10 @@ class Shed(ReorderingOperator):
 
     def _judge(self, clock: int) -> None:
         """Raise P0633, or log, where accuracy falls below what the query asks for."""
-        spec = self._spec
         self._pass_to(clock)
         judged = self._record.judge(self._shedders)
-        if judged.accuracy is None or judged.low is None or judged.high is None or not self._record.ledger.live:
-            return
-        was_low, self._is_low = self._is_low, judged.accuracy < spec.at_least / 1e6
-        if not self._is_low or was_low:
-            return
-        message = (
-            f"accuracy of {spec.query} is {judged.accuracy:.2f} ({judged.low:.2f} to {judged.high:.2f}), below"
-            f" accuracy_at_least {spec.at_least / 1e6:g}"
-        )
-        if spec.fails:
-            raise PenstockError("P0633", message, hint="more memory, another policy, or on_inaccuracy 'warn'")
-        log_event(LOG, logging.WARNING, "inaccurate", message, query=spec.query)
+        if self._record.ledger.live:
+            self._floor.hold(judged)
 
     def figures(self) -> Mapping[str, int | float]:
         if not self._record.arrived:
@@ -168,7 +153,7 @@ class Shed(ReorderingOperator):
         return {
             "ledger": record.ledger.as_json(),
             "counts": [record.arrived, record.shed, record.clock, record.shed_by_cpu],
-            "without": self._without_period, "low": self._is_low, "unjudged": self._unjudged,
+            "without": self._without_period, "low": self._floor.is_low, "unjudged": self._unjudged,
             "judged": [judged.accuracy, judged.low, judged.high, judged.values],
         }  # fmt: skip
 
@@ -178,7 +163,7 @@ class Shed(ReorderingOperator):
         record.ledger = Ledger.from_json(kept["ledger"])
         record.arrived, record.shed, record.clock, record.shed_by_cpu = (*kept["counts"], 0)[:4]
         record.judged = AccuracyEstimate(*kept["judged"])
-        self._without_period, self._is_low, self._unjudged = kept["without"], kept["low"], kept["unjudged"]
+        self._without_period, self._floor.is_low, self._unjudged = kept["without"], kept["low"], kept["unjudged"]
 
     def _with_ranks(self, elements: Elements) -> tuple[Elements, Int64s]:
         """Return the elements that have a period, and a hash of the value of each."""

@@ -3,20 +3,25 @@ says which values are dropped. The operator forgets these; what has ended stays 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from penstock.algebra.nodes.shed import ENTRY_BYTES, NO_BUDGET, StretchBudget, bucket_budgets
+from penstock.errors import PenstockError
+from penstock.events import log_event, logger_of
 from penstock.expressions.draws import draws
 from penstock.expressions.value_sizes import value_bytes
 from penstock.physical.elements import Bools, Int64s
 from penstock.physical.execution.decisions import Decided, Decisions
 from penstock.physical.operators.contract import Moment, Operator
 from penstock.physical.synopses.tables.keyed_table import KeyedTable
+from penstock.shedding.accuracy import AccuracyEstimate, estimate_by_hash
 from penstock.shedding.layout import NEVER
 from penstock.shedding.ledger import Ledger, drop_rows
 from penstock.shedding.runs import GranuleBudgets
@@ -30,6 +35,7 @@ from penstock.shedding.whole import (
     KILL_WEIGHT,
     LANES,
     LAST,
+    LISTED,
     RANK,
     WEIGHT,
     StretchArrivals,
@@ -37,6 +43,41 @@ from penstock.shedding.whole import (
 )
 from penstock.storage.documents import Document, nested
 from penstock.types import END
+
+LOG = logger_of("shedding")
+
+
+@dataclass
+class AccuracyFloor:
+    """What a query asks of its accuracy.
+
+    Args:
+        at_least: millionths below which it warns, or fails, 0 for nothing; every: ticks between two judgements.
+        hint: of the error.
+        is_low: whether the last judgement was below.
+    """
+
+    query: str
+    at_least: int
+    every: int
+    fails: bool
+    hint: str
+    is_low: bool = False
+
+    def hold(self, judged: AccuracyEstimate) -> None:
+        """Raise P0633, or log, where accuracy falls below."""
+        if judged.accuracy is None or judged.low is None or judged.high is None:
+            return
+        was_low, self.is_low = self.is_low, judged.accuracy < self.at_least / 1e6
+        if not self.is_low or was_low:
+            return
+        message = (
+            f"accuracy of {self.query} is {judged.accuracy:.2f} ({judged.low:.2f} to {judged.high:.2f}), below"
+            f" accuracy_at_least {self.at_least / 1e6:g}"
+        )
+        if self.fails:
+            raise PenstockError("P0633", message, hint=self.hint)
+        log_event(LOG, logging.WARNING, "inaccurate", message, query=self.query)
 
 
 @dataclass(frozen=True)
@@ -59,6 +100,33 @@ class WholeBudget:
         self._ledger = Ledger(END)
         self._arrived = self._shed = self._by_cpu = 0
         self._keep_below = int(NEVER)
+        hint = "more memory, or on_inaccuracy 'warn'"
+        self._floor = AccuracyFloor(spec.query, spec.at_least, spec.every, spec.fails, hint)
+        #: The instant at which accuracy is to be judged next.
+        self._unjudged: int | None = None
+
+    @property
+    def has_floor(self) -> bool:
+        """Return whether accuracy is judged."""
+        return self._floor.at_least > 0
+
+    def estimate(self, ranks: Int64s, rows: Int64s) -> AccuracyEstimate:
+        """Estimate the accuracy from the hashes of the values in an answer, and the rows of each.
+
+        Nothing is known of a part of the budget that refuses values and has none.
+        """
+        machine = self._machine
+        buckets = machine.bucket_of(ranks)
+        shares = np.minimum(1.0, np.array(machine.thresholds, np.float64) / 2.0**63)
+        if (np.bincount(buckets, minlength=len(shares))[shares < 1] == 0).any():
+            return AccuracyEstimate(None, None, None, len(ranks))
+        return estimate_by_hash(rows.astype(np.float64), shares[buckets])
+
+    def judge(self, ranks: Int64s, rows: Int64s, clock: int) -> None:
+        """Judge the accuracy at `clock`, of an answer as in `estimate`."""
+        self._ledger.pass_to(clock)
+        if self._ledger.live:
+            self._floor.hold(self.estimate(ranks, rows))
 
     def follow(self, decided: Decisions) -> None:
         """Take what the run has decided. It shows from the next arrival on."""
@@ -91,10 +159,13 @@ class WholeBudget:
         """Forget what is no longer missing."""
         self._ledger.pass_to(heartbeat)
 
-    def figures_of(self, held: int, covered: int, heartbeat: int) -> Mapping[str, int | float]:
+    def figures_of(
+        self, held: int, covered: int, heartbeat: int, estimate: AccuracyEstimate
+    ) -> Mapping[str, int | float]:
         """Return the figures of shedding, where entries of weight `held` cover so many ticks."""
         lost = self._ledger.lost(heartbeat) if self._ledger.live else 0
         return {
+            **(estimate.figures() if self._ledger.live else {}),
             "held": held, "budget": self._spec.budget if self._spec.budget < NO_BUDGET else 0,
             "arrived": self._arrived, "shed": self._shed, "shed by cpu": self._by_cpu,
             "shed live": self._ledger.live, "shed weight": self._missing(held), "lost ticks live": lost,
@@ -113,6 +184,7 @@ class WholeBudget:
             "thresholds": [int(threshold) for threshold in self._machine.thresholds],
             "counts": [self._arrived, self._shed, self._by_cpu, self._machine.dropped],
             "ledger": self._ledger.as_json(), "budgets": list(self._machine.budgets), "keep": int(self._keep_below),
+            "low": self._floor.is_low, "unjudged": self._unjudged,
         }  # fmt: skip
 
     def restore_marks(self, marks: Document) -> None:
@@ -120,6 +192,7 @@ class WholeBudget:
         self._machine.thresholds, self._machine.budgets = list(kept["thresholds"]), list(kept["budgets"])
         self._arrived, self._shed, self._by_cpu, self._machine.dropped = kept["counts"]
         self._ledger, self._keep_below = Ledger.from_json(kept["ledger"]), kept["keep"]
+        self._floor.is_low, self._unjudged = kept.get("low", False), kept.get("unjudged")
 
 
 class BudgetOfStretches(WholeBudget):
@@ -149,9 +222,41 @@ class BudgetOfStretches(WholeBudget):
         known = self._table.key_columns(live)
         lanes[RANK, live], lanes[WEIGHT, live] = ranks_of(known, len(live)), self.weights(known, len(live))
         arrivals = StretchArrivals(slots, ranks, stamps, begins, reaches, weights, limits)
+        if not self.has_floor:
+            return self._taken(arrivals, lanes)
+        kept, dropped = np.empty(len(slots), np.bool_), [np.empty(0, np.int64)]
+        order = np.argsort(stamps, kind="stable")
+        periods = stamps[order] // self._floor.every
+        for start, stop in pairwise([0, *(np.flatnonzero(np.diff(periods)) + 1).tolist(), len(order)]):
+            if start == stop:
+                continue
+            self._judge_before(int(periods[start]) * self._floor.every, lanes)
+            one = self._taken(arrivals.chosen(order[start:stop]), lanes)
+            kept[order[start:stop]] = one.kept
+            dropped.append(one.dropped)
+            self._unjudged = (int(periods[start]) + 1) * self._floor.every - 1
+        return Admitted(kept, np.concatenate(dropped))
+
+    def _taken(self, arrivals: StretchArrivals, lanes: Int64s) -> Admitted:
+        lanes[LISTED] = 0
         entered, kills = self._machine.admit(lanes, arrivals, self._keep_below)
         self._note(arrivals, entered, kills, lanes)
         return Admitted(entered == 1, np.ascontiguousarray(kills[:, KILL_SLOT]))
+
+    def judge_until(self, heartbeat: int) -> None:
+        """Judge the accuracy, once all elements up to `heartbeat` have come, and before stretches are closed."""
+        if self._unjudged is not None and self._unjudged <= heartbeat:
+            lanes = self._lanes()
+            live = np.flatnonzero(lanes[ALIVE])
+            lanes[RANK, live] = ranks_of(self._table.key_columns(live), len(live))
+            self._judge_before(heartbeat + 1, lanes)
+
+    def _judge_before(self, reached: int, lanes: Int64s) -> None:
+        """Judge at the end of the last period that had arrivals, once that is before `reached`."""
+        if self._unjudged is not None and self._unjudged < reached:
+            clock, self._unjudged = self._unjudged, None
+            goes_on = np.flatnonzero((lanes[ALIVE] != 0) & (lanes[LAST] > clock))
+            self.judge(np.ascontiguousarray(lanes[RANK, goes_on]), np.ones(len(goes_on), np.int64), clock)
 
     def _lanes(self) -> Int64s:
         lanes = np.zeros((LANES, self._table.count), np.int64)
@@ -177,10 +282,14 @@ class BudgetOfStretches(WholeBudget):
             return {}
         lanes = self._lanes()
         live = np.flatnonzero(lanes[ALIVE])
-        held = int(self.weights(self._table.key_columns(live), len(live)).sum())
+        known = self._table.key_columns(live)
+        held = int(self.weights(known, len(live)).sum())
+        goes_on = lanes[LAST, live] > heartbeat
+        ranks = ranks_of(known, len(live))[goes_on]
         ends = np.where(lanes[LAST, live] < END, lanes[LAST, live], heartbeat + 1)
         covered = sum(np.maximum(ends - lanes[FIRST, live], 0).tolist())
-        return self.figures_of(held, covered, heartbeat)
+        estimate = self.estimate(ranks, np.ones(len(ranks), np.int64))
+        return self.figures_of(held, covered, heartbeat, estimate)
 
 
 class MayHaveBudget(Operator):
@@ -207,6 +316,11 @@ class MayHaveBudget(Operator):
         if self._budget is not None:
             self._budget.follow(moment.decided)
             self._reached = moment.heartbeat
+
+    def _judge(self, moment: Moment) -> None:
+        """Judge the accuracy, behind the elements of a round and before what they close."""
+        if self._budget is not None:
+            self._budget.judge_until(moment.heartbeat)
 
 
 def ranks_of(values: Sequence[pa.Array], count: int) -> Int64s:

@@ -109,6 +109,7 @@ class StretchesInOrder(MayHaveBudget, CountsLeftOut, ReorderingOperator):
         changes: list[Elements] = []
         if arrived is not None:
             changes = self._arrive(arrived)
+        self._judge(moment)
         closed = self._close(moment.heartbeat)
         self._values.shrink()
         return changes + closed
