@@ -12,7 +12,7 @@ from penstock.language.binder.scalars.calls import function_name
 from penstock.language.binder.scalars.expressions import BINDERS
 from penstock.language.binder.scalars.summary_estimates import estimate_parts
 from penstock.language.dialect import span_of
-from penstock.language.elsewhere import CLAUSES
+from penstock.language.elsewhere import CLAUSES, FUNCTIONS
 from penstock.language.queries import EmbeddedQuery
 from penstock.language.text import TextSpan
 
@@ -102,11 +102,19 @@ def _node_refusal(node: exp.Expr) -> Refusal | None:
     """Return the rejection of the node as such, whatever its arguments."""
     kind = type(node)
     if kind is exp.Dot and estimate_parts(node) is None and not _is_in_estimate(node):
-        return not_yet(_NAMES[kind], span_of(node))
+        return not_yet(_NAMES[kind], span_of(node), _hint_of_parts(node))
     if kind not in BINDERS and kind not in _PARTS:
         return not_yet(_NAMES.get(kind, "this expression"), span_of(node))
     misplaced = _misplaced(node)
     return None if misplaced is None else (misplaced, span_of(node))
+
+
+def _hint_of_parts(node: exp.Expr) -> str | None:
+    """Return the hint of a function of another system with a name such as HLL_COUNT.INIT."""
+    call = node.expression
+    if not isinstance(node.this, exp.Column | exp.Identifier) or not isinstance(call, exp.Anonymous):
+        return None
+    return FUNCTIONS.get(f"{node.this.name}_{function_name(call)}".upper())
 
 
 def _is_in_estimate(node: exp.Expr) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -41,8 +40,10 @@ class BucketCells(CellEncoder):
         return rows, pa.array(dd_sketch.buckets(values, self.accuracy))
 
     def expected(self, values: float) -> float:
-        # Values that spread over three powers of ten.
-        return min(values, 3 * math.log(10) / (2 * self.accuracy))
+        return dd_sketch.expected_buckets(values, self.accuracy)
+
+    def expected_of_rows(self, rows: float, values: float) -> float:
+        return self.expected(max(1.0, _different(rows, values)))
 
 
 class ApproxQuantile(CellFunction):
@@ -101,6 +102,15 @@ class QuantileBound(ApproxQuantile):
         with np.errstate(over="ignore"):
             moved = np.nextafter(values / outwards, np.inf * sign)
         return np.where(np.isfinite(values) & (values != 0.0), moved, values)
+
+
+def _different(rows: float, values: float) -> float:
+    """Return how many different values `rows` rows are expected to have of `values`. The frequency of the i-th is taken
+    to be in proportion to 1/i (Zipf); ranks are taken together where there are many."""
+    limits = np.unique(np.floor(np.geomspace(1.0, max(1.0, values) + 1.0, 400)))
+    counts, ranks = np.diff(limits), np.sqrt(limits[:-1] * (limits[1:] - 1.0))
+    share = 1.0 / (ranks * np.sum(counts / ranks))
+    return float(np.sum(counts * -np.expm1(-rows * share)))
 
 
 def _accuracy(call: AggregateCall) -> float:

@@ -39,3 +39,7 @@ class CellEncoder(ABC):
     def expected_counted(self, values: float) -> float:
         """Return the same where every cell is counted."""
         return self.expected(values)
+
+    def expected_of_rows(self, rows: float, values: float) -> float:
+        """Return the same for so many rows that have so many different values where there are enough of them."""
+        return self.expected_counted(max(1.0, min(rows, values)))

@@ -25,6 +25,8 @@ INFINITE, NAN = 1 << 60, 1 << 61
 _SLACK = 1.0 - 2.0**-18
 _LN2, _LN2_HIGH, _LN2_LOW = 0.6931471805599453, 0.693147180369123816490, 1.90821492927058770002e-10
 _ROOT = 0.7071067811865476
+#: What logarithms of values are taken to deviate by, where nothing is known of the values.
+_SPREAD = 1.2
 
 
 def log_gamma(accuracy: float) -> float:
@@ -43,6 +45,16 @@ def values_of(codes: Int64s, accuracy: float) -> Float64s:
     """Return the value that stands for each bucket: 2·γ^i/(γ + 1)."""
     values: Float64s = _values(codes, log_gamma(accuracy))
     return values
+
+
+def expected_buckets(rows: float, accuracy: float) -> float:
+    """Return how many different buckets so many values are expected to fall into, their logarithms drawn from a normal
+    distribution. Between a half and twice as many are those of exponential, uniform and normal values too, and of
+    log-normal ones with deviations of 0.5 to 2; of values that are all near each other there are fewer."""
+    z, step = np.linspace(-8.0, 8.0, 321, retstep=True)
+    width = log_gamma(accuracy) / _SPREAD
+    chances = width * np.exp(-z * z / 2.0) / math.sqrt(2.0 * math.pi)
+    return min(rows, max(1.0, float(np.sum(-np.expm1(-rows * chances)) * step / width)))
 
 
 @nb.njit(cache=True)

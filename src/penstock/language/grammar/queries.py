@@ -9,7 +9,7 @@ from sqlglot.errors import ParseError
 from sqlglot.tokenizer_core import TokenType
 
 from penstock.language.dialect import span_of
-from penstock.language.elsewhere import CLAUSES
+from penstock.language.elsewhere import CLAUSES, FUNCTIONS
 from penstock.language.grammar.preferences import PreferenceGrammar
 from penstock.language.grammar.sources import OPERATOR_WORDS
 from penstock.language.queries import (
@@ -167,6 +167,20 @@ class QueryGrammar(PreferenceGrammar):
         restore = self._mark("RESTORE")
         return ToStream(StreamOperator[word], restore, None, self._since(start))
 
+    def _hint_of_call(self) -> str | None:
+        """Return the hint of a call of another system: topK(5)(x), APPROXIMATE COUNT(DISTINCT x)."""
+        if not self._at("("):
+            return None
+        index, depth = self._index - 1, 0
+        while index > 0:
+            depth += {TokenType.R_PAREN: 1, TokenType.L_PAREN: -1}.get(self._tokens[index].token_type, 0)
+            if not depth:
+                break
+            index -= 1
+        called = self._tokens[index].token_type is TokenType.L_PAREN
+        name = self._tokens[index - 1].text.upper()
+        return FUNCTIONS.get(name) if called else FUNCTIONS.get(f"{name} {self._tokens[index].text.upper()}")
+
     def _operator_window(self, operator: ToStream) -> ToStream:
         """Parse the window of `WSTREAM (...)[window]`."""
         if operator.operator is not StreamOperator.WSTREAM:
@@ -199,7 +213,7 @@ class QueryGrammar(PreferenceGrammar):
             hint = "every SELECT needs FROM; a value alone is written without SELECT" if ended else None
             if wrapped is not None and self._at(","):
                 hint = f"put all items in its parentheses: {wrapped.operator.value}(a, b)"
-            self._fail("',' or FROM", hint=hint)
+            self._fail("',' or FROM", hint=hint or self._hint_of_call())
         source = self._from_sources()
         where = self._condition() if self._match(TokenType.WHERE) else None
         self._refuse_foreign()

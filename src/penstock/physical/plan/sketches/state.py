@@ -21,7 +21,8 @@ def sketch_state(plan: AggregateLayout, argument: Argument, rows: StateInput, gr
     assert encoder is not None
     elements = rows.size * rows.elements / groups
     columns = tuple(sorted({column for e in argument.expressions for column in columns_of(e)}))
-    values = max(1.0, min(elements, _different(rows, columns)))
+    different = _different(rows, columns)
+    values = max(1.0, min(elements, different))
     cells = encoder.expected(values)
     bound = (
         Boundedness(Grade.BOUNDED, "the size of its sketch") if rows.content.grade is Grade.BOUNDED else rows.content
@@ -36,12 +37,12 @@ def sketch_state(plan: AggregateLayout, argument: Argument, rows: StateInput, gr
         if any(plan.arguments[i] is argument for i in plan.pictured):
             yield StatePart("cells of sketches", groups * cells, groups * cells * (nbytes + _NODE), bound)
         return
-    cells = encoder.expected_counted(values)
+    cells = encoder.expected_of_rows(elements, different)
     if encoder.cut:
         cells = min(values, panes * encoder.expected(min(values, rows.elements)))
     yield StatePart("cells of sketches", groups * cells, groups * cells * (nbytes + _NODE + TIMES), bound)
     if rows.node.carries_ends:
-        waiting = rows.size * encoder.expected_counted(max(1.0, min(values, rows.elements)))
+        waiting = rows.size * encoder.expected_of_rows(rows.elements, values)
         row = 8 * (3 + sum(map(len, plan.carried))) + width([plan.arguments[i].type for i in plan.valued])
         yield StatePart("cells that will expire", waiting, waiting * row, rows.content)
 
