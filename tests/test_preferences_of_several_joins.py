@@ -19,8 +19,10 @@ from penstock.runtime.local.runtime import run_local
 from penstock.settings import Settings
 from penstock.testing.compare import assert_same, first_difference
 from penstock.testing.oracle import run_oracle
+from penstock.testing.preferences.kinds import simulate
 
-SEEDS = range(7000, 7060)
+#: Those behind 7060 have feedback.
+SEEDS = [*range(7000, 7060), 7100, 7121, 7139, 7152, 7157, 7186, 7187, 7208]
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -56,14 +58,22 @@ def test_the_local_runtime_does_what_the_oracle_does(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
+def test_the_local_runtime_with_an_ample_budget_is_the_plain_query(seed: int) -> None:
+    """Results of a join end in another order than they begin; none of them is passed over in the next one."""
+    _, script, inputs = bound_preference(seed, several=True)
+    queries = {query.name: query for query in script.queries}
+    wanted = run_oracle(queries["plain"], inputs, True)
+    found = run_local([queries["ample"]], inputs, 1 + seed % 2, True, seed).tables["ample"]
+    assert_same(queries["ample"], found, wanted)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
 def test_all_units_are_accounted_for(seed: int) -> None:
     """G7, in every join."""
     _, script, inputs = bound_preference(seed, several=True)
     at = world(script, inputs)
     for node in operators(script.queries[0].root):
         if isinstance(node, PREFERRING):
-            from penstock.testing.preferences.kinds import simulate
-
             (one,) = simulate(node, at)
             count = one.account
             assert count.asked == count.done + count.waiting + count.expired + count.shed
@@ -89,4 +99,4 @@ def test_the_random_queries_feed_back_and_wait() -> None:
         found["feedback"] += any(isinstance(node, PreferringJoin) and node.ahead for node in nodes)
         found["short"] += sum(one.account.expired + one.account.waiting > 0 for one in simulated(query, inputs, 40, 1))
     assert found["feedback"] > 5
-    assert found["short"] > 10
+    assert found["short"] > 5

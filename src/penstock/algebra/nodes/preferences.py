@@ -64,9 +64,9 @@ then of their ends. Each join has an equal part of a budget in time and of a gra
 each of its elements grants n units. In a join counts each P_i whose columns and estimates it has; the others count 1.
 
 The feedback: a P_i that reads estimates of a stream which is joined later, and nothing else, counts in the joins before
-too, where they divide rows by the values that are estimated (`Ahead`). Its estimates there are the sums over all zones
-of that stream that a probe with x's values at x's instant finds: Count of their estimates, Share that by the elements
-of these zones. Of an instant, the elements of that stream are summarised before.
+too, where they divide rows by the values that are estimated (`SummaryAhead`). Its estimates there are the sums over all
+zones of that stream that a probe with x's values at x's instant finds: Count of their estimates, Share that by the
+elements of these zones. Of an instant, the elements of that stream are summarised before.
 
 Records (`Preference.records`, WEIGHTED alone): the last column of a result is its inclusion record
 (`expressions/sampling/inclusion.py`), which ESTIMATE reads. At the end of the work of an instant u in which a unit was
@@ -182,7 +182,7 @@ class Preference:
         return self.fade != 1
 
 
-class Ahead(NamedTuple):
+class SummaryAhead(NamedTuple):
     """The summary of a stream that results of a join probe later, whose estimates count in the join already.
 
     Args:
@@ -230,7 +230,7 @@ class PreferringJoin(UnderPreference):
     into: tuple[tuple[Expression, ...], tuple[Expression, ...]]
     preference: Preference
     later: tuple[Algebra, ...] = ()
-    ahead: tuple[Ahead, ...] = ()
+    ahead: tuple[SummaryAhead, ...] = ()
 
     @property
     def sharding(self) -> Pairs:

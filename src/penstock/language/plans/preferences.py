@@ -24,7 +24,7 @@ from penstock.algebra import (
     is_static,
 )
 from penstock.algebra.nodes.join import Pairs
-from penstock.algebra.nodes.preferences import Ahead
+from penstock.algebra.nodes.preferences import SummaryAhead
 from penstock.errors import nearest
 from penstock.expressions.coercion import BIGINT, DOUBLE
 from penstock.expressions.nodes import Column, Expression, SummaryEstimate, with_estimates
@@ -89,7 +89,7 @@ def _write_join(node: PreferringJoin) -> Fields:
     return {**write_condition(node), "sides": sides, **given(later=later), **_write_clause(node.preference)}
 
 
-def _write_ahead(node: PreferringJoin, stream: Algebra, ahead: Ahead) -> Fields:
+def _write_ahead(node: PreferringJoin, stream: Algebra, ahead: SummaryAhead) -> Fields:
     left, right = column_names(node.left.schema), column_names(node.right.schema)
     names, estimates = column_names(stream.schema), column_names(Schema(_ESTIMATES))
     return {
@@ -155,7 +155,7 @@ def _read_join(below: Below) -> Algebra:
     return found
 
 
-def _read_later(below: Below, equal: Pairs) -> tuple[Ahead, ...]:
+def _read_later(below: Below, equal: Pairs) -> tuple[SummaryAhead, ...]:
     """Return what is estimated of the inputs behind the first two."""
     items = below.fields["later"].items() if "later" in below.fields else []
     if len(items) != len(below.inputs) - 2:
@@ -174,7 +174,7 @@ def _read_later(below: Below, equal: Pairs) -> tuple[Ahead, ...]:
         if side.summary is None or len(keys) != len(side.summarised) or not set(keys) <= set(equal):
             raise fault(item.pointer, "each summarised column has a pair of equal columns", "P0350")
         terms = side.terms(Schema(()), side.summarised, node.schema)
-        found.append(Ahead(side.summary, side.summarised, tuple(keys), terms))
+        found.append(SummaryAhead(side.summary, side.summarised, tuple(keys), terms))
     return tuple(found)
 
 

@@ -17,7 +17,7 @@ from penstock.algebra import (
 )
 from penstock.algebra.nodes.base import is_static, operators
 from penstock.algebra.nodes.join import Pairs
-from penstock.algebra.nodes.preferences import Ahead
+from penstock.algebra.nodes.preferences import SummaryAhead
 from penstock.expressions.draws import draws, universe
 from penstock.expressions.nodes import Expression
 from penstock.testing.denotation.base import Bag, Relation, World, denote, relation, values_of, windowed
@@ -308,7 +308,7 @@ def _table(node: PreferringLookUp, world: World) -> Callable[[int], Bag]:
     return lambda ts: table.at(0 if static else ts)
 
 
-def _in_order_of(spread: Pairs, ahead: Ahead) -> tuple[int, ...]:
+def _in_order_of(spread: Pairs, ahead: SummaryAhead) -> tuple[int, ...]:
     """Return the summarised columns in the order in which rows of the join are divided by their values."""
     return tuple(ahead.summarised[ahead.keys.index(pair)] for pair in spread)
 

@@ -21,12 +21,12 @@ from penstock.algebra import (
 )
 from penstock.algebra.nodes.base import operators
 from penstock.algebra.nodes.join import Pairs
-from penstock.algebra.nodes.preferences import Ahead
+from penstock.algebra.nodes.preferences import SummaryAhead
 from penstock.expressions.nodes import Expression, SummaryEstimate, columns_of, conjunction, remap
 from penstock.language.binder.context import Context
 from penstock.language.binder.from_.inputs import FromInput
 from penstock.language.binder.from_.joins import columns, keyed_sides
-from penstock.language.binder.select.preference_order import JoinOrder, Later, Term
+from penstock.language.binder.select.preference_order import JoinSequence, Later, Term
 from penstock.language.text import TextSpan
 from penstock.tree import Node, transform_up, walk
 
@@ -107,7 +107,7 @@ class PreferenceBuilder:
 
     def _all(self, members: Sequence[FromInput], conditions: list[Expression]) -> Algebra:
         """Join more than two inputs, one after the other."""
-        order = JoinOrder.of(members, conditions, is_table)
+        order = JoinSequence.of(members, conditions, is_table)
         terms = [Term.of(e, span, order) for e, span in zip(self.terms.expressions, self.terms.spans, strict=True)]
         steps = [order.step(place) for place in range(1, len(members))]
         for term in terms:
@@ -226,7 +226,7 @@ class PreferenceBuilder:
 
 def _fed_back(
     node: PreferringJoin, later: Sequence[Later], classes: Sequence[int], width: int
-) -> list[tuple[Algebra, Ahead]]:  # fmt: skip
+) -> list[tuple[Algebra, SummaryAhead]]:  # fmt: skip
     """Return the streams joined later whose estimates the join knows: those of the values by which it divides rows.
     width: of the left input without its computed columns."""
     known: dict[int, tuple[int, int]] = {}
@@ -234,14 +234,14 @@ def _fed_back(
         if pair[0] < width and width + pair[1] < len(classes):
             known.setdefault(classes[width + pair[1]], pair)
     divided: Pairs | None = node.sharding if any(node.summaries) else None
-    found: list[tuple[Algebra, Ahead]] = []
+    found: list[tuple[Algebra, SummaryAhead]] = []
     for one in later:
         if not all(of in known for of in one.classes):
             continue
         keys = tuple(known[of] for of in one.classes)
         divided = keys if divided is None else divided
         if set(keys) == set(divided):
-            found.append((one.stream, Ahead(one.summary, one.summarised, keys, one.expressions)))
+            found.append((one.stream, SummaryAhead(one.summary, one.summarised, keys, one.expressions)))
     return found
 
 

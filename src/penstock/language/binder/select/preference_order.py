@@ -36,14 +36,14 @@ class Term:
     columns: frozenset[int]
 
     @staticmethod
-    def of(expression: Expression, span: TextSpan, order: JoinOrder) -> Term:
+    def of(expression: Expression, span: TextSpan, order: JoinSequence) -> Term:
         estimates = [e for e in walk(expression) if isinstance(e, SummaryEstimate)]
         owners = frozenset(order.owner(column.index) for e in estimates for column in e.columns)
         return Term(expression, span, owners, columns_of(expression))
 
 
 @dataclass(frozen=True)
-class JoinOrder:
+class JoinSequence:
     """The order in which members of FROM are joined.
 
     Args:
@@ -61,7 +61,7 @@ class JoinOrder:
     @staticmethod
     def of(
         inputs: Sequence[FromInput], conditions: Sequence[Expression], is_table: Callable[[Algebra], bool]
-    ) -> JoinOrder:  # fmt: skip
+    ) -> JoinSequence:  # fmt: skip
         owners = [n for n, member in enumerate(inputs) for _ in member.node.schema]
         firsts = tuple(owners.index(n) for n in range(len(inputs)))
         linked = [{owners[c] for c in columns_of(e)} for e in conditions if _is_equality(e)]
@@ -72,7 +72,7 @@ class JoinOrder:
             order.append(chosen)
             left.remove(chosen)
         order += [n for n, member in enumerate(inputs) if is_table(member.node)]
-        return JoinOrder(tuple(inputs), firsts, tuple(order), _classes(len(owners), conditions))
+        return JoinSequence(tuple(inputs), firsts, tuple(order), _classes(len(owners), conditions))
 
     def owner(self, column: int) -> int:
         return max(n for n, first in enumerate(self.firsts) if first <= column)
@@ -99,7 +99,7 @@ class JoinOrder:
 class JoinStep:
     """One of several joins. places: of the columns of FROM that it has."""
 
-    order: JoinOrder
+    order: JoinSequence
     place: int
     places: Mapping[int, int]
 

@@ -136,7 +136,7 @@ def work_at_once(arrived: Arrivals, counts: Int64s) -> WorkAtOnce:
         every = np.arange(size)
         entries = direction.entries_at_once(making, every, every, arrived.zones)
         return WorkAtOnce(making.elements, None, entries, entries.made, size, (0, 0))
-    which, numbers = others.alive(making.starts, counts)
+    which, numbers = others.alive(making.starts, counts, making.elements.ts)
     x = making.elements.take(which)
     partners = others.rows_of(numbers) if len(numbers) else empty(direction.types[1 - direction.side])
     if direction.single:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from penstock.algebra.nodes.preferences import Ahead, Preference, PreferenceOrder
+from penstock.algebra.nodes.preferences import Preference, PreferenceOrder, SummaryAhead
 from penstock.expressions.sketches.count_sketch import value_hashes
 from penstock.physical.elements import Elements
 from penstock.physical.operators.joins.join import keyed
@@ -22,7 +22,7 @@ from penstock.physical.synopses.summaries.declared import summary_of
 class StreamAhead:
     """A stream that is joined later. arrival: whether its elements come in order of arrival."""
 
-    def __init__(self, preference: Preference, ahead: Ahead, arrival: bool) -> None:
+    def __init__(self, preference: Preference, ahead: SummaryAhead, arrival: bool) -> None:
         self._preference, self._ahead = preference, ahead
         self.early = ArrivalOrderBuffer(arrival)
         self.stream_summary = summary_of(ahead.summary)

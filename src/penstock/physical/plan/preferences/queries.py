@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from penstock.algebra.nodes.preferences import Ahead, BudgetKind, Preference, preference_text
+from penstock.algebra.nodes.preferences import BudgetKind, Preference, SummaryAhead, preference_text
 from penstock.algebra.nodes.summary_definition import SummaryDefinition
 from penstock.expressions.nodes import Expression
 from penstock.expressions.text import to_sql
@@ -66,7 +66,7 @@ class PreferringJoinSpec(PreferenceSpec):
     summarised: tuple[tuple[int, ...], tuple[int, ...]]
     into: tuple[tuple[Expression, ...], tuple[Expression, ...]]
     reads_partner: tuple[bool, bool]
-    ahead: tuple[Ahead, ...] = ()
+    ahead: tuple[SummaryAhead, ...] = ()
 
     @property
     def title(self) -> str:

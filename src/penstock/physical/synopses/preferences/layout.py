@@ -47,8 +47,9 @@ RECORDED_RANKS = 5
 
 # An element of a side. PREVIOUS: number of the next older element with an equal key, -1 for none; then the key's
 # fingerprint.
-TS, EXP, PREVIOUS, FIRST, SECOND = 0, 1, 2, 3, 4
-ELEMENT_COLUMNS = 5
+# LATEST: the last end of it and all older ones of its chain.
+TS, EXP, PREVIOUS, FIRST, SECOND, LATEST = 0, 1, 2, 3, 4, 5
+ELEMENT_COLUMNS = 6
 
 # Heaps.
 BEST, WORST, EXPIRIES = 0, 1, 2

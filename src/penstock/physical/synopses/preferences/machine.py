@@ -38,6 +38,7 @@ from penstock.physical.synopses.preferences.layout import (
     GRANT,
     HIGH,
     KEY,
+    LATEST,
     LEAST_SHED,
     LOOK_UP_PAIRS,
     LOOK_UPS,
@@ -127,9 +128,9 @@ def _candidate(entries, i, at, others, base, spans):  # type: ignore[no-untyped-
     count = entries[i, SPANS] & ((1 << SPAN_BITS) - 1)
     while number >= low and number >= base:
         row = number - base
-        if others[row, EXP] <= at:
+        if others[row, LATEST] <= at:
             return -1
-        if number < high:
+        if number < high and others[row, EXP] > at:
             inside = False
             for k in range(offset, offset + count):
                 if spans[k, 0] <= number < spans[k, 1]:
@@ -268,12 +269,14 @@ def _shed(  # type: ignore[no-untyped-def]
 
 @nb.njit(cache=True)
 def _ending(i, at, entries, own, own_base, others, base, spans):  # type: ignore[no-untyped-def]
-    """Return when entry i ends, by its next candidate; the end of x where it has none."""
+    """Return when entry i ends, by the last of its candidates; the end of x where it has none. Where zones leave some
+    out, ends are in the order of arrival, and so the next one is the last to end."""
     ends = own[entries[i, X] - own_base, EXP]
     if entries[i, STAGE] == ONE_UNIT and entries[i, CURSOR] < 0:
         return ends
     found = _candidate(entries, i, at, others, base, spans)
-    return ends if found < 0 else min(ends, others[found - base, EXP])
+    last = EXP if entries[i, STAGE] == ONE_UNIT else LATEST
+    return ends if found < 0 else min(ends, others[found - base, last])
 
 
 @nb.njit(cache=True)
@@ -331,7 +334,7 @@ def _work(  # type: ignore[no-untyped-def]
         numbers[DONE] += 1
     else:
         entries[i, CURSOR] = following
-        entries[i, ENDS] = min(own[entries[i, X] - own_base, EXP], others[following - base, EXP])
+        entries[i, ENDS] = min(own[entries[i, X] - own_base, EXP], others[following - base, LATEST])
         move_end(i, numbers[WAITING], items, places, entries, ranks)
     return count
 

@@ -17,7 +17,15 @@ import pyarrow as pa
 from penstock.physical.elements import Bools, Elements, Int64s, concat
 from penstock.physical.kernels.fingerprints import UInt64s, fingerprints
 from penstock.physical.synopses.contract import Chunks, StateExtent, StoredTimes, Synopsis, extent_of
-from penstock.physical.synopses.preferences.layout import ELEMENT_COLUMNS, EXP, FIRST, PREVIOUS, SECOND, TS
+from penstock.physical.synopses.preferences.layout import (
+    ELEMENT_COLUMNS,
+    EXP,
+    FIRST,
+    LATEST,
+    PREVIOUS,
+    SECOND,
+    TS,
+)
 from penstock.storage.documents import Document, integer, integer_pairs
 
 #: Number of chunks of similar size that are merged.
@@ -45,6 +53,7 @@ def _link(rows, low, high, base, linked, keys, newest):  # type: ignore[no-untyp
     used = 0
     for row in range(low, high):
         rows[row, PREVIOUS] = -1
+        rows[row, LATEST] = rows[row, EXP]
         if not linked[row - low]:
             continue
         place = _slot(rows[row, FIRST], rows[row, SECOND], keys, newest)
@@ -53,6 +62,7 @@ def _link(rows, low, high, base, linked, keys, newest):  # type: ignore[no-untyp
             used += 1
         elif newest[place] >= base:
             rows[row, PREVIOUS] = newest[place]
+            rows[row, LATEST] = max(rows[row, EXP], rows[newest[place] - base, LATEST])
         newest[place] = row + base
     return used
 
@@ -87,8 +97,8 @@ def _count_alive(rows, base, starts, at, most, counts):  # type: ignore[no-untyp
     total = 0
     for k in range(starts.shape[0]):
         number, count = starts[k], 0
-        while number >= base and rows[number - base, EXP] > at[k]:
-            count += 1
+        while number >= base and rows[number - base, LATEST] > at[k]:
+            count += rows[number - base, EXP] > at[k]
             if total + count > most:
                 return total + count
             number = rows[number - base, PREVIOUS]
@@ -98,14 +108,24 @@ def _count_alive(rows, base, starts, at, most, counts):  # type: ignore[no-untyp
 
 
 @nb.njit(cache=True)
-def _alive(rows, base, starts, counts, which, found):  # type: ignore[no-untyped-def]
+def _alive(rows, base, starts, counts, at, which, found):  # type: ignore[no-untyped-def]
     row = 0
     for k in range(starts.shape[0]):
-        number = starts[k]
-        for _ in range(counts[k]):
-            which[row], found[row] = k, number
-            row += 1
+        number, left = starts[k], counts[k]
+        while left:
+            if rows[number - base, EXP] > at[k]:
+                which[row], found[row] = k, number
+                row += 1
+                left -= 1
             number = rows[number - base, PREVIOUS]
+
+
+@nb.njit(cache=True)
+def _ended(rows, size, first, at):  # type: ignore[no-untyped-def]
+    """Return how many rows from the beginning on have ended at an instant; the `first` ones have."""
+    while first < size and rows[first, EXP] <= at:
+        first += 1
+    return first
 
 
 def _words(first: UInt64s, second: UInt64s) -> Int64s:
@@ -134,6 +154,8 @@ class NumberedElements(Synopsis):
         self._keys = np.zeros((32, 2), np.int64)
         self._newest = np.full(32, _EMPTY, np.int64)
         self._used = 0
+        #: Rows from `base` on that are known to have ended.
+        self._gone = 0
 
     @property
     def table(self) -> Int64s:
@@ -143,7 +165,7 @@ class NumberedElements(Synopsis):
     # -- adding and looking up ----------------------------------------------------------------------------------
 
     def add(self, elements: Elements) -> Int64s:
-        """Add elements, which are in order and end in order; return for each the fingerprint's words, as columns."""
+        """Add elements, which are in order; return for each the fingerprint's words, as columns."""
         first, second = self._fingerprints(elements)
         if len(elements):
             self._next_id += 1
@@ -169,11 +191,12 @@ class NumberedElements(Synopsis):
         total = _count_alive(self._rows, self.base, starts, at, most, counts)
         return counts if total <= most else None
 
-    def alive(self, starts: Int64s, counts: Int64s) -> tuple[Int64s, Int64s]:
-        """Return (k, number of an element) for the first counts[k] elements of the chain from starts[k] backwards."""
+    def alive(self, starts: Int64s, counts: Int64s, at: Int64s) -> tuple[Int64s, Int64s]:
+        """Return (k, number of an element) for the first counts[k] elements of a chain, from starts[k] on, that live
+        at at[k]."""
         total = int(counts.sum())
         which, found = np.empty(total, np.int64), np.empty(total, np.int64)
-        _alive(self._rows, self.base, starts, counts, which, found)
+        _alive(self._rows, self.base, starts, counts, at, which, found)
         return which, found
 
     def alive_from(self, starts: Int64s, at: Int64s) -> tuple[Int64s, Int64s]:
@@ -181,7 +204,7 @@ class NumberedElements(Synopsis):
         at[k]."""
         counts = self.count_alive(starts, at)
         assert counts is not None
-        return self.alive(starts, counts)
+        return self.alive(starts, counts, at)
 
     def rows_of(self, numbers: Int64s) -> Elements:
         """Return elements by their numbers, at least one, in any order."""
@@ -244,7 +267,7 @@ class NumberedElements(Synopsis):
     def expire(self, at: int) -> None:
         """Drop the elements that have ended at an instant."""
         size = self.next - self.base
-        gone = int(np.searchsorted(self._rows[:size, EXP], at, side="right"))
+        gone = self._gone = int(_ended(self._rows, size, self._gone, at))
         for number, (start, elements) in list(self._chunks.items()):
             if start + len(elements) > self.base + gone:
                 break
@@ -255,6 +278,7 @@ class NumberedElements(Synopsis):
             if len(self._rows) > 4 * max(size - gone, 16):
                 self._rows = self._rows[: 2 * max(size - gone, 16)].copy()
             self.base += gone
+            self._gone = 0
 
     # -- durability ----------------------------------------------------------------------------------------------
 
