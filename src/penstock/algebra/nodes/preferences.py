@@ -83,7 +83,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -105,6 +105,7 @@ from penstock.algebra.properties.cardinality import Estimate
 from penstock.algebra.properties.update_pattern import Pattern
 from penstock.expressions.nodes import Expression, columns_of
 from penstock.expressions.text import to_sql
+from penstock.tree import text_without_added
 from penstock.types import Schema
 
 
@@ -132,7 +133,9 @@ class Budget:
     kind: BudgetKind
     units: int = 1
     ticks: int = 1
-    joins: int = 1
+    joins: int = field(default=1, metadata={"added": True})
+
+    __repr__ = text_without_added
 
     def rate(self, shards: int) -> Fraction:
         """Return the units per tick of each of `shards`."""
@@ -170,8 +173,10 @@ class Preference:
     seed: int = 0
     query: str = ""
     queue: int = 1_000_000
-    records: bool = False
-    place: int = 0
+    records: bool = field(default=False, metadata={"added": True})
+    place: int = field(default=0, metadata={"added": True})
+
+    __repr__ = text_without_added
 
     def salt(self, side: int) -> str:
         """Return the salt of the draws of elements of a side."""
@@ -229,8 +234,8 @@ class PreferringJoin(UnderPreference):
     summarised: tuple[tuple[int, ...], tuple[int, ...]]
     into: tuple[tuple[Expression, ...], tuple[Expression, ...]]
     preference: Preference
-    later: tuple[Algebra, ...] = ()
-    ahead: tuple[SummaryAhead, ...] = ()
+    later: tuple[Algebra, ...] = field(default=(), metadata={"added": True})
+    ahead: tuple[SummaryAhead, ...] = field(default=(), metadata={"added": True})
 
     @property
     def sharding(self) -> Pairs:
