@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
+
+from penstock.tree import text_without_added
 
 
 class PreferenceOrder(enum.Enum):
@@ -31,7 +33,9 @@ class Budget:
     kind: BudgetKind
     units: int = 1
     ticks: int = 1
-    joins: int = 1
+    joins: int = field(default=1, metadata={"added": True})
+
+    __repr__ = text_without_added
 
     def rate(self, shards: int) -> Fraction:
         """Return the units per tick of each of `shards`."""
@@ -69,8 +73,10 @@ class Preference:
     seed: int = 0
     query: str = ""
     queue: int = 1_000_000
-    records: bool = False
-    place: int = 0
+    records: bool = field(default=False, metadata={"added": True})
+    place: int = field(default=0, metadata={"added": True})
+
+    __repr__ = text_without_added
 
     def salt(self, side: int) -> str:
         """Return the salt of the draws of elements of a side."""

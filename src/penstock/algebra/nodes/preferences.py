@@ -83,7 +83,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from penstock.algebra.nodes.base import (
@@ -206,8 +206,8 @@ class PreferringJoin(WithPreference):
     summarised: tuple[tuple[int, ...], tuple[int, ...]]
     into: tuple[tuple[Expression, ...], tuple[Expression, ...]]
     preference: Preference
-    later: tuple[Algebra, ...] = ()
-    ahead: tuple[SummaryAhead, ...] = ()
+    later: tuple[Algebra, ...] = field(default=(), metadata={"added": True})
+    ahead: tuple[SummaryAhead, ...] = field(default=(), metadata={"added": True})
 
     @property
     def sharding(self) -> Pairs:

@@ -15,7 +15,7 @@ from typing import Any
 from penstock.algebra.nodes.base import Algebra
 from penstock.algebra.nodes.scans import Source
 from penstock.deep import deep
-from penstock.tree import Node
+from penstock.tree import Node, left_out
 
 #: The attribute of a node under which its key is kept.
 _KNOWN = "_operator_key"
@@ -37,7 +37,8 @@ def _key(node: Algebra) -> str:
                 return _key(children[id(value)])
             return _token(value, token)
 
-        parts = (f"{one.name}={token(getattr(node, one.name))}" for one in fields(node) if _counts(one.metadata))
+        counting = (one.name for one in fields(node) if _counts(one.metadata))
+        parts = (f"{name}={token(getattr(node, name))}" for name in counting if name not in left_out(node))
         text = f"{type(node).__name__}|{'|'.join(parts)}"
         known = hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
         object.__setattr__(node, _KNOWN, known)

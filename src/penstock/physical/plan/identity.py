@@ -20,7 +20,7 @@ from penstock.expressions.user import UserDefined
 from penstock.physical.plan.plan import Plan, Step
 from penstock.physical.plan.spec import Spec
 from penstock.redaction import redacted
-from penstock.tree import Node
+from penstock.tree import Node, left_out
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -133,7 +133,7 @@ def _whole(plan: Plan) -> str:
 def _spec(spec: Spec, tables: Mapping[str, str], but: Collection[str] = ()) -> str:
     parts = []
     for name in _compared(type(spec)):
-        if name not in spec.names_only and name not in but:
+        if name not in spec.names_only and name not in but and name not in left_out(spec):
             value = getattr(spec, name)
             # A table is named by its declaration; what counts is its content.
             parts.append(f"{name}={tables.get(value, value) if name == 'table' else _token(value)}")
@@ -167,7 +167,8 @@ def _token(value: object) -> str:
 
 
 def _fields(value: DataclassInstance) -> str:
-    parts = (f"{name}={_token(getattr(value, name))}" for name in _compared(type(value)))
+    compared = (name for name in _compared(type(value)) if name not in left_out(value))
+    parts = (f"{name}={_token(getattr(value, name))}" for name in compared)
     return f"{type(value).__name__}({', '.join(parts)})"
 
 

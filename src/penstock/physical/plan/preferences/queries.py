@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 
@@ -67,7 +67,7 @@ class PreferringJoinSpec(PreferenceSpec):
     summarised: tuple[tuple[int, ...], tuple[int, ...]]
     into: tuple[tuple[Expression, ...], tuple[Expression, ...]]
     reads_partner: tuple[bool, bool]
-    ahead: tuple[SummaryAhead, ...] = ()
+    ahead: tuple[SummaryAhead, ...] = field(default=(), metadata={"added": True})
 
     @property
     def title(self) -> str:
