@@ -19,9 +19,11 @@ SET max_batch_rows = 20;
 CREATE STREAM A (ts BIGINT, k BIGINT, amount BIGINT) FROM FILES (path '{data}', format 'parquet')
   TIMESTAMP BY ts UNIT SECOND;
 CREATE QUERY q INTO FILES (path '{folder}/q', format 'csv') AS SELECT {items}
-  FROM A [RANGE 40 SECONDS] AS x, A [RANGE 20 SECONDS] AS y WHERE x.k = y.k
+  FROM {source}
   WITH PREFERENCE {preference} BUDGET AUTO;
 """
+TWO = "A [RANGE 40 SECONDS] AS x, A [RANGE 20 SECONDS] AS y WHERE x.k = y.k"
+THREE = "A [RANGE 40 SECONDS] AS x, A [RANGE 20 SECONDS] AS y, A [RANGE 9 SECONDS] AS z WHERE x.k = y.k AND y.k = z.k"
 ROWS = "x.ts, x.amount, y.amount AS other"
 ESTIMATES = "ESTIMATE(COUNT(*)) AS n, ESTIMATE(SUM(y.amount)) AS s, UPPER_BOUND(ESTIMATE(SUM(y.amount))) AS u"
 
@@ -48,11 +50,13 @@ def write(folder: Path) -> None:
 
 def live(
     folder: Path, preference: str, monkeypatch: pytest.MonkeyPatch, crash: str | None, least: int = 10,
-    items: str = ROWS,
+    items: str = ROWS, source: str = TWO,
 ) -> tuple[list[str], int]:  # fmt: skip
     """Run over all input, with a death in every second round; return what was emitted, and the decisions made."""
     folder.mkdir()
-    script = SCRIPT.format(data=folder.parent / "data", folder=folder, preference=preference, items=items)
+    script = SCRIPT.format(
+        data=folder.parent / "data", folder=folder, preference=preference, items=items, source=source
+    )
     granting = Granting(least)
     monkeypatch.setattr(input_planner, "_as_before", granting)
     return lived(script, folder, ["q"], crash)["q"], granting.calls
@@ -68,6 +72,32 @@ def test_a_run_that_dies_tells_what_one_that_lives_tells(
     assert live(tmp_path / "more", preference, monkeypatch, None, 60)[0] != expected
     for crash in (*CRASHES, "marked"):
         assert live(tmp_path / crash, preference, monkeypatch, crash) == (expected, decisions)
+
+
+def test_a_run_of_three_inputs_that_dies_tells_what_one_that_lives_tells(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path / "data")
+    expected, decisions = live(tmp_path / "living", "x.amount + z.amount", monkeypatch, None, source=THREE)
+    assert len(expected) > 100
+    for crash in CRASHES:
+        assert live(tmp_path / crash, "x.amount + z.amount", monkeypatch, crash, source=THREE) == (expected, decisions)
+
+
+def test_joins_that_share_one_unit_both_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path / "data")
+    monkeypatch.setattr(Granting, "__call__", lambda self, before: before.with_all(Decided.UNITS, {"q": 1}))
+    script = SCRIPT.replace("shards = 2", "shards = 1").format(
+        data=tmp_path / "data", folder=tmp_path / "run", preference="x.amount", items=ROWS, source=THREE
+    )
+    monkeypatch.setattr(input_planner, "_as_before", Granting())
+    (tmp_path / "run").mkdir()
+    lasting = script
+    for length in (9, 20, 40):
+        lasting = lasting.replace(f" [RANGE {length} SECONDS]", "")
+    told = lived(lasting, tmp_path / "run", ["q"], None)["q"]
+    # In the last round all work is done: what is told before shows that both joins had a unit.
+    assert any(int(line.split(",")[0]) < 100 for line in told)
 
 
 def test_a_run_that_dies_estimates_what_one_that_lives_estimates(

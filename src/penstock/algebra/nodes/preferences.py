@@ -60,8 +60,9 @@ records (below) all work goes through the queue.
 More inputs than two are joined one after the other, each join with a queue of its own: streams in the order of FROM,
 but each after one that a condition equates it with, then the static relations. A result of a join is an element of the
 next one at the instant at which it was emitted, with its life; those of an instant come in the order of their values,
-then of their ends. Each join has an equal part of a budget in time and of a grant of AUTO (`Budget.joins`); PER TUPLE,
-each of its elements grants n units. In a join counts each P_i whose columns and estimates it has; the others count 1.
+then of their ends. Each join has an equal part of a budget in time and, rounded up, of a grant of AUTO
+(`Budget.joins`); PER TUPLE, each of its elements grants n units. In a join counts each P_i whose columns and estimates
+it has; the others count 1.
 
 The feedback: a P_i that reads estimates of a stream which is joined later, and nothing else, counts in the joins before
 too, where they divide rows by the values that are estimated (`SummaryAhead`). Its estimates there are the sums over all

@@ -248,12 +248,13 @@ class Preferring(Operator, ABC):
         self._warned = self._queue.number(SHED) > 0
 
     def _grant(self, moment: Moment) -> int:
-        """Return the units of the round in this shard: an equal part of what was decided; all where nothing was, and
-        once the inputs have ended: nothing competes with the entries that wait any more."""
+        """Return the units of the round in this shard: an equal part of what was decided, rounded up for each join, as
+        none may stand still; all where nothing was, and once the inputs have ended: nothing competes with the entries
+        that wait any more."""
         decided = moment.decided.every(Decided.UNITS).values()
         if not decided or not moment.open:
             return UNLIMITED
-        part, rest = divmod(max(decided) // self._preference.budget.joins, self._shards)
+        part, rest = divmod(-(-max(decided) // self._preference.budget.joins), self._shards)
         return part + (moment.shard < rest)
 
     # -- arrivals ----------------------------------------------------------------------------------------------------
