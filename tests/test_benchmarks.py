@@ -27,7 +27,7 @@ RUNS = {
     "multijoin": "--rows 300 --repetitions 1",
     "csql": "--quick --rows 2000 --round 1000 --repetitions 1",
     "temporal": "--quick --seeds 1",
-    "promising": "--quick --seconds 40 --seeds 1",
+    "promising": "--quick --seconds 70 --seeds 1",
     "frequent": "--starts 1 --packets 2000 --rows 2000",
     "floors": "--parts memory,window --rows 4000,8000 --operators aggregate --windows 1,2 --rate 20 --measured 4",
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from control_kit import STREAM, SUM, Server
@@ -12,6 +13,7 @@ from control_kit import STREAM, SUM, Server
 from penstock.control.engine import EngineVersion, NextVersion, OnFailed, Preparation
 from penstock.control.in_process import InProcessEngine
 from penstock.control.spark import SparkEngine
+from penstock.control.transactions.backlog import AcceptedItem, Backlog
 from penstock.errors import PenstockError
 from penstock.runtime.spark.output.delivery import DeliveredAnswer, SinkIsolation
 
@@ -126,3 +128,29 @@ def test_a_sink_is_tried_again_for_the_time_of_its_query() -> None:
     for query in attempts:
         isolation.write(query, 1, lambda query=query: attempt(query), lambda: None)  # type: ignore[misc, arg-type]
     assert keeping.kept == ["short", "long"] and attempts["short"] == 1 and attempts["long"] > 2
+
+
+def test_readings_end_that_stand_behind_one_that_cannot() -> None:
+    class Reading:
+        def __init__(self, error: BaseException | None) -> None:
+            self.error, self.ended = error, False
+
+        def end(self) -> None:
+            self.ended = True
+            if self.error is not None:
+                raise self.error
+
+    class Request:
+        error: BaseException | None = None
+
+        def refuse(self, error: BaseException) -> None:
+            self.error = error
+
+    backlog, failure = Backlog(), PenstockError("P0601", "the disk is full")
+    readings = [Reading(OSError("the disk is full")), Reading(None)]
+    requests = [Request(), Request()]
+    for reading, request in zip(readings, requests, strict=True):
+        backlog.add(AcceptedItem(None, reading=cast("Any", reading), request=cast("Any", request)))
+    backlog.fail(failure)
+    assert [reading.ended for reading in readings] == [True, True]
+    assert [request.error for request in requests] == [failure, failure]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from penstock.algebra import BudgetKind, Preference, PreferenceOrder
-from penstock.algebra.nodes.preferences import Budget
+from penstock.algebra.nodes.preference_clause import Budget
 from penstock.language import bind_script
 from penstock.physical.plan.identity import step_keys
 from penstock.physical.planning.planner import plan_queries

@@ -6,6 +6,7 @@ same declarations; these wait behind it.
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -16,6 +17,9 @@ from penstock.control.transactions.footprint import Footprint
 from penstock.control.transactions.merging import BoundChange
 from penstock.control.transactions.past_reading import PastReading
 from penstock.control.transactions.request import PostedScript
+from penstock.events import log_event, logger_of
+
+LOG = logger_of("control")
 
 
 @dataclass(eq=False)
@@ -120,8 +124,9 @@ class Backlog:
         for item in items:
             if item.request is not None:
                 item.request.refuse(failure)
+        for item in items:
             if item.reading is not None:
-                item.reading.end()
+                _end(item.reading)
 
     def readings(self) -> dict[int, PastReading]:
         """Return, by number of a command, the reading that it waits for."""
@@ -153,3 +158,11 @@ def waiting_behind(item: AcceptedItem, held: Sequence[AcceptedItem]) -> list[Acc
         else:
             outside.append(one)
     return chain[1:]
+
+
+def _end(reading: PastReading) -> None:
+    """End the reading of a past whose queries will not begin."""
+    try:
+        reading.end()
+    except BaseException as error:  # it must not keep those after it from an end, whatever it is
+        log_event(LOG, logging.WARNING, "past", f"what was read of a past is left behind: {error!r}")
