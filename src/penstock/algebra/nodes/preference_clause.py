@@ -6,6 +6,7 @@ import enum
 from dataclasses import dataclass, field
 from fractions import Fraction
 
+from penstock.algebra.nodes.base import PREFERENCE_DRAWS
 from penstock.tree import text_without_added
 
 
@@ -56,7 +57,7 @@ class Preference:
 
     Args:
         order: which priorities come first.
-        budget: what grants units. UNLIMITED has no preference node: it is the plain query.
+        budget: what grants units. UNLIMITED is the plain query, and under an ESTIMATE a budget that nothing exceeds.
         fade: the factor a, 0 < a <= 1; 1 does not fade.
         per: ticks of PER: fading by age; None: by granularity.
         seed: of the draws of WEIGHTED.
@@ -80,7 +81,7 @@ class Preference:
 
     def salt(self, side: int) -> str:
         """Return the salt of the draws of elements of a side."""
-        return f"/preference/{self.query}/{2 * self.place + side}"
+        return f"{PREFERENCE_DRAWS}{self.query}/{2 * self.place + side}"
 
     @property
     def fades(self) -> bool:

@@ -55,16 +55,23 @@ class PreferenceGrammar(FrequentGrammar):
 
     def _order_before(self) -> str | None:
         """Parse the order in front of the expressions. WEIGHTED may be a column there."""
-        if self._at("WEIGHTED"):
-            following = self._ahead(1)
-            begins = following is not None and (
-                following.token_type in (TokenType.L_PAREN, TokenType.NUMBER, TokenType.STRING, TokenType.CASE)
-                or following.token_type in self.ID_VAR_TOKENS
-                or following.token_type is TokenType.IDENTIFIER
-            )
-            if not begins or (following is not None and following.text.upper() in _BEHIND_A_COLUMN):
+        if self._at("WEIGHTED") and not self._begins_expression(1):
+            other = self._ahead(1)
+            if other is None or other.text.upper() not in _ORDERS or not self._begins_expression(2):
                 return None
+            message = f"WEIGHTED and {other.text.upper()}: the order is written once"
+            self._reject(message, other, hint="leave one of them out")
         return self._take_any(*_ORDERS)
+
+    def _begins_expression(self, offset: int) -> bool:
+        """Return whether the token there begins an expression, and is no word of what follows one."""
+        token = self._ahead(offset)
+        kinds = (TokenType.L_PAREN, TokenType.NUMBER, TokenType.STRING, TokenType.CASE, TokenType.IDENTIFIER)
+        return (
+            token is not None
+            and (token.token_type in kinds or token.token_type in self.ID_VAR_TOKENS)
+            and token.text.upper() not in _BEHIND_A_COLUMN
+        )
 
     def _fade(self) -> dict[str, Any]:
         factor = self._signed("a factor such as 0.8, or 80 PERCENT")
@@ -81,7 +88,9 @@ class PreferenceGrammar(FrequentGrammar):
         if units.denominator != 1:
             hint = "a unit is one look-up or one pair: write more of them per a longer interval"
             self._fail("a whole number of units, AUTO or UNLIMITED", self._prev, hint=hint)
-        self._need("PER")
+        if not self._take("PER"):
+            shown = f"BUDGET {units}"
+            self._fail("PER", hint=f"say what grants them: {shown} PER SECOND, or {shown} PER TUPLE")
         if self._take("TUPLE"):
             return BudgetClause("PER TUPLE", int(units), span=self._since(start))
         return BudgetClause("PER", int(units), self._per_time(), self._since(start))
