@@ -27,6 +27,7 @@ from live_machine import EDITS, REPLACEMENTS, SEEDS, System, live_steps, random_
 from mortal_storage import MortalStorage
 
 from penstock.algebra.nodes.query import PlanChoice, Query, Start, StartMode
+from penstock.algebra.properties.need import first_full_instant
 from penstock.control import applying
 from penstock.control.control import Control
 from penstock.control.in_process import InProcessEngine
@@ -197,6 +198,9 @@ class PostedSystem:
     def lost(self) -> dict[str, int]:
         return self.engine._live.lost()
 
+    def unseen(self, name: str) -> dict[str, int]:
+        return self.engine._live.unseen(str(self.control.query(name)[1].place))
+
     @property
     def set_apart(self) -> dict[str, Counter[str]]:
         return self.engine._live.set_apart
@@ -253,7 +257,9 @@ class PostedLives(System):
         try:
             chosen = self.engine.edit(name, seeded_choices(choice))
         except PenstockError as error:
-            assert error.code == "P0703" and self.retained is not None, error
+            # One that began behind elements that count for ever has not seen them, also where they are kept.
+            is_never_mature = first_full_instant(self.lives[name].query.root.needs, self.engine.unseen(name), 0) is None
+            assert error.code == "P0703" and (self.retained is not None or is_never_mature), error
             self.edited["refused"] += 1
             return
         self.edited["begun"] += bool(chosen)
