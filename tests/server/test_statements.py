@@ -100,6 +100,20 @@ def test_bad_bodies_are_problems(client: httpx.Client, content: bytes, type_: st
     assert answer.json()["code"].startswith("P0")
 
 
+@pytest.mark.parametrize(
+    ("content", "said", "hint"),
+    [
+        (b'{"sql": SELECT}', "the body is no JSON: Expecting value, at character 9", "application/sql"),
+        (b"{'sql': 'SHOW QUERIES'}", "at character 2", "application/sql"),
+        (b'{"sql": "SELECT \xff"}', "the body is not UTF-8: byte 17 is 0xFF", ""),
+    ],
+)
+def test_bodies_that_are_no_json_have_their_place(client: httpx.Client, content: bytes, said: str, hint: str) -> None:
+    answer = client.post("/v1/statements", content=content, headers={"Content-Type": "application/json"})
+    assert answer.status_code == 400 and answer.json()["code"] == "P0803"
+    assert said in answer.json()["message"] and hint in answer.json()["hint"]
+
+
 SQL = {"Content-Type": "application/sql; charset=utf-8"}
 
 

@@ -217,7 +217,8 @@ class CqlParser(DeclarationGrammar):
     # --- reading
 
     def _subscribe(self, start: TextSpan) -> SubscribeStatement:
-        self._need("TO")
+        if not self._take("TO"):
+            self._fail("TO", hint="the statement is SUBSCRIBE TO, and the name of a query or a query in parentheses")
         name: Name | None = None
         query = None
         if self._match(TokenType.L_PAREN):

@@ -70,6 +70,13 @@ async def _invalid(request: Request, error: Exception) -> Response:
     if not isinstance(error, RequestValidationError):
         raise error
     first = error.errors()[0]
+    if first["type"] == "json_invalid":
+        message = f"the body is no JSON: {first['ctx']['error']}, at character {first['loc'][-1] + 1}"
+        hint = "a script may be the whole body, without JSON around it, with `Content-Type: application/sql`"
+        is_script = request.url.path == "/v1/statements"
+        return problem(
+            Refused(400, "P0803", message, hint=hint if is_script else "/openapi.json describes the request")
+        )
     place = ".".join(str(part) for part in first["loc"])
     return problem(Refused(400, "P0803", f"{place}: {first['msg']}", hint="/openapi.json describes the request"))
 
@@ -83,6 +90,8 @@ async def _of_the_framework(request: Request, error: Exception) -> Response:
         message = f"there is nothing at {request.url.path[:200]}"
     elif error.status_code == 405:
         message = f"{request.method} is not possible at {request.url.path[:200]}"
+    elif isinstance(cause := error.__cause__, UnicodeDecodeError):
+        message = f"the body is not UTF-8: byte {cause.start + 1} is 0x{cause.object[cause.start]:02X}"
     else:
         message = str(error.detail)[:500]
     return problem(Refused(error.status_code, "P0803", message, hint="/openapi.json lists what there is",
