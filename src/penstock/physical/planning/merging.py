@@ -23,7 +23,6 @@ from penstock.physical.planning.sharing import (
     keeping_keys,
     sharing_of,
 )
-from penstock.types import END
 
 
 def merged(
@@ -59,9 +58,9 @@ def _merge(
     sources: Mapping[str, Source],
 ) -> bool:  # fmt: skip
     """Merge those of a group of twins that have equal states now; return whether there are any."""
-    names = {one.key: merges.get(one.key, one.key) for one in group}
-    if len(set(names.values())) == 1:
+    if len({merges.get(one.key, one.key) for one in group}) == 1:
         return False
+    names = {one.key: merges.get(one.key, one.key) for one in group}
     if group[0].step.spec.keeps_rows:
         return _merge_stores(group, names, merges, beginnings, standing)
     users: dict[str, set[str]] = {}
@@ -92,21 +91,28 @@ def _merge_stores(
     reaches: dict[str, int] = {}
     needed: dict[str, int] = {}
     ended: dict[frozenset[str], bool] = {}
+    reached = standing.queries
     for one in group:
-        name, heartbeats = names[one.key], [standing.queries[query] for query in one.step.queries]
+        step, name = one.step, names[one.key]
+        slowest = fastest = reached[next(iter(step.queries))]
+        if len(step.queries) > 1:
+            heartbeats = [reached[query] for query in step.queries]
+            slowest, fastest = min(heartbeats), max(heartbeats)
         if one.key not in merges:
-            beginning = beginnings.get(one.step.birth)
-            if beginning is None or not beginning.is_mature(one.needs, one.step.sources, min(heartbeats)):
+            beginning = beginnings.get(step.birth)
+            if beginning is None or not beginning.is_mature(one.needs, step.sources, slowest):
                 continue
-        if one.step.sources not in ended:
-            ended[one.step.sources] = standing.has_ended(one.step.sources)
-        if ended[one.step.sources]:
+        if step.sources not in ended:
+            ended[step.sources] = standing.has_ended(step.sources)
+        if ended[step.sources]:
             continue
-        # The need of a window over a stream is its length.
-        ticks = max([need.ticks or 0 for need in one.needs.values()])
-        # A reader is as far as the furthest of its queries, and rows stay for the slowest reader.
-        reaches[name] = min(reaches.get(name, END), max(heartbeats) - ticks)
-        needed[name] = min(needed.get(name, END), min(heartbeats) - ticks)
+        # The need of a window over a stream is its length. A reader is as far as the furthest of its queries, and rows
+        # stay for the slowest reader.
+        reach, need = fastest - one.ticks, slowest - one.ticks
+        if reach < reaches.setdefault(name, reach):
+            reaches[name] = reach
+        if need < needed.setdefault(name, need):
+            needed[name] = need
     if len(reaches) < 2:
         return False
     furthest = min(reaches, key=lambda name: reaches[name])

@@ -22,18 +22,24 @@ from penstock.physical.planning.source_predicate import either, may_skip
 def joined(parts: Sequence[Plan], keys: Mapping[int, str] | None = None) -> Plan:
     """Return the plan of all `parts`, which have no step numbers and no queries in common. A part comes behind those of
     which it borrows steps. keys: of the states that lie elsewhere than the parts say, by the numbers of their steps."""
-    plan = Plan((), {}, {}, parts=tuple(parts), keys=keys or None)
-    for part in parts:
-        plan.queries.update(part.queries)
-        plan.sources.update(part.sources)
-        plan.statics.update(part.statics)
-        plan.periods.update(part.periods)
+    plan = replace(outlined(parts), parts=tuple(parts), keys=keys or None)
     steps = tuple(chain.from_iterable(part.steps for part in parts))
     plan = replace(plan, steps=steps, source_predicates=_predicates(parts))
     shared = _with_all_queries(parts, plan)
     if not shared:
         return plan
     return replace(plan, steps=tuple(shared.get(step.id, step) for step in steps), shared=shared)
+
+
+def outlined(parts: Sequence[Plan]) -> Plan:
+    """Return the queries and the inputs of all `parts`, as a plan without steps."""
+    plan = Plan((), {}, {})
+    for part in parts:
+        plan.queries.update(part.queries)
+        plan.sources.update(part.sources)
+        plan.statics.update(part.statics)
+        plan.periods.update(part.periods)
+    return plan
 
 
 def changed_steps(before: Plan, after: Plan) -> set[int]:
@@ -59,7 +65,9 @@ def _with_all_queries(parts: Sequence[Plan], plan: Plan) -> dict[int, Step]:
             users.setdefault(number, set()).update(queries)
     if not users:
         return {}
-    return {n: replace(step := plan.step(n), queries=step.queries | queries) for n, queries in users.items()}
+    # One look at each step: numbers of all of them would be found for these few alone.
+    steps = (step for step in plan.steps if step.id in users)
+    return {step.id: replace(step, queries=step.queries | users[step.id]) for step in steps}
 
 
 def _predicates(parts: Sequence[Plan]) -> dict[str, Expression]:

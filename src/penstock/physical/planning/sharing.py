@@ -47,6 +47,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from penstock.algebra import Algebra
 from penstock.algebra.nodes.scans import Source
@@ -89,7 +90,12 @@ class SharableStep:
     needs: Needs
     memory: Memory
 
-    @property
+    @cached_property
+    def ticks(self) -> int:
+        """Return how long rows of a source matter to it, at most."""
+        return max([need.ticks or 0 for need in self.needs.values()])
+
+    @cached_property
     def keeps(self) -> bool:
         """Return whether it has a past, so that it is shared only when it is mature."""
         return self.memory is not Memory.NOTHING

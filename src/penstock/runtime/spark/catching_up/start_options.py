@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -83,12 +83,14 @@ def warm_or_later(query: Query, known: KnownPast, columns: Mapping[str, Collecti
     return Start(StartMode.WARM, None if tick == begin else tick)
 
 
-def with_waits(starts: Mapping[str, Start], queries: Iterable[Query], plan: Plan, known: KnownPast) -> dict[str, Start]:
+def with_waits(
+    starts: Mapping[str, Start], queries: Iterable[Query], plan: Callable[[], Plan], known: KnownPast
+) -> dict[str, Start]:
     """Return `starts` with those found that WAIT.
 
     Args:
         queries: those that read a past, as they were bound; the others need none.
-        plan: of all queries.
+        plan: returns that of all queries.
 
     Raises:
         PenstockError: P0703 for one that would wait for ever.
@@ -96,7 +98,7 @@ def with_waits(starts: Mapping[str, Start], queries: Iterable[Query], plan: Plan
     found = {name: Start(StartMode.WARM) if start.wait else start for name, start in starts.items()}
     for query in queries:
         if query.name in starts and starts[query.name].wait:
-            part = part_of(plan, [query.name])
+            part = part_of(plan(), [query.name])
             columns = {source: needed_columns(part, source) for source in timed_sources(query.root)}
             found[query.name] = warm_or_later(query, known, columns)
     return found

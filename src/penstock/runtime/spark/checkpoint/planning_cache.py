@@ -229,6 +229,12 @@ class PlanningCache:
             self._parts[birth] = part = PlannedPart(tuple(queries), choice, plan, by_step, wanted)
             return part
 
+    def plan_of_one(self, query: Query, birth: int, choice: PlanningChoice) -> Plan | None:
+        """Return the plan of the queries of `birth` where `query` is the only one, as it is; None where it is not."""
+        part = self._parts.get(birth)
+        is_alone = part is not None and part.queries == (query,) and part.choice.is_like(choice)
+        return part.plan if is_alone and part is not None else None
+
     def parts_of(self, births: Iterable[int]) -> list[PlannedPart]:
         """Return the plans of the queries that began in these epochs."""
         with self._lock:

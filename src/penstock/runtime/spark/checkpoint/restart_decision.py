@@ -19,7 +19,7 @@ from penstock.algebra.optimizer.statistics import Statistics
 from penstock.errors import PenstockError
 from penstock.physical.plan.identity import query_fingerprint, source_fingerprint
 from penstock.physical.plan.plan import Plan
-from penstock.physical.planning.plan_parts import joined, retained_as_declared, with_standing
+from penstock.physical.planning.plan_parts import joined, outlined, retained_as_declared, with_standing
 from penstock.physical.planning.planner import Generation, grains_of, plan_generations
 from penstock.physical.planning.sharing import Merges, shared_plan
 from penstock.physical.planning.strategies import Strategy
@@ -218,12 +218,12 @@ def _computes(query: Query, request: StartRequest, epoch: Epoch, record: QueryRe
 
 
 def fingerprint(query: Query, request: StartRequest, epoch: Epoch, birth: int) -> str:
-    """Return the fingerprint of what a query computes, planned by itself with the statistics and choices of
-    its birth."""
+    """Return the fingerprint of what a query computes, planned by itself as its birth says."""
 
     def planned() -> str:
-        generation = _generation([query], request, epoch, birth)
-        return query_fingerprint(plan_generations([generation], request.strategy), query.name)
+        alone = request.cache.plan_of_one(query, birth, _choice(epoch, birth)) if birth == epoch.number else None
+        alone = alone or plan_generations([_generation([query], request, epoch, birth)], request.strategy)
+        return query_fingerprint(alone, query.name)
 
     return request.cache.fingerprint(query, _choice(epoch, birth), planned)
 
@@ -345,14 +345,14 @@ def _changed_start(
     epoch, parts = _epoch(
         request, replace(before, statistics=former_statistics), number, base, before.shards, births, kept_queries
     )
-    # What the steps share is found when it is known what can be merged.
-    plan = with_standing(joined([part.plan for part in parts]), request.standing)
+    plans = [part.plan for part in parts]
+    plan = with_standing(outlined(plans), request.standing)
     backfill = [name for name in new_queries if providers[name] is not PastProvider.NONE]
     past = [name for name in backfill if providers[name] is PastProvider.SOURCES]
     offset = offset_at_start(folder, before, epoch, plan)
     delivered = delivered_part(folder, offset)
     known, starting = KnownPast(folder, epoch.births, delivered), [q for q in request.queries if q.name in past]
-    request = replace(request, starts=with_waits(request.starts, starting, plan, known))
+    request = replace(request, starts=with_waits(request.starts, starting, lambda: joined(plans), known))
     paused = paused_records(request, folder, before, failed, delivered)
     epoch = _with_commands(replace(epoch, command=before.command, outcomes=before.outcomes, paused=paused), request)
     kept_sinks, resumed = _kept_results(request, before, kept_queries, new_queries, failed)
