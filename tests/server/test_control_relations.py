@@ -282,6 +282,26 @@ def test_an_update_of_all_rows_is_confirmed(client: ServerClient) -> None:
         ("UPDATE penstock.queries SET on_failure = 'explode' WHERE name = 'warm'", "P0104"),
         ("UPDATE penstock.queries SET comment = NULL WHERE name = 'again' OR name = 'warm'", "P0752"),
         ("UPDATE penstock.settings SET value = 'blue' WHERE name = 'seed'", "P0104"),
+        ("UPDATE penstock.queries SET weight = 1/0 WHERE name = 'warm'", "P0752"),
+        ("UPDATE penstock.queries SET weight = 1e309 WHERE name = 'warm'", "P0104"),
+        ("UPDATE penstock.queries SET weight = CAST('NaN' AS DOUBLE) WHERE name = 'warm'", "P0104"),
+        ("UPDATE penstock.queries SET weight = TRUE WHERE name = 'warm'", "P0104"),
+        ("UPDATE penstock.queries SET weight = 2, WEIGHT = 3 WHERE name = 'warm'", "P0206"),
+        ("UPDATE penstock.queries SET weight = 2 WHERE name IN (SELECT name FROM penstock.queries)", "P0312"),
+        ("UPDATE penstock.queries SET weight = SUM(weight) WHERE name = 'warm'", "P0304"),
+        ("UPDATE penstock.queries SET weight = 2 WHERE weight", "P0203"),
+        ("UPDATE penstock.queries SET weight = 2 WHERE name = 'warm' CONFIRM 99999999999999999999999 ROWS", "P0753"),
+        (
+            "UPDATE penstock.queries SET weight = 7 WHERE name = 'warm'; UPDATE penstock.queries SET weight = -7"
+            " WHERE name = 'warm'",
+            "P0104",
+        ),
+        ("UPDATE penstock.queries SET period = '1 MINUTE' WHERE name = 'warm'", "P0752"),
+        ("UPDATE penstock.archives SET layout = 'x' WHERE TRUE", "P0752"),
+        ("UPDATE penstock.streams SET rate_limit = 9223372036854775808 WHERE name = 'readings'", "P0104"),
+        ("UPDATE penstock.streams SET rate_limit = '" + "9" * 5_000 + "' WHERE name = 'readings'", "P0104"),
+        ("UPDATE penstock.streams SET retain = '99999999999 DAYS' WHERE name = 'readings'", "P0102"),
+        ("UPDATE penstock.streams SET slack = NULL, on_error = NULL WHERE name = 'readings'", "P0752"),
         ("UPDATE penstock.settings SET value = '1 MB' WHERE name = 'snapshot_memory'", "P0805"),
         ("UPDATE rooms SET floor = 1 CONFIRM 1 ROWS", "P0103"),
         ("SELECT * FROM penstock.nothing", "P0201"),
@@ -296,11 +316,39 @@ def test_an_update_of_all_rows_is_confirmed(client: ServerClient) -> None:
     ],
 )
 def test_what_cannot_be_read_or_set(sql: str, code: str, client: ServerClient) -> None:
-    before = rows(client, "SELECT name, state, on_failure FROM penstock.queries")
+    shown = "SELECT name, state, weight, comment, on_failure FROM penstock.queries"
+    before = rows(client, shown), rows(client, "SELECT name, slack, retain, rate_limit FROM penstock.streams")
     with pytest.raises((PenstockError, ScriptErrors)) as error:
         client.execute(sql)
     assert codes(error) == [code]
-    assert rows(client, "SELECT name, state, on_failure FROM penstock.queries") == before
+    if sql.startswith("UPDATE"):
+        assert "line 1:" in str(error.value), "the place is missing"
+    after = rows(client, shown), rows(client, "SELECT name, slack, retain, rate_limit FROM penstock.streams")
+    assert after == before
+
+
+def test_numbers_are_set_with_all_their_digits(client: ServerClient) -> None:
+    client.execute("CREATE QUERY `o'x; --` AS SELECT room FROM readings")
+    try:
+        for value in (1.23456789012345, 0.1, 3.0, 1e308, 5e-324, 123456789.0, 0.0):
+            client.execute(f"UPDATE penstock.queries SET weight = {value!r} WHERE name LIKE 'o%'")
+            shown = rows(client, "SELECT weight FROM penstock.queries WHERE name LIKE 'o%'")
+            assert shown == [{"weight": value}]
+        client.execute("UPDATE penstock.queries SET weight = weight + 0.125, comment = 'a''; --' WHERE name LIKE 'o%'")
+        assert rows(client, "SELECT weight, comment FROM penstock.queries WHERE name LIKE 'o%'") == [
+            {"weight": 0.125, "comment": "a'; --"}
+        ]
+    finally:
+        client.execute("DROP QUERY `o'x; --`")
+
+
+def test_a_limit_is_one_that_can_be_shown(client: ServerClient) -> None:
+    most = 2**63 - 1
+    client.execute(f"UPDATE penstock.streams SET rate_limit = {most} WHERE name = 'readings'")
+    try:
+        assert rows(client, "SELECT rate_limit FROM penstock.streams") == [{"rate_limit": most}]
+    finally:
+        client.execute("UPDATE penstock.streams SET rate_limit = NULL WHERE name = 'readings'")
 
 
 def test_who_may_set_what(running: Running) -> None:

@@ -209,15 +209,22 @@ _TRUE_OR_FALSE = one_of("true", "false")
 BOOLEAN = ValueType("`true` or `false`", _TRUE_OR_FALSE.normal, lambda text: text == "true")
 
 
+#: Options are columns of control relations, too.
+_LARGEST = (1 << 63) - 1
+
+
 def whole(least: int = 0, most: int | None = None) -> ValueType[int]:
-    """Return the type of an option that is a whole number from `least` to `most`, None for no limit."""
+    """Return the type of an option that is a whole number from `least` to `most`, None for the largest BIGINT."""
     if most is not None:
         description = f"a whole number from {least:,} to {most:,}"
     else:
         description = f"a whole number, {least:,} or more" if least else "a whole number"
 
     def normal(text: str) -> str:
-        if not text.isdecimal() or not text.isascii() or int(text) < least or (most is not None and int(text) > most):
+        digits = text.lstrip("0") or "0"
+        if not text.isdecimal() or not text.isascii() or len(digits) > len(str(_LARGEST)):
+            raise ValueError(description)
+        if not least <= int(digits) <= (_LARGEST if most is None else most):
             raise ValueError(description)
         return text
 

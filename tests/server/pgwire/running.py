@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import struct
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -101,6 +102,19 @@ def running_pg(
         yield RunningPg(server, door, tokens, texts)
     finally:
         server.close()
+
+
+def made_certificate(folder: Path, *options: str) -> tuple[Path, Path]:
+    """Return the files of a new certificate for this machine and of its key. options: of openssl, of the key and the
+    signature."""
+    chain, key = folder / "chain.pem", folder / "key.pem"
+    chosen = options or ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1")
+    subprocess.run(
+        ["openssl", "req", "-x509", "-nodes", "-days", "2", "-subj", "/CN=localhost",
+         "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", *chosen, "-keyout", str(key), "-out", str(chain)],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    return chain, key
 
 
 class RawClient:

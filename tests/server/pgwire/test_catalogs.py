@@ -76,6 +76,20 @@ def test_expressions(pg: RunningPg, expression: str, value: object) -> None:
 
 
 @pytest.mark.parametrize(
+    ("expression", "value"),
+    [("1.5::int", 2), ("2.5::int", 3), ("2.5::float8::int", 2), ("(-1.5)::int", -2), ("' 12 '::int8", 12),
+     ("true::int", 1), ("32767::smallint", 32767), ("4294967295::oid", 4294967295),
+     ("'-9223372036854775808'::int8", -(1 << 63)),
+     ("'1e3'::float8", 1000.0),
+     ("NULL::int", None), ("'12'::text::int", 12), ("(1 = '1')", True),
+     ("'off'::bool", False), ("2147483647::int", 2147483647), ("2147483648::int8::text", "2147483648")],
+)  # fmt: skip
+def test_casts_to_numbers(pg: RunningPg, expression: str, value: object) -> None:
+    """As PostgreSQL 15 answers."""
+    assert pg.rows(f"SELECT {expression}") == [(value,)]
+
+
+@pytest.mark.parametrize(
     ("statement", "state"),
     [
         ("SELECT nope FROM pg_class", "42703"), ("SELECT c.nope FROM pg_class c", "42703"),
@@ -87,6 +101,13 @@ def test_expressions(pg: RunningPg, expression: str, value: object) -> None:
         ("SELECT * FROM generate_series(1, 1000000000)", "54000"), ("SELECT pg_sleep(10)", "42883"),
         ("SELECT " + "(" * 3_000 + "1" + ")" * 3_000, "54001"),
         ("SELECT relname FROM pg_class UNION SELECT 1, 2", "42601"),
+        ("SELECT 'x'::int", "22P02"), ("SELECT '1.5'::int", "22P02"), ("SELECT ''::float8", "22P02"),
+        ("SELECT 'maybe'::bool", "22P02"), ("SELECT 1 WHERE 1 = 'x'", "22P02"), ("SELECT 40000::smallint", "22003"),
+        ("SELECT '99999999999999999999'::bigint", "22003"), ("SELECT 3000000000::int", "22003"),
+        ("SELECT (-1)::oid", "22003"), ("SELECT '1e999'::numeric", "22003"), ("SELECT 1e9999", "22003"),
+        ("SELECT " + "9" * 5_000, "22003"), ("SELECT " + "9" * 5_000 + "::int", "22003"), ("SELECT $0", "42P02"),
+        ("SELECT $" + "9" * 5_000, "42P02"), ("FETCH " + "9" * 5_000 + " FROM nothing", "34000"),
+        ("SET statement_timeout TO " + "9" * 5_000, "22023"), ("SET extra_float_digits TO " + "9" * 5_000, "22023"),
     ],
 )  # fmt: skip
 def test_errors(pg: RunningPg, statement: str, state: str) -> None:

@@ -6,7 +6,6 @@ import random
 import shutil
 import socket
 import struct
-import subprocess
 import threading
 import time
 from pathlib import Path
@@ -19,7 +18,7 @@ from penstock.server.listening import Certificate
 from penstock.server.pgwire.protocol.errors import sqlstate
 from penstock.server.roles import AccessRole
 from penstock.server.service import Service
-from tests.server.pgwire.running import RawClient, RunningPg, problem, running_pg, startup
+from tests.server.pgwire.running import RawClient, RunningPg, made_certificate, problem, running_pg, startup
 
 
 def test_every_error_has_a_sqlstate() -> None:
@@ -78,12 +77,7 @@ def test_the_number_of_connections_is_limited(service: Service, tmp_path: Path) 
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl")
 def test_tls(service: Service, tmp_path: Path) -> None:
-    chain, key = tmp_path / "chain.pem", tmp_path / "key.pem"
-    subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2",
-         "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", "-keyout", str(key),
-         "-out", str(chain)], check=True, capture_output=True,
-    )  # fmt: skip
+    chain, key = made_certificate(tmp_path)
     with running_pg(tmp_path, service, Certificate(chain, key)) as running:
         with psycopg.connect(running.dsn(sslmode="verify-full", sslrootcert=chain)) as connection:
             assert connection.execute("SELECT 1").fetchone() == (1,)
@@ -163,6 +157,8 @@ def test_portals_give_as_many_rows_as_are_asked_for(raw: RawClient) -> None:
     [("B", b"\0nothing\0\0\0\0\0\0\0", "26000"), ("E", b"nothing\0\0\0\0\0", "34000"), ("P", b"\0SELECT 1", "08P01"),
      ("P", b"\0SELECT '\xff'\0\0\0", "22021"), ("P", b"\0SELECT $1\0\0\1\0\0\xff\xff", "42704"),
      ("P", b"\0SELECT 1; SELECT 2\0\0\0", "42601"), ("P", b"\0SELECT $99999\0\0\0", "08P01"),
+     ("D", b"Zx\0", "08P01"), ("C", b"Zx\0", "08P01"), ("D", b"Snothing\0", "26000"),
+     ("P", b"\0SELECT $0\0\0\0", "42P02"),
      ("B", b"\0\0\xff\xff\0\0", "26000"), ("F", b"\0\0\0\0", "0A000"), ("Q", b"SELECT 'open\0", "42601")],
 )  # fmt: skip
 def test_a_message_that_cannot_be_carried_out(raw: RawClient, kind: str, body: bytes, state: str) -> None:
@@ -170,6 +166,30 @@ def test_a_message_that_cannot_be_carried_out(raw: RawClient, kind: str, body: b
     if kind != "Q":
         raw.send("S")
     assert problem(raw.until("Z"))["C"] == state
+    assert raw.query("SELECT 1")[-1] == ("Z", b"I")
+
+
+PAIRS = range(1, 20_001, 2)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "SELECT room FROM rooms WHERE level IN (" + ", ".join(f"${n}, ${n + 1}" for n in PAIRS) + ")",
+        "INSERT INTO notes (room, note) VALUES " + ", ".join(f"(${n}, ${n + 1})" for n in PAIRS),
+        "SELECT room FROM rooms WHERE " + " OR ".join(f"level BETWEEN ${n} AND ${n + 1}" for n in PAIRS),
+        "SELECT $1::" + "x." * 3_000 + "x",
+    ],
+    ids=["IN", "INSERT", "BETWEEN", "a type"],
+)
+def test_types_of_many_values_are_found_in_a_moment(raw: RawClient, statement: str) -> None:
+    """They are looked for in the loop that serves all connections."""
+    began = time.process_time()
+    raw.send("P", b"\0" + statement.encode() + b"\0\0\0")
+    raw.send("S")
+    kinds = [kind for kind, _ in raw.until("Z")]
+    # Where each value is looked for in the whole statement, it takes minutes.
+    assert kinds in (["1", "Z"], ["E", "Z"]) and time.process_time() - began < 10
     assert raw.query("SELECT 1")[-1] == ("Z", b"I")
 
 

@@ -45,7 +45,7 @@ def statements_of(command: UpdateControl, view: SystemView) -> list[str]:
         statement
         for i in chosen.tolist()
         for name, values in new
-        for statement in _setting(relation, rows[i], relation.attribute(name), values[i].as_py())
+        for statement in _setting(relation, rows[i], relation.attribute(name), values[i].as_py(), command)
     ]
 
 
@@ -88,7 +88,9 @@ def _check_together(command: UpdateControl, relation: ControlRelation[Any], rows
                 raise PenstockError("P0753", message, hint=hint).at(command.position)
 
 
-def _setting(relation: ControlRelation[Any], row: Any, attribute: Attribute[Any], value: object) -> list[str]:
+def _setting(
+    relation: ControlRelation[Any], row: Any, attribute: Attribute[Any], value: object, command: UpdateControl
+) -> list[str]:
     """Return the statement that sets an attribute of a row; none where it has the value already."""
     setting = attribute.setting
     assert setting is not None, "the binder has looked"
@@ -99,9 +101,13 @@ def _setting(relation: ControlRelation[Any], row: Any, attribute: Attribute[Any]
         default = setting.default if setting.default_of is None else setting.default_of(row)
         if default != NONE:
             hint = "a value of its type" + (f", such as {default}" if default else "")
-            raise PenstockError("P0752", f"{attribute.name} of {relation.described(row)} cannot be NULL", hint=hint)
+            message = f"{attribute.name} of {relation.described(row)} cannot be NULL"
+            raise PenstockError("P0752", message, hint=hint).at(command.position)
         value = NONE
-    made = setting.statement(row, as_text(value))
+    try:
+        made = setting.statement(row, as_text(value))
+    except PenstockError as error:
+        raise error.at(command.position) from None
     return [made] if isinstance(made, str) else list(made)
 
 
@@ -109,4 +115,5 @@ def as_text(value: object) -> str:
     """Return the value of an attribute as text, as a statement would have it."""
     if isinstance(value, bool):
         return str(value).lower()
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    # All digits of a number; one without a fraction as a whole one.
+    return repr(value).removesuffix(".0") if isinstance(value, float) else str(value)

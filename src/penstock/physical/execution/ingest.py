@@ -137,9 +137,10 @@ def _longest_jump(largest: Int64s, before: int) -> int:
     makes none.
     """
     known = largest[largest > NOTHING]
-    if before > NOTHING and len(known):
-        known = np.concatenate([[before], known])
-    return int(np.diff(known).max()) if len(known) > 1 else 0
+    if not len(known):
+        return 0
+    step = int((known[1:] - known[:-1]).max()) if len(known) > 1 else 0
+    return max(step, int(known[0]) - before) if before > NOTHING else step
 
 
 def _elements(
@@ -148,7 +149,7 @@ def _elements(
 ) -> Elements:  # fmt: skip
     chosen = tuple(batch.column(columns.index(c)) for c in needed)
     whole = Elements(chosen, ts, np.full(len(ts), END, np.int64), sign)
-    return whole.filter(kept)
+    return whole if kept.all() else whole.filter(kept)
 
 
 def _ticks(
@@ -160,6 +161,8 @@ def _ticks(
         stamps: Int64s = np.broadcast_to(np.asarray(now, np.int64), batch.num_rows).copy()
         return stamps, np.ones(batch.num_rows, np.bool_)
     column = batch.column(columns.index(source.timestamp))
+    if not column.null_count:
+        return ticks(column), np.ones(len(column), np.bool_)
     return ticks(column), column.is_valid().to_numpy(zero_copy_only=False)
 
 
@@ -167,7 +170,11 @@ def ticks(column: pa.Array) -> Int64s:
     """Return a timestamp or integer column as int64 ticks; arbitrary where NULL."""
     if pa.types.is_timestamp(column.type):
         column = column.cast(pa.int64())
-    values: Int64s = column.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
+    if not pa.types.is_int64(column.type):
+        column = column.cast(pa.int64())
+    if column.null_count:
+        column = column.fill_null(0)
+    values: Int64s = column.to_numpy(zero_copy_only=False)
     return values
 
 

@@ -41,12 +41,13 @@ class ReorderBuffer:
         if not self._fresh:
             return due
         for elements in self._fresh:
-            ready = elements.ts <= heartbeat
-            if ready.all():
+            if int(elements.ts.max()) <= heartbeat:
                 due.append(elements)
-                continue
-            self.queue.push(_pack(elements.filter(~ready)))
-            if ready.any():
+            elif int(elements.ts.min()) > heartbeat:
+                self.queue.push(_pack(elements))
+            else:
+                ready = elements.ts <= heartbeat
+                self.queue.push(_pack(elements.filter(~ready)))
                 due.append(elements.filter(ready))
         self._fresh = []
         return due

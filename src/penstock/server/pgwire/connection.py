@@ -31,7 +31,8 @@ from penstock.server.pgwire.protocol.errors import (
     notice_fields,
 )
 from penstock.server.pgwire.protocol.messages import Fields
-from penstock.server.pgwire.protocol.scram import MECHANISM, ScramExchange, Verifier
+from penstock.server.pgwire.protocol.scram import BOUND, MECHANISM, ScramExchange, Verifier
+from penstock.server.pgwire.protocol.tls import DoorTls
 from penstock.server.pgwire.session import Conversation
 from penstock.server.pgwire.session_state import SessionState
 from penstock.server.pgwire.variables import Variables
@@ -50,7 +51,7 @@ class PgConnection:
     """One client. tls: None where the server has no certificate."""
 
     def __init__(
-        self, door: PgDoor, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, tls: ssl.SSLContext | None
+        self, door: PgDoor, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, tls: DoorTls | None
     ) -> None:
         self._door, self._reader, self._writer, self._tls = door, reader, writer, tls
         self.secret = secrets.randbits(32)
@@ -153,7 +154,7 @@ class PgConnection:
         # A new reader: what came before TLS, and not from this client perhaps, must not be read behind it.
         reader = asyncio.StreamReader(loop=loop)
         protocol = asyncio.StreamReaderProtocol(reader, loop=loop)
-        transport = await loop.start_tls(self._writer.transport, protocol, self._tls, server_side=True)
+        transport = await loop.start_tls(self._writer.transport, protocol, self._tls.context, server_side=True)
         if transport is None:
             raise EOFError
         protocol.connection_made(transport)
@@ -256,11 +257,14 @@ class PgConnection:
         verifier = await self._door.call(
             lambda: Verifier.of_nobody(self.user) if entry is None else Verifier.parse(entry.scram)
         )
-        exchange = ScramExchange(verifier)
-        self._writer.write(messages.authentication(_SASL, MECHANISM.encode() + b"\0\0"))
+        end_point = self._tls.end_point if self._tls is not None and self._secure else None
+        offered = [MECHANISM] if end_point is None else [BOUND, MECHANISM]
+        self._writer.write(messages.authentication(_SASL, "".join(f"{one}\0" for one in offered).encode() + b"\0"))
         fields = Fields(await messages.read_login(self._reader))
-        if fields.text() != MECHANISM:
-            raise Fatal(PROTOCOL, f"the only way to log in is {MECHANISM}")
+        chosen = fields.text()
+        if chosen not in offered:
+            raise Fatal(PROTOCOL, f"the only way to log in is {' or '.join(offered)}")
+        exchange = ScramExchange(verifier, end_point, bound=chosen == BOUND)
         self._writer.write(messages.authentication(_CONTINUE, exchange.first(fields.value() or b"")))
         return exchange.last(await messages.read_login(self._reader))
 

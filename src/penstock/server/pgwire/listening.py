@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-import ssl
 import threading
 
 from penstock.server.addresses import Address
 from penstock.server.listening import Certificate
 from penstock.server.pgwire.connection import PgConnection
 from penstock.server.pgwire.door import PgDoor
+from penstock.server.pgwire.protocol.tls import DoorTls
 
 #: Seconds that connections get when the server ends.
 _GRACE = 5.0
@@ -32,11 +32,7 @@ class PgServer:
         self._door = door
         self._socket = listener
         self.address = Address(address.host, int(listener.getsockname()[1]))
-        self._tls: ssl.SSLContext | None = None
-        if certificate is not None:
-            self._tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-            self._tls.minimum_version = ssl.TLSVersion.TLSv1_2
-            self._tls.load_cert_chain(certificate.chain, certificate.key)
+        self._tls = None if certificate is None else DoorTls.of(certificate)
         self._loop = asyncio.new_event_loop()
         self._ending = asyncio.Event()
         self._open: set[asyncio.Task[None]] = set()

@@ -22,7 +22,7 @@ from penstock.server.pgwire.statements.kinds import Classified, Does
 from penstock.server.pgwire.statements.lexing import Statement
 from penstock.server.pgwire.statements.prepare_clauses import read_deallocate, read_execute, read_prepare
 from penstock.server.pgwire.values.bound import Values
-from penstock.server.pgwire.values.parameter_types import parameter_type
+from penstock.server.pgwire.values.parameter_types import ParameterTypes
 from penstock.server.pgwire.values.parameters import declared_type
 from penstock.server.pgwire.values.wire_types import WireType
 
@@ -146,9 +146,9 @@ class PreparedStatements:
         given = [*oids, *[0] * (count - len(oids))]
         if all(oid not in (0, 705) for oid in given):
             return tuple(declared_type(oid, lambda: None) for oid in given)
-        image = await self._executor.image()
+        inferred = ParameterTypes(statement, await self._executor.image())
         return tuple(
-            declared_type(oid, lambda n=number: parameter_type(statement, n, image))  # type: ignore[misc]
+            declared_type(oid, lambda n=number: inferred.of(n))  # type: ignore[misc]
             for number, oid in enumerate(given, 1)
         )
 

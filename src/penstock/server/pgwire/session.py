@@ -391,8 +391,7 @@ class Conversation:
         await self._send(messages.BIND_COMPLETE)
 
     async def _describe(self, fields: Fields) -> None:
-        kind, name = fields.raw(1), fields.text()
-        fields.end()
+        kind, name = fields.named_object()
         if kind == b"S":
             prepared = self._prepared.named(name)
             await self._send(messages.parameter_description([one.oid for one in prepared.types]))
@@ -471,8 +470,7 @@ class Conversation:
         await self._send(messages.complete(f"{outcome.tag} {sent}"))
 
     def _close(self, fields: Fields) -> None:
-        kind, name = fields.raw(1), fields.text()
-        fields.end()
+        kind, name = fields.named_object()
         if kind == b"S":
             self._prepared.forget(name)
         else:

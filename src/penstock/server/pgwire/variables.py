@@ -19,6 +19,8 @@ REPORTED = ("application_name", "client_encoding", "DateStyle", "IntervalStyle",
             "standard_conforming_strings", "default_transaction_read_only", "in_hot_standby")  # fmt: skip
 _DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(us|ms|s|min|h|d)?\s*")
 _SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86_400.0}
+#: Seconds of the longest timeout, as in PostgreSQL.
+_LONGEST = 2_147_483
 _ISOLATION = ("read committed", "read uncommitted")
 _LEVELS = ("debug5", "debug4", "debug3", "debug2", "debug1", "log", "notice", "warning", "error")
 _DEFAULTS = {
@@ -126,11 +128,12 @@ class Variables:
                 raise WireError(INVALID_VALUE, f"{key} is one of {', '.join(_LEVELS)}", code="P0104")
             return word
         if key == "extra_float_digits":
-            if not re.fullmatch(r"[+-]?\d+", word) or not -15 <= int(word) <= 3:
+            if not re.fullmatch(r"[+-]?\d{1,4}", word) or not -15 <= int(word) <= 3:
                 raise WireError(INVALID_VALUE, f"{key} is between -15 and 3", code="P0104")
             return str(int(word))
         if key in ("statement_timeout", "lock_timeout"):
-            seconds_of(value)
+            if seconds_of(value) > _LONGEST:
+                raise WireError(INVALID_VALUE, f"{key} is at most {_LONGEST:,} seconds", code="P0104")
             return value.strip()
         return value
 

@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.server.pgwire.catalog.numeric_casts import NUMERIC_CASTS
 from penstock.server.pgwire.protocol.errors import WireError
 
 #: Words of the language beyond those of SQL.
@@ -20,6 +21,8 @@ _KEYWORDS = json.dumps([
     {"word": word, "catcode": "U", "catdesc": "unreserved"}
     for word in ("dstream", "istream", "relation", "retain", "rstream", "slide", "stream", "subscribe", "wstream")
 ])  # fmt: skip
+_BOOLEANS = {**dict.fromkeys(("t", "true", "y", "yes", "on", "1"), 1),
+             **dict.fromkeys(("f", "false", "n", "no", "off", "0"), 0)}  # fmt: skip
 #: Arrays that a statement makes have at most so many elements.
 _MOST_ELEMENTS = 100_000
 
@@ -261,9 +264,12 @@ def shown(value: Any) -> str:
 
 def as_bool(value: Any) -> Any:
     """Return a text or a number as a boolean."""
-    if value is None:
-        return None
-    return int(value.strip().lower() in ("t", "true", "y", "yes", "on", "1") if isinstance(value, str) else bool(value))
+    if value is None or not isinstance(value, str):
+        return None if value is None else int(bool(value))
+    word = value.strip().lower()
+    if word not in _BOOLEANS:
+        raise WireError("22P02", f"{value[:100]!r} is no boolean", code="P0203")
+    return _BOOLEANS[word]
 
 
 def _as_array(value: Any) -> Any:
@@ -301,7 +307,7 @@ PURE: dict[str, tuple[str, Callable[..., Any]]] = {
     "pg_size_pretty": ("text", lambda size: None if size is None else f"{int(size)} bytes"),
     # What the translation calls.
     "pg_matches": ("bool", matches), "pg_like": ("bool", like), "pg_subscript": ("text", subscript),
-    "pg_bool": ("bool", as_bool), "pg_array": ("_text", _as_array),
+    "pg_bool": ("bool", as_bool), **NUMERIC_CASTS, "pg_array": ("_text", _as_array),
     "pg_unqualified": ("text", lambda value: None if value is None else str(value).rpartition(".")[2]),
 }  # fmt: skip
 

@@ -6,6 +6,7 @@ but its literals, which are written anew.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
@@ -13,13 +14,14 @@ from sqlglot import exp
 
 from penstock.errors import nearest
 from penstock.server.pgwire.catalog.functions import NATIVE_AGGREGATES
+from penstock.server.pgwire.catalog.numeric_casts import INTEGERS, keeps_values
 from penstock.server.pgwire.catalog.pure_functions import CatalogFunction
 from penstock.server.pgwire.catalog.scopes import FromScope, SqlColumn
 from penstock.server.pgwire.protocol.errors import WireError, unsupported
 from penstock.server.pgwire.values.wire_types import WireType, type_named, type_of_oid, wire_type
 
 BOOL, TEXT, INT, BIGINT = wire_type("bool"), wire_type("text"), wire_type("int4"), wire_type("int8")
-_INTEGERS = frozenset({"int2", "int4", "int8", "oid", "xid"})
+_INTEGERS = frozenset(INTEGERS)
 _REALS = frozenset({"float4", "float8", "numeric"})
 #: Types that stand for an oid, and what they are of.
 _REGISTERS = frozenset({"regclass", "regtype", "regnamespace"})
@@ -90,11 +92,13 @@ class Scalars:
             return SqlColumn(text_literal(node.this), None)
         text = node.this
         if text.isdigit():
-            number = int(text)
-            if number >= 1 << 63:
-                return SqlColumn(f"{float(number)!r}", wire_type("numeric"))
-            return SqlColumn(str(number), INT if number < 1 << 31 else BIGINT)
-        return SqlColumn(repr(float(text)), wire_type("numeric"))
+            whole = int(text) if len(text) < 40 else 1 << 63
+            if whole < 1 << 63:
+                return SqlColumn(str(whole), INT if whole < 1 << 31 else BIGINT)
+        number = float(text)
+        if math.isinf(number):
+            raise WireError("22003", f"{text[:100]} is out of range", code="P0203")
+        return SqlColumn(repr(number), wire_type("numeric"))
 
     def _boolean(self, node: exp.Boolean, scope: FromScope) -> SqlColumn:
         return SqlColumn("1" if node.this else "0", BOOL)
@@ -194,10 +198,10 @@ class Scalars:
     def _as(self, one: SqlColumn, type_: WireType | None) -> SqlColumn:
         if one.type is not None or type_ is None or one.text == "NULL":
             return one
-        if type_.name in _INTEGERS or type_.name in _REGISTERS:
+        if type_.name in _INTEGERS or type_.name in _REALS:
+            return self._number(one, type_)
+        if type_.name in _REGISTERS:
             return SqlColumn(f"CAST({one.text} AS INTEGER)", type_)
-        if type_.name in _REALS:
-            return SqlColumn(f"CAST({one.text} AS REAL)", type_)
         if type_.name == "bool":
             return SqlColumn(f"pg_fn_pg_bool({one.text})", type_)
         return SqlColumn(f"pg_fn_pg_array({one.text})", type_) if type_.element else one
@@ -275,16 +279,24 @@ class Scalars:
             target = wire_type(known[word])
         if target.name in _REGISTERS:
             return SqlColumn(f"pg_fn_pg_{target.name}({inner.text})", target)
-        if target.name in _INTEGERS:
-            return SqlColumn(f"CAST({inner.text} AS INTEGER)", target)
-        if target.name in _REALS:
-            return SqlColumn(f"CAST({inner.text} AS REAL)", target)
+        if target.name in _INTEGERS or target.name in _REALS:
+            return self._number(inner, target)
         if target.name == "bool":
             return SqlColumn(f"pg_fn_pg_bool({inner.text})", target)
         if target.element:
             return SqlColumn(f"pg_fn_pg_array({inner.text})", target)
         shown = self._shown(inner)
         return SqlColumn(f"CAST({shown.text} AS TEXT)", target)
+
+    def _number(self, inner: SqlColumn, target: WireType) -> SqlColumn:
+        """Return a value as a number of a type."""
+        is_whole = target.name in _INTEGERS
+        if keeps_values(inner.type, target):
+            return SqlColumn(f"CAST({inner.text} AS {'INTEGER' if is_whole else 'REAL'})", target)
+        if not is_whole:
+            return SqlColumn(f"pg_fn_pg_real({inner.text})", target)
+        is_decimal = int(inner.type is not None and inner.type.name == "numeric")
+        return SqlColumn(f"pg_fn_pg_{target.name}({inner.text}, {is_decimal})", target)
 
     def _shown(self, one: SqlColumn) -> SqlColumn:
         """Return a value as PostgreSQL writes it as a text."""

@@ -111,6 +111,17 @@ class Fields:
         length = self.int32()
         return None if length == -1 else self.raw(length)
 
+    def named_object(self) -> tuple[bytes, str]:
+        """Return whether a whole message names a prepared statement, S, or a portal, P, and the name. Raises WireError
+        08P01."""
+        kind, name = self.raw(1), self.text()
+        self.end()
+        if kind not in (b"S", b"P"):
+            raise WireError(
+                PROTOCOL, f"a message is about a statement, S, or a portal, P, not {kind.decode('latin-1')!r}"
+            )
+        return kind, name
+
     def end(self) -> None:
         """Raises WireError where something is left."""
         if self._at != len(self._body):

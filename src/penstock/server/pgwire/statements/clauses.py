@@ -132,7 +132,9 @@ def read_fetch(statement: Statement) -> Fetch:
     if reader.take("ALL"):
         count = None
     elif reader.peek().isdecimal():
-        count = int(reader.value())
+        number = reader.value()
+        # All rows are fewer.
+        count = int(number) if len(number) < 20 else 1 << 62
     elif reader.peek() in ("-", "+"):
         raise unsupported("a cursor goes forward only")
     reader.take("FROM", "IN")

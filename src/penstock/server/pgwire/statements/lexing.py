@@ -64,6 +64,8 @@ _TOKEN = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 _OIDS = frozenset({"OID", "REGCLASS", "REGTYPE", "REGPROC", "NAME"})
+#: Characters of `$65535`, and some leading zeros.
+_LONGEST_VALUE = 12
 _COMMENT = re.compile(r"/\*|\*/")
 _ESCAPE = re.compile(r"\\(?:([0-7]{1,3})|x([0-9A-Fa-f]{1,2})|u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8})|(.))", re.DOTALL)
 _SIMPLE = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
@@ -110,6 +112,8 @@ def _token(kind: str, text: str, start: int) -> PgToken:
         return PgToken(Kind.NAME, text, start, end, text[1:-1].replace(quote * 2, quote))
     if kind == "mark" and text in _UNCLOSED:
         raise _unclosed(_UNCLOSED[text], start)
+    if kind == "value" and (len(text) > _LONGEST_VALUE or not int(text[1:])):
+        raise WireError("42P02", f"there is no parameter {text[:_LONGEST_VALUE]}", offset=start, code="P0203")
     kinds = {"bytes": Kind.NUMBER, "value": Kind.VALUE, "number": Kind.NUMBER, "word": Kind.WORD, "mark": Kind.MARK}
     return PgToken(kinds[kind], text, start, end)
 

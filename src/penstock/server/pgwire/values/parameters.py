@@ -39,6 +39,10 @@ _CASTS = {"float4": "FLOAT", "float8": "DOUBLE", "date": "DATE", "timestamp": "T
 _EPOCH = dt.datetime(2000, 1, 1)
 
 
+class UnreadableValue(ValueError):
+    """A value that is none of its type, with the reason."""
+
+
 def read_value(data: bytes | None, type_: WireType, binary: bool, number: int) -> Value:
     """Return the value that a client sent. number: n of `$n`. Raises WireError 22P02, 22P03, 22021, 0A000."""
     if data is None:
@@ -47,9 +51,11 @@ def read_value(data: bytes | None, type_: WireType, binary: bool, number: int) -
         return _from_binary(data, type_) if binary else _from_text(_decoded(data), type_)
     except UnicodeDecodeError:
         raise WireError(BAD_TEXT, f"the value of ${number} is not UTF-8", code="P0203") from None
-    except (struct.error, ValueError, OverflowError, InvalidOperation) as error:
+    except (struct.error, ValueError, OverflowError, InvalidOperation, RecursionError) as error:
         state = "22P03" if binary else "22P02"
-        message = f"the value of ${number} is no {type_.shown}" + (f": {error}" if str(error) else "")
+        # Other errors are those of Python, whose words are about this program.
+        reason = f": {error}" if isinstance(error, UnreadableValue) else ""
+        message = f"the value of ${number} is no {type_.shown}{reason}"
         raise WireError(state, message, code="P0203") from None
 
 
@@ -90,7 +96,7 @@ def _from_binary(data: bytes, type_: WireType) -> Value:
         return _array(data)
     if name in _WHOLE:
         if len(data) != _WHOLE[name]:
-            raise ValueError(f"it has {len(data)} bytes")
+            raise UnreadableValue(f"it has {len(data)} bytes")
         return int.from_bytes(data, "big", signed=name.startswith("int"))
     if name == "bool":
         (flag,) = struct.unpack("!B", data)
@@ -120,7 +126,7 @@ def _array(data: bytes) -> list[Scalar]:
     if dimensions == 0:
         return []
     if dimensions != 1 or element is None:
-        raise ValueError("it has several dimensions, or elements of an unknown type")
+        raise UnreadableValue("it has several dimensions, or elements of an unknown type")
     (count,) = struct.unpack_from("!i", data, 12)
     found: list[Scalar] = []
     at = 20
@@ -129,7 +135,7 @@ def _array(data: bytes) -> list[Scalar]:
         at += 4
         if length >= 0:
             if at + length > len(data):
-                raise ValueError("it ends in the middle")
+                raise UnreadableValue("it ends in the middle")
             found.append(_scalar(_from_binary(data[at : at + length], element)))
             at += length
         else:
@@ -139,7 +145,7 @@ def _array(data: bytes) -> list[Scalar]:
 
 def _scalar(value: Value) -> Scalar:
     if isinstance(value, list):
-        raise ValueError("an array in an array")
+        raise UnreadableValue("an array in an array")
     return value
 
 
@@ -150,7 +156,7 @@ def _no_type(type_: WireType) -> WireError:
 
 def _without_nul(text: str) -> str:
     if "\0" in text:
-        raise ValueError("a text has no character with the code 0")
+        raise UnreadableValue("a text has no character with the code 0")
     return text
 
 
@@ -158,16 +164,16 @@ def _whole(value: int, name: str) -> int:
     bits = 8 * _WHOLE[name]
     least, most = (-(1 << bits - 1), (1 << bits - 1) - 1) if name.startswith("int") else (0, (1 << bits) - 1)
     if not least <= value <= most:
-        raise ValueError(f"{value} is out of range")
+        raise UnreadableValue(f"{value} is out of range")
     return value
 
 
 def _numeric(value: Decimal) -> Decimal:
     exponent = value.as_tuple().exponent
     if not isinstance(exponent, int):
-        raise ValueError("a decimal is a number")
+        raise UnreadableValue("a decimal is a number")
     if len(value.as_tuple().digits) > 200 or abs(exponent) > 200:
-        raise ValueError("a decimal has 38 digits at most")
+        raise UnreadableValue("a decimal has 38 digits at most")
     return value
 
 
