@@ -14,7 +14,7 @@ from penstock.expressions.aggregates.accumulators.expansions import add_row
 from penstock.expressions.aggregates.accumulators.total import UP
 from penstock.physical.planning.aggregate_layout import AggregateLayout
 from penstock.physical.synopses.preferences.layout import Float64s, Int64s
-from penstock.physical.synopses.preferences.result_chances import Changes
+from penstock.physical.synopses.preferences.result_chances import ChanceChanges
 
 
 class ScaledLanes(NamedTuple):
@@ -72,7 +72,7 @@ class Added(NamedTuple):
 
 
 def summed_changes(
-    changes: Changes, costs: Float64s, chances: Float64s, sums: ResultSums, lanes: ScaledLanes
+    changes: ChanceChanges, costs: Float64s, chances: Float64s, sums: ResultSums, lanes: ScaledLanes
 ) -> tuple[Added, Int64s, Int64s]:  # fmt: skip
     """Return what changes of results add to groups; then the results whose probability is 1 now, which are no part of
     the groups any more, and since when. Write `chances`. costs, chances: as `ResultChances` has them."""

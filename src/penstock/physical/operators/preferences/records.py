@@ -35,7 +35,7 @@ from penstock.physical.operators.preferences.parameters import queue_parameters
 from penstock.physical.plan.preferences.records import RecordedRowsSpec, RecordedSpec, RecordedSumsSpec
 from penstock.physical.synopses.contract import Synopsis
 from penstock.physical.synopses.preferences.layout import Float64s, Int64s
-from penstock.physical.synopses.preferences.result_chances import Changes, ResultChances
+from penstock.physical.synopses.preferences.result_chances import ChanceChanges, ResultChances
 from penstock.physical.synopses.preferences.result_messages import Thresholds, read_messages
 from penstock.types import END
 
@@ -81,7 +81,7 @@ class RecordedResults(Operator, ABC):
         """Return what is kept of results, and of which; None: of all."""
 
     @abstractmethod
-    def _changed(self, changes: Changes) -> Iterator[Elements]:
+    def _changed(self, changes: ChanceChanges) -> Iterator[Elements]:
         """Yield what changes of results make."""
 
     def _ended(self, heartbeat: int) -> Iterator[Elements]:
@@ -98,7 +98,7 @@ class RecordedRows(RecordedResults):
     def _kept(self, results: Elements) -> tuple[Elements, Int64s | None]:
         return results, None
 
-    def _changed(self, changes: Changes) -> Iterator[Elements]:
+    def _changed(self, changes: ChanceChanges) -> Iterator[Elements]:
         order = np.argsort(changes.rows, kind="stable")
         rows, at, met = changes.rows[order], changes.at[order], changes.met[order]
         known = self._chances.chances
@@ -172,7 +172,7 @@ class RecordedSums(RecordedResults):
             )  # fmt: skip
         return self._sums
 
-    def _changed(self, changes: Changes) -> Iterator[Elements]:
+    def _changed(self, changes: ChanceChanges) -> Iterator[Elements]:
         sums = self._loaded()
         added, done, at = summed_changes(changes, self._chances.costs, self._chances.chances, sums, self._lanes)
         yield from self._rows(sums, added)

@@ -46,8 +46,8 @@ FLOATS = 6
 _MOST = 1 << 17
 
 
-class Changes(NamedTuple):
-    """Changes of results: of `rows`, at instants, the largest product that each has met by then."""
+class ChanceChanges(NamedTuple):
+    """ChanceChanges of results: of `rows`, at instants, the largest product that each has met by then."""
 
     rows: Int64s
     at: Int64s
@@ -83,7 +83,7 @@ class ResultChances(Synopsis):
         floats[CHANCE] = 0.0
         self._new.append((kept, new.integers, floats))
 
-    def follow(self, thresholds: Thresholds) -> Iterator[Changes]:
+    def follow(self, thresholds: Thresholds) -> Iterator[ChanceChanges]:
         """Return the changes by thresholds since the last call, some at a time. Who reads them writes the probabilities
         to `chances`."""
         self._merge()
@@ -96,7 +96,7 @@ class ResultChances(Synopsis):
             )  # fmt: skip
             self._chunk = None
             if len(rows):
-                yield Changes(rows, at, met)
+                yield ChanceChanges(rows, at, met)
 
     @property
     def results(self) -> Elements:
