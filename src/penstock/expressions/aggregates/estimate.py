@@ -6,6 +6,7 @@ the calls here of it, and puts the record in where rows are grouped.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -26,7 +27,7 @@ from penstock.expressions.aggregates.contract import (
     Question,
 )
 from penstock.expressions.coercion import DOUBLE, cast_to
-from penstock.expressions.nodes import AggregateCall, Call, Expression, Literal
+from penstock.expressions.nodes import AggregateCall, Call, Column, Expression, Literal
 from penstock.expressions.sampling.estimates import Estimated, Float64s, Int64s, estimates, half_widths, range_widths
 from penstock.expressions.sampling.inclusion import INCLUSION, Inclusion, unpacked
 
@@ -58,6 +59,14 @@ class SampleEstimate(AccumulatedFunction):
     def finalize(self, call: AggregateCall, sums: ArgumentSums) -> pa.Array:
         integers, pairs = sums.parts[TOTAL]
         return pa.array(total_of_doubles(*integers, *pairs), mask=sums.absent)
+
+
+def scaled_value(expressions: Sequence[Expression]) -> tuple[Expression, int] | None:
+    """Return x and the column of the record where an argument is x/π of a row; None for others."""
+    match expressions:
+        case (Call(function="DIV", arguments=(x, Call(function="INCLUSION_CHANCE", arguments=(Column() as record,)))),):
+            return x, record.index
+    return None
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,7 @@ from penstock.physical.operators.preferences.queries import (
     PreferringNRRLookUp,
     PreferringSelection,
 )
+from penstock.physical.operators.preferences.records import RecordedRows, RecordedSums
 from penstock.physical.operators.rowwise import (
     AccumulatorRows,
     Filter,
@@ -105,6 +106,7 @@ from penstock.physical.plan.preferences.queries import (
     PreferringNRRLookUpSpec,
     PreferringSelectionSpec,
 )
+from penstock.physical.plan.preferences.records import RecordedRowsSpec, RecordedSumsSpec
 from penstock.physical.plan.rowwise import FilterSpec, ProjectSpec, UnionSpec, WatchedSpec
 from penstock.physical.plan.sequence import CountTimeSpec, FrequencySpec, SequenceModelSpec
 from penstock.physical.plan.sets import DistinctSpec, SetOperationSpec, TopKSpec
@@ -206,6 +208,8 @@ OPERATORS: dict[type, Callable[..., Operator]] = {
     PreferringLookUpSpec: lambda spec, context: PreferringLookUp(spec, context.shards, context.tables[spec.table]),
     PreferringNRRLookUpSpec: lambda spec, context: PreferringNRRLookUp(spec, context.shards),
     PreferringSelectionSpec: lambda spec, context: PreferringSelection(spec, context.shards),
+    RecordedRowsSpec: lambda spec, context: RecordedRows(spec, context.shards),
+    RecordedSumsSpec: lambda spec, context: RecordedSums(spec, context.shards),
     ShedSpec: lambda spec, context: Shed(spec),
     ShedRowsSpec: lambda spec, context: ShedRows(spec),
     OutputSpec: lambda spec, context: Passing(),

@@ -83,8 +83,8 @@ def random_preference(choices: Choices, several: bool = False) -> PreferenceCase
 
 
 def random_estimate(choices: Choices) -> RandomCase:
-    """Return a random query with estimates over a preference `q`, and `ample`, the same with a budget that covers all
-    work."""
+    """Return a random query with estimates over a preference `q`; `ample` and `unlimited`, the same with a budget that
+    covers all work; and `sums`, with estimates but no bounds."""
     made = random_preference(choices).case
     case = RandomCase()
     case.inputs, case.statements = made.inputs, [one for one in made.statements if not one.startswith("CREATE QUERY")]
@@ -123,6 +123,14 @@ def random_estimate(choices: Choices) -> RandomCase:
         f"CREATE QUERY ample AS {clause} BUDGET 1000000 PER TUPLE;",
         f"CREATE QUERY unlimited AS {clause} BUDGET UNLIMITED;",
     ]
+    others = ["COUNT(*) AS n", f"SUM({value}) AS s", "VAR_SAMP(x / 7.0) AS v", "SUM(x) FILTER (WHERE x > 1) AS f"]
+    huge = f"ESTIMATE(SUM(CASE WHEN {value} > 1 THEN 1e307 * x WHEN x = 0 THEN 0e0 / 0e0 ELSE -1e300 END)) AS h"
+    items = [f"ESTIMATE({call}) AS e", "ESTIMATE(COUNT(*)) AS all_rows", huge, *others]
+    kept = [item for item in items if choices.chance(60)] or items[:1]
+    shown = f"{group}, " if group else ""
+    having = choices.pick(("", "", f" HAVING ESTIMATE({call}) > 1.5")) if group else ""
+    clause = f"SELECT {shown}{', '.join(kept)}{source}{by}{having} WITH PREFERENCE WEIGHTED {', '.join(chosen)} {fade}"
+    case.statements.append(f"CREATE QUERY sums AS {clause} BUDGET {choices.pick((1, 1, 2, 3))} {unit};")
     return case
 
 

@@ -113,7 +113,10 @@ def with_records(
         hint = "leave ESTIMATE out; the metrics exact and coverage_at_least say what a budget leaves out"
         raise PenstockError("P0355", message, hint=hint)
     if sampled is None:
-        hint = "sample the stream, as in FROM s SAMPLE(10), or leave ESTIMATE out"
+        hint = (
+            "sample the stream, as in FROM s SAMPLE(10), or leave ESTIMATE out: the aggregate is exact, over a view"
+            " WITH PREFERENCE .. BUDGET UNLIMITED too"
+        )
         raise PenstockError("P0355", "ESTIMATE of rows that are not sampled, whose aggregate is exact", hint=hint)
     record = Column(INCLUSION, len(node.schema), "inclusion")
 

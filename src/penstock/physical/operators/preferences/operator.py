@@ -61,7 +61,13 @@ from penstock.physical.synopses.preferences.layout import (
 )
 from penstock.physical.synopses.preferences.numbered_elements import NumberedElements
 from penstock.physical.synopses.preferences.priorities import priorities_at_once
-from penstock.physical.synopses.preferences.result_chances import ResultChances, Thresholds, split, together
+from penstock.physical.synopses.preferences.result_messages import (
+    Thresholds,
+    result_messages,
+    split,
+    threshold_messages,
+    together,
+)
 from penstock.physical.synopses.preferences.waiting_entries import EntryInstants, NewEntries, WaitingEntries, WorkDone
 from penstock.physical.synopses.summaries.declared import summary_of
 from penstock.physical.synopses.summaries.stream_summary import StreamSummary, ZoneEstimates
@@ -131,8 +137,7 @@ class Preferring(Operator, ABC):
         self._parameters = queue_parameters(preference, shards, by_probed, len(inputs) == 1)
         self._granted = preference.budget.kind is BudgetKind.AUTO
         self._queue = WaitingEntries(self._parameters, float(preference.fade), stored)
-        types = [kind for side in directions[0].types for kind in side]
-        self._chances = ResultChances(types, self._parameters, float(preference.fade)) if preference.records else None
+        self._types = [kind for side in directions[0].types for kind in side]
         #: Elements that have made entries so far, and the last heartbeat.
         self._order, self._reached = 0, BEGIN - 1
         self._shards, self._warned = shards, False
@@ -149,8 +154,6 @@ class Preferring(Operator, ABC):
             summary = self._summaries[port]
             if summary is not None:
                 found[f"{name} summary"] = summary
-        if self._chances is not None:
-            found["results"] = self._chances
         for place, ahead in enumerate(self._later):
             found |= {f"later {place} early": ahead.early.queue, f"later {place} summary": ahead.stream_summary}
         return {**found, "entries": self._queue}
@@ -224,8 +227,8 @@ class Preferring(Operator, ABC):
                 if grant is None
                 else self._queue.run_granted(self._reached, grant, fresh)
             )
-            if self._chances is not None:
-                yield from self._recorded(self._chances, work, heartbeat)
+            if self._preference.records:
+                yield from self._recorded(work, heartbeat)
                 work = ()
             for done in work:
                 yield from self._results(done)
@@ -345,25 +348,21 @@ class Preferring(Operator, ABC):
             self._queue.results.add(rows[passed], self._apart(x, partners, passed))
             if not len(result):
                 continue
-            if self._chances is None:
-                yield result
-            else:
-                self._chances.add(result, rows[passed], done.values[of_side][passed])
+            if self._preference.records:
+                result = result_messages(result, rows[passed], done.values[of_side][passed])
+            yield result
 
-    def _recorded(self, chances: ResultChances, work: Iterable[WorkDone], heartbeat: int) -> Iterator[Elements]:
-        """Yield the changes of results with their inclusion records."""
+    def _recorded(self, work: Iterable[WorkDone], heartbeat: int) -> Iterator[Elements]:
+        """Yield results, and the thresholds that they meet, as messages."""
         said: list[Thresholds] = []
         for one in work:
             done, thresholds = split(one, heartbeat if self._granted else None)
             said.append(thresholds)
-            for _ in self._results(done):
-                raise AssertionError("results with records wait for their thresholds")
-        ended = min(heartbeat, END - 1) + 1
-        changes = chances.follow(together(said) if said else None, ended)
-        if changes is not None and len(changes):
-            yield changes
-        if not self._queue.number(WAITING):
-            chances.forget_sheds()
+            yield from self._results(done)
+        if said:
+            thresholds = together(said)
+            if len(thresholds.at):
+                yield threshold_messages(thresholds, self._types)
 
     def _apart(self, x: Elements, partners: Elements | None, passed: Bools) -> Int64s | None:
         """Return |ts1 - ts2| of the pairs of two streams that passed."""
@@ -374,7 +373,7 @@ class Preferring(Operator, ABC):
         otherwise None. A processor with a rate covers no instant with two units, and records need thresholds; a grant
         covers `AT_ONCE` times as many units as without the queue."""
         budget = self._preference.budget
-        if self._queue.number(WAITING) or budget.kind is BudgetKind.PER_TIME or self._chances is not None:
+        if self._queue.number(WAITING) or budget.kind is BudgetKind.PER_TIME or self._preference.records:
             return None
         most = budget.units * sum(len(one.making.elements) for one in arrivals)
         if grant is not None:

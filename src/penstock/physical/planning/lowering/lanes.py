@@ -17,6 +17,7 @@ from penstock.physical.plan.windows import TimeWindowSpec
 from penstock.physical.planning.aggregate_layout import AggregateLayout, plan_lanes
 from penstock.physical.planning.lowering.builder import Builder, Lowered, Partitions, moved_partitions
 from penstock.physical.planning.lowering.panes import over_panes, pane_key, paned_window
+from penstock.physical.planning.lowering.preferences import lower_recorded_sums
 
 
 @dataclass(frozen=True)
@@ -43,13 +44,18 @@ def lower_lanes(
 def _own(
     node: Aggregate, builder: Builder, by: tuple[int, ...] | None = None, child: Lowered | None = None
 ) -> AccumulatorInput:  # fmt: skip
-    child = child or builder.lower(node.input)
     strict = node.input.pattern is Pattern.STRICT
     plan = plan_lanes(node.group, node.aggregates, strict)
-    panes = any(w.slide is not None for w in own_windows(node)) if not strict else _jumps(node, plan)
     types = lane_types(node, plan)
-    positions = {column: i for i, column in reversed(list(enumerate(node.group)))}
     names = lane_names(node, types)
+    if by is None and child is None:
+        recorded = lower_recorded_sums(node, plan, types, names, builder)
+        if recorded is not None:
+            edge, stage, partitions = builder.keyed(recorded, tuple(range(len(node.group))))
+            return AccumulatorInput(edge, stage, partitions, plan, types)
+    child = child or builder.lower(node.input)
+    panes = any(w.slide is not None for w in own_windows(node)) if not strict else _jumps(node, plan)
+    positions = {column: i for i, column in reversed(list(enumerate(node.group)))}
     if not panes:
         # Rows are narrower than the numbers that are computed from them.
         sent = node.group if by is None else tuple(node.group[i] for i in by)

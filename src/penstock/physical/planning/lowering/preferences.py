@@ -2,11 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import singledispatch
 
-from penstock.algebra import Algebra, PreferringJoin, PreferringLookUp, PreferringSelection, Window
+import pyarrow as pa
+
+from penstock.algebra import (
+    Aggregate,
+    Algebra,
+    PreferringJoin,
+    PreferringLookUp,
+    PreferringSelection,
+    Project,
+    Select,
+    Window,
+)
 from penstock.algebra.nodes.base import is_static
+from penstock.algebra.nodes.summary_definition import SummaryDefinition
 from penstock.algebra.properties.arrival_order import in_arrival_order
+from penstock.expressions.aggregates.estimate import scaled_value
+from penstock.expressions.nodes import Column, Expression
 from penstock.physical.plan.plan import Edge, Exchange
 from penstock.physical.plan.preferences.queries import (
     PreferringJoinSpec,
@@ -14,7 +30,9 @@ from penstock.physical.plan.preferences.queries import (
     PreferringNRRLookUpSpec,
     PreferringSelectionSpec,
 )
-from penstock.physical.planning.lowering.builder import Builder, Lowered, lower
+from penstock.physical.plan.preferences.records import RecordedRowsSpec, RecordedSumsSpec
+from penstock.physical.planning.aggregate_layout import AggregateLayout
+from penstock.physical.planning.lowering.builder import Builder, Lowered, lower, moved_partitions
 
 
 def _in_order(side: Algebra) -> tuple[Algebra, bool]:
@@ -31,7 +49,84 @@ def _in_order(side: Algebra) -> tuple[Algebra, bool]:
     return side, False
 
 
-@lower.register
+_Summaries = tuple[SummaryDefinition | None, SummaryDefinition | None]
+
+
+@lower.register(PreferringJoin)
+@lower.register(PreferringSelection)
+@lower.register(PreferringLookUp)
+def _preference(node: PreferringJoin | PreferringSelection | PreferringLookUp, builder: Builder) -> Lowered:
+    below = _own_step(node, builder)
+    if not node.preference.records:
+        return below
+    summaries, alone = _summaries(node)
+    spec = RecordedRowsSpec(node.preference, summaries, alone, node.schema.types[:-1])
+    return replace(below, step=builder.add(spec, [Edge(below.step)], below.stage, node))
+
+
+def lower_recorded_sums(
+    node: Aggregate, plan: AggregateLayout, types: Sequence[pa.DataType], names: Sequence[str], builder: Builder
+) -> Lowered | None:  # fmt: skip
+    """Return the accumulator rows of sums over a preference with inclusion records, which are not written for each
+    result. None where that is not what is below, or not only sums are asked for. types, names: of accumulator rows."""
+    steps: list[Expression | tuple[Expression, ...]] = []
+    below = node.input
+    while isinstance(below, Select | Project):
+        steps.append(below.predicate if isinstance(below, Select) else below.expressions)
+        below = below.input
+    if not isinstance(below, PreferringJoin | PreferringSelection | PreferringLookUp) or plan.valued:
+        return None
+    found = ((place, scaled_value(one.expressions)) for place, one in enumerate(plan.arguments))
+    scaled = tuple((place, *one) for place, one in found if one is not None)
+    record = len(below.schema) - 1
+    if not below.preference.records or not scaled or any(_origin(column, steps) != record for _, _, column in scaled):
+        return None
+    results = _own_step(below, builder)
+    spec = RecordedSumsSpec(
+        below.preference, *_summaries(below), plan, tuple(types), tuple(reversed(steps)),
+        tuple((place, x) for place, x, _ in scaled),
+    )  # fmt: skip
+    step = builder.add(spec, [Edge(results.step)], results.stage, node.input, types, names)
+    partitions = results.partitions
+    for one in reversed(steps):
+        if isinstance(one, tuple):
+            kept = [(e.index, i) for i, e in enumerate(one) if isinstance(e, Column)]
+            partitions = moved_partitions(partitions, dict(reversed(kept)))
+    positions = {column: i for i, column in reversed(list(enumerate(node.group)))}
+    return Lowered(step, results.stage, moved_partitions(partitions, positions))
+
+
+def _origin(column: int, steps: Sequence[Expression | tuple[Expression, ...]]) -> int | None:
+    """Return which column of the results it is that projections pass on; None for one that they compute. steps: the
+    last first."""
+    for step in steps:
+        if isinstance(step, tuple):
+            passed = step[column]
+            if not isinstance(passed, Column):
+                return None
+            column = passed.index
+    return column
+
+
+def _own_step(node: PreferringJoin | PreferringSelection | PreferringLookUp, builder: Builder) -> Lowered:
+    """Return the step of the operator itself, whose results with inclusion records are messages."""
+    name = f"results of {builder.known_as(node)}"
+    if name not in builder.known:
+        builder.known[name] = _step(node, builder)
+    return builder.known[name]
+
+
+def _summaries(node: PreferringJoin | PreferringSelection | PreferringLookUp) -> tuple[_Summaries, bool]:
+    """Return the summaries by probed side, and whether the preference is of one stream."""
+    return (node.summaries, False) if isinstance(node, PreferringJoin) else ((None, node.summary), True)
+
+
+@singledispatch
+def _step(node: Algebra, builder: Builder) -> Lowered:
+    raise AssertionError(f"{type(node).__name__} is no preference")
+
+
+@_step.register
 def _preferring_join(node: PreferringJoin, builder: Builder) -> Lowered:
     (left, left_order), (right, right_order) = _in_order(node.left), _in_order(node.right)
     left_key, right_key = (tuple(pair[k] for pair in node.equal) for k in (0, 1))
@@ -58,7 +153,7 @@ def _preferring_join(node: PreferringJoin, builder: Builder) -> Lowered:
     return Lowered(builder.add(spec, edges, stage, node), stage, parts)
 
 
-@lower.register
+@_step.register
 def _preferring_selection(node: PreferringSelection, builder: Builder) -> Lowered:
     below, in_order = _in_order(node.input)
     child = builder.lower(below)
@@ -71,7 +166,7 @@ def _preferring_selection(node: PreferringSelection, builder: Builder) -> Lowere
     return Lowered(step, child.stage + 1, frozenset({key}))
 
 
-@lower.register
+@_step.register
 def _preferring_look_up(node: PreferringLookUp, builder: Builder) -> Lowered:
     if not is_static(node.right):
         return _looked_up_as_of(node, builder)

@@ -1,4 +1,5 @@
-"""With what probability each emitted result had been emitted by now: the inclusion records that ESTIMATE reads.
+"""With what probability each emitted result had been emitted by now: what the inclusion records that ESTIMATE reads are
+made of.
 
 The meaning is that of Records in `algebra/nodes/preferences.py`. An entry that waits has a key that no threshold of its
 shard was above, so what a result has met before it was emitted need not be known: the first threshold above its key is
@@ -8,14 +9,13 @@ the largest so far. Results whose probability is 1 do not change any more, and a
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import numba as nb
 import numpy as np
 import pyarrow as pa
 
-from penstock.expressions.sampling.inclusion import SIDE, packed
 from penstock.physical.elements import Bools, Elements, concat, empty, int64s, unnamed
 from penstock.physical.synopses.contract import Chunks, Synopsis
 from penstock.physical.synopses.preferences.layout import (
@@ -23,25 +23,14 @@ from penstock.physical.synopses.preferences.layout import (
     DEPTHS,
     EVERY,
     LEAST_SHED,
-    R_AT,
-    R_DRAWN,
-    R_MADE,
-    R_SIDE,
-    R_SINCE,
-    R_STRETCH,
     RATES,
     REST,
-    THRESHOLD,
-    V_BASE,
-    V_COST,
-    V_KEY,
-    V_RACE,
     WHOLE,
     Float64s,
     Int64s,
 )
 from penstock.physical.synopses.preferences.machine import granularity
-from penstock.physical.synopses.preferences.waiting_entries import WorkDone
+from penstock.physical.synopses.preferences.result_messages import NewResults, Thresholds
 from penstock.storage.documents import Document, integer, integers
 
 # A result: integers, and floats. BEST: the largest product of a threshold above its key and its weight, NaN before it
@@ -53,15 +42,16 @@ RACE, BASE, COST, BEST, CAP, CHANCE = 0, 1, 2, 3, 4, 5
 FLOATS = 6
 
 
-@dataclass(frozen=True)
-class Thresholds:
-    """What a round says beside results. at: ticks, ascending; what: THRESHOLD or LEAST_SHED; keys: as in `layout.py`.
-    A threshold comes before what is shed at its instant. granted: a round under AUTO, whose results all meet it."""
+#: So many changes of probabilities are computed at a time, and those of the instant at which they are reached.
+_MOST = 1 << 17
 
+
+class ChanceChanges(NamedTuple):
+    """ChanceChanges of results: of `rows`, at instants, the largest product that each has met by then."""
+
+    rows: Int64s
     at: Int64s
-    what: Int64s
-    keys: Float64s
-    granted: bool
+    met: Float64s
 
 
 class ResultChances(Synopsis):
@@ -86,41 +76,56 @@ class ResultChances(Synopsis):
         self._chunk: pa.RecordBatch | None = None
         self._id = 0
 
-    def add(self, results: Elements, rows: Int64s, values: Float64s) -> None:
-        """Take results that were emitted. rows, values: of each, as in `layout.py`."""
-        made = np.empty((INTEGERS, len(rows)), np.int64)
-        for column, taken in ((MADE, R_MADE), (SINCE, R_SINCE), (STRETCH, R_STRETCH), (DRAWN, R_DRAWN)):
-            made[column] = rows[:, taken]
-        made[PROBED] = 1 - rows[:, R_SIDE]
-        found = np.full((FLOATS, len(rows)), np.nan)
-        found[RACE], found[BASE], found[COST] = values[:, V_RACE], values[:, V_BASE], values[:, V_COST]
-        found[CHANCE] = 0.0
-        self._new.append((results, made, found))
+    def add(self, kept: Elements, new: NewResults) -> None:
+        """Take results that were emitted. kept: of each, with its life, what is read of it later."""
+        floats = np.full((FLOATS, len(new.integers[0])), np.nan)
+        floats[RACE], floats[BASE], floats[COST] = new.floats
+        floats[CHANCE] = 0.0
+        self._new.append((kept, new.integers, floats))
 
-    def follow(self, thresholds: Thresholds | None, ended: int) -> Elements | None:
-        """Return the changes of the results with their records, by thresholds since the last call; then forget what
-        ends at `ended` or before."""
+    def follow(self, thresholds: Thresholds) -> Iterator[ChanceChanges]:
+        """Return the changes by thresholds since the last call, some at a time. Who reads them writes the probabilities
+        to `chances`."""
         self._merge()
-        if thresholds is None:
-            self.expire(ended)
-            return None
-        rows, at, met, self._shed_at, self._shed_keys = _follow(
-            thresholds.at, thresholds.what, thresholds.keys, thresholds.granted, self._results.ts, self._results.exp,
-            self._integers, self._floats, self._parameters, self._fade, self._shed_at, self._shed_keys,
-        )  # fmt: skip
-        self._chunk = None
-        changes = self._changes(rows, at, met) if len(rows) else None
-        self.expire(ended)
-        return changes
+        start = there = 0
+        while start < len(thresholds.at):
+            rows, at, met, self._shed_at, self._shed_keys, start, there = _follow(
+                thresholds.at, thresholds.what, thresholds.keys, thresholds.granted, self._results.ts,
+                self._results.exp, self._integers, self._floats, self._parameters, self._fade, self._shed_at,
+                self._shed_keys, start, there, _MOST,
+            )  # fmt: skip
+            self._chunk = None
+            if len(rows):
+                yield ChanceChanges(rows, at, met)
 
-    def expire(self, ended: int) -> None:
-        """Forget results that end at `ended` or before, and those whose probability is 1."""
+    @property
+    def results(self) -> Elements:
+        """What is kept of the results."""
         self._merge()
-        self._keep((self._results.exp > ended) & (self._floats[CHANCE] < 1.0))
+        return self._results
 
-    def forget_sheds(self) -> None:
-        """Forget what was shed, where no entry waits that was there."""
-        self._shed_at, self._shed_keys = self._shed_at[:0], self._shed_keys[:0]
+    @property
+    def chances(self) -> Float64s:
+        """Their probabilities, 0 before they count."""
+        chances: Float64s = self._floats[CHANCE]
+        return chances
+
+    @property
+    def costs(self) -> Float64s:
+        """By what the largest products are divided."""
+        costs: Float64s = self._floats[COST]
+        return costs
+
+    @property
+    def draws(self) -> Int64s:
+        """The draws of their entries."""
+        drawn: Int64s = self._integers[DRAWN]
+        return drawn
+
+    def expire(self, heartbeat: int) -> None:
+        """Forget results that end at the heartbeat or before, and those whose probability is 1."""
+        self._merge()
+        self._keep((self._results.exp > heartbeat) & (self._floats[CHANCE] < 1.0))
 
     def _merge(self) -> None:
         if not self._new:
@@ -140,25 +145,6 @@ class ResultChances(Synopsis):
         self._results, self._chunk = self._results.take(places), None
         self._integers = np.ascontiguousarray(self._integers[:, places])
         self._floats = np.ascontiguousarray(self._floats[:, places])
-
-    def _changes(self, rows: Int64s, at: Int64s, met: Float64s) -> Elements:
-        order = np.argsort(rows, kind="stable")
-        rows, at, met = rows[order], at[order], met[order]
-        ratios = (met / self._floats[COST][rows]).tolist()
-        # One by one: compiled loops over several values may give other bits.
-        chances = np.fromiter((-math.expm1(-ratio) for ratio in ratios), np.float64, len(ratios))
-        first = np.diff(rows, prepend=-1) != 0
-        before = np.where(first, self._floats[CHANCE][rows], np.concatenate([[0.0], chances[:-1]]))
-        self._floats[CHANCE][rows] = chances
-        changed = chances != before
-        rows, at, chances, before = rows[changed], at[changed], chances[changed], before[changed]
-        had = before > 0.0
-        which = np.concatenate([rows[had], rows])
-        sides = np.zeros(len(which), SIDE)
-        sides["pi"], sides["cluster"] = np.concatenate([before[had], chances]), self._integers[DRAWN][which]
-        signs = np.concatenate([np.full(int(had.sum()), -1), np.ones(len(rows), np.int64)])
-        found = self._results.take(which)
-        return Elements((*found.columns, packed(sides)), np.concatenate([at[had], at]), found.exp, signs)
 
     # -- durability ------------------------------------------------------------------------------------------------
 
@@ -193,27 +179,6 @@ class ResultChances(Synopsis):
         return self._results.nbytes + self._integers.nbytes + self._floats.nbytes
 
 
-def split(done: WorkDone, granted_until: int | None) -> tuple[WorkDone, Thresholds]:
-    """Return the results of work, and what it says beside them. granted_until: the last tick of a round under AUTO."""
-    pairs = done.integers[:, R_SIDE] >= 0
-    rows, keys = done.integers[~pairs], done.values[~pairs, V_KEY]
-    what, at = rows[:, R_SIDE], rows[:, R_AT].copy()
-    if granted_until is not None:
-        # What is shed may have been made anywhere in the round.
-        at[what == LEAST_SHED] = granted_until
-    thresholds = Thresholds(at, what.copy(), keys, granted_until is not None)
-    return WorkDone(done.integers[pairs], done.values[pairs]), thresholds
-
-
-def together(parts: Sequence[Thresholds]) -> Thresholds:
-    """Return the thresholds of a round, of each instant that at its end alone."""
-    at, what, keys = (np.concatenate([getattr(part, name) for part in parts]) for name in ("at", "what", "keys"))
-    last = np.ones(len(at), np.bool_)
-    thresholds = np.flatnonzero(what == THRESHOLD)
-    last[thresholds[:-1]] = at[thresholds[1:]] != at[thresholds[:-1]]
-    return replace(parts[0], at=at[last], what=what[last], keys=keys[last])
-
-
 @nb.njit(cache=True, error_model="numpy")
 def _faded(at, since, stretch, probed, parameters, fade):  # type: ignore[no-untyped-def]
     """Return by what the weight of an entry has faded at an instant, whether it waits or not."""
@@ -233,9 +198,11 @@ def _faded(at, since, stretch, probed, parameters, fade):  # type: ignore[no-unt
 @nb.njit(cache=True, error_model="numpy")
 def _follow(  # type: ignore[no-untyped-def]
     said_at, said_what, said_keys, granted, emitted, ends, integers, values, parameters, fade, shed_at, shed_keys,
+    start, there, most,
 ):  # fmt: skip
-    """Follow the thresholds of a round; return the changes of `BEST` as (result, instant, new value), and what was
-    shed."""
+    """Follow the thresholds of a round from number `start` on, until there are `most` changes; return the changes of
+    `BEST` as (result, instant, new value), what was shed, the number of the next threshold, and how many results had
+    been emitted by then. there: how many had been emitted before."""
     size, sheds = 1024, shed_at.shape[0]
     rows, at, found = np.empty(size, np.int64), np.empty(size, np.int64), np.empty(size, np.float64)
     all_at, all_keys = np.empty(sheds + said_at.shape[0], np.int64), np.empty(sheds + said_at.shape[0], np.float64)
@@ -243,33 +210,47 @@ def _follow(  # type: ignore[no-untyped-def]
     all_keys[:sheds] = shed_keys
     made, since, stretch, probed = integers[MADE], integers[SINCE], integers[STRETCH], integers[PROBED]
     race, base, best, cap = values[RACE], values[BASE], values[BEST], values[CAP]
-    count = there = 0
-    for said in range(said_at.shape[0]):
-        now, key = said_at[said], said_keys[said]
+    # The results that may still change.
+    active = np.empty(emitted.shape[0], np.int64)
+    alive = count = 0
+    for r in range(there):
+        if best[r] != np.inf:
+            active[alive] = r
+            alive += 1
+    said = start
+    while said < said_at.shape[0] and count < most:
+        now, key, what = said_at[said], said_keys[said], said_what[said]
+        said += 1
         while there < emitted.shape[0] and (granted or emitted[there] <= now):
             if sheds and math.isnan(cap[there]):
                 place = np.searchsorted(all_at[:sheds], made[there])
                 if place < sheds:
                     cap[there] = all_keys[place]
+            active[alive] = there
+            alive += 1
             there += 1
-        if said_what[said] == LEAST_SHED:
-            for r in range(there):
-                if not cap[r] <= key:
-                    cap[r] = key
+        if what == LEAST_SHED:
+            for i in range(alive):
+                if not cap[active[i]] <= key:
+                    cap[active[i]] = key
             while sheds and all_keys[sheds - 1] >= key:
                 sheds -= 1
             all_at[sheds], all_keys[sheds] = now, key
             sheds += 1
             continue
-        for r in range(there):
+        left = 0
+        for i in range(alive):
+            r = active[i]
+            own = max(now, emitted[r])
+            if best[r] == np.inf or ends[r] <= own:
+                continue
+            active[left] = r
+            left += 1
             least = key
             if not math.isnan(cap[r]) and not least <= cap[r]:
                 least = cap[r]
             # Fading makes no weight larger.
-            if best[r] == np.inf or least * base[r] <= best[r] or ends[r] <= now:
-                continue
-            own = max(now, emitted[r])
-            if ends[r] <= own:
+            if least * base[r] <= best[r]:
                 continue
             met = np.inf
             if not math.isnan(least):
@@ -289,7 +270,12 @@ def _follow(  # type: ignore[no-untyped-def]
                 rows, at, found = _longer(rows, size), _longer(at, size), _longer(found, size)
             rows[count], at[count], found[count] = r, own, met
             count += 1
-    return rows[:count], at[:count], found[:count], all_at[:sheds].copy(), all_keys[:sheds].copy()
+        alive = left
+        if math.isnan(key):
+            # Nothing waits that was there when entries were shed.
+            sheds = 0
+    sheds_at, sheds_keys = all_at[:sheds].copy(), all_keys[:sheds].copy()
+    return rows[:count], at[:count], found[:count], sheds_at, sheds_keys, said, there
 
 
 @nb.njit(cache=True)

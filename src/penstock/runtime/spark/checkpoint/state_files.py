@@ -38,8 +38,9 @@ from penstock.storage.seals import damaged, sealed, unsealed, unsealed_before
 #: row window has emitted its content, 4 stores the ends of tuples with partners as every count of tuples does, 5 stores
 #: an aggregate that is looked up, or recomputed at each boundary from its rows alone, as these rows, 6 seals a file for
 #: its run and place, counts NaN and +inf in one accumulator, and has huge doubles in units, 7 has sums of squares in
-#: four doubles, 8 has the ranks of HLL_SKETCH_AGG in skylines.
-FORMAT = 8
+#: four doubles, 8 has the ranks of HLL_SKETCH_AGG in skylines, 9 has the results of a preference that
+#: ESTIMATE reads with what makes the estimate.
+FORMAT = 9
 #: The formats whose seals contain no place.
 _FORMATS_WITHOUT_PLACE = range(2, 6)
 #: A number after every batch.

@@ -1,0 +1,120 @@
+"""What a preference says of its results, in place of their inclusion records: new results, and thresholds in between.
+
+Both travel as elements of the relation, whose last column has the message as bytes: what was emitted, with what its
+probability depends on; and rows without values for the thresholds of the shard. What reads them makes the records of
+them (`operators/preferences/records.py`), or sums.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from penstock.expressions.sampling.inclusion import INCLUSION
+from penstock.physical.elements import Elements
+from penstock.physical.synopses.preferences.layout import (
+    LEAST_SHED,
+    R_AT,
+    R_DRAWN,
+    R_MADE,
+    R_SIDE,
+    R_SINCE,
+    R_STRETCH,
+    THRESHOLD,
+    V_BASE,
+    V_COST,
+    V_KEY,
+    V_RACE,
+    Float64s,
+    Int64s,
+)
+from penstock.physical.synopses.preferences.waiting_entries import WorkDone
+from penstock.types import END
+
+#: Of a result, in the order of `result_chances.py`; of a threshold, what it is, and whether the round is granted.
+_RESULT = np.dtype([("integers", "<i8", 5), ("floats", "<f8", 3)])
+_THRESHOLD = np.dtype([("what", "<i8"), ("key", "<f8"), ("granted", "<i8")])
+
+
+class NewResults(NamedTuple):
+    """Of results: the integers MADE, SINCE, STRETCH, DRAWN, PROBED, and the floats RACE, BASE, COST, by number."""
+
+    integers: Int64s
+    floats: Float64s
+
+
+@dataclass(frozen=True)
+class Thresholds:
+    """What a round says beside results. at: ticks, ascending; what: THRESHOLD or LEAST_SHED; keys: as in `layout.py`.
+    A threshold comes before what is shed at its instant. granted: a round under AUTO, whose results all meet it."""
+
+    at: Int64s
+    what: Int64s
+    keys: Float64s
+    granted: bool
+
+
+def result_messages(results: Elements, rows: Int64s, values: Float64s) -> Elements:
+    """Return results that were emitted, with their messages. rows, values: of each, as in `layout.py`."""
+    made = np.zeros(len(rows), _RESULT)
+    for place, column in enumerate((R_MADE, R_SINCE, R_STRETCH, R_DRAWN)):
+        made["integers"][:, place] = rows[:, column]
+    made["integers"][:, 4] = 1 - rows[:, R_SIDE]
+    for place, column in enumerate((V_RACE, V_BASE, V_COST)):
+        made["floats"][:, place] = values[:, column]
+    return Elements((*results.columns, _as_bytes(made)), results.ts, results.exp)
+
+
+def threshold_messages(thresholds: Thresholds, types: Sequence[pa.DataType]) -> Elements:
+    """Return thresholds as elements. types: of the columns of a result."""
+    count = len(thresholds.at)
+    made = np.zeros(count, _THRESHOLD)
+    made["what"], made["key"], made["granted"] = thresholds.what, thresholds.keys, thresholds.granted
+    columns = (*(pa.nulls(count, one) for one in types), _as_bytes(made))
+    return Elements(columns, thresholds.at, np.full(count, END))
+
+
+def read_messages(elements: Elements) -> tuple[Elements, NewResults] | Thresholds:
+    """Return results without their messages, and these; or thresholds. Elements of a batch are of one kind."""
+    (_, offsets, data), column = elements.columns[-1].buffers(), elements.columns[-1]
+    bounds = np.frombuffer(offsets, np.int32)[column.offset : column.offset + len(column) + 1]
+    content = np.frombuffer(data, np.uint8)[bounds[0] : bounds[-1]]
+    if int(bounds[1] - bounds[0]) == _RESULT.itemsize:
+        made = content.view(_RESULT)
+        new = NewResults(np.ascontiguousarray(made["integers"].T), np.ascontiguousarray(made["floats"].T))
+        return Elements(elements.columns[:-1], elements.ts, elements.exp), new
+    said = content.view(_THRESHOLD)
+    keys = np.ascontiguousarray(said["key"])
+    return Thresholds(elements.ts, np.ascontiguousarray(said["what"]), keys, bool(said["granted"][0]))
+
+
+def _as_bytes(made: npt.NDArray[np.void]) -> pa.Array:
+    offsets = np.arange(len(made) + 1, dtype=np.int32) * np.int32(made.dtype.itemsize)
+    buffers = [None, pa.py_buffer(offsets.tobytes()), pa.py_buffer(made.tobytes())]
+    return pa.Array.from_buffers(INCLUSION, len(made), buffers)
+
+
+def split(done: WorkDone, granted_until: int | None) -> tuple[WorkDone, Thresholds]:
+    """Return the results of work, and what it says beside them. granted_until: the last tick of a round under AUTO."""
+    pairs = done.integers[:, R_SIDE] >= 0
+    rows, keys = done.integers[~pairs], done.values[~pairs, V_KEY]
+    what, at = rows[:, R_SIDE], rows[:, R_AT].copy()
+    if granted_until is not None:
+        # What is shed may have been made anywhere in the round.
+        at[what == LEAST_SHED] = granted_until
+    thresholds = Thresholds(at, what.copy(), keys, granted_until is not None)
+    return WorkDone(done.integers[pairs], done.values[pairs]), thresholds
+
+
+def together(parts: Sequence[Thresholds]) -> Thresholds:
+    """Return the thresholds of a round, of each instant that at its end alone."""
+    at, what, keys = (np.concatenate([getattr(part, name) for part in parts]) for name in ("at", "what", "keys"))
+    last = np.ones(len(at), np.bool_)
+    thresholds = np.flatnonzero(what == THRESHOLD)
+    last[thresholds[:-1]] = at[thresholds[1:]] != at[thresholds[:-1]]
+    return replace(parts[0], at=at[last], what=what[last], keys=keys[last])
