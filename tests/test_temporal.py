@@ -5,6 +5,7 @@ one of Allen's relations holds; and operators over periods go on from the state 
 from __future__ import annotations
 
 import random
+from collections import Counter
 from typing import Any
 
 import duckdb
@@ -73,6 +74,37 @@ def test_stretches_are_the_islands_of_another_system(seed: int) -> None:
     with duckdb.connect() as connection:
         connection.register("t", periods_table(rows))
         assert sorted(connection.sql(ISLANDS).fetchall()) == sorted(stretches(rows))
+
+
+EPOCHS = (0, -40, -11_676_096_000_000_000, 253_402_300_000_000_000, END - 60)
+
+
+@pytest.mark.parametrize("origin", EPOCHS)
+def test_queries_coalesce_as_another_system_does(origin: int) -> None:
+    """Periods that touch, nest and share ends, that are open, and that end near the end of time."""
+    draw = random.Random(origin)
+    rows: list[tuple[int, str | None, int, int | None]] = []
+    for at in range(120):
+        b = origin + draw.randrange(50)
+        e = None if draw.random() < 0.05 else min(b + draw.randrange(-1, 6), END - 1)
+        rows.append((at, draw.choice((*"pqrstuvwxyz", None)), b, e))
+    types = (pa.int64(), pa.string(), pa.int64(), pa.int64())
+    columns = zip(zip(*rows, strict=True), types, strict=True)
+    table = pa.table([pa.array(column, type_) for column, type_ in columns], names=["at", "k", "b", "e"])
+    script = """CREATE STREAM t (at BIGINT, k STRING, b BIGINT, e BIGINT) FROM MEMORY () TIMESTAMP BY at UNIT SECOND
+      VALID FROM b TO e ON ERROR SKIP;
+    CREATE QUERY q AS SELECT k, VALID(s) FROM t (k) AS s;"""
+    answer = run_local(bind_script(script).queries, {"t": table}).tables["q"].to_pylist()
+    kept: Counter[tuple[object, ...]] = Counter()
+    for row in answer:
+        kept[tuple(row.values())[2:]] += 1 if row["op"] == "+" else -1
+    said = [(k, b, END if e is None else e) for _, k, b, e in rows if e is None or b < e]
+    with duckdb.connect() as connection:
+        connection.register("t", periods_table(said))
+        expected = connection.sql(ISLANDS).fetchall()
+    found = [(k, b, END if e is None else e) for (k, b, e), count in kept.items() for _ in range(count)]
+    assert sorted(found, key=str) == sorted(expected, key=str)
+    assert len(said) < len(rows) and len(found) > 20
 
 
 SESSIONS = """

@@ -347,6 +347,19 @@ _LINE = _over("FrequencyWindow", _over("Arrivals", place=0), rows=2)
 _C = _scan("c", ("at", "k"))
 
 
+def _period(end: str, *, begin: str = "UNIX_MICROS(at)") -> Any:
+    """Return rows of c with their period as a plan."""
+    columns = [
+        {"expression": "k", "name": "k"}, {"expression": begin, "name": "begin"}, {"expression": end, "name": "end"},
+    ]  # fmt: skip
+    return _over("Project", _over("Window", _C, kind="UNBOUNDED"), columns=columns)
+
+
+_FIVE = _period("UNIX_MICROS(at) + 5")
+_LATER = _period("UNIX_MICROS(at) + 5", begin="UNIX_MICROS(at) - 5")
+_ANY = _period("UNIX_MICROS(at) + k")
+
+
 @pytest.mark.parametrize(
     ("plan", "code", "pointer"),
     [
@@ -454,6 +467,15 @@ _C = _scan("c", ("at", "k"))
         (_over("Sequenced", _over("AtInstants", _over("FrequencyWindow", _over("Arrivals", place=1))), _scan()),
          "P0106", "/logical/inputs/0/inputs/0/inputs/0/fields/place"),
         (_over("Project", _U, columns=[{"expression": "RAND() > k", "name": "a"}]), "P0204", "/logical"),
+        (_over("ValidWindow", _FIVE, longest=6), "P0341", "/logical"),
+        (_over("ValidWindow", _ANY, longest=5), "P0341", "/logical"),
+        (_over("ValidWindow", _LATER, longest=5), "P0341", "/logical"),
+        (_over("Coalesce", _ANY, begins="FIXED"), "P0341", "/logical"),
+        (_over("Coalesce", _FIVE, begins="FIXED", closed=True, longest=4), "P0341", "/logical"),
+        (_over("Coalesce", _ANY, begins="TIMESTAMP", closed=True, longest=5), "P0341", "/logical"),
+        (_over("Coalesce", _FIVE, begins="GRANULE", closed=True, longest=5), "P0341", "/logical"),
+        (_over("Gaps", _over("Coalesce", _FIVE, begins="FIXED", closed=False, longest=5), longest=6), "P0341",
+         "/logical"),
     ],
 )  # fmt: skip
 def test_a_plan_that_is_wrong_is_refused_with_its_place(plan: Any, code: str, pointer: str) -> None:
@@ -463,6 +485,19 @@ def test_a_plan_that_is_wrong_is_refused_with_its_place(plan: Any, code: str, po
     (error,) = caught.value.errors
     assert error.code == code, error.message
     assert pointer in error.message and error.position is not None
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [
+        _over("ValidWindow", _FIVE, longest=5),
+        _over("Coalesce", _FIVE, begins="FIXED", closed=True, longest=5),
+        _over("Coalesce", _over("Select", _FIVE, predicate="k > 1"), begins="FIXED"),
+    ],
+)
+def test_a_length_that_the_periods_have_is_read(plan: Any) -> None:
+    text = json.dumps({"format": FORMAT, "logical": plan})
+    assert bind_script(SCRIPT + f"CREATE QUERY q FROM PLAN {string_text(text)};").queries
 
 
 @pytest.mark.parametrize(

@@ -46,3 +46,50 @@ def test_a_computed_text_that_is_no_value(catalog: Catalog) -> None:
 )
 def test_texts_without_a_warning(condition: str, catalog: Catalog) -> None:
     assert _warnings(condition, catalog) == []
+
+
+_CLICKS = "CREATE STREAM clicks (at TIMESTAMP, usr STRING) FROM MEMORY () TIMESTAMP BY at"
+_COUNTED = "CREATE STREAM clicks (at BIGINT, usr STRING) FROM MEMORY () TIMESTAMP BY at UNIT SECOND"
+
+
+def _shown(script: str) -> list[tuple[str, str, str | None]]:
+    """Return the message, the marked text and the hint of every warning of a script."""
+    warnings = bind_script(script).warnings
+    marked = [w.position.text[w.position.column - 1 : w.position.column - 1 + w.position.length] for w in warnings]
+    return [(w.message, text, w.hint) for w, text in zip(warnings, marked, strict=True)]
+
+
+@pytest.mark.parametrize(
+    ("source", "word"),
+    [("clicks [PARTITION BY usr SESSION 5] AS c", "SESSION"), ("clicks (usr) VALID FOR 5 AS c", "FOR")],
+)
+def test_a_length_without_a_unit_counts_microseconds(source: str, word: str) -> None:
+    query = f"SELECT usr, VALID(c) FROM {source}"
+    message = f"{word} 5 lasts 5 microseconds, the ticks of a TIMESTAMP"
+    hint = f"name the unit: {word} 5 SECONDS, or {word} 5 MICROSECONDS"
+    assert _shown(f"{_CLICKS};\n{query}") == [(message, "5", hint)]
+    assert _shown(f"{_COUNTED};\n{query}") == []
+    assert _shown(f"{_CLICKS};\n{query.replace('5 ', '5 SECONDS ').replace('5]', '5 SECONDS]')}") == []
+
+
+def test_a_declared_length_without_a_unit_is_warned_of_once() -> None:
+    queries = "SELECT usr, VALID(c) FROM clicks (usr) AS c; SELECT usr FROM clicks [VALID]"
+    (found,) = _shown(f"{_CLICKS} VALID FOR 5; {queries}")
+    assert found[:2] == ("FOR 5 lasts 5 microseconds, the ticks of a TIMESTAMP", "5")
+
+
+@pytest.mark.parametrize("valid", ["FOR 5 SECONDS", "UNTIL NEXT BY usr"])
+def test_a_length_beside_a_small_number(valid: str) -> None:
+    query = f"SELECT usr, VALID(c) FROM clicks (usr) VALID {valid} AS c WHERE LENGTH(VALID(c)) >="
+    message = "LENGTH counts microseconds, the ticks of a TIMESTAMP: 180 of them"
+    assert _shown(f"{_CLICKS}; {query} 180") == [(message, "180", "name the unit: INTERVAL '180' SECONDS")]
+    assert _shown(f"{_CLICKS}; {query} 180000000") == []
+    assert _shown(f"{_CLICKS}; {query} INTERVAL '180' SECONDS") == []
+    assert _shown(f"{_COUNTED}; {query} 180") == []
+
+
+def test_a_relation_that_is_none_of_allens() -> None:
+    query = "SELECT usr FROM clicks VALID FOR 5 SECONDS AS c WHERE ALLEN(VALID(c), VALID(c)) ="
+    expected = [("ALLEN(..) is never 'overlap'", "'overlap'", "did you mean overlaps or overlapped by?")]
+    assert _shown(f"{_CLICKS}; {query} 'overlap'") == expected
+    assert _shown(f"{_CLICKS}; {query} 'met by'") == []

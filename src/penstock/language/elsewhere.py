@@ -121,6 +121,7 @@ FUNCTIONS: dict[str, str] = {
     ),
     **dict.fromkeys(("DURATION", "START", "FINISH", "PERIOD_BEGIN", "PERIOD_END"), _BOUNDS),
     "VALIDTIME": _VALID,
+    "MZ_NOW": "s [VALID] has the rows of s that are in their period: s VALID FOR 5 MINUTES [VALID]",
 }  # fmt: skip
 
 #: Words that parse as columns -> what to do about them.

@@ -84,6 +84,11 @@ _PORTION = "rows change as a whole: DELETE the row and INSERT what of it still h
 _COALESCED = "a list of columns coalesces: FROM s (k) VALID FOR 5 MINUTES"
 _VALIDTIME = "VALID(s) is the period of the rows of s, as in SELECT k, VALID(s) FROM s (k) VALID FOR 5 MINUTES"
 _PERIOD_FOR = "the period among the columns is PERIOD FOR VALID (a, b); behind the connector say VALID FROM a TO b"
+_GAP_ALONE = "SESSION takes a stream with PARTITION BY, DESCRIPTOR of its timestamp and the gap, in this order"
+_VALID_WINDOW = (
+    "[VALID] has nothing else in its brackets; rows that hold at an instant are WHERE VALID(s) CONTAINS instant"
+)
+_ADJACENT = "adjacent periods are VALID(s) MEETS VALID(t), or VALID(s) MET BY VALID(t)"
 _CHECKED = "a key has columns, as in PRIMARY KEY (k, a); whether periods of a key overlap is not checked"
 _WHEN = "conditions on periods stand in WHERE"
 _PREDICATES = (
@@ -105,6 +110,7 @@ _PAIRS = {
     ("COALESCED", "BY"): _COALESCED,
     ("WITHOUT", "OVERLAPS"): _CHECKED,
     ("PERIOD", "FOR"): _PERIOD_FOR,
+    ("PERIOD", "VALID"): _PERIOD_FOR,
     ("PERIOD", "["): _PERIOD,
 }
 #: Single words of theirs, which are names elsewhere.
@@ -151,7 +157,8 @@ def misplaced(tokens: Sequence[Token], index: int) -> str | None:
     if index == 0 and here in _TSQL2:
         return _VALIDTIME
     return (
-        _in_session(before, here)
+        _in_columns(before)
+        or _in_session(before, here)
         or _in_valid(before, here)
         or _in_gaps(before)
         or _pair(words, index)
@@ -164,6 +171,14 @@ def _pair(words: Sequence[str], index: int) -> str | None:
         if 0 <= first < len(words) - 1 and (words[first], words[first + 1]) in _PAIRS:
             return _PAIRS[words[first], words[first + 1]]
     return None
+
+
+def _in_columns(before: Sequence[str]) -> str | None:
+    """Return the hint for a period among the columns of a declaration."""
+    if before[:1] != ["CREATE"] or "FROM" in before or "SELECT" in before:
+        return None
+    among = {"PERIOD", "VALID"}.intersection(before[-3:])
+    return _PERIOD_FOR if among and "PRIMARY KEY" not in before[-5:] else None
 
 
 def _in_session(before: Sequence[str], here: str) -> str | None:
@@ -212,10 +227,18 @@ def _in_condition(before: Sequence[str], here: str) -> str | None:
     """Return the hint for a predicate over periods, or a length, that cannot stand there."""
     if not before:
         return None
+    if before[-1] == "VALID" and before[-2:-1] == ["["]:
+        return _VALID_WINDOW
+    if here in ("ADJACENT", "ADJOINS", "TOUCHES"):
+        return _ADJACENT
+    if here == "," and "DESCRIPTOR" in before and "SESSION" in before:
+        return _GAP_ALONE
     if here in _PREDICATES or (here == "(" and before[-1] in _PREDICATES):
         return _PREDICATE
     if here == "NOT" and before[-1] == ")":
         return _NOT
+    if before[-1] == "INTERVAL" and "CAST" in before[-8:]:
+        return "units are MICROSECOND, MILLISECOND, SECOND, MINUTE, HOUR, DAY, WEEK, MONTH, QUARTER, YEAR"
     if before[-1].replace(".", "", 1).isdecimal() and Unit.parse(here) is not None:
         return f"a length of time is written INTERVAL '{before[-1]}' {here}"
     if here == "VALID":

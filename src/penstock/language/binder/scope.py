@@ -182,6 +182,8 @@ class Scope:
             e.qualifier for entries in self._levels() for e in entries if e.qualifier is not None
         )
         hint = nearest(qualifier.text, qualifiers)
+        if qualifier.text.lower() == "session_window":
+            hint = "behind GROUP BY session_window(at, '5 minutes') write session_window.start and session_window.end"
         context.fail("P0201", f"{qualifier.text} is not a source of this query", qualifier.span, hint)
 
     def _levels(self) -> tuple[tuple[Entry, ...], ...]:

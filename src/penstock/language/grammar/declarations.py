@@ -196,12 +196,18 @@ class DeclarationGrammar(QueryGrammar):
 
     # --- CREATE STREAM, CREATE RELATION
 
+    def _before_connector(self) -> str | None:
+        """Return the hint for a clause of a declaration that stands before its connector."""
+        if not (self._at("TIMESTAMP", "BY") or self._at("ORDER", "WITHIN") or self._at("OPERATION", "BY")):
+            return None
+        return "the connector comes first: CREATE STREAM s (..) FROM FILES (..) TIMESTAMP BY at"
+
     def _create_source(
         self, name: Name, is_stream: bool, retroactive: Mark | None, existence: Existence | None, start: TextSpan
     ) -> CreateSource:
         columns, key, key_span, period = self._columns()
         if not self._match(TokenType.FROM):
-            self._fail("FROM connector (...)")
+            self._fail("FROM connector (...)", hint=self._before_connector())
         connector = self._connector()
         clauses: dict[str, Any] = {} if period is None else {"valid": period}
         while self._source_clause(clauses, is_stream):
@@ -228,10 +234,14 @@ class DeclarationGrammar(QueryGrammar):
                 key_span = self._since(at)
             elif self._take("PERIOD", "FOR", "VALID"):
                 if period is not None:
-                    raise self._misplaced("PERIOD FOR VALID occurs twice", at)
+                    raise self._misplaced("PERIOD FOR VALID occurs twice", at, "leave one of them out")
                 bounds = self._names("a column name")
                 if len(bounds) != 2:
-                    raise self._misplaced("PERIOD FOR VALID takes two columns, a begin and an end", self._since(at))
+                    raise self._misplaced(
+                        "PERIOD FOR VALID takes two columns, a begin and an end",
+                        self._since(at),
+                        "as in PERIOD FOR VALID (a, b)",
+                    )
                 period = ValidClause(begin=bounds[0], end=bounds[1], span=self._since(at))
             else:
                 columns.append(self._column_definition())

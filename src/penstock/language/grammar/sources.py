@@ -283,15 +283,15 @@ class SourceGrammar(SessionGrammar):
                     self._reject("OPEN belongs in the brackets of the session window", code="P0103", hint=hint)
             elif (drawn := self.sample()) is not None:
                 if sample is not None:
-                    self._reject("SAMPLE occurs twice", token, "P0103")
+                    self._reject("SAMPLE occurs twice", token, "P0103", "leave one of them out")
                 sample = drawn
             elif valid is not None and (said := self._valid()) is not None:
                 if valid:
-                    self._reject("VALID occurs twice", token, "P0103")
+                    self._reject("VALID occurs twice", token, "P0103", "leave one of them out")
                 valid.append(said)
             elif least is not None and self._take("AT", "LEAST"):
                 if least:
-                    self._reject("AT LEAST occurs twice", token, "P0103")
+                    self._reject("AT LEAST occurs twice", token, "P0103", "leave one of them out")
                 least.append(self._duration())
             elif alias is None and (alias := self._alias()) is not None:
                 continue

@@ -127,7 +127,7 @@ class WindowGrammar(TokenGrammar):
         ):
             return self._duration()
         if self._curr.token_type is TokenType.DASH:
-            self._reject("a length is positive: at least one tick of time", code="P0102")
+            self._reject("a length is positive: at least one tick of time", code="P0102", hint="as in 10 SECONDS")
         value = self._parse_primary() or self._parse_column()
         if value is None:
             self._fail("a length of time such as 10 SECONDS", code="P0102")

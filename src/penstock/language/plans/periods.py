@@ -14,11 +14,17 @@ from penstock.algebra import (
     Gaps,
     Lasting,
     Lives,
+    NegativeTuples,
+    Project,
+    Select,
     SessionWindow,
+    Shed,
     UntilNext,
     ValidWindow,
 )
 from penstock.expressions.coercion import BIGINT
+from penstock.expressions.fold import fold
+from penstock.expressions.nodes import Call, Column, Expression, Literal
 from penstock.language.plans import checks
 from penstock.language.plans.node_form import Below, Fields, NodeForm, given, names_of, slide_of
 from penstock.language.plans.shedding import BUDGET, read_budget, write_budget
@@ -31,6 +37,33 @@ def _write_coalesce(node: Coalesce) -> Fields:
         return {"begins": node.begins.name}
     rest = given(slide=when.slide, align=when.align or None, later=when.later or None, longest=when.longest)
     return {"begins": node.begins.name, "closed": node.only_closed, **rest, **write_budget(node.budget)}
+
+
+def _bounds(node: Algebra) -> tuple[Expression, Expression] | None:
+    """Return the begin and the end that the last two columns of `node` are, where they are computed; None where an
+    operator between does more than pass them on."""
+    begin, end = len(node.schema) - 2, len(node.schema) - 1
+    while isinstance(node, Project | Select | NegativeTuples | Shed):
+        if isinstance(node, Project):
+            first, last = node.expressions[begin], node.expressions[end]
+            if not (isinstance(first, Column) and isinstance(last, Column)):
+                return first, last
+            begin, end = first.index, last.index
+        node = node.input
+    return None
+
+
+def _check_length(below: Below, length: int | None) -> None:
+    """Check that all periods have one length, `length` where it is written: strategies and the end of time at a drain
+    rely on it. Raises PenstockError P0341."""
+    bounds = _bounds(below.input)
+    if bounds is not None and isinstance(bounds[1], Call) and bounds[1].function == "ADD":
+        begin, added = bounds[1].arguments[0], fold(bounds[1].arguments[1])
+        known = added.value if isinstance(added, Literal) else None
+        if begin == bounds[0] and isinstance(known, int) and known > 0 and length in (None, known):
+            return
+    shown = "one length" if length is None else f"a length of {length} ticks"
+    raise below.refuse(f"periods of {shown} are written below it as a begin and begin + length, one constant")
 
 
 def _read_coalesce(below: Below) -> Algebra:
@@ -47,6 +80,11 @@ def _read_coalesce(below: Below) -> Algebra:
     begins = below.enum("begins", Begins)
     if closing is not None and begins is Begins.ANY:
         raise below.refuse("periods may begin at any time, so none is ever closed", "P0373")
+    longest = None if closing is None else closing.longest
+    if begins is Begins.FIXED or (begins is Begins.TIMESTAMP and longest is not None):
+        _check_length(below, longest)
+    elif longest not in (None, 0):
+        raise below.refuse("periods that end with the next element, or are granules, have ended where they are known")
     made = Coalesce(below.input, begins, closing, closing is not None and below.fields["closed"].flag())
     budget = read_budget(below)
     if budget is not None and not (made.only_closed and made.in_order) and made.granule_window is None:
@@ -77,7 +115,10 @@ def _read_valid(below: Below) -> Algebra:
     schema = below.input.schema
     if len(schema) < 2 or {schema[-2].type, schema[-1].type} != {BIGINT}:
         raise below.refuse("the last two columns below VALID are a period, two BIGINTs")
-    return ValidWindow(below.input, below.ticks("longest"))
+    longest = below.ticks("longest")
+    if longest is not None:
+        _check_length(below, longest)
+    return ValidWindow(below.input, longest)
 
 
 def _write_until_next(node: UntilNext) -> Fields:
@@ -126,6 +167,8 @@ def _read_gaps(below: Below) -> Algebra:
     closing = Closing(
         *slide_of(below), below.whole("later", 0, 1, 0) or 0, below.whole("longest", 0, LONGEST_TICKS - 1)
     )
+    if below.input.closing not in (None, closing):
+        raise below.refuse("gaps end when the stretches below are closed: slide, align, later and longest are theirs")
     ended = "ended" in below.fields and below.fields["ended"].flag()
     if ended and below.input.closing is None:
         raise below.refuse("periods may begin at any time, so no gap is ever closed", "P0373")

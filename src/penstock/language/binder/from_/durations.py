@@ -7,6 +7,8 @@ from penstock.language.queries import Count, Duration
 from penstock.types import LONGEST_TICKS, TimeDomain
 
 _MOST_ROWS = 2**60
+#: Hint for a length that is too long.
+MOST = "the maximum is 292,000 years, or 2⁶³ ticks of an integer timestamp"
 
 
 def count(written: Count, context: Context, least: str = "ROWS 1") -> int:
@@ -27,7 +29,8 @@ def ticks(
     after P0102 or P0303."""
     count = context.guard(duration.span, lambda: domain.ticks(duration.interval))
     if count < least:
-        context.fail(code, "a length of time here is at least one tick", duration.span, hint)
+        shortest = hint or f"the shortest one here is {domain.show_length(1)}"
+        context.fail(code, "a length of time here is at least one tick", duration.span, shortest)
     if count >= LONGEST_TICKS:
-        context.fail("P0102", "this exceeds the range of time", duration.span)
+        context.fail("P0102", "this exceeds the range of time", duration.span, MOST)
     return count

@@ -133,7 +133,8 @@ def _partition(spec: WindowClause, scope: Scope, context: Context) -> tuple[int,
     columns: list[int] = []
     for bound, node in zip(context.each(binder.bind, spec.partition), spec.partition, strict=True):
         if not isinstance(bound, Column):
-            context.fail("P0102", "PARTITION BY takes columns of the stream", span_of(node))
+            hint = "name it in a stream of its own, as in WITH t AS (ISTREAM(SELECT *, UPPER(a) AS b FROM s [NOW]))"
+            context.fail("P0102", "PARTITION BY takes columns of the stream", span_of(node), hint)
         if bound.index not in columns:
             columns.append(bound.index)
     return tuple(columns)

@@ -49,6 +49,7 @@ _EXTRACTED = {
 #: What to do instead, by the clause that takes no aggregates.
 _WITHOUT_AGGREGATES = {
     "WHERE": "a condition over groups belongs in HAVING",
+    "a list of columns": "coalesce a stream of results: WITH t AS (RSTREAM(SELECT ..)) SELECT .. FROM t (k) VALID ..",
     "WITH PREFERENCE": "prefer by columns of FROM and by estimates of summaries",
 }
 

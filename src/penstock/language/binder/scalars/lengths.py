@@ -134,6 +134,7 @@ def compared(binder: ScalarBinder, node: exp.Expr) -> Expression | None:
     if found is None or not periods.is_period(binder, found.period):
         return None
     p = periods.period(binder, found.period)
+    _warn_of_microseconds(binder, found, p)
     if p.open:
         return _of_open(binder, node, found, p)
     if not isinstance(found.length, exp.Anonymous):
@@ -147,6 +148,18 @@ def compared(binder: ScalarBinder, node: exp.Expr) -> Expression | None:
         hint = "the length counts ticks: compare it with whole ones"
         binder.context.fail("P0303", "this is no constant number of ticks of the period", span_of(found.other), hint)
     return build_call(found.operator, [periods.length(p), Literal(BIGINT, int(number))])
+
+
+def _warn_of_microseconds(binder: ScalarBinder, found: ComparedLength, p: TicksPeriod) -> None:
+    """Warn of a small number beside LENGTH of a period of TIMESTAMPs, which counts microseconds."""
+    of_timestamps = isinstance(found.length, exp.Anonymous) and p.is_calendar and p.type != DATE
+    if not of_timestamps or not isinstance(found.other, exp.Literal) or found.other.is_string:
+        return
+    text = str(found.other.this)
+    if 0 < Fraction(text) < Unit.SECOND.value:
+        hint = f"name the unit: INTERVAL '{text}' SECONDS"
+        message = f"LENGTH counts microseconds, the ticks of a TIMESTAMP: {text} of them"
+        binder.context.warn(message, span_of(found.other), hint)
 
 
 def _of_open(binder: ScalarBinder, node: exp.Expr, found: ComparedLength, p: TicksPeriod) -> Expression:

@@ -33,6 +33,8 @@ from penstock.language.text import TextSpan
 from penstock.types import END, TIMESTAMP, Unit, type_name
 
 _DAY = Unit.DAY.value
+#: Hint for periods that cannot be compared.
+TWO_DOMAINS = "convert the bounds of one: PERIOD(b, e) of columns of the type that the other has"
 _MONTHS = {"MONTH": 1, "QUARTER": 3, "YEAR": 12}
 
 
@@ -92,7 +94,8 @@ def period(binder: ScalarBinder, node: exp.Expr) -> TicksPeriod:
         return whole
     if len(arguments) != 2:
         shown = "a begin and an end" if name == "PERIOD" else "two periods"
-        binder.context.fail("P0204", f"{name} takes {shown}", span_of(node))
+        example = "PERIOD(b, e)" if name == "PERIOD" else f"{name}(VALID(s), VALID(t))"
+        binder.context.fail("P0204", f"{name} takes {shown}", span_of(node), f"as in {example}")
     if name == "PERIOD":
         return _of_bounds(binder, node)
     pair = _alike(binder, node, *binder.context.each(lambda part: period(binder, part), arguments))
@@ -173,7 +176,7 @@ def _alike(binder: ScalarBinder, node: exp.Expr, p: TicksPeriod, q: TicksPeriod)
     differ = p.domain is not None and q.domain is not None and p.domain != q.domain
     if p.is_calendar != q.is_calendar or (differ and not p.is_calendar):
         message = f"periods of different time domains: {type_name(p.type)} and {type_name(q.type)}"
-        binder.context.fail("P0302", message, span_of(node))
+        binder.context.fail("P0302", message, span_of(node), TWO_DOMAINS)
     return p, q
 
 
@@ -223,16 +226,28 @@ def _instant_for(binder: ScalarBinder, node: exp.Expr, p: TicksPeriod) -> Expres
     )
     if not fits:
         message = f"CONTAINS takes a period or an instant such as the bounds: this is {type_name(bound.type)}"
-        binder.context.fail("P0203", message, span_of(node))
+        hint = f"periods of {type_name(p.type)} contain instants of that type, such as BEGIN(VALID(s))"
+        binder.context.fail("P0203", message, span_of(node), hint)
     return ticks_of(bound)
 
 
 def equal(binder: ScalarBinder, node: exp.Expr) -> Expression | None:
     """Return `p = q` of two periods, or `p <> q`; None where neither side is one."""
+    for one, other in ((node.this, node.expression), (node.expression, node.this)):
+        _warn_of_relation(binder, one.unnest(), other.unnest())
     if not (is_period(binder, node.this) or is_period(binder, node.expression)):
         return None
     p, q = binder.context.each(lambda part: period(binder, part), [node.this, node.expression])
     return equals(*_alike(binder, node, p, q))
+
+
+def _warn_of_relation(binder: ScalarBinder, node: exp.Expr, text: exp.Expr) -> None:
+    """Warn of a text that ALLEN(..) never is."""
+    if isinstance(node, exp.Anonymous) and str(node.this).upper() == "ALLEN" and isinstance(text, exp.Literal):
+        named = str(text.this)
+        if text.is_string and named not in ALLEN:
+            hint = nearest(named.lower(), tuple(ALLEN)) or f"it is one of {', '.join(ALLEN)}"
+            binder.context.warn(f"ALLEN(..) is never {named!r}", span_of(text), hint)
 
 
 def length(p: TicksPeriod) -> Expression:
@@ -256,7 +271,9 @@ def whole_units(binder: ScalarBinder, node: exp.Expr) -> Expression | None:
         return _months(binder, p, months, unit, span_of(target))
     known = Unit.parse(unit)
     if known is None:
-        binder.context.fail("P0102", f"{unit} is no unit of time", span_of(target))
+        binder.context.fail(
+            "P0102", f"{unit} is no unit of time", span_of(target), "as in CAST(VALID(s) AS INTERVAL MINUTE)"
+        )
     end = build_call("NULLIF", [p.end, never()])
     ticks = build_call("SUB", [end, p.begin])
     size, tick = known.value, binder.scope.tick_of(p.type, p.domain)
@@ -293,7 +310,8 @@ def _months(binder: ScalarBinder, p: TicksPeriod, months: int, unit: str, span: 
 def _of_period(compute: Callable[[TicksPeriod], Expression]) -> Callable[[ScalarBinder, exp.Expr], Expression]:
     def bind(binder: ScalarBinder, node: exp.Expr) -> Expression:
         if len(node.expressions) != 1:
-            binder.context.fail("P0204", f"{str(node.this).upper()} takes a period", span_of(node))
+            name = str(node.this).upper()
+            binder.context.fail("P0204", f"{name} takes a period", span_of(node), f"as in {name}(VALID(s))")
         return compute(period(binder, node.expressions[0]))
 
     return bind
@@ -301,7 +319,9 @@ def _of_period(compute: Callable[[TicksPeriod], Expression]) -> Callable[[Scalar
 
 def _allen(binder: ScalarBinder, node: exp.Expr) -> Expression:
     if len(node.expressions) != 2:
-        binder.context.fail("P0204", "ALLEN takes two periods", span_of(node))
+        binder.context.fail(
+            "P0204", "ALLEN takes two periods", span_of(node), "as in ALLEN(VALID(s), VALID(t)) = 'before'"
+        )
     p, q = binder.context.each(lambda part: period(binder, part), node.expressions)
     _alike(binder, node, p, q)
     return allen(p, q)

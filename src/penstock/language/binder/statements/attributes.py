@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from penstock.amounts import SHEDDING_POLICIES, budget_text, cores_text, share_of
 from penstock.connectors.options import ANY_TEXT, DURATION, Option, OptionTable, ValueType, one_of, refusal, whole
@@ -131,16 +132,27 @@ def bind_attributes(
                 "P0104", f"{owner} has no attribute {attribute.key.text}", hint=nearest(key, table.names)
             )
         elif key in values:
-            error = PenstockError("P0104", f"attribute {key} occurs twice")
+            error = PenstockError("P0104", f"attribute {key} occurs twice", hint="leave one of them out")
         else:
             try:
                 values[key] = option.type.normal(attribute.value)
             except ValueError as wrong:
                 message = refusal(option, attribute.value, wrong).replace("option", "attribute", 1)
-                error, span = PenstockError("P0104", message), attribute.value_span
+                error, span = (
+                    PenstockError("P0104", message, hint=_meant(option, attribute.value)),
+                    attribute.value_span,
+                )
         if error is not None:
             refused = True
             context.note(error, span)
     if refused:
         raise BindingFailed
     return values
+
+
+def _meant(option: Option[Any], value: str) -> str | None:
+    """Return the hint for a value that an attribute does not accept: the nearest one, or of shedding what it is."""
+    close = nearest(value.lower(), option.type.words) if option.type.words else None
+    if close is None and option.name in SHEDDING_ATTRIBUTES.names:
+        return f"{option.name}: {option.help}"
+    return close

@@ -11,6 +11,7 @@ from penstock.language.binder.context import Context
 from penstock.language.binder.from_.durations import ticks
 from penstock.language.binder.from_.valid_time.periods import PeriodSource, Timed
 from penstock.language.binder.from_.windows import before_window, partition_of
+from penstock.language.binder.scalars.periods import TWO_DOMAINS
 from penstock.language.binder.scope import PeriodBound, Scope
 from penstock.language.queries import Count, Duration, Extent, Length, Name, ValidClause, WindowClause
 from penstock.types import CALENDAR, TIMESTAMP, Field
@@ -42,7 +43,7 @@ def windowed_by_period(source: PeriodSource, valid: ValidClause | None) -> Timed
     domain = rows.node.domain
     if domain is not None and domain.calendar == is_integer(timed.bound.type):
         message = "[VALID] compares the period with the time of the query: they are of different time domains"
-        context.fail("P0302", message, window.span)
+        context.fail("P0302", message, window.span, TWO_DOMAINS)
     if isinstance(timed.node, UntilNext):
         return replace(timed, closing=None)
     longest = None if timed.closing is None else timed.closing.longest
@@ -62,11 +63,13 @@ def _sessions(source: PeriodSource, window: WindowClause, context: Context) -> T
     domain = source.domain or CALENDAR
     assert isinstance(window.length, Duration | Length) and not isinstance(window.length, Count)
     partition = partition_of(window, context, source.entries)
+    source.warn_of_bare(window.length, "SESSION")
     gap, fixed = source.length(window.length, domain)
     most = None if window.at_most is None else ticks(window.at_most, domain, context)
     shortest = gap.value if fixed and isinstance(gap, Literal) else None
     if window.at_most is not None and most is not None and shortest is not None and most <= shortest:
-        context.fail("P0375", "AT MOST must be longer than the gap", window.at_most.span)
+        hint = "it bounds the whole session, from its first element on; leave it out for no bound"
+        context.fail("P0375", "AT MOST must be longer than the gap", window.at_most.span, hint)
     stream = before_window(window, source.stream, context, source.entries)
     below = _with_gap(stream, gap)
     node = SessionWindow(below, partition, shortest, most, window.open is not None)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import NoReturn
 
 import pyarrow as pa
+from sqlglot import exp
 
 from penstock.algebra import (
     Algebra,
@@ -59,6 +60,7 @@ from penstock.types import CALENDAR, END, TIMESTAMP, Field, Interval, TimeDomain
 _DAY = 86_400_000_000
 _READ = re.compile(r"\bVALID\s*\(([^()]*)\)", re.IGNORECASE)
 _PAIR = ("_from", "_to")
+_CONVERTED = "declare both of one type; WITH q AS (SELECT CAST(b AS TIMESTAMP) AS x_to, ..) converts one of a query"
 
 
 @functools.lru_cache(maxsize=16)
@@ -109,6 +111,8 @@ class PeriodSource:
         None where it has none. closed: the query takes closed periods alone; listed: it coalesces them."""
         if valid is None and self.declared:
             valid = parsed_valid(self.declared)
+        elif valid is not None and valid.length is not None:
+            self.warn_of_bare(valid.length, "FOR")
         if valid is not None:
             if valid.length is not None:
                 return self._lasting(valid, valid.length)
@@ -153,17 +157,30 @@ class PeriodSource:
             return Literal(BIGINT, ticks(written, domain, self.context)), True
         bound = fold(ExpressionBinder(Scope(self.entries), self.context, "FOR").bind(written.value))
         if not is_integer(bound.type):
-            hint = "as in FOR 10 SECONDS, or FOR column SECONDS"
+            hint = "as in 10 SECONDS, or column SECONDS"
             message = f"a length of time is a whole number: this is {type_name(bound.type)}"
             self.context.fail("P0371", message, written.span, hint)
         fixed = isinstance(bound, Literal)
         if isinstance(bound, Literal) and (bound.value is None or bound.value < 1):
-            self.context.fail("P0102", "a length of time here is at least one tick", written.span)
+            hint = f"the shortest one here is {domain.show_length(1)}"
+            self.context.fail("P0102", "a length of time here is at least one tick", written.span, hint)
         value = bound if bound.type == BIGINT else fold(build_cast(bound, BIGINT))
         if written.unit is None:
             return value, fixed
         size = self.context.guard(written.span, lambda: domain.ticks(Interval(exact("1"), written.unit)))  # type: ignore[arg-type]
         return (value if size == 1 else build_call("MUL", [value, Literal(BIGINT, size)])), fixed
+
+    def warn_of_bare(self, written: Duration | Length, word: str) -> None:
+        """Warn of a number without a unit that counts microseconds: timestamps have no ticks of their own."""
+        calendar = (self.domain or CALENDAR).calendar
+        if isinstance(written, Length) and written.unit is None and calendar:
+            value = written.value.unnest()
+            if isinstance(value, exp.Literal) and not value.is_string:
+                text = str(value.this)
+                hint = f"name the unit: {word} {text} SECONDS, or {word} {text} MICROSECONDS"
+                self.context.warn(
+                    f"{word} {text} lasts {text} microseconds, the ticks of a TIMESTAMP", written.span, hint
+                )
 
     def _stamped(self) -> tuple[Algebra, Expression]:
         """Return the window, and the timestamp of its elements in ticks, a column more where they carry none."""
@@ -189,13 +206,13 @@ class PeriodSource:
                     f"VALID FROM takes two columns of one type, TIMESTAMP, DATE or an integer: {name.text} is"
                     f" {type_name(entry.type)}"
                 )
-                context.fail("P0371", message, name.span)
+                context.fail("P0371", message, name.span, _CONVERTED)
         if begin.type != end.type and not (is_integer(begin.type) and is_integer(end.type)):
             message = (
                 "VALID FROM takes two columns of one type, TIMESTAMP, DATE or an integer: these are"
                 f" {type_name(begin.type)} and {type_name(end.type)}"
             )
-            context.fail("P0371", message, valid.begin.span.to(valid.end.span))
+            context.fail("P0371", message, valid.begin.span.to(valid.end.span), _CONVERTED)
         if begin.index == end.index:
             hint = "a period is from its begin up to its end, which are two columns"
             context.fail("P0371", f"VALID FROM takes two columns: {begin.name} is one", valid.end.span, hint)
