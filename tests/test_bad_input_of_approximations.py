@@ -98,6 +98,29 @@ REFUSED = {
 }
 
 
+def test_what_stands_between_is_said_in_words_of_the_language() -> None:
+    between = {
+        "s SAMPLE(10) [ROWS 5]": "[ROWS n]",
+        "(SELECT k, COUNT(*) AS n FROM s SAMPLE(10) GROUP BY k) v": "GROUP BY or an aggregate",
+        "(SELECT DISTINCT k FROM s SAMPLE(10) [NOW]) v": "DISTINCT",
+        "(SELECT k FROM s SAMPLE(10) [NOW] UNION ALL SELECT k FROM s [NOW]) v": "UNION ALL",
+        "s SAMPLE(10) p LEFT JOIN r ON p.k = r.k": "an outer join",
+        "s SAMPLE(10) [NOW] WHERE k IN (SELECT k FROM r)": "IN or EXISTS",
+    }
+    for source, words in between.items():
+        with pytest.raises(ScriptErrors) as caught:
+            bind_script(f"{DECLARED}CREATE QUERY q AS SELECT ESTIMATE(COUNT(*)) AS a FROM {source};")
+        assert caught.value.errors[0].message == f"ESTIMATE through {words} of a sample", source
+
+
+def test_an_element_of_what_a_function_of_others_returns_has_the_hint_of_the_function() -> None:
+    for asked in ("APPROX_QUANTILES(x, 4)[OFFSET(2)]", "approx_quantiles(abs(x + (1)), 4)[1]"):
+        with pytest.raises(ScriptErrors) as caught:
+            bind_script(f"{DECLARED}CREATE QUERY q AS SELECT {asked} AS a {PANES};")
+        (error,) = caught.value.errors
+        assert error.code == "P0101" and error.hint is not None and error.hint.startswith("APPROX_QUANTILE(")
+
+
 @pytest.mark.parametrize("text", REFUSED)
 def test_refused_at_its_place_with_a_hint(text: str) -> None:
     with pytest.raises(ScriptErrors) as caught:

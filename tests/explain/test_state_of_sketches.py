@@ -1,20 +1,23 @@
 """The state of a sketch that EXPLAIN predicts is within a factor of two of what a run holds.
 
-That holds whether a pane arrives in one batch or in many.
+That holds in memory and in a checkpoint, whether a pane arrives in one batch or in many.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pytest
 
-from benchmarks.approximate import greatest_state
+from penstock.physical.execution.executor import StageExecutor
+from penstock.physical.synopses.contract import Synopsis
 from penstock.runtime.local.runtime import run_local
 from penstock.session import Session
 from tests.counts import some_slow
@@ -28,7 +31,9 @@ CALLS = (
     "APPROX_PERCENTILE(d, 0.9, 100)",
     "COUNT_MIN_SKETCH(x, 0.01, 0.99)",
     "HLL_SKETCH_AGG(x, 10)",
+    "APPROX_TOP_K(x, 3)",
 )
+WINDOWS = ("RANGE 30 SECONDS", "RANGE 20 SECONDS SLIDE 20 SECONDS", "ROWS 6000 SLIDE 1000 ROWS", "NOW")
 
 
 @dataclass(frozen=True)
@@ -83,6 +88,41 @@ def test_within_a_factor_of_two(call: str, setup: Setup, batches: int) -> None:
     assert predicted / 2 <= held <= predicted * 2
 
 
+@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize("window", WINDOWS)
+def test_every_kind_of_window(call: str, window: str) -> None:
+    if call.startswith(("APPROX_PERCENTILE", "APPROX_TOP_K")) and "SLIDE" not in window:
+        pytest.skip("over panes alone")
+    setup = SETUPS[2]
+    held, predicted = _states(call, setup, stream(setup), setup.rows, 5, window=window)
+    assert predicted / 2 <= held <= predicted * 2
+
+
+@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize("setup", some_slow(SETUPS, 3), ids=lambda setup: f"{setup.groups}-{setup.slide}")
+def test_a_checkpoint_too(call: str, setup: Setup) -> None:
+    stored, predicted = _states(call, setup, stream(setup), setup.rows, 5, in_a_checkpoint)
+    assert predicted / 2 <= stored <= predicted * 2
+
+
+def test_values_that_come_again() -> None:
+    """Planes fly several times a week: a group has fewer different values than rows, and not all that there are."""
+    draw, setup = np.random.default_rng(3), Setup(30_000, 4_000, 3, 30, 5)
+    ranks = np.arange(1, setup.values + 1)
+    chances = ranks**-0.6 / np.sum(ranks**-0.6)
+    rows = stream(setup).set_column(0, "x", [draw.choice(setup.values, setup.rows, p=chances)])
+    for size in (held_in_memory, in_a_checkpoint):
+        for call in ("APPROX_COUNT_DISTINCT(x)", "HLL_SKETCH_AGG(x)", "APPROX_TOP_K(x, 3)"):
+            held, predicted = _states(call, setup, rows, setup.rows, 5, size)
+            assert predicted / 2 <= held <= predicted * 2, call
+
+
+def test_values_that_are_the_group() -> None:
+    setup = Setup(30_000, 1, 100, 30, 5)
+    held, predicted = _states("APPROX_TOP_K(k, 3)", setup, stream(setup), setup.rows, 2)
+    assert predicted / 2 <= held <= predicted * 2
+
+
 @pytest.mark.parametrize("numbers", NUMBERS)
 @pytest.mark.parametrize("setup", GROUPED, ids=lambda setup: f"{setup.rows}-{setup.groups}")
 @pytest.mark.parametrize("accuracy", [0.01, 0.1])
@@ -93,16 +133,44 @@ def test_quantiles_of_numbers_of_every_kind(accuracy: float, setup: Setup, numbe
     assert predicted / 2 <= held <= predicted * 2
 
 
-def _states(call: str, setup: Setup, rows: pa.Table, numbers: int, batches: int) -> tuple[int, float]:
+def held_in_memory(synopsis: Synopsis) -> int:
+    return synopsis.nbytes
+
+
+def in_a_checkpoint(synopsis: Synopsis) -> int:
+    return sum(chunk.nbytes for chunk in synopsis.snapshot()[1].values())
+
+
+@contextmanager
+def greatest_state(size: Callable[[Synopsis], int]) -> Iterator[list[int]]:
+    """Yield a list with the greatest size of all state after a round."""
+    most, original = [0], StageExecutor.run
+
+    def run(self: StageExecutor, *args: Any, **options: Any) -> Any:
+        result = original(self, *args, **options)
+        most[0] = max(most[0], sum(map(size, self.synopses().values())))
+        return result
+
+    StageExecutor.run = run  # type: ignore[method-assign]
+    try:
+        yield most
+    finally:
+        StageExecutor.run = original  # type: ignore[method-assign]
+
+
+def _states(
+    call: str, setup: Setup, rows: pa.Table, numbers: int, batches: int,
+    size: Callable[[Synopsis], int] = held_in_memory, window: str = "",
+) -> tuple[int, float]:  # fmt: skip
     """Return the bytes of the state that a run holds at most, and those that EXPLAIN says. numbers: how many different
-    ones."""
+    ones; window: another than that of the setup."""
     rate = setup.rows // SECONDS
-    window = f"RANGE {setup.length} SECONDS SLIDE {setup.slide} SECONDS"
+    window = window or f"RANGE {setup.length} SECONDS SLIDE {setup.slide} SECONDS"
     session = Session()
     session.execute(f"""CREATE STREAM S (x BIGINT, d DOUBLE, k BIGINT, ts INT) FROM MEMORY () TIMESTAMP BY ts;
         SET statistics = 'S(rate {rate}, x {setup.values}, d {numbers}, k {setup.groups})';
         CREATE QUERY q AS RSTREAM(SELECT k, {call} AS r FROM S [{window}] GROUP BY k);""")
     predicted = json.loads(session.explain("q", "json"))["state"]["bytes"]
-    with greatest_state() as most:
+    with greatest_state(size) as most:
         run_local([session.catalog.queries["q"]], {"S": rows}, shards=1, batch_rows=rate * setup.slide // batches)
     return most[0], predicted

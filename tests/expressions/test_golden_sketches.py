@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import datasketches
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -96,3 +97,19 @@ def test_a_header_that_says_an_impossible_count_is_no_image(sum_of_ranks: str) -
     with pytest.raises(ScriptErrors) as caught:
         bind_script(f"{declared}CREATE QUERY q AS SELECT HLL_SKETCH_ESTIMATE(X'{damaged.hex()}') AS n FROM s;")
     assert caught.value.code == "P0203" and caught.value.errors[0].hint
+
+
+@pytest.mark.parametrize("kind", ["HLL_4", "HLL_6", "HLL_8"])
+def test_a_header_with_other_sums_than_its_registers_is_no_image(kind: str) -> None:
+    """So it is left out of a union, as of an estimate: the number of registers, the least rank, the sums."""
+    sketch = datasketches.hll_sketch(8, getattr(datasketches.tgt_hll_type, kind))
+    for value in range(3_000):
+        sketch.update(value)
+    image = sketch.serialize_compact()
+    assert hyperloglog.registers_of(image).lg == 8
+    for at, byte in ((3, 7), (21, 0x81), (22, 7), (23, 0x41), (31, 0x40), *(((6, 5),) if kind == "HLL_4" else ())):
+        damaged = image[:at] + bytes([image[at] ^ byte]) + image[at + 1 :]
+        for read in (hyperloglog.registers_of, hyperloglog.deserialized):
+            with pytest.raises(PenstockError) as caught:
+                read(damaged)
+            assert caught.value.code == "P0203", at

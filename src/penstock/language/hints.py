@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from sqlglot.tokenizer_core import Token, TokenType
 
-from penstock.language.elsewhere import CLAUSES
+from penstock.language.elsewhere import CLAUSES, FUNCTIONS
 from penstock.types import Unit
 
 WINDOW = "a window is written after its stream, in brackets, as in clicks [RANGE 10 MINUTES SLIDE 1 MINUTE]"
@@ -135,6 +135,8 @@ def hint_at(tokens: Sequence[Token], index: int) -> str | None:
         return f"`{tokens[index].text}` in backticks is a column of that name"
     if index and here in _BEGINNINGS:
         return "a statement ends with a semicolon"
+    if here == "[" and index and tokens[index - 1].text == ")":
+        return FUNCTIONS.get(_called(tokens[:index]))
     asked = any(token.token_type is TokenType.SELECT for token in tokens[:index])
     foreign = _IN_QUERY if asked or tokens[0].text.upper() != "CREATE" else _IN_DECLARATION
     for token in reversed(tokens[max(0, index - _BACK) : index + 1]):
@@ -148,6 +150,16 @@ def hint_at(tokens: Sequence[Token], index: int) -> str | None:
             if meant:
                 return f"did you mean {meant[0]} in place of {token.text}?"
     return None
+
+
+def _called(tokens: Sequence[Token]) -> str:
+    """Return the name of the function, in capitals, whose arguments end with the last of `tokens`."""
+    depth = 0
+    for at in range(len(tokens) - 1, 0, -1):
+        depth += {")": 1, "(": -1}.get(tokens[at].text, 0)
+        if not depth:
+            return tokens[at - 1].text.upper()
+    return ""
 
 
 def misplaced(tokens: Sequence[Token], index: int) -> str | None:

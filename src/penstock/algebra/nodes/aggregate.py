@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from penstock.algebra.nodes.base import (
     Algebra,
@@ -37,6 +38,8 @@ class Aggregate(Algebra):
     An empty `group` means the ungrouped aggregate: always exactly one row. `names` names the aggregates' columns.
     Arguments of the aggregates are arbitrary expressions over the input.
     """
+
+    in_language: ClassVar[str] = "GROUP BY or an aggregate"
 
     input: Algebra
     group: tuple[int, ...]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from penstock.algebra.nodes.base import Algebra, Keys, Unary, column_labels, is_static
 from penstock.algebra.optimizer.statistics import Statistics
@@ -30,6 +30,8 @@ class TopK(Unary):
     The order is total up to equal tuples: by `order`, then by all other columns, left to right, ascending with NULL
     first and NaN last. So the answer depends on R(τ) alone.
     """
+
+    in_language: ClassVar[str] = "ORDER BY and LIMIT"
 
     order: tuple[SortKey, ...]
     limit: int

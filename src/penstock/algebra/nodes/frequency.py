@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from penstock.algebra.nodes.base import (
     Algebra,
@@ -47,6 +48,8 @@ from penstock.types import Schema, TimeDomain
 class Frequency(Emitted, Unary):
     """The frequency operator: of every partition of a stream the elements number n, 2n, 3n, ... (`rows` = n), or of
     each slot ((j-1)t, jt] of time the last one, stamped jt (`slot` = t). One of the two is None."""
+
+    in_language: ClassVar[str] = "FREQUENCY"
 
     rows: int | None = None
     slot: int | None = None
@@ -129,6 +132,8 @@ class AtInstants(Emitted, Unary):
 class Sequenced(Emitted):
     """A query in the sequence model: the output of `body` on the line of instants of `streams`, with the timestamps of
     the instants. Elements are in the order of the instants, those of one instant in that of their values."""
+
+    in_language: ClassVar[str] = "FREQUENCY"
 
     body: Algebra
     streams: tuple[Algebra, ...]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 from penstock.algebra.nodes.base import NO_KEYS, Algebra, Evaluation, Keys, StreamToRelation, column_labels
 from penstock.algebra.properties.update_pattern import Pattern
@@ -39,6 +40,8 @@ class FrequencyWindow(StreamToRelation):
     Its evaluation instants are every `every`-th element (of each substream by `by`, which is evaluated by itself), or
     the boundaries align + k·slide, or, with neither, all instants of the query.
     """
+
+    in_language: ClassVar[str] = "a window with FREQUENCY"
 
     rows: int | None = None
     length: int | None = None

@@ -10,6 +10,7 @@ import enum
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import ClassVar
 
 import pyarrow as pa
 
@@ -65,6 +66,8 @@ class Frequent(Algebra):
         per: positions in `group`: each value of these columns has lists, δ and totals of its own.
         measures: the columns behind the group's, named `names`.
     """
+
+    in_language: ClassVar[str] = "GROUP BY .. FREQUENT"
 
     input: Algebra
     group: tuple[int, ...]

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from penstock.algebra.nodes.base import RECORD, Algebra, ColumnPruning, Keys, Pruned, has_lives, inclusion_column
 from penstock.algebra.nodes.join import Join, pruned_sides
@@ -29,6 +30,8 @@ class NRRJoin(Algebra):
     """A join with an NRR. Columns: the left ones, then the right ones. left: tuples that enter with elements of streams
     (`is_elementwise`); right: an NRR; equal, residual: as in `Join`. came: the column of left that holds the arrival
     time of its tuple, where a plan has one (`algebra/nodes/base/arrival_time.py`)."""
+
+    in_language: ClassVar[str] = "a join with a NON RETROACTIVE relation"
 
     left: Algebra
     right: Algebra

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 from penstock.algebra.nodes.base import Algebra, Emitted, TimeModelWindow, Unary, is_static
 from penstock.algebra.nodes.r2s import RelationToStream
@@ -21,6 +22,8 @@ from penstock.types import Schema
 class IndividualResults(Emitted, Unary):
     """The stream of all results of a relation seen as monotonic `[golab 3.3.3]`: each at the instant at which it
     begins, whatever expires. `input` has validity intervals; of other relations this stream is their ISTREAM."""
+
+    in_language: ClassVar[str] = "WSTREAM"
 
     def as_read(self) -> Algebra:
         windowless = self.input.without_window(ended=True)

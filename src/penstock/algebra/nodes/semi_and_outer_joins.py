@@ -10,6 +10,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import pyarrow as pa
 
@@ -43,6 +44,8 @@ class SemiJoin(Algebra):
     A partner agrees in `equal` (a NULL agrees with nothing) and makes `residual`, a condition over the columns of left
     and right, TRUE.
     """
+
+    in_language: ClassVar[str] = "IN or EXISTS"
 
     left: Algebra
     right: Algebra
@@ -137,6 +140,8 @@ class OuterJoin(Algebra):
     single: where not empty, the text of the scalar subquery that `right` stands for. A tuple of left with two partners
     is then an error of the run (P0612).
     """
+
+    in_language: ClassVar[str] = "an outer join"
 
     left: Algebra
     right: Algebra

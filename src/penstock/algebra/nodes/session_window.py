@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from penstock.algebra.nodes.base import Algebra, ColumnPruning, Delay, Pruned, Unary, column_labels
 from penstock.algebra.nodes.shed import StretchBudget
@@ -31,6 +32,8 @@ class SessionWindow(Unary):
     end is not known yet. partition: columns whose values have sessions of their own; gap: that of every element,
     None where they differ; at_most: how long a session may be; budget: of those that go on.
     """
+
+    in_language: ClassVar[str] = "[SESSION ..]"
 
     partition: tuple[int, ...] = ()
     gap: int | None = None
@@ -114,6 +117,8 @@ class ValidWindow(Unary):
     """`[VALID]`: the rows of a stream, or of a relation, while they are in their period, the last two columns in
     ticks: from the begin, at the earliest when the row is there, up to the end. longest: the length of all periods,
     which begin at the timestamp; None where it is not known."""
+
+    in_language: ClassVar[str] = "[VALID]"
 
     longest: int | None = None
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from penstock.algebra.nodes.base import (
     Algebra,
@@ -26,6 +27,8 @@ from penstock.types import Schema
 @dataclass(frozen=True, eq=False)
 class UnionAll(Algebra):
     """The sum of bags. All inputs have the same column types; names are the first one's."""
+
+    in_language: ClassVar[str] = "UNION ALL"
 
     members: tuple[Algebra, ...]
 

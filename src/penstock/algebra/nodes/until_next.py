@@ -10,6 +10,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from penstock.algebra.nodes.base import Algebra, ColumnPruning, Delay, Pruned, Unary, column_labels
 from penstock.algebra.optimizer.statistics import Statistics, seconds
@@ -39,6 +40,8 @@ class UntilNext(Unary):
     by: the columns of which the next element has the same values; at_most: the longest period; lives: which elements
     are in R(τ). length, slide, align: the window in time, as those of `Window`; length None: for ever.
     """
+
+    in_language: ClassVar[str] = "VALID UNTIL NEXT"
 
     by: tuple[int, ...] = ()
     at_most: int | None = None
@@ -106,6 +109,8 @@ class UntilNext(Unary):
 class EndedPeriods(Unary):
     """The stream of the elements whose period has ended: each arrives at its end, with its period in two more columns.
     Fields as those of `UntilNext`."""
+
+    in_language: ClassVar[str] = "VALID UNTIL NEXT"
 
     by: tuple[int, ...] = ()
     at_most: int | None = None

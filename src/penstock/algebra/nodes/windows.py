@@ -8,6 +8,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from penstock.algebra.nodes.base import (
     NO_KEYS,
@@ -131,6 +132,8 @@ class RowWindow(TimeModelWindow):
     partition: positions of the PARTITION BY columns; () counts the whole stream. length: T of RANGE T in ticks: an
     element ends after T at the latest; None for no such limit. slide, align: a SLIDE in time, as for `Window`.
     """
+
+    in_language: ClassVar[str] = "[ROWS n]"
 
     rows: int | None
     step: int | None = None

@@ -17,7 +17,7 @@ from penstock.expressions.aggregates.contract import OrderedAnswer, Question
 from penstock.expressions.aggregates.sketch import CellFunction, constant, renamed
 from penstock.expressions.coercion import BIGINT, DOUBLE
 from penstock.expressions.nodes import AggregateCall, Expression, Literal
-from penstock.expressions.sketches import dd_sketch
+from penstock.expressions.sketches import dd_sketch, draws
 
 _EXAMPLE = "APPROX_QUANTILE(x, 0.99, 0.01)"
 _OTHERS = (
@@ -42,8 +42,8 @@ class BucketCells(CellEncoder):
     def expected(self, values: float) -> float:
         return dd_sketch.expected_buckets(values, self.accuracy)
 
-    def expected_of_rows(self, rows: float, values: float) -> float:
-        return self.expected(max(1.0, _different(rows, values)))
+    def different(self, rows: float, values: float) -> float:
+        return max(1.0, draws.of_numbers(rows, values))
 
 
 class ApproxQuantile(CellFunction):
@@ -102,15 +102,6 @@ class QuantileBound(ApproxQuantile):
         with np.errstate(over="ignore"):
             moved = np.nextafter(values / outwards, np.inf * sign)
         return np.where(np.isfinite(values) & (values != 0.0), moved, values)
-
-
-def _different(rows: float, values: float) -> float:
-    """Return how many different values `rows` rows are expected to have of `values`. The frequency of the i-th is taken
-    to be in proportion to 1/i (Zipf); ranks are taken together where there are many."""
-    limits = np.unique(np.floor(np.geomspace(1.0, max(1.0, values) + 1.0, 400)))
-    counts, ranks = np.diff(limits), np.sqrt(limits[:-1] * (limits[1:] - 1.0))
-    share = 1.0 / (ranks * np.sum(counts / ranks))
-    return float(np.sum(counts * -np.expm1(-rows * share)))
 
 
 def _accuracy(call: AggregateCall) -> float:

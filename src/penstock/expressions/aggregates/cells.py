@@ -13,6 +13,7 @@ from typing import ClassVar
 import pyarrow as pa
 
 from penstock.expressions.aggregates.accumulators.contract import Int64s
+from penstock.expressions.sketches import draws
 
 
 class CellEncoder(ABC):
@@ -40,6 +41,6 @@ class CellEncoder(ABC):
         """Return the same where every cell is counted."""
         return self.expected(values)
 
-    def expected_of_rows(self, rows: float, values: float) -> float:
-        """Return the same for so many rows that have so many different values where there are enough of them."""
-        return self.expected_counted(max(1.0, min(rows, values)))
+    def different(self, rows: float, values: float) -> float:
+        """Return how many different values so many rows are expected to have of `values`."""
+        return max(1.0, draws.of_names(rows, values))

@@ -35,6 +35,8 @@ RANK_MASK = (1 << RANK_BITS) - 1
 _HEADER, _SUMS_AT = 40, 16
 _OUT_OF_ORDER = 16
 _COMPACT = 8
+#: Images of this mode have registers; the others lists of coupons.
+_REGISTER_MODE = 2
 #: log2 of the length of a list of coupons, and of the shortest set of them.
 _LIST_LG, _SET_LG = 3, 5
 
@@ -169,12 +171,15 @@ class Registers:
 
 def registers_of(data: bytes) -> Registers:
     """Return the registers of an image of any mode. Raises PenstockError P0203: it is not an image."""
-    sketch = deserialized(data)
+    return _registers(deserialized(data))
+
+
+def _registers(sketch: Any) -> Registers:
     lg = int(sketch.lg_config_k)
     union = library().hll_union(lg)
     union.update(sketch)
     body = union.get_result(library().tgt_hll_type.HLL_8).serialize_updatable()
-    if body[7] & 3 == 2:
+    if body[7] & 3 == _REGISTER_MODE:
         ranks = np.frombuffer(body, np.uint8, 1 << lg, _HEADER).astype(np.int64)
         places = np.flatnonzero(ranks)
         return Registers(lg, places, ranks[places])
@@ -193,9 +198,22 @@ def deserialized(data: bytes) -> Any:
     if not _is_image(data):
         raise PenstockError("P0203", "not an image of an HLL sketch of format 1")
     try:
-        return library().hll_sketch.deserialize(data)
+        sketch = library().hll_sketch.deserialize(data)
     except Exception as error:
         raise PenstockError("P0203", f"not an image of an HLL sketch: {error}") from error
+    if data[7] & 3 == _REGISTER_MODE and not _sums_agree(data, _registers(sketch)):
+        raise PenstockError("P0203", "not an image of an HLL sketch: its header says other sums than its registers")
+    return sketch
+
+
+def _sums_agree(data: bytes, found: Registers) -> bool:
+    """Return whether the header of an image has the sums of its registers, Σ2^-rank below rank 32 and above, within
+    rounding; both are part of an estimate, and nothing else of an image says whether it is damaged."""
+    low = found.ranks < SPLIT
+    parts = np.ldexp(1.0, -found.ranks)
+    sums = (1 << found.lg) - len(found.ranks) + float(parts[low].sum()), float(parts[~low].sum())
+    told = np.frombuffer(data, np.float64, 2, _SUMS_AT)
+    return bool(np.allclose(told, sums, rtol=1e-9, atol=1e-12))
 
 
 def _is_image(data: bytes) -> bool:

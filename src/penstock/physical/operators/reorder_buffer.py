@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import pyarrow as pa
 
@@ -16,10 +16,11 @@ from penstock.types import BEGIN
 
 class ReorderBuffer:
     """A buffer that accepts elements in any order and returns those whose ts the heartbeat has reached. Only elements
-    that remain after a round are written to the queue."""
+    that remain after a round are written to the queue. add_up: returns fewer elements, in the same order of ts, where
+    several mean the same as one."""
 
-    def __init__(self) -> None:
-        self.queue = CalendarQueue()
+    def __init__(self, add_up: Callable[[Elements], Elements] | None = None) -> None:
+        self.queue = CalendarQueue(None if add_up is None else lambda batch: _pack(add_up(_unpack(batch))))
         self._fresh: list[Elements] = []
 
     def add(self, elements: Elements) -> None:

@@ -156,7 +156,7 @@ def grouped_state(
             continue
         nbytes = width_of_value(argument.type)
         if argument.encoder is not None:
-            yield from sketch_state(plan, argument, rows, groups)
+            yield from sketch_state(plan, argument, rows, groups, rows.node.carries_ends)
             continue
         if argument.kind in (ArgumentState.LEAST, ArgumentState.GREATEST):
             # Of n rows in random order about log n are greater than all that follow.

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from penstock.algebra.optimizer.statistics import seconds
 from penstock.algebra.properties.boundedness import Boundedness, Grade
+from penstock.algebra.properties.cardinality import Estimate
 from penstock.expressions.nodes import Expression
+from penstock.physical.plan.aggregates import AggregateSpec
+from penstock.physical.plan.panes import IncrementalSlideSpec
 from penstock.physical.plan.plan import Plan
+from penstock.physical.plan.sketches.state import sketch_state
 from penstock.physical.plan.spec import Parameter, Spec, Ticks
 from penstock.physical.plan.state import SLOT, TIMES, StateInput, StatePart, all_rows, width
 
@@ -162,8 +166,21 @@ class CountTimeSpec(Spec):
     def state(self, inputs: Sequence[StateInput], made: StateInput) -> Iterable[StatePart]:
         """Return the state of the operators of the body for the content of the windows."""
         rows, bound = WindowShape(self.rows, None, (), self.every, False, None, 0).elements(inputs[0])
-        nbytes = rows * (width(inputs[0].types) + TIMES)
-        yield StatePart("what the body keeps of its windows", rows, nbytes, bound)
+        plans = [
+            step.spec.plan for step in self.inner.steps if isinstance(step.spec, AggregateSpec | IncrementalSlideSpec)
+        ]
+        sketched = [plan for plan in plans if plan.sketched]
+        if not sketched:
+            nbytes = rows * (width(inputs[0].types) + TIMES)
+            yield StatePart("what the body keeps of its windows", rows, nbytes, bound)
+        # The rows between two evaluations are a pane.
+        distinct = tuple(inputs[0].expected.distinct[column] for column in self.columns)
+        for plan in sketched:
+            groups = replace(inputs[0], expected=Estimate(float(self.every), 1.0, distinct)).values(plan.group)
+            live = Estimate(groups * max(1.0, rows / self.every), 1.0, distinct)
+            panes = replace(inputs[0], content=bound, expected=live, elements=max(1.0, self.every / groups))
+            for argument in (plan.arguments[i] for i in plan.sketched):
+                yield from sketch_state(plan, argument, panes, groups, ends=True)
 
 
 #: The source of the inner plan with the evaluation instants of a window.

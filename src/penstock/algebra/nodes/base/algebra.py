@@ -23,7 +23,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol, cast
+from typing import ClassVar, NamedTuple, Protocol, cast
 
 from penstock.algebra.nodes.computed_once import compute_once
 from penstock.algebra.optimizer.statistics import HORIZON, Statistics
@@ -94,8 +94,16 @@ class Algebra(Node):
     """A logical operator. Immutable; equal plans have equal fingerprints. Derived properties are computed once per
     node, since every operator above reads them again."""
 
+    #: What the operator is called in the language; empty where that is the name of its class.
+    in_language: ClassVar[str] = ""
+
     def __init_subclass__(cls) -> None:
         compute_once(cls)
+
+    @property
+    def worded(self) -> str:
+        """Return what messages call the operator: `GROUP BY`."""
+        return self.in_language or type(self).__name__.upper()
 
     @property
     @abstractmethod
@@ -283,7 +291,7 @@ class Algebra(Node):
         if all(child.with_inclusion() is None for child in self.inputs):
             return None
         hint = "over a sample ESTIMATE knows selections, projections, windows in time and inner joins"
-        raise PenstockError("P0355", f"ESTIMATE through {type(self).__name__} of a sample", hint=hint)
+        raise PenstockError("P0355", f"ESTIMATE through {self.worded} of a sample", hint=hint)
 
     @property
     def drawn_by(self) -> tuple[str, int] | None:

@@ -26,7 +26,7 @@ def collected(node: Algebra, inputs: Inputs, context: Context) -> Algebra:
         return node
     forbidding = what_forbids_internal(node)
     if forbidding is not None:
-        refuse_internal(type(forbidding).__name__.upper(), inputs, spans[0], context)
+        refuse_internal(forbidding.worded, inputs, spans[0], context)
     for member in inputs.members:
         if member.internal is None and member.node.pattern is not Pattern.MONOTONIC:
             message = "an input beside an INTERNAL window loses tuples: the results would have to expire with these"

@@ -97,8 +97,7 @@ def refuse_misplaced(root: Algebra, span: TextSpan, context: Context) -> None:
     for node in operators(root):
         for below in node.negated_inputs:
             if any(isinstance(one, preferring) for one in operators(below)):
-                what = type(node).__name__
-                context.fail("P0351", f"results of a preference are negated by {what}", span, _NEGATIVE)
+                context.fail("P0351", f"results of a preference are negated by {node.worded}", span, _NEGATIVE)
 
 
 def preferred(

@@ -10,7 +10,6 @@ from penstock.algebra import (
     RelationToStream,
     Restored,
     StreamKind,
-    TopK,
 )
 from penstock.algebra.nodes.base import has_lives
 from penstock.algebra.nodes.frequency import each_result, in_sequence, on_the_line
@@ -54,9 +53,8 @@ def _windowed(operator: ToStream, node: Algebra, counted: bool, context: Context
         context.fail("P0318", "WSTREAM needs a window after it", operator.span, "WSTREAM(...)[ROWS 10]")
     unfit = not_to_be_kept(node)
     if unfit is not None:
-        shown = "ORDER BY and LIMIT" if isinstance(unfit, TopK) else type(unfit).__name__.upper()
         hint = "a kept result would no longer answer the query; a window over its ISTREAM would keep it"
-        context.fail("P0318", f"WSTREAM over {shown}", operator.span, hint)
+        context.fail("P0318", f"WSTREAM over {unfit.worded}", operator.span, hint)
     results: Algebra = IndividualResults(node) if has_lives(node) else RelationToStream(node, StreamKind.ISTREAM)
     if counted:
         results = in_order(each_result(node), operator.span, context)

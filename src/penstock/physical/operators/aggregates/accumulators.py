@@ -238,6 +238,11 @@ def without_cells(
     return added_up(plan, left, codes, heads), chosen[heads]
 
 
+def early_added_up(plan: AggregateLayout, lanes: Elements) -> Elements:
+    """Return `pre_aggregate` of rows ahead of the heartbeat, in their order; as they are where some are retracted."""
+    return lanes if plan.extremes and not bool((lanes.signs == 1).all()) else pre_aggregate(plan, lanes)
+
+
 def pending_added_up(plan: AggregateLayout, batch: pa.RecordBatch) -> pa.RecordBatch:
     """Return rows that expire, sorted by when they do, with those of one group, expiration and values added up.
 

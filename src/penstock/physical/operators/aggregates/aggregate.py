@@ -19,7 +19,12 @@ from penstock.expressions.aggregates.accumulators.contract import Float64s
 from penstock.physical.elements import Elements, Int64s, int64s, unnamed
 from penstock.physical.kernels.compiled import argsort_code_time, distinct_slots, group_codes
 from penstock.physical.kernels.fingerprints import fingerprints
-from penstock.physical.operators.aggregates.accumulators import all_lanes, pending_added_up, without_cells
+from penstock.physical.operators.aggregates.accumulators import (
+    all_lanes,
+    early_added_up,
+    pending_added_up,
+    without_cells,
+)
 from penstock.physical.operators.aggregates.cells.pane_blocks import with_blocks
 from penstock.physical.operators.aggregates.events import GroupEvents, join, sweep
 from penstock.physical.operators.aggregates.finalize import finish
@@ -47,9 +52,9 @@ class Aggregation(Operator):
         self._keys = len(plan.group)
         self._grouped = self._keys > 0
         self._groups = KeyedTable(plan.integers, plan.floats, spec.input_types[: self._keys])
-        self._early = ReorderBuffer()
         # Sketches have few cells: those of a pane that arrives in many batches are added up. Rows with other values are
         # not worth the search for equal ones.
+        self._early = ReorderBuffer(partial(early_added_up, plan) if plan.sketched else None)
         combine = partial(pending_added_up, plan) if plan.sketched else None
         self._live = make_queue(spec.fifo, spec.listed, combine)
         self._value_types = spec.input_types[plan.values_at :]

@@ -8,42 +8,57 @@ from collections.abc import Iterable
 from penstock.algebra.properties.boundedness import Boundedness, Grade
 from penstock.expressions.aggregates.contract import ArgumentState
 from penstock.expressions.nodes import columns_of
-from penstock.physical.plan.state import SLOT, TIMES, StateInput, StatePart, width, width_of_value
+from penstock.physical.plan.state import StateInput, StatePart, width, width_of_value
 from penstock.physical.planning.aggregate_layout import AggregateLayout, Argument
 
-#: Bytes of the slot of a cell beside its fingerprint: four counts, the index, and space for more.
-_COUNTS, _NODE = 40, 64
+#: Bytes of a cell that is counted beside its value, between what is stored of it in a checkpoint and what memory takes
+#: with space for more: its slot, four counts and the node in a tree. Of a register, and of a rank that may become its
+#: greatest.
+_CELL, _REGISTER, _RANK = 176, 104, 104
+#: How many times as many values there are as a group has at most, where there are several groups: what is grouped by
+#: often has to do with the values.
+_APART = 1.5
 
 
-def sketch_state(plan: AggregateLayout, argument: Argument, rows: StateInput, groups: float) -> Iterable[StatePart]:
-    """Return the state of the sketches of `argument`, one for each of `groups`."""
+def sketch_state(
+    plan: AggregateLayout, argument: Argument, rows: StateInput, groups: float, ends: bool
+) -> Iterable[StatePart]:
+    """Return the state of the sketches of `argument`, one for each of `groups`. ends: when rows expire is known."""
     encoder = argument.encoder
     assert encoder is not None
-    elements = rows.size * rows.elements / groups
     columns = tuple(sorted({column for e in argument.expressions for column in columns_of(e)}))
-    different = _different(rows, columns)
-    values = max(1.0, min(elements, different))
-    cells = encoder.expected(values)
+    there = _different(rows, tuple(column for column in columns if column not in plan.group))
+    there = max(1.0, there / min(_APART, math.sqrt(groups)))
+    values = encoder.different(rows.size * rows.elements / groups, there)
+    in_pane = encoder.different(rows.elements, there)
     bound = (
         Boundedness(Grade.BOUNDED, "the size of its sketch") if rows.content.grade is Grade.BOUNDED else rows.content
     )
-    nbytes = SLOT + _COUNTS + width_of_value(argument.type)
+    width_of_cell = width_of_value(argument.type)
     panes = max(1.0, rows.size / groups)
+    row = 8 * (3 + sum(map(len, plan.carried))) + width([plan.arguments[i].type for i in plan.valued])
+    if rows.elements > 1.0:
+        coming = groups * (in_pane if encoder.cut else encoder.expected_counted(in_pane))
+        yield StatePart("cells of the next boundary", coming, coming * row, bound)
     if argument.kind is ArgumentState.REGISTERS:
-        yield StatePart("registers of sketches", groups * cells, groups * cells * nbytes, bound)
-        # Of n cells in a register in random order about log n are greater than all that follow.
-        skyline = cells * max(1.0, min(math.log(panes) + 1.0, math.log(max(math.e, elements / cells)) + 1.0))
-        yield StatePart("ranks that may become the greatest", groups * skyline, groups * skyline * _NODE, bound)
+        cells = encoder.expected(values)
+        yield StatePart("registers of sketches", groups * cells, groups * cells * (_REGISTER + width_of_cell), bound)
+        # Of n different values in a register about ln n / (2 ln 2) have a rank above those of all that end later, as a
+        # rank is half as likely as the one below it.
+        above = 1.0 + math.log(max(1.0, values / cells)) / (2.0 * math.log(2.0))
+        skyline = groups * cells * min(panes, above)
+        yield StatePart("ranks that may become the greatest", skyline, skyline * _RANK, bound)
         if any(plan.arguments[i] is argument for i in plan.pictured):
-            yield StatePart("cells of sketches", groups * cells, groups * cells * (nbytes + _NODE), bound)
+            yield StatePart("cells of sketches", groups * cells, groups * cells * (_CELL + width_of_cell), bound)
         return
-    cells = encoder.expected_of_rows(elements, different)
-    if encoder.cut:
-        cells = min(values, panes * encoder.expected(min(values, rows.elements)))
-    yield StatePart("cells of sketches", groups * cells, groups * cells * (nbytes + _NODE + TIMES), bound)
-    if rows.node.carries_ends:
-        waiting = rows.size * encoder.expected_of_rows(rows.elements, values)
-        row = 8 * (3 + sum(map(len, plan.carried))) + width([plan.arguments[i].type for i in plan.valued])
+    if argument.kind is ArgumentState.REGISTER_COUNTS:
+        registers = groups * encoder.expected(values)
+        yield StatePart("registers of sketches", registers, registers * (_REGISTER + width_of_cell), bound)
+    of_pane = encoder.expected_counted(in_pane)
+    cells = min(values, encoder.different(panes * of_pane, there)) if encoder.cut else encoder.expected_counted(values)
+    yield StatePart("cells of sketches", groups * cells, groups * cells * (_CELL + width_of_cell), bound)
+    if ends:
+        waiting = rows.size * of_pane
         yield StatePart("cells that will expire", waiting, waiting * row, rows.content)
 
 

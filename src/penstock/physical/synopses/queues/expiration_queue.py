@@ -37,6 +37,8 @@ _PARTS = 2
 _WORTH = 1 << 10
 #: A chunk with rows of the latest due time is combined with the one before unless that is this many times as long.
 _GROWTH = 4
+#: The same of a calendar queue.
+_GROWTH_OF_CALENDAR = 2
 #: Number of chunks of a list queue before they are merged.
 _MOST_CHUNKS = 256
 
@@ -232,12 +234,23 @@ class CalendarQueue(_Queue):
     def push(self, batch: pa.RecordBatch) -> None:
         if batch.num_rows:
             self._chunks.append(self._chunk(batch))
+            if self._combine is not None:
+                self._add_up()
             while len(self._chunks) >= _MERGED:
                 # The sizes before popping: rows popped since are no reason to copy the rest.
                 sizes = [c.batch.num_rows for c in self._chunks[-_MERGED:]]
                 if sizes[0] > sum(sizes[1:]) or sum(sizes) > max(_LONG, self.rows // _PARTS):
                     break
                 self._merge(len(self._chunks) - _MERGED, len(self._chunks))
+
+    def _add_up(self) -> None:
+        """Combine the last chunk with those before it that have rows of its due time alone."""
+        chunks = self._chunks
+        while len(chunks) > 1:
+            before, last = chunks[-2:]
+            if before.span != last.span or last.span[0] < last.span[1] or before.rows > _GROWTH_OF_CALENDAR * last.rows:
+                break
+            self._merge(len(chunks) - 2, len(chunks))
 
     def pop_until(self, time: int) -> list[pa.RecordBatch]:
         """Remove and return the rows due at `time` or before, in one batch or none; rows due at the same time are in

@@ -28,7 +28,7 @@ from penstock.storage.documents import Document, integer, integers
 _KEY, _END, _BEFORE, _AFTER, _STATE, _FIRST, _SECOND, _ = range(8)
 _HEAD, _TAIL = 0, 1
 #: Nodes are moved together where there are this many times as many as rows, and at least so many.
-_SPARSE, _MANY_NODES = 4, 1 << 12
+_SPARSE, _MANY_NODES = 3, 1 << 10
 
 
 @nb.njit(cache=True)
