@@ -7,6 +7,8 @@ from penstock.language.queries import Count, Duration
 from penstock.types import LONGEST_TICKS, TimeDomain
 
 _MOST_ROWS = 2**60
+#: The hint of a length of 0.
+_LENGTH = "write a length above 0"
 
 
 def count(written: Count, context: Context, least: str = "ROWS 1") -> int:
@@ -20,14 +22,13 @@ def count(written: Count, context: Context, least: str = "ROWS 1") -> int:
 
 
 def ticks(
-    duration: Duration, domain: TimeDomain, context: Context, least: int = 1, code: str = "P0102",
-    hint: str | None = None,
+    duration: Duration, domain: TimeDomain, context: Context, least: int = 1, code: str = "P0102"
 ) -> int:  # fmt: skip
-    """Return a length in ticks, at least `least` (0 or 1). code, hint: of one that is too short. Raises BindingFailed
-    after P0102 or P0303."""
+    """Return a length in ticks, at least `least` (0 or 1). code: of one that is too short. Raises BindingFailed after
+    P0102 or P0303."""
     count = context.guard(duration.span, lambda: domain.ticks(duration.interval))
     if count < least:
-        context.fail(code, "a length of time here is at least one tick", duration.span, hint)
+        context.fail(code, "a length of time here is at least one tick", duration.span, _LENGTH)
     if count >= LONGEST_TICKS:
         context.fail("P0102", "this exceeds the range of time", duration.span)
     return count
