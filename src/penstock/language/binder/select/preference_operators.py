@@ -171,7 +171,7 @@ class PreferenceBuilder:
     ) -> tuple[Expression, ...]:
         """Return the expressions for elements that probe `side`: estimates there are of the prober's key."""
         found: list[Expression] = []
-        for term, span in zip(self.terms.expressions, self.terms.spans, strict=True):  # noqa: B007
+        for term, span in zip(self.terms.expressions, self.terms.spans, strict=True):
             estimates = [e for e in walk(term) if isinstance(e, SummaryEstimate)]
             owners = {int(e.columns[0].index >= width) for e in estimates}
             if len(owners) > 1:
