@@ -7,6 +7,8 @@ in a thousand million.
 from __future__ import annotations
 
 import random
+import struct
+from collections import Counter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,6 +31,7 @@ from penstock.testing.compare import assert_same, first_difference
 from penstock.testing.oracle import run_oracle
 from penstock.testing.preferences.random_queries import random_estimate
 from penstock.testing.thresholds import lowered, small
+from penstock.testing.values import Row
 
 SEEDS = range(24)
 
@@ -68,7 +71,7 @@ def test_the_cases_estimate_what_waits() -> None:
     assert partly >= 8 and bounded >= 5 and sheds >= 3, (partly, bounded, sheds)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", [*range(12), 50120])  # the last one has a bound that is NaN
 def test_what_is_covered_is_exact(seed: int) -> None:
     """UNLIMITED and a budget that covers the work give one answer, in which every chance is 1."""
     script, inputs, _ = bound(seed)
@@ -76,7 +79,7 @@ def test_what_is_covered_is_exact(seed: int) -> None:
     answers = [
         run_local([query], inputs, 2, True, seed, reload=True).tables[query.name] for query in (ample, unlimited)
     ]
-    assert answers[0].sort_by(_by(answers[0])).equals(answers[1].sort_by(_by(answers[1])))
+    assert _bag(answers[0]) == _bag(answers[1])
     wanted = [run_oracle(query, inputs, True).events for query in (ample, unlimited)]
     assert first_difference(wanted[0], wanted[1]) is None
     for row in answers[1].to_pylist():
@@ -84,8 +87,13 @@ def test_what_is_covered_is_exact(seed: int) -> None:
         assert row.get("n") is None or row["n"] == row["all_rows"]
 
 
-def _by(table: pa.Table) -> list[tuple[str, str]]:
-    return [(name, "ascending") for name in table.schema.names]
+def _bag(table: pa.Table) -> Counter[Row]:
+    """Return the rows of a table, bit by bit. A NaN is equal to itself, which `Table.equals` denies."""
+    columns = (column.to_pylist() for column in table.columns)
+    return Counter(
+        tuple(struct.pack("d", value) if isinstance(value, float) else value for value in row)
+        for row in zip(*columns, strict=True)
+    )
 
 
 @pytest.mark.parametrize("seed", range(8))

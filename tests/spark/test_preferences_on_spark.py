@@ -6,6 +6,9 @@ from __future__ import annotations
 import os
 import random
 import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -153,3 +156,77 @@ def test_a_worker_that_is_killed_repeats_the_grants_of_its_round(
         found.append((rows, granting.calls))
     assert len(found[0][0]) > 100 and found[0][1] >= 6
     assert found[0] == found[1]
+
+
+#: A run whose grants are drawn anew by each process, or given: what a clock decides is never the same twice.
+DRIVER = """
+import os, sys
+from penstock.cli.main import main
+from penstock.physical.execution.decisions import Decided
+from penstock.runtime.deciding.deciders import Deciders
+
+given, log, script, checkpoint = sys.argv[1:]
+given = [int(units) for units in given.split(",") if units]
+
+def decide(deciders, before):
+    units = given.pop(0) if given else 10 + os.urandom(1)[0] % 37
+    with open(log, "a") as file:
+        file.write(f"{units}\\n")
+        file.flush()
+        os.fsync(file.fileno())
+    return before.with_all(Decided.UNITS, {"q": units})
+
+Deciders.decide = decide
+sys.argv = ["penstock", "run", script, "--checkpoint", checkpoint]
+sys.exit(main())
+"""
+
+
+def start_driver(folder: Path, name: str, given: list[int]) -> subprocess.Popen[bytes]:
+    script = folder / f"{name}.cql"
+    script.write_text(GRANTED.format(data=folder / "data", out=folder / name), encoding="utf-8")
+    command = [sys.executable, "-c", DRIVER, ",".join(map(str, given)), folder / f"{name}.grants", script]
+    with (folder / f"{name}.log").open("ab") as output:
+        return subprocess.Popen(
+            [*command, folder / f"{name}.checkpoint"], stdout=output, stderr=output, stdin=subprocess.DEVNULL,
+            start_new_session=True,
+        )  # fmt: skip
+
+
+def grants_of(folder: Path, name: str) -> list[int]:
+    path = folder / f"{name}.grants"
+    return [int(line) for line in path.read_text().split()] if path.exists() else []
+
+
+@pytest.mark.slow
+def test_a_driver_that_is_killed_repeats_the_grants_of_its_rounds(tmp_path: Path) -> None:
+    """SIGKILL of the driver, its JVM and workers. What was granted and not written down when it died, at most the last
+    grant, is lost; each other one stands, so a run that lives, with these grants, emits the same."""
+    draw = random.Random(3)
+    (tmp_path / "data").mkdir()
+    for number in range(8):
+        ts = range(20 * number, 20 * number + 20)
+        columns = {"ts": list(ts), "k": [draw.randrange(3) for _ in ts], "amount": [draw.randrange(100) for _ in ts]}
+        table = pa.table({name: pa.array(values, pa.int64()) for name, values in columns.items()})
+        pq.write_table(table, tmp_path / "data" / f"{number}.parquet")
+    dying = start_driver(tmp_path, "dying", [])
+    deadline = time.monotonic() + 300
+    while len(grants_of(tmp_path, "dying")) < 4 and dying.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert dying.poll() is None, (tmp_path / "dying.log").read_text()[-3000:]
+    os.killpg(dying.pid, signal.SIGKILL)
+    dying.wait()
+    before = grants_of(tmp_path, "dying")
+    assert start_driver(tmp_path, "dying", []).wait(300) == 0, (tmp_path / "dying.log").read_text()[-3000:]
+    every = grants_of(tmp_path, "dying")
+    found = sorted(map(str, read_result(str(tmp_path / "dying")).to_pylist()))
+    assert len(found) > 100 and len(every) > len(before) >= 4
+    repeated = []
+    for number, given in enumerate((every, [*before[:-1], *every[len(before) :]])):
+        name = f"living{number}"
+        assert start_driver(tmp_path, name, given).wait(300) == 0, (tmp_path / f"{name}.log").read_text()[-3000:]
+        repeated.append(sorted(map(str, read_result(str(tmp_path / name)).to_pylist())))
+        if repeated[-1] == found:
+            assert grants_of(tmp_path, name) == given
+            break
+    assert found in repeated

@@ -10,7 +10,7 @@ from penstock.errors import PenstockError
 from penstock.expressions.aggregates import aggregate_function
 from penstock.language.binder.scalars.calls import function_name
 from penstock.language.binder.scalars.expressions import BINDERS
-from penstock.language.binder.scalars.summary_estimates import estimate_parts
+from penstock.language.binder.scalars.summary_estimates import estimate_parts, hint_of_estimate
 from penstock.language.dialect import span_of
 from penstock.language.elsewhere import CLAUSES, FUNCTIONS
 from penstock.language.queries import EmbeddedQuery
@@ -112,6 +112,8 @@ def _node_refusal(node: exp.Expr) -> Refusal | None:
 def _hint_of_parts(node: exp.Expr) -> str | None:
     """Return the hint of a function of another system with a name such as HLL_COUNT.INIT."""
     call = node.expression
+    if (hint := hint_of_estimate(node)) is not None:
+        return hint
     if not isinstance(node.this, exp.Column | exp.Identifier) or not isinstance(call, exp.Anonymous):
         return None
     return FUNCTIONS.get(f"{node.this.name}_{function_name(call)}".upper())
@@ -124,7 +126,7 @@ def _is_in_estimate(node: exp.Expr) -> bool:
 def _argument_refusal(node: exp.Expr, key: str, value: object) -> Refusal:
     name = _SHOWN_ARGUMENTS.get((type(node), key), "this form of the expression")
     place = value if isinstance(value, exp.Expr) and key != "db" else node
-    return not_yet(name, span_of(place))
+    return not_yet(name, span_of(place), hint_of_estimate(node))
 
 
 def _misplaced(node: exp.Expr) -> PenstockError | None:

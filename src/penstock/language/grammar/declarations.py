@@ -164,14 +164,28 @@ class DeclarationGrammar(QueryGrammar):
     def _create_summary(self, name: Name, existence: Existence | None, start: TextSpan) -> CreateSummary:
         self._need("ON")
         stream = self._name("the name of a stream")
+        named = f"name the columns whose values are counted: CREATE SUMMARY {name.text} ON {stream.text} (k)"
+        if self._curr.token_type is not TokenType.L_PAREN:
+            self._fail("'('", hint=named)
+        following = self._ahead(1)
+        if following is None or following.token_type is TokenType.R_PAREN:
+            self._fail("a column name", following, hint=named)
         columns = self._names("a column name")
         levels = self._summary_levels()
-        method = self._one_of(METHODS) if self._take("USING") else None
+        method = self._summary_method() if self._take("USING") else None
         options = self._options() if method and self._curr.token_type is TokenType.L_PAREN else ()
         return CreateSummary(
             name, stream, columns, **levels, method=method, options=options, existence=existence,
             span=self._since(start),
         )  # fmt: skip
+
+    def _summary_method(self) -> str:
+        found = self._take_any(*METHODS)
+        if found is None:
+            text = self._curr.text if self._curr else ""
+            counts = "COUNTSKETCH counts in a fixed number of counters, EXACT by value"
+            self._fail(" or ".join(METHODS), hint=meant(text, METHODS) or counts)
+        return found
 
     def _create_function(self, kind: str, name: Name, existence: Existence | None, start: TextSpan) -> CreateFunction:
         parameters: list[TypeText] | None = None

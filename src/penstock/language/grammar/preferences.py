@@ -16,6 +16,11 @@ from penstock.types import Interval
 _ORDERS = ("ASC", "DESC", "WEIGHTED")
 #: What follows WEIGHTED where it is a column.
 _BEHIND_A_COLUMN = ("ASC", "DESC", "FADE", "BUDGET", "WINDOW")
+_PREFERRED = "say what comes first: WITH PREFERENCE DESC amount, a column, an expression or an estimate of a summary"
+_FACTOR = "write a number without quotes: FADE FACTOR 0.8 PER 10 SECONDS, or FADE FACTOR 80 PERCENT PER 10 SECONDS"
+_UNITS = "write a number without quotes: BUDGET 1000 PER SECOND, BUDGET 5 PER TUPLE, BUDGET AUTO or BUDGET UNLIMITED"
+_COLLAPSE = "write how many zones become one and how many granularities there are: COLLAPSE (4, 4)"
+_LEVELS = "write WITH GRANULARITY 10 SECONDS, WITH COLLAPSE (4, 4), or one AND the other"
 
 
 class PreferenceGrammar(FrequentGrammar):
@@ -27,6 +32,7 @@ class PreferenceGrammar(FrequentGrammar):
         if not self._take("WITH", "PREFERENCE"):
             return None
         order = self._order_before()
+        self._refuse_none()
         expressions = [self._condition()]
         while self._match(TokenType.COMMA):
             expressions.append(self._condition())
@@ -35,11 +41,15 @@ class PreferenceGrammar(FrequentGrammar):
         if behind is not None and order is not None:
             message = f"{order} and {behind}: the order is written once"
             raise self._at_span(message, at, "write it in front of the expressions, or behind the last of them")
+        if behind is not None and self._curr.token_type is TokenType.COMMA:
+            hint = f"the order is written once, for the product of all: WITH PREFERENCE {behind} a, b"
+            self._fail("FADE, BUDGET, WINDOW or the end", hint=hint)
         clauses: dict[str, Any] = {}
         while True:
             begin = self._here()
             if self._take("FADE"):
-                self._need("FACTOR")
+                if not self._take("FACTOR"):
+                    self._fail("FACTOR", hint=_FACTOR)
                 found = self._fade()
             elif self._take("BUDGET"):
                 found = {"budget": self._budget()}
@@ -52,6 +62,18 @@ class PreferenceGrammar(FrequentGrammar):
                 raise self._at_span(f"{key.upper()} occurs twice", self._since(begin), "leave one of them out")
             clauses |= found | {f"{key}_span": self._since(begin)}
         return PreferenceClause(order or behind, tuple(expressions), **clauses, span=self._since(start))
+
+    def _refuse_none(self) -> None:
+        """Reject a clause that prefers nothing: one that ends, or goes on with a budget, fade or window."""
+        following = self._ahead(1)
+        number = following is not None and following.token_type is TokenType.NUMBER
+        goes_on = (
+            self._at("FADE", "FACTOR")
+            or (self._at("WINDOW") and number)
+            or (self._at("BUDGET") and (number or self._at("BUDGET", "AUTO") or self._at("BUDGET", "UNLIMITED")))
+        )
+        if not self._curr or goes_on:
+            self._fail("an expression", hint=_PREFERRED)
 
     def _order_before(self) -> str | None:
         """Parse the order in front of the expressions. WEIGHTED may be a column there."""
@@ -74,7 +96,9 @@ class PreferenceGrammar(FrequentGrammar):
         )
 
     def _fade(self) -> dict[str, Any]:
-        factor = self._signed("a factor such as 0.8, or 80 PERCENT")
+        factor = self._signed("a factor such as 0.8, or 80 PERCENT", _FACTOR)
+        if self._curr and self._curr.text == "%":
+            self._fail("PERCENT", hint=f"FADE FACTOR {float(factor):g} PERCENT")
         if self._take("PERCENT"):
             factor /= 100
         return {"fade": factor, "per": self._per_time() if self._take("PER") else None}
@@ -84,7 +108,7 @@ class PreferenceGrammar(FrequentGrammar):
         word = self._take_any("AUTO", "UNLIMITED")
         if word is not None:
             return BudgetClause(word, span=self._since(start))
-        units = self._signed("a number of units, AUTO or UNLIMITED")
+        units = self._signed("a number of units, AUTO or UNLIMITED", _UNITS)
         if units.denominator != 1:
             hint = "a unit is one look-up or one pair: write more of them per a longer interval"
             self._fail("a whole number of units, AUTO or UNLIMITED", self._prev, hint=hint)
@@ -102,8 +126,10 @@ class PreferenceGrammar(FrequentGrammar):
             return self._duration()
         return Duration(Interval(Fraction(1), self._unit()), self._since(start))
 
-    def _signed(self, what: str) -> Fraction:
+    def _signed(self, what: str, hint: str) -> Fraction:
         sign = -1 if self._match(TokenType.DASH) else 1
+        if not self._curr or self._curr.token_type is not TokenType.NUMBER:
+            self._fail(what, hint=hint)
         return sign * self._number(what)[0]
 
     def _at_span(self, message: str, span: TextSpan, hint: str) -> Fault:
@@ -124,7 +150,7 @@ class PreferenceGrammar(FrequentGrammar):
             elif self._take("COLLAPSE"):
                 one = {"collapse": self._collapse(at)}
             else:
-                self._fail("GRANULARITY or COLLAPSE")
+                self._fail("GRANULARITY or COLLAPSE", hint=_LEVELS)
             if one.keys() & found.keys():
                 message = f"{next(iter(one)).upper()} occurs twice"
                 raise self._at_span(message, self._since(at), "leave one of them out")
@@ -133,9 +159,19 @@ class PreferenceGrammar(FrequentGrammar):
                 return found
 
     def _collapse(self, start: TextSpan) -> Collapse:
-        self._need_token(TokenType.L_PAREN, "(")
-        rate, _ = self._whole("how many zones become one, such as COLLAPSE (4, 4)")
-        self._need_token(TokenType.COMMA, ",")
-        depth, _ = self._whole("a number of granularities, such as COLLAPSE (4, 4)")
-        self._need_token(TokenType.R_PAREN, ")")
+        self._of_collapse(TokenType.L_PAREN, "'('")
+        rate = self._of_collapse(TokenType.NUMBER, "how many zones become one")
+        self._of_collapse(TokenType.COMMA, "','")
+        depth = self._of_collapse(TokenType.NUMBER, "a number of granularities")
+        self._of_collapse(TokenType.R_PAREN, "')'")
         return Collapse(rate, depth, TextSpan(start.start, token_span(self._prev).end))
+
+    def _of_collapse(self, kind: TokenType, shown: str) -> int:
+        """Parse a token of COLLAPSE; return the number that it is, else 0."""
+        if not self._match(kind):
+            self._fail(shown, hint=_COLLAPSE)
+        if kind is not TokenType.NUMBER:
+            return 0
+        if not self._prev.text.isdecimal():
+            self._fail(shown, self._prev, hint=_COLLAPSE)
+        return int(self._prev.text)

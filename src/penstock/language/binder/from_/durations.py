@@ -21,15 +21,12 @@ def count(written: Count, context: Context, least: str = "ROWS 1") -> int:
     return written.value
 
 
-def ticks(
-    duration: Duration, domain: TimeDomain, context: Context, least: int = 1, code: str = "P0102",
-    hint: str | None = None,
-) -> int:  # fmt: skip
-    """Return a length in ticks, at least `least` (0 or 1). code, hint: of one that is too short. Raises BindingFailed
-    after P0102 or P0303."""
+def ticks(duration: Duration, domain: TimeDomain, context: Context, least: int = 1, code: str = "P0102") -> int:
+    """Return a length in ticks, at least `least` (0 or 1). code: of one that is too short. Raises BindingFailed after
+    P0102 or P0303."""
     count = context.guard(duration.span, lambda: domain.ticks(duration.interval))
     if count < least:
-        shortest = hint or f"the shortest one here is {domain.show_length(1)}"
+        shortest = f"the shortest one here is {domain.show_length(1)}"
         context.fail(code, "a length of time here is at least one tick", duration.span, shortest)
     if count >= LONGEST_TICKS:
         context.fail("P0102", "this exceeds the range of time", duration.span, MOST)

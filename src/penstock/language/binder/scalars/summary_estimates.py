@@ -24,6 +24,16 @@ def estimate_parts(node: exp.Expr) -> tuple[exp.Identifier, exp.Anonymous] | Non
     return (name, call) if word.name.upper() == "ESTIMATE" else None
 
 
+def hint_of_estimate(node: exp.Expr) -> str | None:
+    """Return how an estimate is written, for a name of several parts that is nearly one: a word of it, or a call of
+    Count or Share behind a dot; None for another node."""
+    words = [str(one.this).upper() for one in node.find_all(exp.Identifier, exp.Anonymous) if isinstance(one.this, str)]
+    is_call = isinstance(node.args.get("expression"), exp.Anonymous)
+    if not {"SUMMARY", "ESTIMATE"}.intersection(words) and not (is_call and _TYPES.keys() & set(words)):
+        return None
+    return "an estimate has three parts: SUMMARY.Estimate.Count(k), or the name of a summary in place of SUMMARY"
+
+
 def summary_estimate(binder: ScalarBinder, node: exp.Expr) -> Expression:
     """Bind an estimate. Raises BindingFailed after P0201, P0203, P0204, P0304 or P0350."""
     parts, context = estimate_parts(node), binder.context
@@ -36,8 +46,10 @@ def summary_estimate(binder: ScalarBinder, node: exp.Expr) -> Expression:
     quantity = str(call.this).upper()
     if quantity not in _TYPES:
         context.fail("P0204", f"a summary has no estimate {call.this}", span_of(node), "it has Count and Share")
-    if not call.expressions:
-        context.fail("P0203", f"{call.this} takes the columns of a summary", span_of(node), "name them")
+    if not call.expressions or any(isinstance(argument, exp.Star) for argument in call.expressions):
+        context.fail(
+            "P0203", f"{call.this} takes the columns of a summary", span_of(node), "name them: Estimate.Count(k)"
+        )
     columns: list[Column] = []
     for argument in binder.bind_all(list(call.expressions)):
         if not isinstance(argument, Column):

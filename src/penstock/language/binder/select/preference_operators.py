@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NoReturn
 
 from penstock.algebra import (
     Algebra,
@@ -213,15 +214,30 @@ class PreferenceBuilder:
         if not names:
             return None, ()
         if len(names) > 1:
-            hint = "read one of them"
-            self.context.fail(
-                "P0901", "a preference over two summaries of a stream is not supported yet", self.span, hint
-            )
+            self._refuse_several(first, end)
         if not isinstance(member.node, Window) or any(isinstance(n, Sample) for n in operators(member.node)):
             hint = "read the stream itself under a window in time, without SAMPLE"
             message = "a summary of a stream that is sampled or computed in FROM is not supported yet"
             self.context.fail("P0901", message, member.span, hint)
         return self.terms.summaries[read[0].summary], tuple(column.index for column in read[0].columns)
+
+    def _refuse_several(self, first: int, end: int) -> NoReturn:
+        """Fail at the first expression that reads another summary of the columns of a stream than those before."""
+        seen: set[str] = set()
+        for term, span in zip(self.terms.expressions, self.terms.spans, strict=True):  # noqa: B007
+            seen |= {
+                e.summary for e in walk(term) if isinstance(e, SummaryEstimate) and first <= e.columns[0].index < end
+            }
+            if len(seen) > 1:
+                break
+        names = sorted(seen)
+        hint = (
+            f"read {names[0]} or {names[1]} alone: its zones divide the partners, and FADE counts its granularities;"
+            " a second measure of a row may be a column of it"
+        )
+        self.context.fail(
+            "P0350", f"a preference reads two summaries of a stream, {names[0]} and {names[1]}", span, hint
+        )
 
 
 def _fed_back(

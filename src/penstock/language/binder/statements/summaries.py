@@ -20,9 +20,6 @@ _OPTIONS = {
 #: Most zones, and most counters of a zone.
 _MOST_DEPTH, _MOST_RATE, _MOST_COUNTERS = 32, 1024, 2**24
 
-#: For a length of 0.
-_POSITIVE = "write a length above 0, such as 10 SECONDS"
-
 
 def bind_summary(statement: CreateSummary, context: Context) -> SummaryDefinition:
     """Return what a statement declares. Raises BindingFailed after P0201 to P0208, P0301 or P0303."""
@@ -95,7 +92,7 @@ def _column(name: Name, names: tuple[str, ...], context: Context) -> str:
 
 def _granularity(written: Duration | None, domain: TimeDomain, context: Context) -> int:
     if written is not None:
-        return ticks(written, domain, context, code="P0303", hint=_POSITIVE)
+        return ticks(written, domain, context, code="P0303")
     try:
         return max(1, domain.ticks(_GRANULARITY.interval))
     except PenstockError:
@@ -112,12 +109,14 @@ def _option(
     if key in ("maxlength", "minlength"):
         interval = Interval.parse(option.value)
         if interval is None:
-            context.fail("P0203", f"{key} is an interval such as '2 SECONDS'", option.value_span)
-        return key, ticks(Duration(interval, option.value_span), domain, context, code="P0303", hint=_POSITIVE)
+            message = f"{key} is an interval such as '2 SECONDS'"
+            context.fail("P0203", message, option.value_span, f"write a number and a unit: {key} '2 SECONDS'")
+        return key, ticks(Duration(interval, option.value_span), domain, context, code="P0303")
     try:
         value = exact(option.value)
     except ValueError:
-        context.fail("P0203", f"{key} is a number, this is {option.value!r}", option.value_span)
+        hint = f"leave {key} out for its default, or write a number in quotes"
+        context.fail("P0203", f"{key} is a number, this is {option.value!r}", option.value_span, hint)
     if key == "error":
         if not 0 < value <= 10**9:
             context.fail("P0203", "error is a number above 0, in tuples", option.value_span, "the default is '4'")

@@ -61,8 +61,9 @@ def clear_slot(cells: Any, slot: int) -> None:
     raise TypeError(f"{cells!r} are not the cells of a method of summarising")
 
 
-def spread(cells: Any, slot: int) -> int:
-    """Return the median over rows of the sum of squared counts of a slot; 0 where estimates do not err."""
+def errs(cells: Any, slot: int, limit: int) -> bool:
+    """Return whether the median over rows of the sum of squared counts of a slot is above `limit`; false where
+    estimates do not err."""
     raise TypeError(f"{cells!r} are not the cells of a method of summarising")
 
 

@@ -92,6 +92,13 @@ def _median(values, start, length):  # type: ignore[no-untyped-def]
     return values[start + length // 2]
 
 
+@nb.njit(cache=True)
+def _remainder(value, divisor):  # type: ignore[no-untyped-def]
+    """Return value % divisor. A division takes much longer than a mask, which powers of two need."""
+    mask = divisor - _ONE
+    return value & mask if divisor & mask == np.uint64(0) else value % divisor
+
+
 @overload(contract.locate)
 def _locate(cells, value, found):  # type: ignore[no-untyped-def]
     if not is_cells(cells, SketchCells):
@@ -99,12 +106,12 @@ def _locate(cells, value, found):  # type: ignore[no-untyped-def]
 
     def locate(cells, value, found):  # type: ignore[no-untyped-def]
         rows, counters = cells.shape[0], cells.shape[1]
-        start = (value % cells.shape[2]) * counters
+        start = _remainder(value, cells.shape[2]) * counters
         word = value
         for row in range(np.int64(rows)):
             word += _STEP
             mixed = _mix(word)
-            found[row] = np.int64(start + (mixed >> _ONE) % counters)
+            found[row] = np.int64(start + _remainder(mixed >> _ONE, counters))
             found[np.int64(rows) + row] = 1 - 2 * np.int64(mixed & _ONE)
             start += counters * cells.shape[2]
 
@@ -206,24 +213,19 @@ def _clear_slot(cells, slot):  # type: ignore[no-untyped-def]
     return clear_slot
 
 
-@overload(contract.spread)
-def _spread(cells, slot):  # type: ignore[no-untyped-def]
+@overload(contract.errs)
+def _errs(cells, slot, limit):  # type: ignore[no-untyped-def]
     if not is_cells(cells, SketchCells):
         return None
 
-    def spread(cells, slot):  # type: ignore[no-untyped-def]
-        rows = np.int64(cells.shape[0])
-        # The median without a copy: the number with no more than half of the others below it and above it.
+    def errs(cells, slot, limit):  # type: ignore[no-untyped-def]
+        # The median is above it where more than half of an odd number of rows are.
+        rows, above = np.int64(cells.shape[0]), 0
         for row in range(rows):
-            below, equal = 0, 0
-            for other in range(rows):
-                below += cells.squares[slot, other] < cells.squares[slot, row]
-                equal += cells.squares[slot, other] == cells.squares[slot, row]
-            if below <= rows // 2 < below + equal:
-                return cells.squares[slot, row]
-        return cells.squares[slot, 0]
+            above += cells.squares[slot, row] > limit
+        return above > rows // 2
 
-    return spread
+    return errs
 
 
 @overload(contract.spare)

@@ -260,15 +260,15 @@ def _clear_slot(cells, slot):  # type: ignore[no-untyped-def]
     return clear_slot
 
 
-@overload(contract.spread)
-def _spread(cells, slot):  # type: ignore[no-untyped-def]
+@overload(contract.errs)
+def _errs(cells, slot, limit):  # type: ignore[no-untyped-def]
     if not is_cells(cells, ExactCells):
         return None
 
-    def spread(cells, slot):  # type: ignore[no-untyped-def]
-        return np.int64(0)
+    def errs(cells, slot, limit):  # type: ignore[no-untyped-def]
+        return False
 
-    return spread
+    return errs
 
 
 @overload(contract.spare)

@@ -16,9 +16,9 @@ from penstock.physical.synopses.summaries.contract import (
     clear_slot,
     count_one,
     distinct,
+    errs,
     locate,
     spare,
-    spread,
     survey,
     surveyed,
 )
@@ -159,7 +159,7 @@ def run(cells, zones, order, header, parameters, ts, values, known, updates, fou
             zones[slot, HIGH] = header[NUMBER] + 1
             zones[slot, SERIAL] = -1
             long = ts[i] - zones[slot, BEGIN] + 1 >= parameters[MINLENGTH]
-            if long and spread(cells, slot) > parameters[SQUARE_LIMIT]:
+            if long and errs(cells, slot, parameters[SQUARE_LIMIT]):
                 header[OPEN] = 0
         header[NUMBER] += 1
     return ts.shape[0], rows
