@@ -39,21 +39,30 @@ def decisions(tree: ast.Module) -> Iterator[tuple[int, str]]:
             asked = node.args[1:] if node.func.id in ("isinstance", "issubclass") else []
         elif isinstance(node, ast.MatchClass):
             asked = [node.cls]
-        elif isinstance(node, ast.Compare) and ast.unparse(node.left).startswith("type("):
+        elif isinstance(node, ast.Compare) and _is_type_of(node.left):
             asked = node.comparators
         for expression in asked:
             named = (part for part in ast.walk(expression) if isinstance(part, ast.Name | ast.Attribute))
             yield from ((node.lineno, ast.unparse(part).rpartition(".")[2]) for part in named)
 
 
+def _is_type_of(node: ast.expr) -> bool:
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "type"
+
+
+@cache
+def all_decisions() -> list[tuple[str, int, str]]:
+    """Return (file, line, name) of every class that a file of the package decides by."""
+    return [(place, line, name) for place, tree in parsed().items() for line, name in decisions(tree)]
+
+
 def deciding(kinds: set[type]) -> list[str]:
     """Return where code outside the file of a class decides by the class."""
     own = {kind.__name__: kind.__module__.removeprefix("penstock.").replace(".", "/") + ".py" for kind in kinds}
     return [
-        f"{place}:{line} asks for {name}"
-        for place, tree in parsed().items()
-        for line, name in decisions(tree)
-        if name in own and place != own[name]
+        f"{place}:{line} asks for {name}" for place, line, name in all_decisions() if name in own and place != own[name]
     ]
 
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pyarrow as pa
 import pytest
 
 from penstock.algebra import Source, StreamScan, Window, WindowKind
 from penstock.algebra.nodes.query import Query, SinkSpec
-from penstock.testing.cases import check_case, parse_case
-from penstock.testing.compare import assert_same, check_shape, first_difference
+from penstock.language import bind_script
+from penstock.runtime.local.runtime import plan_local, run_local
+from penstock.testing.cases import case_arrivals, case_inputs, check_case, parse_case
+from penstock.testing.compare import assert_same, check_shape, events_of, first_difference
 from penstock.testing.random.worlds import FLAVOURS, random_case, seeded_choices
 from penstock.testing.values import Event
 from penstock.types import Field, Schema, TimeDomain, Unit
@@ -145,3 +149,20 @@ def test_equal_seeds_give_equal_cases() -> None:
     for flavour in FLAVOURS:
         assert random_case(seeded_choices(7), flavour).render() == random_case(seeded_choices(7), flavour).render()
     assert len({random_case(seeded_choices(seed)).render() for seed in range(50)}) > 40
+
+
+def test_a_plan_is_as_it_was_after_it_has_run() -> None:
+    """Ways of a case share the plans that they have in common."""
+    for path in sorted((Path(__file__).parent / "scripts").rglob("*.cqltest"))[::12]:
+        case = parse_case(path.read_text(encoding="utf-8"), path.name)
+        bound = bind_script(case.script, one_time=True)
+        given, arrivals = case_inputs(case, bound), case_arrivals(case, bound)
+        plan = plan_local(bound.queries, given)
+        before = repr(plan)
+        answers = [
+            run_local(bound.queries, given, 1, batch_rows=rows, reload=True, arrivals=arrivals, plan=plan).tables
+            for rows in (1, 1)
+        ]
+        assert repr(plan) == before, path.name
+        for query in bound.queries:
+            assert_same(query, answers[1][query.name], events_of(query, answers[0][query.name]))

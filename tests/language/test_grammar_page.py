@@ -8,6 +8,7 @@ import random
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,14 @@ class Part:
     kind: str
     text: str = ""
     parts: tuple[Part, ...] = ()
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.kind, self.text, self.parts))
+
+    def __hash__(self) -> int:
+        """Generated texts look for their parts in sets: a production is many parts within each other."""
+        return self._hash
 
 
 def productions() -> dict[str, Part]:

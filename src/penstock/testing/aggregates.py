@@ -227,8 +227,17 @@ BY_ANOTHER = {"MIN_BY": IN_TIME["FIRST"], "MAX_BY": IN_TIME["LAST"]}
 
 def _spread(ones: Sequence[Fraction], others: Sequence[Fraction]) -> Fraction:
     """The sum of the products of what lies between values and their means."""
-    one, other = (sum(side, Fraction(0)) / len(side) for side in (ones, others))
-    return sum(((a - one) * (b - other) for a, b in zip(ones, others, strict=True)), Fraction(0))
+    count = len(ones)
+    (one, size), (other, other_size) = _over_one_denominator(ones), _over_one_denominator(others)
+    one_sum, other_sum = sum(one), sum(other)
+    # Of whole numbers, as the sum of many fractions looks for a common divisor at each step.
+    products = sum((count * a - one_sum) * (count * b - other_sum) for a, b in zip(one, other, strict=True))
+    return Fraction(products, count * count * size * other_size)
+
+
+def _over_one_denominator(values: Sequence[Fraction]) -> tuple[list[int], int]:
+    size = math.lcm(*(value.denominator for value in values))
+    return [value.numerator * (size // value.denominator) for value in values], size
 
 
 def _covariance(least: int) -> Callable[[Sequence[Row]], float | None]:

@@ -52,9 +52,10 @@ from penstock.errors import PenstockError, ScriptErrors
 from penstock.expressions.values.calendar import day_of, moment_of
 from penstock.expressions.values.intervals import from_text
 from penstock.language import BoundScript, SelectOnce, bind_script
+from penstock.physical.plan.plan import Plan
 from penstock.physical.planning.strategies import Strategy
 from penstock.runtime.local.one_time import answer_over
-from penstock.runtime.local.runtime import LocalResult, run_local
+from penstock.runtime.local.runtime import LocalResult, plan_local, run_local
 from penstock.runtime.local.schedule import Arrivals
 from penstock.testing.compare import assert_same, first_difference, show_events
 from penstock.testing.one_time import assert_same_rows, rows_of
@@ -120,6 +121,10 @@ class Case:
     rejected: dict[str, dict[str, int]] = field(default_factory=dict)
 
 
+#: Plans by what they depend on in a `CaseRun`.
+Plans = dict[tuple[bool, int | None, Strategy, int | None], Plan]
+
+
 @dataclass(frozen=True)
 class CaseRun:
     """One way to run a case on the local runtime; no answer may depend on it.
@@ -138,9 +143,22 @@ class CaseRun:
     thresholds: int | None = None
 
     def answer(
-        self, queries: Sequence[Query], inputs: Mapping[str, pa.Table], drain: bool, arrivals: Arrivals | None = None
+        self,
+        queries: Sequence[Query],
+        inputs: Mapping[str, pa.Table],
+        drain: bool,
+        arrivals: Arrivals | None = None,
+        plans: Plans | None = None,
     ) -> LocalResult:
+        """Return the result. plans: those of other runs of the same queries over the same inputs; takes this one's."""
+        planned = (self.optimized, self.guesses, self.strategy, self.thresholds)
         with lowered({} if self.thresholds is None else small(self.thresholds)):
+            plan = None if plans is None else plans.get(planned)
+            if plan is None:
+                statistics = None if self.guesses is None else made_up(queries, self.guesses)
+                plan = plan_local(queries, inputs, self.optimized, statistics, self.strategy)
+                if plans is not None:
+                    plans[planned] = plan
             return run_local(
                 queries,
                 inputs,
@@ -149,10 +167,8 @@ class CaseRun:
                 self.seed,
                 self.batch_rows,
                 reload=self.reload,
-                optimized=self.optimized,
-                statistics=None if self.guesses is None else made_up(queries, self.guesses),
                 arrivals=arrivals,
-                strategy=self.strategy,
+                plan=plan,
             )
 
 
@@ -363,12 +379,13 @@ def check_case(case: Case, runs: Sequence[CaseRun] = RUNS) -> None:
         _check_refused(case, bound, refused)
     inputs = case_inputs(case, bound)
     queries = {query.name.lower(): query for query in bound.queries}
+    plans: Plans = {}
     for drain in sorted({expect.drain for expect in case.expects}):
         chosen = [expect for expect in case.expects if expect.drain == drain]
         for expect in chosen:
             _check_oracle(case, queries[expect.query.lower()], expect, inputs, case_arrivals(case, bound))
         for run in runs:
-            _check_local(case, bound, chosen, inputs, drain, run)
+            _check_local(case, bound, chosen, inputs, drain, run, plans)
     _check_answers(case, bound, inputs)
 
 
@@ -440,9 +457,15 @@ def _check_oracle(
 
 
 def _check_local(
-    case: Case, bound: BoundScript, expects: list[Expect], inputs: Mapping[str, pa.Table], drain: bool, run: CaseRun
+    case: Case,
+    bound: BoundScript,
+    expects: list[Expect],
+    inputs: Mapping[str, pa.Table],
+    drain: bool,
+    run: CaseRun,
+    plans: Plans,
 ) -> None:
-    result = run.answer(bound.queries, inputs, drain, case_arrivals(case, bound))
+    result = run.answer(bound.queries, inputs, drain, case_arrivals(case, bound), plans)
     for query, expect in ((q, e) for q in bound.queries for e in expects if e.query.lower() == q.name.lower()):
         try:
             assert_same(query, result.tables[query.name], expected_events(query, expect))

@@ -12,6 +12,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from penstock.server.pgwire import prepared
 from penstock.server.roles import AccessRole
 from tests.server.pgwire.running import RawClient, RunningPg, problem
 
@@ -176,9 +177,12 @@ def test_a_failed_transaction_executes_nothing(raw: RawClient) -> None:
     assert ("C", b"SELECT 1\0") in raw.query("EXECUTE q")
 
 
-def test_the_number_of_prepared_statements_is_limited(raw: RawClient) -> None:
-    for first in range(0, 10_000, 500):
-        raw.query(";".join(f"PREPARE p{number} AS SELECT 1" for number in range(first, first + 500)))
+def test_the_number_of_prepared_statements_is_limited(raw: RawClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert prepared._MOST == 10_000
+    monkeypatch.setattr(prepared, "_MOST", 700)
+    for first in (0, 350):
+        done = raw.query(";".join(f"PREPARE p{number} AS SELECT 1" for number in range(first, first + 350)))
+        assert not [message for message in done if message[0] == "E"]
     assert problem(raw.query("PREPARE more AS SELECT 1"))["C"] == "54000"
 
 

@@ -27,6 +27,7 @@ from penstock.algebra.nodes.base import (
     Unary,
     common_domain,
     has_lives,
+    has_operator,
     is_static,
 )
 from penstock.algebra.nodes.frequency_window import FrequencyWindow, frequency_text
@@ -203,7 +204,7 @@ def own_updated_relations(node: Algebra) -> Iterator[RelationScan]:
 def in_sequence(node: Algebra) -> bool:
     """Return whether the relation `node` belongs to a query that is evaluated in the sequence model: one of its windows
     has a frequency, or could have one. Those of streams below count for these alone."""
-    return next(own_frequency_windows(node), None) is not None
+    return has_operator(node, FrequencyWindow) and next(own_frequency_windows(node), None) is not None
 
 
 def not_on_the_line(node: Algebra) -> TimeModelWindow | None:

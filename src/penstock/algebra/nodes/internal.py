@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from penstock.algebra.nodes.base import Algebra, TimeModelWindow, Unary
+from penstock.algebra.nodes.base import Algebra, TimeModelWindow, Unary, has_operator
 from penstock.algebra.properties.boundedness import Boundedness, Grade
 from penstock.algebra.properties.update_pattern import Pattern
 from penstock.tree import reached
@@ -68,4 +68,4 @@ def own_operators(node: Algebra) -> Iterator[Algebra]:
 def reaches_internal(node: Algebra) -> bool:
     """Return whether the relation `node` is made of results of INTERNAL windows. A stream made of them does not count:
     it is append-only by itself."""
-    return any(isinstance(operator, Internal) for operator in own_operators(node))
+    return has_operator(node, Internal) and any(isinstance(operator, Internal) for operator in own_operators(node))

@@ -96,6 +96,7 @@ from penstock.algebra.nodes.base import (
     UnderPreference,
     column_labels,
     has_lives,
+    has_operator,
     is_static,
     operators,
 )
@@ -407,6 +408,8 @@ class PreferringSelection(WithPreference, Unary):
 def summaries_read(root: Algebra) -> tuple[SummaryDefinition, ...]:
     """Return the summaries that preferences of the plan `root` read, each once."""
     found: list[SummaryDefinition] = []
+    if not has_operator(root, PreferringJoin, PreferringLookUp, PreferringSelection):
+        return ()
     for node in operators(root):
         if isinstance(node, PreferringJoin):
             found += [summary for summary in node.summaries if summary is not None]

@@ -258,6 +258,7 @@ def run_local(
     until: int | None = None,
     deciding: DecidingOptions = DecidingOptions(),  # noqa: B008 - immutable
     decide: Decide | None = None,
+    plan: Plan | None = None,
 ) -> LocalResult:
     """Answer `queries` over bounded inputs (source name -> table of all declared columns, in arrival order).
 
@@ -274,8 +275,10 @@ def run_local(
         until: tick up to which time advances after the end of the inputs.
         deciding: options of the deciders.
         decide: decides before each round in place of the deciders.
+        plan: what `plan_local` returned for the same queries and inputs; None plans anew.
     """
-    plan = _plan(queries, inputs, optimized, statistics, strategy)
+    if plan is None:
+        plan = plan_local(queries, inputs, optimized, statistics, strategy)
     result = LocalResult({}, dict.fromkeys(plan.sources, 0), dict.fromkeys(plan.sources, 0))
     statics = compute_statics(plan, _static_rows(plan, inputs, result))
     job = LocalJob(plan, statics, shards, drain)
@@ -337,13 +340,14 @@ def run_local(
     return result
 
 
-def _plan(
+def plan_local(
     queries: Sequence[Query],
     inputs: Mapping[str, pa.Table],
-    optimized: bool,
-    statistics: Statistics | None,
-    strategy: Strategy,
+    optimized: bool = True,
+    statistics: Statistics | None = None,
+    strategy: Strategy = Strategy.PATTERN,
 ) -> Plan:
+    """Return the plan of a local run, which may be run any number of times; see `run_local`."""
     sources = {name: source for q in queries for name, source in timed_sources(q.root).items()}
     source_statistics = statistics or observe(sources, inputs)
     planning = strategy.planning(source_statistics)

@@ -355,6 +355,28 @@ def operators(root: Algebra) -> Iterator[Algebra]:
     return reached(root, lambda node: node.inputs)
 
 
+def has_operator(root: Algebra, *kinds: type[Algebra]) -> bool:
+    """Return whether a plan has an operator of one of the classes `kinds`. Each operator keeps the classes of those
+    below it: a view upon a thousand views is asked for every one of them, and need not look through all of it.
+    """
+    return any(issubclass(kind, kinds) for kind in _kinds_of(root))
+
+
+def _kinds_of(root: Algebra) -> frozenset[type[Algebra]]:
+    stack = [root]
+    while stack:
+        known = stack[-1].__dict__
+        if "_kinds" not in known and (unknown := [one for one in stack[-1].inputs if "_kinds" not in one.__dict__]):
+            stack += unknown
+            continue
+        top = stack.pop()
+        if "_kinds" not in known:
+            below = (one.__dict__["_kinds"] for one in top.inputs)
+            object.__setattr__(top, "_kinds", frozenset({type(top)}).union(*below))
+    kinds: frozenset[type[Algebra]] = root.__dict__["_kinds"]
+    return kinds
+
+
 def leaves(node: Algebra) -> Iterator[Algebra]:
     """Return the operators without inputs, left to right, one with several parents once."""
     return (operator for operator in operators(node) if not operator.inputs)

@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import NoReturn
 
 from penstock.algebra import Algebra, Internal, OuterJoin, SemiJoin
-from penstock.algebra.nodes.base import has_lives, operators
+from penstock.algebra.nodes.base import has_lives, has_operator, operators
 from penstock.algebra.nodes.internal import reaches_internal, what_forbids_internal
 from penstock.algebra.properties.update_pattern import Pattern
 from penstock.language.binder.context import Context
@@ -45,6 +45,8 @@ def refuse_internal(operator: str, inputs: Inputs | None, span: TextSpan, contex
 
 def refuse_partners(node: Algebra, inputs: Inputs, span: TextSpan, context: Context) -> None:
     """Fail with P0310 where an outer join, IN or EXISTS has results of INTERNAL windows on a side."""
+    if not has_operator(node, Internal):
+        return
     for operator in operators(node):
         if isinstance(operator, SemiJoin | OuterJoin) and any(reaches_internal(side) for side in operator.inputs):
             operator_text = "an outer join" if isinstance(operator, OuterJoin) else "IN or EXISTS"

@@ -27,7 +27,7 @@ from penstock.algebra import (
     is_nrr,
     is_static,
 )
-from penstock.algebra.nodes.base import common_domain, operators
+from penstock.algebra.nodes.base import common_domain, has_operator, operators
 from penstock.algebra.properties.arrival_order import in_arrival_order
 from penstock.errors import PenstockError
 from penstock.expressions.coercion import DOUBLE, cast_to, is_numeric
@@ -92,11 +92,11 @@ def check_tree(tree: SelectQuery, context: Context) -> None:
 def refuse_misplaced(root: Algebra, span: TextSpan, context: Context) -> None:
     """Fail with P0351 where a query reads results of a preference so that missing ones would make wrong results."""
     preferring = (PreferringJoin, PreferringLookUp, PreferringSelection)
-    if not any(isinstance(node, preferring) for node in operators(root)):
+    if not has_operator(root, *preferring):
         return
     for node in operators(root):
         for below in node.negated_inputs:
-            if any(isinstance(one, preferring) for one in operators(below)):
+            if has_operator(below, *preferring):
                 context.fail("P0351", f"results of a preference are negated by {node.worded}", span, _NEGATIVE)
 
 
