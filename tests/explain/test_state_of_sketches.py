@@ -33,6 +33,8 @@ CALLS = (
     "HLL_SKETCH_AGG(x, 10)",
     "APPROX_TOP_K(x, 3)",
 )
+#: Those that windows without SLIDE do not have.
+OF_PANES = ("APPROX_PERCENTILE(d, 0.9, 100)", "APPROX_TOP_K(x, 3)")
 WINDOWS = ("RANGE 30 SECONDS", "RANGE 20 SECONDS SLIDE 20 SECONDS", "ROWS 6000 SLIDE 1000 ROWS", "NOW")
 
 
@@ -91,10 +93,22 @@ def test_within_a_factor_of_two(call: str, setup: Setup, batches: int) -> None:
 @pytest.mark.parametrize("call", CALLS)
 @pytest.mark.parametrize("window", WINDOWS)
 def test_every_kind_of_window(call: str, window: str) -> None:
-    if call.startswith(("APPROX_PERCENTILE", "APPROX_TOP_K")) and "SLIDE" not in window:
+    if call in OF_PANES and "SLIDE" not in window:
         pytest.skip("over panes alone")
     setup = SETUPS[2]
     held, predicted = _states(call, setup, stream(setup), setup.rows, 5, window=window)
+    assert predicted / 2 <= held <= predicted * 2
+
+
+@pytest.mark.parametrize("call", [call for call in CALLS if call not in OF_PANES])
+@pytest.mark.parametrize("window", ["NOW", "RANGE 30 SECONDS"])
+@pytest.mark.parametrize("groups", [1, 20])
+@pytest.mark.parametrize(("size", "batches"), [("memory", 1), ("memory", 5), ("checkpoint", 1)])
+def test_many_rows_of_each_tick(call: str, window: str, groups: int, size: str, batches: int) -> None:
+    """Of a thousand rows with one timestamp, those of a group that fall into one cell wait for their end as one."""
+    setup = Setup(60_000, 20_000, groups, 30, 1)
+    sized = held_in_memory if size == "memory" else in_a_checkpoint
+    held, predicted = _states(call, setup, stream(setup), setup.rows, batches, sized, window)
     assert predicted / 2 <= held <= predicted * 2
 
 

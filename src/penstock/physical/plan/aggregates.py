@@ -12,7 +12,7 @@ import pyarrow as pa
 from penstock.algebra.properties.boundedness import Boundedness
 from penstock.expressions.aggregates.contract import ArgumentState
 from penstock.expressions.nodes import columns_of
-from penstock.physical.plan.sketches.state import sketch_state
+from penstock.physical.plan.sketches.state import ADDED_UP, panes_of_ticks, sketch_state
 from penstock.physical.plan.spec import (
     Memory,
     Parameter,
@@ -149,14 +149,15 @@ def grouped_state(
     groups = rows.values(plan.group)
     keys = width(input_types[: len(plan.group)])
     yield StatePart("groups", groups, groups * (SLOT + 8 * (plan.integers + plan.floats) + keys), bound)
+    ticks = panes_of_ticks(rows, groups) if plan.sketched else rows
     if stores_rows:
-        yield from pending_ends(rows)
+        yield from pending_ends(ticks if all(a.kind in ADDED_UP for a in plan.arguments) else rows)
     for argument in plan.arguments:
         if argument.kind is ArgumentState.SUMS:
             continue
         nbytes = width_of_value(argument.type)
         if argument.encoder is not None:
-            yield from sketch_state(plan, argument, rows, groups, rows.node.carries_ends)
+            yield from sketch_state(plan, argument, ticks, groups, rows.node.carries_ends)
             continue
         if argument.kind in (ArgumentState.LEAST, ArgumentState.GREATEST):
             # Of n rows in random order about log n are greater than all that follow.

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from dataclasses import replace
 
+from penstock.algebra.optimizer.statistics import seconds
 from penstock.algebra.properties.boundedness import Boundedness, Grade
 from penstock.expressions.aggregates.contract import ArgumentState
 from penstock.expressions.nodes import columns_of
@@ -18,6 +20,16 @@ _CELL, _REGISTER, _RANK = 176, 104, 104
 #: How many times as many values there are as a group has at most, where there are several groups: what is grouped by
 #: often has to do with the values.
 _APART = 1.5
+#: Of which rows of one group and validity are one row while they wait for their expiration.
+ADDED_UP = (ArgumentState.SUMS, ArgumentState.CELLS, ArgumentState.REGISTERS)
+
+
+def panes_of_ticks(rows: StateInput, groups: float) -> StateInput:
+    """Return rows of which those of one of `groups` and of one tick are one: beside sketches they are added up."""
+    domain, rate = rows.node.domain, rows.expected.rate
+    panes = rate if domain is None else min(rate, groups / seconds(1, domain))
+    expected = replace(rows.expected, rate=panes, taken=min(rows.expected.taken, panes))
+    return replace(rows, expected=expected, elements=rows.elements * rate / panes)
 
 
 def sketch_state(
@@ -65,5 +77,5 @@ def sketch_state(
 def _different(rows: StateInput, columns: tuple[int, ...]) -> float:
     found = 1.0
     for column in columns:
-        found *= rows.expected.distinct[column] if column < len(rows.expected.distinct) else rows.size
+        found *= rows.expected.distinct[column] if column < len(rows.expected.distinct) else rows.size * rows.elements
     return found
