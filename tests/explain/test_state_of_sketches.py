@@ -137,6 +137,28 @@ def test_values_that_are_the_group() -> None:
     assert predicted / 2 <= held <= predicted * 2
 
 
+@pytest.mark.parametrize("window", ["RANGE 30 SECONDS SLIDE 5 SECONDS", "RANGE 30 SECONDS SLIDE 1 SECOND", WINDOWS[2]])
+@pytest.mark.parametrize("frequent", ["10", "200", "10 PER (k)"])
+@pytest.mark.parametrize("values", [300, 20_000])
+def test_lists_of_frequent_items(values: int, frequent: str, window: str) -> None:
+    setup = Setup(60_000, values, 5, 30, 1)
+    group = "k, x" if "PER" in frequent else "x"
+    query = f"RSTREAM(SELECT x, COUNT(*) AS n FROM S [{window}] GROUP BY {group} FREQUENT {frequent})"
+    held, predicted = _states_of(query, setup, stream(setup), setup.rows, 1_000)
+    assert predicted / 2 <= held <= predicted * 2
+
+
+@pytest.mark.parametrize("window", ["RANGE 30 SECONDS", "RANGE 30 SECONDS SLIDE 5 SECONDS"])
+@pytest.mark.parametrize("sample", ["100 ROWS", "5 ROWS PER (k)", "100 ROWS WEIGHT d"])
+@pytest.mark.parametrize("groups", [1, 10])
+def test_samples_of_a_number_of_rows(groups: int, sample: str, window: str) -> None:
+    """Rows wait for the boundary after them before any is drawn."""
+    setup = Setup(60_000, 20_000, groups, 30, 1)
+    query = f"ISTREAM(SELECT x, d FROM S [{window}] SAMPLE({sample}))"
+    held, predicted = _states_of(query, setup, stream(setup), setup.rows, 1_000)
+    assert predicted / 2 <= held <= predicted * 2
+
+
 @pytest.mark.parametrize("numbers", NUMBERS)
 @pytest.mark.parametrize("setup", GROUPED, ids=lambda setup: f"{setup.rows}-{setup.groups}")
 @pytest.mark.parametrize("accuracy", [0.01, 0.1])
@@ -180,11 +202,20 @@ def _states(
     ones; window: another than that of the setup."""
     rate = setup.rows // SECONDS
     window = window or f"RANGE {setup.length} SECONDS SLIDE {setup.slide} SECONDS"
+    query = f"RSTREAM(SELECT k, {call} AS r FROM S [{window}] GROUP BY k)"
+    return _states_of(query, setup, rows, numbers, rate * setup.slide // batches, size)
+
+
+def _states_of(
+    query: str, setup: Setup, rows: pa.Table, numbers: int, batch: int, size: Callable[[Synopsis], int] = held_in_memory
+) -> tuple[int, float]:
+    """Return the same of a query over S. batch: rows of a round."""
+    rate = setup.rows // SECONDS
     session = Session()
     session.execute(f"""CREATE STREAM S (x BIGINT, d DOUBLE, k BIGINT, ts INT) FROM MEMORY () TIMESTAMP BY ts;
         SET statistics = 'S(rate {rate}, x {setup.values}, d {numbers}, k {setup.groups})';
-        CREATE QUERY q AS RSTREAM(SELECT k, {call} AS r FROM S [{window}] GROUP BY k);""")
+        CREATE QUERY q AS {query};""")
     predicted = json.loads(session.explain("q", "json"))["state"]["bytes"]
     with greatest_state(size) as most:
-        run_local([session.catalog.queries["q"]], {"S": rows}, shards=1, batch_rows=rate * setup.slide // batches)
+        run_local([session.catalog.queries["q"]], {"S": rows}, shards=1, batch_rows=batch)
     return most[0], predicted

@@ -13,6 +13,9 @@ import pyarrow as pa
 from penstock.algebra.nodes.frequent import Measure
 from penstock.algebra.nodes.r2s import RelationToStream
 from penstock.algebra.optimizer.statistics import seconds
+from penstock.algebra.properties.boundedness import Boundedness, Grade
+from penstock.algebra.properties.cardinality import Estimate
+from penstock.expressions.sketches import draws
 from penstock.physical.plan.aggregates import grouped_state
 from penstock.physical.plan.spec import (
     Memory,
@@ -25,7 +28,7 @@ from penstock.physical.plan.spec import (
     queue_name,
     with_queue,
 )
-from penstock.physical.plan.state import SLOT, TIMES, StateInput, StatePart, pending_ends, width
+from penstock.physical.plan.state import SIGN, SLOT, TIMES, StateInput, StatePart, pending_ends, width
 from penstock.physical.planning.aggregate_layout import AggregateLayout
 from penstock.physical.planning.step_choices import SynopsisKinds
 
@@ -154,6 +157,10 @@ class RecomputedSlideSpec(Spec):
         return pending_ends(inputs[0], "panes of boundaries to come")
 
 
+#: How many times as many items a queue holds as are different, while the rows of a pane arrive.
+_REPEATED = 1.25
+
+
 class FrequentRule(enum.IntEnum):
     """What the count of an item is compared with: δ, a number, a fraction of all counts of the window."""
 
@@ -179,7 +186,29 @@ class FrequentCandidatesSpec(Spec):
         return {"of each pane": f"{self.keep} items", "state": "panes ahead of the heartbeat"}
 
     def state(self, inputs: Sequence[StateInput], made: StateInput) -> Iterable[StatePart]:
-        return ()
+        (rows,) = inputs
+        # Chunks of the queue that have not been merged yet repeat some of them.
+        items = min(rows.expected.rate * rows.elements * max(1.0, rows.period), _REPEATED * self._items(rows))
+        bound = Boundedness(Grade.BOUNDED, "the items of a pane") if rows.period else rows.content
+        yield StatePart("items of the next boundary", items, items * (TIMES + SIGN + width(rows.types)), bound)
+
+    def passed_on(self, inputs: Sequence[StateInput], made: StateInput) -> StateInput:
+        (rows,) = inputs
+        if not rows.period:
+            return made
+        listed = min(self._items(rows), self.keep * rows.values(tuple(self.plan.group[i] for i in self.per)))
+        distinct = (
+            *(rows.expected.distinct[i] for i in self.plan.group),
+            *made.expected.distinct[len(self.plan.group) :],
+        )
+        return replace(
+            made, expected=Estimate(listed / rows.period, rows.expected.length, distinct), period=rows.period
+        )
+
+    def _items(self, rows: StateInput) -> float:
+        """Return how many different items a pane is expected to have."""
+        of_pane = rows.expected.rate * rows.elements * rows.period
+        return draws.of_names(of_pane, rows.expected.combinations(self.plan.group))
 
 
 @dataclass(frozen=True)
@@ -206,6 +235,9 @@ class FrequentItemsSpec(Spec):
 
     def state(self, inputs: Sequence[StateInput], made: StateInput) -> Iterable[StatePart]:
         (rows,) = inputs
-        items = made.size
+        # Which items are frequent changes from pane to pane, as it does in draws.
+        items = (
+            draws.of_names(rows.size, rows.expected.combinations(range(len(self.keys)))) if rows.period else made.size
+        )
         yield StatePart("listed items", items, items * (SLOT + 56 + width(self.keys)), made.content)
         yield StatePart("items of live lists", rows.size, rows.size * (TIMES + 88), rows.content)

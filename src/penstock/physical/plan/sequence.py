@@ -13,7 +13,7 @@ from penstock.algebra.properties.boundedness import Boundedness, Grade
 from penstock.algebra.properties.cardinality import Estimate
 from penstock.expressions.nodes import Expression
 from penstock.physical.plan.aggregates import AggregateSpec
-from penstock.physical.plan.panes import IncrementalSlideSpec
+from penstock.physical.plan.panes import FrequentCandidatesSpec, FrequentItemsSpec, IncrementalSlideSpec
 from penstock.physical.plan.plan import Plan
 from penstock.physical.plan.sketches.state import sketch_state
 from penstock.physical.plan.spec import Parameter, Spec, Ticks
@@ -170,11 +170,28 @@ class CountTimeSpec(Spec):
             step.spec.plan for step in self.inner.steps if isinstance(step.spec, AggregateSpec | IncrementalSlideSpec)
         ]
         sketched = [plan for plan in plans if plan.sketched]
-        if not sketched:
-            nbytes = rows * (width(inputs[0].types) + TIMES)
-            yield StatePart("what the body keeps of its windows", rows, nbytes, bound)
         # The rows between two evaluations are a pane.
         distinct = tuple(inputs[0].expected.distinct[column] for column in self.columns)
+        listing = {step.id: step for step in self.inner.steps if isinstance(step.spec, FrequentCandidatesSpec)}
+        for step in self.inner.steps:
+            if isinstance(step.spec, FrequentItemsSpec):
+                candidates = listing[step.inputs[0].step]
+                counts = replace(
+                    inputs[0],
+                    content=bound,
+                    expected=Estimate(float(self.every), rows / self.every, distinct),
+                    types=candidates.types,
+                    period=1.0,
+                )
+                yield from candidates.spec.state([counts], counts)
+                lists = candidates.spec.passed_on([counts], counts)
+                yield from step.spec.state([lists], lists)
+        if listing and inputs[0].node.domain is not None:
+            ahead = inputs[0].expected.rate * seconds(1, inputs[0].node.domain)
+            yield StatePart("elements of one timestamp", ahead, ahead * (width(inputs[0].types) + TIMES), bound)
+        if not sketched and not listing:
+            nbytes = rows * (width(inputs[0].types) + TIMES)
+            yield StatePart("what the body keeps of its windows", rows, nbytes, bound)
         for plan in sketched:
             groups = replace(inputs[0], expected=Estimate(float(self.every), 1.0, distinct)).values(plan.group)
             live = Estimate(groups * max(1.0, rows / self.every), 1.0, distinct)

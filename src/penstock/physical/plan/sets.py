@@ -13,7 +13,16 @@ import pyarrow as pa
 from penstock.algebra.nodes.first_rows import SortKey
 from penstock.algebra.properties.boundedness import Boundedness, Grade
 from penstock.physical.plan.spec import Memory, Spec, has_one_form, queue_kinds, with_queue
-from penstock.physical.plan.state import DUE, StateInput, StatePart, all_rows, pending_ends, slots
+from penstock.physical.plan.state import (
+    DUE,
+    StateInput,
+    StatePart,
+    all_rows,
+    between_boundaries,
+    pending_ends,
+    slots,
+    until_boundary,
+)
 from penstock.physical.planning.step_choices import SynopsisKinds
 
 
@@ -147,12 +156,15 @@ class TopKSpec(Spec):
             yield StatePart(part.what, kept, part.nbytes / part.rows * kept, bound)
             return
         if self.ending:
-            # Of rows in random order; they are looked through when twice as many have come together.
+            # Of rows in random order, of those with one end as many as are asked for at the most; they are looked
+            # through when twice as many have come together.
             parts = one.values(self.partition) if self.partition else 1.0
             first = max(1.0, (self.limit + self.offset) * parts)
-            kept = min(part.rows, 2 * first * (1.0 + math.log(max(1.0, part.rows / first))))
+            later = min(part.rows / first, one.size / between_boundaries(one))
+            kept = min(part.rows, 2 * first * (1.0 + math.log(max(1.0, later))))
             yield StatePart(part.what, kept, part.nbytes / part.rows * kept, part.bound)
             yield from (replace(end, rows=kept, nbytes=end.nbytes / end.rows * kept) for end in pending_ends(one))
+            yield from until_boundary(one)
             return
         yield part
         yield from pending_ends(one)

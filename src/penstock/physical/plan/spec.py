@@ -169,6 +169,10 @@ class Spec:
         """Return the layout of the accumulators where the results are panes: rows of one group and interval are one."""
         return None
 
+    def passed_on(self, inputs: Sequence[StateInput], made: StateInput) -> StateInput:
+        """Return the rows that come out, where they are others than what `made.node` is estimated to compute."""
+        return made
+
     @property
     def kinds(self) -> Mapping[str, SynopsisKinds]:
         """Return the parts of its state for which there is more than one kind of synopsis, by name."""

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from penstock.algebra.nodes.base import Algebra
+from penstock.algebra.nodes.base import Algebra, TimeModelWindow, operators
+from penstock.algebra.optimizer.statistics import seconds
 from penstock.algebra.properties.boundedness import Boundedness
 from penstock.algebra.properties.cardinality import Estimate
 from penstock.physical.planning.aggregate_layout import AggregateLayout
@@ -29,7 +30,7 @@ INDEX, DUE = 40, 16
 @dataclass(frozen=True)
 class StateInput:
     """An input of an operator. lanes: the layout of its accumulators where its rows are panes; elements: how many
-    elements each of them is made of."""
+    elements each of them is made of; period: seconds between their boundaries, 0 where there are none."""
 
     node: Algebra
     content: Boundedness
@@ -37,6 +38,7 @@ class StateInput:
     types: tuple[pa.DataType, ...]
     lanes: AggregateLayout | None = None
     elements: float = 1.0
+    period: float = 0.0
 
     @property
     def size(self) -> float:
@@ -88,6 +90,21 @@ def all_rows(one: StateInput, what: str, beside: int = TIMES) -> StatePart:
 def pending_ends(one: StateInput, what: str = "rows that will end") -> Iterable[StatePart]:
     """Return the state of rows until they expire: none where they do not, or negative tuples end them."""
     return [all_rows(one, what)] if one.node.carries_ends else ()
+
+
+def between_boundaries(one: StateInput) -> float:
+    """Return how many rows have one end: those of a slide, of a tick where windows do not slide, one without time."""
+    if one.node.domain is None:
+        return 1.0
+    windows = (window for window in operators(one.node) if isinstance(window, TimeModelWindow) and window.judges_alone)
+    period = seconds(max((window.slide or 1 for window in windows), default=1), one.node.domain)
+    return max(1.0, min(one.size, one.expected.rate * period))
+
+
+def until_boundary(one: StateInput) -> Iterable[StatePart]:
+    """Return the rows that wait for the next boundary of their windows."""
+    rows = between_boundaries(one)
+    yield StatePart("rows of the next boundary", rows, rows * (width(one.types) + TIMES + SIGN), one.content)
 
 
 def slots(one: StateInput, counts: int, what: str, beside: int = 0) -> StatePart:

@@ -46,7 +46,7 @@ def state_of(plan: Plan, nodes: StepNodes, statistics: Statistics) -> tuple[Step
 
 
 def _output(step: Step, node: Algebra, inputs: tuple[StateInput, ...], statistics: Statistics) -> StateInput:
-    output = StateInput(node, node.boundedness, estimate(node, statistics), step.types)
+    output = step.spec.passed_on(inputs, StateInput(node, node.boundedness, estimate(node, statistics), step.types))
     lanes = step.spec.panes(inputs)
     if lanes is None or node.domain is None:
         return output
@@ -56,9 +56,8 @@ def _output(step: Step, node: Algebra, inputs: tuple[StateInput, ...], statistic
     expected = output.expected
     rate = min(expected.rate, output.values(lanes.group) / period) if period else expected.rate
     elements = expected.rate / rate if rate else 1.0
-    return replace(
-        output, expected=Estimate(rate, expected.length, expected.distinct), lanes=lanes, elements=elements
-    )  # fmt: skip
+    expected = Estimate(rate, expected.length, expected.distinct)
+    return replace(output, expected=expected, lanes=lanes, elements=elements, period=period)
 
 
 def _ahead(step: Step, inputs: Sequence[StateInput], plan: Plan) -> StatePart:

@@ -7,6 +7,7 @@ each.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +16,7 @@ from penstock.expressions.aggregates.accumulators.contract import Float64s
 from penstock.physical.elements import Elements, Int64s, int64s
 from penstock.physical.kernels.compiled import sum_by_code
 from penstock.physical.kernels.wide import split
-from penstock.physical.operators.aggregates.accumulators import pre_aggregate
+from penstock.physical.operators.aggregates.accumulators import early_added_up, pre_aggregate
 from penstock.physical.operators.aggregates.finalize import finish
 from penstock.physical.operators.aggregates.frequent.cutting import codes_of_panes, ranked
 from penstock.physical.operators.contract import Moment, Operator
@@ -32,7 +33,8 @@ class FrequentCandidates(Operator):
 
     def __init__(self, spec: FrequentCandidatesSpec) -> None:
         self._spec = spec
-        self._early = ReorderBuffer()
+        # The same items come in every batch of a pane.
+        self._early = ReorderBuffer(partial(early_added_up, spec.plan))
 
     def synopses(self) -> Mapping[str, Synopsis]:
         return {"early": self._early.queue}
