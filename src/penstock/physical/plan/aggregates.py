@@ -71,6 +71,10 @@ class AggregateSpec(Spec):
         return Memory.LIVE if exact else Memory.HISTORY
 
     @property
+    def grouped(self) -> AggregateLayout | None:
+        return self.plan
+
+    @property
     def kinds(self) -> Mapping[str, SynopsisKinds]:
         return queue_kinds(self.fifo, self.listed)
 

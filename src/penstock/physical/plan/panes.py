@@ -61,6 +61,10 @@ class IncrementalSlideSpec(Spec):
         return _sums_of_live(self.plan, self.input_types)
 
     @property
+    def grouped(self) -> AggregateLayout | None:
+        return self.plan
+
+    @property
     def kinds(self) -> Mapping[str, SynopsisKinds]:
         return queue_kinds(self.fifo, self.listed)
 
@@ -173,6 +177,8 @@ class FrequentRule(enum.IntEnum):
 class FrequentCandidatesSpec(Spec):
     """The first `keep` items of each pane in this shard, with the sum of all. per: positions among the group columns;
     plan: of the accumulator rows, with one call."""
+
+    lists_items: ClassVar[bool] = True
 
     plan: AggregateLayout
     per: tuple[int, ...]

@@ -12,8 +12,6 @@ from penstock.algebra.optimizer.statistics import seconds
 from penstock.algebra.properties.boundedness import Boundedness, Grade
 from penstock.algebra.properties.cardinality import Estimate
 from penstock.expressions.nodes import Expression
-from penstock.physical.plan.aggregates import AggregateSpec
-from penstock.physical.plan.panes import FrequentCandidatesSpec, FrequentItemsSpec, IncrementalSlideSpec
 from penstock.physical.plan.plan import Plan
 from penstock.physical.plan.sketches.state import sketch_state
 from penstock.physical.plan.spec import Parameter, Spec, Ticks
@@ -166,16 +164,13 @@ class CountTimeSpec(Spec):
     def state(self, inputs: Sequence[StateInput], made: StateInput) -> Iterable[StatePart]:
         """Return the state of the operators of the body for the content of the windows."""
         rows, bound = WindowShape(self.rows, None, (), self.every, False, None, 0).elements(inputs[0])
-        plans = [
-            step.spec.plan for step in self.inner.steps if isinstance(step.spec, AggregateSpec | IncrementalSlideSpec)
-        ]
-        sketched = [plan for plan in plans if plan.sketched]
+        plans = [step.spec.grouped for step in self.inner.steps]
+        sketched = [plan for plan in plans if plan is not None and plan.sketched]
         # The rows between two evaluations are a pane.
         distinct = tuple(inputs[0].expected.distinct[column] for column in self.columns)
-        listing = {step.id: step for step in self.inner.steps if isinstance(step.spec, FrequentCandidatesSpec)}
+        listing = {step.id: step for step in self.inner.steps if step.spec.lists_items}
         for step in self.inner.steps:
-            if isinstance(step.spec, FrequentItemsSpec):
-                candidates = listing[step.inputs[0].step]
+            for candidates in (listing[edge.step] for edge in step.inputs if edge.step in listing):
                 counts = replace(
                     inputs[0],
                     content=bound,

@@ -61,6 +61,8 @@ class Spec:
     keeps_rows: ClassVar[bool] = False
     #: Whether elements ahead of the heartbeat wait in the operator until it has passed them.
     holds_early: ClassVar[bool] = True
+    #: Whether it cuts panes to lists of items, which the next operator keeps.
+    lists_items: ClassVar[bool] = False
     #: Whether elements behind the operator are as far ahead of the heartbeat as before it.
     forwards_early: ClassVar[bool] = False
     #: Whether the output for a batch of its one input follows from this batch alone, and time adds nothing: rows then
@@ -167,6 +169,11 @@ class Spec:
 
     def panes(self, inputs: Sequence[StateInput]) -> AggregateLayout | None:
         """Return the layout of the accumulators where the results are panes: rows of one group and interval are one."""
+        return None
+
+    @property
+    def grouped(self) -> AggregateLayout | None:
+        """Return the layout of the groups that it stores, None where it stores none."""
         return None
 
     def passed_on(self, inputs: Sequence[StateInput], made: StateInput) -> StateInput:
