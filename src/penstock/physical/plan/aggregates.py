@@ -65,6 +65,10 @@ class AggregateSpec(Spec):
     listed: bool = False
 
     @property
+    def sums_of_live(self) -> AggregateLayout | None:
+        return self.plan
+
+    @property
     def memory(self) -> Memory:
         # Sums of floating point may carry the rounding of what has left, and a row is taken back to the bit.
         exact = not self.plan.floats and has_one_form(self.input_types)

@@ -54,6 +54,10 @@ class IncrementalSlideSpec(Spec):
     listed: bool = False
 
     @property
+    def sums_of_live(self) -> AggregateLayout | None:
+        return self.plan
+
+    @property
     def memory(self) -> Memory:
         return _sums_of_live(self.plan, self.input_types)
 

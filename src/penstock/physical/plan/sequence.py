@@ -12,8 +12,6 @@ from penstock.algebra.optimizer.statistics import seconds
 from penstock.algebra.properties.boundedness import Boundedness, Grade
 from penstock.algebra.properties.cardinality import Estimate
 from penstock.expressions.nodes import Expression
-from penstock.physical.plan.aggregates import AggregateSpec
-from penstock.physical.plan.panes import IncrementalSlideSpec
 from penstock.physical.plan.plan import Plan
 from penstock.physical.plan.sketches.state import sketch_state
 from penstock.physical.plan.spec import Parameter, Spec, Ticks
@@ -166,10 +164,8 @@ class CountTimeSpec(Spec):
     def state(self, inputs: Sequence[StateInput], made: StateInput) -> Iterable[StatePart]:
         """Return the state of the operators of the body for the content of the windows."""
         rows, bound = WindowShape(self.rows, None, (), self.every, False, None, 0).elements(inputs[0])
-        plans = [
-            step.spec.plan for step in self.inner.steps if isinstance(step.spec, AggregateSpec | IncrementalSlideSpec)
-        ]
-        sketched = [plan for plan in plans if plan.sketched]
+        plans = [step.spec.sums_of_live for step in self.inner.steps]
+        sketched = [plan for plan in plans if plan is not None and plan.sketched]
         if not sketched:
             nbytes = rows * (width(inputs[0].types) + TIMES)
             yield StatePart("what the body keeps of its windows", rows, nbytes, bound)

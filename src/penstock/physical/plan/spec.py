@@ -85,6 +85,11 @@ class Spec:
         return {}
 
     @property
+    def sums_of_live(self) -> AggregateLayout | None:
+        """Return the layout of the aggregates that it keeps of rows that are alive, by group; None for others."""
+        return None
+
+    @property
     def scanned(self) -> Source | None:
         """Return the source whose rows the ingest feeds into this operator; None for one that has inputs."""
         return None
