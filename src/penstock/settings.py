@@ -164,13 +164,14 @@ class Setting:
     """One setting.
 
     `parse` turns a text into a value; the text of the ValueError that it raises describes the values that are accepted.
-    `shown` is the default as it is written in a script.
+    `shown` is the default as it is written in a script. hint: for a value that is refused.
     """
 
     name: str
     default: Any
     parse: Callable[[str], Any]
     help: str
+    hint: str | None = None
 
     @property
     def shown(self) -> str:
@@ -203,6 +204,7 @@ TABLE: tuple[Setting, ...] = (
         _approximations,
         "errors such as `rsd 0.02, accuracy 0.01` that replace COUNT(DISTINCT) by APPROX_COUNT_DISTINCT and QUANTILE,"
         " MEDIAN by APPROX_QUANTILE, with a warning for each; none: nothing is replaced",
+        hint="as in SET approximate_aggregates = 'rsd 0.02, accuracy 0.01'",
     ),
     Setting("seed", 0, _count(0), "seed of all random choices, such as `SAMPLE`"),
     Setting(
@@ -410,7 +412,8 @@ class Settings:
         try:
             value = setting.parse(text)
         except ValueError as error:
-            raise PenstockError("P0104", f"setting {setting.name} cannot be {text!r}: it is {error}") from None
+            message = f"setting {setting.name} cannot be {text!r}: it is {error}"
+            raise PenstockError("P0104", message, hint=setting.hint) from None
         return Settings({**self._values, setting.name: value})
 
     @property

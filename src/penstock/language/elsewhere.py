@@ -54,6 +54,9 @@ _NO_SETS = (
 _NO_DIGEST = (
     "a sketch of quantiles is no value here: APPROX_QUANTILE(number, 0.5) is one quantile, calls share their state"
 )
+_ERROR_BOUNDS = (
+    "LOWER_BOUND, UPPER_BOUND and ERROR_BOUND take an approximate aggregate, or one under ESTIMATE or FREQUENT"
+)
 _HISTOGRAM = "COUNT(*) with GROUP BY FLOOR(number / 10) counts ranges, APPROX_QUANTILE(number, 0.5) is one quantile"
 _COUNT_MIN = "COUNT_MIN_SKETCH(value, 0.001, 0.99) and COUNT_MIN_ESTIMATE(sketch, value)"
 _DDSKETCH = "APPROX_QUANTILE(number, 0.5) is within 1 % of the value, APPROX_PERCENTILE(value, 0.5) near it in rank"
@@ -100,9 +103,10 @@ FUNCTIONS: dict[str, str] = {
          "APPROXIMATE_SIMILARITY"), _NO_SETS,
     ),
     **dict.fromkeys(
-        ("TDIGEST_AGG", "QDIGEST_AGG", "DS_QUANTILES_SKETCH", "KLL_SKETCH_AGG_BIGINT", "KLL_SKETCH_AGG_DOUBLE",
-         "KLL_SKETCH_AGG_FLOAT", "APPROX_PERCENTILE_ACCUMULATE", "APPROX_PERCENTILE_COMBINE",
-         "APPROX_PERCENTILE_ESTIMATE", "VALUE_AT_QUANTILE", "VALUES_AT_QUANTILES"), _NO_DIGEST,
+        ("TDIGEST_AGG", "QDIGEST_AGG", "DS_QUANTILES_SKETCH", "KLL_SKETCH_AGG", "KLL_SKETCH_AGG_BIGINT",
+         "KLL_SKETCH_AGG_DOUBLE", "KLL_SKETCH_AGG_FLOAT", "APPROX_PERCENTILE_ACCUMULATE",
+         "APPROX_PERCENTILE_COMBINE", "APPROX_PERCENTILE_ESTIMATE", "VALUE_AT_QUANTILE",
+         "VALUES_AT_QUANTILES"), _NO_DIGEST,
     ),
     **dict.fromkeys(
         ("APPROX_TOP_COUNT", "APPROX_TOP_SUM", "APPROX_MOST_FREQUENT", "APPROX_TOP_K_ACCUMULATE",
@@ -121,6 +125,7 @@ FUNCTIONS: dict[str, str] = {
     ),
     **dict.fromkeys(("DURATION", "START", "FINISH", "PERIOD_BEGIN", "PERIOD_END"), _BOUNDS),
     "VALIDTIME": _VALID,
+    **dict.fromkeys(("LOWERBOUND", "UPPERBOUND", "ERRORBOUND"), _ERROR_BOUNDS),
     "MZ_NOW": "s [VALID] has the rows of s that are in their period: s VALID FOR 5 MINUTES [VALID]",
 }  # fmt: skip
 

@@ -80,6 +80,7 @@ _PREDICATE = (
 _NOT = "NOT stands before the first period: NOT VALID(s) OVERLAPS PERIOD(b, e)"
 _PERIOD = "PERIOD(b, e) has its begin, and not its end"
 _AS_OF = "rows that hold at an instant are WHERE VALID(s) CONTAINS instant, those of the moment s [VALID]"
+_INSTANT = "an instant is a constant: AS OF '2020-01-01 10:00:00', or AS OF 5 where time is in ticks"
 _PORTION = "rows change as a whole: DELETE the row and INSERT what of it still holds"
 _COALESCED = "a list of columns coalesces: FROM s (k) VALID FOR 5 MINUTES"
 _VALIDTIME = "VALID(s) is the period of the rows of s, as in SELECT k, VALID(s) FROM s (k) VALID FOR 5 MINUTES"
@@ -97,6 +98,7 @@ _PREDICATES = (
 )  # fmt: skip
 #: Clauses of periods at a place where they mean nothing, by their two words.
 _PAIRS = {
+    ("AS", "OF"): _INSTANT,
     ("AT", "MOST"): _AT_MOST,
     ("AT", "LEAST"): _AT_LEAST,
     ("GAPS", "OF"): _GAPS_OF,
@@ -133,6 +135,9 @@ def hint_at(tokens: Sequence[Token], index: int) -> str | None:
         return "leave out the comma, or complete the list"
     if here == "FROM" and index + 1 < len(tokens) and tokens[index + 1].token_type in (TokenType.COMMA, TokenType.FROM):
         return f"`{tokens[index].text}` in backticks is a column of that name"
+    without = _without_words(tokens, index)
+    if without is not None:
+        return without
     if index and here in _BEGINNINGS:
         return "a statement ends with a semicolon"
     if here == "[" and index and tokens[index - 1].text == ")":
@@ -149,6 +154,19 @@ def hint_at(tokens: Sequence[Token], index: int) -> str | None:
             meant = difflib.get_close_matches(word, _KEYWORDS, n=1, cutoff=0.75)
             if meant:
                 return f"did you mean {meant[0]} in place of {token.text}?"
+    return None
+
+
+def _without_words(tokens: Sequence[Token], index: int) -> str | None:
+    """Return the hint for FREQUENT without GROUP BY, or PREFERENCE without WITH, at `index` or just before, where it is
+    an alias."""
+    for at in (index, index - 1):
+        word = tokens[at].text.upper() if 0 < at < len(tokens) else ""
+        number = at + 1 < len(tokens) and tokens[at + 1].token_type is TokenType.NUMBER
+        if word == "FREQUENT" and number:
+            return "FREQUENT follows the columns of GROUP BY: GROUP BY c FREQUENT 10"
+        if word == "PREFERENCE" and tokens[at - 1].text.upper() != "WITH":
+            return "a preference is WITH PREFERENCE DESC amount, behind the other clauses"
     return None
 
 

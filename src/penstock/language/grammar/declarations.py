@@ -35,6 +35,7 @@ from penstock.language.statements import (
 from penstock.language.text import TextSpan
 from penstock.types import Unit
 
+_SUMMARY = "a summary has a name, a stream and columns whose values are counted: CREATE SUMMARY c ON s (k)"
 _CREATABLE = ("STREAM", "RELATION", "VIEW", "QUERY", "SUMMARY", "FUNCTION", "AGGREGATE")
 #: How a summary counts.
 METHODS = ("COUNTSKETCH", "EXACT")
@@ -106,7 +107,7 @@ class DeclarationGrammar(QueryGrammar):
         retroactive = self._mark("NON", "RETROACTIVE")
         kind = "RELATION" if retroactive and self._need("RELATION") else self._one_of(_CREATABLE)
         existence = self._if_not_exists(existence)
-        name = self._name(f"a name for the {kind.lower()}")
+        name = self._name(f"a name for the {kind.lower()}", hint=_SUMMARY if kind == "SUMMARY" else None)
         if kind in ("FUNCTION", "AGGREGATE"):
             return self._create_function(kind, name, existence, start)
         if kind == "VIEW":
@@ -162,8 +163,9 @@ class DeclarationGrammar(QueryGrammar):
         return PlanQuery(self._prev.text, self._since(at), self._since(start))
 
     def _create_summary(self, name: Name, existence: Existence | None, start: TextSpan) -> CreateSummary:
-        self._need("ON")
-        stream = self._name("the name of a stream")
+        if not self._take("ON"):
+            self._fail("ON", hint=_SUMMARY)
+        stream = self._name("the name of a stream", hint=_SUMMARY)
         named = f"name the columns whose values are counted: CREATE SUMMARY {name.text} ON {stream.text} (k)"
         if self._curr.token_type is not TokenType.L_PAREN:
             self._fail("'('", hint=named)
@@ -173,7 +175,7 @@ class DeclarationGrammar(QueryGrammar):
         columns = self._names("a column name")
         levels = self._summary_levels()
         method = self._summary_method() if self._take("USING") else None
-        options = self._options() if method and self._curr.token_type is TokenType.L_PAREN else ()
+        options = self._summary_options() if method and self._curr.token_type is TokenType.L_PAREN else ()
         return CreateSummary(
             name, stream, columns, **levels, method=method, options=options, existence=existence,
             span=self._since(start),
@@ -186,6 +188,12 @@ class DeclarationGrammar(QueryGrammar):
             counts = "COUNTSKETCH counts in a fixed number of counters, EXACT by value"
             self._fail(" or ".join(METHODS), hint=meant(text, METHODS) or counts)
         return found
+
+    def _summary_options(self) -> tuple[WrittenOption, ...]:
+        following = self._ahead(1)
+        if following is not None and following.token_type is TokenType.R_PAREN:
+            self._fail("an option of the summary", following, hint="leave the parentheses out for the defaults")
+        return self._options()
 
     def _create_function(self, kind: str, name: Name, existence: Existence | None, start: TextSpan) -> CreateFunction:
         parameters: list[TypeText] | None = None

@@ -8,6 +8,10 @@ from sqlglot.tokenizer_core import TokenType
 from penstock.language.grammar.sources import SourceGrammar
 from penstock.language.queries import FrequentClause
 
+_ITEMS = "write a whole number: GROUP BY c FREQUENT 10 keeps ten items of each pane"
+_ABOVE = "ABOVE 0.05 is a twentieth of the total, ABOVE 100 a count"
+_POSSIBLY = "items that may be frequent are OR POSSIBLY: GROUP BY c FREQUENT 10 OR POSSIBLY"
+
 
 class FrequentGrammar(SourceGrammar):
     """Parser of FREQUENT. `frequent()` parses a clause if there is one."""
@@ -17,17 +21,19 @@ class FrequentGrammar(SourceGrammar):
         start = self._here()
         if not self._take("FREQUENT"):
             return None
-        k, _ = self._whole("how many items are kept of each pane, such as FREQUENT 10")
+        k, _ = self._whole("how many items are kept of each pane, such as FREQUENT 10", hint=_ITEMS)
         by = self._by() if self._take("BY") else None
         per: tuple[exp.Expr, ...] = ()
         if isinstance(by, exp.Per):  # sqlglot reads `f(x) PER (c)` as one expression
             by, per = by.this, tuple(by.expressions)
         elif self._take("PER"):
             per = self._per()
-        above = self._number("a fraction such as 0.05, or a count")[0] if self._take("ABOVE") else None
+        above = self._number("a fraction such as 0.05, or a count", hint=_ABOVE)[0] if self._take("ABOVE") else None
         if above is not None and self._curr and (self._curr.token_type is TokenType.MOD or self._at("PERCENT")):
             self._fail("", hint="a share is a fraction: ABOVE 0.05 is a twentieth of the total")
         possibly = self._mark("OR", "POSSIBLY")
+        if possibly is None and self._at("POSSIBLY"):
+            self._fail("OR POSSIBLY", hint=_POSSIBLY)
         return FrequentClause(k, by, per, above, possibly, self._since(start))
 
     def _by(self) -> exp.Expr:

@@ -17,8 +17,10 @@ _ORDERS = ("ASC", "DESC", "WEIGHTED")
 #: What follows WEIGHTED where it is a column.
 _BEHIND_A_COLUMN = ("ASC", "DESC", "FADE", "BUDGET", "WINDOW")
 _PREFERRED = "say what comes first: WITH PREFERENCE DESC amount, a column, an expression or an estimate of a summary"
-_FACTOR = "write a number without quotes: FADE FACTOR 0.8 PER 10 SECONDS, or FADE FACTOR 80 PERCENT PER 10 SECONDS"
-_UNITS = "write a number without quotes: BUDGET 1000 PER SECOND, BUDGET 5 PER TUPLE, BUDGET AUTO or BUDGET UNLIMITED"
+_RANDOM = "WEIGHTED is an order by chance, ASC and DESC go by value: WITH PREFERENCE WEIGHTED amount"
+_UNQUOTED = "write a number without quotes: "
+_FACTOR = "FADE FACTOR 0.8 PER 10 SECONDS, or FADE FACTOR 80 PERCENT PER 10 SECONDS"
+_UNITS = "BUDGET 1000 PER SECOND, BUDGET 5 PER TUPLE, BUDGET AUTO or BUDGET UNLIMITED"
 _COLLAPSE = "write how many zones become one and how many granularities there are: COLLAPSE (4, 4)"
 _LEVELS = "write WITH GRANULARITY 10 SECONDS, WITH COLLAPSE (4, 4), or one AND the other"
 
@@ -32,6 +34,8 @@ class PreferenceGrammar(FrequentGrammar):
         if not self._take("WITH", "PREFERENCE"):
             return None
         order = self._order_before()
+        if order is None and self._at("RANDOM") and self._begins_expression(1):
+            self._fail(", ".join(_ORDERS) + " or an expression", hint=_RANDOM)
         self._refuse_none()
         expressions = [self._condition()]
         while self._match(TokenType.COMMA):
@@ -49,7 +53,7 @@ class PreferenceGrammar(FrequentGrammar):
             begin = self._here()
             if self._take("FADE"):
                 if not self._take("FACTOR"):
-                    self._fail("FACTOR", hint=_FACTOR)
+                    self._fail("FACTOR", hint=_UNQUOTED + _FACTOR)
                 found = self._fade()
             elif self._take("BUDGET"):
                 found = {"budget": self._budget()}
@@ -126,11 +130,11 @@ class PreferenceGrammar(FrequentGrammar):
             return self._duration()
         return Duration(Interval(Fraction(1), self._unit()), self._since(start))
 
-    def _signed(self, what: str, hint: str) -> Fraction:
+    def _signed(self, what: str, example: str) -> Fraction:
         sign = -1 if self._match(TokenType.DASH) else 1
         if not self._curr or self._curr.token_type is not TokenType.NUMBER:
-            self._fail(what, hint=hint)
-        return sign * self._number(what)[0]
+            self._fail(what, hint=_UNQUOTED + example)
+        return sign * self._number(what, hint=f"as in {example}")[0]
 
     def _at_span(self, message: str, span: TextSpan, hint: str) -> Fault:
         token = Token(TokenType.VAR, self.sql[span.start : span.end], start=span.start, end=span.end - 1)

@@ -82,7 +82,11 @@ class QueryGrammar(PreferenceGrammar):
     def _amount(self, word: TokenType) -> tuple[exp.Expr | None, TextSpan]:
         """Parse LIMIT or OFFSET with its number."""
         start = self._here()
-        return (self._condition(), self._since(start)) if self._match(word) else (None, start)
+        if not self._match(word):
+            return None, start
+        if self._at("ALL"):
+            self._fail("a number of rows", hint="for all rows leave LIMIT out")
+        return self._condition(), self._since(start)
 
     def _with(self) -> WithQuery:
         start = self._here()

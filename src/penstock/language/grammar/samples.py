@@ -13,6 +13,10 @@ from penstock.language.queries import SampleClause
 _Parts = tuple[Fraction | None, tuple[exp.Expr, ...], int | None, tuple[exp.Expr, ...], exp.Expr | None]
 
 
+_KEPT = "SAMPLE(10) keeps a tenth, SAMPLE(10 ROWS) ten rows"
+_PARTS = "the columns come first, then the weight: SAMPLE(10 ROWS PER c WEIGHT x)"
+
+
 class SampleGrammar(WindowGrammar):
     """Parser of samples. `sample()` parses one if there is one."""
 
@@ -34,7 +38,7 @@ class SampleGrammar(WindowGrammar):
             parts = self._inside()
         elif self._at("SAMPLE") and self._next.token_type is TokenType.NUMBER:
             self._advance()
-            self._fail("'('", hint="SAMPLE(10) keeps a tenth, SAMPLE(10 ROWS) ten rows")
+            self._fail("'('", hint=_KEPT)
         elif self._at("SAMPLE") and self._next.text.upper() in ("BERNOULLI", "SYSTEM", "ROW", "BLOCK"):
             self._advance()
             self._fail("'('", hint="rows are sampled one by one: SAMPLE(10) keeps a tenth")
@@ -58,12 +62,14 @@ class SampleGrammar(WindowGrammar):
         token = self._curr
         if foreign and self._at("BUCKET"):
             self._fail("a percentage", hint="SAMPLE(10 BY c) keeps a tenth of the values of c")
-        number, _ = self._number("a percentage")
+        number, _ = self._number("a percentage", hint=_KEPT)
         if not only_percent and self._take_any("ROWS", "ROW"):
             if number.denominator != 1:
-                self._fail("a whole number of rows", token)
+                self._fail("a whole number of rows", token, hint=_KEPT)
             per = self._sampled_by() if not foreign and self._take("PER") else ()
             weight = self._condition() if not foreign and self._take("WEIGHT") else None
+            if weight is not None and self._at("PER"):
+                self._fail("')'", hint=_PARTS)
             return None, (), int(number), per, weight
         if self._curr and (self._curr.token_type is TokenType.MOD or (not foreign and self._at("PERCENT"))):
             self._fail("')'", hint="the number is in percent: SAMPLE(10) keeps a tenth")

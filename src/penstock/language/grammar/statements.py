@@ -115,7 +115,7 @@ class CqlParser(DeclarationGrammar):
     def _drop(self, start: TextSpan) -> DropStatement:
         kind = self._one_of(_DROPPED)
         if_exists = self._mark("IF", "EXISTS")
-        name = self._name("a name")
+        name = self._name("a name", hint=f"say which: DROP {kind} name")
         return DropStatement(kind, name, if_exists, self._mark("CASCADE"), self._since(start))
 
     # --- ALTER

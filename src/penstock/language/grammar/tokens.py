@@ -110,10 +110,9 @@ class TokenGrammar(ExpressionParser):
     def _is_name(self) -> bool:
         return self._curr.token_type in NAME_TOKENS
 
-    def _name(self, what: str) -> Name:
+    def _name(self, what: str, hint: str | None = None) -> Name:
         if not self._is_name():
             word = self._curr.text if self._curr else ""
-            hint = None
             if word and self._curr.token_type is TokenType.STRING:  # the double quotes of standard SQL
                 hint = f"a name is written without quotes or in backticks: `{word.replace('`', '``')}`"
             elif what == "a column name" and word.isidentifier():
@@ -174,20 +173,20 @@ class TokenGrammar(ExpressionParser):
     def _condition(self) -> exp.Expr:
         return self._required(self._parse_disjunction())
 
-    def _number(self, what: str, code: str = "P0101") -> tuple[Fraction, TextSpan]:
+    def _number(self, what: str, code: str = "P0101", hint: str | None = None) -> tuple[Fraction, TextSpan]:
         token = self._curr
         if not self._match(TokenType.NUMBER):
-            self._fail(what, code=code)
+            self._fail(what, code=code, hint=hint)
         try:
             return exact(token.text), token_span(token)
         except ValueError:
-            self._fail(what, token, code)
+            self._fail(what, token, code, hint)
 
-    def _whole(self, what: str, code: str = "P0101") -> tuple[int, TextSpan]:
+    def _whole(self, what: str, code: str = "P0101", hint: str | None = None) -> tuple[int, TextSpan]:
         token = self._curr
-        value, span = self._number(what, code)
+        value, span = self._number(what, code, hint)
         if value.denominator != 1:
-            self._fail(what, token, code)
+            self._fail(what, token, code, hint)
         return int(value), span
 
     def _unit(self) -> Unit:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import NoReturn
+
 from penstock.language.binder.context import Context
 from penstock.language.queries import Count, Duration
+from penstock.language.text import TextSpan
 from penstock.types import LONGEST_TICKS, TimeDomain
 
 _MOST_ROWS = 2**60
@@ -26,8 +29,13 @@ def ticks(duration: Duration, domain: TimeDomain, context: Context, least: int =
     P0102 or P0303."""
     count = context.guard(duration.span, lambda: domain.ticks(duration.interval))
     if count < least:
-        shortest = f"the shortest one here is {domain.show_length(1)}"
-        context.fail(code, "a length of time here is at least one tick", duration.span, shortest)
+        refuse_short(duration.span, domain, context, code)
     if count >= LONGEST_TICKS:
         context.fail("P0102", "this exceeds the range of time", duration.span, MOST)
     return count
+
+
+def refuse_short(span: TextSpan, domain: TimeDomain, context: Context, code: str = "P0102") -> NoReturn:
+    """Fail with P0102, or `code`, for a length of less than a tick."""
+    hint = f"the shortest one here is {domain.show_length(1)}"
+    context.fail(code, "a length of time here is at least one tick", span, hint)

@@ -47,7 +47,7 @@ _MOST = 1 << 17
 
 
 class ChanceChanges(NamedTuple):
-    """ChanceChanges of results: of `rows`, at instants, the largest product that each has met by then."""
+    """Changes of results: of `rows`, at instants, the largest product that each has met by then."""
 
     rows: Int64s
     at: Int64s

@@ -13,7 +13,7 @@ from penstock.server.pgwire.values.wire_types import WireType
 
 INTEGERS = {"int2": (-(1 << 15), (1 << 15) - 1), "int4": (-(1 << 31), (1 << 31) - 1),
             "int8": (-(1 << 63), (1 << 63) - 1), "oid": (0, (1 << 32) - 1), "xid": (0, (1 << 32) - 1)}  # fmt: skip
-_WHOLE = re.compile(r"\s*([+-]?\d{1,40})\s*")
+_WHOLE = re.compile(r"\s*([+-]?\d{1,40})\s*", re.ASCII)
 _REAL = re.compile(r"\s*[+-]?(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?\s*", re.IGNORECASE | re.ASCII)
 
 #: What SQLite has for a value.

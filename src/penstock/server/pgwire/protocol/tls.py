@@ -86,7 +86,7 @@ def _hash_function(certificate: bytes) -> str | None:
         if tag == _FIRST_PARAMETER:
             ((_, named),) = _values(value)
             return _HASHES.get(next(_values(named))[1])
-    # The default is SHA-1 [RFC 4055 3.1].
+    # The default is SHA-1 [RFC 4055 3.1], which SHA-256 replaces.
     return "sha256"
 
 

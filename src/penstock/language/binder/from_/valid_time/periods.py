@@ -36,7 +36,7 @@ from penstock.expressions.fold import fold
 from penstock.expressions.functions import build_call, build_cast
 from penstock.expressions.nodes import Column, Expression, Literal
 from penstock.language.binder.context import Context
-from penstock.language.binder.from_.durations import ticks
+from penstock.language.binder.from_.durations import refuse_short, ticks
 from penstock.language.binder.from_.valid_time.until_next import periods_until_next
 from penstock.language.binder.scalars.expressions import ExpressionBinder
 from penstock.language.binder.scalars.periods import never, ticks_of, without_valid_time
@@ -162,8 +162,7 @@ class PeriodSource:
             self.context.fail("P0371", message, written.span, hint)
         fixed = isinstance(bound, Literal)
         if isinstance(bound, Literal) and (bound.value is None or bound.value < 1):
-            hint = f"the shortest one here is {domain.show_length(1)}"
-            self.context.fail("P0102", "a length of time here is at least one tick", written.span, hint)
+            refuse_short(written.span, domain, self.context)
         value = bound if bound.type == BIGINT else fold(build_cast(bound, BIGINT))
         if written.unit is None:
             return value, fixed
