@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -85,8 +86,10 @@ def test_a_run_that_has_ended_goes_on_with_another_script(calm: Path) -> None:
 def test_a_checkpoint_whose_epochs_have_logs_of_their_own(calm: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As earlier versions of the program left it: the last log goes on, and the others are removed."""
 
-    def in_own_log(before: object, request: object, folder: object, decision: Decision) -> Decision:
-        return decision
+    def in_own_log(
+        before: object, request: restart_decision.StartRequest, folder: object, decision: Decision
+    ) -> Decision:
+        return replace(decision, plan=restart_decision._joined(request, decision.parts, decision.epoch.merges))
 
     with monkeypatch.context() as earlier:
         earlier.setattr(restart_decision, "_in_log_of", in_own_log)
