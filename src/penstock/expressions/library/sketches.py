@@ -20,7 +20,7 @@ from penstock.expressions.values.datum import Arguments, Datum, Kernel, arrays
 
 NOTE = """A sketch is a BINARY value that an aggregate made, here or elsewhere: `HLL_SKETCH_AGG` in the format of
 Apache DataSketches, `COUNT_MIN_SKETCH` in that of Spark. A value that is no such image, is cut off or has another
-version gives NULL, and as a constant the error `P0203`.
+version gives NULL; written as a literal, `X'00'`, it is the error `P0203`.
 """
 
 _BEYOND_BIGINT = 2.0**63
