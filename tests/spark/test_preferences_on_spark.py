@@ -132,13 +132,7 @@ class Granting:
 def test_a_worker_that_is_killed_repeats_the_grants_of_its_round(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    draw = random.Random(3)
-    (tmp_path / "data").mkdir()
-    for number in range(6):
-        ts = range(20 * number, 20 * number + 20)
-        columns = {"ts": list(ts), "k": [draw.randrange(3) for _ in ts], "amount": [draw.randrange(100) for _ in ts]}
-        table = pa.table({name: pa.array(values, pa.int64()) for name, values in columns.items()})
-        pq.write_table(table, tmp_path / "data" / f"{number}.parquet")
+    write_files(tmp_path / "data", 6)
     found = []
     for kills in (0, 1):
         granting, killed = Granting(), 0
@@ -193,6 +187,17 @@ def start_driver(folder: Path, name: str, given: list[int]) -> subprocess.Popen[
         )  # fmt: skip
 
 
+def write_files(folder: Path, count: int) -> None:
+    """Write `count` files of 20 elements each, of three keys."""
+    draw = random.Random(3)
+    folder.mkdir()
+    for number in range(count):
+        ts = range(20 * number, 20 * number + 20)
+        columns = {"ts": list(ts), "k": [draw.randrange(3) for _ in ts], "amount": [draw.randrange(100) for _ in ts]}
+        table = pa.table({name: pa.array(values, pa.int64()) for name, values in columns.items()})
+        pq.write_table(table, folder / f"{number}.parquet")
+
+
 def grants_of(folder: Path, name: str) -> list[int]:
     path = folder / f"{name}.grants"
     return [int(line) for line in path.read_text().split()] if path.exists() else []
@@ -202,13 +207,7 @@ def grants_of(folder: Path, name: str) -> list[int]:
 def test_a_driver_that_is_killed_repeats_the_grants_of_its_rounds(tmp_path: Path) -> None:
     """SIGKILL of the driver, its JVM and workers. What was granted and not written down when it died, at most the last
     grant, is lost; each other one stands, so a run that lives, with these grants, emits the same."""
-    draw = random.Random(3)
-    (tmp_path / "data").mkdir()
-    for number in range(8):
-        ts = range(20 * number, 20 * number + 20)
-        columns = {"ts": list(ts), "k": [draw.randrange(3) for _ in ts], "amount": [draw.randrange(100) for _ in ts]}
-        table = pa.table({name: pa.array(values, pa.int64()) for name, values in columns.items()})
-        pq.write_table(table, tmp_path / "data" / f"{number}.parquet")
+    write_files(tmp_path / "data", 8)
     dying = start_driver(tmp_path, "dying", [])
     deadline = time.monotonic() + 300
     while len(grants_of(tmp_path, "dying")) < 4 and dying.poll() is None and time.monotonic() < deadline:

@@ -312,7 +312,11 @@ class DeclarationGrammar(QueryGrammar):
 
     def _option(self) -> WrittenOption:
         start = self._here()
-        key = self._name("an option such as path 'data.csv'")
+        what = "an option such as path 'data.csv'"
+        following = self._next.token_type if self._next else None
+        if self._curr.token_type is TokenType.STRING and following in (TokenType.COMMA, TokenType.R_PAREN):
+            self._fail(what, hint=f"write the name of the option before its value, for files path '{self._curr.text}'")
+        key = self._name(what)
         while self._match(TokenType.DOT):  # settings of a client, such as kafka.security.protocol
             part = self._name("the rest of an option's name")
             key = replace(key, text=f"{key.text}.{part.text}", span=self._since(start))

@@ -14,7 +14,7 @@ from penstock.expressions.aggregates.accumulators.expansions import add_row
 from penstock.expressions.aggregates.accumulators.total import UP
 from penstock.physical.planning.aggregate_layout import AggregateLayout
 from penstock.physical.synopses.preferences.layout import Float64s, Int64s
-from penstock.physical.synopses.preferences.result_chances import ChanceChanges
+from penstock.physical.synopses.preferences.result_chances import ChanceChanges, longer
 
 
 class ScaledLanes(NamedTuple):
@@ -151,7 +151,7 @@ def _sum_changes(  # type: ignore[no-untyped-def]
         if k < 0 or out_at[k] != at[i]:
             if count == size:
                 size *= 2
-                out_slots, out_at = _longer(out_slots, size), _longer(out_at, size)
+                out_slots, out_at = longer(out_slots, size), longer(out_at, size)
                 out_integers, out_floats = _higher(out_integers, size), _higher(out_floats, size)
             k = latest[slot] = count
             out_slots[k], out_at[k] = slot, at[i]
@@ -187,13 +187,6 @@ def _sum_ends(rows, at, chances, slots, groups, integers, floats, x, scaled, own
             count += 1
         _add_whole(r, chances[r], -1, k, integers, floats, x, scaled, own, sums, out_integers, out_floats)
     return out_slots[:count], out_at[:count], out_integers[:count].T.copy(), out_floats[:count].T.copy()
-
-
-@nb.njit(cache=True)
-def _longer(array, size):  # type: ignore[no-untyped-def]
-    more = np.empty(size, array.dtype)
-    more[: array.shape[0]] = array
-    return more
 
 
 @nb.njit(cache=True)

@@ -267,7 +267,7 @@ def _follow(  # type: ignore[no-untyped-def]
             best[r] = met
             if count == size:
                 size *= 2
-                rows, at, found = _longer(rows, size), _longer(at, size), _longer(found, size)
+                rows, at, found = longer(rows, size), longer(at, size), longer(found, size)
             rows[count], at[count], found[count] = r, own, met
             count += 1
         alive = left
@@ -279,7 +279,8 @@ def _follow(  # type: ignore[no-untyped-def]
 
 
 @nb.njit(cache=True)
-def _longer(array, size):  # type: ignore[no-untyped-def]
+def longer(array, size):  # type: ignore[no-untyped-def]
+    """Return a copy of `array` of one dimension with space for `size` numbers, which are not set behind its own."""
     more = np.empty(size, array.dtype)
     more[: array.shape[0]] = array
     return more
