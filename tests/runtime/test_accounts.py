@@ -46,6 +46,24 @@ def test_the_sums_are_those_of_the_counts_of_each(tmp_path: Path) -> None:
     assert sums.batches == totals.batches > 0
 
 
+def test_an_answer_that_is_final_for_ever_says_so(tmp_path: Path) -> None:
+    """A drain lets time go on to its last tick for rows whose length depends on the row: no timestamp is that late."""
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.csv").write_text("ts,v\n2013-01-01 10:00:00,1\n2013-01-01 10:00:02,3\n")
+    run = InlineRun(
+        f"""CREATE STREAM S (ts TIMESTAMP, v INT) FROM FILES (path '{tmp_path / "in"}', format 'csv', header 'true')
+          TIMESTAMP BY ts;
+        CREATE QUERY q INTO FILES (path '{tmp_path / "q"}') AS
+          SELECT v, VALID(s) FROM S (v) VALID FOR v SECONDS AS s WHERE CLOSED(VALID(s));""",
+        tmp_path / "checkpoint", drain=True,
+    ).run()  # fmt: skip
+    totals = RunTotals(run.folder)
+    assert run.heartbeats is not None
+    totals.set_heartbeats(run.heartbeats.queries, run.heartbeats.sources)
+    progress = totals.progress(run.job.plan, run.job.all_sources, run.sinks, {}, {})
+    assert progress.queries["q"].heartbeat == progress.heartbeat == "the end"
+
+
 def test_what_a_sink_refused_is_counted_where_it_was_written(tmp_path: Path) -> None:
     folder = Folder(tmp_path / "penstock")
     letters = DeadLetters(folder.dead_letters)

@@ -23,7 +23,7 @@ from penstock.runtime.watching.recorder import Backlog, Recorder, Totals
 from penstock.runtime.watching.time_jumps import warn_of_jumps
 from penstock.storage.names import file_name
 from penstock.storage.seals import damaged
-from penstock.types import END
+from penstock.types import END, TimeDomain
 
 _MARK = "totals"
 #: Maximum number of reasons of malformed records counted separately, by source.
@@ -272,7 +272,7 @@ class RunTotals:
                 )  # fmt: skip
             heartbeats = {name: h for name, h in self._heartbeats.items() if NOTHING < h < END}
             for name, query in plan.queries.items():
-                heartbeat_text = query.domain.show(heartbeats[name]) if name in heartbeats else ""
+                heartbeat_text = _instant_text(query.domain, heartbeats[name]) if name in heartbeats else ""
                 progress.queries[name] = QueryCounts(
                     self._totals.queries.get(name, 0),
                     heartbeat_text,
@@ -292,7 +292,7 @@ class RunTotals:
         rows_out = sum(self._totals.queries.get(name, 0) for name in plan.queries)
         known = ((tick, name) for name, tick in self._heartbeats.items() if NOTHING < tick < END)
         least = min(known, default=None)
-        heartbeat = "" if least is None else plan.queries[least[1]].domain.show(least[0])
+        heartbeat = "" if least is None else _instant_text(plan.queries[least[1]].domain, least[0])
         return RunProgress(rows_in, rows_out, heartbeat, batches=self.batches)
 
 
@@ -318,6 +318,11 @@ def _add_counts(reasons: Mapping[str, int], counts: dict[str, int]) -> None:
     for reason, count in reasons.items():
         counted_reason = reason if reason in counts or len(counts) < MOST_REASONS else OTHER_REASONS
         counts[counted_reason] = counts.get(counted_reason, 0) + count
+
+
+def _instant_text(domain: TimeDomain, instant: int) -> str:
+    """Return how far an answer is final; a drain of rows whose length depends on the row goes on to the last tick."""
+    return "the end" if instant >= END - 1 else domain.show(instant)
 
 
 def _heartbeat_text(source: Source, heartbeat: int | None) -> str:

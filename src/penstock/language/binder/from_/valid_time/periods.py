@@ -31,7 +31,7 @@ from penstock.algebra import (
     unbounded,
 )
 from penstock.algebra.nodes.base import arrival_column
-from penstock.expressions.coercion import BIGINT, DATE, is_integer
+from penstock.expressions.coercion import BIGINT, DATE, is_integer, is_numeric
 from penstock.expressions.fold import fold
 from penstock.expressions.functions import build_call, build_cast
 from penstock.expressions.nodes import Column, Expression, Literal
@@ -158,6 +158,8 @@ class PeriodSource:
         bound = fold(ExpressionBinder(Scope(self.entries), self.context, "FOR").bind(written.value))
         if not is_integer(bound.type):
             hint = "as in 10 SECONDS, or column SECONDS"
+            if is_numeric(bound.type):
+                hint += "; a DIV b and CAST(a AS BIGINT) are whole"
             message = f"a length of time is a whole number: this is {type_name(bound.type)}"
             self.context.fail("P0371", message, written.span, hint)
         fixed = isinstance(bound, Literal)
