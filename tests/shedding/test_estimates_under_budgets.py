@@ -32,6 +32,29 @@ _SOURCES = (
     ("t [PARTITION BY a SESSION x SECONDS] AS s", "x", "k", "x > 1"),
     ("t [PARTITION BY k, x SESSION 2 SECONDS AT MOST 4 SECONDS] AS s", "a", "x", "k <> 'b'"),
     ("t [PARTITION BY a SESSION 3 SECONDS AT MOST 4 SECONDS] AS s", "x", "k", ""),
+    # Groups of which each has rows of one value.
+    (
+        "(SELECT k, x, VALID(s), COUNT(*) AS n, SUM(a) AS total FROM t [PARTITION BY k, x SESSION 3 SECONDS] AS s"
+        " GROUP BY k, x, VALID(s)) AS s",
+        "n",
+        "x",
+        "n > 1",
+    ),
+    (
+        "(SELECT k, x, SUM(LENGTH(VALID(s))) AS n FROM t (k, x) VALID FOR 3 SECONDS [RANGE 9 SECONDS] AS s"
+        " GROUP BY k, x) AS s",
+        "n",
+        "k",
+        "n > 3",
+    ),
+    ("(SELECT DISTINCT x, k FROM t (k, x) VALID FOR 3 SECONDS [RANGE 9 SECONDS] AS s) AS s", "x", "k", "x > 1"),
+    (
+        "(SELECT k, VALID(s), COUNT(*) AS n FROM t (k) VALID FOR 2 SECONDS AS s WHERE CLOSED(VALID(s))"
+        " GROUP BY k, VALID(s)) AS s",
+        "n",
+        "k",
+        "",
+    ),
 )
 _ESTIMATES = (
     "ESTIMATE(COUNT(*)) AS n",

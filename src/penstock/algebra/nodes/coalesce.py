@@ -141,6 +141,11 @@ class Coalesce(BudgetedRows):
         return self.value
 
     @property
+    def recorded_columns(self) -> tuple[int, ...]:
+        # What is told once keeps the record that it has then.
+        return (*self.value, len(self.value)) if self.tells_once else self.value
+
+    @property
     def tells_once(self) -> bool:
         return self.closed is not None and self.in_order
 

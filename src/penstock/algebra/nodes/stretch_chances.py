@@ -22,12 +22,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from penstock.algebra.nodes.base import RECORD, Algebra, Keys, Unary, column_labels, is_static
+from penstock.algebra.nodes.rowwise import Project, Select
 from penstock.algebra.nodes.shed import Shed, StretchBudget
 from penstock.algebra.optimizer.statistics import Statistics
 from penstock.algebra.properties.cardinality import Estimate
 from penstock.algebra.properties.need import Needs, everything
 from penstock.algebra.properties.update_pattern import Pattern
 from penstock.errors import PenstockError
+from penstock.expressions.nodes import Column
 from penstock.types import Schema
 
 
@@ -38,6 +40,11 @@ class BudgetedRows(Unary):
     @abstractmethod
     def drawn_columns(self) -> tuple[int, ...]:
         """Return the columns by whose values a budget drops."""
+
+    @property
+    def recorded_columns(self) -> tuple[int, ...]:
+        """Return columns such that rows which agree on them have one inclusion record, whatever the instant."""
+        return self.drawn_columns
 
     @property
     @abstractmethod
@@ -146,3 +153,17 @@ class StretchChances(Unary):
         labels = column_labels(self.input.schema)
         by = ", ".join(labels[i] for i in self.drawn.drawn_columns) or "nothing"
         return {"drawn by": by, "chance": "when it is told" if self.once else "now"}
+
+
+def recorded_columns(node: Algebra) -> frozenset[int] | None:
+    """Return columns of selected and computed rows under a budget such that those which agree on them have one
+    inclusion record; None where not all of them are there, or for other rows."""
+    if isinstance(node, BudgetedRows):
+        return frozenset(node.recorded_columns)
+    if isinstance(node, Select):
+        return recorded_columns(node.input)
+    below = recorded_columns(node.input) if isinstance(node, Project) else None
+    if below is None or not isinstance(node, Project):
+        return None
+    places = {e.index: i for i, e in enumerate(node.expressions) if isinstance(e, Column)}
+    return frozenset(places[i] for i in below) if below <= places.keys() else None
