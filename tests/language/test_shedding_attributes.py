@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.algebra import Coalesce, Select, Shed
+from penstock.algebra import Coalesce, Select, Shed, StretchChances
 from penstock.algebra.nodes.base import operators
+from penstock.algebra.nodes.query import Query
 from penstock.errors import PenstockError, ScriptErrors
 from penstock.language import bind_script
 
@@ -91,16 +92,59 @@ def test_errors_name_the_nearest() -> None:
     assert "memory" in str(refused.value)
 
 
-@pytest.mark.parametrize("budget", ["", "WITH (memory '3 TUPLES', shed 'value') "])
-@pytest.mark.parametrize(
-    "source", ["m (k) VALID FOR 3 SECONDS [RANGE 60 SECONDS]", "m [PARTITION BY k SESSION 3 SECONDS]"]
-)
-def test_estimates_over_stretches_and_sessions_are_refused(budget: str, source: str) -> None:
+_STRETCHES = "m (k) VALID FOR 3 SECONDS [RANGE 60 SECONDS]"
+_ENDED = "m [PARTITION BY k SESSION 3 SECONDS]"
+
+
+def bind_estimate(budget: str, source: str) -> Query:
     script = "CREATE STREAM m (at BIGINT, k STRING) FROM MEMORY () TIMESTAMP BY at UNIT SECOND;\n"
     script += f"CREATE QUERY q {budget}AS SELECT ESTIMATE(COUNT(*)) AS n FROM {source} AS s;"
+    (query,) = bind_script(script).queries
+    return query
+
+
+@pytest.mark.parametrize(
+    ("budget", "source", "message", "hint"),
+    [
+        ("", _STRETCHES, "no budget leaves any out: the aggregate is exact", "shed 'value'"),
+        ("", _ENDED, "no budget leaves any out: the aggregate is exact", "shed 'value'"),
+        ("WITH (memory '3 TUPLES') ", _STRETCHES, "under shed 'cals_q', which drops tuples of a value", "shed 'value'"),
+        ("WITH (memory '3 TUPLES', shed 'random') ", _STRETCHES, "with no known probability", "coverage_at_least"),
+        ("WITH (memory '3 TUPLES', cpu '1', shed 'newest') ", _STRETCHES, "under shed 'newest'", "shed 'value'"),
+        (
+            "WITH (memory '9 TUPLES', shed 'value') ",
+            "(SELECT COUNT(*) AS n FROM m (k) VALID FOR 3 SECONDS [RANGE 60 SECONDS] AS s GROUP BY LENGTH(VALID(s)))",
+            "ESTIMATE through GROUP BY or an aggregate of a sample", "selections, projections",
+        ),
+    ],
+)  # fmt: skip
+def test_estimates_without_known_probabilities_are_refused(budget: str, source: str, message: str, hint: str) -> None:
     with pytest.raises(ScriptErrors) as failed:
-        bind_script(script)
+        bind_estimate(budget, source)
     (error,) = failed.value.errors
     assert error.code == "P0355" and error.position is not None and error.position.line == 2
-    assert "no inclusion probabilities are kept, also under a budget" in error.message
-    assert error.hint == "leave ESTIMATE out; the metrics exact and coverage_at_least say what a budget leaves out"
+    assert message in error.message and error.hint is not None and hint in error.hint
+
+
+@pytest.mark.parametrize(
+    ("budget", "source"),
+    [
+        ("WITH (memory '3 TUPLES', shed 'value') ", _STRETCHES),
+        # Nothing but the cores limits it: what goes are whole values, whatever the policy.
+        ("WITH (cpu '0.5') ", _STRETCHES),
+        # Policies of tuples mean whole values here.
+        ("WITH (memory '3 TUPLES', shed 'random') ", _ENDED),
+        ("WITH (memory '3 TUPLES') ", "m (k) [RANGE 60 SECONDS SLIDE 2 SECONDS]"),
+    ],
+)
+def test_estimates_over_whole_values_are_bound(budget: str, source: str) -> None:
+    query = bind_estimate(budget, source)
+    assert sum(isinstance(node, StretchChances) for node in operators(query.root)) == 1
+
+
+def test_a_budget_that_a_setting_gives_has_estimates_too() -> None:
+    script = "CREATE STREAM m (at BIGINT, k STRING) FROM MEMORY () TIMESTAMP BY at UNIT SECOND;\n"
+    view = f"CREATE VIEW v AS SELECT ESTIMATE(COUNT(*)) AS n FROM {_STRETCHES} AS s;"
+    bind_script(f"{script}SET shed_memory = '5 TUPLES'; SET shed = 'value'; {view} CREATE QUERY q AS SELECT * FROM v;")
+    with pytest.raises(ScriptErrors, match="no budget leaves any out"):
+        bind_script(f"{script}{view} CREATE QUERY q AS SELECT * FROM v;")

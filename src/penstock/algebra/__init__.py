@@ -31,6 +31,7 @@ from penstock.algebra.nodes.semi_and_outer_joins import OuterJoin, OuterKind, Se
 from penstock.algebra.nodes.session_window import SessionWindow, ValidWindow
 from penstock.algebra.nodes.set_operations import Except, Intersect, UnionAll
 from penstock.algebra.nodes.shed import Shed
+from penstock.algebra.nodes.stretch_chances import StretchChances
 from penstock.algebra.nodes.summary_definition import SummaryDefinition, SummaryMethod
 from penstock.algebra.nodes.until_next import EndedPeriods, Lasting, Lives, UntilNext
 from penstock.algebra.nodes.window_sample import WindowSample
@@ -93,6 +94,7 @@ __all__ = [
     "StreamKind",
     "StreamScan",
     "StreamToRelation",
+    "StretchChances",
     "SummaryDefinition",
     "SummaryMethod",
     "TimeModelWindow",

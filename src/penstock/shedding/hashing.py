@@ -5,10 +5,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import NamedTuple
+
 import numpy as np
+import numpy.typing as npt
 
 from penstock.shedding.compiled import loop
-from penstock.shedding.layout import Int64s
+from penstock.shedding.layout import NEVER, Int64s
 
 _A = np.uint64(0xBF58476D1CE4E5B9)
 _B = np.uint64(0x94D049BB133111EB)
@@ -54,3 +58,55 @@ def all_salted(words: Int64s, salt: int, seed: int = 0) -> Int64s:
     found = np.empty(len(words), np.int64)
     _all_salted(np.ascontiguousarray(words, np.int64), salt, seed, found)
     return found
+
+
+def bucket_of(ranks: Int64s, buckets: int) -> Int64s:
+    """Return the bucket of each hash of a value."""
+    return np.zeros(len(ranks), np.int64) if buckets == 1 else all_salted(ranks, BUCKETS) % buckets
+
+
+def chances(thresholds: Int64s) -> npt.NDArray[np.float64]:
+    """Return with what probability hashes are below thresholds."""
+    return np.minimum(1.0, thresholds.astype(np.float64) / 2.0**63)
+
+
+class Fall(NamedTuple):
+    """A threshold that has fallen: from `at` on the values of the bucket are refused from the hash `threshold` on."""
+
+    at: int
+    bucket: int
+    threshold: int
+
+
+class FallingThresholds:
+    """How the thresholds of the buckets of a budget fall during a round, which `begin` begins."""
+
+    def __init__(self, buckets: int) -> None:
+        self._now = [int(NEVER)] * buckets
+        self.falls: list[Fall] = []
+        self._before = list(self._now)
+
+    def begin(self, thresholds: Sequence[int]) -> None:
+        self._now = [int(threshold) for threshold in thresholds]
+        self._before = list(self._now)
+        self.falls = []
+
+    def note(self, bucket: int, at: Int64s, thresholds: Int64s) -> None:
+        """Note thresholds of a bucket that were met, or made, at ticks in ascending order. Some may not have fallen."""
+        if not len(at):
+            return
+        met = np.minimum.accumulate(np.minimum(thresholds, self._now[bucket]))
+        for place in np.flatnonzero(np.diff(met, prepend=self._now[bucket])).tolist():
+            self.falls.append(Fall(int(at[place]), bucket, int(met[place])))
+        self._now[bucket] = int(met[-1])
+
+    def met(self, buckets: Int64s, ticks: Int64s) -> Int64s:
+        """Return the thresholds of buckets once all of a tick has come."""
+        found = np.array(self._before, np.int64)[buckets]
+        for bucket in sorted({fall.bucket for fall in self.falls}):
+            own = [fall for fall in self.falls if fall.bucket == bucket]
+            at = np.array([fall.at for fall in own])
+            steps = np.array([self._before[bucket], *(fall.threshold for fall in own)], np.int64)
+            mine = np.flatnonzero(buckets == bucket)
+            found[mine] = steps[np.searchsorted(at, ticks[mine], side="right")]
+        return found

@@ -18,7 +18,7 @@ import numba as nb
 import numpy as np
 
 from penstock.shedding.compiled import compiled
-from penstock.shedding.hashing import BUCKETS, all_salted
+from penstock.shedding.hashing import FallingThresholds, bucket_of
 from penstock.shedding.layout import NEVER, Int64s
 
 #: Of a run: its value, the ends of its first and last granule, the begin that is shown, the hash and the weight of its
@@ -33,8 +33,8 @@ _OPEN, _RUNS, _LISTED = range(3)
 _CUTS, _SHORT, _OLDEST, _RANKS = range(4)
 #: The single numbers: budget, weight held, threshold, runs made, runs dropped.
 _BUDGET, _HELD, _THRESHOLD, _MADE, _DROPPED = range(5)
-#: A row per run dropped.
-KILL_SLOT, KILL_AT, KILL_BEGIN, KILL_END, KILL_WEIGHT, KILL_RANK = range(6)
+#: A row per run dropped, and whether its value was.
+KILL_SLOT, KILL_AT, KILL_BEGIN, KILL_END, KILL_WEIGHT, KILL_RANK, KILL_WHOLE = range(7)
 #: A row per change of what is shown.
 TOLD_SLOT, TOLD_AT, TOLD_BEGIN, TOLD_END, TOLD_SIGN = range(5)
 #: Nothing is shown.
@@ -110,13 +110,13 @@ def _enter(runs, run, values, heaps, sizes, numbers, slide, length, least):  # t
 
 
 @nb.njit(cache=True)
-def _kill(runs, run, numbers, at, kills):  # type: ignore[no-untyped-def]
-    """Drop a run."""
+def _kill(runs, run, numbers, at, whole, kills):  # type: ignore[no-untyped-def]
+    """Drop a run; whole: 1 where all of its value is dropped."""
     row = numbers[_DROPPED]
     numbers[_DROPPED] += 1
     kills[row, KILL_SLOT], kills[row, KILL_AT], kills[row, KILL_END] = runs[run, SLOT], at, runs[run, LAST]
     kills[row, KILL_BEGIN], kills[row, KILL_WEIGHT] = runs[run, SHOWN], runs[run, WEIGHT]
-    kills[row, KILL_RANK] = runs[run, RANK]
+    kills[row, KILL_RANK], kills[row, KILL_WHOLE] = runs[run, RANK], whole
     numbers[_HELD] -= runs[run, WEIGHT]
     runs[run, ALIVE] = 0
 
@@ -165,7 +165,7 @@ def _drop_value(runs, values, heaps, sizes, numbers, at, touched, marked, kills)
         if runs[run, ALIVE]:
             marked = _touch(runs, run, touched, marked)
             numbers[_THRESHOLD] = min(numbers[_THRESHOLD], runs[run, RANK])
-            _kill(runs, run, numbers, at, kills)
+            _kill(runs, run, numbers, at, 1, kills)
         run = runs[run, _NEXT]
     values[_RUNS, slot] = -1
     return marked
@@ -257,7 +257,7 @@ def _follow(  # type: ignore[no-untyped-def]
                 run = _first_to_fail(runs, heaps, sizes, at, slide, length, least)
                 if run >= 0:
                     marked = _touch(runs, run, touched, marked)
-                    _kill(runs, run, numbers, at, kills)
+                    _kill(runs, run, numbers, at, 0, kills)
                 else:
                     marked = _drop_value(runs, values, heaps, sizes, numbers, at, touched, marked, kills)
         told, count = _show(runs, touched, marked, at, told, count)
@@ -309,6 +309,8 @@ class GranuleBudgets:
     def __init__(self, budgets: list[int], slide: int, length: int, least: int = 0) -> None:
         self.budgets = budgets
         self.thresholds = [int(NEVER)] * len(budgets)
+        #: How they fall, if anything reads it.
+        self.falling: FallingThresholds | None = None
         self.dropped = 0
         self._slide, self._length, self._least = slide, length, least
 
@@ -334,7 +336,8 @@ class GranuleBudgets:
             marks = np.zeros((3, values), np.int64)
             marks[:_LISTED] = -1
             numbers = np.array([budget, 0, self.thresholds[bucket], 0, 0], np.int64)
-            dropped, own_entered = np.empty((room, 6), np.int64), np.empty(len(rows), np.int64)
+            self._note_decided(bucket, refuses_from, arrivals.stamps[rows])
+            dropped, own_entered = np.empty((room, 7), np.int64), np.empty(len(rows), np.int64)
             heaps, sizes = np.empty((4, 3, room + 1), np.int64), np.zeros(4, np.int64)
             parts = (arrivals.slots, arrivals.ranks, arrivals.stamps, arrivals.weights)
             changes = _follow(
@@ -347,12 +350,18 @@ class GranuleBudgets:
             runs.append(made[made[:, ALIVE] != 0][:, : ALIVE + 1])
             told.append(changes)
             kills.append(dropped[: numbers[_DROPPED]])
+            if self.falling is not None:
+                whole = kills[-1][kills[-1][:, KILL_WHOLE] == 1]
+                self.falling.note(bucket, whole[:, KILL_AT], whole[:, KILL_RANK])
             self.thresholds[bucket] = int(numbers[_THRESHOLD])
             self.dropped += int(numbers[_DROPPED])
         return GranuleOutcome(np.concatenate(runs), entered, np.concatenate(told), np.concatenate(kills))
 
+    def _note_decided(self, bucket: int, refuses_from: int, stamps: Int64s) -> None:
+        """Note that a decided threshold is followed at the first arrival."""
+        if self.falling is not None and len(stamps):
+            self.falling.note(bucket, stamps[:1], np.array([refuses_from], np.int64))
+
     def bucket_of(self, ranks: Int64s) -> Int64s:
         """Return the bucket of each hash."""
-        if len(self.budgets) == 1:
-            return np.zeros(len(ranks), np.int64)
-        return all_salted(ranks, BUCKETS) % len(self.budgets)
+        return bucket_of(ranks, len(self.budgets))

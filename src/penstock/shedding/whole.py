@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from penstock.shedding.compiled import compiled, loop
-from penstock.shedding.hashing import BUCKETS, all_salted
+from penstock.shedding.hashing import FallingThresholds, bucket_of
 from penstock.shedding.layout import NEVER, Int64s
 
 #: By value, at the begin of a call: whether a stretch goes on, its begin, its end, the hash, the weight, and whether it
@@ -114,11 +114,12 @@ def _drop(lanes, heaps, numbers, at, kills, killed):  # type: ignore[no-untyped-
 @compiled(reads="order slots ranks stamps begins reaches weights limits", counted=False)
 def _follow(  # type: ignore[no-untyped-def]
     order, slots, ranks, stamps, begins, reaches, weights, limits, at_most, refuses_from, lanes, heaps, numbers,
-    entered, kills, killed,
+    entered, kills, killed, thresholds,
 ):  # fmt: skip
     """Take arrivals in order; return the number of drops so far.
 
-    refuses_from: a threshold that has been decided, which is followed at the first arrival.
+    refuses_from: a threshold that has been decided, which is followed at the first arrival; thresholds: by arrival the
+    one that it meets, and the one behind it.
     """
     for n in range(order.shape[0]):
         i = order[n]
@@ -132,6 +133,7 @@ def _follow(  # type: ignore[no-untyped-def]
                 else:
                     lanes[LISTED, heaps[3, 0]] = 0
                     numbers[_RANKS] = _pop(heaps[2], heaps[3], numbers[_RANKS])
+        thresholds[0, i] = numbers[_THRESHOLD]
         if ranks[i] < numbers[_THRESHOLD]:
             entered[i] = 1
             alive = lanes[ALIVE, slot] != 0
@@ -151,6 +153,7 @@ def _follow(  # type: ignore[no-untyped-def]
             entered[i] = 2
         while numbers[_HELD] > numbers[_BUDGET]:
             killed = _drop(lanes, heaps, numbers, stamps[i], kills, killed)
+        thresholds[1, i] = numbers[_THRESHOLD]
     return killed
 
 
@@ -195,16 +198,16 @@ class WholeStretches:
     def __init__(self, budgets: list[int], at_most: int = 0) -> None:
         self.budgets = budgets
         self.thresholds = [int(NEVER)] * len(budgets)
+        #: How they fall, if anything reads it.
+        self.falling: FallingThresholds | None = None
         self.at_most = at_most
         self.dropped = 0
 
     def bucket_of(self, ranks: Int64s) -> Int64s:
         """Return the bucket of each hash."""
-        if len(self.budgets) == 1:
-            return np.zeros(len(ranks), np.int64)
-        return all_salted(ranks, BUCKETS) % len(self.budgets)
+        return bucket_of(ranks, len(self.budgets))
 
-    def admit(self, lanes: Int64s, arrivals: StretchArrivals, refuses_from: int) -> tuple[Int64s, Int64s]:
+    def admit(self, lanes: Int64s, arrivals: StretchArrivals, refuses_from: int) -> tuple[Int64s, Int64s, Int64s]:
         """Take arrivals.
 
         Args:
@@ -212,10 +215,11 @@ class WholeStretches:
             refuses_from: a threshold that has been decided; NEVER for none.
 
         Returns:
-            Per arrival 1 where its value is kept, 2 where it is refused; and the values dropped, rows of KILL_...
-            An arrival of a value that is dropped later counts as kept.
+            Per arrival 1 where its value is kept, 2 where it is refused; the values dropped, rows of KILL_..; and the
+            thresholds that each arrival meets, and leaves behind. An arrival of a value that is dropped later counts as
+            kept.
         """
-        entered = np.empty(len(arrivals.slots), np.int64)
+        entered, thresholds = np.empty(len(arrivals.slots), np.int64), np.empty((2, len(arrivals.slots)), np.int64)
         order = np.lexsort((arrivals.reaches, arrivals.ranks, arrivals.begins, arrivals.stamps))
         goes_on = np.flatnonzero(lanes[ALIVE])
         kills = np.empty((len(goes_on) + len(order), 5), np.int64)
@@ -230,8 +234,10 @@ class WholeStretches:
             killed = _follow(
                 its_order, arrivals.slots, arrivals.ranks, arrivals.stamps, arrivals.begins, arrivals.reaches,
                 arrivals.weights, arrivals.limits, self.at_most, refuses_from, lanes, heaps, numbers, entered, kills,
-                killed,
+                killed, thresholds,
             )  # fmt: skip
             self.thresholds[bucket] = int(numbers[_THRESHOLD])
+            if self.falling is not None:
+                self.falling.note(bucket, arrivals.stamps[its_order], thresholds[1, its_order])
             self.dropped += int(numbers[_DROPPED])
-        return entered, kills[:killed]
+        return entered, kills[:killed], thresholds

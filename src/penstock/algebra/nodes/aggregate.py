@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from penstock.algebra.nodes.base import (
+    RECORD,
     Algebra,
     ColumnPruning,
     Keys,
     Pruned,
     Unary,
     column_labels,
+    inclusion_column,
     is_static,
     named,
     operators,
 )
 from penstock.algebra.nodes.frequent import blocks_of_rows
+from penstock.algebra.nodes.stretch_chances import recorded_columns
 from penstock.algebra.optimizer.statistics import Statistics
 from penstock.algebra.properties.boundedness import Boundedness
 from penstock.algebra.properties.cardinality import Estimate
@@ -90,6 +93,15 @@ class Aggregate(Algebra):
     @property
     def may_stand_over_internal(self) -> bool:
         return True
+
+    def with_inclusion(self) -> Algebra | None:
+        below = self.input.with_inclusion()
+        recorded = None if below is None else recorded_columns(self.input)
+        if below is None or recorded is None or not self.group or not recorded <= set(self.group):
+            return super().with_inclusion()
+        # All rows of a group have one record.
+        record = AggregateCall(RECORD.type, "MIN", (inclusion_column(len(self.input.schema)),))
+        return Aggregate(below, self.group, (*self.aggregates, record), (*self.names, RECORD.name))
 
     def pruned(self, needed: frozenset[int], pruning: ColumnPruning) -> Pruned:
         # Group columns make the groups, whether or not they are read.
@@ -168,6 +180,11 @@ class Distinct(Unary):
     def pattern(self) -> Pattern:
         below = self.input.pattern
         return Pattern.WEAK if below is Pattern.WEAKEST else below
+
+    def with_inclusion(self) -> Algebra | None:
+        # Equal rows of one value have one record.
+        below = None if recorded_columns(self.input) is None else self.input.with_inclusion()
+        return super().with_inclusion() if below is None else replace(self, input=below)
 
     @property
     def keys(self) -> Keys:

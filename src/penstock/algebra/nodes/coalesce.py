@@ -19,7 +19,6 @@ from penstock.algebra.nodes.base import (
     Delay,
     Keys,
     Pruned,
-    Unary,
     column_labels,
     is_static,
     operators,
@@ -27,6 +26,7 @@ from penstock.algebra.nodes.base import (
 from penstock.algebra.nodes.negative_tuples import NegativeTuples
 from penstock.algebra.nodes.rowwise import Project, Select
 from penstock.algebra.nodes.shed import StretchBudget
+from penstock.algebra.nodes.stretch_chances import BudgetedRows
 from penstock.algebra.nodes.until_next import UntilNext
 from penstock.algebra.nodes.windows import Window
 from penstock.algebra.optimizer.statistics import Statistics, seconds
@@ -99,7 +99,7 @@ class Closing:
 
 
 @dataclass(frozen=True, eq=False)
-class Coalesce(Unary):
+class Coalesce(BudgetedRows):
     """`coal_C(R)(τ)`: every value once for every maximal period that its rows in R(τ) cover, a set. Rows without a
     period are left out.
 
@@ -135,6 +135,19 @@ class Coalesce(Unary):
     def value(self) -> tuple[int, ...]:
         """Return the positions of the columns that are not the period."""
         return tuple(range(len(self.schema) - 2))
+
+    @property
+    def drawn_columns(self) -> tuple[int, ...]:
+        return self.value
+
+    @property
+    def recorded_columns(self) -> tuple[int, ...]:
+        # What is told once keeps the record that it has then.
+        return (*self.value, len(self.value)) if self.tells_once else self.value
+
+    @property
+    def tells_once(self) -> bool:
+        return self.closed is not None and self.in_order
 
     @property
     def in_order(self) -> bool:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from penstock.algebra.nodes.base import ColumnPruning, Delay, Keys, Pruned, Unary, column_labels
+from penstock.algebra.nodes.base import Algebra, ColumnPruning, Delay, Keys, Pruned, column_labels
 from penstock.algebra.nodes.coalesce import Closing, Coalesce
+from penstock.algebra.nodes.shed import Shed, StretchBudget
+from penstock.algebra.nodes.stretch_chances import BudgetedRows, StretchChances
 from penstock.algebra.optimizer.statistics import Statistics
 from penstock.algebra.properties.boundedness import Boundedness, Grade
 from penstock.algebra.properties.cardinality import Estimate
@@ -15,7 +17,7 @@ from penstock.algebra.properties.update_pattern import Pattern
 
 
 @dataclass(frozen=True, eq=False)
-class Gaps(Unary):
+class Gaps(BudgetedRows):
     """Of every value of a coalesced relation, whose last two columns are a period in ticks: the periods between its
     stretches, and, with an open end (END), the one from the end of the last stretch on, as soon as that is closed.
 
@@ -30,6 +32,23 @@ class Gaps(Unary):
     def value(self) -> tuple[int, ...]:
         """Return the positions of the columns that are not the period."""
         return tuple(range(len(self.schema) - 2))
+
+    @property
+    def drawn_columns(self) -> tuple[int, ...]:
+        return self.value
+
+    @property
+    def tells_once(self) -> bool:
+        return False
+
+    @property
+    def chosen_by(self) -> Shed | StretchBudget | None:
+        return self.input.chosen_by if isinstance(self.input, BudgetedRows) else None
+
+    def with_inclusion(self) -> Algebra | None:
+        # Those of a value that is kept are all there.
+        below = self.input.with_inclusion()
+        return StretchChances(self) if isinstance(below, StretchChances) else below
 
     @property
     def in_order(self) -> bool:

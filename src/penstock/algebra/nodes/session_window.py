@@ -13,6 +13,7 @@ from typing import ClassVar
 
 from penstock.algebra.nodes.base import Algebra, ColumnPruning, Delay, Pruned, Unary, column_labels
 from penstock.algebra.nodes.shed import StretchBudget
+from penstock.algebra.nodes.stretch_chances import BudgetedRows
 from penstock.algebra.optimizer.statistics import Statistics, seconds
 from penstock.algebra.properties.boundedness import Boundedness, Grade
 from penstock.algebra.properties.cardinality import Estimate
@@ -23,7 +24,7 @@ from penstock.types import Field, Schema
 
 
 @dataclass(frozen=True, eq=False)
-class SessionWindow(Unary):
+class SessionWindow(BudgetedRows):
     """The elements of a stream by sessions. The last column of the input is the gap of each in ticks, BIGINT; without
     one, or with one that is not positive, an element is left out. In its place the result has the begin and the end of
     the session.
@@ -48,6 +49,14 @@ class SessionWindow(Unary):
     @property
     def pattern(self) -> Pattern:
         return Pattern.STRICT if self.open else Pattern.WEAKEST
+
+    @property
+    def drawn_columns(self) -> tuple[int, ...]:
+        return self.partition
+
+    @property
+    def tells_once(self) -> bool:
+        return not self.open
 
     @property
     def needs(self) -> Needs:

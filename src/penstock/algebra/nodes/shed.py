@@ -68,6 +68,11 @@ class Shed(Unary):
         return below if isinstance(below, RowWindow) and counts_alone(below) else None
 
     @property
+    def draws_values(self) -> bool:
+        """Return whether what is dropped are whole values, those with the largest hashes."""
+        return self.policy == "value" or (self.budget == NO_BUDGET and not self.shares_limit)
+
+    @property
     def value(self) -> tuple[int, ...]:
         """Return the positions of the columns that are not the period."""
         return tuple(range(len(self.schema) - 2))

@@ -48,7 +48,8 @@ def half_widths(
         if kind is Estimated.AVG:
             mean = estimates(kind, groups, count, x, records)
             rows = (x - mean[groups]) / _sums(groups, 1.0 / records.pi, count)[groups]
-        joined = (np.bincount(groups, records.counts != 1, count) > 0)[groups]
+        several = np.bincount(groups, records.counts != 1, count) > 0
+        joined = (several | _levelled(groups, count, records, several))[groups]
         alone = np.flatnonzero(~joined)
         variance, clusters = _of_one_sample(groups[alone], count, rows[alone], records.taken(alone).sides)
         if joined.any():
@@ -59,6 +60,22 @@ def half_widths(
             clusters = clusters + np.bincount(pairs[0], minlength=count)
         variance[clusters < 2] = np.nan
         return quantiles(confidence, clusters) * np.sqrt(variance)
+
+
+def _levelled(groups: Int64s, count: int, records: Inclusion, several: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+    """Return which groups have rows of one draw with different probabilities, as those that a budget told before and
+    after its threshold fell; of the others than `several`, whose rows have one draw each."""
+    found = np.zeros(count, np.bool_)
+    rows = np.flatnonzero(~several[groups])
+    own, sides = groups[rows], records.taken(rows).sides
+    if not len(rows) or (sides["pi"] == sides["pi"][0]).all():
+        return found
+    order = np.lexsort([sides["cluster"], sides["stratum"], own])
+    own, sides = own[order], sides[order]
+    same = (own[1:] == own[:-1]) & (sides["cluster"][1:] == sides["cluster"][:-1])
+    same &= (sides["stratum"][1:] == sides["stratum"][:-1]) & (sides["size"][1:] == 0)
+    found[own[1:][same & (sides["pi"][1:] != sides["pi"][:-1])]] = True
+    return found
 
 
 def _sums(groups: Int64s, values: Float64s, count: int) -> Float64s:

@@ -19,6 +19,7 @@ from penstock.algebra import (
     Select,
     SessionWindow,
     Shed,
+    StretchChances,
     UntilNext,
     ValidWindow,
 )
@@ -175,6 +176,13 @@ def _read_gaps(below: Below) -> Algebra:
     return Gaps(below.input, closing, ended)
 
 
+def _read_chances(below: Below) -> Algebra:
+    # Whether the budget is one of which whole values go is checked when the query has its attributes.
+    if not isinstance(below.input, Coalesce | Gaps | SessionWindow):
+        raise below.refuse("inclusion records of what a budget keeps are those of a Coalesce, Gaps or a SessionWindow")
+    return StretchChances(below.input)
+
+
 #: The forms of the operators of this file.
 PERIODS: Mapping[type[Algebra], NodeForm] = {
     Coalesce: NodeForm(
@@ -188,5 +196,6 @@ PERIODS: Mapping[type[Algebra], NodeForm] = {
     ),
     EndedPeriods: NodeForm(_write_ended, _read_ended, ("by", "at_most")),
     Gaps: NodeForm(_write_gaps, _read_gaps, ("ended", "slide", "align", "later", "longest")),
+    StretchChances: NodeForm(lambda node: {}, _read_chances),
     Lasting: NodeForm(_write_lasting, _read_lasting, ("least", "slide", "align"), ("least",)),
 }  # fmt: skip

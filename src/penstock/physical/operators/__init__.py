@@ -64,6 +64,7 @@ from penstock.physical.operators.temporal.grouped_sessions import GroupedSession
 from penstock.physical.operators.temporal.sessions import Sessions, ValidWindow
 from penstock.physical.operators.temporal.shedding import Shed
 from penstock.physical.operators.temporal.shedding_rows import ShedRows
+from penstock.physical.operators.temporal.stretch_chances import StretchChances
 from penstock.physical.operators.temporal.stretches_in_order import StretchesInOrder, StretchPieces
 from penstock.physical.operators.temporal.stretches_of_window import StretchesOfWindow
 from penstock.physical.operators.temporal.until_next import Lasting, UntilNext
@@ -126,6 +127,7 @@ from penstock.physical.plan.temporal.granules import BudgetedRunsSpec, GranuleRu
 from penstock.physical.plan.temporal.grouped_sessions import GroupedSessionsSpec, SessionPiecesSpec
 from penstock.physical.plan.temporal.sessions import SessionsSpec, ValidWindowSpec
 from penstock.physical.plan.temporal.shedding import ShedRowsSpec, ShedSpec
+from penstock.physical.plan.temporal.stretch_chances import StretchChancesSpec
 from penstock.physical.plan.temporal.until_next import LastingSpec, UntilNextSpec
 from penstock.physical.plan.temporal.window_stretches import WindowStretchesSpec
 from penstock.physical.plan.user_aggregates import UserAggregateSpec
@@ -212,6 +214,7 @@ OPERATORS: dict[type, Callable[..., Operator]] = {
     RecordedSumsSpec: lambda spec, context: RecordedSums(spec, context.shards),
     ShedSpec: lambda spec, context: Shed(spec),
     ShedRowsSpec: lambda spec, context: ShedRows(spec),
+    StretchChancesSpec: lambda spec, context: StretchChances(spec),
     OutputSpec: lambda spec, context: Passing(),
 }
 

@@ -136,6 +136,11 @@ class Spec:
         return False
 
     @property
+    def drops_values(self) -> bool:
+        """Return whether the operator drops values by their hashes, below thresholds that others may read in place."""
+        return False
+
+    @property
     def is_granted_units(self) -> bool:
         """Return whether each round grants the operator units of work."""
         return False

@@ -57,13 +57,14 @@ def _half_width(kind: str, rows: list[Sampled], confidence: float) -> float | No
     drawn: dict[tuple[Side, ...], float] = {}
     for x, sides in rows:
         drawn[sides] = drawn.get(sides, 0.0) + x
-    if len({tuple(side[1:3] for side in sides) for sides in drawn}) < 2:
+    draws = {tuple(side[1:3] for side in sides) for sides in drawn}
+    if len(draws) < 2:
         return None
-    if any(len(sides) != 1 for sides in drawn):
+    if len(draws) < len(drawn) or any(len(sides) != 1 for sides in drawn):
         variance = _variance_of_joined(list(drawn.items()))
     else:
         variance = _variance([(y, *sides[0]) for sides, y in drawn.items()])
-    return None if variance is None or not variance >= 0 else _reach(confidence, len(drawn)) * math.sqrt(variance)
+    return None if variance is None or not variance >= 0 else _reach(confidence, len(draws)) * math.sqrt(variance)
 
 
 def _variance(drawn: list[tuple[float, float, int, int, int]]) -> float | None:

@@ -115,6 +115,11 @@ class NaiveShedding:
         #: Stretches that drops have cut off others, and that went with their last tuple.
         self.extraneous = self.vanished = 0
 
+    @property
+    def refuses_from(self) -> int:
+        """The hash from which on values are refused."""
+        return self._threshold
+
     # --- arrivals
 
     def arrive(self, rank: int, period: Period, ts: int, expires: int, clock: int | None = None, weight: int = 1

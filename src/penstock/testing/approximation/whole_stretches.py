@@ -16,17 +16,20 @@ from penstock.testing.approximation.shedding import salted
 from penstock.testing.values import Row
 
 T = TypeVar("T")
+Fall = tuple[int, int, int]
+"""(instant, bucket, the hash from which on its values are refused)"""
 
 
 @dataclass
 class OpenStretch(Generic[T]):
-    """The stretch of a value that goes on."""
+    """The stretch of a value that goes on. told_below: the threshold at which it was told."""
 
     rank: int
     begin: int
     end: int
     weight: int
     members: list[T] = field(default_factory=list)
+    told_below: int = 2**63
 
 
 @dataclass(frozen=True)
@@ -54,14 +57,20 @@ def told_stretches(
     told: list[OpenStretch[T]] = []
     going_on: list[OpenStretch[T]] = []
     refused_from = [2**63] * len(budgets)
+
+    def tell(stretches: list[OpenStretch[T]]) -> None:
+        for s in stretches:
+            s.told_below = refused_from[bucket_of(s.rank)]
+            told.append(s)
+
     for one in sorted(arrivals, key=lambda a: (a.ts, a.begin, a.rank, a.end)):
-        told += [s for s in going_on if closes(s.end) < one.ts]
+        tell([s for s in going_on if closes(s.end) < one.ts])
         going_on = [s for s in going_on if closes(s.end) >= one.ts]
         bucket = bucket_of(one.rank)
         if one.rank < refused_from[bucket]:
             own = next((s for s in going_on if s.rank == one.rank), None)
             if own is not None and (one.begin > own.end or (at_most is not None and one.begin >= own.begin + at_most)):
-                told.append(own)
+                tell([own])
                 going_on.remove(own)
                 own = None
             if own is None:
@@ -74,7 +83,8 @@ def told_stretches(
         while sum(s.weight for s in going_on if bucket_of(s.rank) == bucket) > budgets[bucket]:
             refused_from[bucket] = max(s.rank for s in going_on if bucket_of(s.rank) == bucket)
             going_on = [s for s in going_on if s.rank != refused_from[bucket]]
-    return told + going_on
+    tell(going_on)
+    return told
 
 
 @dataclass
@@ -91,13 +101,15 @@ class HeldGranule(Generic[T]):
 def held_granules(
     arrivals: list[StretchArrival[T]], budgets: list[int], bucket_of: Callable[[int], int], slide: int, length: int,
     least: int,
-) -> list[HeldGranule[T]]:  # fmt: skip
-    """Return the granules that are held for a while, where entries are runs of granules of one value.
+) -> tuple[list[HeldGranule[T]], list[Fall]]:  # fmt: skip
+    """Return the granules that are held for a while, where entries are runs of granules of one value, and how
+    thresholds fall.
 
     Args:
         slide, length: of a granule, and of the window.
         least: runs that have ended and are shorter go first, then whole values.
     """
+    falls: list[Fall] = []
     every: list[HeldGranule[T]] = []
     refused_from = [2**63] * len(budgets)
     for one in sorted(arrivals, key=lambda a: (a.ts, a.rank)):
@@ -111,11 +123,12 @@ def held_granules(
             going = min(ended, key=lambda run: (run[-1].end, run[-1].rank), default=[])
             if not going:
                 refused_from[bucket] = max(g.rank for g in held)
+                falls.append((at, bucket, refused_from[bucket]))
                 going = [g for g in held if g.rank == refused_from[bucket]]
             for g in going:
                 g.until = at
             held = [g for g in held if g.until > at]
-    return every
+    return every, falls
 
 
 def _runs(held: list[HeldGranule[T]], slide: int) -> list[list[HeldGranule[T]]]:

@@ -15,6 +15,7 @@ from penstock.testing.denotation import (
     sessions,
     sets,
     shed,
+    stretch_chances,
     until_next,
 )
 from penstock.testing.denotation.base import (
@@ -60,6 +61,7 @@ __all__ = [
     "sets",
     "shed",
     "steps",
+    "stretch_chances",
     "until_next",
     "validity",
     "values_of",

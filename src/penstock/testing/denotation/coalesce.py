@@ -6,7 +6,15 @@ from __future__ import annotations
 from itertools import pairwise
 
 from penstock.algebra import Coalesce, Gaps
-from penstock.testing.approximation.whole_stretches import buckets_of, held_granules, told_stretches, weighed
+from penstock.testing.approximation.whole_stretches import (
+    Fall,
+    HeldGranule,
+    OpenStretch,
+    buckets_of,
+    held_granules,
+    told_stretches,
+    weighed,
+)
 from penstock.testing.denotation.base import Bag, Relation, World, denote, relation, windowed
 from penstock.testing.denotation.shed import lives
 from penstock.testing.values import Row, key_of
@@ -17,14 +25,9 @@ from penstock.types import END
 def _(node: Coalesce, world: World) -> Relation:
     below, closed = relation(node.input, world), node.closed
     if node.budget is not None and closed is not None:
-        arrivals = weighed(lives(node.input, world), node.value, node.schema.types, node.budget.in_bytes)
-        kept = told_stretches(arrivals, *buckets_of(node.budget), closed.closes)
-        return windowed([(0, (closed.closes(s.end), END), (*s.members[0][:-2], s.begin, s.end)) for s in kept])
-    granules = node.granule_window
-    if node.budget is not None and granules is not None and granules.slide is not None:
-        arrivals = weighed(lives(node.input, world), node.value, node.schema.types, node.budget.in_bytes)
-        length = granules.lifetime or granules.slide
-        held = held_granules(arrivals, *buckets_of(node.budget), granules.slide, length, node.budget.least)
+        return windowed([(0, life, row) for life, row, _ in closed_stretches(node, world)])
+    if node.budget is not None:
+        held, _ = granules_held(node, world)
         instants = {g.end for g in held} | {g.until for g in held}
         return Relation(frozenset(instants), lambda tau: stretches([g.member for g in held if g.end <= tau < g.until]))
     if closed is None:
@@ -34,6 +37,24 @@ def _(node: Coalesce, world: World) -> Relation:
         below.instants | (found - {END}),
         lambda tau: [row for row in stretches(below.at(tau)) if closed.closes(row[-1]) <= tau],
     )
+
+
+def closed_stretches(node: Coalesce, world: World) -> list[tuple[tuple[int, int], Row, OpenStretch[Row]]]:
+    """Return (life, row, stretch) of what is told once under a budget."""
+    closed, budget = node.closed, node.budget
+    assert closed is not None and budget is not None
+    arrivals = weighed(lives(node.input, world), node.value, node.schema.types, budget.in_bytes)
+    kept = told_stretches(arrivals, *buckets_of(budget), closed.closes)
+    return [((closed.closes(s.end), END), (*s.members[0][:-2], s.begin, s.end), s) for s in kept]
+
+
+def granules_held(node: Coalesce, world: World) -> tuple[list[HeldGranule[Row]], list[Fall]]:
+    """Return the granules that a budget of runs holds, and how thresholds fall."""
+    granules, budget = node.granule_window, node.budget
+    assert budget is not None and granules is not None and granules.slide is not None
+    arrivals = weighed(lives(node.input, world), node.value, node.schema.types, budget.in_bytes)
+    length = granules.lifetime or granules.slide
+    return held_granules(arrivals, *buckets_of(budget), granules.slide, length, budget.least)
 
 
 def stretches(rows: Bag) -> Bag:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock.algebra import SessionWindow, ValidWindow
-from penstock.testing.approximation.whole_stretches import buckets_of, told_stretches, weighed
+from penstock.testing.approximation.whole_stretches import OpenStretch, buckets_of, told_stretches, weighed
 from penstock.testing.denotation.base import Bag, Relation, Stream, World, denote, relation, windowed
 from penstock.testing.values import Row, key_of
 from penstock.types import END
@@ -22,15 +22,10 @@ def _(node: SessionWindow, world: World) -> Relation:
 
 def sessions(node: SessionWindow, world: World) -> list[tuple[int, int, list[tuple[int, Row]]]]:
     """Return (begin, end, elements) of every session."""
+    if node.budget is not None:
+        return [(s.begin, s.end, [(row[-2], row[:-2]) for row in s.members]) for s in kept_sessions(node, world)]
     below = denote(node.input, world)
     assert isinstance(below, Stream), "sessions are of a stream"
-    if node.budget is not None:
-        there = [(ts, row) for ts, row in below.elements if row[-1] is not None and row[-1] > 0]
-        periods = [(ts, END, (*row, ts, min(ts + row[-1], END))) for ts, row in there]
-        types = node.input.schema.types
-        arrivals = weighed(periods, node.partition, types, node.budget.in_bytes)
-        kept = told_stretches(arrivals, *buckets_of(node.budget), lambda end: end, node.at_most)
-        return [(s.begin, s.end, [(row[-2], row[:-2]) for row in s.members]) for s in kept]
     partitions: dict[Row, list[tuple[int, Row]]] = {}
     for ts, row in sorted(below.elements, key=lambda element: element[0]):
         if row[-1] is not None and row[-1] > 0:
@@ -49,6 +44,16 @@ def sessions(node: SessionWindow, world: World) -> list[tuple[int, int, list[tup
             held.append((ts, row))
         found.append((first, end, held))
     return found
+
+
+def kept_sessions(node: SessionWindow, world: World) -> list[OpenStretch[Row]]:
+    """Return the sessions that a budget keeps; their members end with the period of each element alone."""
+    below, budget = denote(node.input, world), node.budget
+    assert isinstance(below, Stream) and budget is not None
+    there = [(ts, row) for ts, row in below.elements if row[-1] is not None and row[-1] > 0]
+    periods = [(ts, END, (*row, ts, min(ts + row[-1], END))) for ts, row in there]
+    arrivals = weighed(periods, node.partition, node.input.schema.types, budget.in_bytes)
+    return told_stretches(arrivals, *buckets_of(budget), lambda end: end, node.at_most)
 
 
 @denote.register

@@ -11,7 +11,7 @@ from penstock.algebra.nodes.shed import ENTRY_BYTES, Shed, bucket_budgets
 from penstock.expressions.draws import draws
 from penstock.expressions.value_sizes import value_bytes
 from penstock.testing.approximation.shedding import HeldTuple, NaiveShedding, salted
-from penstock.testing.approximation.whole_stretches import has_period
+from penstock.testing.approximation.whole_stretches import Fall, has_period
 from penstock.testing.denotation.base import Bag, Relation, World, denote, minus, relation, values_of
 from penstock.testing.denotation.nonretroactive import elements
 from penstock.testing.denotation.rowwindow import as_arrived
@@ -21,6 +21,14 @@ from penstock.types import END
 
 @denote.register
 def _(node: Shed, world: World) -> Relation:
+    lives, _ = held_lives(node, world)
+    instants = frozenset({ts for _, ts, _ in lives} | {end for _, _, end in lives if end < END})
+    return Relation(instants, lambda tau: [row for row, start, end in lives if start <= tau < end])
+
+
+def held_lives(node: Shed, world: World) -> tuple[list[tuple[Row, int, int]], list[Fall]]:
+    """Return the tuples held, each from when until when, and how thresholds fall."""
+    falls: list[Fall] = []
     arrivals = _arrivals(node, world)
     budgets = bucket_budgets(node.budget, node.buckets)
     parts = [
@@ -31,7 +39,10 @@ def _(node: Shed, world: World) -> Relation:
     for ts, exp, rank, size, row, clock, expires in arrivals:
         bucket = salted(rank, 4) % node.buckets
         part = parts[bucket]
+        before = part.refuses_from
         dropped: list[HeldTuple] = part.arrive(rank, (row[-2], row[-1]), ts, expires, clock, size)
+        if part.refuses_from < before:
+            falls.append((ts, bucket, part.refuses_from))
         for t in dropped:
             if t is not part.last:
                 place = held[bucket, t.number]
@@ -39,8 +50,7 @@ def _(node: Shed, world: World) -> Relation:
         if part.last in part.held:
             held[bucket, part.last.number] = len(lives)
             lives.append((row, ts, exp))
-    instants = frozenset({ts for _, ts, _ in lives} | {end for _, _, end in lives if end < END})
-    return Relation(instants, lambda tau: [row for row, start, end in lives if start <= tau < end])
+    return lives, falls
 
 
 def lives(node: Algebra, world: World) -> list[tuple[int, int, Row]]:

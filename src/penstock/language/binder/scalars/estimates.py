@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from penstock.algebra import Algebra, Coalesce, Project, Sample, SessionWindow, WindowSample
+from penstock.algebra import Algebra, Project, Sample, StretchChances, WindowSample
 from penstock.algebra.nodes.base import operators
 from penstock.errors import PenstockError
 from penstock.expressions.aggregates.arguments import between
@@ -108,10 +108,6 @@ def with_records(
     if not any(map(is_estimate, calls)):
         return node, calls
     sampled = node.with_inclusion()
-    if sampled is None and any(isinstance(one, Coalesce | SessionWindow) for one in operators(node)):
-        message = "ESTIMATE of stretches or sessions, of which no inclusion probabilities are kept, also under a budget"
-        hint = "leave ESTIMATE out; the metrics exact and coverage_at_least say what a budget leaves out"
-        raise PenstockError("P0355", message, hint=hint)
     if sampled is None:
         hint = (
             "sample the stream, as in FROM s SAMPLE(10), or leave ESTIMATE out: the aggregate is exact, over a view"
@@ -125,19 +121,21 @@ def with_records(
             return call
         rest = call.arguments[2:]
         if len(rest) == _WITH_RANGE:
-            every = _check_range(node, call) and not grouped and call.filter is None
+            every = _check_range(node, sampled, call) and not grouped and call.filter is None
             rest = (*rest[:-1], Literal(DOUBLE, float(every)))
         return replace(call, arguments=(call.arguments[0], record, *rest))
 
     return sampled, [placed(call) for call in calls]
 
 
-def _check_range(node: Algebra, call: AggregateCall) -> bool:
+def _check_range(node: Algebra, sampled: Algebra, call: AggregateCall) -> bool:
     """Return whether all rows of the sample are read. Raises PenstockError P0355 where a range of values bounds nothing
     for certain."""
     samples = [o for o in operators(node) if isinstance(o, Sample | WindowSample)]
     average = call.function.startswith(f"{ESTIMATE}_AVG")
-    if not samples:
+    if any(isinstance(one, StretchChances) for one in operators(sampled)):
+        message, hint = "of a budget", "leave the range out"
+    elif not samples:
         message, hint = "of a preference", "leave the range out"
     elif len(samples) != 1:
         message, hint = "of joined samples", "leave the range out"

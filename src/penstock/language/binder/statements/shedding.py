@@ -6,7 +6,7 @@ conjunct LENGTH >= constant is told to the policy. Both are looked for in the se
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
@@ -20,6 +20,7 @@ from penstock.algebra import (
     RowWindow,
     Select,
     SessionWindow,
+    StretchChances,
     Window,
 )
 from penstock.algebra.nodes.base import is_static, operators
@@ -107,6 +108,28 @@ def bind_shedding(
         written: the attributes of the query, in normal form.
         spans: where they stand; whole: the place of messages where they do not.
     """
+    made = _with_own_budgets(root, name, written, spans, whole, context)
+    refuse_unknown_chances(made, whole, context)
+    return made
+
+
+def refuse_unknown_chances(root: Algebra, span: TextSpan, context: Context) -> None:
+    """Check that every ESTIMATE of stretches or sessions is over a budget of which whole values go. Raises
+    BindingFailed after P0355."""
+    for node in operators(root):
+        refused = node.refusal() if isinstance(node, StretchChances) else None
+        if refused is not None:
+            context.fail(refused.code, refused.message, span, refused.hint)
+
+
+def _with_own_budgets(
+    root: Algebra,
+    name: str,
+    written: Mapping[str, str],
+    spans: Mapping[str, TextSpan],
+    whole: TextSpan,
+    context: Context,
+) -> Algebra:
     own = {key: value for key, value in written.items() if key in SHEDDING_ATTRIBUTES.names}
     options = SheddingOptions.of(own, context.settings)
     span = next((spans[key] for key in own if key in spans), whole)
@@ -149,6 +172,8 @@ def with_budgets(root: Algebra, name: str, options: SheddingOptions, lenient: bo
             raise refusal
         if isinstance(node, Coalesce) and any(isinstance(one, SessionWindow) for one in operators(node.input)):
             return node
+        if isinstance(node, Select) and isinstance(node.input, StretchChances):
+            return _below_chances(node, node.input, rule)
         if isinstance(node, Select) and isinstance(node.input, Coalesce | SessionWindow) and node.input.budget:
             return _below_whole(node, node.input)
         if isinstance(node, Coalesce) and not is_static(node) and not isinstance(node.input, Shed):
@@ -237,6 +262,14 @@ def _below_whole(select: Select, node: Coalesce | SessionWindow) -> Algebra:
         node = replace(node, budget=replace(node.budget, least=least))
     made = node if predicate is None else replace(node, input=Select(node.input, predicate))
     return made if kept is None else Select(made, kept)
+
+
+def _below_chances(select: Select, chances: StretchChances, rule: Callable[[Any], Any]) -> Algebra:
+    """Do with a selection on rows with inclusion records what is done with one on rows without."""
+    made = rule(Select(chances.input, select.predicate))
+    if isinstance(made, Select):
+        return Select(StretchChances(made.input), made.predicate)
+    return StretchChances(made)
 
 
 def _below_selection(select: Select, coalesce: Coalesce, shed: Shed) -> Algebra:

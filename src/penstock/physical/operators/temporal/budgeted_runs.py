@@ -16,11 +16,12 @@ from penstock.algebra.nodes.shed import bucket_budgets
 from penstock.physical.elements import Elements, Int64s, concat_arrays, int64s, unnamed
 from penstock.physical.operators.contract import Moment
 from penstock.physical.operators.reorder_buffer import ReorderBuffer, ReorderingOperator
-from penstock.physical.operators.temporal.stretch_budget import WholeBudget, ranks_of
+from penstock.physical.operators.temporal.stretch_budget import DropsValues, WholeBudget, ranks_of
 from penstock.physical.plan.temporal.granules import BudgetedRunsSpec
 from penstock.physical.synopses.contract import Synopsis
 from penstock.physical.synopses.tables.held_runs import HeldRuns
 from penstock.physical.synopses.tables.keyed_table import KeyedTable
+from penstock.shedding.hashing import FallingThresholds
 from penstock.shedding.ledger import drop_rows
 from penstock.shedding.runs import (
     ALIVE,
@@ -48,7 +49,7 @@ from penstock.storage.documents import Document, integer, nested
 from penstock.types import BEGIN, END
 
 
-class BudgetedRuns(ReorderingOperator):
+class BudgetedRuns(ReorderingOperator, DropsValues):
     """State: the runs held, and elements ahead of the heartbeat."""
 
     def __init__(self, spec: BudgetedRunsSpec) -> None:
@@ -62,6 +63,9 @@ class BudgetedRuns(ReorderingOperator):
         self._budget = WholeBudget(budget, self._machine)
         self._runs = HeldRuns(self._types)
         self._reached = BEGIN
+
+    def falling_thresholds(self) -> FallingThresholds:
+        return self._budget.falling_thresholds()
 
     def synopses(self) -> Mapping[str, Synopsis]:
         return {**super().synopses(), "runs": self._runs}

@@ -33,8 +33,8 @@ _ALIVE, _FIRST, _END = range(3)
 @compiled(reads="slots order ts reach")
 def _follow(slots, order, ts, reach, at_most, lanes, firsts, ended):  # type: ignore[no-untyped-def]
     """Put elements, in the order of time of every partition, into sessions; at_most: 0 for any length. firsts: the
-    first tick of the session of each; ended: (slot, first, end) of the sessions that another one follows. Return how
-    many these are."""
+    first tick of the session of each; ended: (slot, first, end) of the sessions that another one follows, and the
+    element that begins it. Return how many these are."""
     count = 0
     for k in range(order.shape[0]):
         i = order[k]
@@ -43,6 +43,7 @@ def _follow(slots, order, ts, reach, at_most, lanes, firsts, ended):  # type: ig
         if not goes_on or ts[i] > lanes[slot, 2] or (at_most > 0 and ts[i] >= lanes[slot, 1] + at_most):
             if goes_on:
                 ended[0, count], ended[1, count], ended[2, count] = slot, lanes[slot, 1], lanes[slot, 2]
+                ended[3, count] = i
                 count += 1
             lanes[slot, 0], lanes[slot, 1], lanes[slot, 2] = 1, ts[i], ts[i]
         end = max(lanes[slot, 2], reach[i])
@@ -75,6 +76,8 @@ class Sessions(MayHaveBudget, CountsLeftOut, ReorderingOperator):
         self._partitions = KeyedTable(3, 0, keys)
         if spec.budget is not None:
             self._budget = BudgetOfStretches(spec.budget, self._partitions, spec.at_most or 0, ends=True)
+            if spec.records:
+                self._budget.falling_thresholds()
         self._waiting = CalendarQueue()
         self._left_out = LeftOut()
 
@@ -91,7 +94,7 @@ class Sessions(MayHaveBudget, CountsLeftOut, ReorderingOperator):
     def advance(self, moment: Moment) -> list[Elements]:
         self._follow(moment)
         arrived = self._early.until(moment.heartbeat)
-        ended = np.empty((3, 0), np.int64)
+        ended = np.empty((4, 0), np.int64)
         result: list[Elements] = []
         if arrived is not None:
             arrived, firsts, ended = self._arrive(arrived)
@@ -108,14 +111,15 @@ class Sessions(MayHaveBudget, CountsLeftOut, ReorderingOperator):
         return self._partitions.place([columns[i] for i in self._spec.partition], rows).slots
 
     def _arrive(self, arrived: Elements) -> tuple[Elements, Int64s, Int64s]:
-        """Return the elements, the first tick of the session of each, and the sessions that are followed by another."""
-        dropped = np.empty(0, np.int64)
+        """Return the elements, the first tick of the session of each, and the sessions that are followed by another:
+        (slot, first, end, threshold below which they are told)."""
+        dropped = met = np.empty(0, np.int64)
         if self._budget is not None:
-            arrived, dropped = self._admitted(arrived, self._budget)
+            arrived, dropped, met = self._admitted(arrived, self._budget)
         reach = reached(arrived)
         slots = self._slots(list(arrived.columns), len(arrived))
         order = argsort_code_time(slots, arrived.ts)
-        firsts, ended = np.empty(len(arrived), np.int64), np.empty((3, len(arrived)), np.int64)
+        firsts, ended = np.empty(len(arrived), np.int64), np.empty((4, len(arrived)), np.int64)
         lanes = self._partitions.by_slot.integers
         most = self._spec.at_most or 0
         count = int(_follow(slots, order, arrived.ts, reach, most, lanes, firsts, ended))
@@ -124,19 +128,24 @@ class Sessions(MayHaveBudget, CountsLeftOut, ReorderingOperator):
         due = np.minimum(reach, firsts + most) if most else reach
         if len(kept):
             self._waiting.push(unnamed([pa.array(due), pa.array(firsts), *kept.columns]))
+        ended = ended[:, :count]
+        if self._budget is not None and self._spec.records:
+            slots, _, ends, by = ended
+            ended[3] = self._budget.told_below(slots, ends, arrived.ts[by], met[by])
         if len(dropped):
-            self._forget(dropped, ended[:, :count])
-        return kept, firsts, ended[:, :count]
+            self._forget(dropped)
+        return kept, firsts, ended
 
-    def _admitted(self, arrived: Elements, budget: BudgetOfStretches) -> tuple[Elements, Int64s]:
-        """Return the elements of partitions that the budget keeps, and the slots of those to forget behind them."""
+    def _admitted(self, arrived: Elements, budget: BudgetOfStretches) -> tuple[Elements, Int64s, Int64s]:
+        """Return the elements of partitions that the budget keeps, the slots of those to forget behind them, and the
+        thresholds that these elements met."""
         values = [arrived.columns[i] for i in self._spec.partition]
         slots = self._slots(list(arrived.columns), len(arrived))
         admitted = budget.admit(values, slots, arrived.ts, arrived.ts, reached(arrived), arrived.ts - 1)
-        return arrived.filter(admitted.kept), admitted.dropped
+        return arrived.filter(admitted.kept), admitted.dropped, admitted.met[admitted.kept]
 
-    def _forget(self, dropped: Int64s, ended: Int64s) -> None:
-        """Forget the sessions that go on of some partitions, with their elements; those in `ended` are told."""
+    def _forget(self, dropped: Int64s) -> None:
+        """Forget the sessions that go on of some partitions, with their elements; those that have ended are told."""
         self._partitions.integers[_ALIVE, dropped] = 0
         self._partitions.touch(distinct_slots(dropped, self._partitions.count))
         for batch in self._waiting.pop_until(END):
@@ -159,8 +168,13 @@ class Sessions(MayHaveBudget, CountsLeftOut, ReorderingOperator):
         lanes = self._partitions.integers
         current = np.unique(slots)
         current = current[lanes[_ALIVE, current] != 0]
-        known = [np.concatenate([ended[k], lane]) for k, lane in enumerate((current, *lanes[1:, current]))]
-        ends = _looked_up(known, slots, firsts)
+        told_below = np.zeros(len(current), np.int64)
+        if self._budget is not None and self._spec.records:
+            last = lanes[_END, current]
+            told_below = self._budget.told_below(current, last, np.full(len(last), END, np.int64), told_below)
+        known = [np.concatenate([ended[k], lane]) for k, lane in enumerate((current, *lanes[1:, current], told_below))]
+        session = _looked_up(known, slots, firsts)
+        ends = known[2][session]
         over = ends <= heartbeat
         done = current[lanes[_END, current] <= heartbeat]
         lanes[_ALIVE, done] = 0
@@ -171,7 +185,13 @@ class Sessions(MayHaveBudget, CountsLeftOut, ReorderingOperator):
             waits = [pa.array(ends[wait]), pa.array(firsts[wait]), *(c.take(rows) for c in columns)]
             self._waiting.push(unnamed(waits))
         chosen = np.flatnonzero(over)
-        return [self._told(columns, firsts, ends, chosen)] if len(chosen) else []
+        if not len(chosen):
+            return []
+        told = self._told(columns, firsts, ends, chosen)
+        if self._budget is not None and self._spec.records:
+            records = self._budget.records(slots[chosen], known[3][session[chosen]])
+            told = told.with_columns((*told.columns, records))
+        return [told]
 
     def _told(self, columns: list[pa.Array], firsts: Int64s, ends: Int64s, chosen: Int64s) -> Elements:
         rows, first, end = pa.array(chosen), firsts[chosen], ends[chosen]
@@ -188,15 +208,15 @@ def _opened(arrived: Elements, firsts: Int64s) -> Elements:
 
 
 def _looked_up(known: list[Int64s], slots: Int64s, firsts: Int64s) -> Int64s:
-    """Return the end of the session of every (slot, first). known: slots, firsts and ends of all sessions that any of
-    them may be."""
+    """Return which session every (slot, first) is of. known: slots and firsts of all sessions that any of them may
+    be, and what else is known of these."""
     sizes = len(known[0])
     slot, first = np.concatenate([known[0], slots]), np.concatenate([known[1], firsts])
     order = np.lexsort((np.arange(len(slot)), first, slot))
     last = np.maximum.accumulate(np.where(order < sizes, np.arange(len(order)), -1))
-    ends = np.empty(len(order), np.int64)
-    ends[order] = known[2][order[last]]
-    return ends[sizes:]
+    session = np.empty(len(order), np.int64)
+    session[order] = order[last]
+    return session[sizes:]
 
 
 class ValidWindow(CountsLeftOut):

@@ -21,15 +21,15 @@ from penstock.physical.elements import Elements, Int64s, int64s
 from penstock.physical.execution.decisions import WHOLE, Decided, Decisions
 from penstock.physical.operators.contract import Moment
 from penstock.physical.operators.reorder_buffer import ReorderBuffer, ReorderingOperator
-from penstock.physical.operators.temporal.stretch_budget import AccuracyFloor, ranks_of
+from penstock.physical.operators.temporal.stretch_budget import AccuracyFloor, DropsValues, ranks_of
 from penstock.physical.plan.temporal.figures import WITHOUT_PERIOD
 from penstock.physical.plan.temporal.shedding import ShedSpec
 from penstock.physical.synopses.contract import Synopsis
 from penstock.physical.synopses.tables.held_tuples import HeldTuples
 from penstock.physical.synopses.tables.keyed_table import KeyedTable
 from penstock.shedding.accuracy import AccuracyEstimate
-from penstock.shedding.contract import Shedding
-from penstock.shedding.hashing import BUCKETS, all_salted
+from penstock.shedding.contract import DropUnit, Shedding
+from penstock.shedding.hashing import FallingThresholds, bucket_of
 from penstock.shedding.layout import (
     DROPPED,
     DROPPED_AT,
@@ -46,7 +46,7 @@ from penstock.storage.documents import Document
 from penstock.types import BEGIN, END
 
 
-class Shed(ReorderingOperator):
+class Shed(ReorderingOperator, DropsValues):
     """State: the tuples held, with the values of them in slots, and elements ahead of the heartbeat."""
 
     def __init__(self, spec: ShedSpec) -> None:
@@ -66,6 +66,12 @@ class Shed(ReorderingOperator):
         self._floor = AccuracyFloor(spec.query, spec.at_least, spec.every, spec.fails, hint)
         #: The instant at which accuracy is to be judged next.
         self._unjudged: int | None = None
+        #: How thresholds fall, if anything reads it.
+        self._falling: FallingThresholds | None = None
+
+    def falling_thresholds(self) -> FallingThresholds:
+        self._falling = self._falling or FallingThresholds(len(self._shedders))
+        return self._falling
 
     def synopses(self) -> Mapping[str, Synopsis]:
         return {**super().synopses(), "held": self._held}
@@ -76,6 +82,8 @@ class Shed(ReorderingOperator):
 
     def advance(self, moment: Moment) -> list[Elements]:
         self._held.take(lambda columns, rows: self._values.place(columns, rows).slots)
+        if self._falling is not None:
+            self._falling.begin([shedder.refuses_from for shedder in self._shedders])
         self._follow_decisions(moment.decided)
         arrived = self._early.until(moment.heartbeat)
         result: list[Elements] = []
@@ -197,7 +205,7 @@ class Shed(ReorderingOperator):
         )
         if self._spec.buckets == 1:
             return self._take(0, every, np.arange(count), arrived)
-        buckets = all_salted(ranks, BUCKETS) % self._spec.buckets
+        buckets = bucket_of(ranks, self._spec.buckets)
         result: list[Elements] = []
         for number in np.unique(buckets).tolist():
             rows = np.flatnonzero(buckets == number)
@@ -210,6 +218,8 @@ class Shed(ReorderingOperator):
         first, stamp = shedder.arrived, int(arriving.stamps[0])
         refused = shedder.refuse(self._keep_below, int(arriving.clocks[0]), stamp)
         outcome = shedder.arrive(arriving)
+        if self._falling is not None:
+            self._note_falls(self._falling, bucket, stamp, outcome.drops)
         by_cpu = len(refused) + int(((outcome.entered == 2) & (arriving.ranks >= self._keep_below)).sum())
         drops = np.concatenate([refused, outcome.drops]) if len(refused) else outcome.drops
         self._record.note(arriving, SheddingOutcome(outcome.entered, drops), by_cpu)
@@ -221,6 +231,13 @@ class Shed(ReorderingOperator):
         at_once[fresh] = arriving.stamps[own[fresh]] == drops[fresh, DROPPED_AT]
         entered[own[at_once]] = False
         return [self._entering(arrived.take(rows[entered])), self._retractions(bucket, drops[~at_once])]
+
+    def _note_falls(self, falling: FallingThresholds, bucket: int, first: int, drops: Int64s) -> None:
+        """Note a decided threshold, which is followed at the first arrival, and those that drops of values leave."""
+        falling.note(bucket, np.array([first]), np.array([self._keep_below]))
+        if self._shedders[bucket].shedding.policy.unit == DropUnit.VALUE:
+            dropped = self._values.key_columns(np.ascontiguousarray(drops[:, DROPPED_SLOT]))
+            falling.note(bucket, drops[:, DROPPED_AT], ranks_of(dropped, len(drops)))
 
     def _entering(self, elements: Elements) -> Elements:
         """Return elements with the lives that they have when they enter."""

@@ -46,6 +46,9 @@ class ShedRows(Shed):
         #: By bucket, the number of its first entry of this round.
         self._first = [0] * len(self._shedders)
         self._dropped: list[set[int]] = [set() for _ in self._shedders]
+        #: By bucket, what was held before this round; and the retractions of what has left in it.
+        self._earlier: list[Int64s] = []
+        self._left: list[Elements] = []
 
     def marks(self) -> Document:
         return {**super().marks(), "rows": self._before + len(self._stamps)}
@@ -59,15 +62,19 @@ class ShedRows(Shed):
         self._before, self._stamps = self._before + len(self._stamps), np.empty(0, np.int64)
         self._first = [shedder.arrived for shedder in self._shedders]
         self._dropped = [set() for _ in self._shedders]
-        held = [shedder.rows().copy() for shedder in self._shedders]
-        result = super().advance(moment)
-        for bucket, rows in enumerate(held):
+        self._earlier = [shedder.rows().copy() for shedder in self._shedders]
+        self._left = []
+        return super().advance(moment) + self._left
+
+    def _forget(self) -> None:
+        # What has left may be all that there was of a value.
+        for bucket, rows in enumerate(self._earlier):
             gone = rows[rows[:, EXPIRES] <= self._before + len(self._stamps)]
             if self._dropped[bucket]:
                 gone = gone[~np.isin(gone[:, NUMBER], list(self._dropped[bucket]))]
             if len(gone):
-                result.append(self._ended(gone))
-        return result
+                self._left.append(self._ended(gone))
+        super()._forget()
 
     def _in_order(self, elements: Elements) -> tuple[Elements, Int64s]:
         self._stamps = elements.ts

@@ -4,6 +4,7 @@ says which values are dropped. The operator forgets these; what has ended stays 
 from __future__ import annotations
 
 import logging
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -16,12 +17,14 @@ from penstock.algebra.nodes.shed import ENTRY_BYTES, NO_BUDGET, StretchBudget, b
 from penstock.errors import PenstockError
 from penstock.events import log_event, logger_of
 from penstock.expressions.draws import draws
+from penstock.expressions.sampling.inclusion import SIDE, packed
 from penstock.expressions.value_sizes import value_bytes
 from penstock.physical.elements import Bools, Int64s
 from penstock.physical.execution.decisions import Decided, Decisions
 from penstock.physical.operators.contract import Moment, Operator
 from penstock.physical.synopses.tables.keyed_table import KeyedTable
 from penstock.shedding.accuracy import AccuracyEstimate, estimate_by_hash
+from penstock.shedding.hashing import FallingThresholds, chances
 from penstock.shedding.layout import NEVER
 from penstock.shedding.ledger import Ledger, drop_rows
 from penstock.shedding.runs import GranuleBudgets
@@ -82,10 +85,12 @@ class AccuracyFloor:
 
 @dataclass(frozen=True)
 class Admitted:
-    """What arrivals did. kept: of each whether its value is; dropped: the slots of values to forget."""
+    """What arrivals did. kept: of each whether its value is; dropped: the slots of values to forget; met: the threshold
+    that each arrival met."""
 
     kept: Bools
     dropped: Int64s
+    met: Int64s
 
 
 class WholeBudget:
@@ -128,8 +133,15 @@ class WholeBudget:
         if self._ledger.live:
             self._floor.hold(self.estimate(ranks, rows))
 
+    def falling_thresholds(self) -> FallingThresholds:
+        """Return how thresholds fall in a round, which is noted from now on."""
+        self._machine.falling = self._machine.falling or FallingThresholds(self._spec.buckets)
+        return self._machine.falling
+
     def follow(self, decided: Decisions) -> None:
-        """Take what the run has decided. It shows from the next arrival on."""
+        """Take what the run has decided, before the arrivals of a round. It shows from the next one on."""
+        if self._machine.falling is not None:
+            self._machine.falling.begin(self._machine.thresholds)
         keep_below = decided.least(Decided.KEEP_BELOW)
         if self._spec.cpu and keep_below is not None:
             self._keep_below = min(self._keep_below, keep_below)
@@ -225,6 +237,7 @@ class BudgetOfStretches(WholeBudget):
         if not self.has_floor:
             return self._taken(arrivals, lanes)
         kept, dropped = np.empty(len(slots), np.bool_), [np.empty(0, np.int64)]
+        met = np.empty(len(slots), np.int64)
         order = np.argsort(stamps, kind="stable")
         periods = stamps[order] // self._floor.every
         for start, stop in pairwise([0, *(np.flatnonzero(np.diff(periods)) + 1).tolist(), len(order)]):
@@ -232,16 +245,32 @@ class BudgetOfStretches(WholeBudget):
                 continue
             self._judge_before(int(periods[start]) * self._floor.every, lanes)
             one = self._taken(arrivals.chosen(order[start:stop]), lanes)
-            kept[order[start:stop]] = one.kept
+            kept[order[start:stop]], met[order[start:stop]] = one.kept, one.met
             dropped.append(one.dropped)
             self._unjudged = (int(periods[start]) + 1) * self._floor.every - 1
-        return Admitted(kept, np.concatenate(dropped))
+        return Admitted(kept, np.concatenate(dropped), met)
 
     def _taken(self, arrivals: StretchArrivals, lanes: Int64s) -> Admitted:
         lanes[LISTED] = 0
-        entered, kills = self._machine.admit(lanes, arrivals, self._keep_below)
+        entered, kills, thresholds = self._machine.admit(lanes, arrivals, self._keep_below)
         self._note(arrivals, entered, kills, lanes)
-        return Admitted(entered == 1, np.ascontiguousarray(kills[:, KILL_SLOT]))
+        return Admitted(entered == 1, np.ascontiguousarray(kills[:, KILL_SLOT]), thresholds[0])
+
+    def told_below(self, slots: Int64s, closes: Int64s, followed: Int64s, met: Int64s) -> Int64s:
+        """Return the thresholds at which stretches are told.
+
+        Args:
+            slots: their values in the table; closes: the instant at which each is closed.
+            followed: when the arrival came that begins the next one of the value, END for none; met: the threshold that
+                it met. Within the instant at which a stretch is closed no drop behind it takes it any more.
+        """
+        ranks = ranks_of(self._table.key_columns(slots), len(slots))
+        later = self.falling_thresholds().met(self._machine.bucket_of(ranks), closes)
+        return np.where(followed <= closes, met, later)
+
+    def records(self, slots: Int64s, told_below: Int64s) -> pa.Array:
+        """Return the inclusion records of stretches that are told at thresholds."""
+        return records_of(ranks_of(self._table.key_columns(slots), len(slots)), told_below)
 
     def judge_until(self, heartbeat: int) -> None:
         """Judge the accuracy, once all elements up to `heartbeat` have come, and before stretches are closed."""
@@ -321,6 +350,21 @@ class MayHaveBudget(Operator):
         """Judge the accuracy, behind the elements of a round and before what they close."""
         if self._budget is not None:
             self._budget.judge_until(moment.heartbeat)
+
+
+class DropsValues(Operator):
+    """An operator that drops values by their hashes, by buckets."""
+
+    @abstractmethod
+    def falling_thresholds(self) -> FallingThresholds:
+        """Return how thresholds fall in a round, which is noted from now on."""
+
+
+def records_of(ranks: Int64s, thresholds: Int64s) -> pa.Array:
+    """Return the inclusion records of values that are kept below thresholds."""
+    sides = np.zeros(len(ranks), SIDE)
+    sides["pi"], sides["cluster"] = chances(thresholds), ranks
+    return packed(sides)
 
 
 def ranks_of(values: Sequence[pa.Array], count: int) -> Int64s:

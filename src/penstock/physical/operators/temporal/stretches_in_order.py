@@ -33,7 +33,8 @@ _ALIVE, _BEGIN, _END = range(3)
 @compiled(reads="slots order ts begins ends")
 def _extend(slots, order, ts, begins, ends, lanes, out, final):  # type: ignore[no-untyped-def]
     """Extend the last stretches by periods, in order of (slot, begin). out: the changes (slot, time, begin, end, sign),
-    final: the stretches (slot, begin, end) that another one follows. Return how many there are of each."""
+    final: the stretches (slot, begin, end) that another one follows, and the element that begins it. Return how many
+    there are of each."""
     told, done = 0, 0
     for k in range(order.shape[0]):
         i = order[k]
@@ -48,6 +49,7 @@ def _extend(slots, order, ts, begins, ends, lanes, out, final):  # type: ignore[
         else:
             if lanes[slot, 0] != 0:
                 final[0, done], final[1, done], final[2, done] = slot, lanes[slot, 1], lanes[slot, 2]
+                final[3, done] = i
                 done += 1
             lanes[slot, 0], lanes[slot, 1], lanes[slot, 2] = 1, begins[i], ends[i]
         out[0, told], out[1, told], out[2, told] = slot, ts[i], lanes[slot, 1]
@@ -92,6 +94,9 @@ class StretchesInOrder(MayHaveBudget, CountsLeftOut, ReorderingOperator):
         self._left_out = LeftOut()
         if spec.budget is not None:
             self._budget = BudgetOfStretches(spec.budget, self._values)
+        self._records = spec.records and self._budget is not None
+        if self._budget is not None and self._records:
+            self._budget.falling_thresholds()
 
     def synopses(self) -> Mapping[str, Synopsis]:
         return {"values": self._values, **super().synopses()}
@@ -115,15 +120,15 @@ class StretchesInOrder(MayHaveBudget, CountsLeftOut, ReorderingOperator):
         return changes + closed
 
     def _arrive(self, arrived: Elements) -> list[Elements]:
-        dropped = np.empty(0, np.int64)
+        dropped = met = np.empty(0, np.int64)
         if self._budget is not None:
-            arrived, dropped = self._admitted(arrived, self._budget)
+            arrived, dropped, met = self._admitted(arrived, self._budget)
         begins, ends = (int64s(column) for column in arrived.columns[-2:])
         placed = self._values.place(arrived.columns[:-2], len(arrived))
         lanes = self._values.by_slot.integers
         fresh = placed.unique[lanes[placed.unique, _ALIVE] == 0]
         order = argsort_code_time(placed.slots, begins)
-        out, final = np.empty((5, 2 * len(arrived)), np.int64), np.empty((3, len(arrived)), np.int64)
+        out, final = np.empty((5, 2 * len(arrived)), np.int64), np.empty((4, len(arrived)), np.int64)
         told, done = _extend(placed.slots, order, arrived.ts, begins, ends, lanes, out, final)
         self._values.touch(placed.unique)
         self._ends.put(fresh)
@@ -131,16 +136,19 @@ class StretchesInOrder(MayHaveBudget, CountsLeftOut, ReorderingOperator):
             self._values.integers[_ALIVE, dropped] = 0
             self._values.touch(distinct_slots(dropped, self._values.count))
         if self._only_closed:
-            return self._told_once(*final[:, :done])
+            slots, begins, ends, by = final[:, :done]
+            followed = (arrived.ts[by], met[by]) if self._records else None
+            return self._told_once(slots, begins, ends, followed)
         return self._changed(*netted(*out[:, :told]))
 
-    def _admitted(self, arrived: Elements, budget: BudgetOfStretches) -> tuple[Elements, Int64s]:
-        """Return the elements of values that the budget keeps, and the slots of values to forget behind them."""
+    def _admitted(self, arrived: Elements, budget: BudgetOfStretches) -> tuple[Elements, Int64s, Int64s]:
+        """Return the elements of values that the budget keeps, the slots of values to forget behind them, and the
+        thresholds that these elements met."""
         values = arrived.columns[:-2]
         slots = self._values.place(values, len(arrived)).slots
         begins, ends = (int64s(column) for column in arrived.columns[-2:])
         admitted = budget.admit(values, slots, arrived.ts, begins, ends, self._closing.last_ends(arrived.ts - 1))
-        return arrived.filter(admitted.kept), admitted.dropped
+        return arrived.filter(admitted.kept), admitted.dropped, admitted.met[admitted.kept]
 
     def _close(self, heartbeat: int) -> list[Elements]:
         """Forget the stretches that are closed, which only the closed ones tell."""
@@ -157,10 +165,20 @@ class StretchesInOrder(MayHaveBudget, CountsLeftOut, ReorderingOperator):
     def _changed(self, slots: Int64s, times: Int64s, begins: Int64s, ends: Int64s, signs: Int64s) -> list[Elements]:
         return [self._elements(slots, times, begins, ends, signs)] if len(slots) else []
 
-    def _told_once(self, slots: Int64s, begins: Int64s, ends: Int64s) -> list[Elements]:
+    def _told_once(
+        self, slots: Int64s, begins: Int64s, ends: Int64s, followed: tuple[Int64s, Int64s] | None = None
+    ) -> list[Elements]:
+        """Return stretches that are closed. followed: when the elements came that begin the next ones, and the
+        thresholds that they met."""
         if not len(slots):
             return []
-        return [self._elements(slots, self._closing.instants(ends), begins, ends, None)]
+        closes = self._closing.instants(ends)
+        told = self._elements(slots, closes, begins, ends, None)
+        if self._budget is None or not self._records:
+            return [told]
+        by, met = followed or (np.full(len(slots), END, np.int64), closes)
+        records = self._budget.records(slots, self._budget.told_below(slots, closes, by, met))
+        return [told.with_columns((*told.columns, records))]
 
     def _elements(self, slots: Int64s, times: Int64s, begins: Int64s, ends: Int64s, signs: Int64s | None) -> Elements:
         columns = (*self._values.key_columns(slots), pa.array(begins), pa.array(ends))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 
@@ -24,13 +24,15 @@ class StretchPiecesSpec(ReducingSpec):
 class CoalesceSpec(BudgetedSpec):
     """The maximal periods of every value. types: of the columns, of which the last two are the period; closed: when
     stretches that are told are closed, None where all are told; in_order: periods begin in the order of time, and none
-    leaves: when stretches are closed then; budget: of those that go on."""
+    leaves: when stretches are closed then; budget: of those that go on; records: whether inclusion records are emitted
+    as a last column."""
 
     types: tuple[pa.DataType, ...]
     closed: Closing | None = None
     in_order: Closing | None = None
     listed: bool = False
     budget: StretchBudget | None = None
+    records: bool = field(default=False, metadata={"added": True})
 
     @property
     def title(self) -> str:
@@ -42,6 +44,7 @@ class CoalesceSpec(BudgetedSpec):
         if self.closed is not None:
             slide = self.closed.slide
             found["closed at"] = "the end" if slide is None else ("the boundary from the end on, every", Ticks(slide))
+        found = {**found, "records": "of inclusion"} if self.records else found
         return found if self.budget is None else {**found, **self.budget.describe()}
 
     def state(self, inputs: Sequence[StateInput], made: StateInput) -> Iterable[StatePart]:

@@ -69,6 +69,10 @@ class BudgetedRunsSpec(BudgetedSpec):
     budget: StretchBudget
 
     @property
+    def drops_values(self) -> bool:
+        return True
+
+    @property
     def title(self) -> str:
         return "Coalesce"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 
@@ -15,17 +15,20 @@ from penstock.physical.plan.temporal.shedding import BudgetedSpec
 
 @dataclass(frozen=True)
 class SessionsSpec(BudgetedSpec):
-    """The elements of sessions, as in the algebra's `SessionWindow`. types: of the columns that are passed on."""
+    """The elements of sessions, as in the algebra's `SessionWindow`. types: of the columns that are passed on; records:
+    whether inclusion records are emitted as a last column."""
 
     types: tuple[pa.DataType, ...]
     partition: tuple[int, ...]
     at_most: int | None
     open: bool
     budget: StretchBudget | None = None
+    records: bool = field(default=False, metadata={"added": True})
 
     def describe(self) -> Mapping[str, Parameter]:
         found: dict[str, Parameter] = {"told": "while they go on" if self.open else "at their end"}
         found = found if self.at_most is None else {**found, "at most": Ticks(self.at_most)}
+        found = {**found, "records": "of inclusion"} if self.records else found
         return found if self.budget is None else {**found, **self.budget.describe()}
 
     def state(self, inputs: Sequence[StateInput], made: StateInput) -> Iterable[StatePart]:

@@ -49,6 +49,10 @@ class ShedSpec(Spec):
         return bool(self.cpu) or self.shares_limit
 
     @property
+    def drops_values(self) -> bool:
+        return True
+
+    @property
     def title(self) -> str:
         return "Shed"
 

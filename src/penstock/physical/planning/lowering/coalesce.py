@@ -15,6 +15,7 @@ from penstock.algebra import (
     Project,
     Select,
     SessionWindow,
+    StretchChances,
     UntilNext,
     ValidWindow,
     Window,
@@ -25,10 +26,40 @@ from penstock.physical.plan.temporal.coalesce import CoalesceSpec, StretchPieces
 from penstock.physical.plan.temporal.gaps import GapsSpec
 from penstock.physical.plan.temporal.granules import BudgetedRunsSpec, GranuleRunsSpec, OncePerLifeSpec
 from penstock.physical.plan.temporal.sessions import SessionsSpec, ValidWindowSpec
+from penstock.physical.plan.temporal.stretch_chances import StretchChancesSpec
 from penstock.physical.plan.temporal.until_next import LastingSpec, UntilNextSpec
 from penstock.physical.plan.temporal.window_stretches import WindowStretchesSpec
 from penstock.physical.planning.lowering.builder import Builder, Lowered, lower
 from penstock.physical.planning.strategies import Strategy
+
+
+@lower.register
+def _chances(node: StretchChances, builder: Builder) -> Lowered:
+    refused = node.refusal()
+    if refused is not None:
+        raise refused
+    if node.once:
+        return _told_once(node, builder)
+    child = builder.lower(node.input)
+    budget = _dropping_step(child.step, builder)
+    edges = [Edge(child.step)] if budget == child.step else [Edge(child.step), Edge(budget)]
+    spec = StretchChancesSpec(node.input.schema.types, node.drawn.drawn_columns, node.buckets, len(edges) - 1)
+    return replace(child, step=builder.add(spec, edges, child.stage, node))
+
+
+def _told_once(node: StretchChances, builder: Builder) -> Lowered:
+    """Lower what is told once, with its record: the operator that has the budget writes it."""
+    below = node.input
+    if isinstance(below, SessionWindow):
+        return _lowered_sessions(below, builder, node)
+    assert isinstance(below, Coalesce)
+    return _coalesced(below, builder, None, node)
+
+
+def _dropping_step(step: int, builder: Builder) -> int:
+    """Return the step that drops values, `step` or one below it."""
+    found = builder.steps[step - builder.first]
+    return step if found.spec.drops_values else _dropping_step(found.inputs[0].step, builder)
 
 
 @lower.register
@@ -37,8 +68,11 @@ def _coalesce(node: Coalesce, builder: Builder) -> Lowered:
     return _coalesced(node, builder, window)
 
 
-def _coalesced(node: Coalesce, builder: Builder, window: Window | None) -> Lowered:
-    """Lower coalescing. window: that of granules, whose rows become runs; None for any other."""
+def _coalesced(
+    node: Coalesce, builder: Builder, window: Window | None, recorded: StretchChances | None = None
+) -> Lowered:
+    """Lower coalescing. window: that of granules, whose rows become runs; None for any other. recorded: the node whose
+    rows are made, with inclusion records; None for those of `node`."""
     child, pattern = builder.lower(node.input), builder.strategy is Strategy.PATTERN
     if pattern and child.stage == 0 and node.input.pattern is not Pattern.STRICT and not node.in_order:
         # What is exchanged has each value once for a period and a life.
@@ -58,10 +92,13 @@ def _coalesced(node: Coalesce, builder: Builder, window: Window | None) -> Lower
     elif pattern and _leaves_in_order(node):
         spec = WindowStretchesSpec(node.schema.types)
     elif window is None or window.slide is None or window.lifetime is None:
-        spec = CoalesceSpec(node.schema.types, node.closed, node.closing if node.in_order else None, budget=node.budget)
+        in_order = node.closing if node.in_order else None
+        spec = CoalesceSpec(
+            node.schema.types, node.closed, in_order, budget=node.budget, records=recorded is not None
+        )  # fmt: skip
     else:
         spec = GranuleRunsSpec(node.schema.types, window.slide, window.lifetime)
-    return Lowered(builder.add(spec, [edge], stage, node), stage, partitions)
+    return Lowered(builder.add(spec, [edge], stage, recorded or node), stage, partitions)
 
 
 def _leaves_in_order(node: Coalesce) -> bool:
@@ -89,10 +126,15 @@ def _gaps(node: Gaps, builder: Builder) -> Lowered:
 
 @lower.register
 def _sessions(node: SessionWindow, builder: Builder) -> Lowered:
+    return _lowered_sessions(node, builder)
+
+
+def _lowered_sessions(node: SessionWindow, builder: Builder, recorded: StretchChances | None = None) -> Lowered:
     key = node.partition if node.budget is None else ()
     edge, stage, partitions = builder.keyed(builder.lower(node.input), key)
-    spec = SessionsSpec(node.schema.types, node.partition, node.at_most, node.open, node.budget)
-    return Lowered(builder.add(spec, [edge], stage, node), stage, partitions)
+    types, records = node.schema.types, recorded is not None
+    spec = SessionsSpec(types, node.partition, node.at_most, node.open, node.budget, records)
+    return Lowered(builder.add(spec, [edge], stage, recorded or node), stage, partitions)
 
 
 @lower.register
