@@ -14,19 +14,21 @@ from penstock.expressions.draws import draws
 from penstock.expressions.value_sizes import value_bytes
 from penstock.testing.approximation.shedding import salted
 from penstock.testing.values import Row
+from penstock.types import END
 
 T = TypeVar("T")
 
 
 @dataclass
 class OpenStretch(Generic[T]):
-    """The stretch of a value that goes on."""
+    """The stretch of a value that goes on. until: the instant at which it is dropped."""
 
     rank: int
     begin: int
     end: int
     weight: int
     members: list[T] = field(default_factory=list)
+    until: int = END
 
 
 @dataclass(frozen=True)
@@ -41,16 +43,17 @@ class StretchArrival(Generic[T]):
     member: T
 
 
-def told_stretches(
-    arrivals: list[StretchArrival[T]], budgets: list[int], bucket_of: Callable[[int], int],
-    closes: Callable[[int], int], at_most: int | None = None,
-) -> list[OpenStretch[T]]:  # fmt: skip
-    """Return the stretches that are told: those of values that were kept until they closed.
+def stretches_within(
+    arrivals: list[StretchArrival[T]], budget: StretchBudget, closes: Callable[[int], int], at_most: int | None = None
+) -> list[OpenStretch[T]]:
+    """Return the stretches that were held, some of them until they were dropped.
 
     Args:
+        budget: counts stretches, or under `compact 'false'` their elements.
         closes: returns the instant at which a stretch that ends at a tick is closed.
         at_most: how long a stretch may be.
     """
+    budgets, bucket_of = buckets_of(budget)
     told: list[OpenStretch[T]] = []
     going_on: list[OpenStretch[T]] = []
     refused_from = [2**63] * len(budgets)
@@ -67,14 +70,26 @@ def told_stretches(
             if own is None:
                 own = OpenStretch(one.rank, one.begin, one.begin, one.weight)
                 going_on.append(own)
+            elif not budget.compact:
+                own.weight += one.weight
             own.end = max(own.end, one.end)
             if at_most is not None:
                 own.end = min(own.end, own.begin + at_most)
             own.members.append(one.member)
         while sum(s.weight for s in going_on if bucket_of(s.rank) == bucket) > budgets[bucket]:
             refused_from[bucket] = max(s.rank for s in going_on if bucket_of(s.rank) == bucket)
-            going_on = [s for s in going_on if s.rank != refused_from[bucket]]
+            for going in [s for s in going_on if s.rank == refused_from[bucket]]:
+                going.until = one.ts
+                told.append(going)
+                going_on.remove(going)
     return told + going_on
+
+
+def told_stretches(
+    arrivals: list[StretchArrival[T]], budget: StretchBudget, closes: Callable[[int], int], at_most: int | None = None
+) -> list[OpenStretch[T]]:
+    """Return the same that are told at their end: those of values that were kept until they closed."""
+    return [one for one in stretches_within(arrivals, budget, closes, at_most) if one.until == END]
 
 
 @dataclass

@@ -18,7 +18,7 @@ def _(node: Coalesce, world: World) -> Relation:
     below, closed = relation(node.input, world), node.closed
     if node.budget is not None and closed is not None:
         arrivals = weighed(lives(node.input, world), node.value, node.schema.types, node.budget.in_bytes)
-        kept = told_stretches(arrivals, *buckets_of(node.budget), closed.closes)
+        kept = told_stretches(arrivals, node.budget, closed.closes)
         return windowed([(0, (closed.closes(s.end), END), (*s.members[0][:-2], s.begin, s.end)) for s in kept])
     granules = node.granule_window
     if node.budget is not None and granules is not None and granules.slide is not None:

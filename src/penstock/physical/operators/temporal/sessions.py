@@ -19,7 +19,12 @@ from penstock.physical.operators.contract import Moment
 from penstock.physical.operators.reorder_buffer import ReorderBuffer, ReorderingOperator
 from penstock.physical.operators.temporal.coalesce import with_periods
 from penstock.physical.operators.temporal.left_out import CountsLeftOut, LeftOut, open_periods
-from penstock.physical.operators.temporal.stretch_budget import BudgetOfStretches, MayHaveBudget
+from penstock.physical.operators.temporal.stretch_budget import (
+    Admitted,
+    BudgetOfStretches,
+    MayHaveBudget,
+    stretch_lanes,
+)
 from penstock.physical.plan.temporal.sessions import SessionsSpec, ValidWindowSpec
 from penstock.physical.synopses.contract import Synopsis
 from penstock.physical.synopses.queues.expiration_queue import CalendarQueue
@@ -72,9 +77,9 @@ class Sessions(MayHaveBudget, CountsLeftOut, ReorderingOperator):
         super().__init__(ReorderBuffer())
         self._spec = spec
         keys = () if spec.budget is None else tuple(spec.types[i] for i in spec.partition)
-        self._partitions = KeyedTable(3, 0, keys)
+        self._partitions = KeyedTable(stretch_lanes(spec.budget), 0, keys)
         if spec.budget is not None:
-            self._budget = BudgetOfStretches(spec.budget, self._partitions, spec.at_most or 0, ends=True)
+            self._budget = BudgetOfStretches(spec.budget, self._partitions, spec.at_most or 0, True, spec.open)
         self._waiting = CalendarQueue()
         self._left_out = LeftOut()
 
@@ -94,9 +99,7 @@ class Sessions(MayHaveBudget, CountsLeftOut, ReorderingOperator):
         ended = np.empty((3, 0), np.int64)
         result: list[Elements] = []
         if arrived is not None:
-            arrived, firsts, ended = self._arrive(arrived)
-            if self._spec.open:
-                result.append(_opened(arrived, firsts))
+            ended, result = self._arrive(arrived)
         self._judge(moment)
         result += self._close(moment.heartbeat, ended)
         self._partitions.shrink()
@@ -107,11 +110,12 @@ class Sessions(MayHaveBudget, CountsLeftOut, ReorderingOperator):
     def _slots(self, columns: list[pa.Array], rows: int) -> Int64s:
         return self._partitions.place([columns[i] for i in self._spec.partition], rows).slots
 
-    def _arrive(self, arrived: Elements) -> tuple[Elements, Int64s, Int64s]:
-        """Return the elements, the first tick of the session of each, and the sessions that are followed by another."""
-        dropped = np.empty(0, np.int64)
+    def _arrive(self, arrived: Elements) -> tuple[Int64s, list[Elements]]:
+        """Return the sessions that are followed by another; and what is told of those that go on, where it is."""
+        admitted = None
         if self._budget is not None:
-            arrived, dropped = self._admitted(arrived, self._budget)
+            admitted = self._admitted(arrived, self._budget)
+            arrived = arrived.filter(admitted.kept)
         reach = reached(arrived)
         slots = self._slots(list(arrived.columns), len(arrived))
         order = argsort_code_time(slots, arrived.ts)
@@ -122,31 +126,47 @@ class Sessions(MayHaveBudget, CountsLeftOut, ReorderingOperator):
         self._partitions.touch(distinct_slots(slots, self._partitions.count))
         kept = arrived.with_columns(arrived.columns[:-1])
         due = np.minimum(reach, firsts + most) if most else reach
+        dropped = admitted is not None and len(admitted.dropped) > 0
+        if admitted is not None and dropped:
+            # What is dropped at the instant of its arrival never enters.
+            entered = self._dropped_at(admitted, slots, firsts) > arrived.ts
+            kept, firsts, due = kept.filter(entered), firsts[entered], due[entered]
         if len(kept):
             self._waiting.push(unnamed([pa.array(due), pa.array(firsts), *kept.columns]))
-        if len(dropped):
-            self._forget(dropped, ended[:, :count])
-        return kept, firsts, ended[:, :count]
+        result = [_opened(kept, firsts)] if self._spec.open else []
+        if admitted is not None and dropped:
+            result += self._forget(admitted)
+        return ended[:, :count], result
 
-    def _admitted(self, arrived: Elements, budget: BudgetOfStretches) -> tuple[Elements, Int64s]:
-        """Return the elements of partitions that the budget keeps, and the slots of those to forget behind them."""
+    def _dropped_at(self, admitted: Admitted, slots: Int64s, firsts: Int64s) -> Int64s:
+        """Return the instant at which the session of each element, by slot and first tick, is dropped, else END."""
+        at = np.full(self._partitions.count, END, np.int64)
+        at[admitted.dropped] = admitted.at
+        found: Int64s = np.where(firsts == self._partitions.integers[_FIRST, slots], at[slots], END)
+        return found
+
+    def _admitted(self, arrived: Elements, budget: BudgetOfStretches) -> Admitted:
+        """Return of which elements the budget keeps the partition, and the partitions to forget behind them."""
         values = [arrived.columns[i] for i in self._spec.partition]
         slots = self._slots(list(arrived.columns), len(arrived))
-        admitted = budget.admit(values, slots, arrived.ts, arrived.ts, reached(arrived), arrived.ts - 1)
-        return arrived.filter(admitted.kept), admitted.dropped
+        return budget.admit(values, slots, arrived.ts, arrived.ts, reached(arrived), arrived.ts - 1)
 
-    def _forget(self, dropped: Int64s, ended: Int64s) -> None:
-        """Forget the sessions that go on of some partitions, with their elements; those in `ended` are told."""
-        self._partitions.integers[_ALIVE, dropped] = 0
-        self._partitions.touch(distinct_slots(dropped, self._partitions.count))
+    def _forget(self, admitted: Admitted) -> list[Elements]:
+        """Forget the sessions that go on of the partitions that are dropped, with their elements; return what takes
+        these back where they have been told."""
+        self._partitions.integers[_ALIVE, admitted.dropped] = 0
+        self._partitions.touch(distinct_slots(admitted.dropped, self._partitions.count))
+        result: list[Elements] = []
         for batch in self._waiting.pop_until(END):
             columns = batch.columns
-            slots = self._slots(columns[2:], batch.num_rows)
-            gone = np.zeros(self._partitions.count, np.bool_)
-            gone[dropped] = True
-            kept = ~gone[slots] | (int64s(columns[1]) != self._partitions.integers[_FIRST, slots])
-            if kept.any():
-                self._waiting.push(batch.filter(pa.array(kept)))
+            firsts = int64s(columns[1])
+            at = self._dropped_at(admitted, self._slots(columns[2:], batch.num_rows), firsts)
+            gone = np.flatnonzero(at < END)
+            if len(gone) < batch.num_rows:
+                self._waiting.push(batch.filter(pa.array(at == END)))
+            if self._spec.open and len(gone):
+                result.append(self._told(columns[2:], firsts, at, gone))
+        return result
 
     def _close(self, heartbeat: int, ended: Int64s) -> list[Elements]:
         """Return the elements of the sessions that have ended; put those of others back, to wait for their end."""
@@ -159,7 +179,9 @@ class Sessions(MayHaveBudget, CountsLeftOut, ReorderingOperator):
         lanes = self._partitions.integers
         current = np.unique(slots)
         current = current[lanes[_ALIVE, current] != 0]
-        known = [np.concatenate([ended[k], lane]) for k, lane in enumerate((current, *lanes[1:, current]))]
+        known = [
+            np.concatenate([ended[k], lane]) for k, lane in enumerate((current, *lanes[_FIRST : _END + 1, current]))
+        ]
         ends = _looked_up(known, slots, firsts)
         over = ends <= heartbeat
         done = current[lanes[_END, current] <= heartbeat]
