@@ -156,6 +156,17 @@ def test_a_budget_and_the_length_that_it_knows_are_read_as_they_were(window: str
     assert _properties(read_plan(_text(data), _context(bound))) == _properties(root)
 
 
+@pytest.mark.parametrize("more", ["", ", compact 'false'", ", accuracy_at_least '50%', buckets '2'"])
+@pytest.mark.parametrize("window", ["SESSION 2 MINUTES", "SESSION 2 MINUTES AT MOST 1 HOUR OPEN"])
+def test_a_budget_of_sessions_is_read_as_it_was(window: str, more: str) -> None:
+    made = f"CREATE QUERY q WITH (memory '2 TUPLES'{more}) AS SELECT k, VALID(p) FROM c [PARTITION BY k {window}] AS p;"
+    bound = bind_script(SCRIPT + made)
+    root = bound.queries[0].root
+    data = exported(root, _context(bound))
+    assert data == logical(root) and ('"compact"' in _text(data)) == ("compact" in more)
+    assert _properties(read_plan(_text(data), _context(bound))) == _properties(root)
+
+
 # --- expressions
 
 _TYPES = (pa.int32(), pa.int64(), pa.float64(), pa.string(), pa.bool_(), TIMESTAMP, pa.date32(),

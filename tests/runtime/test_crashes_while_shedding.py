@@ -18,16 +18,23 @@ _QUERIES = {
     "both": "cpu '0.1', memory '12 TUPLES', shed 'cals_q', error_sample '30%'",
     "shared": "shed 'random'",
     "runs": "cpu '0.1', memory '9 TUPLES'",
+    "open": "memory '14 TUPLES', compact 'false'",
+    "closed": "cpu '0.1', compact 'false'",
 }
 
 
-_ALONE = "VALID FOR 3 SECONDS [RANGE 40 SECONDS]"
+_ALONE = "S (x) VALID FOR 3 SECONDS [RANGE 40 SECONDS]"
+_OTHERS = {
+    "runs": "S (x) [RANGE 40 SECONDS SLIDE 4 SECONDS]",
+    "open": "S [PARTITION BY x SESSION 9 SECONDS OPEN]",
+    "closed": "S [PARTITION BY x SESSION 9 SECONDS AT MOST 20 SECONDS]",
+}
 
 
 def script(folder: Path) -> str:
     queries = "\n".join(
         f"CREATE QUERY {name} INTO FILES (path '{folder}/{name}', format 'csv') WITH ({said}) AS"
-        f" SELECT x, VALID(s) FROM S (x) {'[RANGE 40 SECONDS SLIDE 4 SECONDS]' if name == 'runs' else _ALONE} AS s;"
+        f" SELECT x, VALID(s) FROM {_OTHERS.get(name, _ALONE)} AS s;"
         for name, said in _QUERIES.items()
     )
     return f"""SET state_limit = '1 MB';
@@ -48,7 +55,7 @@ class Measuring:
         self.calls += 1
         threshold = max(WHOLE // 3, WHOLE - self.calls * (WHOLE // 9))
         budget = 88 * (6 + self.calls * 5 % 7)
-        decided = before.with_all(Decided.KEEP_BELOW, {"cpu": threshold, "both": threshold, "runs": threshold})
+        decided = before.with_all(Decided.KEEP_BELOW, dict.fromkeys(("cpu", "both", "runs", "closed"), threshold))
         return decided.with_all(Decided.STATE_BUDGET, {"shared": budget})
 
 

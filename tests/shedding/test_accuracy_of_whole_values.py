@@ -11,7 +11,7 @@ import pytest
 from penstock.algebra.nodes.shed import StretchBudget
 from penstock.errors import PenstockError
 from penstock.language import bind_script
-from penstock.physical.operators.temporal.stretch_budget import BudgetOfStretches
+from penstock.physical.operators.temporal.stretch_budget import BudgetOfStretches, stretch_lanes
 from penstock.physical.synopses.tables.keyed_table import KeyedTable
 from penstock.shedding.accuracy import estimate_by_hash
 from penstock.shedding.layout import NEVER
@@ -193,3 +193,44 @@ def test_a_floor_changes_no_answer(query: str, more: str) -> None:
         bound = bind_script(f"{_LINE}CREATE QUERY q WITH (memory '60 TUPLES'{one}) AS {query};", one_time=True)
         answers.append(sorted(map(repr, RUNS[0].answer(bound.queries, inputs(), False, None).tables["q"].to_pylist())))
     assert answers[0] and answers[0] == answers[1]
+
+
+@pytest.mark.parametrize("compact", [True, False])
+@pytest.mark.parametrize("told_open", [False, True])
+def test_the_bound_of_coverage_holds_of_sessions_that_grow_after_they_went(told_open: bool, compact: bool) -> None:
+    """Every second the figures beside what goes on by definition, where a refused value comes again and again."""
+    shed = exact_again = 0
+    for seed in range(20):
+        draw = random.Random(seed)
+        table = KeyedTable(stretch_lanes(StretchBudget(1, compact=compact)), 0, (pa.int64(),))
+        budget = BudgetOfStretches(StretchBudget(2 if compact else 9, compact=compact), table, 0, True, told_open)
+        exact: dict[int, tuple[int, int]] = {}
+        for tick in range(120):
+            # At times all values pause, so that nothing is missing any more.
+            keys = [draw.randrange(5) for _ in range(draw.choice([0, 1, 2, 3]))] if tick % 50 < 35 else []
+            values, ts = pa.array(keys, pa.int64()), np.full(len(keys), tick, np.int64)
+            slots = table.place([values], len(keys)).slots
+            admitted = budget.admit([values], slots, ts, ts, ts + 6, ts - 1)
+            for key, slot, kept in zip(keys, slots.tolist(), admitted.kept.tolist(), strict=True):
+                first, end = exact.get(key, (tick, -1))
+                exact[key] = (first if end >= tick else tick, tick + 6)
+                if kept:
+                    alive, begin, last = table.integers[:3, slot].tolist()
+                    table.integers[:3, slot] = 1, begin if alive and last >= tick else tick, tick + 6
+            table.integers[ALIVE, admitted.dropped] = 0
+            table.integers[ALIVE, : table.count] &= table.integers[2, : table.count] > tick
+            budget.pass_to(tick)
+            figures = budget.figures(tick)
+            if not figures:
+                continue
+            assert figures["held"] <= figures["budget"]
+            goes_on = {k: (b, min(e, tick + 1) if told_open else e) for k, (b, e) in exact.items() if e > tick}
+            lanes = table.integers[:3, : table.count].T.tolist()
+            covered = sum((min(e, tick + 1) if told_open else e) - b for alive, b, e in lanes if alive)
+            every = sum(e - b for b, e in goes_on.values())
+            assert figures["coverage at least"] <= (covered / every if every else 1.0) + 1e-6
+            if figures["exact"]:
+                assert covered == every
+                exact_again += figures["shed"] > 0
+            shed += figures["shed"] > 0
+    assert shed and exact_again

@@ -32,6 +32,9 @@ _SOURCES = (
     ("t [PARTITION BY a SESSION x SECONDS] AS s", "x", "k", "x > 1"),
     ("t [PARTITION BY k, x SESSION 2 SECONDS AT MOST 4 SECONDS] AS s", "a", "x", "k <> 'b'"),
     ("t [PARTITION BY a SESSION 3 SECONDS AT MOST 4 SECONDS] AS s", "x", "k", ""),
+    # Sessions that go on.
+    ("t [PARTITION BY k, x SESSION 3 SECONDS OPEN] AS s", "a", "x", "a > 2"),
+    ("t [PARTITION BY a SESSION 3 SECONDS AT MOST 4 SECONDS OPEN] AS s", "x", "k", ""),
     # Groups of which each has rows of one value.
     (
         "(SELECT k, x, VALID(s), COUNT(*) AS n, SUM(a) AS total FROM t [PARTITION BY k, x SESSION 3 SECONDS] AS s"
@@ -69,7 +72,7 @@ _ESTIMATES = (
 def script_of(draw: random.Random, place: int) -> str:
     source, number, group, condition = _SOURCES[place]
     memory = draw.choice(["1 TUPLES", "2 TUPLES", "3 TUPLES", "5 TUPLES", "300 B"])
-    more = draw.choice(["", ", buckets '2'" if memory[0] != "1" else "", ", error_sample '50%'"])
+    more = draw.choice(["", ", buckets '2'" if memory[0] != "1" else "", ", error_sample '50%'", ", compact 'false'"])
     asked = ", ".join(draw.sample(_ESTIMATES, 2)).format(x=number)
     grouped = draw.random() < 0.5
     items = f"{group} AS g, {asked}" if grouped else asked

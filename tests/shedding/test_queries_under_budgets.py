@@ -64,13 +64,24 @@ _WHOLE = (
     " GROUP BY VALID(s)",
     "SELECT x, VALID(s) FROM t (x) [PARTITION BY k SESSION 4 SECONDS] AS s",
 )
+#: The same of sessions that are told while they go on.
+_OPEN = (
+    "SELECT s.k, s.x, s.at, VALID(s) FROM t [PARTITION BY k SESSION 3 SECONDS OPEN] AS s",
+    "SELECT s.k, s.a, VALID(s) FROM t [PARTITION BY k SESSION x SECONDS AT MOST 7 SECONDS OPEN] AS s WHERE s.k <> 'b'",
+    "SELECT k, x, VALID(s), COUNT(*) AS n, MIN(a) AS least FROM t [PARTITION BY k, x SESSION 4 SECONDS OPEN] AS s"
+    " GROUP BY k, x, VALID(s)",
+    "RSTREAM(SELECT s.k, s.at FROM t [PARTITION BY k SESSION 3 SECONDS OPEN] AS s)",
+    "ISTREAM(SELECT s.x, COUNT(*) AS n FROM t [PARTITION BY k SESSION 5 SECONDS OPEN] AS s GROUP BY s.x)",
+)
 
 
 def script_of_whole(draw: random.Random, policy: str) -> str:
     memory = draw.choice(["1 TUPLES", "2 TUPLES", "3 TUPLES", "8 TUPLES", "200", "300 B"])
     more = draw.choice(["", ", buckets '2'" if memory[0] != "1" else ""])
     more += draw.choice(["", ", accuracy_at_least '90%', on_inaccuracy 'fail'"])
-    return f"{_SOURCE}CREATE QUERY q WITH (memory '{memory}', shed '{policy}'{more}) AS {draw.choice(_WHOLE)};"
+    more += draw.choice(["", ", compact 'false'"])
+    query = draw.choice(_WHOLE if draw.random() < 0.6 else _OPEN)
+    return f"{_SOURCE}CREATE QUERY q WITH (memory '{memory}', shed '{policy}'{more}) AS {query};"
 
 
 #: Queries of which a budget counts runs of granules.

@@ -44,6 +44,9 @@ class Ledger:
         tuples, ticks: by bucket, the tuples dropped and the ticks lost with them.
         endless, begins: by bucket, the tuples dropped whose period has no end, and the sum of their begins.
         weights: by bucket, what the tuples dropped would count in the budget.
+        grows: whether what was dropped goes on where more of its value follow: a session, which has ended once nothing
+            that was dropped is live.
+        left: ticks lost of such whose life is over, while others are live.
     """
 
     no_end: int
@@ -54,9 +57,20 @@ class Ledger:
     endless: list[int] = field(default_factory=lambda: [0] * BUCKETS)
     begins: list[int] = field(default_factory=lambda: [0] * BUCKETS)
     weights: list[int] = field(default_factory=lambda: [0] * BUCKETS)
+    grows: bool = False
+    left: int = 0
 
     def pass_to(self, clock: int) -> None:
         """Forget what has left the window at `clock`."""
+        before = sum(self.ticks)
+        self._pass_to(clock)
+        self._leave(before)
+
+    def _leave(self, before: int) -> None:
+        """Keep in mind the ticks that have left, of `before`, which may belong to what still goes on."""
+        self.left = self.left + before - sum(self.ticks) if self.grows and self.live else 0
+
+    def _pass_to(self, clock: int) -> None:
         reached = clock // self.width
         gone = min(BUCKETS - 1, max(0, reached - self.first))
         if reached <= self.first:
@@ -68,10 +82,13 @@ class Ledger:
 
     def add(self, drops: Int64s, clock: int) -> None:
         """Add drops, rows as a `Shedder` returns them, that happened up to `clock`."""
-        self.pass_to(clock)
+        before = sum(self.ticks) + sum(drops[drops[:, DROPPED_END] < self.no_end, DROPPED_LOST].tolist())
+        self._pass_to(clock)
+        self._add(drops[drops[:, DROPPED_EXPIRES] > clock])
+        self._leave(before)
+
+    def _add(self, drops: Int64s) -> None:
         expires = drops[:, DROPPED_EXPIRES]
-        live = expires > clock
-        drops, expires = drops[live], expires[live]
         if not len(drops):
             return
         ending = expires[expires < self.no_end]
@@ -114,14 +131,17 @@ class Ledger:
     def lost(self, clock: int) -> int:
         """Return the ticks that may be missing in the answer at `clock`."""
         endless = sum(self.endless)
-        return sum(self.ticks) + max(0, endless * (clock + 1) - sum(self.begins)) + endless
+        return self.left + sum(self.ticks) + max(0, endless * (clock + 1) - sum(self.begins)) + endless
 
     def as_json(self) -> list[list[int]]:
         """Return the ledger as plain lists; `from_json` takes them back."""
-        return [[self.no_end, self.width, self.first], *self._lanes]
+        return [[self.no_end, self.width, self.first, int(self.grows), self.left], *self._lanes]
 
     @staticmethod
     def from_json(lists: list[list[int]]) -> Ledger:
         """Return the ledger that `as_json` wrote."""
-        (no_end, width, first), *lanes = lists
-        return Ledger(no_end, width, first, *(list(lane) for lane in lanes))
+        (no_end, width, first, grows, left), *lanes = lists
+        found = Ledger(no_end, width, first)
+        found.tuples, found.ticks, found.endless, found.begins, found.weights = (list(lane) for lane in lanes)
+        found.grows, found.left = bool(grows), left
+        return found

@@ -1,8 +1,8 @@
 """Budgets of whole stretches, or sessions, of which only the one that goes on is known of every value [tls III].
 
-An entry is the stretch of a value that goes on. Cutting its end would free nothing and make it wrong, so every policy
-drops whole values: of those that go on the one with the largest hash, which is refused from then on. What goes on when
-an instant begins is what no arrival before has closed.
+An entry is the stretch of a value that goes on, or each of its elements. Cutting its end would make it wrong, so every
+policy drops whole values: of those that go on the one with the largest hash, which is refused from then on. What goes
+on when an instant begins is what no arrival before has closed.
 
 Contract: after every arrival the weight of what goes on is at most the budget; what is dropped depends on the arrivals
 alone, in their order, never on how they were cut into calls. An arrival costs the logarithm of what goes on.
@@ -18,15 +18,15 @@ from penstock.shedding.compiled import compiled, loop
 from penstock.shedding.hashing import FallingThresholds, bucket_of
 from penstock.shedding.layout import NEVER, Int64s
 
-#: By value, at the begin of a call: whether a stretch goes on, its begin, its end, the hash, the weight, and whether it
-#: is in the heap of hashes.
-ALIVE, FIRST, LAST, RANK, WEIGHT, LISTED = range(6)
-LANES = 6
+#: By value, at the begin of a call: whether a stretch goes on, its begin, its end, the hash, the weight, whether it is
+#: in the heap of hashes, and how many entries it counts.
+ALIVE, FIRST, LAST, RANK, WEIGHT, LISTED, COUNT = range(7)
+LANES = 7
 #: The single numbers of a budget: its size, the weight that goes on, the hash from which on values are refused, the
 #: sizes of the two heaps, and the number of values dropped.
 _BUDGET, _HELD, _THRESHOLD, _ENDS, _RANKS, _DROPPED = range(6)
-#: A row per value that is dropped: its slot, the timestamp of the drop, and its stretch.
-KILL_SLOT, KILL_AT, KILL_BEGIN, KILL_END, KILL_WEIGHT = range(5)
+#: A row per value that is dropped: its slot, the timestamp of the drop, its stretch, and the entries of it.
+KILL_SLOT, KILL_AT, KILL_BEGIN, KILL_END, KILL_WEIGHT, KILL_COUNT = range(6)
 
 
 @loop
@@ -107,19 +107,21 @@ def _drop(lanes, heaps, numbers, at, kills, killed):  # type: ignore[no-untyped-
     numbers[_DROPPED] += 1
     kills[killed, KILL_SLOT], kills[killed, KILL_AT] = slot, at
     kills[killed, KILL_BEGIN], kills[killed, KILL_END] = lanes[FIRST, slot], lanes[LAST, slot]
-    kills[killed, KILL_WEIGHT] = lanes[WEIGHT, slot]
+    kills[killed, KILL_WEIGHT], kills[killed, KILL_COUNT] = lanes[WEIGHT, slot], lanes[COUNT, slot]
     return killed + 1
 
 
 @compiled(reads="order slots ranks stamps begins reaches weights limits", counted=False)
 def _follow(  # type: ignore[no-untyped-def]
-    order, slots, ranks, stamps, begins, reaches, weights, limits, at_most, refuses_from, lanes, heaps, numbers,
-    entered, kills, killed, thresholds,
+    order, slots, ranks, stamps, begins, reaches, weights, limits, at_most, by_element, refuses_from, lanes, heaps,
+    numbers, entered, kills, killed, thresholds,
 ):  # fmt: skip
     """Take arrivals in order; return the number of drops so far.
 
-    refuses_from: a threshold that has been decided, which is followed at the first arrival; thresholds: by arrival the
-    one that it meets, and the one behind it.
+    Args:
+        by_element: whether each element of a stretch is an entry, else the stretch is.
+        refuses_from: a threshold that has been decided, which is followed at the first arrival.
+        thresholds: by arrival the one that it meets, and the one behind it.
     """
     for n in range(order.shape[0]):
         i = order[n]
@@ -140,6 +142,14 @@ def _follow(  # type: ignore[no-untyped-def]
             goes_on = alive and begins[i] <= lanes[LAST, slot]
             if goes_on and at_most > 0 and begins[i] >= lanes[FIRST, slot] + at_most:
                 goes_on = False
+            if by_element and goes_on:
+                numbers[_HELD] += weights[i]
+                lanes[WEIGHT, slot] += weights[i]
+                lanes[COUNT, slot] += 1
+            elif by_element and alive:
+                # Another stretch follows within the instant: the one before is final.
+                numbers[_HELD] += weights[i] - lanes[WEIGHT, slot]
+                lanes[WEIGHT, slot], lanes[COUNT, slot] = weights[i], 1
             if not goes_on:
                 lanes[FIRST, slot] = lanes[LAST, slot] = begins[i]
             lanes[LAST, slot] = max(lanes[LAST, slot], reaches[i])
@@ -147,6 +157,7 @@ def _follow(  # type: ignore[no-untyped-def]
                 lanes[LAST, slot] = min(lanes[LAST, slot], lanes[FIRST, slot] + at_most)
             if not alive:
                 lanes[ALIVE, slot], lanes[RANK, slot], lanes[WEIGHT, slot] = 1, ranks[i], weights[i]
+                lanes[COUNT, slot] = 1
                 numbers[_HELD] += weights[i]
                 _list(lanes, heaps, numbers, slot)
         else:
@@ -166,7 +177,7 @@ class StretchArrivals:
         ranks: a hash of the value, 63 bits.
         stamps: the timestamp.
         begins, reaches: the period [begin, reach).
-        weights: what its value counts in the budget.
+        weights: what it counts in the budget, or its value does.
         limits: a stretch that ends there or before has been closed before the instant of the element.
     """
 
@@ -193,14 +204,15 @@ class WholeStretches:
     Args:
         budgets: of the buckets.
         at_most: how long a stretch may be, 0 for any length.
+        by_element: whether each element of a stretch is an entry, else the stretch is.
     """
 
-    def __init__(self, budgets: list[int], at_most: int = 0) -> None:
+    def __init__(self, budgets: list[int], at_most: int = 0, by_element: bool = False) -> None:
         self.budgets = budgets
         self.thresholds = [int(NEVER)] * len(budgets)
         #: How they fall, if anything reads it.
         self.falling: FallingThresholds | None = None
-        self.at_most = at_most
+        self.at_most, self.by_element = at_most, by_element
         self.dropped = 0
 
     def bucket_of(self, ranks: Int64s) -> Int64s:
@@ -222,7 +234,7 @@ class WholeStretches:
         entered, thresholds = np.empty(len(arrivals.slots), np.int64), np.empty((2, len(arrivals.slots)), np.int64)
         order = np.lexsort((arrivals.reaches, arrivals.ranks, arrivals.begins, arrivals.stamps))
         goes_on = np.flatnonzero(lanes[ALIVE])
-        kills = np.empty((len(goes_on) + len(order), 5), np.int64)
+        kills = np.empty((len(goes_on) + len(order), 6), np.int64)
         killed = 0
         own, of = self.bucket_of(arrivals.ranks), self.bucket_of(np.ascontiguousarray(lanes[RANK, goes_on]))
         for bucket, budget in enumerate(self.budgets):
@@ -233,8 +245,8 @@ class WholeStretches:
             _begin(lanes, heaps, numbers, mine)
             killed = _follow(
                 its_order, arrivals.slots, arrivals.ranks, arrivals.stamps, arrivals.begins, arrivals.reaches,
-                arrivals.weights, arrivals.limits, self.at_most, refuses_from, lanes, heaps, numbers, entered, kills,
-                killed, thresholds,
+                arrivals.weights, arrivals.limits, self.at_most, self.by_element, refuses_from, lanes, heaps, numbers,
+                entered, kills, killed, thresholds,
             )  # fmt: skip
             self.thresholds[bucket] = int(numbers[_THRESHOLD])
             if self.falling is not None:

@@ -132,6 +132,7 @@ class StretchBudget:
 
     Args:
         budget, in_bytes, buckets, cpu, shares_limit, least, query, every, at_least, fails: as those of `Shed`.
+        compact: whether a stretch counts once, else each of its elements does.
     """
 
     budget: int
@@ -144,6 +145,7 @@ class StretchBudget:
     every: int = 60
     at_least: int = 0
     fails: bool = False
+    compact: bool = True
 
     @property
     def follows_decisions(self) -> bool:
@@ -151,7 +153,9 @@ class StretchBudget:
 
     def describe(self) -> dict[str, str]:
         words = budget_words(self.budget, self.in_bytes, self.cpu, self.shares_limit)
-        found = {"budget": words.replace("tuples", "stretches"), "error": "whole values missing"}
+        if self.compact:
+            words = words.replace("tuples", "stretches")
+        found = {"budget": words, "error": "whole values missing"}
         found = {**found, "buckets": str(self.buckets)} if self.buckets > 1 else found
         if self.at_least:
             found["accuracy at least"] = floor_words(self.at_least, self.fails)

@@ -362,7 +362,8 @@ def _budget_of(node: Algebra) -> Shed | StretchBudget | None:
 
 def _reason_of(shed: Shed | StretchBudget) -> str:
     """Return the budgets of shedding as text."""
-    kind = "bytes" if shed.in_bytes else "tuples" if isinstance(shed, Shed) else "stretches or sessions that go on"
+    tuples = isinstance(shed, Shed) or not shed.compact
+    kind = "bytes" if shed.in_bytes else "tuples" if tuples else "stretches or sessions that go on"
     found = [] if shed.budget == NO_BUDGET else [f"memory: at most {shed.budget:,} {kind} are held"]
     found += [f"cpu: at most {shed.cpu / 1e6:g} cores are used"] if shed.cpu else []
     found += ["state_limit: at most its part is held"] if shed.shares_limit else []

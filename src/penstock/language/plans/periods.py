@@ -92,6 +92,8 @@ def _read_coalesce(below: Below) -> Algebra:
         raise below.refuse(
             "a budget of whole stretches needs those that are told once, and lose nothing, or granules", "P0376"
         )
+    if budget is not None and not budget.compact and made.granule_window is not None:
+        raise below.refuse("a budget of runs of granules counts these; that of their tuples is a step below", "P0376")
     return replace(made, budget=budget)
 
 
@@ -106,10 +108,8 @@ def _read_sessions(below: Below) -> Algebra:
     if below.input.schema[-1].type != BIGINT:
         raise below.refuse("the last column of a stream with sessions is a gap in ticks, BIGINT")
     is_open = "open" in below.fields and below.fields["open"].flag()
-    budget = read_budget(below)
-    if budget is not None and is_open:
-        raise below.refuse("sessions that go on have no budget: one that was dropped would have been told", "P0376")
-    return SessionWindow(below.input, below.partition(), below.ticks("gap"), below.ticks("at_most"), is_open, budget)
+    gap, most = below.ticks("gap"), below.ticks("at_most")
+    return SessionWindow(below.input, below.partition(), gap, most, is_open, read_budget(below))
 
 
 def _read_valid(below: Below) -> Algebra:

@@ -61,6 +61,7 @@ def _read_shed(below: Below) -> Algebra:
 #: The fields of a budget of what goes on.
 BUDGET = (
     "budget", "bytes", "buckets", "cpu", "shares_limit", "least_length", "query", "every", "at_least", "fails",
+    "compact",
 )  # fmt: skip
 
 
@@ -74,7 +75,7 @@ def write_budget(budget: StretchBudget | None) -> Fields:
     return {
         "budget": budget.budget, "bytes": budget.in_bytes, "buckets": budget.buckets, "cpu": budget.cpu,
         "shares_limit": budget.shares_limit, **({"least_length": budget.least} if budget.least else {}),
-        **(floor if budget.at_least else {}),
+        **(floor if budget.at_least else {}), **({} if budget.compact else {"compact": False}),
     }  # fmt: skip
 
 
@@ -85,7 +86,9 @@ def read_budget(below: Below) -> StretchBudget | None:
     budget = below.whole("budget", 1, NO_BUDGET) or 1
     buckets, cpu = below.whole("buckets", 1, budget, 1) or 1, below.whole("cpu", 0, 10**12, 0) or 0
     in_bytes, shares = (name in below.fields and below.fields[name].flag() for name in ("bytes", "shares_limit"))
-    made = StretchBudget(budget, in_bytes, buckets, cpu, shares, below.whole("least_length", 0, END, 0) or 0)
+    compact = "compact" not in below.fields or below.fields["compact"].flag()
+    least = below.whole("least_length", 0, END, 0) or 0
+    made = StretchBudget(budget, in_bytes, buckets, cpu, shares, least, compact=compact)
     at_least = below.whole("at_least", 0, 10**6, 0) or 0
     if not at_least:
         return made

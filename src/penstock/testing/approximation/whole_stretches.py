@@ -14,6 +14,7 @@ from penstock.expressions.draws import draws
 from penstock.expressions.value_sizes import value_bytes
 from penstock.testing.approximation.shedding import salted
 from penstock.testing.values import Row
+from penstock.types import END
 
 T = TypeVar("T")
 Fall = tuple[int, int, int]
@@ -22,13 +23,15 @@ Fall = tuple[int, int, int]
 
 @dataclass
 class OpenStretch(Generic[T]):
-    """The stretch of a value that goes on. told_below: the threshold at which it was told."""
+    """The stretch of a value that goes on. until: the instant at which it is dropped; told_below: the threshold at
+    which it was told."""
 
     rank: int
     begin: int
     end: int
     weight: int
     members: list[T] = field(default_factory=list)
+    until: int = END
     told_below: int = 2**63
 
 
@@ -44,18 +47,20 @@ class StretchArrival(Generic[T]):
     member: T
 
 
-def told_stretches(
-    arrivals: list[StretchArrival[T]], budgets: list[int], bucket_of: Callable[[int], int],
-    closes: Callable[[int], int], at_most: int | None = None,
-) -> list[OpenStretch[T]]:  # fmt: skip
-    """Return the stretches that are told: those of values that were kept until they closed.
+def stretches_within(
+    arrivals: list[StretchArrival[T]], budget: StretchBudget, closes: Callable[[int], int], at_most: int | None = None
+) -> tuple[list[OpenStretch[T]], list[Fall]]:
+    """Return the stretches that were held, some of them until they were dropped, and how thresholds fall.
 
     Args:
+        budget: counts stretches, or under `compact 'false'` their elements.
         closes: returns the instant at which a stretch that ends at a tick is closed.
         at_most: how long a stretch may be.
     """
+    budgets, bucket_of = buckets_of(budget)
     told: list[OpenStretch[T]] = []
     going_on: list[OpenStretch[T]] = []
+    falls: list[Fall] = []
     refused_from = [2**63] * len(budgets)
 
     def tell(stretches: list[OpenStretch[T]]) -> None:
@@ -76,15 +81,28 @@ def told_stretches(
             if own is None:
                 own = OpenStretch(one.rank, one.begin, one.begin, one.weight)
                 going_on.append(own)
+            elif not budget.compact:
+                own.weight += one.weight
             own.end = max(own.end, one.end)
             if at_most is not None:
                 own.end = min(own.end, own.begin + at_most)
             own.members.append(one.member)
         while sum(s.weight for s in going_on if bucket_of(s.rank) == bucket) > budgets[bucket]:
             refused_from[bucket] = max(s.rank for s in going_on if bucket_of(s.rank) == bucket)
-            going_on = [s for s in going_on if s.rank != refused_from[bucket]]
+            falls.append((one.ts, bucket, refused_from[bucket]))
+            for going in [s for s in going_on if s.rank == refused_from[bucket]]:
+                going.until = one.ts
+                told.append(going)
+                going_on.remove(going)
     tell(going_on)
-    return told
+    return told, falls
+
+
+def told_stretches(
+    arrivals: list[StretchArrival[T]], budget: StretchBudget, closes: Callable[[int], int], at_most: int | None = None
+) -> list[OpenStretch[T]]:
+    """Return the same that are told at their end: those of values that were kept until they closed."""
+    return [one for one in stretches_within(arrivals, budget, closes, at_most)[0] if one.until == END]
 
 
 @dataclass

@@ -44,7 +44,7 @@ def closed_stretches(node: Coalesce, world: World) -> list[tuple[tuple[int, int]
     closed, budget = node.closed, node.budget
     assert closed is not None and budget is not None
     arrivals = weighed(lives(node.input, world), node.value, node.schema.types, budget.in_bytes)
-    kept = told_stretches(arrivals, *buckets_of(budget), closed.closes)
+    kept = told_stretches(arrivals, budget, closed.closes)
     return [((closed.closes(s.end), END), (*s.members[0][:-2], s.begin, s.end), s) for s in kept]
 
 

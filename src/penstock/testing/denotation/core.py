@@ -254,8 +254,13 @@ def _arrivals(node: Algebra, world: World) -> Iterable[int]:
     for child in node.inputs:
         if isinstance(child, SessionWindow):
             # Where sessions end; what arrives in between is in no R(τ) yet, but for open ones.
-            for _, end, members in sessions(child, world):
-                yield from (tau for tau in (end, *(ts for ts, _ in members if child.open)) if tau <= world.final)
+            for _, end, until, members in sessions(child, world):
+                if child.open:
+                    entered = [ts for ts, _ in members if ts < until]
+                    instants = [*entered, min(end, until)] if entered else []
+                else:
+                    instants = [end] if until == END else []
+                yield from (tau for tau in instants if tau <= world.final)
             continue
         stream = child.input if isinstance(child, TimeModelWindow) else child
         if stream.is_stream:

@@ -14,18 +14,20 @@ from penstock.testing.approximation.shedding import salted
 from penstock.testing.approximation.whole_stretches import Fall
 from penstock.testing.denotation.base import Bag, Relation, World, denote, relation, windowed
 from penstock.testing.denotation.coalesce import closed_stretches, granules_held
-from penstock.testing.denotation.sessions import kept_sessions
+from penstock.testing.denotation.sessions import held_sessions
 from penstock.testing.denotation.shed import held_lives
 from penstock.testing.values import Row
+from penstock.types import END
 
 
 @denote.register
 def _(node: StretchChances, world: World) -> Relation:
     drawn = node.input
-    if isinstance(drawn, SessionWindow):
+    if isinstance(drawn, SessionWindow) and node.once:
+        kept = [s for s in held_sessions(drawn, world)[0] if s.until == END]
         return windowed([
             (row[-2], (s.end, s.end + 1), (*row[:-3], s.begin, s.end, record(s.rank, s.told_below)))
-            for s in kept_sessions(drawn, world) for row in s.members
+            for s in kept for row in s.members
         ])  # fmt: skip
     if isinstance(drawn, Coalesce) and node.once:
         told = closed_stretches(drawn, world)
@@ -49,6 +51,8 @@ def _falls(node: StretchChances, world: World) -> list[Fall]:
     drawn = node.input.input if isinstance(node.input, Gaps) else node.input
     if isinstance(drawn, Coalesce) and drawn.budget is not None:
         return granules_held(drawn, world)[1]
+    if isinstance(drawn, SessionWindow):
+        return held_sessions(drawn, world)[1]
     assert isinstance(drawn, Coalesce) and isinstance(drawn.input, Shed)
     return held_lives(drawn.input, world)[1]
 

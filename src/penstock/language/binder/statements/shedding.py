@@ -159,17 +159,12 @@ def with_budgets(root: Algebra, name: str, options: SheddingOptions, lenient: bo
     cpu = 0 if options.cpu == "none" else round(1e6 * float(options.cpu))
     misses_only = _only_misses(root)
 
-    whole = StretchBudget(budget, in_bytes, options.buckets, cpu, options.shares_limit)
+    whole = StretchBudget(budget, in_bytes, options.buckets, cpu, options.shares_limit, compact=options.compact)
 
     def rule(node: Any) -> Any:
         if isinstance(node, SessionWindow) or (isinstance(node, Coalesce) and _drops_whole(node, options)):
-            refusal = _refusal_of_whole(node, name, options)
-            if refusal is None:
-                floor = replace(whole, query=name, every=_judged_every(node), at_least=options.at_least)
-                return replace(node, budget=replace(floor, fails=options.fails) if options.at_least else whole)
-            if lenient:
-                return node
-            raise refusal
+            floor = replace(whole, query=name, every=_judged_every(node), at_least=options.at_least)
+            return replace(node, budget=replace(floor, fails=options.fails) if options.at_least else whole)
         if isinstance(node, Coalesce) and any(isinstance(one, SessionWindow) for one in operators(node.input)):
             return node
         if isinstance(node, Select) and isinstance(node.input, StretchChances):
@@ -237,17 +232,6 @@ def _drops_whole(node: Coalesce, options: SheddingOptions) -> bool:
     """Return whether entries are whole stretches: those that are told once, and runs of granules, but for a budget that
     counts tuples."""
     return _tells_once(node) or (options.compact and node.granule_window is not None and not is_static(node))
-
-
-def _refusal_of_whole(node: Coalesce | SessionWindow, name: str, options: SheddingOptions) -> PenstockError | None:
-    """Return why the stretches, or sessions, of `node` that go on have no budget, None where they may have one."""
-    if isinstance(node, SessionWindow) and node.open:
-        message = f"{name} reads sessions that have not ended: one that was dropped would have been emitted"
-        return PenstockError("P0376", message, hint="leave out OPEN: sessions are emitted at their end")
-    if not options.compact:
-        message = f"{name} keeps of every value only what has not ended: its budget counts that, not tuples"
-        return PenstockError("P0376", message, hint="leave out compact 'false'")
-    return None
 
 
 def _below_whole(select: Select, node: Coalesce | SessionWindow) -> Algebra:

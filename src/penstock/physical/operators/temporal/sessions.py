@@ -19,11 +19,18 @@ from penstock.physical.operators.contract import Moment
 from penstock.physical.operators.reorder_buffer import ReorderBuffer, ReorderingOperator
 from penstock.physical.operators.temporal.coalesce import with_periods
 from penstock.physical.operators.temporal.left_out import CountsLeftOut, LeftOut, open_periods
-from penstock.physical.operators.temporal.stretch_budget import BudgetOfStretches, MayHaveBudget
+from penstock.physical.operators.temporal.stretch_budget import (
+    Admitted,
+    BudgetOfStretches,
+    DropsValues,
+    MayHaveBudget,
+    stretch_lanes,
+)
 from penstock.physical.plan.temporal.sessions import SessionsSpec, ValidWindowSpec
 from penstock.physical.synopses.contract import Synopsis
 from penstock.physical.synopses.queues.expiration_queue import CalendarQueue
 from penstock.physical.synopses.tables.keyed_table import KeyedTable
+from penstock.shedding.hashing import FallingThresholds
 from penstock.types import BEGIN, END
 
 #: The lanes of a partition: whether a session goes on, its first tick, its end so far.
@@ -65,7 +72,7 @@ def reached(elements: Elements) -> Int64s:
     return elements.ts + np.minimum(int64s(elements.columns[-1]), END - elements.ts)
 
 
-class Sessions(MayHaveBudget, CountsLeftOut, ReorderingOperator):
+class Sessions(MayHaveBudget, DropsValues, CountsLeftOut, ReorderingOperator):
     """State: per partition the lanes above; the elements of sessions that go on, each with the first tick of its
     session."""
 
@@ -73,9 +80,9 @@ class Sessions(MayHaveBudget, CountsLeftOut, ReorderingOperator):
         super().__init__(ReorderBuffer())
         self._spec = spec
         keys = () if spec.budget is None else tuple(spec.types[i] for i in spec.partition)
-        self._partitions = KeyedTable(3, 0, keys)
+        self._partitions = KeyedTable(stretch_lanes(spec.budget), 0, keys)
         if spec.budget is not None:
-            self._budget = BudgetOfStretches(spec.budget, self._partitions, spec.at_most or 0, ends=True)
+            self._budget = BudgetOfStretches(spec.budget, self._partitions, spec.at_most or 0, True, spec.open)
             if spec.records:
                 self._budget.falling_thresholds()
         self._waiting = CalendarQueue()
@@ -83,6 +90,10 @@ class Sessions(MayHaveBudget, CountsLeftOut, ReorderingOperator):
 
     def synopses(self) -> Mapping[str, Synopsis]:
         return {"partitions": self._partitions, "waiting": self._waiting, **super().synopses()}
+
+    def falling_thresholds(self) -> FallingThresholds:
+        assert self._budget is not None
+        return self._budget.falling_thresholds()
 
     def process(self, port: int, elements: Elements) -> list[Elements]:
         self._early.add(self._left_out.without_period(elements, lasting(elements)))
@@ -97,9 +108,7 @@ class Sessions(MayHaveBudget, CountsLeftOut, ReorderingOperator):
         ended = np.empty((4, 0), np.int64)
         result: list[Elements] = []
         if arrived is not None:
-            arrived, firsts, ended = self._arrive(arrived)
-            if self._spec.open:
-                result.append(_opened(arrived, firsts))
+            ended, result = self._arrive(arrived)
         self._judge(moment)
         result += self._close(moment.heartbeat, ended)
         self._partitions.shrink()
@@ -110,12 +119,13 @@ class Sessions(MayHaveBudget, CountsLeftOut, ReorderingOperator):
     def _slots(self, columns: list[pa.Array], rows: int) -> Int64s:
         return self._partitions.place([columns[i] for i in self._spec.partition], rows).slots
 
-    def _arrive(self, arrived: Elements) -> tuple[Elements, Int64s, Int64s]:
-        """Return the elements, the first tick of the session of each, and the sessions that are followed by another:
-        (slot, first, end, threshold below which they are told)."""
-        dropped = met = np.empty(0, np.int64)
+    def _arrive(self, arrived: Elements) -> tuple[Int64s, list[Elements]]:
+        """Return the sessions that are followed by another: (slot, first, end, threshold below which they are told);
+        and what is told of those that go on, where it is."""
+        admitted = None
         if self._budget is not None:
-            arrived, dropped, met = self._admitted(arrived, self._budget)
+            admitted = self._admitted(arrived, self._budget)
+            arrived = arrived.filter(admitted.kept)
         reach = reached(arrived)
         slots = self._slots(list(arrived.columns), len(arrived))
         order = argsort_code_time(slots, arrived.ts)
@@ -126,36 +136,51 @@ class Sessions(MayHaveBudget, CountsLeftOut, ReorderingOperator):
         self._partitions.touch(distinct_slots(slots, self._partitions.count))
         kept = arrived.with_columns(arrived.columns[:-1])
         due = np.minimum(reach, firsts + most) if most else reach
+        dropped = admitted is not None and len(admitted.dropped) > 0
+        if admitted is not None and dropped:
+            # What is dropped at the instant of its arrival never enters.
+            entered = self._dropped_at(admitted, slots, firsts) > arrived.ts
+            kept, firsts, due = kept.filter(entered), firsts[entered], due[entered]
         if len(kept):
             self._waiting.push(unnamed([pa.array(due), pa.array(firsts), *kept.columns]))
         ended = ended[:, :count]
-        if self._budget is not None and self._spec.records:
+        if self._budget is not None and admitted is not None and self._spec.records:
             slots, _, ends, by = ended
-            ended[3] = self._budget.told_below(slots, ends, arrived.ts[by], met[by])
-        if len(dropped):
-            self._forget(dropped)
-        return kept, firsts, ended
+            ended[3] = self._budget.told_below(slots, ends, arrived.ts[by], admitted.met[admitted.kept][by])
+        result = [_opened(kept, firsts)] if self._spec.open else []
+        if admitted is not None and dropped:
+            result += self._forget(admitted)
+        return ended, result
 
-    def _admitted(self, arrived: Elements, budget: BudgetOfStretches) -> tuple[Elements, Int64s, Int64s]:
-        """Return the elements of partitions that the budget keeps, the slots of those to forget behind them, and the
-        thresholds that these elements met."""
+    def _dropped_at(self, admitted: Admitted, slots: Int64s, firsts: Int64s) -> Int64s:
+        """Return the instant at which the session of each element, by slot and first tick, is dropped, else END."""
+        at = np.full(self._partitions.count, END, np.int64)
+        at[admitted.dropped] = admitted.at
+        found: Int64s = np.where(firsts == self._partitions.integers[_FIRST, slots], at[slots], END)
+        return found
+
+    def _admitted(self, arrived: Elements, budget: BudgetOfStretches) -> Admitted:
+        """Return of which elements the budget keeps the partition, and the partitions to forget behind them."""
         values = [arrived.columns[i] for i in self._spec.partition]
         slots = self._slots(list(arrived.columns), len(arrived))
-        admitted = budget.admit(values, slots, arrived.ts, arrived.ts, reached(arrived), arrived.ts - 1)
-        return arrived.filter(admitted.kept), admitted.dropped, admitted.met[admitted.kept]
+        return budget.admit(values, slots, arrived.ts, arrived.ts, reached(arrived), arrived.ts - 1)
 
-    def _forget(self, dropped: Int64s) -> None:
-        """Forget the sessions that go on of some partitions, with their elements; those that have ended are told."""
-        self._partitions.integers[_ALIVE, dropped] = 0
-        self._partitions.touch(distinct_slots(dropped, self._partitions.count))
+    def _forget(self, admitted: Admitted) -> list[Elements]:
+        """Forget the sessions that go on of the partitions that are dropped, with their elements; return what takes
+        these back where they have been told."""
+        self._partitions.integers[_ALIVE, admitted.dropped] = 0
+        self._partitions.touch(distinct_slots(admitted.dropped, self._partitions.count))
+        result: list[Elements] = []
         for batch in self._waiting.pop_until(END):
             columns = batch.columns
-            slots = self._slots(columns[2:], batch.num_rows)
-            gone = np.zeros(self._partitions.count, np.bool_)
-            gone[dropped] = True
-            kept = ~gone[slots] | (int64s(columns[1]) != self._partitions.integers[_FIRST, slots])
-            if kept.any():
-                self._waiting.push(batch.filter(pa.array(kept)))
+            firsts = int64s(columns[1])
+            at = self._dropped_at(admitted, self._slots(columns[2:], batch.num_rows), firsts)
+            gone = np.flatnonzero(at < END)
+            if len(gone) < batch.num_rows:
+                self._waiting.push(batch.filter(pa.array(at == END)))
+            if self._spec.open and len(gone):
+                result.append(self._told(columns[2:], firsts, at, gone))
+        return result
 
     def _close(self, heartbeat: int, ended: Int64s) -> list[Elements]:
         """Return the elements of the sessions that have ended; put those of others back, to wait for their end."""
@@ -172,7 +197,8 @@ class Sessions(MayHaveBudget, CountsLeftOut, ReorderingOperator):
         if self._budget is not None and self._spec.records:
             last = lanes[_END, current]
             told_below = self._budget.told_below(current, last, np.full(len(last), END, np.int64), told_below)
-        known = [np.concatenate([ended[k], lane]) for k, lane in enumerate((current, *lanes[1:, current], told_below))]
+        own = (current, *lanes[_FIRST : _END + 1, current], told_below)
+        known = [np.concatenate([ended[k], lane]) for k, lane in enumerate(own)]
         session = _looked_up(known, slots, firsts)
         ends = known[2][session]
         over = ends <= heartbeat

@@ -30,9 +30,11 @@ from penstock.shedding.ledger import Ledger, drop_rows
 from penstock.shedding.runs import GranuleBudgets
 from penstock.shedding.whole import (
     ALIVE,
+    COUNT,
     FIRST,
     KILL_AT,
     KILL_BEGIN,
+    KILL_COUNT,
     KILL_END,
     KILL_SLOT,
     KILL_WEIGHT,
@@ -48,6 +50,8 @@ from penstock.storage.documents import Document, nested
 from penstock.types import END
 
 LOG = logger_of("shedding")
+#: The lane of a table, under `compact 'false'`, with the number of elements that have come of a stretch.
+_COUNT = 3
 
 
 @dataclass
@@ -85,11 +89,12 @@ class AccuracyFloor:
 
 @dataclass(frozen=True)
 class Admitted:
-    """What arrivals did. kept: of each whether its value is; dropped: the slots of values to forget; met: the threshold
-    that each arrival met."""
+    """What arrivals did. kept: of each whether its value is; dropped: the slots of values to forget; at: the instant of
+    each; met: the threshold that each arrival met."""
 
     kept: Bools
     dropped: Int64s
+    at: Int64s
     met: Int64s
 
 
@@ -208,14 +213,23 @@ class WholeBudget:
 
 
 class BudgetOfStretches(WholeBudget):
-    """The budget of one operator in one shard. table: its values, with three lanes: whether the stretch goes on, its
-    begin, its end; ends: whether what was dropped is missing only until its end, else for ever."""
+    """The budget of one operator in one shard.
 
-    def __init__(self, spec: StretchBudget, table: KeyedTable, at_most: int = 0, ends: bool = False) -> None:
-        machine = WholeStretches(bucket_budgets(spec.budget, spec.buckets), at_most)
+    Args:
+        table: its values, with lanes: whether the stretch goes on, its begin, its end, and under `compact 'false'` how
+            many elements of it have come.
+        ends: whether what was dropped is missing only until its end, else for ever.
+        told_open: whether a stretch is told while it goes on, so that it covers what has passed of it.
+    """
+
+    def __init__(
+        self, spec: StretchBudget, table: KeyedTable, at_most: int = 0, ends: bool = False, told_open: bool = False
+    ) -> None:
+        machine = WholeStretches(bucket_budgets(spec.budget, spec.buckets), at_most, not spec.compact)
         super().__init__(spec, machine)
         self._machine: WholeStretches = machine
-        self._table, self._ends = table, ends
+        self._ledger.grows = ends
+        self._table, self._ends, self._told_open = table, ends, told_open
 
     def admit(
         self, values: Sequence[pa.Array], slots: Int64s, stamps: Int64s, begins: Int64s, reaches: Int64s,
@@ -232,12 +246,19 @@ class BudgetOfStretches(WholeBudget):
         lanes = self._lanes()
         live = np.flatnonzero(lanes[ALIVE])
         known = self._table.key_columns(live)
-        lanes[RANK, live], lanes[WEIGHT, live] = ranks_of(known, len(live)), self.weights(known, len(live))
+        lanes[RANK, live] = ranks_of(known, len(live))
+        lanes[WEIGHT, live] = self.weights(known, len(live)) * lanes[COUNT, live]
         arrivals = StretchArrivals(slots, ranks, stamps, begins, reaches, weights, limits)
-        if not self.has_floor:
-            return self._taken(arrivals, lanes)
-        kept, dropped = np.empty(len(slots), np.bool_), [np.empty(0, np.int64)]
-        met = np.empty(len(slots), np.int64)
+        admitted = self._judged(arrivals, lanes) if self.has_floor else self._taken(arrivals, lanes)
+        if not self._spec.compact:
+            self._table.integers[_COUNT, : self._table.count] = lanes[COUNT]
+        return admitted
+
+    def _judged(self, arrivals: StretchArrivals, lanes: Int64s) -> Admitted:
+        """Take arrivals, and judge the accuracy at the instants that pass."""
+        stamps, kept = arrivals.stamps, np.empty(len(arrivals.slots), np.bool_)
+        dropped, at = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+        met = np.empty(len(stamps), np.int64)
         order = np.argsort(stamps, kind="stable")
         periods = stamps[order] // self._floor.every
         for start, stop in pairwise([0, *(np.flatnonzero(np.diff(periods)) + 1).tolist(), len(order)]):
@@ -247,14 +268,16 @@ class BudgetOfStretches(WholeBudget):
             one = self._taken(arrivals.chosen(order[start:stop]), lanes)
             kept[order[start:stop]], met[order[start:stop]] = one.kept, one.met
             dropped.append(one.dropped)
+            at.append(one.at)
             self._unjudged = (int(periods[start]) + 1) * self._floor.every - 1
-        return Admitted(kept, np.concatenate(dropped), met)
+        return Admitted(kept, np.concatenate(dropped), np.concatenate(at), met)
 
     def _taken(self, arrivals: StretchArrivals, lanes: Int64s) -> Admitted:
         lanes[LISTED] = 0
         entered, kills, thresholds = self._machine.admit(lanes, arrivals, self._keep_below)
         self._note(arrivals, entered, kills, lanes)
-        return Admitted(entered == 1, np.ascontiguousarray(kills[:, KILL_SLOT]), thresholds[0])
+        dropped, at = (np.ascontiguousarray(kills[:, k]) for k in (KILL_SLOT, KILL_AT))
+        return Admitted(entered == 1, dropped, at, thresholds[0])
 
     def told_below(self, slots: Int64s, closes: Int64s, followed: Int64s, met: Int64s) -> Int64s:
         """Return the thresholds at which stretches are told.
@@ -290,18 +313,24 @@ class BudgetOfStretches(WholeBudget):
     def _lanes(self) -> Int64s:
         lanes = np.zeros((LANES, self._table.count), np.int64)
         lanes[(ALIVE, FIRST, LAST), :] = self._table.integers[:3, : self._table.count]
+        lanes[COUNT] = 1 if self._spec.compact else self._table.integers[_COUNT, : self._table.count]
         return lanes
 
     def _note(self, arrivals: StretchArrivals, entered: Int64s, kills: Int64s, lanes: Int64s) -> None:
         refused = np.flatnonzero(entered == 2)
-        ends = np.append(arrivals.reaches[refused], kills[:, KILL_END])
+        # Of the elements of a stretch that are dropped the first one stands for its period.
+        others = np.repeat(np.arange(len(kills)), kills[:, KILL_COUNT] - 1)
+        begins = np.concatenate([arrivals.begins[refused], kills[:, KILL_BEGIN], kills[others, KILL_BEGIN]])
+        ends = np.concatenate([arrivals.reaches[refused], kills[:, KILL_END], kills[others, KILL_END]])
+        weights = kills[:, KILL_WEIGHT] // kills[:, KILL_COUNT]
         rows = drop_rows(
-            np.append(arrivals.stamps[refused], kills[:, KILL_AT]),
-            np.append(arrivals.begins[refused], kills[:, KILL_BEGIN]), ends,
+            np.concatenate([arrivals.stamps[refused], kills[:, KILL_AT], kills[others, KILL_AT]]),
+            begins, np.append(ends[: len(ends) - len(others)], kills[others, KILL_BEGIN]),
             np.minimum(ends, END - 1) + 1 if self._ends else np.full(len(ends), END, np.int64),
-            np.append(arrivals.weights[refused], kills[:, KILL_WEIGHT]),
+            np.concatenate([arrivals.weights[refused], weights, weights[others]]),
         )  # fmt: skip
-        ranks = np.append(arrivals.ranks[refused], lanes[RANK, kills[:, KILL_SLOT]])
+        slots = np.append(kills[:, KILL_SLOT], kills[others, KILL_SLOT])
+        ranks = np.append(arrivals.ranks[refused], lanes[RANK, slots])
         if len(entered):
             self.note(len(entered), rows, ranks, int(arrivals.stamps.max()))
 
@@ -312,10 +341,12 @@ class BudgetOfStretches(WholeBudget):
         lanes = self._lanes()
         live = np.flatnonzero(lanes[ALIVE])
         known = self._table.key_columns(live)
-        held = int(self.weights(known, len(live)).sum())
+        held = int((self.weights(known, len(live)) * lanes[COUNT, live]).sum())
         goes_on = lanes[LAST, live] > heartbeat
         ranks = ranks_of(known, len(live))[goes_on]
         ends = np.where(lanes[LAST, live] < END, lanes[LAST, live], heartbeat + 1)
+        if self._told_open:
+            ends = np.minimum(ends, heartbeat + 1)
         covered = sum(np.maximum(ends - lanes[FIRST, live], 0).tolist())
         estimate = self.estimate(ranks, np.ones(len(ranks), np.int64))
         return self.figures_of(held, covered, heartbeat, estimate)
@@ -350,6 +381,11 @@ class MayHaveBudget(Operator):
         """Judge the accuracy, behind the elements of a round and before what they close."""
         if self._budget is not None:
             self._budget.judge_until(moment.heartbeat)
+
+
+def stretch_lanes(budget: StretchBudget | None) -> int:
+    """Return the number of lanes of the table of a `BudgetOfStretches`."""
+    return _COUNT if budget is None or budget.compact else _COUNT + 1
 
 
 class DropsValues(Operator):

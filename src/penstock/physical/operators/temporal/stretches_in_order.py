@@ -19,7 +19,7 @@ from penstock.physical.operators.reorder_buffer import ReorderBuffer, Reordering
 from penstock.physical.operators.temporal.coalesce import netted, with_periods, without_periods
 from penstock.physical.operators.temporal.left_out import CountsLeftOut, LeftOut, open_periods
 from penstock.physical.operators.temporal.pieces import cut_pieces
-from penstock.physical.operators.temporal.stretch_budget import BudgetOfStretches, MayHaveBudget
+from penstock.physical.operators.temporal.stretch_budget import BudgetOfStretches, MayHaveBudget, stretch_lanes
 from penstock.physical.plan.temporal.coalesce import CoalesceSpec
 from penstock.physical.synopses.contract import Synopsis
 from penstock.physical.synopses.queues.expiration_index import ExpirationIndex
@@ -89,7 +89,7 @@ class StretchesInOrder(MayHaveBudget, CountsLeftOut, ReorderingOperator):
         assert spec.in_order is not None
         self._closing = spec.in_order
         self._only_closed = spec.closed is not None
-        self._values = KeyedTable(3, 0, spec.types[:-2])
+        self._values = KeyedTable(stretch_lanes(spec.budget), 0, spec.types[:-2])
         self._ends = ExpirationIndex(self._values, _END)
         self._left_out = LeftOut()
         if spec.budget is not None:

@@ -25,6 +25,10 @@ class SessionsSpec(BudgetedSpec):
     budget: StretchBudget | None = None
     records: bool = field(default=False, metadata={"added": True})
 
+    @property
+    def drops_values(self) -> bool:
+        return self.budget is not None and self.open
+
     def describe(self) -> Mapping[str, Parameter]:
         found: dict[str, Parameter] = {"told": "while they go on" if self.open else "at their end"}
         found = found if self.at_most is None else {**found, "at most": Ticks(self.at_most)}

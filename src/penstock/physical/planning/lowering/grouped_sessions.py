@@ -31,6 +31,9 @@ def lower_grouped_sessions(node: Aggregate, builder: Builder) -> Lowered | None:
     if found is None or builder.strategy is not Strategy.PATTERN:
         return None
     sessions, columns, calls = found
+    if sessions.budget is not None and not sessions.budget.compact:
+        # Each element counts.
+        return None
     width = len(sessions.input.schema) - 1
     places = {column: i for i, column in enumerate((*sessions.partition, width, width + 1))}
     if not set(columns) <= set(places) or any(columns_of(call) & {width, width + 1} for call in calls):
