@@ -152,7 +152,10 @@ def _heartbeat(source: Source, state: LiveState) -> int:
         return found.heartbeat
     if key in state.whole:
         return END
-    if source.is_stream:
+    if source.connector == "RESULTS":
+        message = f"query {source.name} has no answer that a SELECT could read"
+        hint = "one that is PAUSED or FAILED has none before it is resumed, and one INTO another place has it there"
+    elif source.is_stream:
         message = f"no elements of {source.name} are kept for one-time queries"
         hint = f"ALTER STREAM {source.name} SET (retain '10 MINUTES') keeps them from now on"
     else:
