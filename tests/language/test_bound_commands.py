@@ -443,6 +443,14 @@ def test_changes_of_rows_have_hints(text: str, hint: str, standing: Catalog) -> 
     assert hint in str(error.hint)
 
 
+def test_a_hint_has_names_as_they_are_written(standing: Catalog) -> None:
+    text = "CREATE STREAM `a ``b` (t INT) FROM MEMORY () TIMESTAMP BY t"
+    catalog = applied(_bound(text, standing), standing)
+    catalog = applied(_bound("CREATE VIEW w2 AS SELECT t FROM `a ``b`", catalog), catalog)
+    assert str(_errors("DROP STREAM `a ``b`", catalog)[0].hint).endswith("DROP STREAM `a ``b` CASCADE")
+    assert str(_errors(text, catalog)[0].hint).startswith("DROP STREAM `a ``b` first")
+
+
 # --- reading
 
 

@@ -10,7 +10,7 @@ from sqlglot import exp
 
 from penstock.algebra.nodes.query import Query, SinkSpec
 from penstock.algebra.nodes.scans import OnError, Source
-from penstock.errors import nearest
+from penstock.errors import as_name, nearest
 from penstock.expressions.evaluate import constant
 from penstock.expressions.functions import build_cast
 from penstock.expressions.nodes import Column, Expression, Literal
@@ -299,7 +299,7 @@ def _source(name: Name, kind: str, context: Context, rows: bool = False) -> Sour
     found = "STREAM" if source.is_stream else "RELATION"
     if found != kind:
         hint = "a stream only receives rows; UPDATE and DELETE change those of a relation"
-        hint = hint if rows else f"ALTER {found} {name.text} SET (...)"
+        hint = hint if rows else f"ALTER {found} {as_name(name.text)} SET (...)"
         context.fail("P0201", f"{name.text} is {an(found)}", name.span, hint)
     return source
 
