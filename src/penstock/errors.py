@@ -128,6 +128,12 @@ def counted(count: float, noun: str) -> str:
     return f"{count:,.0f} {noun}" + ("" if round(count) == 1 else "s")
 
 
+def as_name(name: str) -> str:
+    """Return a name as a statement has it: in backticks where it needs them."""
+    is_word = name.isascii() and name.isidentifier()
+    return name if is_word else "`" + name.replace("`", "``") + "`"
+
+
 def malformed_rows(count: int, source: str) -> str:
     """Return such as `1 row of S is malformed`."""
     return f"{counted(count, 'row')} of {source} {'is' if count == 1 else 'are'} malformed"

@@ -393,8 +393,9 @@ _SPARK = "spark."
 class Settings:
     """The values in force. Immutable: `with_value` returns changed settings."""
 
-    def __init__(self, values: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, values: Mapping[str, Any] | None = None, texts: Mapping[str, str] | None = None) -> None:
         self._values = dict(values or {})
+        self._texts = dict(texts or {})
 
     def __getitem__(self, name: str) -> Any:
         return self._values.get(name, _BY_NAME[name].default)
@@ -402,11 +403,15 @@ class Settings:
     def __iter__(self) -> Iterator[tuple[str, Any]]:
         return ((s.name, self[s.name]) for s in TABLE)
 
+    def written(self) -> Iterator[tuple[str, str]]:
+        """Yield each setting and its value as it is written in a script."""
+        return ((s.name, self._texts.get(s.name, s.shown)) for s in TABLE)
+
     def with_value(self, name: str, text: str) -> Settings:
         """Return these settings with `name` set from `text`. Raises PenstockError P0104, P0901."""
         setting = _BY_NAME.get(name.lower())
         if setting is None and name.startswith(_SPARK):
-            return Settings({**self._values, name: text})
+            return Settings({**self._values, name: text}, self._texts)
         if setting is None:
             raise PenstockError("P0104", f"unknown setting {name}", hint=nearest(name, _BY_NAME))
         try:
@@ -414,7 +419,7 @@ class Settings:
         except ValueError as error:
             message = f"setting {setting.name} cannot be {text!r}: it is {error}"
             raise PenstockError("P0104", message, hint=setting.hint) from None
-        return Settings({**self._values, setting.name: value})
+        return Settings({**self._values, setting.name: value}, {**self._texts, setting.name: text})
 
     @property
     def spark(self) -> dict[str, str]:

@@ -171,6 +171,17 @@ def test_a_failure_on_spark_keeps_its_lines() -> None:
     assert translate(told).code == "P0621"
 
 
+@pytest.mark.parametrize("last", ["AssertionError", "pyarrow.lib.ArrowInvalid: Float value 1.5 was truncated"])
+def test_the_last_line_of_a_traceback_is_told(last: str) -> None:
+    from penstock.runtime.spark.output.failures import translate
+
+    told = (
+        "An exception was thrown from the Python worker:\nTraceback (most recent call last):\n"
+        f'  File "worker.py", line 7, in main\n    assert now is not None\n{last}\n\n=== Streaming Query ===\n'
+    )
+    assert translate(ValueError(told)).message == f"the run failed: {last.removeprefix('pyarrow.lib.')}"
+
+
 def test_a_module_beside_the_script_can_be_named(tmp_path: Path) -> None:
     """Also one that makes its values with pandas, which a command without such functions does not load."""
     (tmp_path / "beside_the_script.py").write_text(

@@ -335,6 +335,16 @@ def test_settings(standing: Catalog) -> None:
         assert [e.code for e in _errors(text, standing)] == ["P0104"]
 
 
+def test_what_show_settings_lists_can_be_set(standing: Catalog) -> None:
+    texts = [text for _, text in _as(ShowCommand, "SHOW SETTINGS", standing).entries]
+    assert {"sink_retry = '10 s'", "seed = 0", "max_batch_bytes = '256 MB'", "statistics = ''"} <= set(texts)
+    settings = Settings().with_value("statistics", "s(rate 10)")
+    assert dict(settings.written())["statistics"] == "s(rate 10)"
+    for text in texts:
+        command = _as(ChangeSetting, f"SET {text}", standing)
+        assert Settings().with_value(command.key, command.value)[command.key] == Settings()[command.key], text
+
+
 def test_every_attribute_has_a_help() -> None:
     for table in (QUERY_ATTRIBUTES, SOURCE_ATTRIBUTES):
         assert all(option.help for option in table)
@@ -349,6 +359,9 @@ def test_insert(standing: Catalog) -> None:
     assert rows == InsertRows("prices", (("tea", 2.5, 1, "+"), ("rum", 3.0, 2, "+")))
     assert _as(InsertRows, "INSERT INTO n (tick) VALUES (1)", standing).rows == ((None, 1),)
     assert applied(rows, standing).memory["prices"] == rows.rows
+    exact = applied(_bound("CREATE RELATION exact (d DECIMAL(38,10)) FROM MEMORY ()", standing), standing)
+    negative = _as(InsertRows, "INSERT INTO exact VALUES (-12345678901234567890.0123456789)", exact)
+    assert str(negative.rows[0][0]) == "-12345678901234567890.0123456789"
 
 
 @pytest.mark.parametrize(
@@ -412,6 +425,30 @@ def test_delete(standing: Catalog) -> None:
 )
 def test_changes_of_rows_that_are_refused(text: str, code: str, standing: Catalog) -> None:
     assert [e.code for e in _errors(text, standing)] == [code]
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("DELETE FROM s", "a stream only receives rows"),
+        ("ALTER STREAM rates SET (retain '1 HOUR')", "ALTER RELATION rates SET"),
+        ("UPDATE s SET a = 1", "a stream only receives rows"),
+        ("UPDATE stock SET n = (SELECT MAX(a) FROM s [NOW])", "read the row alone that they change"),
+        ("DELETE FROM stock WHERE n < (SELECT MAX(a) FROM s [NOW])", "read the row alone that they change"),
+        ("INSERT INTO n (tick) VALUES ((SELECT MAX(a) FROM s [NOW]))", "SELECT the value first"),
+    ],
+)
+def test_changes_of_rows_have_hints(text: str, hint: str, standing: Catalog) -> None:
+    (error,) = _errors(text, standing)
+    assert hint in str(error.hint)
+
+
+def test_a_hint_has_names_as_they_are_written(standing: Catalog) -> None:
+    text = "CREATE STREAM `a ``b` (t INT) FROM MEMORY () TIMESTAMP BY t"
+    catalog = applied(_bound(text, standing), standing)
+    catalog = applied(_bound("CREATE VIEW w2 AS SELECT t FROM `a ``b`", catalog), catalog)
+    assert str(_errors("DROP STREAM `a ``b`", catalog)[0].hint).endswith("DROP STREAM `a ``b` CASCADE")
+    assert str(_errors(text, catalog)[0].hint).startswith("DROP STREAM `a ``b` first")
 
 
 # --- reading

@@ -110,6 +110,31 @@ def test_unknown_places_are_problems(client: httpx.Client, path: str) -> None:
     assert client.put("/v1/queries").status_code == 405
 
 
+@pytest.mark.parametrize(
+    ("asked", "status", "hint"),
+    [
+        ("GET /v1/queries/warm/result", 404, "did you mean GET /v1/queries/warm/results?"),
+        ("GET /v1/queries/warm/Plans", 404, "did you mean GET /v1/queries/warm/plan?"),
+        ("GET /v1/queries/warm/result?format=csv", 400, "did you mean GET /v1/queries/warm/results?"),
+        ("GET /v1/queries/warm/results?formt=csv", 400, "did you mean format or from?"),
+        ("GET /v1/queries/warm/er", 404, "did you mean warm?"),
+        ("GET /v1/query/warm/results", 404, "did you mean GET /v1/queries/warm/results?"),
+        ("GET /queries", 404, "did you mean GET /v1/queries?"),
+        ("POST /v1/statement", 404, "did you mean GET or POST /v1/statements?"),
+        ("POST /v1/streams/readings", 404, "did you mean POST /v1/streams/readings/rows?"),
+        ("POST /v1/streams/readings/row", 404, "did you mean POST /v1/streams/readings/rows?"),
+        ("POST /v1/queries/warm", 405, "DELETE or GET or PATCH is"),
+        ("GET /health", 404, "did you mean GET /healthz?"),
+        ("GET /v1/queries/cold", 404, "known: warm"),
+        ("GET /v1/nothing/of/it", 404, "/openapi.json lists what there is"),
+    ],
+)
+def test_a_misspelt_address_has_the_right_one(client: httpx.Client, asked: str, status: int, hint: str) -> None:
+    method, path = asked.split()
+    answer = client.request(method, path, json={} if method == "POST" else None)
+    assert (answer.status_code, answer.json()["hint"]) == (status, hint)
+
+
 def test_addresses() -> None:
     assert Address.parse("127.0.0.1:8265") == Address("127.0.0.1", 8265)
     assert Address.parse("[::1]:0") == Address("::1", 0)

@@ -137,6 +137,22 @@ def test_select_and_what_describes_the_system(live: Running) -> None:
         assert http.get("/readyz").status_code == 200
 
 
+def test_show_queries_has_names_and_states(live: Running) -> None:
+    """Of queries that were renamed, exchanged, replaced, paused, or have failed, what holds now."""
+    with connect(live.url, live.texts[AccessRole.ADMIN]) as client:
+        client.execute("CREATE QUERY a AS SELECT room FROM readings [NOW]")
+        client.execute("CREATE QUERY `b c` AS SELECT room FROM readings [RANGE 1 HOUR]")
+        client.execute("ALTER QUERY a RENAME TO z; ALTER QUERY `b c` PAUSE; CREATE QUERY d AS SELECT room FROM rooms")
+        client.execute("ALTER QUERY d AS SELECT room FROM rooms WHERE floor > 0")
+        client.execute("ALTER QUERY z SWAP WITH d")
+        (shown,) = client.execute("SHOW QUERIES")
+        assert (shown.text or "").splitlines() == [
+            "CREATE QUERY `z` AS SELECT room FROM rooms WHERE floor > 0",
+            "CREATE QUERY `b c` AS SELECT room FROM readings [RANGE 1 HOUR] -- PAUSED",
+            "CREATE QUERY `d` AS SELECT room FROM readings [NOW]",
+        ]
+
+
 def test_isolation_window_is_what_a_select_has_and_latest_is_refused(live: Running) -> None:
     select = "SELECT COUNT(*) AS n FROM rooms"
     with connect(live.url, live.texts[AccessRole.ADMIN]) as client:

@@ -118,6 +118,44 @@ def test_one_time_queries_over_what_a_server_keeps(tmp_path: Path) -> None:
         assert changes(client, 2)[0][:2] == [("+", "attic", 10.0), ("+", "hall", 11.0)]
 
 
+NAMES = """CREATE RELATION names (room STRING, name STRING, PRIMARY KEY (room)) FROM MEMORY ();
+INSERT INTO names VALUES ('hall', 'Halle'), ('attic', NULL), ('hall', 'twice');
+CREATE STREAM kept (at TIMESTAMP, room STRING, celsius DOUBLE) FROM HTTP () TIMESTAMP BY at RETAIN 2 HOURS;"""
+NAMED = "SELECT name, celsius FROM kept [RANGE 1 HOUR] AS k, names AS n WHERE k.room = n.room"
+
+
+@pytest.mark.spark
+def test_static_relations_of_a_server(tmp_path: Path) -> None:
+    """They are read by standing queries, with a stream or alone, and by SELECT beside these; also after a restart."""
+    (tmp_path / "rooms.cql").write_text(NAMES, encoding="utf-8")
+    everything = [{"room": "attic", "name": None}, {"room": "hall", "name": "Halle"}]
+    named = [{"name": "Halle", "celsius": 19.5}, {"name": "Halle", "celsius": 21.0}]
+
+    def check(client: ServerClient, rows: int) -> None:
+        assert client.select("SELECT * FROM names ORDER BY room").to_arrow().to_pylist() == everything
+        for sql in (NAMED, "SELECT * FROM warm"):
+            found = at_least(client, f"{sql} ORDER BY celsius", rows)
+            assert [row for row in found if row["name"] is not None] == named[: len(found) - 1], sql
+        assert at_least(client, "SELECT * FROM alone ORDER BY room", 2) == everything
+
+    with served(tmp_path) as (_, client, process):
+        assert client.select("SELECT * FROM names ORDER BY room").to_arrow().to_pylist() == everything
+        client.execute(f"CREATE QUERY alone AS SELECT * FROM names; CREATE QUERY warm AS {NAMED}")
+        client.insert("kept", [reading("09:00", "hall", 19.5), reading("09:20", "attic", 23.0)])
+        client.insert("kept", [reading("09:30", "hall", 21.0)])
+        check(client, 2)
+        with pytest.raises(PenstockError, match="P0701") as caught:
+            client.execute("SHOW VIEWS; INSERT INTO names VALUES ('cellar', 'Keller')")
+        assert caught.value.position is not None and caught.value.position.column == 13
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0
+    with served(tmp_path) as (_, client, _process):
+        client.execute(f"CREATE QUERY late START WARM AS {NAMED}")
+        client.insert("kept", [reading("09:40", "none", 0.0)])
+        check(client, 3)
+        at_least(client, "SELECT * FROM late", 3)
+
+
 @pytest.mark.spark
 def test_a_server_is_ended_and_goes_on(tmp_path: Path) -> None:
     (tmp_path / "rooms.cql").write_text(ROOMS, encoding="utf-8")

@@ -32,7 +32,7 @@ from penstock.control.transactions.catalog_text import catalog_text
 from penstock.control.transactions.listing import ListedQuery, listed_queries
 from penstock.control.transactions.past_reading import PastReading
 from penstock.control.transactions.request import NotedFailure, PostedScript
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, as_name
 from penstock.events import log_event, logger_of
 from penstock.language.catalog import Catalog, QueryStatus
 from penstock.storage import Locked
@@ -242,7 +242,7 @@ class Control:
             error = self._failed.get(query.place)
             stops = query.status is QueryStatus.FAILED and one.attributes.get("on_failure") == STOP_SERVER
             if error is not None and stops:
-                hint = f"the next start leaves the query out; ALTER QUERY {one.name} RESUME begins it again"
+                hint = f"the next start leaves the query out; ALTER QUERY {as_name(one.name)} RESUME begins it again"
                 return PenstockError(error.code, f"query {one.name} failed: {error.message}", hint=hint)
         return None
 

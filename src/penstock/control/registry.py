@@ -182,7 +182,7 @@ def read_once(name: str) -> PenstockError:
     """Return the error for rows of a relation that never changes and that a query has read."""
     return PenstockError(
         "P0701", f"{name} has no timestamps, so it was read once: it cannot change any more",
-        hint="declare it with TIMESTAMP BY",
+        hint="declare it with SYSTEM TIME, or TIMESTAMP BY",
     )  # fmt: skip
 
 

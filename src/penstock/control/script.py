@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
-from penstock.errors import ScriptErrors
+from penstock.errors import PenstockError, ScriptErrors
 from penstock.language.parse import parse_statements
 from penstock.language.statements import CreateQuery, Statement, TransactionStatement
-from penstock.language.text import SourceText
+from penstock.language.text import SourceText, TextSpan
 
 
 @dataclass(frozen=True)
@@ -39,7 +41,7 @@ def parse_commands(script: str) -> ParsedCommands:
     words = [one.word if isinstance(one, TransactionStatement) else "" for one in statements]
     marked = [i for i, word in enumerate(words) if word]
     if (marked and (words[0], words[-1]) not in (("BEGIN", "COMMIT"), ("BEGIN", "ROLLBACK"))) or len(marked) > 2:
-        wrong = statements[marked[0]]
+        wrong = statements[marked[1 if words[0] == "BEGIN" and len(marked) > 1 else 0]]
         raise ScriptErrors(
             [
                 source.error(
@@ -57,3 +59,13 @@ def parse_commands(script: str) -> ParsedCommands:
         bool(words) and words[-1] == "ROLLBACK",
         bool(marked),
     )
+
+
+@contextmanager
+def placed_at(source: SourceText, span: TextSpan) -> Iterator[None]:
+    """Give errors that have no place that of a statement."""
+    try:
+        yield
+    except PenstockError as error:
+        error.at(source.position(span))
+        raise

@@ -18,7 +18,7 @@ from penstock.algebra.nodes.query import Query
 from penstock.algebra.nodes.scans import Source
 from penstock.connectors.contract import Sink
 from penstock.connectors.results.result_folder import ResultFolder
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, as_name
 from penstock.physical.execution.progress import NOTHING
 from penstock.results.content import ResultContents
 from penstock.results.live_state import LivePast, LiveState, LiveUpdates, state_of_results
@@ -111,7 +111,7 @@ class RelationUpdates:
         if steps is None:
             raise PenstockError(
                 "P0721", f"the updates of {source.name} cannot be read again, and its content is not kept",
-                hint=f"CREATE QUERY q AS SELECT * FROM {source.name}, and read q",
+                hint=f"CREATE QUERY q AS SELECT * FROM {as_name(source.name)}, and read q",
             )  # fmt: skip
         tasks = tuple(task for step in steps for task in step.tasks)
         return AcceptedUpdates(source, self.read_as, compacted, tasks, up_to)

@@ -19,7 +19,7 @@ from penstock.algebra.nodes.scans import Source, over_sources, scanned_columns
 from penstock.algebra.optimizer.rules.prune_columns import prune_columns
 from penstock.algebra.properties.need import Need
 from penstock.deep import deep
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, as_name
 from penstock.physical.execution.progress import NOTHING
 from penstock.physical.planning.strategies import Strategy
 from penstock.results.cancellation import Cancellation
@@ -152,9 +152,12 @@ def _heartbeat(source: Source, state: LiveState) -> int:
         return found.heartbeat
     if key in state.whole:
         return END
-    if source.is_stream:
+    if source.connector == "RESULTS":
+        message = f"query {source.name} has no answer that a SELECT could read"
+        hint = "one that is PAUSED or FAILED has none before it is resumed, and one INTO another place has it there"
+    elif source.is_stream:
         message = f"no elements of {source.name} are kept for one-time queries"
-        hint = f"ALTER STREAM {source.name} SET (retain '10 MINUTES') keeps them from now on"
+        hint = f"ALTER STREAM {as_name(source.name)} SET (retain '10 MINUTES') keeps them from now on"
     else:
         message, hint = f"the content of {source.name} is not kept", "a query over it keeps its content"
     raise PenstockError("P0721", message, hint=hint)
@@ -243,7 +246,7 @@ def _dropped(source: Source, dropped: int, tick: int, need: Need) -> PenstockErr
         needed = f"{source.domain.show_length(need.ticks)} before {show(tick)} are needed"
     return PenstockError(
         "P0721", f"elements of {source.name} are kept since {show(dropped)}, {needed}",
-        hint=f"ALTER STREAM {source.name} SET (retain ...) with a longer time, or a shorter window",
+        hint=f"ALTER STREAM {as_name(source.name)} SET (retain ...) with a longer time, or a shorter window",
     )  # fmt: skip
 
 

@@ -21,10 +21,10 @@ from penstock.control.entities.sharing import sharing_of
 from penstock.control.entities.system import SessionFact, SystemView
 from penstock.control.outcomes import CommandOutcome, CommandState, Principal, StatementOutcome
 from penstock.control.registry import quoted
+from penstock.control.transactions.catalog_text import declared_text
 from penstock.control.transactions.listing import ListedQuery
 from penstock.control.versions import with_plan
 from penstock.errors import PenstockError, Position, ScriptErrors, nearest
-from penstock.language.catalog import QueryStatus
 from penstock.language.commands import (
     Cancel,
     Describe,
@@ -63,7 +63,14 @@ from penstock.server.service import (
 from penstock.server.statements.door_facts import door_facts
 from penstock.server.statements.engine_side import EngineSide
 from penstock.server.statements.entity_views import entity_view, entity_views
-from penstock.server.statements.listed_views import moment, plan_change_text, query_view, shown_tick, statement_view
+from penstock.server.statements.listed_views import (
+    moment,
+    plan_change_text,
+    query_view,
+    shown_query,
+    shown_tick,
+    statement_view,
+)
 from penstock.server.statements.results_to_come import ResultsToCome
 from penstock.server.statements.running_statements import (
     SUBSCRIBE,
@@ -79,7 +86,6 @@ from penstock.types import type_name
 #: States of commands that have not taken effect yet.
 _UNFINISHED = (CommandState.PENDING.value, CommandState.HYDRATING.value)
 #: States of queries that do not answer yet.
-_TO_BEGIN = tuple(one.value for one in (QueryStatus.PENDING, QueryStatus.HYDRATING, QueryStatus.WAITING))
 #: Connectors whose rows are posted.
 _POSTED = ("MEMORY", "HTTP")
 
@@ -253,15 +259,12 @@ class LiveService:
         if command.kind == "VERSIONS":
             version = self._control.version()
             return f"{version.number}, with the commands up to {version.command}"
-        texts = [redacted_text(declared or name) for name, declared in command.entries]
         if command.kind == "QUERIES":
-            version = self._control.version()
-            views = [query_view(one, version) for one in self._control.queries()]
-            begins = {view.name: f" -- {_beginning(view)}" for view in views if view.state in _TO_BEGIN}
-            begins |= {view.name: f" -- {view.change}" for view in views if view.change is not None}
-            begins |= {name: f" -- {text}" for name, text in shedding_texts(self.view()).items() if name not in begins}
-            names = [name for name, _ in command.entries]
-            texts = [text + begins.get(name, "") for name, text in zip(names, texts, strict=True)]
+            version, shed, written = self._control.version(), shedding_texts(self.view()), dict(command.entries)
+            listed = [(declared_text(one.stored, written.get(one.stored.name)), query_view(one, version))
+                      for one in self._control.queries()]  # fmt: skip
+            return "\n".join(shown_query(text, view, shed) for text, view in listed)
+        texts = [redacted_text(declared or name) for name, declared in command.entries]
         return "\n".join(texts)
 
     # -- statements that run -----------------------------------------------------------------------------------
@@ -489,10 +492,3 @@ def _one_line_up(error: PenstockError) -> PenstockError:
     """Return an error of a script that stood one line lower."""
     position = None if error.position is None else _above(error.position)
     return PenstockError(error.code, error.message, position, error.hint)
-
-
-def _beginning(view: QueryView) -> str:
-    """Return the state of a query that does not answer yet, with how much it has read, or until when it waits."""
-    share = "" if view.share is None else f" {view.share:.0%}"
-    until = "" if view.first is None else f" until {view.first}"
-    return view.state + share + until

@@ -57,7 +57,7 @@ class ServerPolicy:
         variables: prefixes of environment variables that secrets may come from.
         modules: modules whose functions may be declared.
         hosts: `host` or `host:port` of brokers and databases.
-        closed: files and folders that are refused wherever they lie: the checkpoint, the token file.
+        closed: files and folders that are refused wherever they lie: the checkpoint, the folder of the token file.
     """
 
     paths: tuple[Path, ...] = ()
@@ -145,7 +145,9 @@ class ServerPolicy:
             kept = parts_of(closed)
             if _is_below(place, kept) or _is_below(kept, place):
                 message = f"{owner}: {text[:200]} overlaps files of the server itself"
-                raise PenstockError("P0805", message, hint="choose a folder beside the checkpoint")
+                raise PenstockError(
+                    "P0805", message, hint="choose a folder beside the checkpoint, and beside that of the token file"
+                )
         for link in _links(start):
             if not any(_is_below(parts_of(link), parts_of(allowed)) for allowed in self.paths):
                 message = f"{owner}: {text[:200]} holds the link {link.name}, which leads out of what the server allows"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 
 from penstock.control.command_log import CommandLog
@@ -13,6 +14,7 @@ from penstock.control.outcomes import Principal
 from penstock.control.posted_rows import PostedRows, key_used
 from penstock.control.registry import bind_one, command_of, default_sink, first_error, settings_of
 from penstock.control.row_changes import check_changeable
+from penstock.control.script import placed_at
 from penstock.control.stored_catalog import StoredCatalog
 from penstock.control.transactions.backlog import AcceptedItem, Backlog
 from penstock.control.transactions.draft import Draft
@@ -107,7 +109,14 @@ class Acceptor:
         texts = [text for text, command in zip(commands.texts, request.bound, strict=True) if changes(command)]
         texts += request.steps
         if texts or draft.touched:
-            self._check(draft)
+            changing = [
+                statement.span
+                for statement, one in zip(commands.statements, request.bound, strict=False)
+                if changes(one)
+            ]
+            # Of several, none is known to be the wrong one.
+            with placed_at(commands.source, changing[0]) if len(changing) == 1 else nullcontext():
+                self._check(draft)
         if commands.rolled_back:
             texts = []
         elif request.failure is not None and draft.change.objects:
@@ -154,30 +163,29 @@ class Acceptor:
         if request.is_whole:
             self._draft_difference(draft, request)
             return draft
-        commands, number = request.commands, self._log.next_number
+        commands, number, source = request.commands, self._log.next_number, request.commands.source
         for statement, text, query_text in zip(commands.statements, commands.texts, commands.query_texts, strict=True):
-            command, warnings = bind_one(
-                statement, draft.stored, draft.bound, settings_of(draft.settings), commands.source
-            )
-            if self._policy is not None:
-                self._policy(command, request.who)
-            if isinstance(command, UpdateControl):
-                changed = self._draft_update(draft, number, command, request.who)
-                number += changed
-                request.bound.append(
-                    command if changed else Unchanged("RELATION", command.relation, "no value changes")
-                )
+            with placed_at(source, statement.span):
+                command, warnings = bind_one(statement, draft.stored, draft.bound, settings_of(draft.settings), source)
+                if self._policy is not None:
+                    self._policy(command, request.who)
+                if isinstance(command, UpdateControl):
+                    changed = self._draft_update(draft, number, command, request.who)
+                    number += changed
+                    request.bound.append(
+                        command if changed else Unchanged("RELATION", command.relation, "no value changes")
+                    )
+                    request.warnings.append(warnings)
+                    continue
+                if isinstance(command, ChangeSetting):
+                    draft.settings = {**draft.settings, command.key.lower(): command.value}
+                elif isinstance(command, UpdateRows | DeleteRows):
+                    check_changeable(draft.bound.sources[command.relation.lower()])
+                if changes(command):
+                    draft.add(number, known_choices(command, draft, self._engine), text, query_text)
+                    number += 1
+                request.bound.append(command)
                 request.warnings.append(warnings)
-                continue
-            if isinstance(command, ChangeSetting):
-                draft.settings = {**draft.settings, command.key.lower(): command.value}
-            elif isinstance(command, UpdateRows | DeleteRows):
-                check_changeable(draft.bound.sources[command.relation.lower()])
-            if changes(command):
-                draft.add(number, known_choices(command, draft, self._engine), text, query_text)
-                number += 1
-            request.bound.append(command)
-            request.warnings.append(warnings)
         return draft
 
     def _take_steps(self, draft: Draft, request: PostedScript) -> None:

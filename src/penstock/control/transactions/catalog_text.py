@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 
 from penstock.control.registry import DECLARATION_ORDER, quoted, settings_of
@@ -14,6 +15,10 @@ _MEANING = (
     "integer_division", "seed", "shed_memory", "shed_cpu", "shed", "shed_buckets", "shed_compact", "shed_error_sample",
     "shed_accuracy_at_least", "shed_on_inaccuracy",
 )  # fmt: skip
+#: The beginning of a statement that declares a query, up to its name.
+_HEAD = re.compile(
+    r"\s*CREATE\s+(?:OR\s+REPLACE\s+)?QUERY\s+(?:IF\s+NOT\s+EXISTS\s+)?(`(?:[^`]|``)+`|\w+)", re.IGNORECASE
+)
 
 
 def catalog_text(objects: Iterable[StoredObject], settings: Mapping[str, str]) -> str:
@@ -30,6 +35,15 @@ def catalog_text(objects: Iterable[StoredObject], settings: Mapping[str, str]) -
             lines += _settings(one, now)
             lines += _statements(one)
     return "".join(f"{line};\n" for line in lines)
+
+
+def declared_text(one: StoredObject, text: str | None) -> str:
+    """Return the statement that declares a query. text: as it was registered, where that is known; it has another query
+    or name where that has been changed since."""
+    head = None if text is None else _HEAD.match(text)
+    if text is not None and head is not None and head[1].strip("`").replace("``", "`").lower() == one.name.lower():
+        return text
+    return next(_statements(one.as_wished))
 
 
 def _settings(one: StoredObject, now: dict[str, str]) -> Iterator[str]:

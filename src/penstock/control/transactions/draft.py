@@ -26,7 +26,7 @@ from penstock.control.transactions.drafted_queries import (
     check_unchanging,
     other_columns,
 )
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, as_name
 from penstock.language.catalog import QueryStatus
 from penstock.language.commands import (
     AlterQuery,
@@ -170,7 +170,7 @@ class Draft(DraftedQueries):
     def _replaceable(self, former: StoredObject, replaces: bool) -> None:
         """Raise PenstockError P0206 where a name is taken, by something that cannot be bound."""
         if not replaces:
-            hint = f"DROP {former.kind} {former.name} first, or choose another name"
+            hint = f"DROP {former.kind} {as_name(former.name)} first, or choose another name"
             raise PenstockError("P0206", f"{former.name} is declared already", hint=hint)
 
     def _drop(self, kind: str, name: str) -> None:

@@ -227,11 +227,13 @@ def start_request(work: Work, folder: Folder) -> StartRequest:
     queries = work.queries
     if spooled_sources:
         queries = tuple(_over_spooled(query, spooled_sources) for query in queries)
+    # A static relation is read once, before the rounds.
+    standing = [name for name, source in work.sources.items() if name in work.declared and not source.is_static]
     return StartRequest(
         queries, work.sources, work.digests,
         known_statistics(work.sources, work.rows, work.frames, work.settings["statistics"]), work.strategy, work.drain,
         str(work.settings["state_store"]), frozenset(work.streaming), work.settings.get_int("shards"), work.all_starts,
-        tuple(spooled_sources.get(name, s) for name, s in work.sources.items() if name in work.declared), work.command,
+        tuple(spooled_sources.get(name, work.sources[name]) for name in standing), work.command,
         work.outcomes, work.paused, work.reset, work.silent, work.moved, work.contents,
         live=work.live, cache=work.cache,
     )  # fmt: skip

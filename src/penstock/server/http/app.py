@@ -15,12 +15,16 @@ from penstock.errors import PenstockError, nearest
 from penstock.server.http import entities, page, queries, results, rows, statements, status
 from penstock.server.http.door import HttpDoor
 from penstock.server.http.gate import Gate
+from penstock.server.http.nearest_address import nearest_address
 from penstock.server.http.problems import Refused, failure, problem
 
 _ABOUT = (
     "Continuous queries over streams and relations: statements, results as they come, rows, and the log of commands."
 )
 
+#: Names may hold slashes, so a longer path is looked at before a shorter one.
+_ROUTERS = tuple(part.router for part in (statements, results, queries, rows, entities, status))
+_ROUTES = tuple(route for router in _ROUTERS for route in router.routes)
 #: Those that look here add parameters of their own.
 _WATCHED = ("/healthz", "/readyz", "/metrics")
 
@@ -32,9 +36,8 @@ def create_app(door: HttpDoor) -> ASGIApp:
         swagger_ui_oauth2_redirect_url=None, redirect_slashes=False, separate_input_output_schemas=False,
     )  # fmt: skip
     app.state.door = door
-    # Names may hold slashes, so a longer path is looked at before a shorter one.
-    for routes in (statements, results, queries, rows, entities, status):
-        app.include_router(routes.router, dependencies=[Depends(_known_parameters)])
+    for router in _ROUTERS:
+        app.include_router(router, dependencies=[Depends(_known_parameters)])
     app.include_router(page.router)
     app.add_exception_handler(PenstockError, _known)
     app.add_exception_handler(RequestValidationError, _invalid)
@@ -52,14 +55,23 @@ async def _known_parameters(request: Request) -> None:
     known = [field.alias for field in route.dependant.query_params]
     unknown = [name for name in request.query_params if name not in known]
     if unknown:
-        hint = nearest(unknown[0], known) if known else "there are none here"
+        hint = _address_below_a_query(request) or (nearest(unknown[0], known) if known else "there are none here")
         raise Refused(400, "P0803", f"unknown parameter {unknown[0][:100]!r}", hint=hint)
 
 
 async def _known(request: Request, error: Exception) -> Response:
     if not isinstance(error, PenstockError):
         raise error
+    if error.code == "P0201":
+        error.hint = _address_below_a_query(request) or error.hint
     return problem(error)
+
+
+def _address_below_a_query(request: Request) -> str | None:
+    """Return a hint for what may be a misspelt address below a query: names may hold slashes, so it is that of another
+    query."""
+    is_query = "/" in request.path_params.get("query", "")
+    return nearest_address(request.url.path, _ROUTES) if is_query else None
 
 
 async def _failed(request: Request, error: Exception) -> Response:
@@ -94,7 +106,8 @@ async def _of_the_framework(request: Request, error: Exception) -> Response:
         message = f"the body is not UTF-8: byte {cause.start + 1} is 0x{cause.object[cause.start]:02X}"
     else:
         message = str(error.detail)[:500]
-    return problem(Refused(error.status_code, "P0803", message, hint="/openapi.json lists what there is",
+    near = nearest_address(request.url.path, _ROUTES) if error.status_code in (404, 405) else None
+    return problem(Refused(error.status_code, "P0803", message, hint=near or "/openapi.json lists what there is",
                            headers=dict(error.headers or {})))  # fmt: skip
 
 

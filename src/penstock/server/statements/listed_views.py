@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 
 from penstock.control.engine import EngineVersion
 from penstock.control.transactions.listing import ListedQuery, awaited_instant, shown_change, shown_state
 from penstock.errors import PenstockError
+from penstock.language.catalog import QueryStatus
 from penstock.redaction import redacted_text
 from penstock.server.service import QueryView, StatementView
 from penstock.server.statements.running_statements import RunningStatement
@@ -26,6 +28,26 @@ def query_view(one: ListedQuery, version: EngineVersion) -> QueryView:
         version.rows.get(kept.place), stored.attributes, error, one.share,
         awaited_instant(one, version), shown_change(one, version),
     )  # fmt: skip
+
+
+def shown_query(text: str, view: QueryView, shed: Mapping[str, str]) -> str:
+    """Return a query as SHOW QUERIES lists it: its statement, and behind it what is to be known beside that.
+
+    Args:
+        shed: what is told of queries that shed, by name.
+    """
+    said = None if view.state == QueryStatus.RUNNING.value else view.state
+    if said is not None:
+        # How much it has read, or until when it waits, or why it failed.
+        said += "" if view.share is None else f" {view.share:.0%}"
+        said += "" if view.first is None else f" until {view.first}"
+        said += "" if view.error is None else f": {view.error.code} {_first_line(view.error.message)}"
+    known = view.change or said or shed.get(view.name)
+    return redacted_text(text) + ("" if known is None else f" -- {known}")
+
+
+def _first_line(text: str) -> str:
+    return redacted_text(text.partition("\n")[0])
 
 
 def statement_view(one: RunningStatement) -> StatementView:

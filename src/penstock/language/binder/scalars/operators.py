@@ -310,10 +310,20 @@ def _scalar_subquery(binder: ScalarBinder, node: exp.Expr) -> Expression:
     return _subqueries(binder, span_of(node)).scalar(embedded_tree(node), span_of(node))
 
 
+#: What to do instead, by what takes no subqueries.
+_WITHOUT_SUBQUERIES = {
+    "a change of rows": "UPDATE and DELETE read the row alone that they change: SELECT the value first, and write it",
+    "VALUES": "SELECT the value first, and write it; a continuous query is CREATE QUERY name INTO ... AS SELECT ...",
+}
+
+
 def _subqueries(binder: ScalarBinder, span: TextSpan) -> ClauseSubqueries:
     subqueries = binder.inner_subqueries if binder.inside else binder.subqueries
     if subqueries is None:
-        hint = "subqueries are allowed everywhere in a query except in a window; a query in FROM can compute the value"
+        hint = _WITHOUT_SUBQUERIES.get(
+            binder.aggregates or "",
+            "subqueries are allowed everywhere in a query except in a window; a query in FROM can compute the value",
+        )
         binder.context.fail("P0312", "a subquery is not allowed here", span, hint)
     return subqueries
 

@@ -10,7 +10,7 @@ from sqlglot import exp
 
 from penstock.algebra.nodes.query import Query, SinkSpec
 from penstock.algebra.nodes.scans import OnError, Source
-from penstock.errors import nearest
+from penstock.errors import as_name, nearest
 from penstock.expressions.evaluate import constant
 from penstock.expressions.functions import build_cast
 from penstock.expressions.nodes import Column, Expression, Literal
@@ -186,11 +186,9 @@ def bind_update(statement: UpdateStatement, context: Context) -> Command:
         hint = "declare PRIMARY KEY (...) among its columns"
         context.fail("P0210", f"an UPDATE needs a primary key, {relation.name} has none", statement.name.span, hint)
     distinct_names([a.column for a in statement.assignments], context)
-    binder = _binder(relation, context, "SET")
+    binder = _binder(relation, context)
     assignments = context.each(lambda a: _assignment(a, relation, binder, context), statement.assignments)
-    condition = (
-        None if statement.where is None else _binder(relation, context, "WHERE").predicate(statement.where, "WHERE")
-    )
+    condition = _condition(statement.where, relation, context)
     if relation.timestamp is not None and relation.timestamp not in dict(assignments):
         stamp = relation.columns[relation.timestamp].name
         hint = f"add {stamp} = ..., the instant of the change; a relation with SYSTEM TIME needs none"
@@ -242,7 +240,7 @@ def bind_delete(statement: DeleteStatement, context: Context) -> Command:
 
 def _changeable(name: Name, context: Context) -> Source:
     """Return the relation whose rows are changed. Raises BindingFailed after P0201, P0208 or P0209."""
-    relation = _source(name, "RELATION", context)
+    relation = _source(name, "RELATION", context, rows=True)
     if relation.connector not in WRITABLE:
         hint = "its rows come from there; a relation FROM MEMORY () or FROM HTTP () can be changed"
         context.fail("P0208", f"{relation.name} is declared FROM {relation.connector}", name.span, hint)
@@ -253,12 +251,12 @@ def _changeable(name: Name, context: Context) -> Source:
 
 
 def _condition(where: exp.Expr | None, relation: Source, context: Context) -> Expression | None:
-    return None if where is None else _binder(relation, context, "WHERE").predicate(where, "WHERE")
+    return None if where is None else _binder(relation, context).predicate(where, "WHERE")
 
 
-def _binder(relation: Source, context: Context, clause: str) -> ExpressionBinder:
+def _binder(relation: Source, context: Context) -> ExpressionBinder:
     entries = tuple(Entry(i, f.name, f.type, relation.name) for i, f in enumerate(relation.columns))
-    return ExpressionBinder(Scope(entries), context, clause)
+    return ExpressionBinder(Scope(entries), context, "a change of rows")
 
 
 def _assignment(
@@ -295,14 +293,16 @@ def _texts_become_values(given: pa.DataType, declared: pa.DataType) -> bool:
     return pa.types.is_string(given) and not pa.types.is_string(declared)
 
 
-def _source(name: Name, kind: str, context: Context) -> Source:
-    """Return a declared stream or relation. Raises BindingFailed after P0201."""
+def _source(name: Name, kind: str, context: Context, rows: bool = False) -> Source:
+    """Return a declared stream or relation. rows: its rows are to change. Raises BindingFailed after P0201."""
     source = context.catalog.sources.get(name.key)
     if source is None or not name.matches(source.name):
         _unknown(name, kind, context)
     found = "STREAM" if source.is_stream else "RELATION"
     if found != kind:
-        context.fail("P0201", f"{name.text} is {an(found)}", name.span, None)
+        hint = "a stream only receives rows; UPDATE and DELETE change those of a relation"
+        hint = hint if rows else f"ALTER {found} {as_name(name.text)} SET (...)"
+        context.fail("P0201", f"{name.text} is {an(found)}", name.span, hint)
     return source
 
 

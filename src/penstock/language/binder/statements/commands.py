@@ -8,7 +8,7 @@ from typing import Any
 from penstock.algebra.nodes.base import Algebra
 from penstock.algebra.nodes.one_time import ordered
 from penstock.algebra.nodes.query import Query, SinkSpec, Start
-from penstock.errors import PenstockError, counted, nearest
+from penstock.errors import PenstockError, as_name, counted, nearest
 from penstock.expressions.user import REGISTERED, signature
 from penstock.language.binder.context import BindingFailed, Context, QueryNames
 from penstock.language.binder.from_.control_names import control_table
@@ -49,6 +49,7 @@ from penstock.language.commands import (
 )
 from penstock.language.plans.choices import NO_CHOICES, as_choices, attributes_with_plan, choices_in
 from penstock.language.plans.document import exported
+from penstock.language.printer import string_text
 from penstock.language.queries import CONTROL_SCHEMA, Name, QueryTree
 from penstock.language.statements import (
     AsOf,
@@ -165,7 +166,7 @@ def bind_create_function(statement: CreateFunction, context: Context) -> Command
     if known is not None and statement.existence is Existence.IF_NOT_EXISTS and known.kind == statement.kind:
         return Unchanged(statement.kind, known.name, f"{known.name} is declared already")
     if known is not None and not (_replaces(statement.existence) and known.kind == statement.kind):
-        hint = f"DROP {known.kind} {name.text} first, or choose another name"
+        hint = f"DROP {known.kind} {as_name(name.text)} first, or choose another name"
         context.fail("P0206", f"{name.text} is declared already", name.span, hint)
     function = bind_function(statement, context)
     if known is not None:
@@ -242,7 +243,9 @@ def _taken(name: Name, kind: str, existence: Existence | None, context: Context)
         return Unchanged(kind, name.text, f"{name.text} is declared already")
     if known == kind and existence is Existence.OR_REPLACE:
         return None
-    hint = "choose another name" if known is None else f"DROP {known} {name.text} first, or choose another name"
+    hint = (
+        "choose another name" if known is None else f"DROP {known} {as_name(name.text)} first, or choose another name"
+    )
     context.note(PenstockError("P0206", f"{name.text} is declared already", hint=hint), name.span)
     return None
 
@@ -297,7 +300,7 @@ def bind_drop(statement: DropStatement, context: Context) -> Command:
     drops = [*dependents(name.key, kind, context.catalog), Dropped(kind, declared[1])]
     if len(drops) > 1 and not statement.cascade:
         direct = context.catalog.users_of_function if unknown == "P0204" else context.catalog.users_of
-        hint = f"drop what uses it first, or all of it with DROP {kind} {name.text} CASCADE"
+        hint = f"drop what uses it first, or all of it with DROP {kind} {as_name(name.text)} CASCADE"
         context.fail("P0222", f"{name.text} is used by {', '.join(direct(name.key))}", name.span, hint)
     return DropCommand(kind, declared[1], statement.if_exists is not None, statement.cascade is not None, tuple(drops))
 
@@ -413,7 +416,7 @@ def _shown(kind: str, context: Context) -> tuple[tuple[str, str], ...]:
         users = [u for u in {**REGISTERED, **catalog.functions}.values() if f"{u.kind}S" == kind]
         return tuple((u.name, signature(u)) for u in users)
     if kind == "SETTINGS":
-        return tuple((name, f"{name} = {_setting_text(value)}") for name, value in context.settings)
+        return tuple((name, f"{name} = {_setting_text(text)}") for name, text in context.settings.written())
     if kind not in ("STREAMS", "RELATIONS"):
         return ()
     streams = kind == "STREAMS"
@@ -421,8 +424,10 @@ def _shown(kind: str, context: Context) -> tuple[tuple[str, str], ...]:
     return tuple((s.name, catalog.texts.get(key, "")) for key, s in sources)
 
 
-def _setting_text(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) or value is None else str(value)
+def _setting_text(text: str) -> str:
+    """Return a value as SET takes it."""
+    is_plain = text in ("true", "false") or text.replace(".", "", 1).isdigit()
+    return text if is_plain else string_text(text)
 
 
 def bind_describe(statement: DescribeStatement, context: Context) -> Command:

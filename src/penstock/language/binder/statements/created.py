@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -354,5 +355,6 @@ def _literal(expression: Expression) -> Literal:
     if isinstance(expression, Call) and expression.function == "NEG" and isinstance(expression.arguments[0], Literal):
         value = expression.arguments[0].value
         if value is not None:
-            return Literal(expression.type, -value)
+            # Of a decimal, `-` would round to the digits of Python's context.
+            return Literal(expression.type, value.copy_negate() if isinstance(value, Decimal) else -value)
     return Literal(expression.type, constant(expression).as_py())

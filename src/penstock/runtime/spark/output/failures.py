@@ -20,7 +20,8 @@ _BROKEN_LOG = re.compile(
     r"(Checksum error: |Malformed log file |Incomplete log file )[^\n]*"
     r"|(?:file:\S+|batch \d+) doesn't exist[^\n]*|[^\n]*the metadata file is missing"
 )
-_PYTHON_ERROR = re.compile(r"^(?:[\w.]+\.)?(\w*(?:Error|Exception)): (.*)$", re.MULTILINE)
+#: The last line of a traceback; an assertion may say nothing, and some of pyarrow's classes have other names.
+_PYTHON_ERROR = re.compile(r"^(?:[\w.]+\.)?(\w*(?:Error|Exception)|Arrow\w+)(?:: (.*))?$", re.MULTILINE)
 
 
 def _lost_spark(failure: BaseException) -> PenstockError:
@@ -59,7 +60,7 @@ def translate(failure: Any, log: Path | None = None) -> PenstockError:
     ):
         return damaged(log, ValueError(log_error[0]))
     python_errors = _PYTHON_ERROR.findall(text)
-    description = f"{python_errors[-1][0]}: {python_errors[-1][1]}" if python_errors else first_line(text)
+    description = ": ".join(part for part in python_errors[-1] if part) if python_errors else first_line(text)
     advice = "`penstock --debug run ...` tells the whole story"
     if wrong_python := other_python(text):
         return wrong_python
