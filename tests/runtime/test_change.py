@@ -268,7 +268,8 @@ def _synopses(path: Path) -> list[str]:
     from penstock.runtime.spark.checkpoint.folder import Folder
     from penstock.runtime.spark.checkpoint.state_files import read_manifest
 
-    return list(read_manifest(Folder(path.parents[3]), path).stage.synopses)
+    manifest, _ = read_manifest(Folder(path.parents[3]), path)
+    return list(manifest.stage.synopses)
 
 
 SECOND = """CREATE STREAM T (ts BIGINT, k INT, x BIGINT) FROM FILES (path '{path}', format 'parquet')

@@ -11,7 +11,7 @@ from penstock.physical.execution.flow_counts import FlowCounts
 from penstock.physical.execution.marks import StageMarks
 from penstock.physical.execution.meter import SynopsisSize
 from penstock.physical.execution.progress import SourceProgress
-from penstock.runtime.spark.checkpoint.shard_manifest import FileManifest, ShardManifest, StoredSynopsis
+from penstock.runtime.spark.checkpoint.shard_manifest import FileManifest, ManifestChange, ShardManifest, StoredSynopsis
 from penstock.runtime.watching.reports import IngestReport, ShardReport, report_from_json
 from penstock.storage.documents import array, flag, integer, integer_pairs, nested, text
 
@@ -23,6 +23,10 @@ STAGE = (
     '"chunks": {"k.rows": [1, 3]}, "formats": {"k.rows": ["KeyedTable", 4]}, "rows": {"k.rows": 10}}'
 )
 FILE = f'{{"format": 7, "stage": {STAGE}, "files": {{"a.arrow": {{"k.rows.1": [0, 8, 99]}}}}, "dead": ["b.arrow"]}}'
+CHANGE = (
+    FILE[:-1] + ', "base": "1.base", "gone": {"synopses": ["j.rows"], "firsts": [1], "operators": ["j"], '
+    '"files": ["c.arrow"], "chunks": {"d.arrow": ["j.rows.1"]}}}'
+)
 REPORTS = {
     '{"stage": 0, "task": 3, "phases": {"read": 0.5}}': IngestReport(3, {"read": 0.5}),
     '{"stage": 0, "task": 3, "phases": {}, "figures": {"2": {"ended on arrival": 4}}}': IngestReport(
@@ -41,6 +45,10 @@ REPORTS = {
 
 def test_a_manifest_is_written_as_it_was_read() -> None:
     assert json.dumps(FileManifest.from_json(json.loads(FILE)).as_json(7)) == FILE
+
+
+def test_a_change_of_a_manifest_is_written_as_it_was_read() -> None:
+    assert json.dumps(ManifestChange.from_json(json.loads(CHANGE)).as_json(7)) == CHANGE
 
 
 def test_what_a_manifest_holds() -> None:

@@ -17,6 +17,7 @@ from inline_run import InlineRun, cold, write_files
 
 from penstock.connectors.sinks.files import read_result
 from penstock.errors import PenstockError
+from penstock.runtime.spark.checkpoint import state_files
 from penstock.storage import replaced_storage
 from penstock.storage.local import LocalStorage
 from penstock.testing.faults import KINDS, LOSSES, FailingCalls, PowerCut, PowerLost
@@ -164,6 +165,36 @@ def test_a_call_that_fails(calm: Path, moment: str) -> None:
 def test_power_that_goes(calm: Path, moment: str) -> None:
     found = cut_each(Case(calm, "sums", moment), lambda n: n % 14 == 1, lambda n: (LOSSES[n // 14 % len(LOSSES)],))
     assert found["cut"] >= 5
+
+
+#: Manifests that name a base: by how much of it changes before the next one.
+BASES = {"a base for each batch": 0.0, "one base": 10.0**6}
+
+
+@pytest.fixture(params=BASES)
+def bases(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(state_files, "_LEAST_ENTRIES", 0)
+    monkeypatch.setattr(state_files, "_MOST_CHANGED", BASES[request.param])
+
+
+@pytest.mark.usefixtures("bases")
+def test_manifests_with_a_base_when_a_call_fails(calm: Path) -> None:
+    found = fail_each(Case(calm, "sums", "batch"), lambda n: n % 9 == 4)
+    assert {key.split()[0] for key in found} >= {"open", "write", "fsync"}
+
+
+@pytest.mark.usefixtures("bases")
+def test_manifests_with_a_base_when_power_goes(calm: Path) -> None:
+    found = cut_each(Case(calm, "sums", "batch"), lambda n: n % 14 == 6, lambda n: (LOSSES[n // 14 % len(LOSSES)],))
+    assert found["cut"] >= 5
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("bases")
+@pytest.mark.parametrize("moment", ["start", "batch"])
+def test_manifests_with_a_base_when_power_goes_at_every_call(calm: Path, moment: str) -> None:
+    found = cut_each(Case(calm, "distinct", moment), lambda n: True, lambda n: LOSSES)
+    assert found["cut"] >= 200
 
 
 @pytest.mark.slow

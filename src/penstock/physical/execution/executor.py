@@ -375,11 +375,19 @@ class StageExecutor:
         """Return what operators say of themselves."""
         return figures_of(self._operators)
 
-    def steps(self) -> Iterator[tuple[str, Operator, bool]]:
-        """Yield the key and the operator of every step, and whether its synopses may have changed in the last round."""
+    def step_keys(self) -> set[str]:
+        """Return the keys of all steps."""
         keys = self._keys
+        return {keys[step.id] for step in self._graph.steps}
+
+    def changed_steps(self, known: Container[str]) -> Iterator[tuple[str, Operator]]:
+        """Yield the key and the operator of every step whose key is not `known`, or whose synopses may have changed in
+        the last round.
+        """
+        keys, ran = self._keys, self._ran
         for step in self._graph.steps:
-            yield keys[step.id], self._operators[step.id], step.id in self._ran
+            if step.id in ran or keys[step.id] not in known:
+                yield keys[step.id], self._operators[step.id]
 
     def synopses(self) -> dict[str, Synopsis]:
         """Return all synopses of the stage, by names that stay the same in a changed plan for unchanged steps."""
@@ -394,7 +402,11 @@ class StageExecutor:
         """Return the small state: operators' marks by key, and the progress seen."""
         firsts = {birth: {n: p.first for n, p in found.items()} for birth, found in self._firsts.items()}
         keys = self._keys
-        marks = {keys[step.id]: m for step in self._graph.steps if (m := self._operators[step.id].marks())}
+        marks = {
+            keys[number]: m
+            for number, operator in self._operators.items()
+            if type(operator).marks is not Operator.marks and (m := operator.marks())
+        }
         return StageMarks(dict(self.progress), firsts, marks)
 
     def restore_marks(self, marks: StageMarks, sources: Container[str] | None = None) -> None:

@@ -7,6 +7,10 @@ no manifest names any more are removed one batch later, when Spark has committed
 file is synced before its manifest, and both before the packets of the shard leave it: three syncs a shard, however many
 chunks it has.
 
+A manifest of many entries, as of a thousand queries, lies in a file of its own, the base, and those of the batches name
+it and what has changed since. A base is written again when these are a share of it, under a name that no other attempt
+gives, and goes when no manifest names it any more: it lives as a data file does.
+
 Reading a chunk maps it: a worker reads only the pages it touches, and workers share the pages. Files of which little is
 alive are rewritten, and so are the smallest when there are many. Compared with Spark's own store, this saves every
 batch the start of stateful tasks, a socket per state variable and a commit (docs/decisions/spark-runtime.md).
@@ -14,11 +18,12 @@ batch the start of stateful tasks, a socket per state variable and a commit (doc
 
 from __future__ import annotations
 
+import copy
 import json
 import zlib
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -27,7 +32,7 @@ from penstock.errors import PenstockError
 from penstock.physical.elements import decode, encode
 from penstock.runtime.spark.checkpoint.epochs import Epoch
 from penstock.runtime.spark.checkpoint.folder import Folder, Job, unwritable, write_whole
-from penstock.runtime.spark.checkpoint.shard_manifest import ChunkPlace, FileManifest, ShardManifest
+from penstock.runtime.spark.checkpoint.shard_manifest import ChunkPlace, FileManifest, ManifestChange, ShardManifest
 from penstock.storage import NewFile, storage
 from penstock.storage.documents import Document
 from penstock.storage.local import TEMPORARY
@@ -39,16 +44,24 @@ from penstock.storage.seals import damaged, sealed, unsealed, unsealed_before
 #: an aggregate that is looked up, or recomputed at each boundary from its rows alone, as these rows, 6 seals a file for
 #: its run and place, counts NaN and +inf in one accumulator, and has huge doubles in units, 7 has sums of squares in
 #: four doubles, 8 has the ranks of HLL_SKETCH_AGG in skylines, 9 has the results of a preference that
-#: ESTIMATE reads with what makes the estimate.
-FORMAT = 9
+#: ESTIMATE reads with what makes the estimate, 10 has manifests that name a base.
+FORMAT = 10
+#: The formats that are read: those before this one are as it where no base is named.
+_READ = (9, FORMAT)
 #: The formats whose seals contain no place.
 _FORMATS_WITHOUT_PLACE = range(2, 6)
+#: How the names of bases end.
+BASE = ".base"
 #: A number after every batch.
 LAST = 10**9 - 1
 #: A file is rewritten when less than this part of it is alive.
 _LEAST_ALIVE = 0.25
 #: The smaller half of the files is rewritten when there are more than this.
 _MOST_FILES = 48
+#: A manifest of fewer entries than this is written whole: some 20 kB.
+_LEAST_ENTRIES = 128
+#: A new base is written when more than this part of the base has changed since.
+_MOST_CHANGED = 0.125
 
 
 @dataclass(frozen=True)
@@ -58,23 +71,27 @@ class _Previous:
     Args:
         token: of the stage's manifest.
         files, dead: as in `FileManifest`.
+        base: the file of the base that it names, empty for none.
     """
 
     token: str
     files: Mapping[str, Mapping[str, ChunkPlace]]
     dead: Sequence[str]
+    base: str
 
     @staticmethod
-    def of(manifest: FileManifest) -> _Previous:
-        return _Previous(manifest.stage.token, {f: dict(chunks) for f, chunks in manifest.files.items()}, manifest.dead)
+    def of(manifest: FileManifest, base: str) -> _Previous:
+        files = {f: dict(chunks) for f, chunks in manifest.files.items()}
+        return _Previous(manifest.stage.token, files, manifest.dead, base)
 
 
 @dataclass(frozen=True)
 class _Written:
-    """A manifest that this process wrote: its bytes, and what is in them."""
+    """A manifest that this process wrote: its bytes, what is in them, and the content of the base that they name."""
 
     data: bytes
     content: _Previous
+    base: FileManifest | None
 
 
 #: By shard folder, the manifest that this process wrote there last. Of a thousand queries it takes long to decode; a
@@ -98,6 +115,8 @@ class StateFiles:
         self._folder = self._job_folder.root / "state" / str(stage) / str(shard)
         self._batch = batch
         self._mapped_files: dict[str, pa.Buffer] = {}
+        #: The base that this process knows the content of.
+        self._base: FileManifest | None = None
         self._manifest_before, self._previous = self._newest_before(batch)
         self._files: dict[str, dict[str, ChunkPlace]] = {}
         if self._previous is not None:
@@ -117,7 +136,8 @@ class StateFiles:
         """Return the stage's manifest of the batch before; None at the beginning. Raises PenstockError P0605."""
         if self._manifest_before is None:
             return None
-        return read_manifest(self._job_folder, self._manifest_before).stage
+        manifest, _ = read_manifest(self._job_folder, self._manifest_before)
+        return manifest.stage
 
     def chunk(self, name: str) -> pa.RecordBatch:
         """Return a live chunk by name. Raises PenstockError P0605 when its file is damaged."""
@@ -158,15 +178,44 @@ class StateFiles:
             self._files[file] = {}
         if blobs:
             self._write_data(f"{self._batch:09d}-{manifest.token[:12]}.arrow", blobs)
-        files_before = set(self._previous.files) if self._previous else set()
         self._files = {f: chunks for f, chunks in self._files.items() if chunks}
-        content = FileManifest(manifest, self._files, sorted(files_before - self._files.keys()))
+        content, change = self._change(manifest)
         path = self._manifest_path(self._batch)
-        data = sealed(json.dumps(content.as_json(FORMAT)), self._job_folder.place(path))
-        # The sync of its folder also makes the names of the data files durable.
+        document = content.as_json(FORMAT) if change is None else change.as_json(FORMAT)
+        data = sealed(json.dumps(document), self._job_folder.place(path))
+        # The sync of its folder also makes the names of the data files and of the base durable.
         write_whole(path, data)
-        _keep_written(self._folder, _Written(data, _Previous.of(content)))
+        base = "" if change is None else change.base
+        _keep_written(self._folder, _Written(data, _Previous.of(content, base), self._base))
         self._remove_old()
+
+    def _change(self, manifest: ShardManifest) -> tuple[FileManifest, ManifestChange | None]:
+        """Return the manifest to be written, and how it differs from its base; None where it is written whole. Writes a
+        new base where there is none, or where much has changed since the last one.
+        """
+        before = self._previous
+        named = set() if before is None else {*before.files, *([before.base] if before.base else [])}
+        whole = FileManifest(manifest, self._files, sorted(named - self._files.keys()))
+        if whole.size < _LEAST_ENTRIES:
+            self._base = None
+            return whole, None
+        if before is not None and self._base is not None:
+            if not storage().exists(self._folder / before.base):
+                raise damaged(self._folder / before.base, FileNotFoundError("the file is gone"))
+            kept = FileManifest(manifest, self._files, sorted(named - self._files.keys() - {before.base}))
+            change = ManifestChange.between(before.base, self._base, kept)
+            if change.size <= _MOST_CHANGED * self._base.size:
+                return kept, change
+        name = f"{self._batch:09d}-{manifest.token[:12]}{BASE}"
+        text = json.dumps(whole.as_json(FORMAT))
+        with storage().create(self._folder / name) as output:
+            output.write(sealed(text, self._job_folder.place(self._folder / name)))
+            output.sync()
+        # Copies of what may change while the base stands: chunks of its files, and marks that are an operator's own.
+        kept_marks = replace(manifest.marks, operators=copy.deepcopy(manifest.marks.operators))
+        files = {f: dict(chunks) for f, chunks in self._files.items()}
+        self._base = FileManifest(replace(manifest, marks=kept_marks), files, whole.dead)
+        return whole, ManifestChange.between(name, self._base, whole)
 
     @property
     def files(self) -> Mapping[str, Mapping[str, ChunkPlace]]:
@@ -183,10 +232,12 @@ class StateFiles:
         written = _WRITTEN.get(self._folder)
         try:
             if written is not None and storage().read(path) == written.data:
+                self._base = written.base
                 return path, written.content
         except OSError as error:
             raise damaged(path, error) from error
-        return path, _Previous.of(read_manifest(self._job_folder, path))
+        manifest, base = read_manifest(self._job_folder, path)
+        return path, _Previous.of(manifest, base)
 
     def _bytes(self, file: str, name: str) -> pa.Buffer:
         if file not in self._mapped_files:
@@ -299,11 +350,12 @@ def sweep(root: Path) -> None:
     folder = Folder(root)
     for shard_folder in _shards(root):
         named_files: set[str] = set()
-        for number in _numbers(shard_folder):
-            manifest = read_manifest(folder, shard_folder / f"{number:09d}.json")
-            named_files |= {*manifest.files, *manifest.dead}
+        # Of older ones, which an interrupted batch has left, the base may be gone already.
+        for number in sorted(_numbers(shard_folder))[-2:]:
+            manifest, base = read_manifest(folder, shard_folder / f"{number:09d}.json")
+            named_files |= {*manifest.files, *manifest.dead, base}
         for name in storage().list(shard_folder):
-            if name.endswith(".arrow") and name not in named_files:
+            if name.endswith((".arrow", BASE)) and name not in named_files:
                 storage().remove(shard_folder / name)
     _sweep_temporaries(root)
 
@@ -326,23 +378,38 @@ def _numbers(folder: Path) -> list[int]:
     return [int(stem) for stem in stems if stem.isdigit()]
 
 
-def read_manifest(folder: Folder, path: Path) -> FileManifest:
-    """Return a manifest. Raises PenstockError P0605 for one that is damaged, of another place or of another format."""
+def read_manifest(folder: Folder, path: Path) -> tuple[FileManifest, str]:
+    """Return a manifest, and the file of its base, empty for none. Raises PenstockError P0605 for one that is damaged,
+    of another place or of another format.
+    """
+    fields = _read_fields(folder, path)
+    try:
+        if "base" not in fields:
+            return FileManifest.from_json(fields), ""
+        change = ManifestChange.from_json(fields)
+    except (ValueError, KeyError, TypeError) as error:
+        raise damaged(path, error) from error
+    base = path.parent / change.base
+    fields = _read_fields(folder, base)
+    try:
+        return change.applied(FileManifest.from_json(fields)), change.base
+    except (ValueError, KeyError, TypeError) as error:
+        raise damaged(base, error) from error
+
+
+def _read_fields(folder: Folder, path: Path) -> Document:
     try:
         data = storage().read(path)
         fields: Document = _read_earlier_format(data) or json.loads(unsealed(data, folder.place(path)))
         number = fields["format"]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise damaged(path, error) from error
-    if number != FORMAT:
+    if number not in _READ:
         raise PenstockError(
             "P0605", f"the state in {path.parent} has format {number}, this version reads format {FORMAT}",
             hint="continue with the version that wrote it, or start a new run with a new --checkpoint",
         )  # fmt: skip
-    try:
-        return FileManifest.from_json(fields)
-    except (ValueError, KeyError, TypeError) as error:
-        raise damaged(path, error) from error
+    return fields
 
 
 def _read_earlier_format(data: bytes) -> Document | None:

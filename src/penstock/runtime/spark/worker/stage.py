@@ -9,8 +9,8 @@ the state from storage.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Protocol
@@ -63,26 +63,51 @@ class _StoredStep:
     chunks: Mapping[str, int]
 
 
+@dataclass(frozen=True)
+class _StoredSteps:
+    """What this process has written of the steps of a shard. No one changes it: a round writes what is left of the one
+    before, and the steps that ran.
+
+    Args:
+        steps: by key.
+        synopses, chunks: those of all steps.
+    """
+
+    steps: Mapping[str, _StoredStep] = field(default_factory=dict)
+    synopses: Mapping[str, StoredSynopsis] = field(default_factory=dict)
+    chunks: Mapping[str, int] = field(default_factory=dict)
+
+    def replaced(self, gone: Iterable[str], new: Mapping[str, _StoredStep]) -> _StoredSteps:
+        """Return what is written without the steps `gone`, and with `new` ones, which may be there already."""
+        steps, synopses, chunks = dict(self.steps), dict(self.synopses), dict(self.chunks)
+        for key in (*gone, *(key for key in new if key in steps)):
+            step = steps.pop(key)
+            for name in step.synopses:
+                del synopses[name]
+            for name in step.chunks:
+                del chunks[name]
+        steps.update(new)
+        for step in new.values():
+            synopses.update(step.synopses)
+            chunks.update(step.chunks)
+        return _StoredSteps(steps, synopses, chunks)
+
+
 @dataclass
 class _Warm:
-    """An executor kept between batches. token: of the state it wrote; steps: what that is, by key; epoch: of the job
-    whose plan it runs.
+    """An executor kept between batches. token: of the state it wrote; stored: what that is; epoch: of the job whose
+    plan it runs.
     """
 
     token: str
     executor: StageExecutor
-    steps: dict[str, _StoredStep]
+    stored: _StoredSteps
     epoch: int
 
     @cached_property
     def bytes(self) -> int:
         """The size of its state."""
-        return sum(sum(step.chunks.values()) for step in self.steps.values())
-
-    @property
-    def stored(self) -> set[str]:
-        """The chunks of its state."""
-        return {name for step in self.steps.values() for name in step.chunks}
+        return sum(self.stored.chunks.values())
 
 
 #: Executors of shards this process ran, by (job folder, stage, shard), least recently used first.
@@ -159,12 +184,12 @@ class ShardRound:
                 for channel, packets_sent in by_channel.items()
             }
         with self._watch.phase("state"):
-            executor, stored, steps = self._executor(shard)
+            executor, chunks, stored = self._executor(shard)
         executor.tapped = tapped_ports(job.plan, published_taps(Path(self._root)))
         with self._watch.phase("operators"):
             result = executor.run(inputs, progress, self._answers.take, self._failures, decided)
         with self._watch.phase("state"):
-            self._save(shard, executor, stored, steps)
+            self._save(shard, executor, chunks, stored)
             sizes = executor.state_sizes()
             figures = executor.figures()
         yield from self._watch.through("exchange", self._packets(job, executor, shard, result, forwarded))
@@ -197,9 +222,9 @@ class ShardRound:
 
     # -- state -------------------------------------------------------------------------------------------------
 
-    def _executor(self, shard: int) -> tuple[StageExecutor, set[str], Mapping[str, _StoredStep]]:
+    def _executor(self, shard: int) -> tuple[StageExecutor, Set[str], _StoredSteps]:
         """Return the executor as the batch before left it, the names of the chunks that hold its state, and what this
-        process has written of each step."""
+        process has written of its steps."""
         job = self._job
         # Removed from the cache: an attempt that fails half way must not be continued.
         warm = _WARM.pop((self._root, self._stage, shard), None)
@@ -209,12 +234,12 @@ class ShardRound:
                 warm.executor.graft(job.plan, self._tables, _unchanged(job, warm.epoch))
             if warm.epoch < job.epoch:
                 self._join_backfilled(warm.executor)
-            return warm.executor, warm.stored, warm.steps
+            return warm.executor, warm.stored.chunks.keys(), warm.stored
         manifest = self._state.manifest()
         executor = StageExecutor(job.plan, self._stage, shard, job.shards, self._tables, job.drain)
         if manifest is None:
             self._join_backfilled(executor)
-            return executor, set(), {}
+            return executor, set(), _StoredSteps()
         restored = restore(executor, manifest, self._state, job)
         if manifest.epoch < job.epoch:
             restored |= self._join_backfilled(executor)
@@ -225,7 +250,7 @@ class ShardRound:
                 f"stage {self._stage}, shard {shard}: the checkpoint holds no state of {min(missing)}",
                 hint="restore the checkpoint from a copy, or start afresh with a new --checkpoint",
             )
-        return executor, manifest.chunks, {}
+        return executor, manifest.chunks, _StoredSteps()
 
     def _join_backfilled(self, executor: StageExecutor) -> set[str]:
         restored: set[str] = set()
@@ -235,27 +260,27 @@ class ShardRound:
                 restored |= restore(executor, manifest, state, self._job)
         return restored
 
-    def _save(self, shard: int, executor: StageExecutor, stored: set[str], before: Mapping[str, _StoredStep]) -> None:
+    def _save(self, shard: int, executor: StageExecutor, chunks: Set[str], before: _StoredSteps) -> None:
         """Write the state. Of a step that did not run in this round, what was written before holds still.
 
         Args:
-            stored: the chunks of the state before.
-            before: what this process has written of each step, by key.
+            chunks: those of the state before.
+            before: what this process has written of the steps.
         """
-        steps: dict[str, _StoredStep] = {}
         new: dict[str, pa.RecordBatch] = {}
-        for key, operator, ran in executor.steps():
-            known = before.get(key)
-            steps[key] = known if known is not None and not ran else _stored_step(key, operator, stored, known, new)
-        warm = _Warm(uuid.uuid4().hex, executor, steps, self._job.epoch)
-        synopses = {name: synopsis for step in steps.values() for name, synopsis in step.synopses.items()}
-        manifest = ShardManifest(warm.token, warm.epoch, executor.marks(), synopses)
-        self._state.save(manifest, new, stored - warm.stored)
+        steps = {
+            key: _stored_step(key, operator, chunks, before.steps.get(key), new)
+            for key, operator in executor.changed_steps(before.steps.keys())
+        }
+        stored = before.replaced(before.steps.keys() - executor.step_keys(), steps)
+        warm = _Warm(uuid.uuid4().hex, executor, stored, self._job.epoch)
+        manifest = ShardManifest(warm.token, warm.epoch, executor.marks(), stored.synopses)
+        self._state.save(manifest, new, set(chunks - stored.chunks.keys()))
         keep_warm((self._root, self._stage, shard), warm, self._job.cache_bytes)
 
 
 def _stored_step(
-    key: str, operator: Operator, stored: set[str], before: _StoredStep | None, new: dict[str, pa.RecordBatch]
+    key: str, operator: Operator, stored: Set[str], before: _StoredStep | None, new: dict[str, pa.RecordBatch]
 ) -> _StoredStep:
     """Return what is to be written of a step; add the chunks that are not `stored` to `new`."""
     synopses: dict[str, StoredSynopsis] = {}
