@@ -117,3 +117,66 @@ def test_errors(pg: RunningPg, statement: str, state: str) -> None:
             connection.execute(statement)  # type: ignore[arg-type]
         assert caught.value.sqlstate == state, caught.value
         assert connection.execute("SELECT 1").fetchall() == [(1,)]
+
+
+@pytest.mark.parametrize(
+    ("expression", "shown"),
+    [("'NaN'::float8", "NaN"), ("'Infinity'::float8", "Infinity"), ("'-inf'::float8", "-Infinity"),
+     ("' infinity '::float4", "Infinity"), ("'nan'::numeric", "NaN"), ("'+Infinity'::numeric", "Infinity"),
+     ("'NaN'::float8 = 'NaN'::float8", "t"), ("'NaN'::float8 > 'Infinity'::float8", "t"),
+     ("'NaN'::float8 > 1e300", "t"), ("1::float8 < 'NaN'", "t"), ("'NaN'::float8 <> 1", "t"),
+     ("'NaN'::float8 + 1", "NaN"), ("'Infinity'::float8 - 'Infinity'::float8", "NaN"),
+     ("'Infinity'::float8 * 0", "NaN"), ("- 'Infinity'::float8", "-Infinity"), ("- 'NaN'::float8", "NaN"),
+     ("1 / 'Infinity'::float8", "0"), ("'Infinity'::float8 / 2", "Infinity"),
+     ("abs('-Infinity'::float8)", "Infinity"), ("abs('NaN'::float8)", "NaN"), ("round('NaN'::float8)", "NaN"),
+     ("'NaN'::float8::text", "NaN"), ("'-Infinity'::float8::text || '!'", "-Infinity!"),
+     ("'NaN'::float4::float8", "NaN"), ("1::float8::text", "1"), ("1e20::float8::text", "1e+20"),
+     ("coalesce(NULL, 'NaN'::float8)", "NaN"), ("greatest('NaN'::float8, 5)", "NaN"),
+     ("least('NaN'::float8, 'Infinity')", "Infinity"),
+     ("(SELECT max(x) FROM (VALUES ('NaN'::float8), (1), ('Infinity')) t(x))", "NaN"),
+     ("(SELECT min(x) FROM (VALUES ('NaN'::float8), (1), ('-Infinity')) t(x))", "-Infinity"),
+     ("(SELECT sum(x) FROM (VALUES ('NaN'::float8), (1)) t(x))", "NaN"),
+     ("(SELECT avg(x) FROM (VALUES ('Infinity'::float8), (1)) t(x))", "Infinity"),
+     ("(SELECT sum(x) FROM (VALUES (1.5::float8), (1)) t(x))", "2.5"),
+     ("(SELECT count(DISTINCT x) FROM (VALUES ('NaN'::float8), ('nan'), (1)) t(x))", "2"),
+     ("(SELECT string_agg(x::text, ' ' ) FROM (SELECT x FROM (VALUES ('NaN'::float8), (1), ('Infinity'), ('-Infinity'))"
+      " t(x) ORDER BY x) u)", "-Infinity 1 Infinity NaN"),
+     ("ARRAY['NaN'::float8, 1, 'Infinity']", "{NaN,1,Infinity}"),
+     ("ARRAY[1, NULL, 3]", "{1,NULL,3}"), ("ARRAY['a b', 'NULL', 'c\"']", '{"a b","NULL","c\\""}'),
+     ("ARRAY[true, false]", "{t,f}"), ("ARRAY(SELECT i FROM generate_series(1, 0) i)", "{}"),
+     ("(ARRAY['NaN'::float8, '-Infinity'])[2]", "-Infinity"), ("'NaN'::float8 = ANY (ARRAY['NaN'::float8])", "t"),
+     ("'NaN'::float8 BETWEEN 1 AND 'NaN'", "t"), ("'NaN'::float8 IN (1, 'NaN')", "t"),
+     ("7 / 2", "3"), ("-7 / 2", "-3"), ("-7 % 3", "-1"), ("7.5 / 2", "3.75"), ("2147483647::int8 + 1", "2147483648"),
+     ("0.1::float4::float8", "0.10000000149011612")],
+)  # fmt: skip
+def test_numbers_that_are_none_or_endless(pg: RunningPg, expression: str, shown: str) -> None:
+    """As PostgreSQL 15 answers, in text and, where a client reads it so, in binary."""
+    with pg.connect() as connection:
+        assert connection.execute(f"SELECT ({expression})::text").fetchall() in ([(shown,)], [(_long(shown),)])  # type: ignore[call-overload]
+        (text,) = connection.execute(f"SELECT {expression}").fetchone()  # type: ignore[call-overload, misc]
+        (value,) = connection.cursor(binary=True).execute(f"SELECT {expression}").fetchone()  # type: ignore[call-overload, misc]
+        assert repr(text) == repr(value)
+        if not isinstance(value, list):
+            assert str(value).lower() in (shown.lower(), shown.lower().replace("infinity", "inf"), _long(shown).lower(),
+                                          shown + ".0")  # fmt: skip
+
+
+def _long(shown: str) -> str:
+    """A boolean as a cast to text writes it."""
+    return {"t": "true", "f": "false"}.get(shown, shown)
+
+
+@pytest.mark.parametrize(
+    ("statement", "state"),
+    [("SELECT 1 / 0", "22012"), ("SELECT 1.5 / 0", "22012"), ("SELECT 1 % 0", "22012"),
+     ("SELECT 1::float8 / 0", "22012"),
+     ("SELECT 2147483647 + 1", "22003"), ("SELECT -2147483647 - 2", "22003"),
+     ("SELECT 9223372036854775807 + 1", "22003"), ("SELECT 9223372036854775807 * 2", "22003"),
+     ("SELECT 1e308::float8 * 10", "22003"), ("SELECT 'NaN'::float8::int", "22003"),
+     ("SELECT 'Infinity'::float8::int8", "22003"), ("SELECT 'NaN'::numeric::int", "0A000"),
+     ("SELECT 'NaN'::int", "22P02"),
+     ("SELECT 'NaN'::text::int", "22P02"), ("SELECT 'Infinit'::float8", "22P02"), ("SELECT '1e999'::float8", "22003"),
+     ("SELECT 1e39::float4", "22003"), ("SELECT 'infinity'::bool", "22P02")],
+)  # fmt: skip
+def test_errors_of_arithmetic(pg: RunningPg, statement: str, state: str) -> None:
+    test_errors(pg, statement, state)

@@ -17,6 +17,7 @@ from sqlglot import exp
 
 from penstock.errors import PenstockError
 from penstock.results.cancellation import Cancellation, cancelled
+from penstock.server.pgwire.catalog.control_tables import ControlReads, control_query
 from penstock.server.pgwire.catalog.engine import CatalogEngine, parsed
 from penstock.server.pgwire.catalog.functions import SessionFacts
 from penstock.server.pgwire.catalog.tables import CatalogImage
@@ -236,14 +237,25 @@ class Executor:
 
     async def _looked_up(self, one: Classified, values: Values) -> PgOutcome:
         left = self._left
+        control = await self._control(one.control)
 
         def answer() -> PgOutcome:
             tree, image = self._tree(one, plain_values(values))
-            found = self._engine.answer(tree, image, left)
+            found = self._engine.answer(tree, image, left, control)
             pairs = zip(found.names, found.types, strict=True)
             return PgOutcome("SELECT", TableRows(found.rows, tuple(RowColumn(name, type_) for name, type_ in pairs)))
 
         return await self._door.call(answer)
+
+    async def _control(self, reads: ControlReads) -> dict[str, pa.Table]:
+        """Return the rows of control relations, all of one moment."""
+        if not reads:
+            return {}
+        text = ";\n".join(control_query(table, columns) for table, columns in reads.items())
+        replies = (await self._sent(ScriptText(text, ((0, None),)))).statements
+        for reply in replies:
+            self._check_rows(reply)
+        return {table: reply.table for table, reply in zip(reads, replies, strict=True) if reply.table is not None}
 
     def _tree(self, one: Classified, value_of: Callable[[int], str]) -> tuple[exp.Expr, CatalogImage | None]:
         """Return the tree of a query over the catalogs, and the catalogs where it reads them."""
@@ -449,11 +461,8 @@ class Executor:
 
     def _outcome(self, reply: StatementReply, statement: Statement) -> PgOutcome:
         """Return what a statement of the language has led to. Raises WireError P0804 for too many rows."""
-        most = self._door.limits.rows
         if reply.table is not None:
-            if reply.table.num_rows > most:
-                message = f"the answer has {reply.table.num_rows:,} rows, the server returns {most:,}: max_result_rows"
-                raise WireError(TOO_LARGE, message, "add a LIMIT, or aggregate", code="P0804")
+            self._check_rows(reply)
             return PgOutcome("SELECT", TableRows(reply.table))
         first = statement.words(1)[0]
         if reply.text is not None and first in _TEXTS:
@@ -464,6 +473,12 @@ class Executor:
         if reply.kind == "INSERT":
             return PgOutcome(f"INSERT 0 {inserted_rows(statement)}")
         return PgOutcome(reply.kind if reply.changed is None else f"{reply.kind} {reply.changed}")
+
+    def _check_rows(self, reply: StatementReply) -> None:
+        most = self._door.limits.rows
+        if reply.table is not None and reply.table.num_rows > most:
+            message = f"the answer has {reply.table.num_rows:,} rows, the server returns {most:,}: max_result_rows"
+            raise WireError(TOO_LARGE, message, "add a LIMIT, or aggregate", code="P0804")
 
 
 def _digest(text: str, rows: pa.Table) -> str:

@@ -11,7 +11,7 @@ import datetime as dt
 import sqlite3
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -23,7 +23,9 @@ from sqlglot.errors import SqlglotError
 from sqlglot.parsers.postgres import PostgresParser
 
 from penstock.errors import PenstockError
+from penstock.language.queries import CONTROL_SCHEMA
 from penstock.results.cancellation import Cancellation, cancelled
+from penstock.server.pgwire.catalog.control_tables import fill
 from penstock.server.pgwire.catalog.declared import OWNER_OID
 from penstock.server.pgwire.catalog.functions import SessionFacts, functions, register
 from penstock.server.pgwire.catalog.pure_functions import elements
@@ -98,11 +100,15 @@ class CatalogEngine:
         with self._lock:
             return _described(self._translated(tree, image)[2])
 
-    def answer(self, tree: exp.Expr, image: CatalogImage | None, cancellation: Cancellation) -> CatalogAnswer:
+    def answer(
+        self, tree: exp.Expr, image: CatalogImage | None, cancellation: Cancellation,
+        control: Mapping[str, pa.Table] | None = None,
+    ) -> CatalogAnswer:  # fmt: skip
         """Carry out a query.
 
         Args:
             image: the tables; None for a query that reads none.
+            control: the rows of the control relations that it reads, by name.
 
         Raises:
             PenstockError: 0A000 and others for what is not known, P0725, P0726, P0804.
@@ -112,6 +118,7 @@ class CatalogEngine:
             names, types = _described(columns)
             if "[pg_settings]" in text:
                 self._fill_settings(connection)
+            fill(connection, control or {})
             rows = self._rows(connection, text, cancellation)
         arrays = [_array([row[n] for row in rows], type_) for n, type_ in enumerate(types)]
         schema = pa.schema([pa.field(f"c{n}", array.type) for n, array in enumerate(arrays)])
@@ -153,6 +160,7 @@ class CatalogEngine:
             for schema, content in image.databases.items():
                 connection.execute(f"ATTACH ':memory:' AS {schema}")
                 connection.deserialize(content, name=schema)
+            connection.execute(f"ATTACH ':memory:' AS {CONTROL_SCHEMA}")
             self._fill(connection)
         found = functions(self._facts, image)
         register(connection, found, self._failures)

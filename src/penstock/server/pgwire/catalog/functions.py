@@ -6,6 +6,7 @@ stands for what it names: `regclass` and its like are numbers until they are sho
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import sqlite3
 import time
@@ -16,7 +17,9 @@ import pyarrow as pa
 
 from penstock import __version__
 from penstock.errors import PenstockError
+from penstock.server.pgwire.catalog.arithmetic import RealAverage, RealSum
 from penstock.server.pgwire.catalog.declared import DATABASE, DATABASE_OID, OWNER_OID, PUBLIC, shown_type
+from penstock.server.pgwire.catalog.moments import moment_text
 from penstock.server.pgwire.catalog.pure_functions import (
     PURE,
     SETS,
@@ -85,6 +88,8 @@ def register(
             connection.create_function(f"pg_fn_{name}", -1, call, deterministic=one.fixed)
     connection.create_aggregate("pg_fn_array_agg", -1, ArrayAggregate)  # type: ignore[arg-type]
     connection.create_aggregate("pg_fn_string_agg", -1, StringAggregate)  # type: ignore[arg-type]
+    connection.create_window_function("pg_fn_pg_sum", 1, RealSum)
+    connection.create_window_function("pg_fn_pg_avg", 1, RealAverage)
 
 
 def _noting(name: str, call: Callable[..., Any], failures: list[PenstockError]) -> Callable[..., Any]:
@@ -108,7 +113,7 @@ _NATIVE = {
     "lower": ("text", "lower"), "upper": ("text", "upper"), "length": ("int4", "length"),
     "char_length": ("int4", "length"), "replace": ("text", "replace"), "substr": ("text", "substr"),
     "substring": ("text", "substr"), "btrim": ("text", "trim"), "ltrim": ("text", "ltrim"), "rtrim": ("text", "rtrim"),
-    "coalesce": ("", "coalesce"), "nullif": ("", "nullif"), "abs": ("", "abs"), "round": ("numeric", "round"),
+    "coalesce": ("", "coalesce"), "nullif": ("", "nullif"),
     "json_build_object": ("json", "json_object"), "json_build_array": ("json", "json_array"),
     "jsonb_build_object": ("json", "json_object"), "json_agg": ("json", "json_group_array"),
     "strpos": ("int4", "instr"), "ascii": ("int4", "unicode"),
@@ -138,9 +143,7 @@ _CONSTANT: dict[str, tuple[str, Any]] = {
     "version": ("text", VERSION), "current_database": ("name", DATABASE), "current_catalog": ("name", DATABASE),
     "current_schema": ("name", PUBLIC), "pg_backup_start_time": ("text", None), "pg_conf_load_time": ("text", None),
     "pg_get_replica_identity_index": ("oid", 0), "pg_column_is_updatable": ("bool", 0), "pg_jit_available": ("bool", 0),
-    "pg_postmaster_start_time": (
-        "text", time.strftime("%Y-%m-%d %H:%M:%S+00", time.gmtime(_STARTED))
-    ),
+    "pg_postmaster_start_time": ("timestamptz", moment_text(dt.datetime.fromtimestamp(_STARTED, dt.UTC))),
 }  # fmt: skip
 
 _PRIVILEGES = ("has_table_privilege", "has_column_privilege", "has_any_column_privilege", "has_sequence_privilege")
@@ -161,9 +164,7 @@ def _of_session(facts: SessionFacts) -> dict[str, tuple[str, Callable[..., Any]]
         return array_text(["pg_catalog", PUBLIC] if implicit else [PUBLIC])
 
     def now(*_: Any) -> str:
-        seconds = time.time()
-        moment = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(seconds))
-        return f"{moment}.{int(seconds % 1 * 1e6):06d}+00"
+        return moment_text(dt.datetime.now(dt.UTC))
 
     users = dict.fromkeys(("current_user", "session_user", "user", "current_role"), ("name", lambda: facts.user))
     allowed = dict.fromkeys(_PRIVILEGES, ("bool", may))
@@ -209,7 +210,8 @@ def _of_catalog(image: CatalogImage, facts: SessionFacts) -> dict[str, tuple[str
             return None
         known = image.relations.get(int(oid))
         if known is not None:
-            return quote_ident(known.name)
+            # As PostgreSQL: with its schema where the search path has it not.
+            return ("" if known.schema == PUBLIC else f"{quote_ident(known.schema)}.") + quote_ident(known.name)
         return "-" if not oid else by_system[int(oid)][1] if int(oid) in by_system else str(oid)
 
     def to_type(name: Any) -> Any:

@@ -6,6 +6,7 @@ Arrays are JSON texts, booleans 0 and 1.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -13,8 +14,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.server.pgwire.catalog.numeric_casts import NUMERIC_CASTS
+from penstock.server.pgwire.catalog.arithmetic import ARITHMETIC
+from penstock.server.pgwire.catalog.moments import MOMENTS
+from penstock.server.pgwire.catalog.numeric_casts import NUMERIC_CASTS, as_float
 from penstock.server.pgwire.protocol.errors import WireError
+from penstock.server.pgwire.values.encoding import array_bytes, float_text, real_text
 
 #: Words of the language beyond those of SQL.
 _KEYWORDS = json.dumps([
@@ -90,6 +94,11 @@ def _elements_of_text(text: str) -> list[Any]:
 
 def array_text(values: list[Any]) -> str:
     """Return an array as functions exchange it."""
+    if any(isinstance(one, float) and math.isinf(one) for one in values):
+        # JSON has no such number; SQLite and Python read one that is too large for it.
+        endless = {math.inf: "9e999", -math.inf: "-9e999"}
+        parts = (endless[one] if one in endless else json.dumps(one, ensure_ascii=False) for one in values)
+        return f"[{', '.join(parts)}]"
     return json.dumps(values, ensure_ascii=False)
 
 
@@ -101,6 +110,15 @@ def _of_elements(call: Callable[..., Any]) -> Callable[..., Any]:
         return None if values is None else call(values, *rest)
 
     return apply
+
+
+def _array_shown(values: list[Any], type_: str) -> str:
+    """Return an array as PostgreSQL writes it."""
+    encode: dict[str, Callable[[Any], bytes]] = {
+        "bool": lambda one: b"t" if int(one) else b"f", "float8": lambda one: float_text(as_float(one)),
+        "float4": lambda one: real_text(as_float(one)),
+    }  # fmt: skip
+    return array_bytes(values, encode.get(type_, lambda one: str(one).encode())).decode()
 
 
 def _array_to_string(values: list[Any], separator: Any, null: Any = None) -> Any:
@@ -248,12 +266,13 @@ def _right(text: Any, count: Any) -> Any:
     return str(text)[max(0, len(str(text)) - int(count)) :] if int(count) >= 0 else str(text)[-int(count) :]
 
 
-def _first_of(call: Callable[[Any], Any]) -> Callable[..., Any]:
+def _first_of(call: Callable[..., Any]) -> Callable[..., Any]:
     """Return the function of the values that are not NULL."""
 
     def apply(*values: Any) -> Any:
         known = [value for value in values if value is not None]
-        return call(known) if known else None
+        # What is no number is a text among numbers, and behind them.
+        return call(known, key=lambda value: (isinstance(value, str), value)) if known else None
 
     return apply
 
@@ -291,6 +310,8 @@ PURE: dict[str, tuple[str, Callable[..., Any]]] = {
     "regexp_replace": ("text", _replaced), "quote_ident": ("text", quote_ident),
     "quote_literal": ("text", _quote_literal), "parse_ident": ("_text", parse_ident),
     "split_part": ("text", _split_part), "left": ("text", _left), "right": ("text", _right),
+    # Written by the translation, which knows the type of what they are given.
+    **dict.fromkeys(("abs", "round", "ceil", "ceiling", "floor", "trunc"), ("", constantly(None))),
     "concat": ("text", lambda *values: "".join(map(shown, values))),
     "concat_ws": ("text", lambda by, *values: shown(by).join(str(v) for v in values if v is not None)),
     "greatest": ("", _first_of(max)), "least": ("", _first_of(min)),
@@ -301,13 +322,14 @@ PURE: dict[str, tuple[str, Callable[..., Any]]] = {
     "cardinality": ("int4", _of_elements(len)), "array_position": ("int4", _of_elements(_position)),
     "array_remove": ("_text", _of_elements(lambda values, one: array_text([v for v in values if v != one]))),
     "array_append": ("_text", lambda array, one: array_text([*(elements(array) or []), one])),
-    "array_cat": ("_text", _catenated),
+    "array_cat": ("_text", _catenated), "pg_array_text": ("text", _of_elements(_array_shown)),
+    "pg_array_of": ("_text", lambda *values: array_text(list(values))),
     "pg_encoding_to_char": ("name", lambda number: "UTF8" if number == 6 else ""),
     "pg_char_to_encoding": ("int4", lambda name: 6 if str(name).upper().replace("-", "") == "UTF8" else -1),
     "pg_size_pretty": ("text", lambda size: None if size is None else f"{int(size)} bytes"),
     # What the translation calls.
     "pg_matches": ("bool", matches), "pg_like": ("bool", like), "pg_subscript": ("text", subscript),
-    "pg_bool": ("bool", as_bool), **NUMERIC_CASTS, "pg_array": ("_text", _as_array),
+    "pg_bool": ("bool", as_bool), **NUMERIC_CASTS, **ARITHMETIC, **MOMENTS, "pg_array": ("_text", _as_array),
     "pg_unqualified": ("text", lambda value: None if value is None else str(value).rpartition(".")[2]),
 }  # fmt: skip
 

@@ -14,17 +14,29 @@ from sqlglot import exp
 
 from penstock.errors import nearest
 from penstock.server.pgwire.catalog.functions import NATIVE_AGGREGATES
-from penstock.server.pgwire.catalog.numeric_casts import INTEGERS, keeps_values
+from penstock.server.pgwire.catalog.moments import MOMENT_TYPES
+from penstock.server.pgwire.catalog.numeric_casts import INTEGERS, REALS
 from penstock.server.pgwire.catalog.pure_functions import CatalogFunction
 from penstock.server.pgwire.catalog.scopes import FromScope, SqlColumn
+from penstock.server.pgwire.catalog.typed_values import (
+    BIGINT,
+    BOOL,
+    INT,
+    REGISTERS,
+    ROUNDING,
+    TEXT,
+    alike,
+    as_number_of,
+    as_type,
+    number_type,
+    of_one_type,
+    rounded,
+    shown,
+    widest,
+)
 from penstock.server.pgwire.protocol.errors import WireError, unsupported
 from penstock.server.pgwire.values.wire_types import WireType, type_named, type_of_oid, wire_type
 
-BOOL, TEXT, INT, BIGINT = wire_type("bool"), wire_type("text"), wire_type("int4"), wire_type("int8")
-_INTEGERS = frozenset(INTEGERS)
-_REALS = frozenset({"float4", "float8", "numeric"})
-#: Types that stand for an oid, and what they are of.
-_REGISTERS = frozenset({"regclass", "regtype", "regnamespace"})
 _COMPARISONS: dict[type[exp.Expr], str] = {
     exp.EQ: "=", exp.NEQ: "<>", exp.GT: ">", exp.GTE: ">=", exp.LT: "<", exp.LTE: "<=", exp.NullSafeEQ: "IS",
     exp.NullSafeNEQ: "IS NOT",
@@ -33,6 +45,7 @@ _ARITHMETIC: dict[type[exp.Expr], str] = {
     exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.Mod: "%", exp.BitwiseAnd: "&", exp.BitwiseOr: "|",
     exp.BitwiseLeftShift: "<<", exp.BitwiseRightShift: ">>",
 }  # fmt: skip
+_OF_BITS = frozenset({"&", "|", "<<", ">>"})
 #: Names that are values without parentheses.
 _VALUES: dict[type[exp.Expr], str] = {
     exp.CurrentUser: "current_user", exp.SessionUser: "session_user", exp.CurrentSchema: "current_schema",
@@ -72,8 +85,7 @@ class Scalars:
         if (mark := _COMPARISONS.get(type(node))) is not None:
             return self._comparison(node, mark, scope)
         if (mark := _ARITHMETIC.get(type(node))) is not None:
-            left, right = self.translate(node.this, scope), self.translate(node.expression, scope)
-            return SqlColumn(f"({left.text} {mark} {right.text})", _wider(left.type, right.type))
+            return self._calculated(node, mark, scope)
         if (name := _VALUES.get(type(node))) is not None:
             return self._called(name, [], scope)
         method = _METHODS.get(type(node))
@@ -121,20 +133,36 @@ class Scalars:
 
     def _neg(self, node: exp.Neg, scope: FromScope) -> SqlColumn:
         inner = self.translate(node.this, scope)
-        return SqlColumn(f"(- {inner.text})", inner.type)
+        if isinstance(node.this, exp.Literal) or inner.type is None:
+            return SqlColumn(f"(- {inner.text})", inner.type)
+        return SqlColumn(f"pg_fn_pg_negated({inner.text}, '{number_type(inner.type)}')", inner.type)
+
+    def _calculated(self, node: exp.Expr, mark: str, scope: FromScope) -> SqlColumn:
+        """Return an operation of two numbers."""
+        left, right = self.translate(node.this, scope), self.translate(node.expression, scope)
+        left, right = as_type(left, right.type), as_type(right, left.type)
+        type_ = widest(left.type, right.type)
+        if type_ is None or mark in _OF_BITS:
+            return SqlColumn(f"({left.text} {mark} {right.text})", type_)
+        return SqlColumn(f"pg_fn_pg_calculated('{mark}', '{number_type(type_)}', {left.text}, {right.text})", type_)
+
+    def _not_bits(self, node: exp.BitwiseNot, scope: FromScope) -> SqlColumn:
+        inner = self.translate(node.this, scope)
+        return SqlColumn(f"(~ {inner.text})", inner.type)
 
     def _array(self, node: exp.Array | exp.Anonymous, scope: FromScope) -> SqlColumn:
         parts = node.expressions
         if len(parts) == 1 and isinstance(parts[0], exp.Select | exp.SetOperation):
             return self._array_of_query(parts[0], scope)
-        inner = [self.translate(one, scope) for one in parts]
-        element = next((one.type for one in inner if one.type is not None), TEXT)
-        return SqlColumn("json_array(" + ", ".join(one.text for one in inner) + ")", type_of_oid(element.array))
+        inner, element = of_one_type([self.translate(one, scope) for one in parts])
+        array = type_of_oid((element or TEXT).array)
+        return SqlColumn("pg_fn_pg_array_of(" + ", ".join(one.text for one in inner) + ")", array)
 
     def _array_of_query(self, node: exp.Expr, scope: FromScope) -> SqlColumn:
         text, columns = self._selects.query(node, scope)
         element = columns[0][1].type or TEXT
-        return SqlColumn(f"(SELECT json_group_array(c1) FROM ({text}))", type_of_oid(element.array))
+        made = f"(SELECT coalesce(pg_fn_array_agg(c1), '[]') FROM ({text}))"
+        return SqlColumn(made, type_of_oid(element.array))
 
     def _subquery(self, node: exp.Subquery, scope: FromScope) -> SqlColumn:
         text, columns = self._selects.query(node.this, scope)
@@ -169,7 +197,7 @@ class Scalars:
             if every or isinstance(side, exp.Any):
                 array = side.expressions[0] if isinstance(side, exp.Anonymous) else side.this
                 return self._quantified(other, mark, array, every, scope)
-        left, right = self.alike(self.translate(node.this, scope), self.translate(node.expression, scope))
+        left, right = alike(self.translate(node.this, scope), self.translate(node.expression, scope))
         return SqlColumn(f"({left.text} {mark} {right.text})", BOOL)
 
     def _quantified(self, node: exp.Expr, mark: str, array: exp.Expr, every: bool, scope: FromScope) -> SqlColumn:
@@ -185,30 +213,15 @@ class Scalars:
             made = self.translate(array, scope)
             element = None if made.type is None else type_of_oid(made.type.element)
             source, value = f"json_each(pg_fn_pg_array({made.text}))", SqlColumn("value", element)
-        left, value = self.alike(left, value)
+        left, value = alike(left, value)
         test = f"{left.text} {mark} {value.text}"
         if every:
             return SqlColumn(f"(NOT EXISTS (SELECT 1 FROM {source} WHERE NOT ({test})))", BOOL)
         return SqlColumn(f"EXISTS (SELECT 1 FROM {source} WHERE {test})", BOOL)
 
-    def alike(self, left: SqlColumn, right: SqlColumn) -> tuple[SqlColumn, SqlColumn]:
-        """Return two values of which a text without a type has become a value of the other's type."""
-        return self._as(left, right.type), self._as(right, left.type)
-
-    def _as(self, one: SqlColumn, type_: WireType | None) -> SqlColumn:
-        if one.type is not None or type_ is None or one.text == "NULL":
-            return one
-        if type_.name in _INTEGERS or type_.name in _REALS:
-            return self._number(one, type_)
-        if type_.name in _REGISTERS:
-            return SqlColumn(f"CAST({one.text} AS INTEGER)", type_)
-        if type_.name == "bool":
-            return SqlColumn(f"pg_fn_pg_bool({one.text})", type_)
-        return SqlColumn(f"pg_fn_pg_array({one.text})", type_) if type_.element else one
-
     def _between(self, node: exp.Between, scope: FromScope) -> SqlColumn:
         one = self.translate(node.this, scope)
-        ends = [self._as(self.translate(node.args[name], scope), one.type).text for name in ("low", "high")]
+        ends = [as_type(self.translate(node.args[name], scope), one.type).text for name in ("low", "high")]
         return SqlColumn(f"({one.text} BETWEEN {ends[0]} AND {ends[1]})", BOOL)
 
     def _in(self, node: exp.In, scope: FromScope) -> SqlColumn:
@@ -216,8 +229,10 @@ class Scalars:
         if (query := node.args.get("query")) is not None:
             inner = query.this if isinstance(query, exp.Subquery) else query
             return SqlColumn(f"({one.text} IN ({self._selects.query(inner, scope)[0]}))", BOOL)
-        parts = [self._as(self.translate(part, scope), one.type).text for part in node.expressions]
-        return SqlColumn(f"({one.text} IN ({', '.join(parts)}))", BOOL)
+        parts, type_ = of_one_type([one, *(self.translate(part, scope) for part in node.expressions)])
+        left, _ = alike(one if one.type is not None else parts[0], SqlColumn("NULL", type_))
+        rest = ", ".join(alike(part, left)[0].text for part in parts[1:])
+        return SqlColumn(f"({left.text} IN ({rest}))", BOOL)
 
     def _like(self, node: exp.Expr, scope: FromScope, escape: SqlColumn | None = None) -> SqlColumn:
         names = {exp.Like: ("pg_like", 0), exp.ILike: ("pg_like", 1), exp.RegexpLike: ("pg_matches", 0),
@@ -243,22 +258,20 @@ class Scalars:
         arrays = [one.type for one in (left, right) if one.type is not None and one.type.element]
         if arrays:
             return SqlColumn(f"pg_fn_array_cat({left.text}, {right.text})", arrays[0])
-        return SqlColumn(f"({self._shown(left).text} || {self._shown(right).text})", TEXT)
+        return SqlColumn(f"({shown(left).text} || {shown(right).text})", TEXT)
 
     def _case(self, node: exp.Case, scope: FromScope) -> SqlColumn:
         subject = None if node.this is None else self.translate(node.this, scope)
-        parts, type_ = ["CASE"], None
-        if subject is not None:
-            parts.append(subject.text)
-        for one in node.args["ifs"]:
+        parts = ["CASE"] if subject is None else ["CASE", subject.text]
+        branches = node.args["ifs"]
+        given = [one.args["true"] for one in branches]
+        given += [] if node.args.get("default") is None else [node.args["default"]]
+        values, type_ = of_one_type([self.translate(one, scope) for one in given])
+        for one, value in zip(branches, values, strict=False):
             test = self.translate(one.this, scope)
-            value = self.translate(one.args["true"], scope)
-            type_ = type_ or value.type
-            parts.append(f"WHEN {(self._as(test, subject.type) if subject else test).text} THEN {value.text}")
-        if (default := node.args.get("default")) is not None:
-            value = self.translate(default, scope)
-            type_ = type_ or value.type
-            parts.append(f"ELSE {value.text}")
+            parts.append(f"WHEN {(as_type(test, subject.type) if subject else test).text} THEN {value.text}")
+        if len(values) > len(branches):
+            parts.append(f"ELSE {values[-1].text}")
         return SqlColumn("(" + " ".join([*parts, "END"]) + ")", type_)
 
     # -- casts -------------------------------------------------------------------------------------------------
@@ -277,34 +290,17 @@ class Scalars:
             if word not in known:
                 raise WireError("42704", f"unknown type {word}", code="P0207")
             target = wire_type(known[word])
-        if target.name in _REGISTERS:
+        if target.name in REGISTERS:
             return SqlColumn(f"pg_fn_pg_{target.name}({inner.text})", target)
-        if target.name in _INTEGERS or target.name in _REALS:
-            return self._number(inner, target)
+        if target.name in INTEGERS or target.name in REALS:
+            return as_number_of(inner, target)
         if target.name == "bool":
             return SqlColumn(f"pg_fn_pg_bool({inner.text})", target)
         if target.element:
             return SqlColumn(f"pg_fn_pg_array({inner.text})", target)
-        shown = self._shown(inner)
-        return SqlColumn(f"CAST({shown.text} AS TEXT)", target)
-
-    def _number(self, inner: SqlColumn, target: WireType) -> SqlColumn:
-        """Return a value as a number of a type."""
-        is_whole = target.name in _INTEGERS
-        if keeps_values(inner.type, target):
-            return SqlColumn(f"CAST({inner.text} AS {'INTEGER' if is_whole else 'REAL'})", target)
-        if not is_whole:
-            return SqlColumn(f"pg_fn_pg_real({inner.text})", target)
-        is_decimal = int(inner.type is not None and inner.type.name == "numeric")
-        return SqlColumn(f"pg_fn_pg_{target.name}({inner.text}, {is_decimal})", target)
-
-    def _shown(self, one: SqlColumn) -> SqlColumn:
-        """Return a value as PostgreSQL writes it as a text."""
-        if one.type is not None and one.type.name in _REGISTERS:
-            return SqlColumn(f"pg_fn_pg_{one.type.name}_name({one.text})", TEXT)
-        if one.type is BOOL:
-            return SqlColumn(f"CASE {one.text} WHEN 1 THEN 'true' WHEN 0 THEN 'false' END", TEXT)
-        return one
+        if target.name in MOMENT_TYPES:
+            return SqlColumn(f"pg_fn_pg_moment({inner.text}, '{target.name}')", target)
+        return SqlColumn(f"CAST({shown(inner).text} AS TEXT)", target)
 
     # -- functions ---------------------------------------------------------------------------------------------
 
@@ -326,11 +322,12 @@ class Scalars:
         if name in NATIVE_AGGREGATES or name in ("array_agg", "string_agg"):
             return self._aggregate(name, found, given, scope)
         inner = [self.translate(one, scope) for one in given]
+        if name in ROUNDING:
+            return rounded(name, inner)
         if found.result:
             type_: WireType | None = wire_type(found.result)
         else:
-            type_ = next((one.type for one in inner if one.type is not None), None)
-            inner = [self._as(one, type_) for one in inner]
+            inner, type_ = of_one_type(inner)
         arguments = ", ".join(one.text for one in inner)
         return SqlColumn(f"{found.native or f'pg_fn_{name}'}({arguments})", type_)
 
@@ -349,9 +346,9 @@ class Scalars:
         type_ = wire_type(found.result) if found.result else inner[0].type
         if name == "array_agg" and inner[0].type is not None:
             type_ = type_of_oid(inner[0].type.array) or type_
-        if name == "sum" and inner[0].type is not None and inner[0].type.name in _REALS:
-            type_ = inner[0].type
         native = NATIVE_AGGREGATES.get(name) or f"pg_fn_{name}"
+        if name in ("sum", "avg") and inner[0].type is not None and inner[0].type.name in REALS:
+            type_, native = inner[0].type, f"pg_fn_pg_{name}"
         return SqlColumn(f"{native}({distinct}{', '.join(one.text for one in inner)})", type_)
 
     def _group_concat(self, node: exp.GroupConcat, scope: FromScope) -> SqlColumn:
@@ -436,14 +433,10 @@ def type_word(to: exp.Expr) -> str:
     return text.partition("(")[0].strip() + ("[]" if text.endswith("[]") and "(" in text else "")
 
 
-def _wider(left: WireType | None, right: WireType | None) -> WireType | None:
-    names = [one.name for one in (left, right) if one is not None]
-    return next((wire_type(n) for n in ("float8", "numeric", "int8", "int4") if n in names), left or right)
-
-
 _METHODS: dict[type[exp.Expr], Callable[..., SqlColumn]] = {
     exp.Literal: Scalars._literal, exp.Boolean: Scalars._boolean, exp.Null: Scalars._null,
     exp.Column: Scalars._column, exp.Paren: Scalars._paren, exp.Tuple: Scalars._tuple, exp.Neg: Scalars._neg,
+    exp.BitwiseNot: Scalars._not_bits,
     exp.Array: Scalars._array, exp.Subquery: Scalars._subquery, exp.Exists: Scalars._exists, exp.And: Scalars._and_or,
     exp.Or: Scalars._and_or, exp.Not: Scalars._not, exp.Is: Scalars._is, exp.Between: Scalars._between,
     exp.In: Scalars._in, exp.Like: Scalars._like, exp.ILike: Scalars._like, exp.RegexpLike: Scalars._like,

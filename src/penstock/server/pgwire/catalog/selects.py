@@ -10,10 +10,14 @@ from collections.abc import Mapping, Sequence
 
 from sqlglot import exp
 
+from penstock.errors import nearest
+from penstock.language.queries import CONTROL_SCHEMA
+from penstock.server.pgwire.catalog.control_tables import control_columns
 from penstock.server.pgwire.catalog.pure_functions import CatalogFunction
 from penstock.server.pgwire.catalog.scalars import Scalars, folded, type_word
 from penstock.server.pgwire.catalog.scopes import FromItem, FromScope, SqlColumn, quoted_name, set_item
 from penstock.server.pgwire.catalog.tables import system_columns
+from penstock.server.pgwire.catalog.typed_values import of_one_type
 from penstock.server.pgwire.protocol.errors import WireError, unsupported
 from penstock.server.pgwire.values.wire_types import WireType, type_of_oid, wire_type
 
@@ -101,7 +105,14 @@ class Selects:
             [self.scalars.translate(one, scope) for one in (row.expressions if isinstance(row, exp.Tuple) else [row])]
             for row in node.expressions
         ]
-        columns = [(f"column{number}", column) for number, column in enumerate(rows[0], 1)]
+        if len({len(row) for row in rows}) > 1:
+            raise WireError("42601", "the rows of VALUES have different numbers of columns", code="P0305")
+        typed = [of_one_type(column) for column in zip(*rows, strict=True)]
+        rows = [list(row) for row in zip(*(values for values, _ in typed), strict=True)]
+        columns = [
+            (f"column{number}", SqlColumn(one.text, type_))
+            for number, (one, (_, type_)) in enumerate(zip(rows[0], typed, strict=True), 1)
+        ]
         head = ", ".join(f"{column.text} AS c{number}" for number, (_, column) in enumerate(columns, 1))
         others = [" UNION ALL SELECT " + ", ".join(column.text for column in row) for row in rows[1:]]
         return f"SELECT {head}" + "".join(others), columns
@@ -263,9 +274,10 @@ class Selects:
             alias = alias or name
             return f"{quoted_name(name)} AS {quoted_name(alias)}", _item_of(alias, self._renamed(list(known), names))
         owner = schema or "pg_catalog"
-        found = system_columns().get((owner, name))
+        found = control_columns().get(name) if owner == CONTROL_SCHEMA else system_columns().get((owner, name))
         if found is None:
-            raise WireError("42P01", f"there is no {owner}.{name}", code="P0201")
+            near = list(control_columns()) if owner == CONTROL_SCHEMA else [table for _, table in system_columns()]
+            raise WireError("42P01", f"there is no {owner}.{name}", nearest(name, near), code="P0201")
         alias = alias or name
         mark = quoted_name(alias)
         columns = {

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from sqlglot import exp
 
+from penstock.language.queries import CONTROL_SCHEMA
+from penstock.server.pgwire.catalog.control_tables import ControlReads, control_reads
 from penstock.server.pgwire.catalog.engine import is_system_table, parsed, tables_of
 from penstock.server.pgwire.catalog.tables import SCHEMAS, system_columns
 from penstock.server.pgwire.protocol.errors import unsupported
@@ -62,13 +64,19 @@ _MADE = frozenset({"TABLE", "INDEX", "SEQUENCE", "SCHEMA", "DATABASE", "USER", "
 
 @dataclass(frozen=True)
 class Classified:
-    """A statement and what it does. tree: of one over the catalogs, without values for `$n`; reads_tables: whether it
-    names any of them."""
+    """A statement and what it does.
+
+    Args:
+        tree: of one over the catalogs, without values for `$n`.
+        reads_tables: whether it names any of them.
+        control: what it reads of control relations beside them.
+    """
 
     statement: Statement
     does: Does
     tree: exp.Expr | None = None
     reads_tables: bool = False
+    control: ControlReads = field(default_factory=dict)
 
     @property
     def has_rows(self) -> bool:
@@ -99,7 +107,7 @@ def classify(
         tree = over_catalogs(statement, names)
         if tree is None:
             return Classified(statement, Does.READS)
-        return Classified(statement, Does.LOOKS_UP, tree, bool(tables_of(tree)))
+        return Classified(statement, Does.LOOKS_UP, tree, bool(tables_of(tree)), control_reads(tree))
     if first in _UNKNOWN or (first in ("CREATE", "DROP", "ALTER") and second in _MADE):
         what = first if first in _UNKNOWN else f"{first} {second}"
         hint = "CREATE STREAM, RELATION, VIEW and QUERY declare" if second in _MADE else None
@@ -120,8 +128,11 @@ def over_catalogs(statement: Statement, names: Callable[[], Collection[str]]) ->
     tables = tables_of(tree)
     declared = set(names()) if tables else set()
     system = {one for one in tables if is_system_table(*one) and not (not one[0] and one[1] in declared)}
-    if system and system != tables:
-        other = sorted(name for _, name in tables - system)[0]
+    if not system and tables:
+        return None
+    others = {one for one in tables - system if one[0] != CONTROL_SCHEMA}
+    if others:
+        other = sorted(name for _, name in others)[0]
         hint = "select them apart, and join them in the client"
         raise unsupported(f"PostgreSQL's catalogs cannot be joined with {other}", hint)
-    return tree if system == tables else None
+    return tree

@@ -62,7 +62,7 @@ def _text(oid: int) -> Encoder:
     type_ = type_of_oid(oid)
     if type_ is not None and type_.element:
         element = _text(type_.element)
-        return lambda values: _array_text(values, element)
+        return lambda values: array_bytes(values, element)
     return _TEXT.get(oid, _other)
 
 
@@ -75,15 +75,37 @@ def _string(value: str) -> bytes:
     return value.encode("utf-8", "replace")
 
 
-def _float_text(value: float) -> bytes:
-    if math.isfinite(value):
-        text = repr(float(value))
-        return text.removesuffix(".0").encode()
+def float_text(value: float) -> bytes:
+    """Return a `float8` as PostgreSQL writes it."""
+    return _shortest(repr(float(value)), 15) if math.isfinite(value) else _special(value)
+
+
+def real_text(value: float) -> bytes:
+    """Return a `float4` as PostgreSQL writes it."""
+    return _shortest(str(np.float32(value)), 6) if math.isfinite(value) else _special(value)
+
+
+def _special(value: float) -> bytes:
     return b"NaN" if math.isnan(value) else b"Infinity" if value > 0 else b"-Infinity"
 
 
-def _real_text(value: float) -> bytes:
-    return str(np.float32(value)).removesuffix(".0").encode() if math.isfinite(value) else _float_text(value)
+def _shortest(text: str, most: int) -> bytes:
+    """Return a number with the digits of a text. most: digits before the point from which on it has an exponent."""
+    sign, digits, exponent = Decimal(text).as_tuple()
+    assert isinstance(exponent, int), "it is finite"
+    shown = "".join(map(str, digits)).rstrip("0")
+    point = len(digits) + exponent
+    if not shown:
+        text = "0"
+    elif not -4 < point <= most:
+        rest = f".{shown[1:]}" if len(shown) > 1 else ""
+        text = f"{shown[0]}{rest}e{'-' if point < 1 else '+'}{abs(point - 1):02d}"
+    elif point <= 0:
+        text = "0." + "0" * -point + shown
+    else:
+        text = shown.ljust(point, "0")
+        text = text[:point] + (f".{text[point:]}" if len(text) > point else "")
+    return f"{'-' if sign else ''}{text}".encode()
 
 
 def _date_parts(days: int) -> tuple[int, int, int]:
@@ -123,7 +145,10 @@ def _interval_text(value: int) -> bytes:
     return ("-" if value < 0 else "").encode() + _clock(abs(value)).encode()
 
 
-def _numeric_text(value: Any) -> bytes:
+def numeric_text(value: Any) -> bytes:
+    """Return a `numeric` as PostgreSQL writes it."""
+    if isinstance(value, float):
+        return format(Decimal(repr(value)), "f").encode() if math.isfinite(value) else _special(value)
     return format(value, "f").encode() if isinstance(value, Decimal) else str(value).encode()
 
 
@@ -140,7 +165,8 @@ def _json_other(value: object) -> object:
 _SPECIAL = frozenset('{},"\\ \t\n\r\v\f')
 
 
-def _array_text(values: Sequence[Any], element: Encoder) -> bytes:
+def array_bytes(values: Sequence[Any], element: Encoder) -> bytes:
+    """Return an array as PostgreSQL writes it. element: what writes one of its values."""
     parts: list[bytes] = []
     for value in values:
         if value is None:
@@ -157,7 +183,7 @@ def _array_text(values: Sequence[Any], element: Encoder) -> bytes:
 _TEXT: dict[int, Encoder] = {
     16: lambda value: b"t" if value else b"f",
     17: lambda value: b"\\x" + value.hex().encode(),
-    700: _real_text, 701: _float_text, 1700: _numeric_text,
+    700: real_text, 701: float_text, 1700: numeric_text,
     1082: _dated, 1114: _local_text, 1184: _instant_text, 1186: _interval_text,
     114: _json_text, 25: _string, 1043: _string, 19: _string,
 }  # fmt: skip
@@ -187,9 +213,10 @@ def _instant(value: int) -> bytes:
 
 def _numeric(value: Any) -> bytes:
     """Return a decimal as groups of four decimal digits, the first weighing 10000 to the power of `weight`."""
-    sign, digits, exponent = Decimal(value).as_tuple()
+    sign, digits, exponent = Decimal(repr(value) if isinstance(value, float) else value).as_tuple()
     if not isinstance(exponent, int):
-        return struct.pack("!hhHh", 0, 0, 0xC000, 0)
+        special = 0xC000 if exponent == "n" else 0xF000 if sign else 0xD000
+        return struct.pack("!hhHh", 0, 0, special, 0)
     scale = max(0, -exponent)
     text = "".join(map(str, digits)) + "0" * max(0, exponent)
     whole, fraction = (text[:-scale], text[-scale:].rjust(scale, "0")) if scale else (text, "")

@@ -1,0 +1,168 @@
+"""Arithmetic as PostgreSQL has it: SQLite's divides by 0, leaves the range of a type, and has no NaN."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from decimal import ROUND_CEILING, ROUND_DOWN, ROUND_FLOOR, ROUND_HALF_EVEN, ROUND_HALF_UP, Decimal
+from typing import Any
+
+from penstock.server.pgwire.catalog.numeric_casts import (
+    INTEGERS,
+    REALS,
+    Number,
+    as_float,
+    as_number,
+    out_of_range,
+    to_single,
+)
+from penstock.server.pgwire.protocol.errors import WireError
+
+
+def _divided_by_zero() -> WireError:
+    return WireError("22012", "division by zero", code="P0203")
+
+
+def _quotient(left: float, right: float) -> float:
+    if right == 0:
+        if math.isnan(left):
+            return left
+        raise _divided_by_zero()
+    return left / right
+
+
+def _rest(left: float, right: float) -> float:
+    if right == 0 and not math.isnan(left):
+        raise _divided_by_zero()
+    return math.nan if math.isnan(left) or math.isinf(left) or math.isnan(right) else math.fmod(left, right)
+
+
+def _whole_quotient(left: int, right: int) -> int:
+    if right == 0:
+        raise _divided_by_zero()
+    # Towards 0, as in C.
+    return -(-left // right) if (left < 0) != (right < 0) else left // right
+
+
+def _whole_rest(left: int, right: int) -> int:
+    return left - right * _whole_quotient(left, right)
+
+
+_REAL: dict[str, Callable[[float, float], float]] = {
+    "+": lambda a, b: a + b, "-": lambda a, b: a - b, "*": lambda a, b: a * b, "/": _quotient, "%": _rest,
+}  # fmt: skip
+_WHOLE: dict[str, Callable[[int, int], int]] = {
+    "+": lambda a, b: a + b, "-": lambda a, b: a - b, "*": lambda a, b: a * b, "/": _whole_quotient, "%": _whole_rest,
+}  # fmt: skip
+
+
+_WAYS = {"ceil": ROUND_CEILING, "ceiling": ROUND_CEILING, "floor": ROUND_FLOOR, "trunc": ROUND_DOWN}
+
+
+def calculated(mark: str, type_: str, left: Number | None, right: Number | None) -> int | float | str | None:
+    """Return what an operation of two numbers gives. type_: of the result."""
+    if left is None or right is None:
+        return None
+    if type_ in REALS:
+        a, b = as_float(left), as_float(right)
+        try:
+            found = _REAL[mark](a, b)
+        except OverflowError:
+            found = math.inf
+        is_lost = mark in "*/" and not found and a and ((math.isfinite(b) and b) or (mark == "/" and not math.isinf(b)))
+        if is_lost or (math.isinf(found) and not math.isinf(a) and not math.isinf(b)):
+            raise out_of_range(f"{a!r} {mark} {b!r}", type_)
+        return to_single(as_number(found)) if type_ == "float4" else as_number(found)
+    number = _WHOLE[mark](int(left), int(right))
+    least, most = INTEGERS[type_]
+    if not least <= number <= most:
+        raise out_of_range(str(number), type_)
+    return number
+
+
+def negated(value: Number | None, type_: str) -> int | float | str | None:
+    """Return a number with the other sign."""
+    if value is None:
+        return None
+    return as_number(-as_float(value)) if type_ in REALS else calculated("-", type_, 0, value)
+
+
+def rounded(value: Number | None, type_: str, way: str, digits: int | None = 0) -> int | float | str | None:
+    """Return a number with so many digits behind the point. way: the function; the type of `round` says how it rounds
+    what is in the middle."""
+    if value is None or digits is None:
+        return None
+    if isinstance(value, str) or math.isinf(value):
+        return value
+    half = ROUND_HALF_UP if type_ == "numeric" else ROUND_HALF_EVEN
+    rounding = _WAYS.get(way, half)
+    places = max(-400, min(400, int(digits)))
+    number = Decimal(repr(value))
+    exponent = number.as_tuple().exponent
+    if isinstance(exponent, int) and -exponent <= places:
+        return value
+    return float(number.quantize(Decimal(1).scaleb(-places), rounding))
+
+
+def absolute(value: Number | None, type_: str) -> int | float | str | None:
+    """Return a number without its sign."""
+    if value is None or type_ in REALS:
+        return None if value is None else as_number(abs(as_float(value)))
+    return negated(value, type_) if int(value) < 0 else value
+
+
+class RealSum:
+    """SUM of numbers that may be none or endless; also over windows."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._finite = 0.0
+        self._special: dict[str, int] = {}
+
+    def step(self, value: Any) -> None:
+        self._add(value, 1)
+
+    def inverse(self, value: Any) -> None:
+        self._add(value, -1)
+
+    def _add(self, value: Any, by: int) -> None:
+        if value is None:
+            return
+        self._count += by
+        number = as_float(value)
+        if math.isfinite(number):
+            self._finite += by * number
+        else:
+            self._special[str(number)] = self._special.get(str(number), 0) + by
+
+    def total(self) -> float | None:
+        """Return the sum; None of nothing."""
+        if not self._count:
+            return None
+        return sum((float(name) for name, count in self._special.items() if count), self._finite)
+
+    @property
+    def count(self) -> int:
+        return self._count
+
+    def value(self) -> float | str | None:
+        total = self.total()
+        return None if total is None else as_number(total)
+
+    def finalize(self) -> float | str | None:
+        return self.value()
+
+
+class RealAverage(RealSum):
+    """AVG of such numbers."""
+
+    def value(self) -> float | str | None:
+        total = self.total()
+        return None if total is None else as_number(total / self.count)
+
+
+#: What the translation calls, by name: the type of its result and what carries it out.
+ARITHMETIC: dict[str, tuple[str, Callable[..., Any]]] = {
+    "pg_calculated": ("", calculated), "pg_negated": ("", negated), "pg_rounded": ("", rounded),
+    "pg_absolute": ("", absolute),
+}  # fmt: skip
