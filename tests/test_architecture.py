@@ -48,6 +48,7 @@ RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 ONLY = {
     "connectors": {
         "connectors",
+        "amounts",
         "redaction",
         "events",
         "errors",

@@ -6,7 +6,8 @@ import re
 from collections.abc import Callable
 
 _SIZES = {"": 1, "b": 1, "k": 2**10, "kb": 2**10, "m": 2**20, "mb": 2**20, "g": 2**30, "gb": 2**30}
-_MOST = 2**63 - 1
+#: The largest value of a BIGINT, which also limits counts, sizes in bytes and numbers that control relations keep.
+LARGEST_BIGINT = 2**63 - 1
 
 #: Policies of load shedding (`shedding/policies/`), by name.
 SHEDDING_POLICIES = ("random", "newest", "value", "cals_v", "cals_i", "cals", "cals_q")
@@ -24,7 +25,7 @@ def size_in_bytes(text: str) -> int:
         raise ValueError("a size such as 64MB") from None
     if size < 1:
         raise ValueError("a size of at least one byte")
-    if size > _MOST:
+    if size > LARGEST_BIGINT:
         raise ValueError("a size below 2^63 bytes")
     return size
 

@@ -13,7 +13,15 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.amounts import SHEDDING_POLICIES, budget_text, cores_text, none_or, share_of, size_in_bytes
+from penstock.amounts import (
+    LARGEST_BIGINT,
+    SHEDDING_POLICIES,
+    budget_text,
+    cores_text,
+    none_or,
+    share_of,
+    size_in_bytes,
+)
 from penstock.errors import PenstockError, nearest
 
 
@@ -28,20 +36,18 @@ def _boolean(text: str) -> bool:
 
 #: Each shard costs every round a task and its own files: this is far more than any cluster has cores for one job.
 MOST_SHARDS = 10_000
-#: The maximum of an int64, for limits on counts and bytes.
-_MOST = 2**63 - 1
 #: The maximum of a duration in seconds: about 30 years.
 _LONGEST = 10**9
 
 
-def _count(minimum: int, most: int = _MOST) -> Callable[[str], int]:
+def _count(minimum: int, most: int = LARGEST_BIGINT) -> Callable[[str], int]:
     def parse(text: str) -> int:
         try:
             value = int(text)
         except ValueError:
             value = minimum - 1
         if not minimum <= value <= most:
-            limited = most < _MOST or value > most
+            limited = most < LARGEST_BIGINT or value > most
             raise ValueError(f"a whole number from {minimum:,} to {most:,}" if limited else _at_least(minimum))
         return value
 

@@ -97,3 +97,10 @@ def test_a_query_text_is_one_query(catalog: Catalog) -> None:
         with pytest.raises(ScriptErrors) as caught:
             bind_query(text, catalog)
         assert caught.value.code == "P0101"
+
+
+def test_queries_without_a_name_after_one_that_cannot_be_bound(catalog: Catalog) -> None:
+    with pytest.raises(ScriptErrors) as raised:
+        bind_script("SELECT nope FROM s; SELECT a FROM s; SELECT nor FROM s", catalog, one_time=False)
+    assert [error.message for error in raised.value.errors] == ["unknown column nope", "unknown column nor"]
+    assert not catalog.queries

@@ -106,6 +106,11 @@ def test_grouping_by_expressions_aliases_and_positions(catalog: Catalog) -> None
     )  # fmt: skip
 
 
+def test_positions_may_begin_with_zeros(catalog: Catalog) -> None:
+    zeros = "SELECT b, COUNT(*) FROM s GROUP BY 00000000000001 ORDER BY 00000000000002 LIMIT 1"
+    assert plan(zeros, catalog) == plan("SELECT b, COUNT(*) FROM s GROUP BY 1 ORDER BY 2 LIMIT 1", catalog)
+
+
 def test_a_column_wins_over_an_alias_in_group_by(catalog: Catalog) -> None:
     text = "SELECT MAX(a) AS b FROM s GROUP BY b"
     assert "Aggregate b, max(a)" in plan(text, catalog)

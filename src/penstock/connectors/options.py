@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Generic, TypeVar
 
+from penstock.amounts import LARGEST_BIGINT
 from penstock.errors import PenstockError, nearest
 from penstock.redaction import BLOT, is_secret, redacted_text
 from penstock.types import Interval
@@ -209,10 +210,6 @@ _TRUE_OR_FALSE = one_of("true", "false")
 BOOLEAN = ValueType("`true` or `false`", _TRUE_OR_FALSE.normal, lambda text: text == "true")
 
 
-#: Options are columns of control relations, too.
-_LARGEST = (1 << 63) - 1
-
-
 def whole(least: int = 0, most: int | None = None) -> ValueType[int]:
     """Return the type of an option that is a whole number from `least` to `most`, None for the largest BIGINT."""
     if most is not None:
@@ -222,9 +219,9 @@ def whole(least: int = 0, most: int | None = None) -> ValueType[int]:
 
     def normal(text: str) -> str:
         digits = text.lstrip("0") or "0"
-        if not text.isdecimal() or not text.isascii() or len(digits) > len(str(_LARGEST)):
+        if not text.isdecimal() or not text.isascii() or len(digits) > len(str(LARGEST_BIGINT)):
             raise ValueError(description)
-        if not least <= int(digits) <= (_LARGEST if most is None else most):
+        if not least <= int(digits) <= (LARGEST_BIGINT if most is None else most):
             raise ValueError(description)
         return text
 

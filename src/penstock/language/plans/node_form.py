@@ -8,6 +8,7 @@ from enum import Enum
 from typing import Any, TypeVar
 
 from penstock.algebra import Algebra
+from penstock.amounts import LARGEST_BIGINT
 from penstock.errors import PenstockError
 from penstock.language.plans.form import Part, fault
 from penstock.language.plans.scalar_binding import NamedColumns, ScalarReader
@@ -48,6 +49,10 @@ class Below:
     @property
     def columns(self) -> NamedColumns:
         return NamedColumns.of(self.input.schema)
+
+    @property
+    def seed(self) -> int:
+        return self.fields["seed"].whole(-LARGEST_BIGINT - 1, LARGEST_BIGINT)
 
     def refuse(self, message: str, code: str = "P0341", hint: str | None = None) -> PenstockError:
         return fault(self.pointer, message, code, hint)

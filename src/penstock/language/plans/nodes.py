@@ -143,7 +143,7 @@ def _read_sample(below: Below) -> Algebra:
         raise fault(percent.pointer, "this is no fraction, such as 5 or 1/3") from None
     if not 0 <= share <= 100:
         raise fault(percent.pointer, "a sample is between 0 and 100 percent", "P0102")
-    seed, name = below.fields["seed"].whole(-(2**63), 2**63 - 1), below.fields["name"].name()
+    seed, name = below.seed, below.fields["name"].name()
     records = "records" in below.fields and below.fields["records"].flag()
     return Sample(below.input, share, seed, name, below.partition("by"), records)
 
@@ -161,7 +161,7 @@ def _read_window_sample(below: Below) -> Algebra:
     weight = below.scalars.value(below.fields["weight"], below.columns) if "weight" in below.fields else None
     if weight is not None and not is_numeric(weight.type):
         raise fault(below.fields["weight"].pointer, "a weight is a number", "P0203")
-    rows, seed = below.fields["rows"].whole(1, MOST_ROWS), below.fields["seed"].whole(-(2**63), 2**63 - 1)
+    rows, seed = below.fields["rows"].whole(1, MOST_ROWS), below.seed
     records = "records" in below.fields and below.fields["records"].flag()
     return WindowSample(below.input, rows, seed, below.fields["name"].name(), below.partition("per"), weight, records)
 

@@ -25,6 +25,7 @@ from penstock.algebra import (
 )
 from penstock.algebra.nodes.join import Pairs
 from penstock.algebra.nodes.preferences import SummaryAhead
+from penstock.amounts import LARGEST_BIGINT
 from penstock.errors import nearest
 from penstock.expressions.coercion import BIGINT, DOUBLE
 from penstock.expressions.nodes import Column, Expression, SummaryEstimate, with_estimates
@@ -47,7 +48,6 @@ _LATER = ("summary", "summarised", "keys", "preferences")
 MOST_JOINS = 2**10
 _SIDE = ("filter", "summary", "summarised")
 _ESTIMATES = (Field("estimated count", BIGINT), Field("estimated share", DOUBLE))
-_MOST = 2**63 - 1
 
 
 # --- writing
@@ -284,8 +284,8 @@ def _read_clause(below: Below) -> Preference:
     if records and order is not PreferenceOrder.WEIGHTED:
         raise fault(fields["records"].pointer, "inclusion records are those of WEIGHTED alone", "P0355")
     return Preference(
-        order, granted, fade, below.ticks("per"), fields["seed"].whole(-_MOST - 1, _MOST), fields["query"].text(),
-        fields["queue"].whole(1, _MOST), records, below.whole("place", 1, MOST_JOINS, 0) or 0,
+        order, granted, fade, below.ticks("per"), below.seed, fields["query"].text(),
+        fields["queue"].whole(1, LARGEST_BIGINT), records, below.whole("place", 1, MOST_JOINS, 0) or 0,
     )  # fmt: skip
 
 

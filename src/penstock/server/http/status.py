@@ -6,6 +6,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Request, Response
 
+from penstock.amounts import LARGEST_BIGINT
 from penstock.errors import PenstockError
 from penstock.server.http.documents import (
     CatalogBody,
@@ -29,7 +30,6 @@ from penstock.server.service import ScriptRequest
 
 router = APIRouter(responses={"4XX": {"model": Problem}, "5XX": {"model": Problem}}, tags=["server"])
 
-_MOST = 2**63 - 1
 _METRICS = "text/plain; version=0.0.4; charset=utf-8"
 _TEXT = {"text/plain": {"schema": {"type": "string"}}}
 
@@ -37,7 +37,7 @@ _TEXT = {"text/plain": {"schema": {"type": "string"}}}
 @router.get("/v1/commands", response_model=CommandsDocument)
 async def commands(
     request: Request,
-    after: Annotated[int, Query(ge=0, le=_MOST, description="Commands with larger numbers alone.")] = 0,
+    after: Annotated[int, Query(ge=0, le=LARGEST_BIGINT, description="Commands with larger numbers alone.")] = 0,
     limit: Annotated[int, Query(ge=1, le=1_000)] = 100,
 ) -> CommandsDocument:
     """Return commands in the order of their numbers."""
@@ -48,7 +48,7 @@ async def commands(
 
 
 @router.get("/v1/commands/{number}", response_model=CommandDocument)
-async def command(request: Request, number: Annotated[int, Path(ge=0, le=_MOST)]) -> CommandDocument:
+async def command(request: Request, number: Annotated[int, Path(ge=0, le=LARGEST_BIGINT)]) -> CommandDocument:
     """Return a command and what became of it."""
     door = door_of(request)
     caller_of(request, AccessRole.READ, "to read a command")

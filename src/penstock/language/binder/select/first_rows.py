@@ -25,9 +25,6 @@ from penstock.language.dialect import span_of
 from penstock.language.queries import SortedQuery
 from penstock.types import Field
 
-#: Digits beyond which a number cannot be a position in a select list.
-_DIGITS = 10
-
 
 @dataclass(frozen=True)
 class Limits:
@@ -80,6 +77,13 @@ def refuse_stream(tree: SortedQuery, context: Context) -> None:
     context.fail("P0331", f"{word} over a stream: it needs a relation", span, hint)
 
 
+def ordinal(text: str, length: int) -> int | None:
+    """Return the position, from 0, of the element of `length` that a text of ORDER BY or GROUP BY numbers from 1."""
+    digits = text.lstrip("0")
+    number = int(digits) if digits.isdecimal() and len(digits) <= len(str(length)) else 0
+    return number - 1 if 1 <= number <= length else None
+
+
 def bind_keys(
     tree: SortedQuery, outputs: Sequence[tuple[str, Expression]], binder: ExpressionBinder, complete: bool = True
 ) -> list[Expression]:
@@ -92,13 +96,13 @@ def bind_keys(
 
     def bind(node: exp.Expr) -> Expression:
         if isinstance(node, exp.Literal) and not node.is_string and str(node.this).isdecimal():
-            position = int(str(node.this)[:_DIGITS])
             if not complete:
                 binder.context.fail_silently()
-            if not 1 <= position <= len(outputs):
-                message = f"ORDER BY {position}: the result has {counted(len(outputs), 'column')}"
+            position = ordinal(str(node.this), len(outputs))
+            if position is None:
+                message = f"ORDER BY {node.this}: the result has {counted(len(outputs), 'column')}"
                 binder.context.fail("P0304", message, span_of(node))
-            bound = outputs[position - 1][1]
+            bound = outputs[position][1]
         else:
             bound = binder.bind(node)
         if pa.types.is_null(bound.type):

@@ -35,6 +35,7 @@ from penstock.language.binder.select.first_rows import (
     bind_keys,
     first_rows,
     limits_of,
+    ordinal,
     place_keys,
     refuse_stream,
     sorted_relation,
@@ -68,8 +69,6 @@ from penstock.language.queries import (
 from penstock.language.text import TextSpan
 from penstock.types import Field
 
-#: Digits beyond which a number cannot be a position in a select list.
-_DIGITS = 10
 #: A select list, the sort keys over its columns, and the number of columns before those that only the keys need.
 Projected: TypeAlias = tuple[Algebra, list[Expression], int]
 
@@ -405,11 +404,11 @@ class QueryBinder:
 
     def _ordinal(self, node: exp.Expr, tree: SelectQuery) -> exp.Expr:
         text = str(node.this)
-        position = int(text) if text.isdecimal() and len(text) < _DIGITS else 0
-        if not 1 <= position <= len(tree.items):
+        position = ordinal(text, len(tree.items))
+        if position is None:
             message = f"GROUP BY {text}: the select list has {counted(len(tree.items), 'item')}"
             self.context.fail("P0304", message, span_of(node))
-        value = tree.items[position - 1].value
+        value = tree.items[position].value
         if isinstance(value, Star):
             self.context.fail("P0304", f"GROUP BY {text} refers to a *; name the columns", span_of(node))
         return value

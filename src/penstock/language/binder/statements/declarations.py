@@ -266,7 +266,7 @@ class ScriptBinder:
             hint = "a continuous query is answered at every instant; penstock query and Session.select answer at one"
             context.fail("P0103", "AS OF belongs to a one-time SELECT", statement.as_of.span, hint)
         number = 1
-        while f"query_{number}" in self.catalog:
+        while f"query_{number}" in self.catalog or f"query_{number}" in self.failed:
             number += 1
         begin = TextSpan(statement.span.start, statement.span.start + len("SELECT"))
         return CreateQuery(Name(f"query_{number}", span=begin), statement.query, span=statement.span)
