@@ -1,4 +1,4 @@
-"""Estimates over what a budget of whole values keeps are right in the mean, and their intervals hold: thousands of draws
+"""Estimates over what a budget of whole values keeps are right in the mean, and their intervals hold: a thousand draws
 of the hashes, by fixed seeds."""
 
 from __future__ import annotations

@@ -57,7 +57,15 @@ class StretchChances(ReorderingOperator):
         self._thresholds = np.array(integers(marks, "thresholds"), np.int64)
 
     def process(self, port: int, elements: Elements) -> list[Elements]:
-        return super().process(port, elements) if port == 0 else []
+        if port == 0 and len(elements):
+            never = np.full(len(elements), END)
+            self._early.add(Elements(elements.columns, elements.ts, never, elements.signs))
+            ends = elements.exp < END
+            if ends.any():
+                # A row that ends by itself may have another record by then.
+                ended = elements.filter(ends)
+                self._early.add(Elements(ended.columns, ended.exp, never[ends], -ended.signs))
+        return []
 
     def advance(self, moment: Moment) -> Iterator[Elements]:
         arrived = self._early.until(moment.heartbeat)

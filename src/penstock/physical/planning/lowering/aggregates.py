@@ -10,6 +10,7 @@ from penstock.physical.plan.sets import DistinctSpec
 from penstock.physical.plan.spec import Spec
 from penstock.physical.planning.aggregate_layout import plan_lanes
 from penstock.physical.planning.lowering.builder import Builder, Lowered, lower
+from penstock.physical.planning.lowering.estimated_sums import lower_estimated_sums
 from penstock.physical.planning.lowering.frequent import lower_in_blocks
 from penstock.physical.planning.lowering.grouped_sessions import lower_grouped_sessions
 from penstock.physical.planning.lowering.lanes import lower_lanes, lower_store
@@ -39,6 +40,9 @@ def _lower_aggregate(node: Aggregate, builder: Builder) -> Lowered:
         return lower_in_blocks(node, blocks, builder)
     if has_user_aggregates(node):
         return lower_user_aggregates(node, builder)
+    estimated = lower_estimated_sums(node, builder)
+    if estimated is not None:
+        return estimated
     logged = lower_logged(node, builder)
     if logged is not None:
         return logged

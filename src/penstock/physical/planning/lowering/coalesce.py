@@ -30,6 +30,7 @@ from penstock.physical.plan.temporal.stretch_chances import StretchChancesSpec
 from penstock.physical.plan.temporal.until_next import LastingSpec, UntilNextSpec
 from penstock.physical.plan.temporal.window_stretches import WindowStretchesSpec
 from penstock.physical.planning.lowering.builder import Builder, Lowered, lower
+from penstock.physical.planning.lowering.estimated_sums import dropping_step
 from penstock.physical.planning.strategies import Strategy
 
 
@@ -41,7 +42,7 @@ def _chances(node: StretchChances, builder: Builder) -> Lowered:
     if node.once:
         return _told_once(node, builder)
     child = builder.lower(node.input)
-    budget = _dropping_step(child.step, builder)
+    budget = dropping_step(child.step, builder)
     edges = [Edge(child.step)] if budget == child.step else [Edge(child.step), Edge(budget)]
     spec = StretchChancesSpec(node.input.schema.types, node.drawn.drawn_columns, node.buckets, len(edges) - 1)
     return replace(child, step=builder.add(spec, edges, child.stage, node))
@@ -54,12 +55,6 @@ def _told_once(node: StretchChances, builder: Builder) -> Lowered:
         return _lowered_sessions(below, builder, node)
     assert isinstance(below, Coalesce)
     return _coalesced(below, builder, None, node)
-
-
-def _dropping_step(step: int, builder: Builder) -> int:
-    """Return the step that drops values, `step` or one below it."""
-    found = builder.steps[step - builder.first]
-    return step if found.spec.drops_values else _dropping_step(found.inputs[0].step, builder)
 
 
 @lower.register
