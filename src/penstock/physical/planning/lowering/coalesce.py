@@ -56,7 +56,7 @@ def _coalesced(node: Coalesce, builder: Builder, window: Window | None) -> Lower
     if node.budget is not None and granules is not None and granules.slide is not None:
         spec = BudgetedRunsSpec(node.schema.types, granules.slide, granules.lifetime or granules.slide, node.budget)
     elif pattern and _leaves_in_order(node):
-        spec = WindowStretchesSpec(node.schema.types)
+        spec = WindowStretchesSpec(node.schema.types, node.closed)
     elif window is None or window.slide is None or window.lifetime is None:
         spec = CoalesceSpec(node.schema.types, node.closed, node.closing if node.in_order else None, budget=node.budget)
     else:
@@ -69,9 +69,9 @@ def _leaves_in_order(node: Coalesce) -> bool:
     below = node.input
     while isinstance(below, Select | Project):
         below = below.input
-    if node.begins is not Begins.FIXED or node.closed is not None or not isinstance(below, Window):
+    if node.begins is not Begins.FIXED or not isinstance(below, Window):
         return False
-    return below.domain is not None and below.slide is None and below.lifetime is not None and below.input.is_stream
+    return below.domain is not None and below.lifetime is not None and below.input.is_stream
 
 
 @lower.register
