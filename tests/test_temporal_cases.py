@@ -39,9 +39,14 @@ class WindowMaker(TemporalMaker):
         self.sessions = self.valid = self.joined = self.counted = self.granules = self.until_next = self.coalesced
 
     def window(self) -> str:
+        length, slide = self.choices.integer(1, 9), self.choices.integer(1, 4)
         return self.choices.pick(
-            (f"[RANGE {self.choices.integer(1, 9)} SECOND]", "[NOW]", "[RANGE 3 SECOND WHERE v > 0]")
-        )
+            (
+                f"[RANGE {length} SECOND]", "[NOW]", "[RANGE 3 SECOND WHERE v > 0]",
+                f"[RANGE {length} SECOND SLIDE {slide} SECOND]",
+                f"[RANGE {length} SECOND SLIDE {slide} SECOND ALIGN TO {self.choices.integer(0, 2)}]",
+            )
+        )  # fmt: skip
 
     def valid_clause(self) -> str:
         return f"VALID FOR {self.choices.integer(1, 4)} SECOND"

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 
+from penstock.algebra.nodes.coalesce import Closing
 from penstock.physical.elements import Bools, Elements, Int64s, int64s, unnamed
 from penstock.physical.kernels import coverage
 from penstock.physical.kernels.compiled import argsort_code_time, distinct_slots
@@ -104,6 +105,44 @@ def netted(
     return first, second, third, fourth, sums[sums != 0]
 
 
+class PendingStretches:
+    """Where only closed stretches are told: the changes of those that are not closed yet, in `queue`.
+
+    Args:
+        closing: when stretches are closed.
+    """
+
+    def __init__(self, closing: Closing) -> None:
+        self._closing = closing
+        self.queue = CalendarQueue()
+
+    def closed(self, changes: list[Elements], heartbeat: int) -> list[Elements]:
+        """Return the changes of the stretches that are closed. One that comes before it is closed waits until then; one
+        that goes before is never told, so it waits too, with the other sign."""
+        result = []
+        for elements in changes:
+            due = self._closing.instants(int64s(elements.columns[-1]))
+            # One that is never closed comes and goes unseen.
+            ever = due < END
+            if not ever.all():
+                elements, due = elements.filter(ever), due[ever]
+            waits = (elements.ts < due) | ((elements.sign == -1) & (elements.ts == due))
+            if waits.any():
+                held = elements.filter(waits)
+                self.queue.push(unnamed([pa.array(due[waits]), pa.array(held.signs), *held.columns]))
+            if len(elements) and not waits.all():
+                result.append(elements.filter(~waits))
+        batches = self.queue.pop_until(heartbeat)
+        if batches:
+            columns = [pa.concat_arrays([b.column(i) for b in batches]) for i in range(batches[0].num_columns)]
+            due, signs = int64s(columns[0]), int64s(columns[1])
+            never = np.full(len(due), END, np.int64)
+            changed = net(Elements(tuple(columns[2:]), due, never, signs))
+            if len(changed):
+                result.append(changed)
+        return result
+
+
 class Coalescing(CountsLeftOut):
     """State: the different rows with lanes [copies], and the pending expirations; where only closed stretches are told,
     those that are not closed yet."""
@@ -112,13 +151,12 @@ class Coalescing(CountsLeftOut):
         self._types = spec.types
         self._rows = CountedTuples(spec.types, 1, listed=spec.listed)
         self._stretches = Stretches(spec.types[:-2])
-        self._closing = spec.closed
-        self._pending = CalendarQueue()
+        self._pending = None if spec.closed is None else PendingStretches(spec.closed)
         self._planted = False
         self._left_out = LeftOut()
 
     def synopses(self) -> Mapping[str, Synopsis]:
-        return {**self._rows.synopses(), **({} if self._closing is None else {"pending": self._pending})}
+        return {**self._rows.synopses(), **({} if self._pending is None else {"pending": self._pending.queue})}
 
     def process(self, port: int, elements: Elements) -> list[Elements]:
         self._rows.add(0, self._left_out.without_period(elements, with_periods(elements)))
@@ -129,8 +167,8 @@ class Coalescing(CountsLeftOut):
         if not self._planted:
             self._plant(rows.live())
         result = self._changes(moment.heartbeat)
-        if self._closing is not None:
-            result = self._closed(result, moment.heartbeat)
+        if self._pending is not None:
+            result = self._pending.closed(result, moment.heartbeat)
         rows.shrink()
         stretches.values.shrink()
         return result
@@ -151,33 +189,6 @@ class Coalescing(CountsLeftOut):
         begins, ends = int64s(changed[-2]), int64s(changed[-1])
         told = stretches.follow(changed[:-2], events.times[chosen], begins, ends, step[:count])
         return self._elements(*told)
-
-    def _closed(self, changes: list[Elements], heartbeat: int) -> list[Elements]:
-        """Return the changes of the stretches that are closed. One that comes before it is closed waits until then; one
-        that goes before is never told, so it waits too, with the other sign."""
-        assert self._closing is not None
-        result = []
-        for elements in changes:
-            due = self._closing.instants(int64s(elements.columns[-1]))
-            # One that is never closed comes and goes unseen.
-            ever = due < END
-            if not ever.all():
-                elements, due = elements.filter(ever), due[ever]
-            waits = (elements.ts < due) | ((elements.sign == -1) & (elements.ts == due))
-            if waits.any():
-                held = elements.filter(waits)
-                self._pending.push(unnamed([pa.array(due[waits]), pa.array(held.signs), *held.columns]))
-            if len(elements) and not waits.all():
-                result.append(elements.filter(~waits))
-        batches = self._pending.pop_until(heartbeat)
-        if batches:
-            columns = [pa.concat_arrays([b.column(i) for b in batches]) for i in range(batches[0].num_columns)]
-            due, signs = int64s(columns[0]), int64s(columns[1])
-            never = np.full(len(due), END, np.int64)
-            changed = net(Elements(tuple(columns[2:]), due, never, signs))
-            if len(changed):
-                result.append(changed)
-        return result
 
     def _plant(self, slots: Int64s) -> None:
         """Rebuild the cover of the rows that were restored."""

@@ -2,7 +2,8 @@
 
 Elements leave in the order in which they came, and their ends are in that order too. So the elements of a value are a
 queue: an arrival touches its last stretch alone, and one that leaves cuts the first stretch back to the begin of the
-next element, or ends it. The arrays of the queues are not written: they follow from the elements that wait to leave.
+next element, or ends it. Under SLIDE elements come and leave at boundaries, many at once, in the order of their begins.
+The arrays of the queues are not written: they follow from the elements that wait to leave.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from penstock.physical.kernels.compiled import argsort_time, distinct_slots, in_
 from penstock.physical.kernels.compiling import compiled
 from penstock.physical.operators.contract import Moment
 from penstock.physical.operators.reorder_buffer import ReorderBuffer, ReorderingOperator
-from penstock.physical.operators.temporal.coalesce import netted, with_periods
+from penstock.physical.operators.temporal.coalesce import PendingStretches, netted, with_periods
 from penstock.physical.operators.temporal.left_out import CountsLeftOut, LeftOut
 from penstock.physical.plan.temporal.window_stretches import WindowStretchesSpec
 from penstock.physical.synopses.contract import Synopsis
@@ -32,11 +33,11 @@ _SLOT, _BEGIN, _FINISH, _LEAVES, _NEXT, _LAST_OF = range(6)
 _COUNT, _LAST, _START = range(3)
 
 
-@compiled(reads="slots ts ends leaves")
-def _pass(slots, ts, ends, leaves, heartbeat, ring, head, tail, lanes, out):  # type: ignore[no-untyped-def]
-    """Let elements come, in order of ts, and those before them leave up to `heartbeat`. Elements are numbered by their
-    arrival, and lie in the ring at their number modulo its size; head, tail: the first number there, and the next.
-    out: the changes (slot, time, begin, end, sign). Return how many there are, and the new head."""
+@compiled(reads="slots ts begins ends leaves")
+def _pass(slots, ts, begins, ends, leaves, heartbeat, ring, head, tail, lanes, out):  # type: ignore[no-untyped-def]
+    """Let elements come, in order of ts and begin, and those before them leave up to `heartbeat`. Elements are numbered
+    by their arrival, and lie in the ring at their number modulo its size; head, tail: the first number there, and the
+    next. out: the changes (slot, time, begin, end, sign). Return how many there are, and the new head."""
     mask, told, k = ring.shape[0] - 1, 0, 0
     while True:
         front = ring[head & mask, _LEAVES] if head < tail else heartbeat + 1
@@ -63,12 +64,12 @@ def _pass(slots, ts, ends, leaves, heartbeat, ring, head, tail, lanes, out):  # 
         elif k < ts.shape[0]:
             slot, last = slots[k], lanes[slots[k], _LAST]
             place = tail & mask
-            ring[place, _SLOT], ring[place, _BEGIN], ring[place, _FINISH] = slot, ts[k], ends[k]
+            ring[place, _SLOT], ring[place, _BEGIN], ring[place, _FINISH] = slot, begins[k], ends[k]
             ring[place, _LEAVES], ring[place, _NEXT], ring[place, _LAST_OF] = leaves[k], -1, tail
             follows = lanes[slot, _COUNT] > 0
             if follows:
                 ring[last & mask, _NEXT] = tail
-            if follows and ts[k] <= ring[last & mask, _FINISH]:
+            if follows and begins[k] <= ring[last & mask, _FINISH]:
                 start = lanes[slot, _START]
                 begin, end = ring[start & mask, _BEGIN], ring[last & mask, _FINISH]
                 if ends[k] != end:
@@ -80,7 +81,8 @@ def _pass(slots, ts, ends, leaves, heartbeat, ring, head, tail, lanes, out):  # 
                 ring[start & mask, _LAST_OF] = tail
             else:
                 lanes[slot, _START] = tail
-                out[0, told], out[1, told], out[2, told], out[3, told], out[4, told] = slot, ts[k], ts[k], ends[k], 1
+                out[0, told], out[1, told], out[2, told] = slot, ts[k], begins[k]
+                out[3, told], out[4, told] = ends[k], 1
                 told += 1
             lanes[slot, _COUNT] += 1
             lanes[slot, _LAST] = tail
@@ -91,7 +93,8 @@ def _pass(slots, ts, ends, leaves, heartbeat, ring, head, tail, lanes, out):  # 
 
 
 class StretchesOfWindow(CountsLeftOut, ReorderingOperator):
-    """State: the elements of the window, by when they leave: (leaves, begin, end, value)."""
+    """State: the elements of the window, by when they leave: (leaves, begin, end, value); where only closed stretches
+    are told, those that are not closed yet."""
 
     def __init__(self, spec: WindowStretchesSpec) -> None:
         super().__init__(ReorderBuffer())
@@ -102,10 +105,12 @@ class StretchesOfWindow(CountsLeftOut, ReorderingOperator):
         self._ring = np.zeros((64, 6), np.int64)
         self._head = self._tail = 0
         self._left_out = LeftOut()
+        self._pending = None if spec.closed is None else PendingStretches(spec.closed)
         self._planted = False
 
     def synopses(self) -> Mapping[str, Synopsis]:
-        return {"held": self._held, **super().synopses()}
+        pending = {} if self._pending is None else {"pending": self._pending.queue}
+        return {"held": self._held, **pending, **super().synopses()}
 
     def process(self, port: int, elements: Elements) -> list[Elements]:
         self._early.add(self._left_out.without_period(elements, with_periods(elements)))
@@ -116,29 +121,33 @@ class StretchesOfWindow(CountsLeftOut, ReorderingOperator):
             self._plant()
         arrived = self._early.until(moment.heartbeat)
         self._held.pop_until(moment.heartbeat)
-        if arrived is not None and not in_time(arrived.ts):
-            arrived = arrived.take(argsort_time(arrived.ts))
+        if arrived is not None and not in_time(begins := int64s(arrived.columns[-2])):
+            arrived = arrived.take(argsort_time(begins))
         if arrived is not None:
             begins, ends = (int64s(column) for column in arrived.columns[-2:])
             stays = arrived.filter(arrived.exp > moment.heartbeat)
             if len(stays):
                 self._held.push(unnamed([pa.array(stays.exp), *stays.columns[-2:], *stays.columns[:-2]]))
             slots = self._values.place(arrived.columns[:-2], len(arrived)).slots
-            changes = self._follow(slots, begins, ends, arrived.exp, moment.heartbeat)
+            changes = self._follow(slots, arrived.ts, begins, ends, arrived.exp, moment.heartbeat)
         else:
             none = np.empty(0, np.int64)
-            changes = self._follow(none, none, none, none, moment.heartbeat)
+            changes = self._follow(none, none, none, none, none, moment.heartbeat)
         result = self._elements(*netted(*changes))
+        if self._pending is not None:
+            result = self._pending.closed(result, moment.heartbeat)
         self._values.shrink()
         return result
 
-    def _follow(self, slots: Int64s, begins: Int64s, ends: Int64s, leaves: Int64s, heartbeat: int) -> Int64s:
+    def _follow(
+        self, slots: Int64s, ts: Int64s, begins: Int64s, ends: Int64s, leaves: Int64s, heartbeat: int
+    ) -> Int64s:
         """Return the changes of stretches by elements that come and go: (slot, time, begin, end, sign) by row."""
         self._room(len(slots))
         lanes = self._values.by_slot.integers
         out = np.empty((5, 2 * (2 * len(slots) + self._tail - self._head)), np.int64)
         head, mask = self._head, len(self._ring) - 1
-        told, self._head = _pass(slots, begins, ends, leaves, heartbeat, self._ring, head, self._tail, lanes, out)
+        told, self._head = _pass(slots, ts, begins, ends, leaves, heartbeat, self._ring, head, self._tail, lanes, out)
         self._tail += len(slots)
         gone = self._ring[np.arange(head, self._head) & mask, _SLOT]
         self._values.touch(distinct_slots(np.concatenate([slots, gone]), self._values.count))
@@ -171,7 +180,7 @@ class StretchesOfWindow(CountsLeftOut, ReorderingOperator):
         rows = pa.array(order)
         leaves, begins, ends = (int64s(column)[order] for column in columns[:3])
         slots = self._values.place([column.take(rows) for column in columns[3:]], len(order)).slots
-        self._follow(slots, begins, ends, leaves, int(leaves.min()) - 1)
+        self._follow(slots, begins, begins, ends, leaves, int(leaves.min()) - 1)
 
     def _elements(self, slots: Int64s, times: Int64s, begins: Int64s, ends: Int64s, signs: Int64s) -> list[Elements]:
         if not len(slots):

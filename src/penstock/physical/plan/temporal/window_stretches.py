@@ -7,23 +7,30 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from penstock.physical.plan.spec import Parameter, Spec
+from penstock.algebra.nodes.coalesce import Closing
+from penstock.physical.plan.spec import Parameter, Spec, Ticks
 from penstock.physical.plan.state import TIMES, StateInput, StatePart, all_rows
 
 
 @dataclass(frozen=True)
 class WindowStretchesSpec(Spec):
     """The maximal periods of every value, of elements whose periods have one length and that leave as they came.
-    types: of the columns, of which the last two are the period."""
+    types: of the columns, of which the last two are the period; closed: when stretches that are told are closed, None
+    where all are told."""
 
     types: tuple[pa.DataType, ...]
+    closed: Closing | None = None
 
     @property
     def title(self) -> str:
         return "Coalesce"
 
     def describe(self) -> Mapping[str, Parameter]:
-        return {"state": "elements of every value in order of time"}
+        found: dict[str, Parameter] = {"state": "elements of every value in order of time"}
+        if self.closed is not None:
+            slide = self.closed.slide
+            found["closed at"] = "the end" if slide is None else ("the boundary from the end on, every", Ticks(slide))
+        return found
 
     def state(self, inputs: Sequence[StateInput], made: StateInput) -> Iterable[StatePart]:
         (one,) = inputs

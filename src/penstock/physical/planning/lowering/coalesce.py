@@ -85,7 +85,7 @@ def _coalesced(
     if node.budget is not None and granules is not None and granules.slide is not None:
         spec = BudgetedRunsSpec(node.schema.types, granules.slide, granules.lifetime or granules.slide, node.budget)
     elif pattern and _leaves_in_order(node):
-        spec = WindowStretchesSpec(node.schema.types)
+        spec = WindowStretchesSpec(node.schema.types, node.closed)
     elif window is None or window.slide is None or window.lifetime is None:
         in_order = node.closing if node.in_order else None
         spec = CoalesceSpec(
@@ -101,9 +101,9 @@ def _leaves_in_order(node: Coalesce) -> bool:
     below = node.input
     while isinstance(below, Select | Project):
         below = below.input
-    if node.begins is not Begins.FIXED or node.closed is not None or not isinstance(below, Window):
+    if node.begins is not Begins.FIXED or not isinstance(below, Window):
         return False
-    return below.domain is not None and below.slide is None and below.lifetime is not None and below.input.is_stream
+    return below.domain is not None and below.lifetime is not None and below.input.is_stream
 
 
 @lower.register
