@@ -6,6 +6,7 @@ import datetime as dt
 from collections import Counter
 from collections.abc import Mapping
 
+import numpy as np
 import pytest
 
 from penstock.algebra import Algebra, Frequency, Join, Scan, StreamScan, Window, WindowKind, leaves
@@ -17,6 +18,7 @@ from penstock.language import bind_script
 from penstock.testing.cases import case_inputs, parse_case
 from penstock.testing.compare import first_difference, show_events
 from penstock.testing.denotation import World
+from penstock.testing.live import held_of
 from penstock.testing.oracle import events_in, timely_rows
 from penstock.testing.random.worlds import FLAVOURS, Flavour, random_case, seeded_choices
 from penstock.testing.values import Event, Row, key_of
@@ -96,7 +98,7 @@ def check_lost(query: Query, root: Algebra, rows: Mapping[str, Rows], lost: Mapp
     rows = {name: rows[name] for name in sources}
     lost = {name: until for name, until in lost.items() if name in sources and sources[name].is_stream}
     timed = [name for name, source in sources.items() if not source.is_static and rows[name]]
-    first = first_full_instant(root.needs, lost, tick)
+    first = first_full_instant(root.needs, lost, tick, held_of(sources, rows, lost))
     if first is None:
         assert any(root.needs[name].ticks is None or root.needs[name].rows for name in lost)
         return 0
@@ -106,9 +108,10 @@ def check_lost(query: Query, root: Algebra, rows: Mapping[str, Rows], lost: Mapp
     if first > final:
         return 0
     kept = {n: [row for row in some if n not in lost or row[0] > lost[n]] for n, some in rows.items()}
-    back = reach(root.needs)
+    back = max(need.ticks or 0 for need in root.needs.values())
     begun = {name: min(ts for ts, _ in rows[name]) for name in timed}
-    if back is not None:
+    if all(need.ticks is not None and (not need.rows or name in lost) for name, need in root.needs.items()):
+        # Time begins behind what is lost, also where the last rows are needed.
         begun = {name: max(ts, first - back) for name, ts in begun.items()}
     expected, given = (
         from_then_on(query, events_in(root, world), first)
@@ -212,6 +215,45 @@ def test_from_when_on_nothing_is_missing() -> None:
     assert first_full_instant(needs, {"L": 3}, 20) is None and first_full_instant(needs, {"A": 3}, 20) is None
     assert first_full_instant(needs, {"S": END - 9}, 20) is None
     assert first_full_instant(needs, {"S": END - 10}, 20) == END - 1
+
+
+LAST_ROWS = (
+    "SELECT k, v FROM S [ROWS 4]",
+    "SELECT ISTREAM(k, v) FROM S [ROWS 3] WHERE v > 2",
+    "SELECT SUM(v) AS s, COUNT(*) AS n FROM S [ROWS 5]",
+    "SELECT COUNT(*) AS n FROM (SELECT ISTREAM(v) FROM S [ROWS 2]) [RANGE 5 SECONDS]",
+    "SELECT RSTREAM(a.v) FROM S [ROWS 3] a, T [RANGE 4 SECONDS SLIDE 2 SECONDS] b WHERE a.k = b.k",
+    "SELECT a.v, b.v AS w FROM S [ROWS 3] a, S [ROWS 6] b WHERE a.k = b.k",
+    "SELECT k FROM S [ROWS 2] UNION ALL SELECT k FROM T [NOW]",
+)
+
+
+@pytest.mark.parametrize("text", LAST_ROWS)
+def test_last_rows_are_there_when_so_many_are(text: str) -> None:
+    """Of a stream of which elements up to a tick are gone, and of which elements share timestamps."""
+    (query,) = bind_script(f"{SOURCES} CREATE QUERY q AS {text};").queries
+    left_out = 0
+    for seed in range(40):
+        choices = seeded_choices(seed)
+        ticks = {name: sorted(choices.integer(1, 30) for _ in range(choices.integer(1, 25))) for name in "ST"}
+        rows: dict[str, Rows] = {
+            "S": [(ts, (ts, choices.integer(0, 3), choices.integer(0, 5))) for ts in ticks["S"]],
+            "T": [(ts, (ts, choices.integer(0, 3))) for ts in ticks["T"]],
+        }
+        for tick in range(0, 32, 3):
+            left_out += check_lost(query, query.root, rows, {"S": choices.integer(0, 25)}, tick)
+    assert left_out > 100
+
+
+def test_last_rows_of_partitions_and_counts_of_arrivals_are_never_known_to_be_there() -> None:
+    held = np.arange(100)
+    for last in (LastRows(2, (1,)), LastRows(8, (), 3)):
+        assert first_full_instant({"S": Need(0, frozenset({last}))}, {"S": 3}, 20, lambda name: held) is None
+    needs = {"S": Need(2, frozenset({LastRows(3)}))}
+    for ticks, first in (([9, 5, 9], 11), ([4, 4, 4, 9], 6), ([4, 4], None), ([], None)):
+        assert first_full_instant(needs, {"S": 3}, 1, lambda name, t=ticks: np.array(t, np.int64)) == first
+    assert first_full_instant(needs, {"S": 3}, 20, lambda name: np.array([4, 5, 6])) == 20
+    assert first_full_instant(needs, {"S": 3}, 20) is None
 
 
 COUNTED = (

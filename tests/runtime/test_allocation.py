@@ -1,8 +1,10 @@
-"""Large arrays go back to the system when they are freed, whatever has been freed before."""
+"""What is freed goes back to the system, whatever has been freed before and in which thread."""
 
 import ctypes
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -36,3 +38,41 @@ def test_large_arrays_stay_outside_of_the_heap() -> None:
         outside[fixed] = int(done.stdout)
     assert outside["yes"] >= 8 << 20
     assert outside["no"] == 0
+
+
+#: Begins a server, and prints Arrow's allocator and how many bytes it has allocated of an array, of what is taken from
+#: it and of what is read of a compressed stream; and the allocator of a process that the server starts.
+_SERVES = """
+import subprocess, sys
+from pathlib import Path
+import pyarrow as pa
+from penstock.cli.serve import ServeOptions, serve
+class Begun(Exception): pass
+def start(options, policy):
+    before = pa.system_memory_pool().bytes_allocated()
+    table = pa.table({"a": pa.array(range(100_000))})
+    half = table.take(pa.array(list(range(50_000))))
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as out:
+        out.write_table(table)
+    read = pa.ipc.open_stream(sink.getvalue()).read_all()
+    held = pa.system_memory_pool().bytes_allocated() - before
+    other = "import pyarrow as pa; print(pa.default_memory_pool().backend_name)"
+    theirs = subprocess.run([sys.executable, "-c", other], check=True, stdout=subprocess.PIPE, text=True).stdout
+    print(pa.default_memory_pool().backend_name, held, theirs.strip(), table.nbytes + half.nbytes + read.nbytes)
+    raise Begun
+folder = Path(sys.argv[1])
+try:
+    serve(ServeOptions(folder / "state", "127.0.0.1:0", token_file=folder / "tokens.json"), start)
+except Begun:
+    pass
+"""
+
+
+def test_the_arrow_of_a_server_allocates_with_the_c_library(tmp_path: Path) -> None:
+    """What threads have freed would stay with each of them; a process that the server starts has what it would have."""
+    command = [sys.executable, "-c", _SERVES, str(tmp_path)]
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+    own, held, theirs, least = done.stdout.split()
+    assert own == "system" and int(held) >= int(least) == 2_000_000
+    assert (theirs == "system") == (os.environ.get("ARROW_DEFAULT_MEMORY_POOL") == "system")

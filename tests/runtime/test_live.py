@@ -131,10 +131,42 @@ def test_a_query_waits_for_what_is_not_kept() -> None:
     engine.insert("S", pa.RecordBatch.from_arrays(columns, names=["ts", "v"]))
     changes = [{"ts": 23, "op": op, "s": s} for op, s in (("-", 16 + 17 + 18), ("+", sum(range(15, 24))))]
     assert engine.round()["short"].to_pylist() == changes
-    (rows,) = bind_script(SCRIPT + "CREATE QUERY rows AS SELECT v FROM S [ROWS 3];").queries[3:]
-    with pytest.raises(PenstockError, match="would wait for ever: elements of S are gone") as refused:
-        engine.register(rows, wait)
-    assert refused.value.code == "P0703"
+    text = (
+        SCRIPT
+        + "CREATE QUERY rows AS SELECT v FROM S {}; CREATE STREAM K (ts INT, k INT) FROM MEMORY () TIMESTAMP BY ts;"
+    )
+    for window, message in {
+        "[PARTITION BY v ROWS 3]": "would wait for ever: elements of S are gone",
+        "[ROWS 6 SLIDE 2 ROWS]": "would wait for ever: elements of S are gone",
+        "[ROWS 6]": "START WARM WAIT needs the last 6 rows of S, of which fewer are kept",
+    }.items():
+        (rows,) = bind_script(text.format(window)).queries[3:]
+        with pytest.raises(PenstockError, match=message) as refused:
+            engine.register(rows, wait)
+        assert refused.value.code == "P0703"
+
+
+def test_the_last_rows_are_there_when_so_many_are_kept() -> None:
+    engine, _ = engine_after(range(20), retain=4)
+    # 15 to 19 are kept, and 19 is not final yet.
+    for count, tick in {3: 18, 4: 18}.items():
+        (rows,) = bind_script(SCRIPT + f"CREATE QUERY r{count} AS SELECT SUM(v) AS s FROM S [ROWS {count}];").queries[
+            3:
+        ]
+        for mode in (Start(StartMode.WARM), Start(StartMode.WARM, wait=True)):
+            name = f"r{count}{mode.wait}"
+            found = engine.register(replace(rows, name=name), mode).to_pylist()
+            assert found == [{"ts": tick, "op": "+", "s": sum(range(tick - count + 1, tick + 1))}]
+    (five,) = bind_script(SCRIPT + "CREATE QUERY five AS SELECT SUM(v) AS s FROM S [ROWS 5];").queries[3:]
+    with pytest.raises(PenstockError, match="fewer are kept"):
+        engine.register(five, Start(StartMode.WARM, wait=True))
+    nested = "SELECT COUNT(*) AS n FROM (SELECT ISTREAM(v) FROM S [ROWS 2]) [RANGE 5 SECONDS]"
+    (late,) = bind_script(SCRIPT + f"CREATE QUERY late AS {nested};").queries[3:]
+    engine.register(late, Start(StartMode.WARM, wait=True))
+    first = engine.first_ahead("late")
+    assert first is not None and first > 18
+    insert(engine, range(20, 30))
+    assert engine.first_ahead("late") is None
 
 
 def test_a_thousand_registrations_leave_nothing_behind() -> None:

@@ -82,7 +82,8 @@ def test_what_is_kept_shortens_the_wait(server: InlineServer, monkeypatch: pytes
 
 
 @pytest.mark.parametrize(
-    "select", ["SELECT v FROM S [ROWS 3]", "SELECT DISTINCT v FROM S", SUM.replace("5 SECONDS", "UNBOUNDED")]
+    "select",
+    ["SELECT v FROM S [PARTITION BY v ROWS 3]", "SELECT DISTINCT v FROM S", SUM.replace("5 SECONDS", "UNBOUNDED")],
 )
 def test_what_time_does_not_bring_is_refused(server: InlineServer, select: str) -> None:
     server.post(STREAM.format(more=""))
@@ -147,9 +148,49 @@ def test_explain_tells_until_when(server: InlineServer) -> None:
     assert str(shown["WARM WAIT"]) == "WARM WAIT: yes; answers from 15 on"
     assert shown["WARM WAIT"].as_json()["since"] == "15"
     (query,) = bind_script(f"{declared} CREATE QUERY q AS SELECT v FROM S [ROWS 3];").queries
+    assert "WARM WAIT: no; START WARM WAIT needs the last 3 rows of S, of which fewer are kept" in "\n".join(
+        map(str, options_of_start(server.run, query))
+    )
+    (query,) = bind_script(f"{declared} CREATE QUERY q AS SELECT v FROM S [PARTITION BY v ROWS 3];").queries
     assert "WARM WAIT: no; START WARM WAIT would wait for ever" in "\n".join(
         map(str, options_of_start(server.run, query))
     )
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_the_last_rows_are_there_when_so_many_are_kept(
+    server: InlineServer, monkeypatch: pytest.MonkeyPatch, restarts: bool
+) -> None:
+    """Of a stream that retains a part of what has come: WARM, as far as the last rows are in that part."""
+    monkeypatch.setattr(retention, "_EVERY", 1)
+    server.post(STREAM.format(more=" RETAIN 6 SECONDS"))
+    for row in rows(1, 20):
+        server.insert("S", [row])
+    last, pairs = "SELECT SUM(v) AS s, COUNT(*) AS n FROM S [ROWS {}]", "SELECT ISTREAM(v) FROM S [ROWS 2]"
+    nested = f"SELECT COUNT(*) AS n FROM ({pairs}) [RANGE 5 SECONDS]"
+    declared = STREAM.format(more="").replace("HTTP", "MEMORY")
+    for count, words in (
+        (3, "yes; S: its retained elements"),
+        (40, "no; CREATE STREAM S ... RETAIN for as long as its last 40 rows take"),
+    ):
+        (query,) = bind_script(f"{declared} CREATE QUERY q AS {last.format(count)};").queries
+        shown = {str(option).partition(":")[0]: str(option) for option in options_of_start(server.run, query)}
+        assert shown["WARM"].startswith(f"WARM: {words}"), shown["WARM"]
+    server.post(f"CREATE QUERY three START WARM AS {last.format(3)};")
+    server.post(f"CREATE QUERY waiting START WARM WAIT AS {last.format(4)};")
+    server.post(f"CREATE QUERY late START WARM WAIT AS {nested};")
+    with pytest.raises(PenstockError, match="needs the last 40 rows of S, of which fewer are kept"):
+        server.post(f"CREATE QUERY q START WARM WAIT AS {last.format(40)};")
+    assert server.emitted("three") == [(19, "+", 17 + 18 + 19, 3)]
+    assert server.emitted("waiting") == [(19, "+", 16 + 17 + 18 + 19, 4)]
+    if restarts:
+        server.restart()
+    for row in rows(21, 30):
+        server.insert("S", [row])
+    for name, count in (("three", 3), ("waiting", 4)):
+        found = [row for row in server.emitted(name) if row[1] == "+"]
+        assert found == [(t, "+", sum(range(t - count + 1, t + 1)), count) for t in range(19, 30)]
+    assert [row for row in server.emitted("late") if row[0] > 25] == [] and server.emitted("late")[0][2] == 5
 
 
 def test_the_law_is_kept_with_sources_of_which_one_is_kept(server: InlineServer) -> None:

@@ -4,6 +4,9 @@ glibc maps large arrays one by one and unmaps them when they are freed, but each
 it does so, up to 32 MiB, and with it the free space that it keeps at the end of the heap. In a process whose arrays
 grow and are merged continuously, nearly all arrays then lie in the heap, where one live array keeps the space around it
 from being returned. `give_back` fixes both sizes (mallopt(3)).
+
+Arrow's wheels allocate with mimalloc, which keeps what each thread has freed for that thread. A server reads results in
+several threads, a little for each of many clients: `arrow_by_malloc` has Arrow use the C library.
 """
 
 from __future__ import annotations
@@ -29,3 +32,10 @@ def give_back() -> bool:
     if not hasattr(library, "gnu_get_libc_version"):
         return False
     return bool(library.mallopt(_MMAP_THRESHOLD, LARGE) and library.mallopt(_TRIM_THRESHOLD, SPARE))
+
+
+def arrow_by_malloc() -> None:
+    """Have Arrow allocate with the C library in this process, and in those forked from it."""
+    import pyarrow as pa
+
+    pa.set_memory_pool(pa.system_memory_pool())

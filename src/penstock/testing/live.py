@@ -7,7 +7,8 @@ emitted of each, from the oracle's answer alone. With h the heartbeat of an epis
   been folded up to, if a source of the query is behind that;
 - from which instant on, its *first*: of a relation τ0 (AT: that tick), of a stream the one after it, or τ0 where
   streams are cut off and the result begins with the episode: elements that follow from the content of relations alone.
-  WARM WAIT has in place of τ0 the first instant from τ0 on that no lost element has a bearing on. It is never before
+  WARM WAIT has in place of τ0 the first instant from τ0 on that no lost element has a bearing on; as far as the last
+  rows of a stream are needed, that is known where so many behind the lost ones are there at τ0. It is never before
   the instant after the last one that was answered: an instant is answered once. A query over static relations alone has
   one instant;
 - at its first instant the answer of a relation is the net difference of R to the content that was emitted before. When
@@ -22,12 +23,13 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
 import pyarrow as pa
 
 from penstock.algebra import Algebra, Source
 from penstock.algebra.nodes.query import Query, Start, StartMode
 from penstock.algebra.nodes.scans import declared_sources
-from penstock.algebra.properties.need import first_full_instant
+from penstock.algebra.properties.need import Held, Ticks, first_full_instant
 from penstock.deep import deep
 from penstock.testing.denotation import World
 from penstock.testing.oracle import events_in, timely_rows
@@ -146,12 +148,23 @@ def _first(
         tick = start.at if start.mode is StartMode.AT else begin
         if start.wait:
             lost = {name: tick for name, tick in episode.lost.items() if name in sources}
-            tick = first_full_instant(episode.query.root.needs, lost, begin)
+            read = _rows_before(sources, inputs, episode.begun)
+            tick = first_full_instant(episode.query.root.needs, lost, begin, held_of(sources, read, lost))
         assert tick is not None, "START AT has a tick, and WARM WAIT a query to which a time comes"
         first = tick + after
     if episode.shown is None:
         return first
     return max(first, heartbeat(sources, _rows_before(sources, inputs, episode.shown)) + after)
+
+
+def held_of(sources: Mapping[str, Source], rows: Mapping[str, list[tuple[int, Row]]], lost: Mapping[str, int]) -> Held:
+    """Return what is there of sources, of which elements up to the ticks `lost` are gone, and final."""
+
+    def held(name: str) -> Ticks:
+        beat = heartbeat({name: sources[name]}, {name: rows[name]})
+        return np.array([ts for ts, _ in rows[name] if lost[name] < ts <= beat], np.int64)
+
+    return held
 
 
 def _rows_before(

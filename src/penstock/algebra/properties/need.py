@@ -15,9 +15,12 @@ needs what they need; a window adds its length.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
 
 from penstock.types import END
 
@@ -67,6 +70,10 @@ EVERYTHING = Need(None)
 
 #: What is needed, by source; nothing of a source that is not named.
 Needs = Mapping[str, Need]
+#: Ticks of elements.
+Ticks = npt.NDArray[np.int64]
+#: Returns the ticks of elements of a source.
+Held = Callable[[str], Ticks]
 
 
 def together(found: Iterable[Needs]) -> Needs:
@@ -107,23 +114,42 @@ def everything(names: Iterable[str]) -> Needs:
     return dict.fromkeys(names, EVERYTHING)
 
 
-def first_full_instant(needs: Needs, lost: Mapping[str, int], begin: int) -> int | None:
-    """Return the first instant from `begin` on at which everything is there that a query needs; None where time alone
-    does not bring it: the last rows of a source, or all of it.
+def first_full_instant(needs: Needs, lost: Mapping[str, int], begin: int, held: Held | None = None) -> int | None:
+    """Return the first instant from `begin` on at which everything is there that a query needs; None where it is not
+    known. The last rows are there when so many elements are behind those that are gone; of partitions that is never
+    known, as one may have rows among these alone.
 
     Args:
         needs: of the query.
         lost: by source of the query, the tick up to which elements of it may be gone; of a relation, updates that its
             content at that tick does not show. Of sources that are not named, everything is there.
         begin: the heartbeat of the query.
+        held: returns by source the ticks of its elements behind those in `lost` up to its heartbeat, behind which
+            none comes any more; None where no such elements are known.
     """
     tick = begin
     for name in lost:
         need = needs.get(name, Need())
-        if need.ticks is None or need.rows or lost[name] + need.ticks >= END:
+        full: int | None = lost[name]
+        if need.rows:
+            full = _full_of_rows(need, lost[name], np.empty(0, np.int64) if held is None else held(name))
+        if need.ticks is None or full is None or full + need.ticks >= END:
             return None
-        tick = max(tick, lost[name] + need.ticks)
+        tick = max(tick, full + need.ticks)
     return tick
+
+
+def _full_of_rows(need: Need, lost: int, held: Ticks) -> int | None:
+    """Return the instant up to which there are as many elements behind the lost ones as `need` names; None for none."""
+    count = most_rows(need)
+    return None if count is None or len(held) < count else max(lost, int(np.partition(held, count - 1)[count - 1]))
+
+
+def most_rows(need: Need) -> int | None:
+    """Return how many of the last elements of a source hold the last rows that `need` names; None where no number
+    does: the last of each partition, or as many as make a count of arrivals right."""
+    counts = [None if last.partition or last.multiple > 1 else last.count for last in need.rows]
+    return None if None in counts else max((count for count in counts if count is not None), default=0)
 
 
 def is_mature(needs: Needs, unseen: Mapping[str, int], heartbeat: int) -> bool:

@@ -428,7 +428,8 @@ class LiveEngine:
         if not start.wait:
             return begin, start
         lost = {name: tick for name, tick in self.lost().items() if name in timed_sources(query.root)}
-        tick = first_full_instant(query.root.needs, lost, begin)
+        beats = {name: self._progress[name].heartbeat(self._histories[name].source.slack) for name in lost}
+        tick = first_full_instant(query.root.needs, lost, begin, lambda name: self._histories[name].held(beats[name]))
         if tick is None:
             raise never_full(query, lost)
         return begin, Start(StartMode.WARM) if tick == begin else Start(StartMode.AT, tick)

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.algebra.nodes.scans import Source
-from penstock.algebra.properties.need import LastRows, Need
+from penstock.algebra.properties.need import LastRows, Need, Ticks, most_rows
 from penstock.physical.elements import Elements, Int64s, concat
 from penstock.physical.execution.progress import NOTHING
 from penstock.physical.kernels.fingerprints import fingerprints
@@ -72,7 +72,17 @@ class History:
         """Return whether everything is kept that `need` names at the instant `tick`."""
         if self.dropped is None:
             return True
-        return need.ticks is not None and not need.rows and tick - need.ticks >= self.dropped
+        if need.ticks is None or tick - need.ticks < self.dropped:
+            return False
+        count = most_rows(need)
+        return not need.rows or (count is not None and len(self.held(tick - need.ticks)) >= count)
+
+    def held(self, until: int) -> Ticks:
+        """Return the ticks of the elements up to `until`, behind those that have been dropped."""
+        if self.dropped is None or not self.parts:
+            return np.empty(0, np.int64)
+        ticks = np.concatenate([part.ts for part in self.parts])
+        return ticks[(ticks > self.dropped) & (ticks <= until)]
 
     def since(self, need: Need, tick: int) -> list[Elements]:
         """Return what `need` names at the instant `tick`, and all elements after it."""

@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterable, Mapping
 
 from penstock.algebra.nodes.query import Query, Start, StartMode
 from penstock.algebra.nodes.scans import Source
-from penstock.algebra.properties.need import EVERYTHING, Needs
-from penstock.errors import PenstockError
+from penstock.algebra.properties.need import EVERYTHING, Needs, most_rows
+from penstock.errors import PenstockError, counted
 
 
 def not_kept(query: Query, start: Start, missing: Iterable[str]) -> PenstockError:
@@ -21,10 +21,22 @@ def not_kept(query: Query, start: Start, missing: Iterable[str]) -> PenstockErro
 
 
 def never_full(query: Query, lost: Collection[str]) -> PenstockError:
-    """Return the error for WARM WAIT of a query that would wait for ever. lost: sources of which elements are gone."""
+    """Return the error for WARM WAIT of a query of which no instant is known at which nothing is missing.
+
+    Args:
+        lost: sources of which elements are gone.
+    """
     needs = query.root.needs
-    endless = [name for name in needs.keys() & set(lost) if needs[name].ticks is None or needs[name].rows]
-    names = ", ".join(sorted(endless or lost))
+    endless = sorted(name for name in needs.keys() & set(lost) if needs[name].ticks is None or needs[name].rows)
+    names = ", ".join(endless or sorted(lost))
+    counts = [None if needs[name].ticks is None else most_rows(needs[name]) for name in endless]
+    if counts and None not in counts:
+        rows = counted(max(count for count in counts if count is not None), "row")
+        return PenstockError(
+            "P0703",
+            f"query {query.name}: START WARM WAIT needs the last {rows} of {names}, of which fewer are kept",
+            hint=f"start it NOW; another time: {names} with a RETAIN in which the last {rows} are",
+        )
     return PenstockError(
         "P0703",
         f"query {query.name}: START WARM WAIT would wait for ever: elements of {names} are gone, and the query needs "

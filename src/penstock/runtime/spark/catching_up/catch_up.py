@@ -160,8 +160,10 @@ class CatchUp:
         PenstockError P0703."""
         self._pin_compacted()
         known = KnownPast(self._folder, self._births, offset)
-        self._bounds = bounds_of((self.job.plan.queries[name] for name in self._reading), self._reading, offset)
-        self._starting = past_starts(known, replace(self.job.plan, sources=self._declared), self._reading, self._bounds)
+        declared = replace(self.job.plan, sources=self._declared)
+        reading = [self.job.plan.queries[name] for name in self._reading]
+        self._bounds = bounds_of(reading, self._reading, known, declared)
+        self._starting = past_starts(known, declared, self._reading, self._bounds)
         for name, start in self._starting.items():
             if start.retained is not None:
                 self._hold(name, start.retained)
@@ -418,5 +420,5 @@ def check_past(folder: Folder, epoch: Epoch, plan: Plan) -> None:
         known = KnownPast(folder, epoch.births, offset)
         starts = {name: start for name, start in started.items() if start.mode is not StartMode.NOW}
         part = part_of(plan, starts)
-        past_starts(known, part, starts, bounds_of((plan.queries[name] for name in starts), starts, offset))
+        past_starts(known, part, starts, bounds_of([plan.queries[name] for name in starts], starts, known, part))
         check_contents(known, [plan.queries[name] for name in started.keys() - starts.keys()])

@@ -18,7 +18,10 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+import numpy as np
+
 from penstock.algebra.nodes.scans import Source
+from penstock.algebra.properties.need import Ticks
 from penstock.connectors.contract import LogConnector, Split, Stretch
 from penstock.connectors.sources import is_rereadable, open_source
 from penstock.physical.plan.plan import Plan
@@ -195,6 +198,17 @@ class KnownPast:
             ticks.append(log.after)
         possible = [tick for tick in ticks if tick is not None and self.start(source, tick, columns) is not None]
         return min(possible, default=END)
+
+    def retained_ticks(self, source: Source, after: int, until: int) -> Ticks:
+        """Return the ticks of the elements of a stream behind the tick `after` up to the tick `until`, where it retains
+        these; none where it does not.
+        """
+        log = RetainedLog(self._folder, source_file(source.name, self.births), source.timestamp)
+        if not source.is_stream or not log.has(after):
+            return np.empty(0, np.int64)
+        files = [file for file in log.files(last=self.offset.round) if file.high > after and file.low <= until]
+        ticks = np.concatenate([np.empty(0, np.int64), *(e.ts for file in files for e in log.read(file, ()))])
+        return ticks[(ticks > after) & (ticks <= until)]
 
     def _start_compacted(self, source: Source, bound: int | None) -> PastStart | None:
         """Return the same for a posted relation of which updates have been compacted."""

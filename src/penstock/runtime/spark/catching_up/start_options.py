@@ -6,9 +6,11 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from penstock.algebra.nodes.query import Query, Start, StartMode
 from penstock.algebra.nodes.scans import Source
-from penstock.algebra.properties.need import Need, first_full_instant, reach
+from penstock.algebra.properties.need import Need, Ticks, first_full_instant, most_rows, reach
 from penstock.connectors.sources import open_source
 from penstock.errors import PenstockError, counted
 from penstock.physical.execution.executor import needed_columns
@@ -45,24 +47,48 @@ class Bound:
 Bounds = Mapping[str, Bound | None]
 
 
-def bounds_of(queries: Iterable[Query], starts: Mapping[str, Start], offset: Offset) -> Bounds:
-    """Return what may be left out of the sources of several queries, which have been read up to `offset`."""
+def bounds_of(queries: Iterable[Query], starts: Mapping[str, Start], known: KnownPast, plan: Plan) -> Bounds:
+    """Return what may be left out of the sources of several queries of a plan."""
     bounds: dict[str, Bound | None] = {}
     for query in queries:
-        for source, bound in bounds_of_one(query, starts[query.name], offset).items():
+        columns = {name: needed_columns(plan, name) for name in timed_sources(query.root)}
+        for source, bound in bounds_of_one(query, starts[query.name], known, columns).items():
             former = bounds.get(source, bound)
             bounds[source] = None if former is None else former.and_also(bound)
     return bounds
 
 
-def bounds_of_one(query: Query, start: Start, offset: Offset) -> Bounds:
-    """Return the same of one query."""
+def bounds_of_one(query: Query, start: Start, known: KnownPast, columns: Mapping[str, Collection[int]]) -> Bounds:
+    """Return the same of one query.
+
+    Args:
+        columns: by source, the positions of the declared columns that are read.
+    """
     needs, sources = query.root.needs, timed_sources(query.root)
-    back = reach(needs)
-    tick = heartbeat_at(query, offset) if start.at is None else start.at
-    if start.mode is StartMode.BEGINNING or back is None or tick == NOTHING:
+    tick = heartbeat_at(query, known.offset) if start.at is None else start.at
+    if start.mode is StartMode.BEGINNING or tick == NOTHING or any(need.ticks is None for need in needs.values()):
         return dict.fromkeys(sources)
-    return {name: Bound(tick - (needs.get(name, Need()).ticks or 0), tick - back) for name in sources}
+    back = max((need.ticks or 0 for need in needs.values()), default=0)
+    bounds: dict[str, Bound | None] = {}
+    for name, source in sources.items():
+        need = needs.get(name, Need())
+        until = tick - (need.ticks or 0)
+        skipped = _before_last_rows(source, need, until, known, columns[name]) if need.rows else until
+        bounds[name] = None if skipped is None else Bound(skipped, tick - back)
+    # With all of a source time begins where it began.
+    rows = [name for name, need in needs.items() if need.rows]
+    return dict.fromkeys(sources) if rows and all(bounds.get(name) is None for name in rows) else bounds
+
+
+def _before_last_rows(source: Source, need: Need, until: int, known: KnownPast, columns: Collection[int]) -> int | None:
+    """Return a tick before the last rows that `need` names of the elements up to the tick `until`; None where all are
+    there, and where these rows may be among those that are gone.
+    """
+    lost, count = known.lost(source, columns), most_rows(need)
+    if lost is None or count is None or lost > until:
+        return None
+    held = known.retained_ticks(source, lost, until)
+    return int(np.partition(held, -count)[-count]) - 1 if len(held) >= count else None
 
 
 def warm_or_later(query: Query, known: KnownPast, columns: Mapping[str, Collection[int]]) -> Start:
@@ -77,7 +103,13 @@ def warm_or_later(query: Query, known: KnownPast, columns: Mapping[str, Collecti
     found = {n: known.lost(source, columns[n]) for n, source in timed_sources(query.root).items()}
     lost = {name: tick for name, tick in found.items() if tick is not None}
     begin = heartbeat_at(query, known.offset)
-    tick = first_full_instant(query.root.needs, lost, begin)
+    sources = timed_sources(query.root)
+
+    def held(name: str) -> Ticks:
+        beat = progress_at(name, known.offset).heartbeat(sources[name].slack)
+        return known.retained_ticks(sources[name], lost[name], beat)
+
+    tick = first_full_instant(query.root.needs, lost, begin, held)
     if tick is None:
         raise never_full(query, lost)
     return Start(StartMode.WARM, None if tick == begin else tick)
@@ -166,11 +198,14 @@ def content_not_kept(query: str, relations: Iterable[str]) -> PenstockError:
 
 def what_helps(query: Query, source: Source) -> str:
     """Return what would have kept the past of `source` that `query` needs."""
-    back = reach(query.root.needs)
+    back, need = reach(query.root.needs), query.root.needs.get(source.name, Need())
     if not source.is_stream:
         if is_posted(source):
             return f"the updates of {source.name} have to be kept one by one for longer (relation_retention)"
         return f"the updates of {source.name} have to stay readable"
+    rows = most_rows(need)
+    if need.rows and need.ticks is not None and rows is not None:
+        return f"CREATE STREAM {source.name} ... RETAIN for as long as its last {counted(rows, 'row')} take"
     if back is None or source.domain is None:
         return f"{source.name} has to stay readable from its beginning, since the query needs all of it"
     return f"CREATE STREAM {source.name} ... RETAIN {source.domain.show_length(max(back, 1))} or longer"
@@ -256,7 +291,7 @@ def start_option(query: Query, start: Start, known: KnownPast) -> StartOption:
         except PenstockError as error:
             return StartOption(asked, {}, (error.message.partition(": ")[2],))
         since = "" if start.at is None else query.domain.show(start.at)
-    bounds = bounds_of_one(query, start, known.offset)
+    bounds = bounds_of_one(query, start, known, columns)
     reads: dict[str, PastRead] = {}
     for name, source in sources.items():
         bound = bounds[name]
