@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from penstock.physical.elements import Elements
 from penstock.physical.execution.decisions import NO_DECISIONS, Decisions
 from penstock.physical.execution.exchange import ExchangeRouter, Port, StageResult
-from penstock.physical.execution.flow import Flow, Taker
+from penstock.physical.execution.flow import Flow, RoundMoments, Taker
 from penstock.physical.execution.flow_counts import FlowCounts
 from penstock.physical.execution.marks import StageMarks
 from penstock.physical.execution.meter import Meter, StateGauge, StateSizes, StepFigures, figures_of, together
@@ -28,6 +28,7 @@ from penstock.physical.execution.progress import (
 )
 from penstock.physical.execution.step_failures import StepFailures, note_failure
 from penstock.physical.execution.step_graph import (
+    JointTurns,
     StepGraph,
     attach,
     attach_again,
@@ -164,6 +165,8 @@ class StageExecutor:
         #: By step, the steps whose state it reads in place.
         self._reads: dict[int, list[int]] = {}
         self._gauge = StateGauge()
+        #: Which steps can run together; None until the next round.
+        self._joint: JointTurns | None = None
         #: Whether it still has all the steps of its stage.
         self._whole = True
 
@@ -210,7 +213,7 @@ class StageExecutor:
         # Nothing has changed so far: an operator that cannot be made leaves the executor as it was.
         old_steps = [step for piece in ended for step in piece.steps if step.stage == self.stage]
         earlier, self._operators = self._operators, operators | made
-        self._plan, self._graph, self._reads = plan, StepGraph.of_stage(plan, self.stage), {}
+        self._plan, self._graph, self._reads, self._joint = plan, StepGraph.of_stage(plan, self.stage), {}, None
         readers = [step for step in self._graph.steps if step.spec.reads]
         self._unsettled = attach_again(readers, old_steps, earlier, numbers, self._operators)
         self._whole = True
@@ -270,46 +273,52 @@ class StageExecutor:
         flow = Flow(self._graph, self._operators, inbox, result, answer, failures)
         flow.counts.tapped = self.tapped
         self._ran, self._altered = set(), set()
-        # Many steps are over the same sources, and most queries are equally far.
-        moments: dict[tuple[int, frozenset[str], int, int], Moment] = {}
-        made: dict[tuple[int, int | None, bool], Moment] = {}
-        for step in self._graph.turns:
-            if len(step.queries) == 1:
-                (query,) = step.queries
-                heartbeat, frontier = heartbeats[query], frontiers[query]
-            else:
-                heartbeat = max(heartbeats[query] for query in step.queries)
-                frontier = max(frontiers[query] for query in step.queries)
-            known = step.birth, step.sources, heartbeat, frontier
-            moment = moments.get(known)
-            if moment is None:
-                key = heartbeat, self._start(step), frontier > heartbeat
-                moment = made.get(key) or self._made.get(key) or Moment(*key[:2], self._shard, key[2])
-                moments[known] = made[key] = moment
-            if decided and step.spec.follows_decisions:
-                moment = replace(moment, decided=decided.only(step.queries))
-            before = self._moments.get(step.id)
-            stays = before is moment or before == moment
-            if flow.has_input(step) or self._reads_change(step) or (before is not None and not stays):
-                self._altered.add(step.id)
-            elif stays and step.id not in self._unsettled:
+        moments = RoundMoments(heartbeats, frontiers, self._shard, self._start, self._made)
+        if self._joint is None:
+            self._joint = JointTurns(self._graph, self._operators)
+        finished: set[int] = set()
+        for first in self._graph.turns:
+            if first.id in finished:
                 continue
-            # Else it is new and without input. What reads it in place is new too, or had the same rows elsewhere.
-            self._moments[step.id] = moment
-            self._ran.add(step.id)
-            if step.spec.reads:
-                # It may remove from what it reads in place.
-                self._ran.update(self._read_in_place(step))
-            flow.turn(step, moment)
-            if failures is None or not failures.stopped(step):
-                result.rejected += self._operators[step.id].rejections()
-        self._made, self._unsettled = made, set()
+            together: dict[int, list[tuple[Step, Moment]]] = {}
+            for step in self._joint.ready(first, finished):
+                finished.add(step.id)
+                moment = moments.of(step)
+                if decided and step.spec.follows_decisions:
+                    moment = replace(moment, decided=decided.only(step.queries))
+                if self._runs(step, moment, flow):
+                    together.setdefault(moment.heartbeat, []).append((step, moment))
+            for turns in together.values():
+                if len(turns) == 1:
+                    flow.turn(*turns[0])
+                else:
+                    flow.turn_jointly(turns)
+                for step, _ in turns:
+                    if failures is None or not failures.stopped(step):
+                        result.rejected += self._operators[step.id].rejections()
+        self._made, self._unsettled = moments.made, set()
         new = self._operators.keys() if self._unreported is None else self._unreported
         self.spent, self.counts = dict.fromkeys(new, 0.0) | flow.spent, flow.counts
         self._unreported = set()
         if failures is not None and failures.errors:
             self._drop(failures)
         return result
+
+    def _runs(self, step: Step, moment: Moment, flow: Flow) -> bool:
+        """Return whether `step` has anything to do at `moment`, and note that it runs."""
+        before = self._moments.get(step.id)
+        stays = before is moment or before == moment
+        if flow.has_input(step) or self._reads_change(step) or (before is not None and not stays):
+            self._altered.add(step.id)
+        elif stays and step.id not in self._unsettled:
+            return False
+        # Else it is new and without input. What reads it in place is new too, or had the same rows elsewhere.
+        self._moments[step.id] = moment
+        self._ran.add(step.id)
+        if step.spec.reads:
+            # It may remove from what it reads in place.
+            self._ran.update(self._read_in_place(step))
+        return True
 
     def _begin(self, source: str, first: int) -> None:
         """Note a smallest timestamp of a source that has been seen."""
@@ -331,7 +340,7 @@ class StageExecutor:
     def _drop(self, failures: StepFailures) -> None:
         """Drop the steps of queries that have failed; the others keep their operators."""
         self._graph = StepGraph.of(self._plan, [step for step in self._graph.steps if not failures.stopped(step)])
-        self._whole = False
+        self._whole, self._joint = False, None
         earlier, self._operators = self._operators, {step.id: self._operators[step.id] for step in self._graph.steps}
         self._moments = {}
         for number in earlier.keys() - self._operators.keys():

@@ -7,7 +7,7 @@ answer, before the next one is produced.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import ParamSpec
 
 from penstock.physical.elements import Elements
@@ -22,6 +22,36 @@ from penstock.physical.plan.plan import Step
 Taker = Callable[[str, Elements], None]
 #: The arguments of a call of an operator.
 _Arguments = ParamSpec("_Arguments")
+
+
+class RoundMoments:
+    """The moments to which steps advance in a round: many steps are over the same sources, and most queries are equally
+    far. made: these moments, with those of the round before where they stay."""
+
+    def __init__(
+        self, heartbeats: Mapping[str, int], frontiers: Mapping[str, int], shard: int,
+        start: Callable[[Step], int | None], before: Mapping[tuple[int, int | None, bool], Moment],
+    ) -> None:  # fmt: skip
+        self._heartbeats, self._frontiers = heartbeats, frontiers
+        self._shard, self._start, self._before = shard, start, before
+        self._known: dict[tuple[int, frozenset[str], int, int], Moment] = {}
+        self.made: dict[tuple[int, int | None, bool], Moment] = {}
+
+    def of(self, step: Step) -> Moment:
+        """Return the moment of a step."""
+        if len(step.queries) == 1:
+            (query,) = step.queries
+            heartbeat, frontier = self._heartbeats[query], self._frontiers[query]
+        else:
+            heartbeat = max(self._heartbeats[query] for query in step.queries)
+            frontier = max(self._frontiers[query] for query in step.queries)
+        known = step.birth, step.sources, heartbeat, frontier
+        moment = self._known.get(known)
+        if moment is None:
+            key = heartbeat, self._start(step), frontier > heartbeat
+            moment = self.made.get(key) or self._before.get(key) or Moment(*key[:2], self._shard, key[2])
+            self._known[known] = self.made[key] = moment
+        return moment
 
 
 class Flow:
@@ -49,6 +79,36 @@ class Flow:
 
     def turn(self, step: Step, moment: Moment) -> None:
         """Run `step` on all its input, and advance its heartbeat; its output is passed on batch by batch."""
+        self._process(step)
+        if not self._stopped(step):
+            self._go_on(step, self._operators[step.id].advance, moment)
+
+    def turn_jointly(self, turns: Sequence[tuple[Step, Moment]]) -> None:
+        """Do the same for several steps at one heartbeat, whose operators have one joint key."""
+        for step, _ in turns:
+            self._process(step)
+        turns = [turn for turn in turns if not self._stopped(turn[0])]
+        if not turns:
+            return
+        operators = [self._operators[step.id] for step, _ in turns]
+        began = time.perf_counter()
+        try:
+            emitted = operators[0].advance_jointly(operators, [moment for _, moment in turns])
+        except Exception:
+            # It has changed nothing. Each alone shows whose error it is.
+            emitted = {}
+        each = (time.perf_counter() - began) / len(turns)
+        for place, (step, moment) in enumerate(turns):
+            produced = emitted.get(place)
+            if produced is None:
+                self._go_on(step, operators[place].advance, moment)
+                continue
+            self.spent[step.id] = self.spent.get(step.id, 0.0) + each
+            for made in produced:
+                self._send(step, made)
+
+    def _process(self, step: Step) -> None:
+        """Pass an operator all its input."""
         if self._stopped(step):
             return
         operator = self._operators[step.id]
@@ -57,8 +117,6 @@ class Flow:
                 if len(elements) and not self._stopped(step):
                     self.counts.receive((step.id, port), elements)
                     self._go_on(step, operator.process, port, elements)
-        if not self._stopped(step):
-            self._go_on(step, operator.advance, moment)
 
     def _stopped(self, step: Step) -> bool:
         return self._failures is not None and self._failures.stopped(step)

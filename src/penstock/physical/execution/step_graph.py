@@ -7,7 +7,7 @@ place, such as windows of several lengths over one store; they are attached to t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from penstock.physical.elements import Elements
@@ -205,3 +205,35 @@ def attach_again(
     lost = {id(before[n]) for step in losers for n in read_in_place(step) if n in before}
     unsettled = {n for n, operator in operators.items() if id(operator) in lost}
     return unsettled | {n for step in attached for n in read_in_place(step)}
+
+
+class JointTurns:
+    """Which steps of a stage can run in one call: those whose operators have one joint key. They run when the first of
+    them does, except those whose input is not complete then."""
+
+    def __init__(self, graph: StepGraph, operators: Mapping[int, Operator]) -> None:
+        alike: dict[tuple[type, Hashable], list[Step]] = {}
+        for step in graph.turns:
+            operator = operators[step.id]
+            if (key := operator.joint_key()) is not None:
+                alike.setdefault((type(operator), key), []).append(step)
+        self._alike = {step.id: steps for steps in alike.values() if len(steps) > 1 for step in steps}
+        self._within = {step.id: step for step in graph.steps} if self._alike else {}
+        self._turns = {step.id for step in graph.turns} if self._alike else set()
+        self._feeding = {number: self._turns_before(self._within[number]) for number in self._alike}
+
+    def ready(self, first: Step, finished: Container[int]) -> list[Step]:
+        """Return the steps to be run now that it is the turn of `first`. finished: those that have run."""
+        alike = self._alike.get(first.id)
+        if alike is None:
+            return [first]
+        waiting = (step for step in alike if step.id not in finished)
+        return [step for step in waiting if all(n in finished for n in self._feeding[step.id])]
+
+    def _turns_before(self, step: Step) -> set[int]:
+        """Return the steps with a turn whose output reaches `step` in this stage, through none with a turn."""
+        found: set[int] = set()
+        for edge in step.inputs:
+            if edge.exchange is None and edge.step in self._within:
+                found |= {edge.step} if edge.step in self._turns else self._turns_before(self._within[edge.step])
+        return found

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
+import numpy as np
 import pyarrow as pa
 
 from penstock.physical.elements import Elements, concat, unnamed
 from penstock.physical.kernels.arrival_order import counted
 from penstock.physical.operators.contract import Operator
+from penstock.physical.operators.owned_rows import OwnedRows
 from penstock.physical.synopses.contract import Synopsis
 from penstock.physical.synopses.queues.expiration_queue import CalendarQueue
 from penstock.types import BEGIN
@@ -20,12 +22,36 @@ class ReorderBuffer:
     several mean the same as one."""
 
     def __init__(self, add_up: Callable[[Elements], Elements] | None = None) -> None:
-        self.queue = CalendarQueue(None if add_up is None else lambda batch: _pack(add_up(_unpack(batch))))
+        self._queue = CalendarQueue(None if add_up is None else lambda batch: _pack(add_up(_unpack(batch))))
+        self._kept: list[Elements] = []
         self._fresh: list[Elements] = []
+
+    @property
+    def queue(self) -> CalendarQueue:
+        """Return the synopsis of what remains after a round."""
+        for elements in self._kept:
+            self._queue.push(_pack(elements))
+        self._kept = []
+        return self._queue
 
     def add(self, elements: Elements) -> None:
         if len(elements):
             self._fresh.append(elements)
+
+    def keep(self, elements: Elements) -> None:
+        """Add elements, in order of arrival, that remain after this round. They are written to the queue when somebody
+        looks at it."""
+        if len(elements):
+            self._kept.append(elements)
+
+    def drain(self, heartbeat: int) -> list[Elements]:
+        """Remove and return the elements with ts ≤ heartbeat, and those with a later ts that are not in the queue; in
+        batches, in order of arrival where their ts is the same."""
+        found = [_unpack(batch) for batch in self._queue.pop_until(heartbeat)] if self._queue.rows else []
+        found += self._kept
+        found += self._fresh
+        self._kept, self._fresh = [], []
+        return found
 
     def hold(self) -> None:
         """Keep all elements in the queue: time has not begun."""
@@ -38,20 +64,63 @@ class ReorderBuffer:
 
     def parts_until(self, heartbeat: int) -> list[Elements]:
         """Do the same as `until`, but return the batches unconcatenated; none of them is empty."""
-        due = [_unpack(batch) for batch in self.queue.pop_until(heartbeat)]
-        if not self._fresh:
+        due = [_unpack(batch) for batch in self._queue.pop_until(heartbeat)]
+        if not self._fresh and not self._kept:
             return due
-        for elements in self._fresh:
+        for elements in (*self._kept, *self._fresh):
             if int(elements.ts.max()) <= heartbeat:
                 due.append(elements)
             elif int(elements.ts.min()) > heartbeat:
-                self.queue.push(_pack(elements))
+                self._queue.push(_pack(elements))
             else:
                 ready = elements.ts <= heartbeat
-                self.queue.push(_pack(elements.filter(~ready)))
+                self._queue.push(_pack(elements.filter(~ready)))
                 due.append(elements.filter(ready))
-        self._fresh = []
+        self._kept, self._fresh = [], []
         return due
+
+
+class JointInput:
+    """What has arrived for some of several operators with a buffer each. due: the rows that the heartbeat has reached,
+    None for none. Unless it is accepted, all of it goes back."""
+
+    def __init__(self, which: Sequence[int], buffers: Sequence[ReorderBuffer], heartbeat: int) -> None:
+        self._buffers = buffers
+        self._arrived = [(i, rows) for i in which for rows in buffers[i].drain(heartbeat)]
+        self._accepted = False
+        self.due: OwnedRows | None = None
+        self._early: list[Elements] = []
+        try:
+            self._divide(heartbeat)
+        except Exception:
+            self.__exit__()
+            raise
+
+    def _divide(self, heartbeat: int) -> None:
+        """Find out which rows are due."""
+        if not self._arrived:
+            return
+        arrived = OwnedRows.of(self._arrived)
+        due = arrived.rows.ts <= heartbeat
+        if due.all():
+            self.due = arrived
+            return
+        self._early = arrived.take(np.flatnonzero(~due)).in_order().split(len(self._buffers))
+        self.due = arrived.take(np.flatnonzero(due)) if due.any() else None
+
+    def accept(self) -> None:
+        """Note that the rows that are due are processed; the others remain for later rounds."""
+        self._accepted = True
+        for i, rows in enumerate(self._early):
+            self._buffers[i].keep(rows)
+
+    def __enter__(self) -> JointInput:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if not self._accepted:
+            for i, rows in self._arrived:
+                self._buffers[i].add(rows)
 
 
 class ArrivalOrderBuffer(ReorderBuffer):

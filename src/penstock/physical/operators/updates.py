@@ -7,7 +7,8 @@ relation unchanged.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numba as nb
 import numpy as np
@@ -15,13 +16,14 @@ import pyarrow as pa
 
 from penstock.expressions.shown import shown_row
 from penstock.physical.elements import Bools, Elements, Int64s, concat
-from penstock.physical.kernels.compiled import argsort_uint64, group_codes, in_time, sum_by_code
-from penstock.physical.kernels.fingerprints import fingerprints
+from penstock.physical.kernels.compiled import argsort_time, argsort_uint64, group_codes, in_time, sum_by_code
+from penstock.physical.kernels.fingerprints import UInt64s, fingerprints
 from penstock.physical.operators.contract import Moment, Rejection
-from penstock.physical.operators.reorder_buffer import ReorderBuffer, ReorderingOperator
+from penstock.physical.operators.owned_rows import FEW_ROWS, OwnedRows, unshared
+from penstock.physical.operators.reorder_buffer import JointInput, ReorderBuffer, ReorderingOperator
 from penstock.physical.plan.inputs import UpdateRule, UpdatesSpec
 from penstock.physical.synopses.contract import Synopsis
-from penstock.physical.synopses.join_indexes.sorted_runs import SortedRuns, probe_run
+from penstock.physical.synopses.join_indexes.sorted_runs import SortedRuns, cancel, probe_run
 from penstock.types import END
 
 _COMES, _GOES, _WAS = 0, 1, 2
@@ -123,7 +125,7 @@ class Updates(ReorderingOperator):
         kind = np.where(rows.signs < 0, _GOES, _COMES)
         kind[:deleted_count] = _WAS
         key = [rows.columns[i] for i in self._spec.key]
-        ended_by, verdict = _judged(key, kind, self._spec.rule, self._spec.once)
+        ended_by, verdict = judged(fingerprints(key, len(rows)), kind, self._spec.rule, self._spec.once)
         self._reject(rows, verdict)
         fresh = np.arange(len(rows)) >= known_count
         comings = _plain(rows.take(np.flatnonzero(fresh & (verdict == _FINE) & (kind == _COMES))))
@@ -143,6 +145,25 @@ class Updates(ReorderingOperator):
         if self._spec.once and size:
             self._deleted.add(self._key_alone(rows.take(ended)))
         return changes
+
+    def joint_key(self) -> Hashable | None:
+        spec = self._spec
+        return None if spec.once else (spec.key, spec.types, spec.rule)
+
+    @staticmethod
+    def advance_jointly(operators: Sequence[Updates], moments: Sequence[Moment]) -> Mapping[int, list[Elements]]:
+        """Advance relations that have few rows. As these are few, they are written anew when one changes, so deleted
+        rows leave no negative tuples behind."""
+        few = [i for i, one in enumerate(operators) if one._rows.rows <= FEW_ROWS]
+        with JointInput(few, [one._early for one in operators], moments[0].heartbeat) as came:
+            if came.due is None:
+                came.accept()
+                return {i: [] for i in few}
+            advanced = _JointUpdates.of(operators, came.due)
+            if advanced is None:
+                return {}
+            came.accept()
+        return {i: [] for i in few} | advanced.settle(operators)
 
     def _known(self, runs: SortedRuns, arrived: Elements) -> list[Elements]:
         """Return the elements of `runs` whose identity is that of a row that arrived, oldest first: none, or one
@@ -174,6 +195,72 @@ class Updates(ReorderingOperator):
             self._rejected.append(Rejection(self._spec.source, int(rows.ts[i]), record, REASONS[int(verdict[i])]))
 
 
+@dataclass(frozen=True)
+class _JointUpdates:
+    """What updates do to several relations. rows: those that there were and those that arrived, in order of time;
+    verdicts: of each; emitted, left: by relation that changes, its changes and its rows afterwards."""
+
+    rows: OwnedRows
+    verdicts: Int64s
+    emitted: dict[int, list[Elements]]
+    left: dict[int, Elements]
+
+    @staticmethod
+    def of(operators: Sequence[Updates], new: OwnedRows) -> _JointUpdates | None:
+        """Apply the updates `new`; None where rows end by themselves."""
+        concerned = np.unique(new.owners).tolist()
+        stored = _alone([(i, part) for i in concerned for part in operators[i]._rows.parts])
+        known = 0 if stored is None else len(stored)
+        rows = new if stored is None else OwnedRows.both(stored, new)
+        if bool((rows.rows.exp < END).any()):
+            return None
+        # What is stored began before what arrived. Of one instant, what came first is first.
+        order = argsort_time(rows.rows.ts)
+        rows, fresh = rows.take(order), order >= known
+        spec = operators[concerned[0]]._spec
+        kind = np.where(rows.rows.signs < 0, _GOES, _COMES)
+        ended_by, verdict = judged(rows.fingerprints(spec.key), kind, spec.rule, spec.once)
+        there = (verdict == _FINE) & (kind == _COMES)
+        comings, ended = np.flatnonzero(fresh & there), np.flatnonzero(ended_by >= 0)
+        changes = rows.take(np.concatenate([comings, ended]))
+        # The negative tuple has the columns of the row that it deletes, and the time of the deletion.
+        ts, signs = changes.rows.ts.copy(), np.ones(len(changes), np.int64)
+        ts[len(comings) :], signs[len(comings) :] = rows.rows.ts[ended_by[ended]], -1
+        changes = OwnedRows(Elements(changes.rows.columns, ts, changes.rows.exp, signs), changes.owners)
+        left = rows.take(np.flatnonzero(there & (ended_by < 0)))
+        count = len(operators)
+        emitted = {i: [_unsigned(part)] for i, part in enumerate(changes.in_order().split(count)) if len(part)}
+        kept = left.in_order().split(count)
+        return _JointUpdates(rows, verdict, emitted, {i: unshared(_plain(kept[i])) for i in emitted})
+
+    def settle(self, operators: Sequence[Updates]) -> dict[int, list[Elements]]:
+        """Give relations their rows; return by relation what it emits."""
+        wrong = np.flatnonzero(self.verdicts)
+        if len(wrong):
+            for i in np.unique(self.rows.owners[wrong]).tolist():
+                its = wrong[self.rows.owners[wrong] == i]
+                operators[i]._reject(self.rows.rows.take(its), self.verdicts[its])
+        for i, rows in self.left.items():
+            operators[i]._rows.replace(rows)
+        return self.emitted
+
+
+def _alone(parts: Sequence[tuple[int, Elements]]) -> OwnedRows | None:
+    """Return the rows of relations without the deleted ones, None if there are none."""
+    if not parts:
+        return None
+    stored = OwnedRows.of(parts)
+    if stored.rows.sign is None:
+        return stored
+    kept = OwnedRows.unmarked(cancel(stored.marked()))
+    return kept.take(np.flatnonzero((kept.rows.signs > 0) & (kept.rows.exp == END)))
+
+
+def _unsigned(rows: Elements) -> Elements:
+    """Return rows without signs where all are 1."""
+    return _plain(rows) if rows.sign is None or bool((rows.sign == 1).all()) else rows
+
+
 def paired_updates(key: Sequence[pa.Array], signs: Int64s, rule: UpdateRule, once: bool) -> tuple[Int64s, Bools]:
     """Apply updates to an empty relation.
 
@@ -186,12 +273,16 @@ def paired_updates(key: Sequence[pa.Array], signs: Int64s, rule: UpdateRule, onc
         for each insertion the position of the update that ended it, -1 for none and for a deletion; and which updates
         have been applied.
     """
-    ended_by, verdict = _judged(key, np.where(signs < 0, _GOES, _COMES), rule, once)
+    ended_by, verdict = judged(fingerprints(key, len(signs)), np.where(signs < 0, _GOES, _COMES), rule, once)
     return ended_by, verdict == _FINE
 
 
-def _judged(key: Sequence[pa.Array], kind: Int64s, rule: UpdateRule, once: bool) -> tuple[Int64s, Int64s]:
-    codes, _ = group_codes(*fingerprints(key, len(kind)))
+def judged(
+    key: tuple[UInt64s, UInt64s], kind: Int64s, rule: UpdateRule, once: bool
+) -> tuple[Int64s, Int64s]:  # fmt: skip
+    """Apply updates, given the fingerprints of what identifies their rows; return for each row what ended it, and a
+    verdict."""
+    codes, _ = group_codes(*key)
     order = argsort_uint64(codes.astype(np.uint64))
     ended_by, verdict = np.full(len(kind), -1, np.int64), np.zeros(len(kind), np.int64)
     if rule is UpdateRule.BAG:

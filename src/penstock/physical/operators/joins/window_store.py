@@ -16,26 +16,33 @@ one length that are equally far.
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
 
-from penstock.physical.elements import Elements, Int64s, concat
+from penstock.physical.elements import Elements, Int64s, concat, empty
+from penstock.physical.kernels.compiled import argsort_code_time
 from penstock.physical.kernels.fingerprints import UInt64s, fingerprints
 from penstock.physical.kernels.ticks import later
 from penstock.physical.operators.contract import Moment, Operator
 from penstock.physical.operators.joins.join import PROBES_AT_ONCE, Side, combine, keyed
+from penstock.physical.operators.owned_rows import FEW_ROWS, OwnedRows, unshared
 from penstock.physical.operators.reader_floors import ReaderFloors
 from penstock.physical.plan.joins import StoreJoinSpec, WindowStoreSpec
 from penstock.physical.synopses.contract import Synopsis
 from penstock.physical.synopses.join_indexes.hash_index import HashJoinIndex
+from penstock.physical.synopses.join_indexes.sorted_runs import cancel
 from penstock.storage.documents import Document, integer
 from penstock.types import BEGIN, END
 
 #: The rows of a side that has so many times fewer than the store has new ones are looked up there, instead of these.
 _SMALLER = 4
+
+#: Joins that advance in one call emit no more rows in it.
+_MOST_AT_ONCE = 1 << 20
+_NO_ROWS = empty([])
 
 #: What a reader probes with: rows, and the two halves of the fingerprints of their keys.
 Probes = tuple[Elements, UInt64s, UInt64s]
@@ -174,32 +181,33 @@ class StoreReader:
     """A window over a store, as one side of a join."""
 
     def __init__(self, store: WindowStore, length: int, before: StoreReader | None) -> None:
-        self._store, self._length = store, length
+        self.store = store
+        self._length = length
         self._floor: int | None = None if before is None else before._floor
         store.attach_reader(self, self._floor)
 
     @property
     def fresh(self) -> Probes | None:
-        return self._store.fresh(self._length)
+        return self.store.fresh(self._length)
 
     def meet(self, probes: Probes, which: StoredRows = StoredRows.ALL) -> Iterator[tuple[Int64s, Elements]]:
-        return self._store.meet(probes, self._length, which)
+        return self.store.meet(probes, self._length, which)
 
     def leaving(self, after: int, heartbeat: int) -> LeavingRows | None:
         """Return the rows that have left the window since `after`, by the instant `heartbeat`."""
         since, until = (max(tick, BEGIN + self._length) - self._length for tick in (after, heartbeat))
-        return self._store.leaving(self._length, since, until) if since < until else None
+        return self.store.leaving(self._length, since, until) if since < until else None
 
     def passed(self, heartbeat: int) -> None:
         """Advance: rows that have left the window by the instant after `heartbeat` are needed no more."""
         # What leaves the window in the next instant meets nothing new, but its results end.
-        kept = self._length + self._store.keeps_leaving
+        kept = self._length + self.store.keeps_leaving
         self._floor = max(heartbeat, BEGIN + kept) - kept
-        self._store.passed(self, self._floor)
+        self.store.passed(self, self._floor)
 
     def detach(self) -> None:
         """Read the store no more."""
-        self._store.detach_reader(self)
+        self.store.detach_reader(self)
 
 
 class StoreJoin(Operator):
@@ -234,6 +242,48 @@ class StoreJoin(Operator):
     def detach(self) -> None:
         for reader in self._readers.values():
             reader.detach()
+
+    def joint_key(self) -> Hashable | None:
+        spec, own = self._spec, [side.held for side in self._own.values()]
+        if len(own) != 1 or not isinstance(own[0], HashJoinIndex) or spec.residual is not None:
+            return None
+        ((port, reader),) = self._readers.items()
+        keys = spec.left_key, spec.right_key, spec.null_safe
+        return id(reader.store), port, spec.windows, keys, spec.left_types, spec.right_types, spec.takes_back
+
+    @staticmethod
+    def advance_jointly(operators: Sequence[StoreJoin], moments: Sequence[Moment]) -> Mapping[int, list[Elements]]:
+        """Join one window with several sides that have few rows: the rows of all of them are looked up in one pass."""
+        after, moment = operators[0]._taken_back, moments[0]
+        which = {
+            i: side.held
+            for i, one in enumerate(operators)
+            for side in one._own.values()
+            if isinstance(side.held, HashJoinIndex)
+            and one._taken_back == after
+            and side.held.rows + sum(map(len, one._came)) <= FEW_ROWS
+        }
+        if len(which) < 2:
+            return {}
+        held = [(i, part) for i, index in which.items() for part in index.parts]
+        came = [(i, part) for i in which for part in operators[i]._came]
+        joined = _JointJoins(operators[next(iter(which))], moment)
+        if not joined.run(held, came):
+            return {}
+        made = {i: [rows] for i, rows in enumerate(joined.emitted(len(operators))) if len(rows)}
+        left = joined.left.split(len(operators)) if joined.left is not None else [_NO_ROWS] * len(operators)
+        changes = (i for i, index in which.items() if operators[i]._came or index.rows != len(left[i]))
+        changed = {i: unshared(left[i]) for i in changes}
+        for i, rows in changed.items():
+            which[i].replace(rows)
+        for i in which:
+            one = operators[i]
+            one._came = []
+            if one._spec.takes_back:
+                one._taken_back = max(after, moment.heartbeat)
+            for reader in one._readers.values():
+                reader.passed(moment.heartbeat)
+        return {i: [] for i in which} | made
 
     def process(self, port: int, elements: Elements) -> list[Elements]:
         elements = elements.filter(self._own[port].joinable(elements))
@@ -300,7 +350,7 @@ class StoreJoin(Operator):
         else:
             met = self._combined(leaving.probes, 1 - port, held.meet(*leaving.probes, PROBES_AT_ONCE), ends=True)
         # A row and its partner have met in the last instant of the window, so the result has not ended before.
-        return [Elements(part.columns, part.exp, np.full(len(part), END, np.int64), -part.signs) for part in met]
+        return [taken_back(part) for part in met]
 
     def _combined(
         self, probes: Probes, port: int, met: Iterator[tuple[Int64s, Elements]], ends: bool = False
@@ -325,3 +375,82 @@ class StoreJoin(Operator):
         found = [replace(window, exp=never)] * 2
         found[own] = replace(mine, exp=np.where(mine.exp < window.exp, mine.exp, never))
         return found
+
+
+class _JointJoins:
+    """Joins of one window with several sides. left: the rows of the sides afterwards, None for none."""
+
+    def __init__(self, join: StoreJoin, moment: Moment) -> None:
+        self._join, self._moment = join, moment
+        ((self._port, reader),) = ((1 - port, reader) for port, reader in join._readers.items())
+        self._reader: StoreReader = reader
+        spec = join._spec
+        self._key = spec.right_key if self._port else spec.left_key
+        #: Where results have the number of their operator: behind the columns of the side.
+        self._owner = -1 if self._port else len(spec.left_types)
+        self._emitted: list[OwnedRows] = []
+        self._rows = 0
+        self.left: OwnedRows | None = None
+
+    def run(self, held: Sequence[tuple[int, Elements]], came: Sequence[tuple[int, Elements]]) -> bool:
+        """Join; return whether all results were found: otherwise there are too many of them.
+
+        Args:
+            held, came: the rows that the sides have, and those that have arrived.
+        """
+        stored = OwnedRows.of(held) if held else None
+        if stored is not None and self._reader.fresh is not None:
+            probes = self._probes(stored)
+            if not self._found(probes, self._reader.meet(probes, StoredRows.FRESH)):
+                return False
+        if came:
+            arrived = OwnedRows.of(came)
+            # The store has its new rows already.
+            probes = self._probes(arrived)
+            if not self._found(probes, self._reader.meet(probes)):
+                return False
+            stored = arrived if stored is None else OwnedRows.both(stored, arrived)
+        if stored is None:
+            return True
+        join, moment = self._join, self._moment
+        stored = OwnedRows.unmarked(cancel(stored.marked()))
+        if join._spec.takes_back and len(stored):
+            leaving = self._reader.leaving(join._taken_back, min(moment.heartbeat, END - 1))
+            if leaving is not None:
+                probes = self._probes(stored)
+                if not self._found(probes, leaving.index.meet(*probes, PROBES_AT_ONCE), ends=True):
+                    return False
+        kept = stored.take(np.flatnonzero(stored.rows.exp > join._gone(moment)))
+        # By operator, in order of expiration.
+        self.left = kept.take(argsort_code_time(kept.owners, kept.rows.exp)) if len(kept) else None
+        return True
+
+    def _probes(self, rows: OwnedRows) -> Probes:
+        """Return rows as what is looked up, with the number of their operator."""
+        return rows.marked(), *fingerprints([rows.rows.columns[i] for i in self._key], len(rows))
+
+    def _found(self, probes: Probes, met: Iterator[tuple[Int64s, Elements]], ends: bool = False) -> bool:
+        """Take results; return whether there are not too many."""
+        for pair in met:
+            for part in self._join._combined(probes, self._port, iter([pair]), ends):
+                if ends:
+                    part = taken_back(part)
+                self._emitted.append(OwnedRows.unmarked(part, self._owner))
+                self._rows += len(part)
+            if self._rows > _MOST_AT_ONCE:
+                return False
+        return True
+
+    def emitted(self, count: int) -> list[Elements]:
+        """Return the results of each of `count` operators."""
+        if not self._emitted:
+            return []
+        rows = OwnedRows(
+            concat([part.rows for part in self._emitted]), np.concatenate([part.owners for part in self._emitted])
+        )
+        return rows.in_order().split(count)
+
+
+def taken_back(results: Elements) -> Elements:
+    """Return the ends of results whose rows leave the window."""
+    return Elements(results.columns, results.exp, np.full(len(results), END, np.int64), -results.signs)

@@ -10,7 +10,8 @@ deletions that are not cancelled yet are kept for the next round.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise, starmap
 from operator import le
 
@@ -19,10 +20,18 @@ import pyarrow as pa
 
 from penstock.algebra.nodes.r2s import StreamKind
 from penstock.physical.elements import Bools, Elements, Int64s, concat, int64s, unnamed
-from penstock.physical.kernels.compiled import argsort_time, group_codes, in_time, sum_by_code, with_time
+from penstock.physical.kernels.compiled import (
+    argsort_code_time,
+    argsort_time,
+    group_codes,
+    in_time,
+    sum_by_code,
+    with_time,
+)
 from penstock.physical.kernels.fingerprints import fingerprints
 from penstock.physical.operators.contract import Moment
-from penstock.physical.operators.reorder_buffer import ReorderBuffer, ReorderingOperator
+from penstock.physical.operators.owned_rows import OwnedRows
+from penstock.physical.operators.reorder_buffer import JointInput, ReorderBuffer, ReorderingOperator
 from penstock.physical.plan.streams import ChangesSpec
 from penstock.physical.synopses.contract import Synopsis
 from penstock.physical.synopses.queues.expiration_queue import make_queue
@@ -67,6 +76,31 @@ class Changes(ReorderingOperator):
             self._early.add(events.filter((events.ts == until) & (events.signs < 0)))
             self._early.hold()
         return wanted(events, self._spec.kind)
+
+    def joint_key(self) -> Hashable | None:
+        # Where tuples end by themselves their ends are to be kept.
+        spec = self._spec
+        return (spec.kind, spec.types, spec.netted, spec.fifo) if spec.taken_back and spec.waits else None
+
+    @staticmethod
+    def advance_jointly(operators: Sequence[Changes], moments: Sequence[Moment]) -> Mapping[int, list[Elements]]:
+        """Net the changes of several queries at once."""
+        spec, heartbeat = operators[0]._spec, moments[0].heartbeat
+        begun = {i: at.start for i, at in enumerate(moments) if at.start is not None and at.start <= heartbeat}
+        which = [i for i in begun if not operators[i]._live.rows]
+        starts = np.array([begun.get(i, 0) for i in range(len(operators))], np.int64)
+        with JointInput(which, [one._early for one in operators], heartbeat) as came:
+            emitted: list[Elements] = []
+            if came.due is not None:
+                events = came.due
+                if bool((events.rows.exp < END).any()):
+                    return {}
+                rows, start = events.rows, starts[events.owners]
+                if not spec.netted or bool((rows.ts < start).any()):
+                    events = _jointly_netted(OwnedRows(replace(rows, ts=np.maximum(rows.ts, start)), events.owners))
+                emitted = _jointly_wanted(events, spec.kind).split(len(operators))
+            came.accept()
+        return {i: [] for i in which} | {i: [rows] for i, rows in enumerate(emitted) if len(rows)}
 
     def _ends(self, arrived: Elements, until: int) -> list[Elements]:
         expired = arrived.exp <= until
@@ -113,6 +147,29 @@ def net(events: Elements) -> Elements:
     chosen = heads[kept]
     result = events.take(chosen)
     return Elements(result.columns, result.ts, result.exp, sums[kept])
+
+
+def _jointly_netted(events: OwnedRows) -> OwnedRows:
+    """Do the same as `net` for each of several queries."""
+    rows = events.rows
+    first, second = events.fingerprints(range(len(rows.columns)))
+    codes, heads = group_codes(*with_time(first, second, rows.ts))
+    sums = sum_by_code(codes, rows.signs, len(heads))
+    kept = np.flatnonzero(sums)
+    chosen = events.take(heads[kept])
+    return OwnedRows(replace(chosen.rows, sign=sums[kept]), chosen.owners)
+
+
+def _jointly_wanted(events: OwnedRows, kind: StreamKind | None) -> OwnedRows:
+    """Do the same as `wanted` for each of several queries, in order of these."""
+    signs = events.rows.signs
+    if kind is not None:
+        events = events.take(np.flatnonzero(signs > 0 if kind is StreamKind.ISTREAM else signs < 0))
+        events = OwnedRows(replace(events.rows, sign=np.abs(events.rows.signs)), events.owners)
+    rows = events.rows
+    # Of one instant, deletions are before insertions.
+    sorted_ = events.take(argsort_code_time(events.owners, 2 * rows.ts + (rows.signs > 0)))
+    return OwnedRows(replace(sorted_.rows, sign=sorted_.rows.signs), sorted_.owners)
 
 
 def in_order(events: Elements) -> Elements:

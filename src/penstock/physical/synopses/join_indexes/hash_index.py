@@ -156,6 +156,8 @@ class HashJoinIndex(Synopsis):
         self._size = 0
         self._ordered = True
         self._negative, self._bearable = 0, _FEWEST_NEGATIVE
+        #: Whether the chunks are not indexed yet.
+        self._unlinked = False
 
     # -- looking up --------------------------------------------------------------------------------------------
 
@@ -168,6 +170,7 @@ class HashJoinIndex(Synopsis):
         this."""
         if not self._chunks or not len(elements):
             return
+        self._link_all()
         rows = np.empty(len(elements), np.int32)
         _firsts(first, self._heads, rows)
         # A chain has the newest elements first.
@@ -206,6 +209,7 @@ class HashJoinIndex(Synopsis):
 
     def probes(self) -> tuple[Elements, UInt64s, UInt64s]:
         """Return the elements, at least one, and the two halves of the fingerprints of their keys."""
+        self._link_all()
         entries = self._entries[self._begin : self._size]
         first, second = (entries[:, half].copy().view(np.uint64) for half in (0, 1))
         return concat([chunk.live for chunk in self._chunks]), first, second
@@ -213,6 +217,7 @@ class HashJoinIndex(Synopsis):
     def expiring(self, after: int, until: int) -> tuple[Elements, UInt64s, UInt64s] | None:
         """Return the elements that expire after the tick `after`, up to `until`, with the halves of the fingerprints
         of their keys; None if there are none."""
+        self._link_all()
         parts: list[Elements] = []
         entries: list[Int64s] = []
         for chunk in self._chunks:
@@ -247,6 +252,7 @@ class HashJoinIndex(Synopsis):
             elements = cancel(elements)
         if not len(elements):
             return
+        self._link_all()
         if not in_time(elements.exp):
             elements = elements.take(argsort_time(elements.exp))
         self._append(elements)
@@ -264,6 +270,7 @@ class HashJoinIndex(Synopsis):
 
     def expire(self, heartbeat: int) -> None:
         """Drop the elements that no element with ts > heartbeat can match."""
+        self._link_all()
         limit = heartbeat + 1
         while self._chunks and self._chunks[0].last <= limit:
             self._negative -= _negatives(self._chunks.pop(0).elements)
@@ -294,6 +301,28 @@ class HashJoinIndex(Synopsis):
         self._clear()
         if len(elements):
             self._append(elements.take(argsort_time(elements.exp)))
+
+    @property
+    def parts(self) -> list[Elements]:
+        """Return the elements, in batches."""
+        return [chunk.live for chunk in self._chunks]
+
+    def replace(self, elements: Elements) -> None:
+        """Replace the content by `elements`, which are in order of expiration. They are indexed when somebody needs
+        it."""
+        self._clear()
+        if len(elements):
+            self._next_id += 1
+            self._chunks = [_ElementChunk(self._next_id, elements, 0)]
+            self._size, self._unlinked = len(elements), True
+
+    def _link_all(self) -> None:
+        """Index the chunks where they are not."""
+        if self._unlinked:
+            chunks = self._chunks
+            self._clear()
+            for chunk in chunks:
+                self._hold(chunk)
 
     def _append(self, elements: Elements) -> None:
         self._next_id += 1

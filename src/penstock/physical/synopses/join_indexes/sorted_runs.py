@@ -29,8 +29,25 @@ _MERGE_AT = 4
 _FEWEST_NEGATIVE = 16
 
 
+class _Timed:
+    """What the times of elements are."""
+
+    elements: Elements
+
+    @cached_property
+    def half(self) -> int:
+        """The tick at which more than half of the elements have expired."""
+        middle = len(self.elements) // 2
+        return int(np.partition(self.elements.exp, middle)[middle])
+
+    @cached_property
+    def span(self) -> tuple[int, int]:
+        """The least and the largest timestamp."""
+        return int(self.elements.ts.min()), int(self.elements.ts.max())
+
+
 @dataclass(frozen=True)
-class SortedRun:
+class SortedRun(_Timed):
     """Elements sorted by (key, ts). Keys are the rows of first/second (fingerprints); key k's elements are
     bounds[k]:bounds[k+1]; table is an open-addressing index from fingerprint to k. ordered: whether expirations are
     ascending within every key; negative: the number of negative tuples."""
@@ -44,17 +61,6 @@ class SortedRun:
     ordered: bool
     last: int
     negative: int
-
-    @cached_property
-    def half(self) -> int:
-        """The tick at which more than half of the elements have expired."""
-        middle = len(self.elements) // 2
-        return int(np.partition(self.elements.exp, middle)[middle])
-
-    @cached_property
-    def span(self) -> tuple[int, int]:
-        """The least and the largest timestamp."""
-        return int(self.elements.ts.min()), int(self.elements.ts.max())
 
     @property
     def nbytes(self) -> int:
@@ -78,6 +84,26 @@ class SortedRun:
         last = int(elements.exp.max())
         negative = 0 if elements.sign is None else int(np.count_nonzero(elements.sign < 0))
         return SortedRun(number, elements, key_first, key_second, bounds, table, not bool(falls.any()), last, negative)
+
+
+@dataclass(frozen=True)
+class UnsortedRun(_Timed):
+    """The elements of a run that nobody has probed yet; they are sorted when somebody does."""
+
+    number: int
+    elements: Elements
+
+    @cached_property
+    def last(self) -> int:
+        return int(self.elements.exp.max())
+
+    @property
+    def negative(self) -> int:
+        return 0 if self.elements.sign is None else int(np.count_nonzero(self.elements.sign < 0))
+
+    @property
+    def nbytes(self) -> int:
+        return self.elements.nbytes
 
 
 @nb.njit(cache=True)
@@ -190,11 +216,25 @@ class SortedRuns(Synopsis):
         self._key = tuple(key)
         self._strict = strict
         self._listed = listed
-        self._runs: list[SortedRun] = []
+        self._runs: list[SortedRun | UnsortedRun] = []
         self._next_id = 0
 
     def __iter__(self) -> Any:
-        return iter(self._runs)
+        runs = [run if isinstance(run, SortedRun) else self.build(run.number, run.elements) for run in self._runs]
+        self._runs = [*runs]
+        return iter(runs)
+
+    @property
+    def parts(self) -> list[Elements]:
+        """Return the elements, in any order."""
+        return [run.elements for run in self._runs]
+
+    def replace(self, elements: Elements) -> None:
+        """Replace the content by `elements`."""
+        self._runs = []
+        if len(elements):
+            self._next_id += 1
+            self._runs = [UnsortedRun(self._next_id, elements)]
 
     def build(self, number: int, elements: Elements) -> SortedRun:
         """Return a run of `elements` (at least one) in the form that this synopsis keeps."""
@@ -212,7 +252,7 @@ class SortedRuns(Synopsis):
 
     def expire(self, heartbeat: int) -> None:
         """Drop the elements that no element with ts > heartbeat can match."""
-        kept: list[SortedRun] = []
+        kept: list[SortedRun | UnsortedRun] = []
         for run in self._runs:
             if run.last <= heartbeat + 1:
                 continue
