@@ -8,7 +8,7 @@ import itertools
 import json
 from collections.abc import Callable, Iterable, Iterator
 from decimal import Decimal
-from functools import partial
+from functools import cache, partial
 from random import Random
 from typing import Any
 
@@ -58,6 +58,11 @@ def _kinds(kind: type[Algebra]) -> Iterator[type[Algebra]]:
     for one in kind.__subclasses__():
         yield one
         yield from _kinds(one)
+
+
+@cache
+def _sources() -> BoundScript:
+    return bind_script(SCRIPT)
 
 
 def _context(bound: BoundScript, settings: Settings | None = None) -> Context:
@@ -190,7 +195,7 @@ _SKETCH_CONSTANTS = (
 
 def _again(expression: Expression, settings: Settings | None = None) -> Expression:
     columns = NamedColumns.of(_SCHEMA)
-    reader = ScalarReader(_context(bind_script(SCRIPT), settings))
+    reader = ScalarReader(_context(_sources(), settings))
     return reader.value(Part(written(expression, columns.names)), columns)
 
 
@@ -265,7 +270,7 @@ def _aggregated(
 @pytest.mark.parametrize("row", AGGREGATES, ids=lambda row: row.name)
 def test_calls_of_every_aggregate_are_read_as_they_were(row: Any) -> None:
     columns = NamedColumns.of(_SCHEMA)
-    reader = ScalarReader(_context(bind_script(SCRIPT)))
+    reader = ScalarReader(_context(_sources()))
     condition, time = Column(pa.bool_(), 4, "c4"), Column(TIMESTAMP, 5, "c5")
     tried = set()
     sketch = isinstance(row, SketchFunction)
@@ -331,7 +336,7 @@ def test_columns_of_any_names_are_told_apart() -> None:
     schema = Schema(tuple(Field(name, pa.int32()) for name in names))
     columns = NamedColumns.of(schema)
     assert len({name.lower() for name in columns.names}) == len(names)
-    reader = ScalarReader(_context(bind_script(SCRIPT)))
+    reader = ScalarReader(_context(_sources()))
     for position in range(len(names)):
         column = Column(pa.int32(), position)
         assert reader.value(Part(written(column, columns.names)), columns) == column

@@ -67,16 +67,22 @@ def live(folder: Path, monkeypatch: pytest.MonkeyPatch, crash: str | None) -> tu
     return lived(script(folder), folder, _QUERIES, crash), measuring.calls
 
 
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, list[str]], int]:
+    folder = tmp_path_factory.mktemp("calm")
+    write_files(folder / "data", range(8))
+    with pytest.MonkeyPatch.context() as patched:
+        return live(folder / "living", patched, None)
+
+
 @pytest.mark.parametrize("crash", [*CRASHES, "marked"])
 def test_a_run_that_dies_sheds_what_one_that_lives_sheds(
-    crash: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    crash: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, expected: tuple[dict[str, list[str]], int]
 ) -> None:
+    answers, decisions = expected
+    assert all(answers.values()) and decisions >= 8
     write_files(tmp_path / "data", range(8))
-    expected, decisions = live(tmp_path / "living", monkeypatch, None)
-    assert all(expected.values()) and decisions >= 8
-    found, again = live(tmp_path / "dying", monkeypatch, crash)
-    assert found == expected
-    assert again == decisions
+    assert live(tmp_path / "dying", monkeypatch, crash) == expected
 
 
 def test_what_was_decided_stands_in_the_offset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -52,7 +52,7 @@ def _variances(sums: ArgumentSums, divisor: Float64s) -> Float64s:
     """Return Σ(x - mean)² / divisor, infinite beyond the largest double."""
     (_, _, units), (high, low) = sums.parts[TOTAL]
     _, squares = sums.parts[SQUARES]
-    values, large = _deviations(sums.count, units, high, low, np.asarray(squares))
+    values, large = _deviations(sums.count, units, high, low, np.ascontiguousarray(squares))
     values /= divisor
     scaled: Float64s = values / SCALE / SCALE
     if not large.any():

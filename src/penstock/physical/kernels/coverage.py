@@ -76,7 +76,7 @@ def _mixed(tick):  # type: ignore[no-untyped-def]
     return np.int64(z >> np.uint64(2))
 
 
-@nb.njit(cache=True)
+@compiled()
 def _use(nodes, roots, group, tick, delta, uses):  # type: ignore[no-untyped-def]
     """Add `delta` to the DELTA of `tick`, and `uses` (1 or -1) to the number of periods that begin or end there."""
     at, parent, side = roots[group], 0, LEFT

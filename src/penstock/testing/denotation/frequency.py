@@ -6,6 +6,7 @@ only its windows and its evaluation differ.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator
 
 from penstock.algebra import Algebra, Arrivals, AtInstants, Frequency, FrequencyWindow, Sequenced
@@ -133,8 +134,8 @@ def evaluations(
 
 
 def last_of(instants: list[int], instant: int) -> int:
-    """Return the last of `instants` up to `instant`; 0, at which nothing has arrived, if there is none."""
-    return max((e for e in instants if e <= instant), default=0)
+    """Return the last of `instants`, which ascend, up to `instant`; 0, at which nothing has arrived, if none is."""
+    return instants[place - 1] if (place := bisect_right(instants, instant)) else 0
 
 
 def content(
