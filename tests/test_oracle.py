@@ -26,6 +26,7 @@ from penstock.algebra import (
 from penstock.algebra.nodes.preferences import WithPreference
 from penstock.algebra.nodes.query import Query, SinkSpec
 from penstock.algebra.nodes.scans import Scan
+from penstock.algebra.nodes.stretch_chances import BudgetedRows
 from penstock.expressions.nodes import AggregateCall, Call, Column, Literal
 from penstock.testing.aggregates import aggregate
 from penstock.testing.denotation import denote, validity
@@ -180,7 +181,7 @@ def all_operators(base: type = Algebra) -> Iterator[type]:
 
 def test_every_operator_has_a_denotation() -> None:
     assert set(algebra.__all__) >= {"Distinct", "Project"}
-    bases = (Scan, WithPreference)
+    bases = (Scan, WithPreference, BudgetedRows)
     missing = [c.__name__ for c in all_operators() if c not in bases and denote.dispatch(c) is denote.dispatch(object)]
     assert not missing, f"the oracle does not know {missing}"
     with pytest.raises(TypeError):

@@ -101,6 +101,11 @@ def test_estimates_are_those_of_the_definition(place: int) -> None:
     assert sum(check(place, seed) for seed in range(4))
 
 
+@pytest.mark.parametrize(("place", "seed"), [(5, 32), (8, 30)])
+def test_estimates_that_stay_while_the_threshold_falls_do_not_change(place: int, seed: int) -> None:
+    assert check(place, seed)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("place", range(len(_SOURCES)))
 def test_estimates_are_those_of_the_definition_in_many_cases(place: int) -> None:

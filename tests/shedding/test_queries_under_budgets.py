@@ -152,6 +152,18 @@ def test_runs_of_granules_have_a_budget(policy: str) -> None:
     assert sum(check(seed, policy, script_of_runs) for seed in range(10))
 
 
+def test_what_leaves_a_window_of_rows_is_taken_back_also_where_its_value_goes_with_it() -> None:
+    """The run that forgets a value as soon as nothing is held of it had lost the last of its rows."""
+    text = f"{_SOURCE}CREATE QUERY q WITH (memory '2 TUPLES', shed 'value', buckets '2') AS SELECT k, x, VALID(s) FROM"
+    bound = bind_script(f"{text} t (k, x) VALID FOR 3 SECONDS [ROWS 6] AS s;", one_time=True)
+    (query,) = bound.queries
+    inputs = {"t": table_of(random.Random("leaves"))}
+    expected = run_oracle(query, inputs, False).events
+    for run in RUNS:
+        if run.thresholds is not None:
+            assert_same(query, run.answer(bound.queries, inputs, False, None).tables["q"], expected)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("policy", _POLICIES)
 def test_the_local_runtime_equals_the_definition_in_many_cases(policy: str) -> None:

@@ -15,7 +15,6 @@ from penstock.testing.denotation import (
     sessions,
     sets,
     shed,
-    stretch_chances,
     until_next,
 )
 from penstock.testing.denotation.base import (
@@ -61,7 +60,6 @@ __all__ = [
     "sets",
     "shed",
     "steps",
-    "stretch_chances",
     "until_next",
     "validity",
     "values_of",

@@ -24,7 +24,7 @@ from penstock.language.binder.statements.commands import an, bind_start, continu
 from penstock.language.binder.statements.connectors import bind_connector
 from penstock.language.binder.statements.created import WRITABLE, column_named, distinct_names
 from penstock.language.binder.statements.names_read import names_read
-from penstock.language.binder.statements.shedding import bind_shedding, refuse_unknown_chances
+from penstock.language.binder.statements.shedding import bind_shedding, with_known_chances
 from penstock.language.commands import (
     AlterQuery,
     AlterSource,
@@ -111,7 +111,7 @@ def _replaced(action: AsAction, query: Query, context: Context) -> ReplaceQuery:
         # The budget belongs to the query of this name, whatever it answers.
         root = bind_shedding(root, query.name, registered.attributes, {}, action.query.span, context)
     else:
-        refuse_unknown_chances(root, action.query.span, context)
+        with_known_chances(root, action.query.span, context)
     start = bind_start(action.start, root, context)
     text = redacted_text(context.source.slice(action.query.span))
     chosen = as_choices(choices_of_plan(action.query.text)) if isinstance(action.query, PlanQuery) else ()

@@ -20,7 +20,7 @@ from penstock.language.binder.statements.connectors import bind_connector
 from penstock.language.binder.statements.created import bind_rows, bind_source, distinct_names
 from penstock.language.binder.statements.functions import bind_function, check_volatile
 from penstock.language.binder.statements.names_read import names_read, read_by
-from penstock.language.binder.statements.shedding import bind_shedding, refuse_unknown_chances, spans_of
+from penstock.language.binder.statements.shedding import bind_shedding, spans_of, with_known_chances
 from penstock.language.binder.statements.summaries import bind_summary
 from penstock.language.catalog import Catalog, DeclaredSummary, View
 from penstock.language.commands import (
@@ -360,7 +360,7 @@ def bind_select(statement: OneTimeSelect, context: Context) -> Command:
         raise BindingFailed
     refuse_unjoined(root, statement.query.span, context)
     check_volatile(root, statement.query.span, context)
-    refuse_unknown_chances(root, statement.query.span, context)
+    root = with_known_chances(root, statement.query.span, context)
     text = redacted_text(context.source.slice(statement.span))
     position = context.source.position(statement.span)
     return SelectOnce(ordered("select", root, as_of, text), context.catalog.memory, context.settings, position)
@@ -373,8 +373,7 @@ def bind_explain(statement: ExplainStatement, context: Context) -> Command:
     if statement.name is not None:
         return ExplainCommand(kind, query_named(statement.name, context), registered=True)
     assert statement.query is not None
-    root = continuous(statement.query, context)
-    refuse_unknown_chances(root, statement.query.span, context)
+    root = with_known_chances(continuous(statement.query, context), statement.query.span, context)
     text = context.source.slice(statement.query.span)
     return ExplainCommand(kind, Query("query", root, SinkSpec("CONSOLE"), text, (), context.read_uncoalesced))
 
@@ -468,8 +467,7 @@ def bind_subscribe(statement: SubscribeStatement, context: Context) -> Command:
         query = query_named(statement.name, context)
     else:
         assert statement.query is not None
-        root = continuous(statement.query, context)
-        refuse_unknown_chances(root, statement.query.span, context)
+        root = with_known_chances(continuous(statement.query, context), statement.query.span, context)
         text = redacted_text(context.source.slice(statement.query.span))
         query = Query("subscription", root, SinkSpec("CONSOLE"), text)
     if statement.snapshot is not None and query.root.is_stream:

@@ -108,18 +108,17 @@ def bind_shedding(
         written: the attributes of the query, in normal form.
         spans: where they stand; whole: the place of messages where they do not.
     """
-    made = _with_own_budgets(root, name, written, spans, whole, context)
-    refuse_unknown_chances(made, whole, context)
-    return made
+    return with_known_chances(_with_own_budgets(root, name, written, spans, whole, context), whole, context)
 
 
-def refuse_unknown_chances(root: Algebra, span: TextSpan, context: Context) -> None:
-    """Check that every ESTIMATE of stretches or sessions is over a budget of which whole values go. Raises
-    BindingFailed after P0355."""
+def with_known_chances(root: Algebra, span: TextSpan, context: Context) -> Algebra:
+    """Return a query, of which every ESTIMATE of stretches or sessions must be over a budget of which whole values go.
+    Raises BindingFailed after P0355."""
     for node in operators(root):
         refused = node.refusal() if isinstance(node, StretchChances) else None
         if refused is not None:
             context.fail(refused.code, refused.message, span, refused.hint)
+    return root
 
 
 def _with_own_budgets(

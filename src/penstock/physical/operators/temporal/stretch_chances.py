@@ -7,11 +7,12 @@ drops values is in the same stage and shard, has advanced before, and has noted 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from penstock.physical.elements import Elements, Int64s
+from penstock.expressions.evaluate import evaluate_all
+from penstock.physical.elements import Elements, Int64s, concat
 from penstock.physical.kernels.compiled import distinct_slots
 from penstock.physical.operators.contract import Moment, Operator
 from penstock.physical.operators.reorder_buffer import ReorderBuffer, ReorderingOperator
@@ -67,7 +68,15 @@ class StretchChances(ReorderingOperator):
                 self._early.add(Elements(ended.columns, ended.exp, never[ends], -ended.signs))
         return []
 
-    def advance(self, moment: Moment) -> Iterator[Elements]:
+    def advance(self, moment: Moment) -> Iterable[Elements]:
+        expressions = self._spec.columns
+        if expressions is None:
+            return self._follow(moment)
+        # What differs in the record may be equal in what is computed.
+        made = [e.with_columns(evaluate_all(expressions, e.columns, len(e))) for e in self._follow(moment) if len(e)]
+        return [net(concat(made))] if made else []
+
+    def _follow(self, moment: Moment) -> Iterator[Elements]:
         arrived = self._early.until(moment.heartbeat)
         # What comes and goes at one instant has never been there.
         changes = None if arrived is None else net(arrived)

@@ -8,6 +8,7 @@ from typing import ClassVar
 
 import pyarrow as pa
 
+from penstock.expressions.nodes import Expression
 from penstock.physical.plan.spec import Parameter, Spec
 from penstock.physical.plan.state import StateInput, StatePart, slots
 
@@ -22,6 +23,7 @@ class StretchChancesSpec(Spec):
         value: those by whose values it drops.
         buckets: how many thresholds there are.
         reading: the input that is read.
+        columns: what is emitted of the rows with their records, None for these themselves.
     """
 
     reads: ClassVar[bool] = True
@@ -30,6 +32,7 @@ class StretchChancesSpec(Spec):
     value: tuple[int, ...]
     buckets: int
     reading: int
+    columns: tuple[Expression, ...] | None = None
 
     def reads_port(self, port: int) -> bool:
         return port == self.reading

@@ -14,7 +14,6 @@ from penstock.expressions.coercion import DOUBLE
 from penstock.expressions.functions import build_call
 from penstock.expressions.nodes import AggregateCall, Column, Expression, Literal, columns_of, remap
 from penstock.physical.plan.plan import Edge
-from penstock.physical.plan.rowwise import ProjectSpec
 from penstock.physical.plan.temporal.stretch_chances import StretchChancesSpec
 from penstock.physical.planning.lowering.builder import Builder, Lowered
 
@@ -44,12 +43,8 @@ def lower_estimated_sums(node: Aggregate, builder: Builder) -> Lowered | None:
     budget = dropping_step(child.step, builder)
     if builder.steps[budget - builder.first].stage != child.stage:
         return None
-    types = (*sums.schema.types, RECORD.type)
-    spec = StretchChancesSpec(sums.schema.types, (), 1, 1)
-    edges = [Edge(child.step), Edge(budget)]
-    step = builder.add(spec, edges, child.stage, sums, types, (*sums.schema.names, RECORD.name))
-    columns = _scaled(sums, estimated)
-    return replace(child, step=builder.add(ProjectSpec(columns), [Edge(step)], child.stage, node))
+    spec = StretchChancesSpec(sums.schema.types, (), 1, 1, _scaled(sums, estimated))
+    return replace(child, step=builder.add(spec, [Edge(child.step), Edge(budget)], child.stage, node))
 
 
 def dropping_step(step: int, builder: Builder) -> int:
