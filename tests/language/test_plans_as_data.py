@@ -490,6 +490,13 @@ _ANY = _period("UNIX_MICROS(at) + k")
         (_over("Coalesce", _FIVE, begins="FIXED", closed=True, longest=4), "P0341", "/logical"),
         (_over("Coalesce", _ANY, begins="TIMESTAMP", closed=True, longest=5), "P0341", "/logical"),
         (_over("Coalesce", _FIVE, begins="GRANULE", closed=True, longest=5), "P0341", "/logical"),
+        (_over("Coalesce", _period("UNIX_MICROS(at)", begin="UNIX_MICROS(at) - 5"), begins="FIXED"), "P0341",
+         "/logical"),
+        (_over("Coalesce", _period("UNIX_MICROS(at) + 5", begin="CAST(k AS BIGINT)"), begins="TIMESTAMP"), "P0341",
+         "/logical"),
+        (_over("Coalesce", _period("CAST(k AS BIGINT) + 5", begin="CAST(k AS BIGINT)"), begins="GRANULE"), "P0341",
+         "/logical"),
+        (_over("Coalesce", _FIVE, begins="UNTIL_NEXT"), "P0341", "/logical"),
         (_over("Gaps", _over("Coalesce", _FIVE, begins="FIXED", closed=False, longest=5), longest=6), "P0341",
          "/logical"),
     ],
@@ -509,6 +516,7 @@ def test_a_plan_that_is_wrong_is_refused_with_its_place(plan: Any, code: str, po
         _over("ValidWindow", _FIVE, longest=5),
         _over("Coalesce", _FIVE, begins="FIXED", closed=True, longest=5),
         _over("Coalesce", _over("Select", _FIVE, predicate="k > 1"), begins="FIXED"),
+        _over("Coalesce", _ANY, begins="TIMESTAMP", closed=True),
     ],
 )
 def test_a_length_that_the_periods_have_is_read(plan: Any) -> None:

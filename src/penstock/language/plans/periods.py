@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from penstock.algebra import (
     Algebra,
+    ArrivalTime,
     Begins,
     Closing,
     Coalesce,
@@ -20,12 +21,13 @@ from penstock.algebra import (
     SessionWindow,
     Shed,
     StretchChances,
+    TimeModelWindow,
     UntilNext,
     ValidWindow,
 )
 from penstock.expressions.coercion import BIGINT
 from penstock.expressions.fold import fold
-from penstock.expressions.nodes import Call, Column, Expression, Literal
+from penstock.expressions.nodes import Call, Column, Expression, Literal, columns_of
 from penstock.language.plans import checks
 from penstock.language.plans.node_form import Below, Fields, NodeForm, given, names_of, slide_of
 from penstock.language.plans.shedding import BUDGET, read_budget, write_budget
@@ -40,15 +42,15 @@ def _write_coalesce(node: Coalesce) -> Fields:
     return {"begins": node.begins.name, "closed": node.only_closed, **rest, **write_budget(node.budget)}
 
 
-def _bounds(node: Algebra) -> tuple[Expression, Expression] | None:
-    """Return the begin and the end that the last two columns of `node` are, where they are computed; None where an
-    operator between does more than pass them on."""
+def _bounds(node: Algebra) -> tuple[Expression, Expression, Algebra] | None:
+    """Return the begin and the end that the last two columns of `node` are, where they are computed, and the operator
+    of whose columns; None where an operator between does more than pass them on."""
     begin, end = len(node.schema) - 2, len(node.schema) - 1
     while isinstance(node, Project | Select | NegativeTuples | Shed):
         if isinstance(node, Project):
             first, last = node.expressions[begin], node.expressions[end]
             if not (isinstance(first, Column) and isinstance(last, Column)):
-                return first, last
+                return first, last, node.input
             begin, end = first.index, last.index
         node = node.input
     return None
@@ -67,6 +69,43 @@ def _check_length(below: Below, length: int | None) -> None:
     raise below.refuse(f"periods of {shown} are written below it as a begin and begin + length, one constant")
 
 
+def _is_timestamp(node: Algebra, column: int) -> bool:
+    """Return whether a column may be the timestamp of the elements of which `node` has the rows: not where it is
+    another column of their stream."""
+    while True:
+        if isinstance(node, ArrivalTime):
+            if column == len(node.schema) - 1:
+                return True
+            node = node.input
+        elif node.is_stream:
+            return node.timestamp_column == column
+        elif isinstance(node, Project):
+            expression = node.expressions[column]
+            if not isinstance(expression, Column):
+                return False
+            node, column = node.input, expression.index
+        elif isinstance(node, Select | NegativeTuples | Shed | TimeModelWindow):
+            node = node.input
+        else:
+            return True
+
+
+def _check_begins(below: Below, begins: Begins) -> None:
+    """Check that begins are what the plan says of them, where they are computed: strategies rely on their order. Raises
+    PenstockError P0341."""
+    bounds = _bounds(below.input)
+    if begins is Begins.ANY or bounds is None:
+        return
+    begin, end, source = bounds
+    if begins is Begins.UNTIL_NEXT:
+        raise below.refuse("periods until the next element are those of UntilNext, and are not computed")
+    read = columns_of(begin) | (columns_of(end) if begins is Begins.GRANULE else set())
+    plain = begin.arguments[0] if isinstance(begin, Call) and begin.function == "UNIX_MICROS" else begin
+    is_plain = begins is Begins.GRANULE or isinstance(plain, Column)
+    if not (is_plain and len(read) == 1 and all(_is_timestamp(source, column) for column in read)):
+        raise below.refuse(f"periods that begin with {begins.value} are computed of the timestamp of their stream")
+
+
 def _read_coalesce(below: Below) -> Algebra:
     checks.relation(below.input, below.pointer)
     checks.without_internal(below.inputs, "coalescing", below.pointer)
@@ -82,6 +121,7 @@ def _read_coalesce(below: Below) -> Algebra:
     if closing is not None and begins is Begins.ANY:
         raise below.refuse("periods may begin at any time, so none is ever closed", "P0373")
     longest = None if closing is None else closing.longest
+    _check_begins(below, begins)
     if begins is Begins.FIXED or (begins is Begins.TIMESTAMP and longest is not None):
         _check_length(below, longest)
     elif longest not in (None, 0):
