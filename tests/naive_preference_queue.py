@@ -49,7 +49,9 @@ class NaiveQueue:
     entries: list[NaiveEntry] = field(default_factory=list)
     free_at: Fraction = Fraction(-(10**9))
     periods: list[int] = field(default_factory=lambda: [-(10**9), -(10**9)])
-    counts: dict[str, int] = field(default_factory=lambda: {"done": 0, "expired": 0, "shed": 0, "units": 0})
+    counts: dict[str, int] = field(
+        default_factory=lambda: dict.fromkeys(("done", "expired", "shed", "units", "at once"), 0)
+    )
     results: list[tuple[int, int, int, int]] = field(default_factory=list)
 
     def _faded(self, entry: NaiveEntry, at: int) -> float:
@@ -119,9 +121,25 @@ class NaiveQueue:
                 self.work(at)
                 self.free_at += 1 / self.rate
 
+    def _at_once(self, at: int, entering: list[NaiveEntry], credit: int) -> bool:
+        """Do all work of entries that come where none waits, where the credit covers it with one look-up for each
+        element; return whether."""
+        looking = {e.x.order for e in entering if not e.stage}
+        pairs = [(e.x, candidate) for e in entering for candidate in e.left]
+        if len(looking) + len(pairs) > credit:
+            return False
+        for x, candidate in sorted(pairs, key=lambda pair: (pair[0].order, -pair[1].number)):
+            self.results.append((x.side, x.number, candidate.number, at))
+        self.counts["units"] += len(looking) + len(pairs)
+        self.counts["done"] += len(looking) + sum(e.stage > 0 for e in entering)
+        self.counts["at once"] += len(pairs) > 0
+        return True
+
     def instant(self, at: int, entering: list[NaiveEntry], paying: int) -> None:
         self.begin(at)
         idle = not self.entries
+        if idle and not self.rate and self._at_once(at, entering, self.grant * paying):
+            return
         for e in entering:
             self._make_key(e, at)
             self.entries.append(e)

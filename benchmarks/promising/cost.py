@@ -1,14 +1,16 @@
 """What a preference costs whose budget covers all work, beside the plain join: python -m benchmarks.promising.cost
 
-CPU time of this process, the runs in turn, the least of `--runs` of each. Then, with --slope, what a row costs by the
-length of the window, with as many keys as make one partner a row at every length; and, with --readers, what queries
-cost that read one summary, which each of them keeps.
+CPU time of this process, the runs in turn: the least of `--runs` of each, and the median of what each run takes times
+the plain join just before it. Then, with --slope, what a row costs by the length of the window, with as many keys as
+make one partner a row at every length; and, with --readers, what queries cost that read one summary, which each of them
+keeps.
 """
 
 from __future__ import annotations
 
 import argparse
 import time
+from statistics import median
 
 import numpy as np
 import pyarrow as pa
@@ -97,10 +99,10 @@ def main() -> None:
                 rows.add(run_local(query, tables, batch_rows=6000).tables["q"].num_rows)
                 spent.setdefault(name, []).append(time.process_time() - began)
         assert len(rows) == 1, f"a budget that covers all work gives the plain join: {rows}"
-        plain = min(spent["plain"])
         print(f"{rows.pop():,} changes of the result over {given.rows:,} rows a side")
         for name, seconds in spent.items():
-            print(f"  {name:10} {min(seconds):.3f} s, {min(seconds) / plain:.1f} times")
+            times = median(own / plain for own, plain in zip(seconds, spent["plain"], strict=True))
+            print(f"  {name:10} {min(seconds):.3f} s, {times:.2f} times")
 
 
 if __name__ == "__main__":

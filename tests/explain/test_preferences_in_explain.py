@@ -36,7 +36,7 @@ def explained(query: str, before: str = "") -> tuple[list[str], dict[str, object
 
 
 def test_of_a_join_with_summaries() -> None:
-    text, found = explained(f"{JOIN} WITH PREFERENCE b_keys.Estimate.Count(B.k) BUDGET 5 PER TUPLE WINDOW 10 SECONDS")
+    text, found = explained(f"{JOIN} WITH PREFERENCE b_keys.Estimate.Count(B.k) BUDGET 4 PER TUPLE WINDOW 10 SECONDS")
     definition = SummaryDefinition("b_keys", "B", ("k",), 10, maxlength=2)
     predicted = bytes_of(definition, 10 / 4, 20 / 4)
     summary = {
@@ -50,8 +50,26 @@ def test_of_a_join_with_summaries() -> None:
     assert isinstance(work, dict)
     # An A finds 2 of 100 rows of B, in a zone or two of its summary, beside the rest. A B finds 20 of 1,000 rows of A.
     assert 100 * (1 + 1 + 2) + 10 * (1 + 20) < work["asked"] < 100 * (1 + 2 + 2) + 10 * (1 + 20)
-    assert (work["tuples"], work["granted"], work["suffices"]) == (110, 550, False)
-    assert text[1].endswith("BUDGET 5 PER TUPLE grants 550 a second: it does not suffice, so entries wait")
+    assert (work["tuples"], work["granted"], work["suffices"]) == (110, 440, False)
+    assert text[1].endswith("BUDGET 4 PER TUPLE grants 440 a second: it does not suffice, so entries wait")
+
+
+def test_zones_divide_no_work_that_the_budget_covers() -> None:
+    preference = "WITH PREFERENCE {} b_keys.Estimate.Count(B.k) BUDGET {} WINDOW 10 SECONDS"
+    found = {}
+    for order, budget in (
+        ("DESC", "5 PER TUPLE"), ("DESC", "AUTO"), ("DESC", "600 PER SECOND"), ("WEIGHTED", "5 PER TUPLE"),
+    ):  # fmt: skip
+        select = JOIN if order == "DESC" else JOIN.replace("A.k FROM", "ESTIMATE(COUNT(*)) AS n FROM")
+        _, one = explained(f"{select} {preference.format(order, budget)}", "SET target_latency = '1 SECOND';")
+        assert isinstance(one["work"], dict)
+        found[order, budget] = one["work"]["asked"], one["work"]["suffices"]
+    covered, divided = 100 * 3 + 10 * 21, found["DESC", "600 PER SECOND"][0]
+    assert found["DESC", "5 PER TUPLE"] == (pytest.approx(covered), True)
+    assert found["DESC", "AUTO"] == (pytest.approx(covered), None)
+    assert divided > 600 and found["DESC", "600 PER SECOND"][1] is False
+    # The chances of results follow from thresholds, so all entries have a place in the queue.
+    assert found["WEIGHTED", "5 PER TUPLE"] == (pytest.approx(divided), False)
 
 
 @pytest.mark.parametrize(

@@ -231,12 +231,13 @@ def test_units_are_done_in_the_same_order_as_by_a_plain_list(seed: int) -> None:
 
 
 def test_that_the_cases_reach_what_matters() -> None:
-    """Results, expirations and drops all occur in the cases above."""
-    totals = np.zeros(3, np.int64)
+    """Results, expirations and drops all occur in the cases above, and instants whose work is done at once."""
+    totals, at_once = np.zeros(3, np.int64), 0
     for seed in range(40):
         rng = random.Random(seed)
         twin = Twin(rng)
         arrivals = sorted((rng.randrange(40), rng.randrange(2), rng.randrange(3)) for _ in range(60))
         twin.round(arrivals, 100)
         totals += [len(twin.results), twin.queue.number(EXPIRED), twin.queue.number(SHED)]
-    assert (totals > 50).all(), totals
+        at_once += twin.plain.counts["at once"]
+    assert (totals > 50).all() and at_once > 20, (totals, at_once)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 from itertools import pairwise
+from unittest import mock
 
 import numpy as np
 import pyarrow as pa
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 
 from penstock.expressions import draws
 from penstock.expressions.sketches.count_sketch import CountSketchShape, places, square_limit, value_hashes
+from penstock.physical.synopses.summaries import stream_summary
 from penstock.physical.synopses.summaries.contract import SlotCounts
 from penstock.physical.synopses.summaries.count_sketch import SketchCounts
 from penstock.physical.synopses.summaries.exact import ExactCounts
@@ -103,6 +105,36 @@ def test_zones_and_estimates_are_those_of_the_definition_whatever_the_cuts(
         assert summary.arrived == naive.arrived
         assert summary.rows == sum(elements for *_, elements in naive.listed())
     assert contents(whole) == contents(cut) == contents(single)
+
+
+@settings(max_examples=100)
+@given(lives(), st.integers(0, 6), st.data())
+def test_what_is_counted_later_is_what_is_counted_at_once(
+    life: tuple[SummaryLevels, CountSketchShape | None, list[Event], list[int]], most: int, data: st.DataObject
+) -> None:
+    """Parts of the events without questions are counted later or not, and what is kept may have any length."""
+    levels, shape, events, cuts = life
+    naive = NaiveSummary(levels, shape)
+    summary = StreamSummary(levels, counts_of(shape))
+    with mock.patch.object(stream_summary, "MOST_UNCOUNTED", most):
+        for first, last in pairwise(cuts):
+            part = events[first:last]
+            if data.draw(st.integers(0, 2)):
+                part = [event for event in part if event[2]]
+                ts, values, known, _ = batch(part)
+                summary.count_later(ts, values, known)
+                expected(naive, part)
+            else:
+                assert answers(summary, part) == expected(naive, part)
+            assert summary.rows >= sum(elements for *_, elements in naive.listed())
+            assert summary.arrived == naive.arrived
+            again = StreamSummary(levels, counts_of(shape))
+            again.restore(*summary.snapshot())
+            summary = again
+        last_tick = events[-1][0] if events else 0
+        questions = [(last_tick + later, value, False) for later in (0, 0, 13, 130) for value in range(5)]
+        assert answers(summary, questions) == expected(naive, questions)
+        assert [tuple(zone) for zone in summary.zones()] == naive.listed()
 
 
 def contents(summary: StreamSummary) -> list[tuple[list[int], list[int]]]:

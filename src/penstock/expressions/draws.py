@@ -37,7 +37,8 @@ def kept(
 def universe(seed: int, columns: Sequence[pa.Array], count: int, use: str = "/universe") -> UInt64s:
     """Return the draw of the values of some columns, the same in every stream and at all times. use: each use of draws
     has its own."""
-    return draws(seed, use, np.zeros(count, np.int64), columns)
+    drawn = draws(seed, use, np.zeros(1, np.int64), columns)
+    return drawn if columns else np.full(count, drawn[0])
 
 
 def limit(percent: Fraction) -> np.uint64:

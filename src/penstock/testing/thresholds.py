@@ -32,6 +32,7 @@ TABLE: Mapping[str, tuple[int, ...]] = {
     "physical.operators.joins.aggregate_lookup._AT_ONCE": (1, 2, 5),
     "physical.operators.preferences.at_once.PAIRS_AT_ONCE": (1, 2, 5),
     "physical.synopses.preferences.numbered_elements._MANY": (0, 1_000),
+    "physical.synopses.summaries.stream_summary.MOST_UNCOUNTED": (0, 1, 5),
     "physical.operators.joins.window_store._SMALLER": (0, 1_000),
     "physical.operators.sequence.sequence_model.PIECE": (1, 2, 7),
     "physical.kernels.boundary_pieces.PIECE": (1, 2, 7),

@@ -19,6 +19,11 @@ ordered by (ts, side, arrival); a side that is a table has none. At each instant
    condition is emitted with the life [u, least exp). An entry is finished when none is left that is alive.
 4. *Shed*: entries beyond `queue` in number are dropped, those last in that order first.
 
+Where no entry waits after 1, and the credit of the instant covers the work of all its elements as if no side had a
+summary, all of it is done instead, without a queue: x makes one entry for all its partners (one for each candidate
+where `reads_partner`). Then the order is of no account, so there are no priorities, and summaries are not asked. This
+is so PER TUPLE and under AUTO; with records all work goes through the queue.
+
 Candidates are the partners equal to x on the key columns; of a table, its rows as of x's own instant in the order of
 their draws (`draws(0, "", ts 0, columns)`, ascending).
 A candidate that has ended costs nothing and is passed over.
@@ -53,9 +58,9 @@ beginning⌉; the next begins when it ends, or later when the queue gets work. S
 is done at t0 + ⌈(j−1)/r⌉, and idle time is lost. AUTO: units are granted by the driver for rounds (H0, H]: the
 whole round is taken as one instant at which all entries compete, and a pair is emitted at its entry's own instant where
 that is after H0, else at H0 + 1; candidates are looked up only when an entry is worked on, so one that waits for its
-look-up expires with x or with the newest element of its zone. Where nothing waits, and the units of the round in the
-shard are at most `AT_ONCE` times those granted there, all are done: without the queue they take that little time. With
-records (below) all work goes through the queue.
+look-up expires with x or with the newest element of its zone. Work that needs no queue is that of a round: where
+nothing waits, and its units in the shard are at most `AT_ONCE` times those granted there, as they take that little
+time.
 
 More inputs than two are joined one after the other, each join with a queue of its own: streams in the order of FROM,
 but each after one that a condition equates it with, then the static relations. A result of a join is an element of the

@@ -121,41 +121,48 @@ def _summary(
 
 
 def _work(node: Preferring, known: Statistics) -> WorkForecast:
-    tuples = asked = 0.0
-    if isinstance(node, PreferringJoin):
-        sides = [_passing(estimate(one, known), c) for one, c in zip(node.inputs[:2], node.filters, strict=True)]
-        alike = agreeing(sides[0], sides[1], node.equal)
-        for probed in (0, 1):
-            rate = sides[1 - probed].rate
-            tuples += rate
-            asked += rate * _units_of_probe(node, probed, sides[probed].size * alike, known)
-    else:
-        side = _passing(estimate(node.inputs[0], known), node.filter)
-        tuples = asked = side.rate
-        if isinstance(node, PreferringLookUp):
-            table = estimate(node.right, known).decided()
-            candidates = table.size * agreeing(side, table, node.equal)
-            asked *= candidates if node.reads_partner else 1 + candidates
     budget, granted = node.preference.budget, None
+    tuples, asked = _asked(node, known, divided=False)
     if budget.kind is BudgetKind.PER_TUPLE:
         granted = budget.units * tuples
     elif budget.kind is BudgetKind.PER_TIME:
         interval = budget.ticks if node.domain is None else seconds(budget.ticks, node.domain)
         granted = budget.units / (interval * budget.joins)
+    # Zones divide no work that the budget covers where nothing waits. A processor with a rate covers no instant.
+    waits = granted is not None and (budget.kind is BudgetKind.PER_TIME or granted < asked)
+    if waits or node.preference.records:
+        tuples, asked = _asked(node, known, divided=True)
     return WorkForecast(budget.text, tuples, asked, granted)
 
 
-def _units_of_probe(node: PreferringJoin, probed: int, candidates: float, known: Statistics) -> float:
-    """Return the units of one element that looks its `candidates` up in side `probed`: one for each of them, and one
-    for the look-up of each entry: that of the rest, and those of the zones that have one."""
-    if node.reads_partner(probed):
-        return candidates
-    summary, zones = node.summaries[probed], 0.0
-    if summary is not None:
-        side, columns = node.inputs[probed], node.summarised[probed]
-        held = _summary(side, summary, columns, node.domain, known).zones
-        zones = held * -math.expm1(-candidates / held)
-    return 1 + zones + candidates
+def _asked(node: Preferring, known: Statistics, divided: bool) -> tuple[float, float]:
+    """Return the tuples that make entries, and the units that they ask for, both a second. divided: by zones."""
+    if not isinstance(node, PreferringJoin):
+        side = _passing(estimate(node.inputs[0], known), node.filter)
+        units = 1.0
+        if isinstance(node, PreferringLookUp):
+            table = estimate(node.right, known).decided()
+            candidates = table.size * agreeing(side, table, node.equal)
+            units = candidates if node.reads_partner else 1 + candidates
+        return side.rate, side.rate * units
+    sides = [_passing(estimate(one, known), c) for one, c in zip(node.inputs[:2], node.filters, strict=True)]
+    alike = agreeing(sides[0], sides[1], node.equal)
+    tuples = asked = 0.0
+    for probed in (0, 1):
+        rate, candidates = sides[1 - probed].rate, sides[probed].size * alike
+        tuples += rate
+        zones = _zones_of_probe(node, probed, candidates, known) if divided else 0.0
+        asked += rate * (candidates if node.reads_partner(probed) else 1 + zones + candidates)
+    return tuples, asked
+
+
+def _zones_of_probe(node: PreferringJoin, probed: int, candidates: float, known: Statistics) -> float:
+    """Return the zones in which one element that looks its `candidates` up in side `probed` finds one."""
+    summary = node.summaries[probed]
+    if summary is None:
+        return 0.0
+    held = _summary(node.inputs[probed], summary, node.summarised[probed], node.domain, known).zones
+    return held * -math.expm1(-candidates / held)
 
 
 def _passing(rows: Estimate, condition: Expression | None) -> Estimate:

@@ -19,17 +19,18 @@ class NaiveFigures:
     """Figures of one shard.
 
     Args:
-        priorities: buckets of those of all entries made, ascending; the most preferred have the largest.
-        delays: of each result, whether its entry is promising, and u - t in ticks.
+        priorities: buckets of those of all entries that had a place in the queue, ascending; the most preferred have
+            the largest.
+        delays: of each result, whether its entry is promising, None where it had no such place, and u - t in ticks.
         apart: |ts1 - ts2| of each result of two streams.
         rows: elements of all inputs without NULL in a key column.
         examined: pairs. missing: those of entries that expired, wait or were shed, as estimated; unknown: how many of
-            these entries have no estimate. look_ups, found: entries without estimate that were looked up, and pairs of
-            theirs that were examined.
+            these entries have no estimate. look_ups, found: entries in the queue without estimate that were looked up,
+            and pairs of theirs that were examined.
     """
 
     priorities: list[tuple[float, float]] = field(default_factory=list)
-    delays: list[tuple[bool, int]] = field(default_factory=list)
+    delays: list[tuple[bool | None, int]] = field(default_factory=list)
     apart: list[int] = field(default_factory=list)
     rows: int = 0
     examined: int = 0

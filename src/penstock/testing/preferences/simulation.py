@@ -171,7 +171,12 @@ class Simulation:
             empty = not self.waiting
             some = [x for x in arrivals[at:] if x.ts == now]
             at += len(some)
-            made = self._arrive(some)
+            making = self._arrive(some)
+            credit = math.inf if budget.kind is BudgetKind.AUTO else budget.units * len(making)
+            if empty and not timed and not self.preference.records and self._work_at_once(making, now, credit):
+                continue
+            for x in making:
+                self._enter(x)
             done = self.account.done
             if empty and self.waiting:
                 since = now
@@ -180,7 +185,6 @@ class Simulation:
                     if self._unit(now):
                         free = begin + 1 / budget.rate(self.shards)
             else:
-                credit = math.inf if budget.kind is BudgetKind.AUTO else budget.units * made
                 while self.waiting and credit >= 1:
                     credit -= self._unit(now)
             if self.preference.records and self.account.done > done:
@@ -194,22 +198,44 @@ class Simulation:
             self._miss(entry)
         return self.emitted
 
-    def _arrive(self, some: Sequence[PreferredElement]) -> int:
-        """Take the elements of one instant; return how many make entries."""
+    def _arrive(self, some: Sequence[PreferredElement]) -> list[PreferredElement]:
+        """Take the elements of one instant; return those that make entries."""
         for x in some:
             self.figures.rows += x.number is not None
             side = self.sides[x.side]
             if side.summary is not None and x.number is not None and x.place in side.hashes:
                 side.summary.arrive(x.ts, x.number, side.hashes[x.place])
-        making = [x for x in some if x.passes and x.number is not None]
+        return [x for x in some if x.passes and x.number is not None]
+
+    def _enter(self, x: PreferredElement) -> None:
+        """Make the entries of an element."""
+        for entry in self.entries(x):
+            self.waiting.append(entry)
+            self.account.asked += _units(entry)
+            self.entry_account.asked += 1
+            self._fade(entry, x.ts)
+            entry.promising = self.figures.is_promising(self._priority(entry, x.ts))
+
+    def _work_at_once(self, making: Sequence[PreferredElement], now: int, credit: float) -> bool:
+        """Do all work of elements that come where nothing waits, as one entry each or one per candidate, where the
+        credit covers it; return whether."""
+        entries = look_ups = 0
+        pairs: list[tuple[WaitingEntry, Partner | None]] = []
         for x in making:
-            for entry in self.entries(x):
-                self.waiting.append(entry)
-                self.account.asked += _units(entry)
-                self.entry_account.asked += 1
-                self._fade(entry, x.ts)
-                entry.promising = self.figures.is_promising(self._priority(entry, x.ts))
-        return len(making)
+            made = list(self.entries(x))
+            looks_up = any(not entry.looked_up for entry in made)
+            look_ups += looks_up
+            entries += 1 if looks_up else len(made)
+            for entry in made:
+                pairs += [(entry, alive) for alive in (entry.left if looks_up else [entry.single])]
+        units = look_ups + len(pairs)
+        if units > credit:
+            return False
+        for account, count in ((self.account, units), (self.entry_account, entries)):
+            account.asked, account.done = account.asked + count, account.done + count
+        for entry, alive in pairs:
+            self._examine(entry, alive, None, now)
+        return True
 
     def _expire(self, now: int) -> None:
         for entry in list(self.waiting):
@@ -261,14 +287,8 @@ class Simulation:
                 else:
                     self.account.expired += 1
             done = int(alive is not None or not entry.had)
-            found = self.row(entry.x, alive) if done else None
-            if found is not None:
-                self.emitted.append((now, found[1], found[0]))
-                self.results.append(TellingResult(entry, now, found[1], found[0]))
-                self.figures.delays.append((entry.promising, now - entry.x.ts))
-                if len(self.sides) == 2 and alive is not None:
-                    self.figures.apart.append(abs(entry.x.ts - alive.ts))
-            self.figures.examined += done
+            if done:
+                self._examine(entry, alive, entry.promising, now)
             self.figures.found += done if entry.single is None and entry.had and entry.estimate is None else 0
             entry.examined += done
             entry.single = None
@@ -278,6 +298,17 @@ class Simulation:
             self.waiting.remove(entry)
             self.entry_account.done += 1
         return done
+
+    def _examine(self, entry: WaitingEntry, alive: Partner | None, promising: bool | None, now: int) -> None:
+        """Examine a pair, or an element by itself. promising: whether its entry is, None where that is not known."""
+        self.figures.examined += 1
+        found = self.row(entry.x, alive)
+        if found is not None:
+            self.emitted.append((now, found[1], found[0]))
+            self.results.append(TellingResult(entry, now, found[1], found[0]))
+            self.figures.delays.append((promising, now - entry.x.ts))
+            if len(self.sides) == 2 and alive is not None:
+                self.figures.apart.append(abs(entry.x.ts - alive.ts))
 
     # --- thresholds
 

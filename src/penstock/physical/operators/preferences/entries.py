@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numba as nb
 import numpy as np
@@ -56,37 +56,16 @@ class MakingElements:
     Args:
         elements: in order.
         numbers: their arrival numbers.
-        orders: their places among all elements, times two, plus the side.
         starts: of each, the newest element of the other side before it with an equal key, -1 for none.
         bounds: of each, the number of elements of the other side before it.
-        fed_back: of each, what streams that are joined later multiply its priorities by.
+        orders: their places among all elements, times two, plus the side; empty where no order is needed.
     """
 
     elements: Elements
     numbers: Int64s
-    orders: Int64s
     starts: Int64s
     bounds: Int64s
-    fed_back: Float64s
-
-
-@dataclass(frozen=True)
-class EntriesAtOnce:
-    """Entries in the order in which they are made, that do not wait.
-
-    Args:
-        orders: places of their elements, as in `MakingElements`.
-        bases: products of their preferences.
-        made: the instants at which they are made.
-        stretch: of their zones, as in `layout.py`.
-        entry: by pair, the entry in which it lies.
-    """
-
-    orders: Int64s
-    bases: Float64s
-    made: Int64s
-    stretch: Int64s
-    entry: Int64s
+    orders: Int64s = field(default_factory=lambda: np.empty(0, np.int64))
 
 
 @dataclass(frozen=True)
@@ -125,17 +104,24 @@ class Direction:
     own_zone: bool
     eager: bool
 
-    def entries(self, made: MakingElements, others: NumberedElements, zones: ZoneEstimates | None) -> NewEntries:
-        """Return the entries of elements, ordered by element. zones: by element, those with an estimate of at least
-        1."""
+    def entries(
+        self, made: MakingElements, others: NumberedElements, zones: ZoneEstimates | None, fed_back: Float64s
+    ) -> NewEntries:  # fmt: skip
+        """Return the entries of elements, ordered by element.
+
+        Args:
+            zones: by element, those with an estimate of at least 1.
+            fed_back: of each element, what streams that are joined later multiply its priorities by.
+        """
         if self.single:
-            return self._single(made, others, zones)
+            return self._single(made, others, zones, fed_back)
         count = len(made.elements)
         every, none = np.arange(count), np.zeros(count, np.int64)
         if zones is None or self.own_zone:
             stretch, estimates, sizes = self._own_zones(made, zones)
             integers = self._integers(made, every, stretch, none, made.bounds)
-            return NewEntries(integers, self._ranks(made, every, integers, estimates, sizes, None, every < 0, none - 1))
+            ranks = self._ranks(made, every, fed_back, integers, estimates, sizes, None, every < 0, none - 1)
+            return NewEntries(integers, ranks)
         rows = len(zones.event)
         events = np.concatenate([zones.event, every])
         low = np.concatenate([zones.low, none])
@@ -152,7 +138,9 @@ class Direction:
             ends = np.where(newest >= 0, others.table[np.maximum(newest, 0), EXP], integers[:rows, ENDS])
             integers[:rows, ENDS] = np.minimum(integers[:rows, ENDS], ends)
         is_rest = stretch == REST
-        ranks = self._ranks(made, events, integers, estimates, sizes, None, is_rest, np.where(is_rest, -1, low))
+        ranks = self._ranks(
+            made, events, fed_back, integers, estimates, sizes, None, is_rest, np.where(is_rest, -1, low)
+        )  # fmt: skip
         order = np.argsort(integers[:, ORDER], kind="stable")
         return NewEntries(integers[order], ranks[order], np.column_stack([zones.low, zones.high]))
 
@@ -169,14 +157,16 @@ class Direction:
             sizes[events] = zones.elements[inside]
         return stretch, estimates, sizes
 
-    def _single(self, made: MakingElements, others: NumberedElements, zones: ZoneEstimates | None) -> NewEntries:
+    def _single(
+        self, made: MakingElements, others: NumberedElements, zones: ZoneEstimates | None, fed_back: Float64s
+    ) -> NewEntries:  # fmt: skip
         which, partners = others.alive_from(made.starts, made.elements.ts)
         none = np.zeros(len(which), np.int64)
         zone = self._zones_of_pairs(made, which, partners, zones)
         integers = self._integers(made, which, zone.stretch, partners, partners + 1)
         integers[:, CURSOR] = partners
         other = others.rows_of(partners) if len(partners) else None
-        ranks = self._ranks(made, which, integers, zone.estimates, zone.sizes, other, zone.in_rest, none - 1)
+        ranks = self._ranks(made, which, fed_back, integers, zone.estimates, zone.sizes, other, zone.in_rest, none - 1)
         return NewEntries(integers, ranks)
 
     def _zones_of_pairs(
@@ -199,39 +189,6 @@ class Direction:
         sizes[known] = zones.elements[found[known]]
         return _PairZones(stretch, estimates, sizes, ~known)
 
-    def single_at_once(
-        self, made: MakingElements, which: Int64s, partners: Int64s, zones: ZoneEstimates | None, x: Elements,
-        other: Elements,
-    ) -> EntriesAtOnce:  # fmt: skip
-        """Return the entries of pairs, one for each. which, partners: as in `_zones_of_pairs`; x, other: their rows."""
-        zone = self._zones_of_pairs(made, which, partners, zones)
-        bases = self._bases(x, made.fed_back[which], zone.estimates, zone.sizes, other, zone.in_rest)
-        return EntriesAtOnce(made.orders[which], bases, x.ts, zone.stretch, np.arange(len(which)))
-
-    def entries_at_once(
-        self, made: MakingElements, which: Int64s, partners: Int64s, zones: ZoneEstimates | None
-    ) -> EntriesAtOnce:  # fmt: skip
-        """Return the entries of elements, each with its zones and the rest, and of every pair the entry in which it
-        lies."""
-        every = np.arange(len(made.elements))
-        if zones is None or self.own_zone:
-            stretch, estimates, sizes = self._own_zones(made, zones)
-            bases = self._bases(made.elements, made.fed_back, estimates, sizes, None, every < 0)
-            return EntriesAtOnce(made.orders, bases, made.elements.ts, stretch, which)
-        rows, none = len(zones.event), np.zeros(len(every), np.int64)
-        events = np.concatenate([zones.event, every])
-        order = np.argsort(events, kind="stable")
-        stretch = np.concatenate([zones.stretch, np.full(len(every), REST)])[order]
-        estimates, sizes = (np.concatenate([v, none])[order] for v in (zones.estimate, zones.elements))
-        events = events[order]
-        x, fed_back = made.elements.take(events), made.fed_back[events]
-        bases = self._bases(x, fed_back, estimates, sizes, None, order >= rows)
-        places = np.empty(len(order), np.int64)
-        places[order] = np.arange(len(order))
-        found = zones_of_pairs(which, partners, zones)
-        entry = places[np.where(found < 0, rows + which, found)]
-        return EntriesAtOnce(made.orders[events], bases, made.elements.ts[events], stretch, entry)
-
     def _integers(self, made: MakingElements, events: Int64s, stretch: Int64s, low: Int64s, high: Int64s) -> Int64s:
         width = RECORDED_COLUMNS if self.preference.records else ENTRY_COLUMNS
         found = np.zeros((len(events), width), np.int64)
@@ -246,8 +203,8 @@ class Direction:
         return found
 
     def _ranks(
-        self, made: MakingElements, events: Int64s, integers: Int64s, estimates: Int64s, sizes: Int64s,
-        partners: Elements | None, rest: Bools, zones: Int64s,
+        self, made: MakingElements, events: Int64s, fed_back: Float64s, integers: Int64s, estimates: Int64s,
+        sizes: Int64s, partners: Elements | None, rest: Bools, zones: Int64s,
     ) -> Float64s:  # fmt: skip
         """Return what keys are made of. integers: of the entries, which take their draws; sizes: elements of the
         zones; partners: of entries of one candidate each."""
@@ -256,7 +213,7 @@ class Direction:
         if not len(events):
             return found
         x = made.elements.take(events)
-        found[:, BASE] = self._bases(x, made.fed_back[events], estimates, sizes, partners, rest)
+        found[:, BASE] = self._bases(x, fed_back[events], estimates, sizes, partners, rest)
         found[:, COST] = 1.0 if self.single or self.own_zone or self.alone else 1.0 + estimates
         if self.preference.order is PreferenceOrder.WEIGHTED:
             name = self.preference.salt(self.side)

@@ -33,6 +33,13 @@ class StreamAhead:
         known = keyed(elements, self._ahead.summarised)
         self.early.add(elements if known.all() else elements.filter(known))
 
+    def summarise(self, heartbeat: int) -> None:
+        """Take elements up to the heartbeat into the summary, which is not asked."""
+        counted = self.early.until(heartbeat)
+        if counted is not None:
+            columns = [counted.columns[c] for c in self._ahead.summarised]
+            self.stream_summary.count_later(counted.ts, *value_hashes(self._preference.seed, columns, len(counted)))
+
     def multiply(self, makers: Sequence[Elements], products: Sequence[Float64s], heartbeat: int) -> list[Float64s]:
         """Return the priorities `products` of elements of both sides times those for what they find in the stream."""
         counted, ahead, seed = self.early.until(heartbeat), self._ahead, self._preference.seed

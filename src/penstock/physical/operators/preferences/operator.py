@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -27,6 +27,7 @@ from penstock.physical.operators.joins.join import keyed
 from penstock.physical.operators.preferences.at_once import (
     Arrivals,
     WorkAtOnce,
+    in_one_portion,
     is_covered,
     portions,
     work_at_once,
@@ -60,7 +61,6 @@ from penstock.physical.synopses.preferences.layout import (
     Float64s,
 )
 from penstock.physical.synopses.preferences.numbered_elements import NumberedElements
-from penstock.physical.synopses.preferences.priorities import priorities_at_once
 from penstock.physical.synopses.preferences.result_messages import (
     Thresholds,
     result_messages,
@@ -214,14 +214,20 @@ class Preferring(Operator, ABC):
         due = [early.until(heartbeat) for early in self._early]
         if heartbeat <= self._reached:
             return
-        arrivals = self._arrive(due, heartbeat)
+        sides = [one if one is not None else self._none(port) for port, one in enumerate(due)]
+        passing = [side.passing(one) for side, one in zip(self._inputs, sides, strict=True)]
+        arrivals = self._arrive(sides, passing)
         grant = self._grant(moment) if self._granted else None
         pairs, before = self._covered(arrivals, grant), self._queue.number(UNITS_DONE)
+        if pairs is None or not in_one_portion(pairs):
+            arrivals = _placed(arrivals, sides, passing, self._order)
+        self._order += sum(map(len, sides))
         if pairs is not None:
+            self._summarise(sides, heartbeat)
             for portion in portions(arrivals, pairs):
                 yield from self._at_once([work_at_once(one, count) for one, count in portion])
         else:
-            instants, fresh = _entries(arrivals)
+            instants, fresh = self._entries(arrivals, sides, passing, heartbeat)
             work: Iterable[WorkDone] = (
                 self._queue.run(instants, fresh, heartbeat)
                 if grant is None
@@ -262,14 +268,10 @@ class Preferring(Operator, ABC):
 
     # -- arrivals ----------------------------------------------------------------------------------------------------
 
-    def _arrive(self, due: Sequence[Elements | None], heartbeat: int) -> list[Arrivals]:
-        """Store, summarise and number elements; return by input those that make entries."""
-        sides = [one if one is not None else self._none(port) for port, one in enumerate(due)]
-        passing = [side.passing(one) for side, one in zip(self._inputs, sides, strict=True)]
+    def _arrive(self, sides: Sequence[Elements], passing: Sequence[Bools]) -> list[Arrivals]:
+        """Store and number elements; return by input those that make entries, without their places among all."""
         first = [self._stored[port].next for port in range(len(sides))]
         words = [self._stored[port].add(one) for port, one in enumerate(sides)]
-        places = _places([one.ts for one in sides])
-        fed_back = self._fed_back([one.filter(passes) for one, passes in zip(sides, passing, strict=True)], heartbeat)
         found: list[Arrivals] = []
         for port, elements in enumerate(sides):
             rows = np.flatnonzero(passing[port])
@@ -280,14 +282,32 @@ class Preferring(Operator, ABC):
                     sides[1 - port].ts, elements.ts, side="right" if port else "left"
                 )
             bounds = bounds[rows]
-            asked = self._ask(port, sides, passing)
             makers = elements.filter(passing[port])
             starts, bounds = self._partners(port, makers, first[port] + rows, words[port][rows], bounds)
-            orders = 2 * (self._order + places[port][rows]) + port
-            making = MakingElements(makers, first[port] + rows, orders, starts, bounds, fed_back[port])
-            found.append(Arrivals(self._directions[port], making, other, asked))
-        self._order += sum(map(len, sides))
+            making = MakingElements(makers, first[port] + rows, starts, bounds)
+            found.append(Arrivals(self._directions[port], making, other))
         return found
+
+    def _entries(
+        self, arrivals: Sequence[Arrivals], sides: Sequence[Elements], passing: Sequence[Bools], heartbeat: int
+    ) -> tuple[EntryInstants, NewEntries]:  # fmt: skip
+        """Return the entries that elements make, and their instants."""
+        fed_back = self._fed_back([one.making.elements for one in arrivals], heartbeat)
+        parts = [
+            one.direction.entries(one.making, one.others, self._ask(port, sides, passing), fed_back[port])
+            for port, one in enumerate(arrivals)
+        ]
+        at, paying = np.unique(np.concatenate([one.making.elements.ts for one in arrivals]), return_counts=True)
+        return _in_order(parts, at, paying)
+
+    def _summarise(self, sides: Sequence[Elements], heartbeat: int) -> None:
+        """Take elements into the summaries, which are not asked."""
+        for side, summary, elements in zip(self._inputs, self._summaries, sides, strict=True):
+            if summary is not None and len(elements):
+                columns = [elements.columns[c] for c in side.summarised]
+                summary.count_later(elements.ts, *value_hashes(self._preference.seed, columns, len(elements)))
+        for ahead in self._later:
+            ahead.summarise(heartbeat)
 
     def _partners(
         self, port: int, makers: Elements, numbers: Int64s, words: Int64s, bounds: Int64s
@@ -369,9 +389,9 @@ class Preferring(Operator, ABC):
         return None if partners is None or len(self._inputs) < 2 else np.abs(x.ts - partners.ts)[passed]
 
     def _covered(self, arrivals: Sequence[Arrivals], grant: int | None) -> list[Int64s] | None:
-        """Return by input the pairs of each element where nothing waits and the budget covers all work of the round;
-        otherwise None. A processor with a rate covers no instant with two units, and records need thresholds; a grant
-        covers `AT_ONCE` times as many units as without the queue."""
+        """Return by input the pairs of each element where nothing waits and the budget covers all work of the round,
+        of elements that zones do not divide; otherwise None. A processor with a rate covers no instant with two units,
+        and records need thresholds; a grant covers `AT_ONCE` times as many units as without the queue."""
         budget = self._preference.budget
         if self._queue.number(WAITING) or budget.kind is BudgetKind.PER_TIME or self._preference.records:
             return None
@@ -388,38 +408,23 @@ class Preferring(Operator, ABC):
 
     def _at_once(self, work: Sequence[WorkAtOnce]) -> Iterator[Elements]:
         """Yield the results of what needs no place in the queue."""
-        rated = [
-            priorities_at_once(
-                one.entries.bases,
-                1 - side,
-                one.entries.made, one.newest, one.entries.stretch,
-                self._parameters, float(self._preference.fade),
-            )
-            for side, one in enumerate(work)
-        ]  # fmt: skip
-        promising = self._rated([one.entries.orders for one in work], rated)
-        for side, (one, chosen) in enumerate(zip(work, promising, strict=True)):
+        for side, one in enumerate(work):
             result, passed = self._examined(side, one.x, one.partners, one.x.ts)
-            self._queue.results.add_prompt(chosen[one.entries.entry][passed], self._apart(one.x, one.partners, passed))
-            self._queue.count_done(len(one.entries.bases), one.units, len(one.x), *one.unknown)
+            self._queue.results.add_prompt(len(result), self._apart(one.x, one.partners, passed))
+            self._queue.count_done(one.entries, one.units, len(one.x))
             if len(result):
                 yield result
 
-    def _rated(self, orders: Sequence[Int64s], priorities: Sequence[Float64s]) -> list[Bools]:
-        """Return by input which of its entries are promising, which are made in the order of `orders`."""
-        if len(orders) == 1:
-            return [self._queue.results.rate(priorities[0])]
-        order = np.argsort(np.concatenate(orders), kind="stable")
-        found = np.empty(len(order), np.bool_)
-        found[order] = self._queue.results.rate(np.concatenate(priorities)[order])
-        return np.split(found, [len(orders[0])])
 
-
-def _entries(arrivals: Sequence[Arrivals]) -> tuple[EntryInstants, NewEntries]:
-    """Return the entries that elements make, and their instants."""
-    parts = [one.direction.entries(one.making, one.others, one.zones) for one in arrivals]
-    at, paying = np.unique(np.concatenate([one.making.elements.ts for one in arrivals]), return_counts=True)
-    return _in_order(parts, at, paying)
+def _placed(
+    arrivals: Sequence[Arrivals], sides: Sequence[Elements], passing: Sequence[Bools], before: int
+) -> list[Arrivals]:  # fmt: skip
+    """Return what arrived with its places among all elements. before: how many came before."""
+    places = _places([one.ts for one in sides])
+    return [
+        replace(one, making=replace(one.making, orders=2 * (before + places[port][passing[port]]) + port))
+        for port, one in enumerate(arrivals)
+    ]
 
 
 def _places(times: Sequence[Int64s]) -> list[Int64s]:

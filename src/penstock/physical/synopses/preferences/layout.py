@@ -25,7 +25,7 @@ STRETCH = 6  # of its zone: begin // length of granularity 1; WHOLE or REST for 
 SPANS = 7  # of a rest entry, the zones that are not in it: offset << SPAN_BITS | number of them
 STAGE = 8  # WAITS_LOOK_UP, LOOKED_UP, or ONE_UNIT
 MADE = 9  # the instant at which it was made
-PROMISING = 10  # whether its priority was above the 0.9 quantile of those made before
+PROMISING = 10  # IS_PROMISING where its priority was above the 0.9 quantile of those made before
 ENTRY_COLUMNS = 11
 # With inclusion records two more: its draw, and what its age by FADE .. PER counts from.
 DRAWN, SINCE = 11, 12
@@ -34,6 +34,8 @@ RECORDED_COLUMNS = 13
 WHOLE, REST = -(2**62), -(2**62) + 1
 WAITS_LOOK_UP, LOOKED_UP, ONE_UNIT = 0, 1, 2
 SPAN_BITS = 20
+# UNRATED: it has no priority, as its work is done at once.
+NOT_PROMISING, IS_PROMISING, UNRATED = 0, 1, 2
 
 # An entry: floats.
 KEY = 0  # least first

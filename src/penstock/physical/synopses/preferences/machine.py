@@ -95,6 +95,8 @@ from penstock.physical.synopses.preferences.layout import (
     WORST,
     X,
 )
+from penstock.physical.synopses.preferences.result_figures import rate_next
+from penstock.physical.synopses.preferences.work_at_once import units_at_once, work_at_once
 from penstock.physical.synopses.preferences.work_rows import grown, say, say_threshold
 
 #: Results after which the loop returns to its caller: between two instants, of a granted round between two units.
@@ -361,8 +363,8 @@ def _count_unit(numbers, parameters):  # type: ignore[no-untyped-def]
 
 @nb.njit(cache=True)
 def run(  # type: ignore[no-untyped-def]
-    instants, offsets, paying, position, until, fresh, fresh_ranks, items, places, entries, ranks, free, numbers,
-    parameters, fade, side0, side1, spans,
+    instants, offsets, paying, position, until, fresh, fresh_ranks, buckets, priorities, cursor, items, places, entries,
+    ranks, free, numbers, parameters, fade, side0, side1, spans,
 ):  # fmt: skip
     """Go on from instant number `position` up to the tick `until`; return the results, their floats, how many, and the
     position reached, -1 where nothing is left.
@@ -371,6 +373,7 @@ def run(  # type: ignore[no-untyped-def]
         instants: the ticks at which elements enter, ascending.
         offsets: of instant k, the new entries offsets[k] to before offsets[k + 1].
         paying: by instant, the elements that make entries.
+        buckets, priorities, cursor: what `rate_next` needs to rate the new entries.
     """
     out = np.empty((1024, RESULT_COLUMNS), np.int64)
     out_ranks = np.empty((1024, RESULT_VALUES), np.float64)
@@ -405,12 +408,21 @@ def run(  # type: ignore[no-untyped-def]
         expire(at, items, places, entries, ranks, free, numbers, parameters)
         _make_keys_anew(at, items, places, entries, ranks, numbers, parameters, fade, side0, side1, spans)
         idle = numbers[WAITING] == 0
-        for k in range(offsets[position], offsets[position + 1]):
+        credit, before = parameters[GRANT] * paying[position], numbers[UNITS_DONE]
+        first, last = offsets[position], offsets[position + 1]
+        at_once = idle and not timed and not parameters[RECORDS]
+        if at_once and units_at_once(fresh, first, last, at, credit, side0, side1, numbers) <= credit:
+            out, out_ranks, count = work_at_once(
+                fresh, first, last, at, side0, side1, numbers, out, out_ranks, count
+            )  # fmt: skip
+            position += 1
+            continue
+        for k in range(first, last):
+            fresh[k, PROMISING] = rate_next(buckets[k], priorities, cursor)
             _enter(
                 fresh, fresh_ranks, k, at, items, places, entries, ranks, free, numbers, parameters, fade, side0,
                 side1, spans,
             )  # fmt: skip
-        credit, before = parameters[GRANT] * paying[position], numbers[UNITS_DONE]
         while numbers[WAITING]:
             if timed:
                 if _done_at(numbers, parameters, at if idle else numbers[BEGIN_AT]) > at:

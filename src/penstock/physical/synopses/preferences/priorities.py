@@ -8,24 +8,15 @@ import numba as nb
 import numpy as np
 
 from penstock.physical.synopses.preferences.layout import (
-    AGE_OF_X,
     BASE,
     BASES,
-    BY_AGE,
-    DEPTHS,
-    EVERY,
     MADE,
     ORDER,
     RACE,
-    RATES,
-    REST,
     SORT,
     WEIGHTED,
-    WHOLE,
-    Float64s,
-    Int64s,
 )
-from penstock.physical.synopses.preferences.machine import fade_of, granularity, key_of
+from penstock.physical.synopses.preferences.machine import fade_of, key_of
 
 
 @nb.njit(cache=True)
@@ -47,37 +38,4 @@ def priorities(fresh, ranks, numbers, parameters, fade, side0, side1, spans):  #
             spans,
         )  # fmt: skip
         found[k] = _priority(parameters[SORT], ranks[k, BASE], ranks[k, RACE], faded)
-    return found
-
-
-def priorities_at_once(
-    bases: Float64s, probed: int, made: Int64s, newest: Int64s, stretch: Int64s, parameters: Int64s, fade: float
-) -> Float64s:  # fmt: skip
-    """Return the priorities of entries that look up side `probed` and are worked on when they are made.
-
-    Args:
-        bases: products of their preferences.
-        made: the instants at which they are made.
-        newest: timestamps of their newest partners, of x where there is none; read where keys fade by age.
-        stretch: of their zones, as in `layout.py`.
-    """
-    found: Float64s = _priorities_at_once(bases, probed, made, newest, stretch, parameters, fade)
-    return found
-
-
-@nb.njit(cache=True, error_model="numpy")
-def _priorities_at_once(bases, probed, made, newest, stretch, parameters, fade):  # type: ignore[no-untyped-def]
-    found = np.empty(bases.shape[0], np.float64)
-    every, depth = parameters[EVERY + probed], parameters[DEPTHS + probed]
-    for k in range(bases.shape[0]):
-        faded = 1.0
-        if every and parameters[BY_AGE]:
-            since = made[k] if parameters[AGE_OF_X] else newest[k]
-            faded = math.pow(fade, float((made[k] - since) // every))
-        elif every and stretch[k] == REST:
-            faded = math.pow(fade, float(depth))
-        elif every and stretch[k] != WHOLE:
-            level = granularity(stretch[k], made[k] // every, parameters[RATES + probed], depth)
-            faded = math.pow(fade, float(level - 1))
-        found[k] = _priority(parameters[SORT], bases[k], 0.0, faded)
     return found

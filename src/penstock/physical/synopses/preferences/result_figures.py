@@ -1,8 +1,9 @@
 """What is told of the results of a preference: how many, how late, and of which promise `[pt 5]`.
 
 An entry is *promising* whose priority, when it is made, lies in a bucket above that of the 0.9 quantile of the
-priorities made before in its shard. Quantiles are those of DDSketch: they differ from the exact ones by at most
-`ACCURACY` of the value, and are a function of the values alone, whatever rounds these came in.
+priorities made before in its shard. Those whose work is done at once have none. Quantiles are those of DDSketch: they
+differ from the exact ones by at most `ACCURACY` of the value, and are a function of the values alone, whatever rounds
+these came in.
 """
 
 from __future__ import annotations
@@ -15,7 +16,15 @@ import numpy as np
 
 from penstock.expressions.sketches.dd_sketch import OFFSET, buckets, values_of
 from penstock.physical.elements import Bools
-from penstock.physical.synopses.preferences.layout import R_AT, R_MADE, R_PROMISING, Float64s, Int64s
+from penstock.physical.synopses.preferences.layout import (
+    IS_PROMISING,
+    NOT_PROMISING,
+    R_AT,
+    R_MADE,
+    R_PROMISING,
+    Float64s,
+    Int64s,
+)
 from penstock.storage.documents import Document, integer, integers, nested
 
 #: Relative error of the quantiles of priorities and delays.
@@ -36,21 +45,12 @@ class BucketCounts:
 
     def add(self, values: Float64s) -> None:
         """Count values."""
-        places = self._places(buckets(np.ascontiguousarray(values), ACCURACY))
+        places = self.places_of(values)
         np.add.at(self.counts, places, 1)
 
-    def add_zeros(self, count: int) -> None:
-        """Count `count` zeros."""
-        if count:
-            (place,) = self._places(np.zeros(1, np.int64))
-            self.counts[place] += count
-
-    def add_above(self, values: Float64s) -> Bools:
-        """Count values one after the other; return which are above the 0.9 quantile of those before."""
-        fresh = buckets(np.ascontiguousarray(values), ACCURACY)
-        above = np.zeros(len(fresh), np.bool_)
-        _add_above(self._places(fresh), self.counts, above)
-        return above
+    def places_of(self, values: Float64s) -> Int64s:
+        """Return the places in `counts` of the buckets of values."""
+        return self._places(buckets(np.ascontiguousarray(values), ACCURACY))
 
     def _places(self, fresh: Int64s) -> Int64s:
         """Return the places of codes among all, with room for new ones."""
@@ -118,24 +118,33 @@ def _find(codes, fresh, places):  # type: ignore[no-untyped-def]
     return missing
 
 
+#: What `rate_next` has come to: the bucket of the quantile, the values below it, and all values.
+_AT, _BELOW, _KNOWN, _CURSOR = range(4)
+
+
 @nb.njit(cache=True)
-def _add_above(places, counts, above):  # type: ignore[no-untyped-def]
-    """Count values at places of buckets; find those above the bucket of the 0.9 quantile of all before."""
-    at, below = 0, 0
-    known = counts.sum()
+def rate_next(place, counts, cursor):  # type: ignore[no-untyped-def]
+    """Count a value at the place of its bucket; return whether it is above that of the 0.9 quantile of all before."""
+    above = False
+    if cursor[_KNOWN]:
+        rank = 9 * (cursor[_KNOWN] - 1) // 10
+        while cursor[_BELOW] > rank:
+            cursor[_AT] -= 1
+            cursor[_BELOW] -= counts[cursor[_AT]]
+        while cursor[_BELOW] + counts[cursor[_AT]] <= rank:
+            cursor[_BELOW] += counts[cursor[_AT]]
+            cursor[_AT] += 1
+        above = place > cursor[_AT]
+    counts[place] += 1
+    cursor[_KNOWN] += 1
+    cursor[_BELOW] += place < cursor[_AT]
+    return above
+
+
+@nb.njit(cache=True)
+def _rate_all(places, counts, cursor, above):  # type: ignore[no-untyped-def]
     for k in range(places.shape[0]):
-        if known:
-            rank = 9 * (known - 1) // 10
-            while below > rank:
-                at -= 1
-                below -= counts[at]
-            while below + counts[at] <= rank:
-                below += counts[at]
-                at += 1
-            above[k] = places[k] > at
-        counts[places[k]] += 1
-        known += 1
-        below += places[k] < at
+        above[k] = rate_next(places[k], counts, cursor)
 
 
 class ResultFigures:
@@ -149,27 +158,34 @@ class ResultFigures:
         #: Of results of two elements, the sum of |ts1 - ts2| in ticks, and their number.
         self._apart, self._pairs = 0, 0
 
+    def rating(self, priorities: Float64s) -> tuple[Int64s, Int64s, Int64s]:
+        """Return what `rate_next` is called with for the priorities of entries: their places, counts, and where it is.
+        Those are rated for which it is called, in the order in which the entries are made."""
+        places, cursor = self._priorities.places_of(priorities), np.zeros(_CURSOR, np.int64)
+        cursor[_KNOWN] = self._priorities.counts.sum()
+        return places, self._priorities.counts, cursor
+
     def rate(self, priorities: Float64s) -> Bools:
         """Return which of the priorities of entries, in the order in which these are made, are promising."""
-        return self._priorities.add_above(priorities)
+        above = np.zeros(len(priorities), np.bool_)
+        _rate_all(*self.rating(priorities), above)
+        return above
 
     def add(self, rows: Int64s, apart: Int64s | None = None) -> None:
         """Count results. rows: columns R_SIDE.. of `layout.py`; apart: of results of two elements, |ts1 - ts2|."""
         if not len(rows):
             return
         self._count(len(rows), apart)
-        promising = rows[:, R_PROMISING] != 0
+        promising = rows[:, R_PROMISING]
         delays = (rows[:, R_AT] - rows[:, R_MADE]).astype(np.float64)
-        for name, chosen in (("promising", promising), ("other", ~promising)):
+        for name, kind in (("promising", IS_PROMISING), ("other", NOT_PROMISING)):
+            chosen = promising == kind
             if chosen.any():
                 self._delays[name].add(delays[chosen])
 
-    def add_prompt(self, promising: Bools, apart: Int64s | None = None) -> None:
-        """Count results without delay. promising: whether their entries are; apart: as in `add`."""
-        chosen = int(np.count_nonzero(promising))
-        self._count(len(promising), apart)
-        self._delays["promising"].add_zeros(chosen)
-        self._delays["other"].add_zeros(len(promising) - chosen)
+    def add_prompt(self, results: int, apart: Int64s | None = None) -> None:
+        """Count results of entries without a priority. apart: as in `add`."""
+        self._count(results, apart)
 
     def _count(self, results: int, apart: Int64s | None) -> None:
         self._results += results

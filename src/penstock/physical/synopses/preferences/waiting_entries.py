@@ -28,8 +28,6 @@ from penstock.physical.synopses.preferences.layout import (
     FREE,
     GRANTED,
     HEAPS,
-    LOOK_UP_PAIRS,
-    LOOK_UPS,
     LOOK_UPS_LOST,
     MADE_ENTRIES,
     NUMBERS,
@@ -158,12 +156,12 @@ class WaitingEntries(Synopsis):
         """Work up to the tick `until`, by the budget per element or per time."""
         assert self._parameters[BUDGET] != GRANTED
         self._admit(fresh)
-        self._rate(fresh)
+        places, counts, cursor = self.results.rating(self._priorities(fresh))
         position, done = 0, []
         while position >= 0:
             out, values, count, position = machine.run(
-                instants.at, instants.offsets, instants.paying, position, until, fresh.integers, fresh.ranks,
-                *self._state(),
+                instants.at, instants.offsets, instants.paying, position, until, fresh.integers, fresh.ranks, places,
+                counts, cursor, *self._state(),
             )  # fmt: skip
             done.append(WorkDone(out[:count], values[:count]))
         return [one for one in done if len(one.integers)]
@@ -171,7 +169,7 @@ class WaitingEntries(Synopsis):
     def run_granted(self, reached: int, grant: int, fresh: NewEntries) -> Iterator[WorkDone]:
         """Take a round behind the tick `reached` as one instant in which `grant` units are done."""
         self._admit(fresh)
-        self._rate(fresh)
+        fresh.integers[:, PROMISING] = self.results.rate(self._priorities(fresh))
         integers, ranks = fresh.integers, fresh.ranks
         while True:
             out, values, count, grant = machine.run_granted(reached, grant, integers, ranks, *self._state())
@@ -182,15 +180,12 @@ class WaitingEntries(Synopsis):
             # All have entered.
             integers, ranks = integers[:0], ranks[:0]
 
-    def count_done(self, entries: int, units: int, pairs: int, look_ups: int, look_up_pairs: int) -> None:
-        """Count entries that are done without having waited. look_ups, look_up_pairs: as LOOK_UPS of `layout.py`."""
+    def count_done(self, entries: int, units: int, pairs: int) -> None:
+        """Count entries that are done without having waited."""
         assert not self._numbers[WAITING]
         # No entry leaves zones out any more.
         self._numbers[USED_SPANS] = 0
-        for column, more in (
-            (MADE_ENTRIES, entries), (DONE, entries), (UNITS_DONE, units), (PAIRS, pairs), (LOOK_UPS, look_ups),
-            (LOOK_UP_PAIRS, look_up_pairs),
-        ):  # fmt: skip
+        for column, more in ((MADE_ENTRIES, entries), (DONE, entries), (UNITS_DONE, units), (PAIRS, pairs)):
             self._numbers[column] += more
 
     def expire(self, at: int) -> None:
@@ -209,14 +204,11 @@ class WaitingEntries(Synopsis):
             self._fade, left.table, right.table, self._spans,
         )  # fmt: skip
 
-    def _rate(self, fresh: NewEntries) -> None:
-        """Mark the new entries that are promising."""
-        if len(fresh):
-            *_, numbers, parameters, fade, left, right, spans = self._state()
-            found = priorities(
-                fresh.integers, fresh.ranks, numbers, parameters, fade, left, right, spans
-            )  # fmt: skip
-            fresh.integers[:, PROMISING] = self.results.rate(found)
+    def _priorities(self, fresh: NewEntries) -> Float64s:
+        """Return the priorities of new entries when they enter."""
+        *_, numbers, parameters, fade, left, right, spans = self._state()
+        found: Float64s = priorities(fresh.integers, fresh.ranks, numbers, parameters, fade, left, right, spans)
+        return found
 
     def _admit(self, fresh: NewEntries) -> None:
         """Make room for new entries, and keep the zones that they leave out."""

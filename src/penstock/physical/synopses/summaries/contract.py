@@ -56,6 +56,12 @@ def add_slot(cells: Any, into: int, other: int, factor: int) -> None:
     raise TypeError(f"{cells!r} are not the cells of a method of summarising")
 
 
+def pass_on(cells: Any, slot: int, left: int, entered: int, into: int) -> None:
+    """Subtract the counts of a slot from those of `left`, and add them to those of `entered` and of `into`, each -1 for
+    none; where `into` is one, clear the slot. The first two are sums, whose squares nothing reads."""
+    raise TypeError(f"{cells!r} are not the cells of a method of summarising")
+
+
 def clear_slot(cells: Any, slot: int) -> None:
     """Set all counts of a slot to 0."""
     raise TypeError(f"{cells!r} are not the cells of a method of summarising")
@@ -133,7 +139,7 @@ class SlotCounts(ABC):
 
     def add(self, into: int, other: int) -> None:
         """Add the counts of slot `other` to those of `into`."""
-        self.reserve(max(into, other) + 1, self.held)
+        self.reserve(max(into, other) + 1, int(_distinct(self.cells, other)))
         _add(self.cells, into, other, 1)
 
     def subtract(self, into: int, other: int) -> None:
@@ -146,6 +152,11 @@ def _summarize(cells, slot, values, found):  # type: ignore[no-untyped-def]
     for i in range(values.shape[0]):
         locate(cells, values[i], found)
         count_one(cells, slot, found)
+
+
+@nb.njit(cache=True)
+def _distinct(cells, slot):  # type: ignore[no-untyped-def]
+    return distinct(cells, slot)
 
 
 @nb.njit(cache=True)

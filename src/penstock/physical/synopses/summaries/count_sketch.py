@@ -17,7 +17,7 @@ from penstock.expressions.sketches.count_sketch import STEP, CountSketchShape
 from penstock.physical.elements import Int64s
 from penstock.physical.kernels.fingerprints import UInt64s, _mix
 from penstock.physical.synopses.summaries import contract
-from penstock.physical.synopses.summaries.contract import SlotCounts, is_cells
+from penstock.physical.synopses.summaries.contract import SlotCounts, is_cells, locate
 
 Int32s = npt.NDArray[np.int32]
 
@@ -66,6 +66,10 @@ class SketchCounts(SlotCounts):
         self.cells.tables[keys.astype(np.int64), slot] = counts
         rows = self.cells.tables[:, slot].reshape(self.shape.rows, self.shape.width).astype(np.int64)
         self.cells.squares[slot] = (rows * rows).sum(axis=1)
+
+    def summarize(self, slot: int, values: UInt64s) -> None:
+        self.reserve(slot + 1, 0)
+        _count_together(self.cells, slot, values, np.empty(self.located, np.int64))
 
     @property
     def held(self) -> int:
@@ -201,6 +205,34 @@ def _add_slot(cells, into, other, factor):  # type: ignore[no-untyped-def]
     return add_slot
 
 
+@overload(contract.pass_on)
+def _pass_on(cells, slot, left, entered, into):  # type: ignore[no-untyped-def]
+    if not is_cells(cells, SketchCells):
+        return None
+
+    def pass_on(cells, slot, left, entered, into):  # type: ignore[no-untyped-def]
+        # All at once, since the counters of different cells are far from each other; and without branches.
+        from_it, to_it, merged = np.int64(left >= 0), np.int64(entered >= 0), np.int64(into >= 0)
+        first = left if left >= 0 else slot
+        second = entered if entered >= 0 else slot
+        third = into if into >= 0 else slot
+        width = cells.tables.shape[0] // np.int64(cells.shape[0])
+        for row in range(np.int64(cells.shape[0])):
+            squares = np.int64(0)
+            for cell in range(row * width, (row + 1) * width):
+                count = np.int64(cells.tables[cell, slot])
+                cells.tables[cell, first] -= from_it * count
+                cells.tables[cell, second] += to_it * count
+                whole = np.int64(cells.tables[cell, third]) + merged * count
+                cells.tables[cell, third] = whole
+                cells.tables[cell, slot] = (1 - merged) * count
+                squares += whole * whole
+            cells.squares[third, row] = squares
+            cells.squares[slot, row] *= 1 - merged
+
+    return pass_on
+
+
 @overload(contract.clear_slot)
 def _clear_slot(cells, slot):  # type: ignore[no-untyped-def]
     if not is_cells(cells, SketchCells):
@@ -248,3 +280,21 @@ def _distinct(cells, slot):  # type: ignore[no-untyped-def]
         return np.int64(0)
 
     return distinct
+
+
+@nb.njit(cache=True)
+def _count_together(cells, slot, values, found):  # type: ignore[no-untyped-def]
+    """Count values in a slot. The squares follow from the counts at the end."""
+    rows, width = np.int64(cells.shape[0]), cells.tables.shape[0] // np.int64(cells.shape[0])
+    fresh = np.zeros(cells.tables.shape[0], np.int32)
+    for i in range(values.shape[0]):
+        locate(cells, values[i], found)
+        for row in range(rows):
+            fresh[found[row]] += found[rows + row]
+    for row in range(rows):
+        squares = 0
+        for cell in range(row * width, (row + 1) * width):
+            count = np.int64(cells.tables[cell, slot]) + fresh[cell]
+            cells.tables[cell, slot] = count
+            squares += count * count
+        cells.squares[slot, row] = squares

@@ -15,7 +15,7 @@ from numba.extending import overload
 from penstock.physical.elements import Int64s
 from penstock.physical.kernels.fingerprints import UInt64s, _mix
 from penstock.physical.synopses.summaries import contract
-from penstock.physical.synopses.summaries.contract import SlotCounts, is_cells
+from penstock.physical.synopses.summaries.contract import SlotCounts, add_slot, clear_slot, is_cells
 
 #: Columns of a cell. NEXT: in its chain, or among the free cells; AFTER, BEFORE: in its slot. -1 for none.
 _VALUE, _SLOT, _COUNT, _NEXT, _AFTER, _BEFORE = range(6)
@@ -63,6 +63,9 @@ class ExactCounts(SlotCounts):
     def put(self, slot: int, keys: UInt64s, counts: Int64s) -> None:
         self.reserve(slot + 1, len(keys))
         _put(self.cells, slot, keys, counts)
+
+    def summarize(self, slot: int, values: UInt64s) -> None:
+        self.put(slot, *np.unique(values, return_counts=True))
 
     @property
     def held(self) -> int:
@@ -246,6 +249,23 @@ def _add_slot(cells, into, other, factor):  # type: ignore[no-untyped-def]
             place = after
 
     return add_slot
+
+
+@overload(contract.pass_on)
+def _pass_on(cells, slot, left, entered, into):  # type: ignore[no-untyped-def]
+    if not is_cells(cells, ExactCells):
+        return None
+
+    def pass_on(cells, slot, left, entered, into):  # type: ignore[no-untyped-def]
+        if left >= 0:
+            add_slot(cells, left, slot, -1)
+        if entered >= 0:
+            add_slot(cells, entered, slot, 1)
+        if into >= 0:
+            add_slot(cells, into, slot, 1)
+            clear_slot(cells, slot)
+
+    return pass_on
 
 
 @overload(contract.clear_slot)

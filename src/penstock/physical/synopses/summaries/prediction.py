@@ -7,11 +7,14 @@ from typing import NamedTuple
 
 from penstock.expressions.sketches.count_sketch import CountSketchShape
 from penstock.physical.synopses.summaries.levels import SummaryLevels
+from penstock.physical.synopses.summaries.stream_summary import MOST_UNCOUNTED
 
 #: Bytes of a slot beside its counts: its fields and its place in the order.
 _SLOT = 7 * 8 + 8
 #: Bytes of an exact count: six numbers, and up to two heads of chains.
 _CELL = 6 * 8 + 2 * 8
+#: Bytes of an element that is not counted yet.
+_ELEMENT = 8 + 8 + 1
 #: Arrays are doubled when they are full.
 _ROOM = 2
 
@@ -50,7 +53,8 @@ def predicted_bytes(
     slots = 1 << (levels.depth + sum(zones)).bit_length()
     sketch = slots * (4 * shape.cells + 12 * shape.rows + _SLOT)
     exact = math.ceil(_ROOM * held * _CELL) + slots * (_SLOT + 16) + 4096
-    return SummaryBytes(sum(zones), sketch, exact)
+    uncounted = _ELEMENT * min(math.ceil(elements_per_tick * levels.granularity), MOST_UNCOUNTED)
+    return SummaryBytes(sum(zones), sketch + uncounted, exact + uncounted)
 
 
 def _different(elements: float, distinct: float) -> float:

@@ -7,6 +7,8 @@ the stream in this shard from 0, also those with NULL that are not summarised.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import pairwise
 from typing import ClassVar, NamedTuple
 
 import numpy as np
@@ -19,6 +21,9 @@ from penstock.physical.synopses.summaries import zone_kernel as kernel
 from penstock.physical.synopses.summaries.contract import SlotCounts
 from penstock.physical.synopses.summaries.levels import SummaryLevels
 from penstock.storage.documents import Document, integer, integers
+
+#: So many elements that are not counted yet are kept: 17 bytes each.
+MOST_UNCOUNTED = 1 << 20
 
 
 class ZoneEstimates(NamedTuple):
@@ -48,10 +53,32 @@ class SummaryZone(NamedTuple):
     elements: int
 
 
-class StreamSummary(Synopsis):
-    """Counts of the values of one stream, and where they are."""
+class UncountedElements(NamedTuple):
+    """Elements of the stream in order, as `process` takes them, that are in no zone yet."""
 
-    FORMAT: ClassVar[int] = 1
+    ts: Int64s
+    values: UInt64s
+    known: Bools
+
+    @staticmethod
+    def together(parts: Sequence[UncountedElements]) -> UncountedElements:
+        """Return elements one after the other."""
+        ts, values, known = zip(*parts, strict=True)
+        return UncountedElements(np.concatenate(ts), np.concatenate(values), np.concatenate(known))
+
+    def part(self, low: int, high: int | None = None) -> UncountedElements:
+        """Return elements low to before high."""
+        return UncountedElements(self.ts[low:high], self.values[low:high], self.known[low:high])
+
+
+class StreamSummary(Synopsis):
+    """Counts of the values of one stream, and where they are.
+
+    While nothing is asked, elements are not counted one by one: of a stretch of G1 that is over only the sum is asked
+    for ever after, so its elements are counted together then; those of the stretch that is being filled are kept.
+    """
+
+    FORMAT: ClassVar[int] = 2
 
     def __init__(self, levels: SummaryLevels, counts: SlotCounts) -> None:
         self.levels = levels
@@ -62,6 +89,9 @@ class StreamSummary(Synopsis):
         self._header = np.zeros(kernel.HEADER_FIELDS, np.int64)
         self._header[kernel.NOW] = kernel.NEVER
         self._serial = 0
+        #: By number of its chunk, what is not counted yet, in order; how many elements, and in which stretch it begins.
+        self._uncounted: dict[int, UncountedElements] = {}
+        self._waiting = self._first_stretch = 0
         self._reserve(levels.depth + 8, 0)
 
     def process(self, ts: Int64s, values: UInt64s, known: Bools, updates: Bools) -> ZoneEstimates:
@@ -73,6 +103,8 @@ class StreamSummary(Synopsis):
             known: false for elements with a NULL, which are numbered but neither counted nor found.
             updates: true for elements of the stream itself; the others ask.
         """
+        if self._waiting and len(ts):
+            self._count(int(ts[0]) // self.levels.granularity)
         found = np.empty(self.counts.located, np.int64)
         pieces, start = [], 0
         room = max(64, 2 * int(np.count_nonzero(~updates)))
@@ -92,6 +124,78 @@ class StreamSummary(Synopsis):
         made = pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
         return ZoneEstimates(*made.T)
 
+    def count_later(self, ts: Int64s, values: UInt64s, known: Bools) -> None:
+        """Take elements of the stream, as `process` does, none of which asks."""
+        if not len(ts):
+            return
+        if not self._waiting:
+            self._first_stretch = int(ts[0]) // self.levels.granularity
+        self._uncounted[self._serial] = UncountedElements(ts, values, known)
+        self._serial += 1
+        self._waiting += len(ts)
+        last = int(ts[-1]) // self.levels.granularity
+        if last > self._first_stretch or self._waiting > MOST_UNCOUNTED:
+            rest = self._count_stretches(last)
+            if len(rest.ts) > MOST_UNCOUNTED:
+                self._count_one_by_one(rest)
+            elif len(rest.ts):
+                self._uncounted[self._serial] = rest
+                self._serial += 1
+                self._waiting, self._first_stretch = len(rest.ts), last
+
+    def _count(self, stretch: int) -> None:
+        """Count what is not counted yet, before elements of a stretch."""
+        rest = self._count_stretches(stretch)
+        if len(rest.ts):
+            self._count_one_by_one(rest)
+
+    def _count_stretches(self, end: int) -> UncountedElements:
+        """Count the elements of stretches before `end` together, by stretch, and let `end` begin; return those that are
+        left."""
+        parts = list(self._uncounted.values())
+        elements = parts[0] if len(parts) == 1 else UncountedElements.together(parts)
+        self._uncounted, self._waiting = {}, 0
+        stretches = elements.ts // self.levels.granularity
+        done = int(np.searchsorted(stretches, end))
+        begins = np.flatnonzero(np.diff(stretches[:done], prepend=stretches[0] - 1)).tolist()
+        for low, high in pairwise([*begins, done]):
+            self._count_stretch(int(stretches[low]), elements.part(low, high))
+            self._begin(int(stretches[high]) if high < done else end)
+        return elements.part(done)
+
+    def _count_stretch(self, stretch: int, elements: UncountedElements) -> None:
+        """Count the last elements of a stretch as one zone, which is in no sum until the next stretch begins: then it
+        is added up with the others."""
+        known = elements.known
+        count = len(known) if known.all() else int(np.count_nonzero(known))
+        # Where not all are summarised, it matters which.
+        crowded = int(self._zones[0, kernel.ELEMENTS]) + count > self.levels.most
+        if crowded or stretch < self._header[kernel.NOW]:
+            self._count_one_by_one(elements)
+            return
+        self._begin(stretch)
+        first_number, zones = int(self._header[kernel.NUMBER]), int(self._header[kernel.COUNT])
+        if count:
+            self._reserve(zones + self.levels.depth + 1, 0)
+            slot = int(np.argmax(self._zones[self.levels.depth :, kernel.LEVEL] == 0)) + self.levels.depth
+            self.counts.summarize(slot, elements.values if count == len(known) else elements.values[known])
+            first, last = int(np.argmax(known)), len(known) - 1 - int(np.argmax(known[::-1]))
+            self._zones[slot] = (
+                first_number + first, first_number + last + 1, count, stretch, elements.ts[first], kernel.IN_NO_SUM, -1
+            )  # fmt: skip
+            self._order[zones] = slot
+            self._header[kernel.COUNT] += 1
+        self._header[kernel.NUMBER] += len(known)
+
+    def _begin(self, stretch: int) -> None:
+        """Let a stretch begin, unless it has."""
+        if stretch > self._header[kernel.NOW]:
+            self._make_room(stretch * self.levels.granularity)
+            kernel.move(self.counts.cells, self._zones, self._order, self._header, self._parameters, stretch)
+
+    def _count_one_by_one(self, elements: UncountedElements) -> None:
+        self.process(*elements, np.ones(len(elements.ts), np.bool_))
+
     def advance(self, now: int) -> None:
         """Let time pass to `now`, without elements."""
         self.process(np.array([now]), np.zeros(1, np.uint64), np.zeros(1, np.bool_), np.zeros(1, np.bool_))
@@ -99,26 +203,34 @@ class StreamSummary(Synopsis):
     @property
     def arrived(self) -> int:
         """Return the arrival number of the next element."""
-        return int(self._header[kernel.NUMBER])
+        return int(self._header[kernel.NUMBER]) + self._waiting
 
     def zones(self) -> list[SummaryZone]:
         """Return the zones, oldest first."""
+        self._count_waiting()
         columns = [kernel.LOW, kernel.HIGH, kernel.LEVEL, kernel.ELEMENTS]
         return [SummaryZone(*row) for row in self._zones[self._live()][:, columns].tolist()]
 
     def confidence(self) -> float:
         """Return the confidence in the newest zone: 1 / (1 + e), e in tuples; 1 where there is none."""
+        self._count_waiting()
         live = self._live()
         return self.counts.confidence(int(live[-1])) if len(live) else 1.0
 
+    def _count_waiting(self) -> None:
+        """Count all elements that are not counted yet."""
+        if self._waiting:
+            self._count(self._first_stretch)
+
     @property
     def rows(self) -> int:
-        """Return the number of elements in zones."""
-        return int(self._zones[self._live(), kernel.ELEMENTS].sum())
+        """Return the number of elements in zones, and of those that are not counted yet."""
+        return int(self._zones[self._live(), kernel.ELEMENTS].sum()) + self._waiting
 
     @property
     def nbytes(self) -> int:
-        return self.counts.nbytes + int(self._zones.nbytes + self._order.nbytes)
+        uncounted = sum(column.nbytes for part in self._uncounted.values() for column in part)
+        return self.counts.nbytes + int(self._zones.nbytes + self._order.nbytes) + uncounted
 
     def snapshot(self) -> tuple[Document, Chunks]:
         live = self._live()
@@ -131,7 +243,11 @@ class StreamSummary(Synopsis):
             chunks[int(self._zones[slot, kernel.SERIAL])] = pa.record_batch(
                 {"key": pa.array(keys.view(np.int64)), "count": pa.array(counts)}
             )
+        for number, part in self._uncounted.items():
+            columns = {"ts": pa.array(part.ts), "value": pa.array(part.values.view(np.int64))}
+            chunks[number] = pa.record_batch({**columns, "known": pa.array(part.known)})
         manifest: Document = {
+            "uncounted": list(self._uncounted),
             "open": int(self._header[kernel.OPEN]),
             "now": int(self._header[kernel.NOW]),
             "number": int(self._header[kernel.NUMBER]),
@@ -148,7 +264,7 @@ class StreamSummary(Synopsis):
         columns = {field: integers(manifest, name) for name, field in _FIELDS.items()}
         count, depth = len(columns[kernel.SERIAL]), self.levels.depth
         self._header[kernel.COUNT] = count
-        held = sum(chunk.num_rows for chunk in chunks.values())
+        held = sum(chunks[serial].num_rows for serial in columns[kernel.SERIAL])
         self._reserve(depth + count, 2 * held)
         for number in range(count):
             slot = self._order[number] = depth + number
@@ -159,6 +275,16 @@ class StreamSummary(Synopsis):
             level = columns[kernel.LEVEL][number]
             self.counts.add(level - 1, slot)
             self._zones[level - 1, kernel.ELEMENTS] += columns[kernel.ELEMENTS][number]
+
+        for serial in integers(manifest, "uncounted"):
+            ts, values, known = chunks[serial].columns
+            self._uncounted[serial] = UncountedElements(
+                int64s(ts), int64s(values).view(np.uint64), known.to_numpy(zero_copy_only=False)
+            )
+            self._waiting += len(ts)
+        if self._waiting:
+            first = next(iter(self._uncounted.values()))
+            self._first_stretch = int(first.ts[0]) // self.levels.granularity
 
     def _live(self) -> Int64s:
         return self._order[: self._header[kernel.COUNT]]

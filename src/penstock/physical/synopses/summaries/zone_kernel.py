@@ -12,12 +12,12 @@ import numpy as np
 from penstock.physical.elements import Int64s
 from penstock.physical.kernels.compiling import compiled
 from penstock.physical.synopses.summaries.contract import (
-    add_slot,
     clear_slot,
     count_one,
     distinct,
     errs,
     locate,
+    pass_on,
     spare,
     survey,
     surveyed,
@@ -35,6 +35,8 @@ STRETCH_TICKS, RATE, DEPTH, SQUARE_LIMIT, MINLENGTH, MAXLENGTH, LIMIT, PARAMETER
 #: Columns of an estimate. EVENT: the row of the element that asked. IN_ZONE: elements of the zone.
 EVENT, ZONE_LOW, ZONE_HIGH, GRANULARITY, ESTIMATE, IN_ZONE, ZONE_STRETCH, ESTIMATE_FIELDS = range(8)
 NEVER = -(2**63)
+#: The level of a zone of G1 that is not in the sum of G1 yet.
+IN_NO_SUM = -1
 
 
 @nb.njit(cache=True)
@@ -92,26 +94,28 @@ def move(cells, zones, order, header, parameters, now):  # type: ignore[no-untyp
     count, last_level, last_group = 0, 0, 0
     for i in range(header[COUNT]):
         slot = order[i]
-        old = zones[slot, LEVEL]
+        old, left, entered, into = zones[slot, LEVEL], -1, -1, -1
         level, group = granularity_of(zones[slot, STRETCH], now, rate, depth)
+        beyond = False
         if level != old:
-            add_slot(cells, old - 1, slot, -1)
-            zones[old - 1, ELEMENTS] -= zones[slot, ELEMENTS]
+            if old != IN_NO_SUM:
+                left = old - 1
+                zones[left, ELEMENTS] -= zones[slot, ELEMENTS]
             beyond = level > depth or zones[level - 1, ELEMENTS] + zones[slot, ELEMENTS] > parameters[LIMIT]
-            if beyond:
-                clear_slot(cells, slot)
-                zones[slot, LEVEL] = 0
-                continue
-            add_slot(cells, level - 1, slot, 1)
-            zones[level - 1, ELEMENTS] += zones[slot, ELEMENTS]
-            zones[slot, LEVEL] = level
-        if count and level > 1 and level == last_level and group == last_group:
+            if not beyond:
+                entered = level - 1
+                zones[entered, ELEMENTS] += zones[slot, ELEMENTS]
+                zones[slot, LEVEL] = level
+        if not beyond and count and level > 1 and level == last_level and group == last_group:
             into = order[count - 1]
-            add_slot(cells, into, slot, 1)
             zones[into, HIGH] = zones[slot, HIGH]
             zones[into, ELEMENTS] += zones[slot, ELEMENTS]
             zones[into, SERIAL] = -1
+        if left >= 0 or entered >= 0 or into >= 0:
+            pass_on(cells, slot, left, entered, into)
+        if beyond:
             clear_slot(cells, slot)
+        if beyond or into >= 0:
             zones[slot, LEVEL] = 0
             continue
         order[count] = slot
