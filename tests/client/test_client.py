@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import gc
 import threading
 from collections.abc import Iterator
 from decimal import Decimal
@@ -10,6 +11,7 @@ from decimal import Decimal
 import pandas as pd
 import pyarrow as pa
 import pytest
+from httpcore import ConnectionPool
 
 from penstock.client import ServerClient, connect
 from penstock.errors import PenstockError, ScriptErrors
@@ -112,6 +114,32 @@ def test_a_subscription_yields_batches_and_cursors(connected: ServerClient, fake
     assert next(connected.subscribe("warm", cursor="warm.1", until_now=True)).column("n").to_pylist() == [3]
     with pytest.raises(PenstockError, match="P0803"):
         next(connected.subscribe("warm", cursor="nonsense"))
+
+
+def test_a_subscription_that_nobody_holds_is_closed_in_the_midst_of_a_request(
+    connected: ServerClient,
+    fake: FakeService,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The collection of garbage comes while the thread has the lock of the connections: it waited for itself."""
+    fake.emit("warm", ("+", "hall", 1))
+    rows = connected.subscribe("warm", beginning=True)
+    assert next(rows).column("n").to_pylist() == [1]
+    cycle: list[object] = [rows]
+    cycle.append(cycle)
+    del rows, cycle
+    assign, collected = ConnectionPool._assign_requests_to_connections, []
+
+    def assigning(pool: ConnectionPool) -> object:
+        collected.append(gc.collect())
+        return assign(pool)
+
+    monkeypatch.setattr(ConnectionPool, "_assign_requests_to_connections", assigning)
+    asking = threading.Thread(target=lambda: collected.append(len(connected.queries())), daemon=True)
+    asking.start()
+    asking.join(20)
+    assert not asking.is_alive() and collected[-1] == 1 and max(collected) > 1
+    eventually(lambda: fake.open[0].closed)
 
 
 def test_a_subscription_continues_after_a_lost_connection(fake: FakeService, serve: object) -> None:  # noqa: F811

@@ -8,8 +8,11 @@ from inline_run import InlineRun
 
 from penstock.connectors.deadletters import DeadLetter, DeadLetters
 from penstock.runtime.spark.checkpoint.folder import Folder, Seen
-from penstock.runtime.spark.checkpoint.totals import MOST_REASONS, OTHER_REASONS, RunTotals
+from penstock.runtime.spark.checkpoint.totals import MOST_REASONS, OTHER_REASONS, RunTotals, TotalsMark, forget_totals
 from penstock.runtime.spark.output.rejections import _RESULT
+from penstock.storage import replaced_storage
+from penstock.storage.local import LocalStorage
+from penstock.testing.faults import FailingCalls
 
 
 def test_reasons_of_malformed_records_are_bounded(tmp_path: Path) -> None:
@@ -23,6 +26,29 @@ def test_reasons_of_malformed_records_are_bounded(tmp_path: Path) -> None:
     assert len(found) == MOST_REASONS + 1
     assert found["0 bytes too many"] == 2
     assert sum(found.values()) == 3 * 1001 and found[OTHER_REASONS] > 2 * 1000
+
+
+def test_a_change_forgets_what_there_is_to_forget(tmp_path: Path) -> None:
+    """Of a query that begins and a source that goes on nothing is: the totals of all others are not written again."""
+    folder, totals = Folder(tmp_path), TotalsMark()
+    totals.queries, totals.refused, totals.backfilled = {"a": 1, "b": 0}, {"a": {"late": 2}}, {"b": 3}
+    totals.at_ingest, totals.of("s").rows, totals.of("t").rows = {"b": {"share": 0.5}}, 4, 5
+    totals.write(folder)
+    for queries, sources, written in (
+        (["new"], {"s", "t", "u"}, 0), (["a", "new"], {"s", "t"}, 1), (["a"], {"s", "t"}, 0), (["b"], {"t"}, 1),
+    ):  # fmt: skip
+        calls = FailingCalls()
+        with replaced_storage(LocalStorage(calls)):
+            forget_totals(folder, queries, sources)
+        assert calls.counts["rename"] == written
+        left = TotalsMark.read(folder)
+        assert left is not None
+        counts = (left.queries, left.backfilled, left.refused, left.at_ingest)
+        assert not any(name in one for one in counts for name in queries) and left.sources.keys() <= sources
+    totals = TotalsMark(backfilled_epoch=3)
+    totals.write(folder)
+    forget_totals(folder, [], set())
+    assert TotalsMark.read(folder) == TotalsMark()
 
 
 def test_the_sums_are_those_of_the_counts_of_each(tmp_path: Path) -> None:

@@ -12,7 +12,9 @@ import ssl
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
+from weakref import WeakSet
 
 from penstock.client.answers import error_of
 from penstock.client.lost import is_hopeless, unreachable
@@ -64,7 +66,8 @@ class Connection:
         self, url: str, token: str | None, patience: float, verify: str | None = None, timeout: float | None = 120.0
     ) -> None:
         headers = {"User-Agent": "penstock"} | ({"Authorization": f"Bearer {token}"} if token else {})
-        trust: ssl.SSLContext | bool = True
+        # Made once, since it takes long, for all clients of httpx.
+        trust: ssl.SSLContext | bool = False
         try:
             if httpx.URL(url).scheme not in ("http", "https") or not httpx.URL(url).host:
                 raise ValueError("an address begins with http:// or https:// and the name of a host")
@@ -75,12 +78,16 @@ class Connection:
             if verify is not None:
                 trust = ssl.create_default_context()
                 trust.load_verify_locations(cafile=verify)
+            elif httpx.URL(url).scheme == "https":
+                trust = httpx.create_ssl_context()
             waits = httpx.Timeout(timeout, connect=min(timeout or _CONNECT_SECONDS, _CONNECT_SECONDS))
             # A proxy of the environment is for other machines: it cannot reach this one, and gets no token.
             is_elsewhere = httpx.URL(url).host not in _HERE
-            self._http = httpx.Client(
-                base_url=url, headers=headers, timeout=waits, verify=trust, trust_env=is_elsewhere
+            self._client = partial(
+                httpx.Client, base_url=url, headers=headers, timeout=waits, verify=trust, trust_env=is_elsewhere
             )
+            self._http = self._client()
+            self._streams: WeakSet[httpx.Client] = WeakSet()
         except (httpx.InvalidURL, ValueError, OSError) as error:
             reason = f"the certificates {verify}: {error}" if isinstance(error, OSError) else str(error)
             shown = url.rpartition("@")[2]
@@ -90,6 +97,8 @@ class Connection:
 
     def close(self) -> None:
         self._http.close()
+        for client in list(self._streams):
+            client.close()
 
     def json(self, method: str, path: str, **request: Any) -> Any:
         """Return the JSON document of an answer. Raises PenstockError."""
@@ -118,10 +127,15 @@ class Connection:
     @contextmanager
     def stream(self, method: str, path: str, accept: str, **request: Any) -> Iterator[httpx.Response]:
         """Open an answer that is read as it comes. Raises PenstockError for an error of the server, LOST for a
-        connection that cannot be opened."""
+        connection that cannot be opened.
+
+        It has a pool of connections of its own: one that nobody holds any more may be closed by the collection of
+        garbage, in the midst of a request of this thread, which has the lock of its pool.
+        """
         waits = httpx.Timeout(None, connect=_CONNECT_SECONDS)
         headers = {"Accept": accept, **request.pop("headers", {})}
-        with self._http.stream(method, path, headers=headers, timeout=waits, **request) as answer:
+        with self._client() as client, client.stream(method, path, headers=headers, timeout=waits, **request) as answer:
+            self._streams.add(client)
             if answer.is_error:
                 answer.read()
                 raise _failed(answer)

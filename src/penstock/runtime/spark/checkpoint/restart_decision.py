@@ -364,7 +364,7 @@ def _changed_start(
     )
     epoch = replace(epoch, beginnings=beginnings_of(epoch, before, new, progress_at_start(folder, epoch, plan), plan))
     epoch = with_silences(epoch, request, folder, before, kept_sinks, how, delivered)
-    epoch = _with_results(epoch, before, kept_sinks | resumed, new_queries).after(before)
+    epoch = _with_results(epoch, before, kept_sinks | resumed, new_queries)
     notices = notices_of_change(before, new_queries, ended_queries, past, request.starts.keys())
     return Decision(
         StartKind.CHANGED, before, epoch, plan, new_queries, ended_queries, kept_sinks | resumed, notices, resumed,

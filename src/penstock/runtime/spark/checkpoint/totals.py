@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from penstock.algebra.nodes.scans import Source
 from penstock.connectors.contract import Sink
@@ -297,16 +298,21 @@ class RunTotals:
 
 
 def forget_totals(folder: Folder, queries: Iterable[str], kept_sources: set[str]) -> None:
-    """Reset the totals of `queries`, and of all sources except `kept`."""
+    """Reset the totals of `queries`, and of all sources except `kept_sources`. Writes nothing where there are none, as
+    of a new query.
+    """
     totals = TotalsMark.read(folder)
-    if totals is not None:
-        totals.backfilled_epoch = None
-        for name in queries:
-            totals.queries.pop(name, None)
-            totals.backfilled.pop(name, None)
-            totals.refused.pop(name, None)
-            totals.at_ingest.pop(name, None)
-        totals.sources = {name: counts for name, counts in totals.sources.items() if name in kept_sources}
+    if totals is None:
+        return
+    changes = totals.backfilled_epoch is not None
+    totals.backfilled_epoch = None
+    counted: list[dict[str, Any]] = [totals.queries, totals.backfilled, totals.refused, totals.at_ingest]
+    for name in queries:
+        for counts in counted:
+            changes |= counts.pop(name, None) is not None
+    kept = {name: counts for name, counts in totals.sources.items() if name in kept_sources}
+    if changes or len(kept) < len(totals.sources):
+        totals.sources = kept
         totals.write(folder)
 
 
