@@ -153,6 +153,15 @@ def test_show_queries_has_names_and_states(live: Running) -> None:
         ]
 
 
+def test_errors_of_answers_have_a_place(live: Running) -> None:
+    with live.client(AccessRole.ADMIN) as http:
+        for sql in ("SELECT COUNT(*) AS n FROM readings", "EXPLAIN ANALYZE SELECT room FROM rooms"):
+            error = statement(http, f"SHOW VIEWS;\n {sql};").json()
+            place = error["position"]
+            assert (place["line"], place["column"], place["length"]) == (2, 2, len(sql)), error
+            assert error["hint"], error
+
+
 def test_isolation_window_is_what_a_select_has_and_latest_is_refused(live: Running) -> None:
     select = "SELECT COUNT(*) AS n FROM rooms"
     with connect(live.url, live.texts[AccessRole.ADMIN]) as client:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from penstock.errors import PenstockError, ScriptErrors
+from penstock.errors import PenstockError, Position, ScriptErrors
 from penstock.language.parse import parse_statements
 from penstock.language.statements import CreateQuery, Statement, TransactionStatement
 from penstock.language.text import SourceText, TextSpan
@@ -68,4 +68,15 @@ def placed_at(source: SourceText, span: TextSpan) -> Iterator[None]:
         yield
     except PenstockError as error:
         error.at(source.position(span))
+        raise
+
+
+@contextmanager
+def placed_in(script: str, statement: str) -> Iterator[None]:
+    """Give errors that have no place that of a statement, by its text in a script."""
+    try:
+        yield
+    except PenstockError as error:
+        start = script.find(statement)
+        error.at(Position.at(script, start, len(statement)) if start >= 0 else None)
         raise

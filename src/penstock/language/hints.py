@@ -193,7 +193,18 @@ def misplaced(tokens: Sequence[Token], index: int) -> str | None:
         or _in_gaps(before)
         or _pair(words, index)
         or _in_condition(before, here)
+        or _behind_query(words, before, here)
     )
+
+
+def _behind_query(words: Sequence[str], before: Sequence[str], here: str) -> str | None:
+    """Return the hint for START or RESET at the end of a statement that has it elsewhere, or not at all."""
+    begins = {"NOW", "WARM", "BEGINNING", "AT"}
+    if words[0] == "CREATE" and "QUERY" in words[:4] and before[-1] == "START" and here in begins:
+        return "START stands before the query: CREATE QUERY name START WARM AS SELECT ..."
+    if here == "RESET" and words[:2] == ["ALTER", "QUERY"]:
+        return "RESET belongs to RESUME and to AS: ALTER QUERY name RESUME RESET"
+    return None
 
 
 def _pair(words: Sequence[str], index: int) -> str | None:

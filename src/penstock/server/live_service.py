@@ -21,6 +21,7 @@ from penstock.control.entities.sharing import sharing_of
 from penstock.control.entities.system import SessionFact, SystemView
 from penstock.control.outcomes import CommandOutcome, CommandState, Principal, StatementOutcome
 from penstock.control.registry import quoted
+from penstock.control.script import placed_in
 from penstock.control.transactions.catalog_text import declared_text
 from penstock.control.transactions.listing import ListedQuery
 from penstock.control.versions import with_plan
@@ -136,7 +137,11 @@ class LiveService:
         outcomes = self._control.submit(
             request.text, request.settings, _principal(request.caller), request.key, request.wait, self._seconds or None
         )
-        return self._announced([self._reply(one, request) for one in outcomes], outcomes)
+        replies: list[StatementReply] = []
+        for one in outcomes:
+            with placed_in(request.text, one.text):
+                replies.append(self._reply(one, request))
+        return self._announced(replies, outcomes)
 
     def _applied(self, request: ScriptRequest) -> ScriptReply:
         """Bring the declarations to those of the script; reply to each statement of the difference."""
@@ -209,7 +214,10 @@ class LiveService:
             text = "\n".join([f"{command.kind} {command.name}", *lines, redacted_text(command.text)])
         elif isinstance(command, ExplainCommand):
             if command.kind is ExplainKind.ANALYZE:
-                raise PenstockError("P0702", "EXPLAIN ANALYZE is not carried out by this server")
+                hint = (
+                    "penstock explain script.cql --analyze runs it over inputs that end; tap an edge to see rows here"
+                )
+                raise PenstockError("P0702", "EXPLAIN ANALYZE is not carried out by this server", hint=hint)
             if command.kind is ExplainKind.START:
                 text = self._side.explain_start(command.query)
             elif command.kind is ExplainKind.SHARING:
