@@ -20,7 +20,6 @@ from penstock.language import bind_script
 from penstock.physical.elements import Elements
 from penstock.physical.execution import executor
 from penstock.physical.operators.contract import Operator
-from penstock.physical.operators.joins import window_store
 from penstock.physical.operators.joins.window_store import StoreJoin
 from penstock.physical.operators.owned_rows import OwnedRows, unshared
 from penstock.physical.operators.streams.changes import Changes
@@ -172,8 +171,8 @@ def test_operators_answer_together_as_each_does_alone(seed: int, monkeypatch: py
 def test_operators_with_more_rows_advance_alone(limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = alone(7, monkeypatch)
     run = Run(7)
-    with lowered({"physical.operators.updates.FEW_ROWS": limit}), noted(run):
-        monkeypatch.setattr(window_store, "FEW_ROWS", limit)
+    places = ("physical.operators.updates.FEW_ROWS", "physical.operators.joins.window_store.FEW_ROWS")
+    with lowered(dict.fromkeys(places, limit)), noted(run):
         run.go()
     assert not run.errors and _sorted(run.events) == _sorted(expected.events)
 
@@ -181,8 +180,7 @@ def test_operators_with_more_rows_advance_alone(limit: int, monkeypatch: pytest.
 def test_a_round_with_many_results_is_left_to_each_join(monkeypatch: pytest.MonkeyPatch) -> None:
     expected = alone(8, monkeypatch)
     run = Run(8)
-    monkeypatch.setattr(window_store, "_MOST_AT_ONCE", 5)
-    with noted(run):
+    with lowered({"physical.operators.joins.window_store._MOST_AT_ONCE": 5}), noted(run):
         run.go()
     assert not run.errors and _sorted(run.events) == _sorted(expected.events)
 

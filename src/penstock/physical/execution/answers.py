@@ -167,8 +167,9 @@ def _ops(events: Elements) -> pa.Array:
     if len(events) <= _FEW:
         # A call of a kernel takes longer.
         return pa.array(["-" if sign < 0 else "+" for sign in events.signs.tolist()], pa.string())
-    codes = pa.array((events.signs < 0).astype(np.int8))
-    return pa.DictionaryArray.from_arrays(codes, pa.array(["+", "-"])).cast(pa.string())
+    characters = np.where(events.signs < 0, np.uint8(ord("-")), np.uint8(ord("+")))
+    offsets = pa.py_buffer(np.arange(len(events) + 1, dtype=np.int32))
+    return pa.StringArray.from_buffers(len(events), offsets, pa.py_buffer(characters))
 
 
 def _exactly(column: pa.Array, type_: pa.DataType) -> pa.Array:

@@ -142,6 +142,8 @@ class StageExecutor:
         self.progress: dict[str, SourceProgress] = {}
         #: For each source, its first instant for the queries of an epoch.
         self._firsts: dict[int, dict[str, SourceProgress]] = {birth: {} for birth in plan.births}
+        #: For each source, the smallest timestamp that all these epochs know.
+        self._begun: dict[str, int] = {}
         self.spent: dict[int, float] = {}
         self.counts = FlowCounts()
         #: As of `FlowCounts`, in the next round.
@@ -227,7 +229,7 @@ class StageExecutor:
         self._moments = {n: self._moments[m] for n, m in was if m is not None and m in self._moments}
         self._roots = {name: query.root for name, query in plan.queries.items()}
         self.progress = {name: seen for name, seen in self.progress.items() if name in unchanged}
-        self._firsts = {birth: self._firsts.get(birth, {}) for birth in plan.births}
+        self._firsts, self._begun = {birth: self._firsts.get(birth, {}) for birth in plan.births}, {}
         self.spent, self.counts = {}, FlowCounts()
 
     def received(self, inputs: Mapping[Channel, Sequence[Elements]]) -> dict[Port, int]:
@@ -322,6 +324,10 @@ class StageExecutor:
 
     def _begin(self, source: str, first: int) -> None:
         """Note a smallest timestamp of a source that has been seen."""
+        begun = self._begun.get(source)
+        if begun is not None and begun <= first:
+            return
+        self._begun[source] = first
         for firsts in self._firsts.values():
             known = firsts.get(source)
             if known is None or known.first is None or first < known.first:
@@ -426,6 +432,7 @@ class StageExecutor:
         for name, seen in marks.progress.items():
             if sources is None or name in sources:
                 self.progress[name] = self.progress.get(name, SourceProgress()).merge(seen)
+        self._begun = {}
         for birth, firsts in marks.firsts.items():
             if birth in self._firsts:
                 self._firsts[birth] |= {n: SourceProgress(first) for n, first in firsts.items()}

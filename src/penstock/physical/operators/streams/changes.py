@@ -167,8 +167,9 @@ def _jointly_wanted(events: OwnedRows, kind: StreamKind | None) -> OwnedRows:
         events = events.take(np.flatnonzero(signs > 0 if kind is StreamKind.ISTREAM else signs < 0))
         events = OwnedRows(replace(events.rows, sign=np.abs(events.rows.signs)), events.owners)
     rows = events.rows
-    # Of one instant, deletions are before insertions.
-    sorted_ = events.take(argsort_code_time(events.owners, 2 * rows.ts + (rows.signs > 0)))
+    comes = rows.signs > 0
+    both = np.concatenate([np.flatnonzero(~comes), np.flatnonzero(comes)])
+    sorted_ = events.take(both[argsort_code_time(events.owners[both], rows.ts[both])])
     return OwnedRows(replace(sorted_.rows, sign=sorted_.rows.signs), sorted_.owners)
 
 
@@ -181,6 +182,8 @@ def in_order(events: Elements) -> Elements:
         if in_time(events.ts):
             return events
         order = argsort_time(events.ts)
+    elif in_time(events.ts) and not ((events.ts[1:] == events.ts[:-1]) & comes[:-1] & ~comes[1:]).any():
+        return events
     else:
         goings, comings = np.flatnonzero(~comes), np.flatnonzero(comes)
         both = np.concatenate([goings, comings])
