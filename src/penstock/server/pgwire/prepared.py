@@ -30,7 +30,7 @@ from penstock.server.pgwire.values.wire_types import WireType
 
 #: Statements that a connection may have, and values that a statement may have.
 _MOST, _MOST_VALUES = 10_000, 65_535
-#: Values of a statement that is analysed when it is parsed: each takes half a millisecond, and there are two ways to try.
+#: Values of a statement that is analysed when it is parsed. Each takes half a millisecond, twice.
 _MOST_ANALYSED = 1_000
 #: First words of what PREPARE takes.
 _PREPARED = frozenset({"SELECT", "WITH", "VALUES", "TABLE", "(", "INSERT", "UPDATE", "DELETE", "SUBSCRIBE"})
