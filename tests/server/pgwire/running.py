@@ -121,7 +121,8 @@ class RawClient:
     """A client that sends what it is told, to a door without tokens."""
 
     def __init__(self, port: int, begin: bool = True) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout=20)
+        # Longer than the first SELECT over data of a process takes on a busy machine: it starts a worker.
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=120)
         if begin:
             self.socket.sendall(startup(user="test"))
             self.until("Z")

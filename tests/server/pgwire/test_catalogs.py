@@ -11,7 +11,7 @@ import pytest
 from tests.server.pgwire.running import RunningPg
 
 _TEXT = Path(__file__).with_name("statements_of_clients.txt").read_text(encoding="utf-8")
-STATEMENTS = re.findall(r"^-- (.+): (\d+|\*)\n(.*?)(?=^-- |\Z)", _TEXT, re.MULTILINE | re.DOTALL)
+STATEMENTS = re.findall(r"^-- ([^\n]+): (\d+|\*)\n(.*?)(?=^-- |\Z)", _TEXT, re.MULTILINE | re.DOTALL)
 
 
 @pytest.mark.parametrize(("client", "count", "statement"), STATEMENTS, ids=[one[0] for one in STATEMENTS])
@@ -25,6 +25,10 @@ def test_statements_of_clients(pg: RunningPg, client: str, count: str, statement
         ]  # fmt: skip
     elif count != "*":
         assert len(found) == int(count), found
+
+
+def test_each_statement_of_the_file_is_one() -> None:
+    assert len(STATEMENTS) > 50 and all("\n--" not in statement for _, _, statement in STATEMENTS)
 
 
 def test_columns_types_keys_comments_and_definitions(pg: RunningPg) -> None:
@@ -68,7 +72,13 @@ def test_what_is_declared_meanwhile_is_there_with_the_same_oids(pg: RunningPg) -
         ("EXISTS (SELECT 1 FROM pg_class WHERE relname = 'rooms')", True), ("1 IN (2, 1)", True),
         ("split_part('a.b.c', '.', 2)", "b"), ("'5'::int + 1", 6),
         ("(SELECT max(word) FROM pg_get_keywords() WHERE word <> ALL ('{select,wstream}'::text[]))", "subscribe"),
-        ("true::text", "true"),
+        ("true::text", "true"), ("format('%s.%I: %L %%', 'a', 'B c', 'it''s')", "a.\"B c\": 'it''s' %"),
+     ("format('%2$s %1$s', 1, 'x')", "x 1"),
+     ("extract(epoch FROM '2020-01-01 00:00:01+00'::timestamptz)::int", 1577836801),
+     ("to_char('2020-02-29 13:05:09'::timestamp, 'YYYY-MM-DD HH24:MI:SS')", "2020-02-29 13:05:09"),
+     ("(SELECT indkey[0] FROM pg_index)", 1), ("(SELECT array_upper(indkey, 1) FROM pg_index)", 0),
+     ("(SELECT a.relname || b.relname FROM (pg_class a JOIN (pg_class b JOIN pg_namespace n ON n.oid = b.relnamespace)"
+      " ON a.relname = 'rooms' AND b.relname = 'notes') LEFT JOIN pg_index i ON i.indrelid = b.oid)", "roomsnotes"),
     ],
 )  # fmt: skip
 def test_expressions(pg: RunningPg, expression: str, value: object) -> None:

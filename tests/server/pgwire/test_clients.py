@@ -48,6 +48,8 @@ def test_asyncpg(pg: RunningPg) -> None:
             rows = await connection.fetch("SELECT room, level FROM rooms WHERE level > $1", 0)
             assert [tuple(row) for row in rows] == [("attic", 2)]
             assert await connection.fetchval("SELECT array_agg(level) AS levels FROM rooms") == [0, 2]
+            # What a pool sends between two who use a connection.
+            await connection.reset()
             async with connection.transaction():
                 assert [row["room"] async for row in connection.cursor("SELECT room FROM rooms ORDER BY room")] == [
                     "attic", "hall",

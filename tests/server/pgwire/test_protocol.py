@@ -129,14 +129,15 @@ def test_a_first_message_that_is_none(open_pg: RunningPg, first: bytes) -> None:
 
 
 def test_an_error_skips_up_to_sync(raw: RawClient) -> None:
-    raw.send("P", b"\0SELECT nothing_such(1)\0\0\0")
-    raw.send("B", b"\0\0\0\0\0\0\0\0")
-    raw.send("D", b"P\0")
-    raw.send("E", b"\0\0\0\0\0")
-    raw.send("P", b"\0SELECT 2\0\0\0")
-    raw.send("S")
-    found = raw.until("Z")
-    assert [kind for kind, _ in found] == ["1", "2", "E", "Z"] and problem(found)["C"] == "42883"
+    for statement, kinds, state in (("SELECT nothing_such(1)", "EZ", "42883"), ("SELECT 1 / 0", "12EZ", "22012")):
+        raw.send("P", b"\0" + statement.encode() + b"\0\0\0")
+        raw.send("B", b"\0\0\0\0\0\0\0\0")
+        raw.send("D", b"P\0")
+        raw.send("E", b"\0\0\0\0\0")
+        raw.send("P", b"\0SELECT 2\0\0\0")
+        raw.send("S")
+        found = raw.until("Z")
+        assert "".join(kind for kind, _ in found) == kinds and problem(found)["C"] == state
     assert ("D", b"\0\1\0\0\0\1" + b"1") in raw.query("SELECT 1")
 
 

@@ -13,14 +13,13 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 import pyarrow as pa
-from sqlglot import exp
 
 from penstock.errors import PenstockError
 from penstock.results.cancellation import Cancellation, cancelled
+from penstock.server.pgwire.analysis import TEXTS, Analysis, line_name
 from penstock.server.pgwire.catalog.control_tables import ControlReads, control_query
-from penstock.server.pgwire.catalog.engine import CatalogEngine, parsed
+from penstock.server.pgwire.catalog.engine import CatalogEngine
 from penstock.server.pgwire.catalog.functions import SessionFacts
-from penstock.server.pgwire.catalog.tables import CatalogImage
 from penstock.server.pgwire.cursors import Cursors
 from penstock.server.pgwire.door import PgDoor
 from penstock.server.pgwire.protocol.errors import (
@@ -37,8 +36,6 @@ from penstock.server.pgwire.replies import (
     RowSource,
     StreamRows,
     TableRows,
-    columns_of,
-    text_columns,
 )
 from penstock.server.pgwire.session_state import KEY, SessionState
 from penstock.server.pgwire.statements.clauses import (
@@ -51,21 +48,17 @@ from penstock.server.pgwire.statements.clauses import (
     read_set,
 )
 from penstock.server.pgwire.statements.copied_rows import CopyTarget, copied_table, copy_target
-from penstock.server.pgwire.statements.kinds import Classified, Does, classify
-from penstock.server.pgwire.statements.lexing import Statement, plain_text, string_text
+from penstock.server.pgwire.statements.kinds import Classified, Does
+from penstock.server.pgwire.statements.lexing import Statement, string_text
 from penstock.server.pgwire.statements.prepare_clauses import read_discard
 from penstock.server.pgwire.statements.script_texts import ScriptText, inserted_rows, script_text
 from penstock.server.pgwire.statements.transactions import CopiedRows, PgTransaction, outside
-from penstock.server.pgwire.values.bound import Values, cql_values, plain_values
-from penstock.server.pgwire.values.parameters import literal, sample
-from penstock.server.pgwire.values.wire_types import WireType
+from penstock.server.pgwire.values.bound import Values, plain_values
 from penstock.server.roles import AccessRole, Caller
 from penstock.server.service import ScriptReply, ScriptRequest, StatementReply
 
 T = TypeVar("T")
 
-#: Statements of the language whose answer is text.
-_TEXTS = frozenset({"SHOW", "EXPLAIN", "EXPORT", "DESCRIBE"})
 _UNFINISHED = frozenset({"PENDING", "HYDRATING"})
 
 
@@ -87,6 +80,7 @@ class Executor:
         self._door, self._caller, self.state = door, caller, state
         self.cursors = Cursors(door.limits.rows)
         self._engine = CatalogEngine(facts, door.limits.rows, door.limits.seconds)
+        self.analysis = Analysis(door, caller, state, self._engine, self.cursors)
         #: Ends the statement that runs; whether it has taken too long.
         self._left = Cancellation()
         self._late = False
@@ -121,17 +115,6 @@ class Executor:
             self._timer.cancel()
             self._timer = None
 
-    async def classified(self, statement: Statement) -> Classified:
-        """Return what a statement does. Raises WireError."""
-        try:
-            return await self._door.call(lambda: classify(statement, self._door.names, self.state.variables.knows))
-        except WireError as error:
-            raise error.moved(statement.offset) from None
-
-    async def image(self) -> CatalogImage:
-        """Return the catalogs of what is declared now."""
-        return await self._door.call(self._door.image)
-
     # -- statements --------------------------------------------------------------------------------------------
 
     async def execute(self, one: Classified, values: Values = ()) -> PgOutcome:
@@ -149,7 +132,7 @@ class Executor:
         """Carry out statements of the language as one script, all of it or nothing. Raises WireError."""
         if any(one.does is Does.COMMANDS for one, _ in given):
             self.state.check_writes()
-        script = await self._script([(one.statement, values or None) for one, values in given])
+        script = await self.analysis.script([(one.statement, values or None) for one, values in given])
         reply = await self._timed(lambda: self._sent(script))
         pairs = zip(given, reply.statements, strict=True)
         return [self._outcome(each, one.statement) for (one, _), each in pairs]
@@ -179,7 +162,7 @@ class Executor:
         if one.does is Does.LOOKS_UP:
             return await self._looked_up(one, values)
         if one.does is Does.READS:
-            (reply,) = (await self._sent(await self._script([(statement, values)]))).statements
+            (reply,) = (await self._sent(await self.analysis.script([(statement, values)]))).statements
             return self._outcome(reply, statement)
         if one.does is Does.SUBSCRIBES:
             return PgOutcome("SUBSCRIBE", await self._stream(statement, values, self._left))
@@ -240,7 +223,7 @@ class Executor:
         control = await self._control(one.control)
 
         def answer() -> PgOutcome:
-            tree, image = self._tree(one, plain_values(values))
+            tree, image = self.analysis.tree(one, plain_values(values))
             found = self._engine.answer(tree, image, left, control)
             pairs = zip(found.names, found.types, strict=True)
             return PgOutcome("SELECT", TableRows(found.rows, tuple(RowColumn(name, type_) for name, type_ in pairs)))
@@ -257,18 +240,9 @@ class Executor:
             self._check_rows(reply)
         return {table: reply.table for table, reply in zip(reads, replies, strict=True) if reply.table is not None}
 
-    def _tree(self, one: Classified, value_of: Callable[[int], str]) -> tuple[exp.Expr, CatalogImage | None]:
-        """Return the tree of a query over the catalogs, and the catalogs where it reads them."""
-        tree = parsed(plain_text(one.statement, value_of)) if one.statement.values else one.tree
-        assert tree is not None, "it was read before, perhaps with other values"
-        reads = one.reads_tables or any("reg" in token.text.lower() for token in one.statement.tokens)
-        reads = reads or any(token.text.lower().startswith(("pg_", "to_", "col_", "obj_", "format_"))
-                             for token in one.statement.tokens)  # fmt: skip
-        return tree, self._door.image() if reads else None
-
     async def _stream(self, statement: Statement, values: Values, left: Cancellation) -> StreamRows:
         """Begin a subscription. left: ends it."""
-        script = await self._script([(statement, values)])
+        script = await self.analysis.script([(statement, values)])
         self._door.open_stream()
         try:
             (reply,) = (await self._sent(script, left)).statements
@@ -282,7 +256,7 @@ class Executor:
 
     async def _rows_of(self, query: Statement, values: Values, left: Cancellation) -> RowSource:
         """Return the rows of a query inside of another statement."""
-        one = await self.classified(query)
+        one = await self.analysis.classified(query)
         if one.does is Does.SUBSCRIBES:
             return await self._stream(query, values, left)
         if one.does not in (Does.LOOKS_UP, Does.READS):
@@ -295,53 +269,19 @@ class Executor:
         assert found.rows is not None, "a query has rows"
         return found.rows
 
-    async def columns(self, one: Classified, types: Sequence[WireType]) -> tuple[RowColumn, ...] | None:
-        """Return the columns of a statement that is not carried out yet; None for one without rows. Raises
-        PenstockError."""
-        statement = one.statement
-        if not one.has_rows:
-            return None
-        if one.does is Does.LOOKS_UP:
-            return await self._door.call(lambda: self._columns_of_catalogs(one))
-        if one.does is Does.SHOWS:
-            return self.state.shown(statement).columns
-        if one.does is Does.FETCHES:
-            return self.cursors.known_columns(read_fetch(statement).name)
-        if statement.words(1)[0] in _TEXTS:
-            return text_columns(_line_name(statement))
-        literals = [literal(None, type_) for type_ in types]
-        try:
-            return await self._columns_of(statement, literals)
-        except PenstockError:
-            if not types:
-                raise
-            # Some clauses take no NULL, such as LIMIT.
-            return await self._columns_of(statement, [sample(type_) for type_ in types])
-
-    def _columns_of_catalogs(self, one: Classified) -> tuple[RowColumn, ...]:
-        tree, image = self._tree(one, lambda number: "NULL")
-        names, types = self._engine.columns(tree, image)
-        return tuple(RowColumn(name, type_) for name, type_ in zip(names, types, strict=True))
-
-    async def _columns_of(self, statement: Statement, literals: Sequence[str]) -> tuple[RowColumn, ...] | None:
-        pair = (statement, lambda number: literals[number - 1])
-        script = await self._door.call(lambda: script_text([pair], self._door.names))
-        reply = (await self._checked(script)).statements[-1]
-        return None if reply.schema is None else columns_of(reply.schema)
-
     # -- what changes ------------------------------------------------------------------------------------------
 
     async def _command(self, statement: Statement, values: Values) -> PgOutcome:
         self.state.check_writes()
         transaction = self.state.transaction
         if transaction is None:
-            (reply,) = (await self._sent(await self._script([(statement, values)]))).statements
+            (reply,) = (await self._sent(await self.analysis.script([(statement, values)]))).statements
             return self._outcome(reply, statement)
         transaction.check_command()
-        script = await self._script([(statement, values)], transaction.commands)
+        script = await self.analysis.script([(statement, values)], transaction.commands)
         self._check_size(script)
-        reply = (await self._checked(script)).statements[-1]
-        transaction.commands.append((await self._script([(statement, values)])).text)
+        reply = (await self.analysis.checked(script)).statements[-1]
+        transaction.commands.append((await self.analysis.script([(statement, values)])).text)
         return self._outcome(reply, statement)
 
     async def _commit(self) -> str:
@@ -419,25 +359,15 @@ class Executor:
 
     # -- the service -------------------------------------------------------------------------------------------
 
-    async def _script(self, given: Sequence[tuple[Statement, Values | None]], before: Sequence[str] = ()) -> ScriptText:
-        pairs = [(statement, None if values is None else cql_values(values)) for statement, values in given]
-        return await self._door.call(lambda: script_text(pairs, self._door.names, before))
-
-    async def _checked(self, script: ScriptText) -> ScriptReply:
-        """Have the service check a script. Raises WireError with its place in what the client sent."""
-        request = ScriptRequest(script.text, self._caller, dry=True, settings=self._given())
-        try:
-            return await self._door.call(lambda: self._door.service.execute(request))
-        except PenstockError as error:
-            raise script.error(error) from None
-
     async def _sent(self, script: ScriptText, left: Cancellation | None = None) -> ScriptReply:
         """Have the service execute a script. Raises WireError with its place in what the client sent."""
         self._check_size(script)
         key = self.state.settings.get(KEY)
         if key is not None:
             key = "pg-" + hashlib.sha256(f"{key}\0{script.text}".encode()).hexdigest()
-        request = ScriptRequest(script.text, self._caller, key, settings=self._given(), left=left or self._left)
+        request = ScriptRequest(
+            script.text, self._caller, key, settings=self.analysis.settings(), left=left or self._left
+        )
         self._door.count_script(self._caller.name)
         try:
             reply = await self._door.call(lambda: self._door.service.execute(request))
@@ -449,9 +379,6 @@ class Executor:
         if failed is not None:
             raise script.error(failed)
         return reply
-
-    def _given(self) -> dict[str, str]:
-        return {name: value for name, value in self.state.settings.items() if name != KEY}
 
     def _check_size(self, script: ScriptText) -> None:
         most = self._door.limits.statement_bytes
@@ -465,8 +392,8 @@ class Executor:
             self._check_rows(reply)
             return PgOutcome("SELECT", TableRows(reply.table))
         first = statement.words(1)[0]
-        if reply.text is not None and first in _TEXTS:
-            return PgOutcome(first, LineRows(_line_name(statement), reply.text.splitlines()))
+        if reply.text is not None and first in TEXTS:
+            return PgOutcome(first, LineRows(line_name(statement), reply.text.splitlines()))
         if reply.state in _UNFINISHED:
             text = f"command {reply.number} is {reply.state}; SHOW COMMANDS tells what becomes of it"
             self.state.notice("NOTICE", text, None)
@@ -487,9 +414,3 @@ def _digest(text: str, rows: pa.Table) -> str:
     with pa.ipc.new_stream(sink, rows.schema) as writer:
         writer.write_table(rows)
     return hashlib.sha256(text.encode() + sink.getvalue()).hexdigest()
-
-
-def _line_name(statement: Statement) -> str:
-    """Return the column of an answer that is text."""
-    first = statement.words(1)[0]
-    return "QUERY PLAN" if first == "EXPLAIN" else first

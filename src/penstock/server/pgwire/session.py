@@ -247,11 +247,11 @@ class Conversation:
     async def _next_of(self, found: Sequence[Statement]) -> int:
         """Carry out the first of some statements, with those behind it that are one script with it; return how many
         these are."""
-        one, values = self._resolved(await self._executor.classified(found[0]))
+        one, values = self._resolved(await self._executor.analysis.classified(found[0]))
         run = [(one, values)]
         if one.does in (Does.READS, Does.COMMANDS) and self._executor.state.transaction is None:
             for following in found[1:]:
-                other, values = self._resolved(await self._executor.classified(following))
+                other, values = self._resolved(await self._executor.analysis.classified(following))
                 if other.does not in (Does.READS, Does.COMMANDS):
                     break
                 run.append((other, values))
@@ -394,12 +394,10 @@ class Conversation:
         kind, name = fields.named_object()
         if kind == b"S":
             prepared = self._prepared.named(name)
+            if prepared.one is not None and prepared.one.does is Does.EXECUTES:
+                self._resolved(prepared.one)
             await self._send(messages.parameter_description([one.oid for one in prepared.types]))
-            one, types = prepared.one, prepared.types
-            if one is not None and one.does is Does.EXECUTES:
-                one, values = self._resolved(one)
-                types = tuple(type_ for _, type_ in values)
-            columns = None if one is None else await self._executor.columns(one, types)
+            columns = await self._prepared.columns(prepared)
             await self._send(messages.NO_DATA if columns is None else description(columns))
             return
         if name not in self._portals and (cursor := self._executor.cursors.columns(name)) is not None:

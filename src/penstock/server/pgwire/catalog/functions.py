@@ -131,6 +131,8 @@ _CONSTANT: dict[str, tuple[str, Any]] = {
     "pg_get_expr": ("text", None), "pg_get_partkeydef": ("text", None), "pg_get_ruledef": ("text", None),
     "pg_get_triggerdef": ("text", None), "pg_get_functiondef": ("text", None), "pg_get_function_result": ("text", None),
     "pg_get_function_arguments": ("text", None), "pg_get_function_identity_arguments": ("text", None),
+    "pg_get_function_sqlbody": ("text", None), "pg_advisory_unlock_all": ("text", ""),
+    "pg_blocking_pids": ("_int4", "[]"),
     "pg_get_serial_sequence": ("text", None), "pg_get_statisticsobjdef_columns": ("text", None),
     "pg_get_statisticsobjdef": ("text", None), "pg_tablespace_location": ("text", ""),
     "shobj_description": ("text", None), "pg_relation_is_publishable": ("bool", 0), "pg_is_in_recovery": ("bool", 0),

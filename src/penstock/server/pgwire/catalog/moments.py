@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -40,4 +41,37 @@ def _shown(value: Any) -> str | None:
     return (text.rstrip("0").rstrip(".") if "." in text else text) + zone
 
 
-MOMENTS: dict[str, tuple[str, Callable[..., Any]]] = {"pg_moment": ("", _cast), "pg_moment_text": ("text", _shown)}
+def _part(field: Any, value: Any) -> float | None:
+    """Return a part of an instant, such as its `epoch`, the seconds since 1970."""
+    if value is None or field is None:
+        return None
+    moment = dt.datetime.fromisoformat(str(value))
+    moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=dt.UTC)
+    parts: dict[str, Callable[[], float]] = {
+        "epoch": moment.timestamp, "year": lambda: moment.year, "month": lambda: moment.month,
+        "day": lambda: moment.day, "hour": lambda: moment.hour, "minute": lambda: moment.minute,
+        "second": lambda: moment.second + moment.microsecond / 1e6, "dow": lambda: moment.isoweekday() % 7,
+        "isodow": moment.isoweekday, "doy": lambda: moment.timetuple().tm_yday,
+    }  # fmt: skip
+    if str(field) not in parts:
+        raise WireError("0A000", f"the part {str(field)[:100]} of an instant is not known", code="P0901")
+    return float(parts[str(field)]())
+
+
+_PATTERNS = {"YYYY": "%Y", "HH24": "%H", "HH12": "%I", "MM": "%m", "DD": "%d", "MI": "%M", "SS": "%S", "US": "%f",
+             "TZ": "UTC"}  # fmt: skip
+_PATTERN = re.compile("|".join(_PATTERNS))
+
+
+def _written(value: Any, form: Any) -> str | None:
+    """Return an instant in a form such as `YYYY-MM-DD HH24:MI:SS`."""
+    if value is None or form is None:
+        return None
+    pattern = _PATTERN.sub(lambda found: _PATTERNS[found[0]], str(form).replace("%", "%%"))
+    return dt.datetime.fromisoformat(str(value)).strftime(pattern)
+
+
+MOMENTS: dict[str, tuple[str, Callable[..., Any]]] = {
+    "pg_moment": ("", _cast), "pg_moment_text": ("text", _shown), "date_part": ("float8", _part),
+    "to_char": ("text", _written),
+}  # fmt: skip

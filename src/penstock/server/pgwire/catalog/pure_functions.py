@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -27,6 +28,7 @@ _KEYWORDS = json.dumps([
 ])  # fmt: skip
 _BOOLEANS = {**dict.fromkeys(("t", "true", "y", "yes", "on", "1"), 1),
              **dict.fromkeys(("f", "false", "n", "no", "off", "0"), 0)}  # fmt: skip
+_PLACES = re.compile(r"%(?:(\d+)\$)?([sIL])|%%")
 #: Arrays that a statement makes have at most so many elements.
 _MOST_ELEMENTS = 100_000
 
@@ -157,6 +159,10 @@ def _series(first: Any, last: Any, step: Any = 1) -> Any:
     return array_text(list(range(int(first), end, int(step))))
 
 
+def _subscripts(array: Any, dimension: Any = 1, first: Any = 1) -> str:
+    return array_text(list(range(int(first), len(elements(array) or []) + int(first))))
+
+
 def _expanded(array: Any) -> str:
     return array_text([{"x": one, "n": n} for n, one in enumerate(elements(array) or [], 1)])
 
@@ -239,6 +245,27 @@ def _quote_literal(value: Any) -> Any:
     return None if value is None else "'" + str(value).replace("'", "''") + "'"
 
 
+def _formatted(form: Any, *values: Any) -> Any:
+    """Return a text in which `%s`, `%I` and `%L` are replaced by values, by themselves or by their numbers (`%1$s`)."""
+    if form is None:
+        return None
+    at = 0
+
+    def one(found: re.Match[str]) -> str:
+        nonlocal at
+        if found[0] == "%%":
+            return "%"
+        at = int(found[1]) if found[1] else at + 1
+        if not 0 < at <= len(values):
+            raise WireError("22023", "format has too few arguments", code="P0204")
+        value = values[at - 1]
+        if found[2] == "L":
+            return "NULL" if value is None else str(_quote_literal(value))
+        return str(quote_ident(value)) if found[2] == "I" else shown(value)
+
+    return _PLACES.sub(one, str(form))
+
+
 def parse_ident(text: Any, strict: Any = 1) -> Any:
     if text is None:
         return None
@@ -309,7 +336,8 @@ def constantly(value: Any) -> Callable[..., Any]:
 PURE: dict[str, tuple[str, Callable[..., Any]]] = {
     "regexp_replace": ("text", _replaced), "quote_ident": ("text", quote_ident),
     "quote_literal": ("text", _quote_literal), "parse_ident": ("_text", parse_ident),
-    "split_part": ("text", _split_part), "left": ("text", _left), "right": ("text", _right),
+    "format": ("text", _formatted), "split_part": ("text", _split_part),
+    "left": ("text", _left), "right": ("text", _right),
     # Written by the translation, which knows the type of what they are given.
     **dict.fromkeys(("abs", "round", "ceil", "ceiling", "floor", "trunc"), ("", constantly(None))),
     "concat": ("text", lambda *values: "".join(map(shown, values))),
@@ -337,7 +365,7 @@ SETS = {
     "unnest": CatalogFunction("", lambda array: array_text(elements(array) or []), is_set=True),
     "generate_series": CatalogFunction("int4", _series, is_set=True),
     "generate_subscripts": CatalogFunction(
-        "int4", lambda array, dimension=1: array_text(list(range(1, len(elements(array) or []) + 1))), is_set=True
+        "int4", _subscripts, is_set=True
     ),
     "_pg_expandarray": CatalogFunction("record", _expanded, is_set=True, fields={"x": "int2", "n": "int4"}),
     "pg_options_to_table": CatalogFunction(

@@ -28,6 +28,7 @@ from penstock.server.pgwire.catalog.typed_values import (
     alike,
     as_number_of,
     as_type,
+    is_vector,
     number_type,
     of_one_type,
     rounded,
@@ -329,7 +330,14 @@ class Scalars:
         else:
             inner, type_ = of_one_type(inner)
         arguments = ", ".join(one.text for one in inner)
-        return SqlColumn(f"{found.native or f'pg_fn_{name}'}({arguments})", type_)
+        text = f"{found.native or f'pg_fn_{name}'}({arguments})"
+        if name in ("array_lower", "array_upper") and inner and is_vector(inner[0].type):
+            text = f"({text} - 1)"
+        return SqlColumn(text, type_)
+
+    def _extract(self, node: exp.Extract, scope: FromScope) -> SqlColumn:
+        moment = self.translate(node.expression, scope)
+        return SqlColumn(f"pg_fn_date_part({text_literal(node.name.lower())}, {moment.text})", wire_type("numeric"))
 
     def _aggregate(self, name: str, found: CatalogFunction, given: list[exp.Expr], scope: FromScope) -> SqlColumn:
         distinct, parts = "", list(given)
@@ -386,8 +394,15 @@ class Scalars:
     def _bracket(self, node: exp.Bracket, scope: FromScope) -> SqlColumn:
         array = self.translate(node.this, scope)
         (index,) = node.expressions
-        # The parser counts a literal from 0.
-        number = str(int(index.this) + 1) if isinstance(index, exp.Literal) else self.translate(index, scope).text
+        # The parser counts literals from 0.
+        if isinstance(index, exp.Literal):
+            number = str(int(index.this) + 1)
+        elif isinstance(index, exp.Neg) and isinstance(index.this, exp.Literal):
+            number = str(1 - int(index.this.this))
+        else:
+            number = self.translate(index, scope).text
+        if is_vector(array.type):
+            number = f"({number}) + 1"
         element = None if array.type is None else type_of_oid(array.type.element)
         return SqlColumn(f"pg_fn_pg_subscript({array.text}, {number})", element or TEXT)
 
@@ -436,7 +451,7 @@ def type_word(to: exp.Expr) -> str:
 _METHODS: dict[type[exp.Expr], Callable[..., SqlColumn]] = {
     exp.Literal: Scalars._literal, exp.Boolean: Scalars._boolean, exp.Null: Scalars._null,
     exp.Column: Scalars._column, exp.Paren: Scalars._paren, exp.Tuple: Scalars._tuple, exp.Neg: Scalars._neg,
-    exp.BitwiseNot: Scalars._not_bits,
+    exp.BitwiseNot: Scalars._not_bits, exp.Extract: Scalars._extract,
     exp.Array: Scalars._array, exp.Subquery: Scalars._subquery, exp.Exists: Scalars._exists, exp.And: Scalars._and_or,
     exp.Or: Scalars._and_or, exp.Not: Scalars._not, exp.Is: Scalars._is, exp.Between: Scalars._between,
     exp.In: Scalars._in, exp.Like: Scalars._like, exp.ILike: Scalars._like, exp.RegexpLike: Scalars._like,

@@ -17,7 +17,7 @@ from penstock.server.pgwire.catalog.pure_functions import CatalogFunction
 from penstock.server.pgwire.catalog.scalars import Scalars, folded, type_word
 from penstock.server.pgwire.catalog.scopes import FromItem, FromScope, SqlColumn, quoted_name, set_item
 from penstock.server.pgwire.catalog.tables import system_columns
-from penstock.server.pgwire.catalog.typed_values import of_one_type
+from penstock.server.pgwire.catalog.typed_values import is_vector, of_one_type
 from penstock.server.pgwire.protocol.errors import WireError, unsupported
 from penstock.server.pgwire.values.wire_types import WireType, type_of_oid, wire_type
 
@@ -204,7 +204,10 @@ class Selects:
         element = wire_type(function.result) if function.result else None
         if name == "unnest" and given and given[0].type is not None:
             element = type_of_oid(given[0].type.element)
-        return f"pg_fn_{name}({', '.join(one.text for one in given)})", function, element
+        texts = [one.text for one in given]
+        if name == "generate_subscripts" and given and is_vector(given[0].type):
+            texts = [given[0].text, "1", "0"]
+        return f"pg_fn_{name}({', '.join(texts)})", function, element
 
     # -- FROM --------------------------------------------------------------------------------------------------
 
@@ -212,16 +215,30 @@ class Selects:
         clause = node.args.get("from_")
         if clause is None:
             return ""
-        text, item = self._item(clause.this, scope)
-        scope.items.append(item)
-        for one in clause.this.args.get("joins") or ():
+        text = self._source(clause.this, scope)
+        for one in node.args.get("joins") or ():
             text += self._join(one, scope)
+        return text
+
+    def _source(self, node: exp.Expr, scope: FromScope) -> str:
+        """Return something in FROM with what is joined to it, and add it to the scope: also joins in parentheses."""
+        inner = node.this if isinstance(node, exp.Subquery | exp.Paren) and not node.args.get("alias") else None
+        if isinstance(inner, exp.Table | exp.Subquery):
+            text = f"({self._source(inner, scope)})"
+        else:
+            text, item = self._item(node, scope)
+            scope.items.append(item)
         for one in node.args.get("joins") or ():
             text += self._join(one, scope)
         return text
 
     def _join(self, node: exp.Join, scope: FromScope) -> str:
         side, method = str(node.args.get("side") or "").upper(), str(node.args.get("method") or "").upper()
+        if isinstance(node.this, exp.Subquery) and node.this.this.args.get("joins") and not node.this.args.get("alias"):
+            if node.args.get("using") or method:
+                raise unsupported("USING and NATURAL before joins in parentheses are not known over the catalogs")
+            text, on = self._source(node.this, scope), node.args.get("on")
+            return f" {_JOINS[side]} {text} ON {'1' if on is None else self.scalars.condition(on, scope)}"
         text, item = self._item(node.this, scope)
         shared = [folded(one) for one in node.args.get("using") or ()]
         if method == "NATURAL":
@@ -284,7 +301,11 @@ class Selects:
             names[n] if n < len(names) else column: SqlColumn(f"{mark}.{quoted_name(column)}", type_)
             for n, (column, type_) in enumerate(found.items())
         }
-        hidden = {"tableoid": SqlColumn("0", wire_type("oid")), "ctid": SqlColumn(f"{mark}.rowid", wire_type("int8"))}
+        hidden = {
+            "tableoid": SqlColumn("0", wire_type("oid")),
+            "xmin": SqlColumn("0", wire_type("xid")),
+            "ctid": SqlColumn(f"{mark}.rowid", wire_type("int8")),
+        }
         return f"{owner}.{quoted_name(name)} AS {mark}", FromItem(alias, columns, hidden)
 
     def _function_item(

@@ -105,6 +105,11 @@ def rounded(name: str, inner: Sequence[SqlColumn]) -> SqlColumn:
     return SqlColumn(text, result)
 
 
+def is_vector(type_: WireType | None) -> bool:
+    """Return whether the values of a type are arrays that are counted from 0, as those of `pg_index`."""
+    return type_ is not None and type_.name in ("int2vector", "oidvector")
+
+
 def is_number(type_: WireType) -> bool:
     """Return whether the values of a type are numbers."""
     return type_.name in INTEGERS or type_.name in REALS

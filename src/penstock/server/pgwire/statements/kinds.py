@@ -28,6 +28,7 @@ class Does(enum.Enum):
     RESETS = "RESET"
     SHOWS = "SHOW"
     DISCARDS = "DISCARD ALL"
+    UNLISTENS = "UNLISTEN"
     PREPARES = "PREPARE"
     EXECUTES = "EXECUTE"
     DEALLOCATES = "DEALLOCATE"
@@ -45,14 +46,14 @@ _FIRST = {
     "BEGIN": Does.BEGINS, "START": Does.BEGINS, "COMMIT": Does.COMMITS, "END": Does.COMMITS,
     "ROLLBACK": Does.ROLLS_BACK, "ABORT": Does.ROLLS_BACK, "SAVEPOINT": Does.SAVES, "RELEASE": Does.RELEASES,
     "SET": Does.SETS, "RESET": Does.RESETS, "DISCARD": Does.DISCARDS, "DEALLOCATE": Does.DEALLOCATES,
-    "PREPARE": Does.PREPARES, "EXECUTE": Does.EXECUTES,
+    "UNLISTEN": Does.UNLISTENS, "PREPARE": Does.PREPARES, "EXECUTE": Does.EXECUTES,
     "DECLARE": Does.DECLARES, "FETCH": Does.FETCHES, "CLOSE": Does.CLOSES, "COPY": Does.COPIES,
     "SUBSCRIBE": Does.SUBSCRIBES, "EXPLAIN": Does.READS, "EXPORT": Does.READS, "DESCRIBE": Does.READS,
 }  # fmt: skip
 _QUERIES = frozenset({"SELECT", "WITH", "VALUES", "TABLE", "("})
 #: Statements of PostgreSQL that the language has not; what CREATE and DROP are of comes from the language.
 _UNKNOWN = frozenset({
-    "LISTEN", "NOTIFY", "UNLISTEN", "LOCK", "GRANT", "REVOKE", "VACUUM", "ANALYZE", "CLUSTER", "REINDEX",
+    "LISTEN", "NOTIFY", "LOCK", "GRANT", "REVOKE", "VACUUM", "ANALYZE", "CLUSTER", "REINDEX",
     "TRUNCATE", "COMMENT", "CHECKPOINT", "LOAD", "MOVE", "MERGE", "CALL", "DO", "REFRESH", "REASSIGN",
     "SECURITY", "IMPORT",
 })  # fmt: skip

@@ -1,0 +1,186 @@
+"""What is found of a statement before it is carried out: what it does, its columns, and what is wrong with it whatever
+its values are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from sqlglot import exp
+
+from penstock.errors import PenstockError
+from penstock.language.parse import parse_statements
+from penstock.language.text import SourceText
+from penstock.server.pgwire.catalog.engine import CatalogEngine, parsed
+from penstock.server.pgwire.catalog.tables import CatalogImage
+from penstock.server.pgwire.cursors import Cursors
+from penstock.server.pgwire.door import PgDoor
+from penstock.server.pgwire.protocol.errors import WireError
+from penstock.server.pgwire.replies import RowColumn, columns_of, text_columns
+from penstock.server.pgwire.session_state import KEY, SessionState
+from penstock.server.pgwire.statements.clauses import read_copy, read_declare, read_fetch
+from penstock.server.pgwire.statements.kinds import Classified, Does, classify
+from penstock.server.pgwire.statements.lexing import Statement, plain_text
+from penstock.server.pgwire.statements.prepare_clauses import read_execute, read_prepare
+from penstock.server.pgwire.statements.script_texts import ScriptText, script_text
+from penstock.server.pgwire.values.bound import Values, cql_values
+from penstock.server.pgwire.values.parameters import literal, sample
+from penstock.server.pgwire.values.wire_types import WireType
+from penstock.server.roles import Caller
+from penstock.server.service import ScriptReply, ScriptRequest
+
+#: Statements of the language whose answer is text.
+TEXTS = frozenset({"SHOW", "EXPLAIN", "EXPORT", "DESCRIBE"})
+#: Commands that PostgreSQL analyses when it parses them; it reads others alone.
+_ANALYSED = frozenset({"INSERT", "UPDATE", "DELETE"})
+#: Errors that depend on nothing but a statement and what is declared: syntax, and names and types.
+_OF_SYNTAX, _OF_NAMES = "P01", ("P01", "P02", "P03")
+_READERS: dict[Does, Callable[[Statement], object]] = {
+    Does.COPIES: read_copy, Does.FETCHES: read_fetch, Does.PREPARES: read_prepare, Does.EXECUTES: read_execute,
+}  # fmt: skip
+
+
+class Analysis:
+    """See the module."""
+
+    def __init__(
+        self, door: PgDoor, caller: Caller, state: SessionState, engine: CatalogEngine, cursors: Cursors
+    ) -> None:
+        self._door, self._caller, self._state, self._engine, self._cursors = door, caller, state, engine, cursors
+
+    # -- what PostgreSQL finds when it parses a statement --------------------------------------------------------
+
+    def version(self) -> object:
+        """Return an object that is the same one as long as nothing is declared, changed or dropped."""
+        return self._door.service.catalog_version()
+
+    async def check(self, one: Classified, types: Sequence[WireType]) -> None:
+        """Raise PenstockError, with its place in what the client sent, for what is wrong with a statement whatever
+        its values are: in a transaction that has failed all but its end; errors of syntax; for those that read or
+        change rows names and types too. types: of the values."""
+        transaction = self._state.transaction
+        if transaction is not None and one.does not in (Does.COMMITS, Does.ROLLS_BACK):
+            transaction.check()
+        statement = one.statement
+        try:
+            if one.does is Does.COMMANDS:
+                await self._check_command(statement, types)
+            elif one.does is Does.DECLARES:
+                await self._check_cursor(read_declare(statement).query, types)
+            elif one.does is Does.READS and statement.words(1)[0] == "EXPLAIN":
+                await self._check_script(statement, types, _OF_NAMES)
+            elif (read := _READERS.get(one.does)) is not None:
+                read(statement)
+        except WireError as error:
+            raise error.moved(statement.offset) from None
+
+    async def _check_cursor(self, query: Statement, types: Sequence[WireType]) -> None:
+        one = await self.classified(query)
+        if one.has_rows:
+            await self.columns(one, types)
+
+    async def _check_command(self, statement: Statement, types: Sequence[WireType]) -> None:
+        if statement.words(1)[0] in _ANALYSED:
+            await self._check_script(statement, types, _OF_NAMES)
+            return
+        made = await self.script([(statement, None)])
+
+        def read() -> list[PenstockError]:
+            return parse_statements(SourceText(made.text)).errors
+
+        if errors := await self._door.call(read):
+            raise made.error(errors[0])
+
+    async def _check_script(self, statement: Statement, types: Sequence[WireType], families: tuple[str, ...]) -> None:
+        """Raise the error of a statement if it is of one of some families and comes whatever the values are."""
+        transaction = self._state.transaction
+        before = () if transaction is None else transaction.commands
+        error: WireError | None = None
+        for literals in ([literal(None, one) for one in types], [sample(one) for one in types]):
+            made = await self._with(statement, literals, before)
+            try:
+                await self.checked(made)
+                return
+            except WireError as found:
+                error = found
+        if error is not None and error.code.startswith(families):
+            raise error
+
+    # -- what a statement does, and its columns ------------------------------------------------------------------
+
+    async def classified(self, statement: Statement) -> Classified:
+        """Return what a statement does. Raises WireError."""
+        try:
+            return await self._door.call(lambda: classify(statement, self._door.names, self._state.variables.knows))
+        except WireError as error:
+            raise error.moved(statement.offset) from None
+
+    async def image(self) -> CatalogImage:
+        """Return the catalogs of what is declared now."""
+        return await self._door.call(self._door.image)
+
+    def tree(self, one: Classified, value_of: Callable[[int], str]) -> tuple[exp.Expr, CatalogImage | None]:
+        """Return the tree of a query over the catalogs, and the catalogs where it reads them."""
+        tree = parsed(plain_text(one.statement, value_of)) if one.statement.values else one.tree
+        assert tree is not None, "it was read before, perhaps with other values"
+        reads = one.reads_tables or any("reg" in token.text.lower() for token in one.statement.tokens)
+        reads = reads or any(token.text.lower().startswith(("pg_", "to_", "col_", "obj_", "format_"))
+                             for token in one.statement.tokens)  # fmt: skip
+        return tree, self._door.image() if reads else None
+
+    async def columns(self, one: Classified, types: Sequence[WireType]) -> tuple[RowColumn, ...] | None:
+        """Return the columns of a statement that is not carried out yet; None for one without rows. Raises
+        PenstockError."""
+        statement = one.statement
+        if not one.has_rows:
+            return None
+        if one.does is Does.LOOKS_UP:
+            return await self._door.call(lambda: self._columns_of_catalogs(one))
+        if one.does is Does.SHOWS:
+            return self._state.shown(statement).columns
+        if one.does is Does.FETCHES:
+            return self._cursors.known_columns(read_fetch(statement).name)
+        if statement.words(1)[0] in TEXTS:
+            return text_columns(line_name(statement))
+        literals = [literal(None, type_) for type_ in types]
+        try:
+            return await self._columns_of(statement, literals)
+        except PenstockError:
+            if not types:
+                raise
+            # Some clauses take no NULL, such as LIMIT.
+            return await self._columns_of(statement, [sample(type_) for type_ in types])
+
+    def _columns_of_catalogs(self, one: Classified) -> tuple[RowColumn, ...]:
+        tree, image = self.tree(one, lambda number: "NULL")
+        names, types = self._engine.columns(tree, image)
+        return tuple(RowColumn(name, type_) for name, type_ in zip(names, types, strict=True))
+
+    async def _columns_of(self, statement: Statement, literals: Sequence[str]) -> tuple[RowColumn, ...] | None:
+        reply = (await self.checked(await self._with(statement, literals))).statements[-1]
+        return None if reply.schema is None else columns_of(reply.schema)
+
+    async def _with(self, statement: Statement, literals: Sequence[str], before: Sequence[str] = ()) -> ScriptText:
+        """Return a statement with literals as its values. before: commands that come first."""
+        pair = (statement, lambda number: literals[number - 1])
+        return await self._door.call(lambda: script_text([pair], self._door.names, before))
+
+    async def script(self, given: Sequence[tuple[Statement, Values | None]], before: Sequence[str] = ()) -> ScriptText:
+        pairs = [(statement, None if values is None else cql_values(values)) for statement, values in given]
+        return await self._door.call(lambda: script_text(pairs, self._door.names, before))
+
+    async def checked(self, script: ScriptText) -> ScriptReply:
+        """Have the service check a script. Raises WireError with its place in what the client sent."""
+        request = ScriptRequest(script.text, self._caller, dry=True, settings=self.settings())
+        try:
+            return await self._door.call(lambda: self._door.service.execute(request))
+        except PenstockError as error:
+            raise script.error(error) from None
+
+    def settings(self) -> dict[str, str]:
+        return {name: value for name, value in self._state.settings.items() if name != KEY}
+
+
+def line_name(statement: Statement) -> str:
+    """Return the column of an answer that is text."""
+    first = statement.words(1)[0]
+    return "QUERY PLAN" if first == "EXPLAIN" else first
