@@ -58,7 +58,7 @@ def check_sections(titles: list[str], tmp_path: Path) -> None:
     script.write_text(place + "\n".join(runs), encoding="utf-8")
     environment = {**os.environ, "PYTHONPATH": str(tmp_path / "src")}
     ran = subprocess.run(
-        [sys.executable, str(script)], env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=120,
+        [sys.executable, str(script)], env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=240,
         check=False,
     )  # fmt: skip
     assert ran.returncode == 0, ran.stderr
