@@ -39,7 +39,8 @@ test: setup
 	$(PY) -m ruff format --check .
 	$(PY) -m ruff check .
 	$(PY) -m mypy --strict src
-	$(PY) -m pytest -q -n 2 --dist worksteal -m "not spark and not slow" tests
+	$(PY) -m pytest -q -n 2 --dist worksteal -m "not spark and not server and not slow" tests
+	$(PY) -m pytest -q -n 2 --dist worksteal -m "server and not spark and not slow" tests
 	$(PY) -m pytest -q -n 2 --dist worksteal -m "spark and not slow" tests
 
 fix: setup

@@ -1,4 +1,5 @@
-"""How many elements a preference looks at for each row, by the length of its window; run with NUMBA_DISABLE_JIT=1.
+"""How many elements a preference looks at for each row, by the length of its window; run with NUMBA_DISABLE_JIT=1 and
+the number of rows that are counted, then windows in seconds, of a row a second and side.
 
 The table of elements that its loops are given counts how often an element of it is read. Rows are counted once the
 window has been full for a while. Prints a JSON object: by case, a list of (window, elements read for a row, pairs
@@ -8,6 +9,7 @@ examined for a row).
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -22,9 +24,6 @@ from penstock.physical.plan.preferences.queries import PREFERENCE
 from penstock.physical.synopses.preferences.numbered_elements import NumberedElements
 from penstock.runtime.local.runtime import run_local
 
-#: 10, 100 and 1,000 times 2 seconds, of a row a second and side.
-WINDOWS = (20, 200, 2000)
-ROWS = 600
 SCRIPT = """
 CREATE STREAM a (ts INT, k INT, n INT) FROM MEMORY () TIMESTAMP BY ts UNIT SECOND;
 CREATE STREAM b (ts INT, k INT, n INT) FROM MEMORY () TIMESTAMP BY ts UNIT SECOND;
@@ -65,9 +64,9 @@ def counted_advance(self: Preferring, moment: Moment) -> Iterator[Elements]:
     seen.append((self._order, read, int(self.figures().get(f"{PREFERENCE}pairs examined", 0))))
 
 
-def measured(clause: str, keys: int | None, window: int) -> tuple[int, float, float]:
+def measured(clause: str, keys: int | None, window: int, counted: int) -> tuple[int, float, float]:
     draw = np.random.default_rng(1)
-    count = window + ROWS
+    count = window + counted
     inputs: dict[str, pa.Table] = {}
     for name in ("a", "b"):
         columns = {"ts": np.arange(count), "k": draw.integers(0, keys or window // 4, count),
@@ -83,4 +82,5 @@ def measured(clause: str, keys: int | None, window: int) -> tuple[int, float, fl
 if __name__ == "__main__":
     NumberedElements._hold = counted_hold  # type: ignore[method-assign, assignment]
     Preferring.advance = counted_advance  # type: ignore[method-assign]
-    print(json.dumps({name: [measured(*case, window) for window in WINDOWS] for name, case in CASES.items()}))
+    counted, *windows = map(int, sys.argv[1:])
+    print(json.dumps({name: [measured(*case, window, counted) for window in windows] for name, case in CASES.items()}))

@@ -349,3 +349,18 @@ def test_files_of_a_run_are_written_by_the_storage_alone() -> None:
     names = {path: module_name(path) for path in SOURCES}
     storing = [path for path, name in names.items() if name.startswith(("connectors", "runtime", "session", "control"))]
     assert [line for path in storing if names[path] not in UNSTORED for line in lines_with(TOUCHES, path)] == []
+
+
+def test_tests_that_start_servers_are_marked() -> None:
+    """They are a line of their own in `make test`, between the fast ones and those with Spark."""
+    starts = re.compile(r"^(from|import) (tests\.servers?\.|penstock\.server\.listening|playwright)", re.MULTILINE)
+    tests = ROOT / "tests"
+    files = {path: path.read_text(encoding="utf-8") for path in tests.rglob("test_*.py")}
+    unmarked = [
+        path.relative_to(ROOT).as_posix()
+        for path, text in files.items()
+        if starts.search(text)
+        and path.relative_to(tests).parts[0] not in ("server", "page", "client", "spark")
+        and "mark.server" not in text
+    ]
+    assert unmarked == []

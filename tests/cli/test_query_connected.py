@@ -31,6 +31,8 @@ from tests.server.fake_service import FakeService, eventually
 from tests.server.running import Running
 from tests.server.test_live_service import ROWS, WARM, ended, started
 
+pytestmark = pytest.mark.server
+
 
 @pytest.fixture(scope="module")
 def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:

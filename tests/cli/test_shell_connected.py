@@ -30,6 +30,8 @@ from tests.server.fake_service import FakeService, eventually
 from tests.server.running import Running
 from tests.server.test_live_service import ROWS, WARM, ended, started
 
+pytestmark = pytest.mark.server
+
 
 class Screen(io.StringIO):
     """Standard output in memory, at a terminal."""

@@ -36,6 +36,7 @@ def test_the_commands(command: str, result: str, tmp_path: Path) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, result, "")
 
 
+@pytest.mark.server
 def test_the_commands_at_a_server(tmp_path: Path) -> None:
     server = started(tmp_path)
     try:

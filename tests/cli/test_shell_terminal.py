@@ -212,6 +212,7 @@ def test_without_the_package_of_the_prompt(monkeypatch: pytest.MonkeyPatch) -> N
     assert caught.value.code == "P0723" and "penstock[shell]" in str(caught.value.hint)
 
 
+@pytest.mark.server
 def test_a_server_at_a_terminal(tmp_path: Path) -> None:
     """The content of a relation is drawn again until Ctrl-C; names of the server are completed."""
     service = FakeService()

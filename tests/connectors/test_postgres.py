@@ -28,6 +28,8 @@ from penstock.runtime.local.statics import read_relation
 from penstock.session import Session
 from tests.servers.postgres import PASSWORD, Server, options
 
+pytestmark = pytest.mark.server
+
 
 def source(text: str) -> SourceConnector:
     return open_source(next(iter(bind_script(text).catalog.sources.values())))

@@ -18,6 +18,8 @@ from penstock.language import bind_script
 from tests.runtime.inline_run import InlineRun, cold
 from tests.servers.postgres import Server, options
 
+pytestmark = pytest.mark.server
+
 _DAY = 86_400_000_000
 
 

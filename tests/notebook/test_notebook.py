@@ -234,6 +234,7 @@ def client(running: Running) -> Iterator[ServerClient]:
         yield made
 
 
+@pytest.mark.server
 def test_the_results_of_a_server_are_shown(client: ServerClient) -> None:
     client.execute(WARM)
     client.insert("readings", ROWS)
@@ -244,11 +245,13 @@ def test_the_results_of_a_server_are_shown(client: ServerClient) -> None:
     assert plan.startswith("-- warm") and plan._repr_svg_().startswith("<svg")  # type: ignore[attr-defined]
 
 
+@pytest.mark.server
 def test_an_unknown_query_is_an_error(client: ServerClient) -> None:
     with pytest.raises(PenstockError, match="P0201"):
         client.watch("nothing", display=Shown())
 
 
+@pytest.mark.server
 def test_a_query_that_is_dropped_ends_or_is_an_error_but_never_hangs(client: ServerClient) -> None:
     client.execute("CREATE QUERY short AS SELECT ISTREAM(room) FROM readings [NOW]")
     shown = Shown()
@@ -256,6 +259,7 @@ def test_a_query_that_is_dropped_ends_or_is_an_error_but_never_hangs(client: Ser
     assert "shown for" in shown.views[-1].state
 
 
+@pytest.mark.server
 def test_the_examples_of_the_page(running: Running, capsys: pytest.CaptureFixture[str]) -> None:
     """They are run one after the other, and print what stands below them."""
     page = (Path(__file__).resolve().parents[2] / "docs" / "notebook.md").read_text(encoding="utf-8")

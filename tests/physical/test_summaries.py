@@ -82,7 +82,7 @@ def lives(draw: st.DrawFn) -> tuple[SummaryLevels, CountSketchShape | None, list
     return levels, shape, events, sorted({0, *cuts, len(events)})
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(lives())
 def test_zones_and_estimates_are_those_of_the_definition_whatever_the_cuts(
     life: tuple[SummaryLevels, CountSketchShape | None, list[Event], list[int]],

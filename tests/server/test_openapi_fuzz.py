@@ -62,7 +62,7 @@ def test_every_operation(api_schema: schemathesis.BaseSchema, served: tuple[str,
         operation = result.ok()
         called.add(operation.label)
 
-        @settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck), database=None)
+        @settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck), database=None)
         @given(case=operation.as_strategy())
         def call(case: schemathesis.Case) -> None:
             answer = case.call(headers={"Authorization": f"Bearer {token}"}, timeout=20)
