@@ -140,7 +140,9 @@ class Ledger:
     @staticmethod
     def from_json(lists: list[list[int]]) -> Ledger:
         """Return the ledger that `as_json` wrote."""
-        (no_end, width, first, grows, left), *lanes = lists
+        # A ledger of before these two were in it has three numbers.
+        (no_end, width, first, *more), *lanes = lists
+        grows, left = more or (0, 0)
         found = Ledger(no_end, width, first)
         found.tuples, found.ticks, found.endless, found.begins, found.weights = (list(lane) for lane in lanes)
         found.grows, found.left = bool(grows), left
