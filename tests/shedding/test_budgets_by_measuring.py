@@ -103,6 +103,32 @@ def test_nothing_comes_back_and_what_was_shed_is_retracted_at_the_next_arrival()
     assert max(last[key] for key, rank in places.items() if rank >= WHOLE // 2) < max(last[key] for key in gone)
 
 
+@pytest.mark.parametrize(
+    "source",
+    [
+        "m (k) VALID FOR 3 SECONDS [RANGE 20 SECONDS] AS s",
+        "m (k) [RANGE 20 SECONDS SLIDE 2 SECONDS] AS s",
+        "m (k) VALID FOR 3 SECONDS AS s WHERE CLOSED(VALID(s))",
+        "m [PARTITION BY k SESSION 3 SECONDS] AS s",
+    ],
+)
+def test_estimates_follow_the_threshold_of_cpu(source: str) -> None:
+    text = f"CREATE QUERY q WITH (cpu '0.5') AS SELECT COUNT(*) AS kept, ESTIMATE(COUNT(*)) AS n FROM {source};"
+    bound = bind_script(_STREAM + text)
+    data = inputs(keys=400)
+
+    def weights(thresholds: list[int]) -> list[float]:
+        given = run_local(bound.queries, data, batch_rows=160, decide=falling(thresholds)).tables["q"]
+        kept, n = (given.column(name).to_pylist() for name in ("kept", "n"))
+        return [b / a for a, b in zip(kept, n, strict=True) if a]
+
+    assert set(weights([WHOLE // 2])) == {2.0}
+    met = weights([WHOLE] * 5 + [WHOLE // 4])
+    assert met[0] == 1.0 and min(met) >= 1.0 and max(met) <= 4.0
+    # What was told before stays as it was told, where it is told once.
+    assert met[-1] == 4.0 or ("CLOSED" in source and 1.0 < met[-1] < 4.0)
+
+
 @pytest.mark.parametrize("policy", ["random", "newest", "value", "cals_v", "cals_i", "cals", "cals_q"])
 def test_shards_and_restarts_do_not_change_what_is_shed_under_the_same_decisions(policy: str) -> None:
     data = inputs(1_200)
