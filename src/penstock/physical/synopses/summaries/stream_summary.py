@@ -224,8 +224,9 @@ class StreamSummary(Synopsis):
 
     @property
     def rows(self) -> int:
-        """Return the number of elements in zones, and of those that are not counted yet."""
-        return int(self._zones[self._live(), kernel.ELEMENTS].sum()) + self._waiting
+        """Return the number of elements in zones, and of those that will be."""
+        uncounted = sum(int(np.count_nonzero(part.known)) for part in self._uncounted.values())
+        return int(self._zones[self._live(), kernel.ELEMENTS].sum()) + uncounted
 
     @property
     def nbytes(self) -> int:
