@@ -410,8 +410,11 @@ class Settings:
         return ((s.name, self[s.name]) for s in TABLE)
 
     def written(self) -> Iterator[tuple[str, str]]:
-        """Yield each setting and its value as it is written in a script."""
-        return ((s.name, self._texts.get(s.name, s.shown)) for s in TABLE)
+        """Yield each setting and its value as SET takes it."""
+        for setting in TABLE:
+            text = self._texts.get(setting.name, setting.shown)
+            is_plain = text in ("true", "false") or text.replace(".", "", 1).isdigit()
+            yield setting.name, text if is_plain else "'" + re.sub(r"(['\\])", r"\\\1", text) + "'"
 
     def with_value(self, name: str, text: str) -> Settings:
         """Return these settings with `name` set from `text`. Raises PenstockError P0104, P0901."""

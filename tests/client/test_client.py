@@ -51,6 +51,7 @@ def test_rows_go_in_and_come_out_with_their_types(connected: ServerClient) -> No
     assert connected.insert("readings", frame) == 1
     batch = pa.RecordBatch.from_pydict({"at": pa.array([0], pa.timestamp("us", "UTC"))})
     assert connected.insert("readings", batch, key="k") == connected.insert("readings", batch, key="k") == 1
+    assert connected.insert("readings", []) == connected.insert("readings", iter(())) == 0
     found = connected.select("SELECT room, n, cost FROM readings WHERE at > '2000-01-01' ORDER BY at")
     assert found.to_arrow().column("n").to_pylist() == [2**60, None, None]
     assert found.to_arrow().schema.field("cost").type == pa.decimal128(20, 4)

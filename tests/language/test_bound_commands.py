@@ -339,7 +339,7 @@ def test_what_show_settings_lists_can_be_set(standing: Catalog) -> None:
     texts = [text for _, text in _as(ShowCommand, "SHOW SETTINGS", standing).entries]
     assert {"sink_retry = '10 s'", "seed = 0", "max_batch_bytes = '256 MB'", "statistics = ''"} <= set(texts)
     settings = Settings().with_value("statistics", "s(rate 10)")
-    assert dict(settings.written())["statistics"] == "s(rate 10)"
+    assert dict(settings.written())["statistics"] == "'s(rate 10)'"
     for text in texts:
         command = _as(ChangeSetting, f"SET {text}", standing)
         assert Settings().with_value(command.key, command.value)[command.key] == Settings()[command.key], text

@@ -321,12 +321,13 @@ class ServerClient:
         once however often the connection is lost.
 
         Args:
-            rows: an Arrow table or batch, a pandas or Polars DataFrame, or dictionaries.
+            rows: an Arrow table or batch, a pandas or Polars DataFrame, or dictionaries; no dictionaries are no rows.
             key: the idempotency key; two calls with one key and the same rows are one.
         """
-        key = key or _new_key()
+        key, table = key or _new_key(), arrow_table(rows)
         added = 0
-        for number, part in enumerate(parts(arrow_table(rows))):
+        # A list without dictionaries has no columns that could be wrong.
+        for number, part in enumerate(parts(table) if table.column_names else ()):
             added += self.post(stream, stream_bytes(part), "arrow", key=f"{key}.{number}").rows
         return added
 

@@ -22,7 +22,6 @@ from penstock.control.entities.system import SessionFact, SystemView
 from penstock.control.outcomes import CommandOutcome, CommandState, Principal, StatementOutcome
 from penstock.control.registry import quoted
 from penstock.control.script import placed_in
-from penstock.control.transactions.catalog_text import declared_text
 from penstock.control.transactions.listing import ListedQuery
 from penstock.control.versions import with_plan
 from penstock.errors import PenstockError, Position, ScriptErrors, nearest
@@ -68,7 +67,7 @@ from penstock.server.statements.listed_views import (
     moment,
     plan_change_text,
     query_view,
-    shown_query,
+    shown_queries,
     shown_tick,
     statement_view,
 )
@@ -268,10 +267,8 @@ class LiveService:
             version = self._control.version()
             return f"{version.number}, with the commands up to {version.command}"
         if command.kind == "QUERIES":
-            version, shed, written = self._control.version(), shedding_texts(self.view()), dict(command.entries)
-            listed = [(declared_text(one.stored, written.get(one.stored.name)), query_view(one, version))
-                      for one in self._control.queries()]  # fmt: skip
-            return "\n".join(shown_query(text, view, shed) for text, view in listed)
+            shed, written = shedding_texts(self.view()), dict(command.entries)
+            return shown_queries(self._control.queries(), self._control.version(), written, shed)
         texts = [redacted_text(declared or name) for name, declared in command.entries]
         return "\n".join(texts)
 

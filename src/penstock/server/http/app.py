@@ -15,8 +15,7 @@ from penstock.errors import PenstockError, nearest
 from penstock.server.http import entities, page, queries, results, rows, statements, status
 from penstock.server.http.door import HttpDoor
 from penstock.server.http.gate import Gate
-from penstock.server.http.nearest_address import nearest_address
-from penstock.server.http.problems import Refused, failure, problem
+from penstock.server.http.problems import Refused, failure, nearest_address, problem
 
 _ABOUT = (
     "Continuous queries over streams and relations: statements, results as they come, rows, and the log of commands."

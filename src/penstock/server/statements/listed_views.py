@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 
 from penstock.control.engine import EngineVersion
+from penstock.control.transactions.catalog_text import declared_text
 from penstock.control.transactions.listing import ListedQuery, awaited_instant, shown_change, shown_state
 from penstock.errors import PenstockError
 from penstock.language.catalog import QueryStatus
@@ -30,12 +31,23 @@ def query_view(one: ListedQuery, version: EngineVersion) -> QueryView:
     )  # fmt: skip
 
 
-def shown_query(text: str, view: QueryView, shed: Mapping[str, str]) -> str:
-    """Return a query as SHOW QUERIES lists it: its statement, and behind it what is to be known beside that.
+def shown_queries(
+    listed: Iterable[ListedQuery], version: EngineVersion, written: Mapping[str, str], shed: Mapping[str, str]
+) -> str:
+    """Return queries as SHOW QUERIES lists them, one a line.
 
     Args:
+        written: by name, the statements as they were registered.
         shed: what is told of queries that shed, by name.
     """
+    return "\n".join(
+        _shown_query(declared_text(one.stored, written.get(one.stored.name)), query_view(one, version), shed)
+        for one in listed
+    )
+
+
+def _shown_query(text: str, view: QueryView, shed: Mapping[str, str]) -> str:
+    """Return the statement of a query, and behind it what is to be known beside that."""
     said = None if view.state == QueryStatus.RUNNING.value else view.state
     if said is not None:
         # How much it has read, or until when it waits, or why it failed.

@@ -49,7 +49,6 @@ from penstock.language.commands import (
 )
 from penstock.language.plans.choices import NO_CHOICES, as_choices, attributes_with_plan, choices_in
 from penstock.language.plans.document import exported
-from penstock.language.printer import string_text
 from penstock.language.queries import CONTROL_SCHEMA, Name, QueryTree
 from penstock.language.statements import (
     AsOf,
@@ -415,18 +414,12 @@ def _shown(kind: str, context: Context) -> tuple[tuple[str, str], ...]:
         users = [u for u in {**REGISTERED, **catalog.functions}.values() if f"{u.kind}S" == kind]
         return tuple((u.name, signature(u)) for u in users)
     if kind == "SETTINGS":
-        return tuple((name, f"{name} = {_setting_text(text)}") for name, text in context.settings.written())
+        return tuple((name, f"{name} = {text}") for name, text in context.settings.written())
     if kind not in ("STREAMS", "RELATIONS"):
         return ()
     streams = kind == "STREAMS"
     sources = [(key, s) for key, s in catalog.sources.items() if s.is_stream == streams]
     return tuple((s.name, catalog.texts.get(key, "")) for key, s in sources)
-
-
-def _setting_text(text: str) -> str:
-    """Return a value as SET takes it."""
-    is_plain = text in ("true", "false") or text.replace(".", "", 1).isdigit()
-    return text if is_plain else string_text(text)
 
 
 def bind_describe(statement: DescribeStatement, context: Context) -> Command:
