@@ -78,7 +78,7 @@ ORACLE = {"deep", "errors", "types", "tree", "expressions", "algebra"}
 #: Third-party package -> the only folders or modules that may import it. Its types alone, for the type checker, may be
 #: named elsewhere: nothing is loaded.
 OWNERS = {
-    "sqlglot": {"language", "server.pgwire.catalog", "server.pgwire.executor", "server.pgwire.statements.kinds"},
+    "sqlglot": {"language", "server.pgwire.catalog", "server.pgwire.analysis", "server.pgwire.statements.kinds"},
     "pyspark": {"runtime.spark"},
     "py4j": {"runtime.spark"},
     "typer": {"cli"},

@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -301,3 +301,78 @@ def test_a_damaged_log_is_told(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes().replace(b"RETAIN", b"RETAIM"))
     with pytest.raises(PenstockError, match="P0605"):
         Server(tmp_path)
+
+
+#: Each of these changes what the one before has left, so that one that happens twice, or not at all, is seen.
+UPDATES = (
+    "UPDATE penstock.queries SET weight = weight + 1 WHERE name = 'q';",
+    "UPDATE penstock.queries SET weight = weight + 2, latency_target = '2 s' WHERE name = 'q';",
+    "UPDATE penstock.queries SET weight = weight * 2 WHERE name = 'q';",
+)
+UPDATED_LIFE: tuple[Step, ...] = (
+    command(STREAM),
+    command(SUM + "CREATE QUERY r AS SELECT v FROM S;"),
+    command(UPDATES[0]),
+    rows(1, 1, 2, 3),
+    answer,
+    command(UPDATES[1]),
+    command("UPDATE penstock.queries SET state = 'PAUSED' WHERE name = 'r';"),
+    rows(2, 4, 5),
+    command(UPDATES[2]),
+    answer,
+)  # fmt: skip
+
+
+def attributes(system: Server) -> Mapping[str, str]:
+    return next(one.attributes for one in system.control.stored.values() if one.name == "q")
+
+
+def updated(system: Server) -> tuple[object, ...]:
+    """What the updates have made: the weight and pace of q, and the state of r. None is in the log twice."""
+    texts_of_log(system)
+    found = attributes(system)
+    return float(found["weight"]), found["latency_target"], system.status("r")
+
+
+def test_an_update_of_a_control_relation_happens_once_wherever_power_goes(tmp_path: Path) -> None:
+    number, cuts = 2, 0
+    while True:
+        system, cut = cut_life(tmp_path / str(number), number, LOSSES[number % len(LOSSES)], UPDATED_LIFE)
+        found = updated(system)
+        with suppress(PowerLost):
+            system.control.close()
+        assert found == (8.0, "2 SECOND", "PAUSED"), f"power went at call {number}"
+        if not cut:
+            break
+        cuts += 1
+        number += 5
+    assert cuts > 8
+
+
+@pytest.mark.parametrize("point", ["bound", "accepted", "applied", "running"])
+def test_an_update_at_each_point_of_a_command(tmp_path: Path, point: str) -> None:
+    """Power goes before the log has it, before the engine goes over, after it has, and before the answer is out."""
+    engine = CrashingEngine(tmp_path / "engine", after=point == "applied")
+    system = Server(tmp_path, engine)
+    system.done(STREAM + SUM)
+    if point == "bound":
+        with replaced_storage(LocalStorage(FailingCalls("write", 1))), pytest.raises((PenstockError, OSError)):
+            system.run(UPDATES[0], key="k")
+    elif point == "running":
+        system.run(UPDATES[0], key="k")
+    else:
+        engine.armed = True
+        with pytest.raises(PowerLost):
+            system.run(UPDATES[0], key="k")
+    system.control.close()
+    again = Server(tmp_path)
+    assert float(attributes(again).get("weight", "1")) == (1 if point == "bound" else 2)
+    # The client asks again with its key.
+    again.run(UPDATES[0], key="k")
+    again.run(UPDATES[0], key="k")
+    assert float(attributes(again)["weight"]) == 2
+    assert texts_of_log(again).count(UPDATES[0].rstrip(";")) == 1
+    again.control.close()
+    third = Server(tmp_path)
+    assert float(attributes(third)["weight"]) == 2
+    third.control.close()

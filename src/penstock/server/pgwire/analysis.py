@@ -39,7 +39,7 @@ _READERS: dict[Does, Callable[[Statement], object]] = {
 }  # fmt: skip
 
 
-class Analysis:
+class StatementAnalysis:
     """See the module."""
 
     def __init__(

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from penstock.errors import PenstockError
 from penstock.results.cancellation import Cancellation, cancelled
-from penstock.server.pgwire.analysis import TEXTS, Analysis, line_name
+from penstock.server.pgwire.analysis import TEXTS, StatementAnalysis, line_name
 from penstock.server.pgwire.catalog.control_tables import ControlReads, control_query
 from penstock.server.pgwire.catalog.engine import CatalogEngine
 from penstock.server.pgwire.catalog.functions import SessionFacts
@@ -80,7 +80,7 @@ class Executor:
         self._door, self._caller, self.state = door, caller, state
         self.cursors = Cursors(door.limits.rows)
         self._engine = CatalogEngine(facts, door.limits.rows, door.limits.seconds)
-        self.analysis = Analysis(door, caller, state, self._engine, self.cursors)
+        self.analysis = StatementAnalysis(door, caller, state, self._engine, self.cursors)
         #: Ends the statement that runs; whether it has taken too long.
         self._left = Cancellation()
         self._late = False
