@@ -20,9 +20,9 @@ from penstock.physical.execution.flow_counts import FlowCounts
 from penstock.physical.execution.marks import StageMarks
 from penstock.physical.execution.meter import Meter, StateGauge, StateSizes, StepFigures, figures_of, together
 from penstock.physical.execution.progress import (
+    FirstTimestamps,
     Progress,
     SourceProgress,
-    first_instant,
     query_frontiers,
     query_heartbeats,
 )
@@ -140,10 +140,7 @@ class StageExecutor:
         self._operators = _operators(self._graph.steps, tables, shards, meter)
         self._roots = {name: query.root for name, query in plan.queries.items()}
         self.progress: dict[str, SourceProgress] = {}
-        #: For each source, its first instant for the queries of an epoch.
-        self._firsts: dict[int, dict[str, SourceProgress]] = {birth: {} for birth in plan.births}
-        #: For each source, the smallest timestamp that all these epochs know.
-        self._begun: dict[str, int] = {}
+        self._firsts = FirstTimestamps(plan.births)
         self.spent: dict[int, float] = {}
         self.counts = FlowCounts()
         #: As of `FlowCounts`, in the next round.
@@ -229,7 +226,7 @@ class StageExecutor:
         self._moments = {n: self._moments[m] for n, m in was if m is not None and m in self._moments}
         self._roots = {name: query.root for name, query in plan.queries.items()}
         self.progress = {name: seen for name, seen in self.progress.items() if name in unchanged}
-        self._firsts, self._begun = {birth: self._firsts.get(birth, {}) for birth in plan.births}, {}
+        self._firsts = FirstTimestamps(plan.births, self._firsts)
         self.spent, self.counts = {}, FlowCounts()
 
     def received(self, inputs: Mapping[Channel, Sequence[Elements]]) -> dict[Port, int]:
@@ -254,7 +251,7 @@ class StageExecutor:
         for name, seen in progress.items():
             self.progress[name] = self.progress.get(name, SourceProgress()).merge(seen)
             if seen.first is not None:
-                self._begin(name, seen.first)
+                self._firsts.note(name, seen.first)
         heartbeats = self.heartbeats()
         frontiers = self.frontiers(heartbeats)
         result = StageResult()
@@ -322,17 +319,6 @@ class StageExecutor:
             self._ran.update(self._read_in_place(step))
         return True
 
-    def _begin(self, source: str, first: int) -> None:
-        """Note a smallest timestamp of a source that has been seen."""
-        begun = self._begun.get(source)
-        if begun is not None and begun <= first:
-            return
-        self._begun[source] = first
-        for firsts in self._firsts.values():
-            known = firsts.get(source)
-            if known is None or known.first is None or first < known.first:
-                firsts[source] = SourceProgress(first)
-
     def _reads_change(self, step: Step) -> bool:
         """Return whether `step` reads in place what has changed in this round."""
         return step.spec.reads and not self._altered.isdisjoint(self._read_in_place(step))
@@ -354,7 +340,7 @@ class StageExecutor:
 
     def _start(self, step: Step) -> int | None:
         """Return the first instant of the inputs of `step`."""
-        return first_instant(step.sources, self._firsts[step.birth])
+        return self._firsts.instant(step.birth, step.sources)
 
     def heartbeats(self) -> dict[str, int]:
         """Return, by query, the tick up to which its answer is final."""
@@ -415,14 +401,13 @@ class StageExecutor:
 
     def marks(self) -> StageMarks:
         """Return the small state: operators' marks by key, and the progress seen."""
-        firsts = {birth: {n: p.first for n, p in found.items()} for birth, found in self._firsts.items()}
         keys = self._keys
         marks = {
             keys[number]: m
             for number, operator in self._operators.items()
             if type(operator).marks is not Operator.marks and (m := operator.marks())
         }
-        return StageMarks(dict(self.progress), firsts, marks)
+        return StageMarks(dict(self.progress), self._firsts.marks(), marks)
 
     def restore_marks(self, marks: StageMarks, sources: Container[str] | None = None) -> None:
         """Restore what `marks` returned, also in parts and from an executor of an earlier plan.
@@ -432,10 +417,7 @@ class StageExecutor:
         for name, seen in marks.progress.items():
             if sources is None or name in sources:
                 self.progress[name] = self.progress.get(name, SourceProgress()).merge(seen)
-        self._begun = {}
-        for birth, firsts in marks.firsts.items():
-            if birth in self._firsts:
-                self._firsts[birth] |= {n: SourceProgress(first) for n, first in firsts.items()}
+        self._firsts.restore(marks.firsts)
         keys = self._keys
         for step in self._graph.steps:
             if keys[step.id] in marks.operators:

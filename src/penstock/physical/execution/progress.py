@@ -155,6 +155,44 @@ def first_instant(sources: Iterable[str], progress: Progress) -> int | None:
     return min(firsts, default=None)
 
 
+class FirstTimestamps:
+    """The smallest timestamp of each source, for the steps that an epoch has added: what came before does not count for
+    them."""
+
+    def __init__(self, births: Iterable[int], before: FirstTimestamps | None = None) -> None:
+        self._firsts: dict[int, dict[str, SourceProgress]] = {
+            birth: {} if before is None else before._firsts.get(birth, {}) for birth in births
+        }
+        #: For each source, the smallest timestamp that all these epochs know.
+        self._known: dict[str, int] = {}
+
+    def note(self, source: str, first: int) -> None:
+        """Take a smallest timestamp of a source that has been seen."""
+        known_by_all = self._known.get(source)
+        if known_by_all is not None and known_by_all <= first:
+            return
+        self._known[source] = first
+        for firsts in self._firsts.values():
+            known = firsts.get(source)
+            if known is None or known.first is None or first < known.first:
+                firsts[source] = SourceProgress(first)
+
+    def instant(self, birth: int, sources: Iterable[str]) -> int | None:
+        """Return the first instant of steps over `sources` that the epoch `birth` has added."""
+        return first_instant(sources, self._firsts[birth])
+
+    def marks(self) -> dict[int, dict[str, int | None]]:
+        """Return them by epoch and source; `restore` takes them back."""
+        return {birth: {name: seen.first for name, seen in found.items()} for birth, found in self._firsts.items()}
+
+    def restore(self, marks: Mapping[int, Mapping[str, int | None]]) -> None:
+        """Take back what `marks` returned, of the epochs that are there."""
+        self._known = {}
+        for birth, firsts in marks.items():
+            if birth in self._firsts:
+                self._firsts[birth] |= {name: SourceProgress(first) for name, first in firsts.items()}
+
+
 def waits_for_rows(root: Algebra) -> bool:
     """Return whether time may go on to its end, for what ends when its rows say: not where something happens at every
     boundary on the way."""
