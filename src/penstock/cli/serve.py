@@ -16,7 +16,7 @@ import typer
 
 from penstock.cli.errors_shown import FAILED
 from penstock.errors import PenstockError
-from penstock.runtime.allocation import arrow_by_malloc, give_back
+from penstock.runtime.allocation import arrow_by_malloc
 from penstock.runtime.spark.checkpoint.place import check_place
 from penstock.settings import Settings
 
@@ -79,7 +79,6 @@ def serve(options: ServeOptions, start: Callable[[ServeOptions, ServerPolicy], S
     """
     check_packages()
     arrow_by_malloc()
-    give_back()
     # Imported here, so that the other commands do not need the extra.
     from penstock.server.addresses import Address, HostNames
     from penstock.server.http.door import HttpDoor
