@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from penstock.server.roles import AccessRole
-from tests.server.pgwire.running import RunningPg
+from tests.server.pgwire.running import RawClient, RunningPg
 
 
 def test_what_reads_nothing_is_answered_at_once(pg: RunningPg) -> None:
@@ -258,3 +258,12 @@ def test_a_statement_ends_after_the_time_of_its_client(pg: RunningPg) -> None:
         with pytest.raises(psycopg.errors.QueryCanceled, match="statement_timeout"):
             connection.execute(slow)
         assert connection.execute("SELECT 1").fetchall() == [(1,)]
+
+
+def test_the_signature_of_a_binary_copy_comes_with_the_first_row(raw: RawClient) -> None:
+    """ADBC's driver reads a row from the message that begins with it."""
+    signature, end = b"PGCOPY\n\xff\r\n\0" + b"\0" * 8, b"\xff\xff"
+    row = b"\0\1" + b"\0\0\0\4" + b"\0\0\0"
+    for where, expected in (("", [signature + row + b"\1", row + b"\2", end]), (" WHERE i > 5", [signature + end])):
+        found = raw.query(f"COPY (SELECT i FROM generate_series(1, 2) i{where}) TO STDOUT (FORMAT binary)")
+        assert [body for kind, body in found if kind == "d"] == expected

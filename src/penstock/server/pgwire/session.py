@@ -304,13 +304,15 @@ class Conversation:
                 if batch is None:
                     break
                 made = (
-                    data_rows(batch, rows.columns, formats) if copy is None else copying.rows(copy, batch, rows.columns)
+                    data_rows(batch, rows.columns, formats)
+                    if copy is None
+                    else copying.rows(copy, batch, rows.columns, not count)
                 )
                 for row in made:
                     await self._send(row)
                 count += batch.num_rows
             if copy is not None:
-                await self._send(copying.tail(copy))
+                await self._send(copying.tail(copy, not count))
         finally:
             rows.close()
         await self._send(messages.complete(f"{outcome.tag} {count}"))

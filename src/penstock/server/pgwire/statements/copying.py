@@ -19,31 +19,32 @@ _ESCAPES = {b"\\": b"\\\\", b"\b": b"\\b", b"\f": b"\\f", b"\n": b"\\n", b"\r": 
 def head(copy: Copy, columns: Sequence[RowColumn]) -> bytes:
     """Return what comes before the rows."""
     found = messages.copy_out(len(columns), copy.form == "binary")
-    if copy.form == "binary":
-        return found + messages.message("d", _SIGNATURE)
     if copy.header:
         line = copy.delimiter.encode().join(_field(copy, one.name.encode()) for one in columns)
         found += messages.message("d", line + b"\n")
     return found
 
 
-def rows(copy: Copy, batch: pa.RecordBatch, columns: Sequence[RowColumn]) -> Iterator[bytes]:
-    """Yield the message of each row."""
+def rows(copy: Copy, batch: pa.RecordBatch, columns: Sequence[RowColumn], is_first: bool) -> Iterator[bytes]:
+    """Yield the message of each row. is_first: whether they are the first ones: in binary the message of the first row
+    begins with the signature, as PostgreSQL sends it and some clients expect."""
     binary = copy.form == "binary"
+    before = _SIGNATURE if is_first else b""
     encodings = [encoded(values, one.type, binary) for values, one in zip(batch.columns, columns, strict=True)]
     delimiter, null = copy.delimiter.encode(), copy.null.encode()
     for row in zip(*encodings, strict=True):
         if binary:
             parts = [b"\xff\xff\xff\xff" if one is None else struct.pack("!I", len(one)) + one for one in row]
-            yield messages.message("d", struct.pack("!H", len(parts)) + b"".join(parts))
+            yield messages.message("d", before + struct.pack("!H", len(parts)) + b"".join(parts))
+            before = b""
         else:
             fields = (null if one is None else _field(copy, one) for one in row)
             yield messages.message("d", delimiter.join(fields) + b"\n")
 
 
-def tail(copy: Copy) -> bytes:
-    """Return what comes behind the rows."""
-    end = messages.message("d", b"\xff\xff") if copy.form == "binary" else b""
+def tail(copy: Copy, is_empty: bool) -> bytes:
+    """Return what comes behind the rows. is_empty: whether there were none."""
+    end = messages.message("d", (_SIGNATURE if is_empty else b"") + b"\xff\xff") if copy.form == "binary" else b""
     return end + messages.COPY_DONE
 
 
