@@ -18,11 +18,18 @@ def logger_of(layer: str) -> logging.Logger:
     return logging.getLogger(f"penstock.{layer}")
 
 
-def log_event(logger: logging.Logger, level: int, event: str, message: str, **fields: Any) -> None:
-    """Log `event` with its message. fields: plain values (texts, numbers, None, mappings and lists of them)."""
+def log_event(
+    logger: logging.Logger, level: int, event: str, message: str, trace: BaseException | None = None, **fields: Any
+) -> None:
+    """Log `event` with its message.
+
+    Args:
+        trace: an error whose traceback the record has.
+        fields: plain values (texts, numbers, None, mappings and lists of them).
+    """
     if logger.isEnabledFor(level):
         shown = {key: _shown(key, value) for key, value in fields.items()}
-        logger.log(level, "%s", redacted_text(message), extra={"event": event, "fields": shown})
+        logger.log(level, "%s", redacted_text(message), exc_info=trace, extra={"event": event, "fields": shown})
 
 
 def _shown(key: str, value: Any) -> Any:

@@ -95,6 +95,11 @@ def test_a_text_that_is_neither_has_a_hint(text: str) -> None:
     assert "hint: what begins with no statement, such as SELECT, is taken for the name of a script" in err
 
 
+def test_a_second_argument_that_is_no_statement_is_named(script: Path) -> None:
+    code, out, err = call(script, "SELEC 1")
+    assert (code, out) == (2, "") and "begins with no statement, such as SELECT: SELEC 1" in " ".join(err.split())
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

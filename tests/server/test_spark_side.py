@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from penstock.errors import PenstockError
 from penstock.runtime.watching.progress import RunProgress
 from penstock.server import spark_side
 from penstock.server.spark_side import SparkSide
@@ -27,6 +29,7 @@ class FakeRun:
     delivered: int = 0
     asked: int = 0
     unread: dict[str, int] = field(default_factory=dict)
+    error: PenstockError | None = None
     epoch: Any = field(default_factory=lambda: SimpleNamespace(number=7))
 
     @property
@@ -97,3 +100,19 @@ def test_time_passes_without_a_batch_only_while_input_waits(side: tuple[SparkSid
     until(lambda: (made.batch()[1] or 0.0) >= 0.1)
     run.unread = {}
     until(lambda: (made.batch()[1] or 0.0) < 0.1)
+
+
+def test_the_error_that_ends_the_run_is_logged_once_with_its_cause(
+    side: tuple[SparkSide, FakeRun], caplog: pytest.LogCaptureFixture
+) -> None:
+    made, run = side
+    run.error = PenstockError("P0601", "the run failed: odd", hint="look", cause=AssertionError("deep inside"))
+    with caplog.at_level(logging.ERROR, "penstock.server"):
+        run.active = False
+        until(lambda: bool(caplog.records))
+        time.sleep(0.05)
+    (record,) = caplog.records
+    assert record.getMessage() == "the run has ended with P0601: the run failed: odd"
+    assert record.__dict__["fields"] == {"error": "P0601", "hint": "look"}
+    assert "deep inside" in caplog.text
+    assert made.problem() == "the run failed: P0601"

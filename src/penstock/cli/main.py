@@ -207,7 +207,10 @@ def query(
 
     script, text = (arguments[0], arguments[1]) if len(arguments) == 2 else (None, arguments[0])
     if len(arguments) > 2 or (script is not None and (is_statement(script) or not is_statement(text))):
-        raise typer.BadParameter("expected a script, a query, or a script and then a query in quotes", context)
+        expected = "expected a script, a query, or a script and then a query in quotes"
+        if len(arguments) == 2 and not is_statement(text):
+            expected += f": the second one begins with no statement, such as SELECT: {text}"
+        raise typer.BadParameter(expected, context)
     place = place_of(context, connect, token_file, tls_ca)
     with errors_shown(context):
         from penstock.connectors.sinks.output import OutputFormat

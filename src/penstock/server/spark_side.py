@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -13,6 +14,7 @@ import pyarrow as pa
 from penstock.algebra.nodes.query import Query, Start
 from penstock.control.spark import SparkEngine
 from penstock.errors import PenstockError
+from penstock.events import log_event, logger_of
 from penstock.language.commands import SelectOnce
 from penstock.physical.execution.flow_counts import TappedPort
 from penstock.results.cancellation import Cancellation
@@ -34,6 +36,7 @@ from penstock.server.service import EndOfResults, ResultPart, ResultRequest
 from penstock.server.statements.selecting import SelectedRows, SelectScope, check_readable, whole_inputs
 from penstock.storage.documents import Document
 
+LOG = logger_of("server")
 #: Seconds between two looks at whether a batch has ended.
 _LOOK = 0.2
 
@@ -52,6 +55,8 @@ class SparkSide:
         self._listeners: list[Callable[[Mapping[str, object]], None]] = []
         #: Number of batches, and when the last one ended or there was nothing to read.
         self._batches, self._at = 0, time.monotonic()
+        #: The error that has been logged.
+        self._told: PenstockError | None = None
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="penstock-batches", daemon=True)
         self._thread.start()
@@ -60,6 +65,7 @@ class SparkSide:
         while not self._ending.wait(_LOOK):
             run = self._engine.run
             if run is None or not run.active:
+                self._tell_failure(None if run is None else run.error)
                 continue
             # Looked at all the time, so it must not cost anything for each query.
             if run.batches == self._batches:
@@ -73,6 +79,16 @@ class SparkSide:
             }  # fmt: skip
             for listener in self._listeners:
                 listener(content)
+
+    def _tell_failure(self, error: PenstockError | None) -> None:
+        """Log the error that has ended the run, once: the server stays, and nobody waits for the run."""
+        if error is None or error is self._told:
+            return
+        self._told = error
+        log_event(
+            LOG, logging.ERROR, "failed", f"the run has ended with {error.code}: {error.message}", error.cause,
+            error=error.code, hint=error.hint,
+        )  # fmt: skip
 
     # -- reading -----------------------------------------------------------------------------------------------
 

@@ -84,7 +84,11 @@ class Average(_Totalled):
         return pa.array(total / divisor, call.type, mask=none)
 
 
-SUM = Sum("SUM", "number or interval", "sum; NULL over no value")
+SUM = Sum(
+    "SUM", "number or interval",
+    "sum; NULL over no value. Of integers a BIGINT, which wraps beyond its range; of a DECIMAL one with ten digits"
+    " more, NULL where they do not suffice",
+)  # fmt: skip
 AVG = Average(
     "AVG",
     "number or interval",

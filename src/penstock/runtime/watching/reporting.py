@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from penstock.algebra.nodes.scans import Source
 from penstock.errors import PenstockError, counted, malformed_rows
@@ -239,7 +239,7 @@ def log_of_run(
     event: str, message: str, failure: PenstockError | None, queries: Iterable[str], checkpoint: Path, batches: int
 ) -> None:
     """Log that a run starts or ends; with a `failure` as an error."""
-    fields: dict[str, object] = {"queries": sorted(queries), "checkpoint": str(checkpoint)}
+    fields: dict[str, Any] = {"queries": sorted(queries), "checkpoint": str(checkpoint)}
     if failure is not None:
         # The caller that waits for the run gets the whole error: the log does not repeat it.
         fields |= {"error": failure.code, "reason": failure.message}
