@@ -134,6 +134,9 @@ def test_a_step_that_follows_decisions_runs_when_they_change(monkeypatch: pytest
         def rejections(self) -> list[object]:
             return []
 
+        def joint_key(self) -> None:
+            return None
+
         def synopses(self) -> dict[str, object]:
             return {}
 
