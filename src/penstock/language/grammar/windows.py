@@ -177,6 +177,9 @@ class WindowGrammar(TokenGrammar):
             key, value = "internal", mark
         elif self._at("FREQUENCY") or (bracketed and self._match(TokenType.COMMA)):
             token = self._curr
+            if not self._at("FREQUENCY"):
+                hint = "a window has one of RANGE, ROWS, VALID and SESSION; its other parts stand without commas"
+                self._fail("FREQUENCY", hint=hint)
             key, value = "frequency", self._frequency()
         else:
             return False
