@@ -191,5 +191,3 @@ def bucket_budgets(budget: int, buckets: int) -> list[int]:
 ENTRY_BYTES = 88
 #: The budget where memory is not limited.
 NO_BUDGET = END
-#: A period or life without an end.
-NO_END = END

@@ -59,7 +59,6 @@ from penstock.types import CALENDAR, END, TIMESTAMP, Field, Interval, TimeDomain
 
 _DAY = 86_400_000_000
 _READ = re.compile(r"\bVALID\s*\(([^()]*)\)", re.IGNORECASE)
-_PAIR = ("_from", "_to")
 _CONVERTED = "declare both of one type; WITH q AS (SELECT CAST(b AS TIMESTAMP) AS x_to, ..) converts one of a query"
 
 
