@@ -341,7 +341,7 @@ class Applier:
         """Note what became of commands. at_once: nothing may be applied before it is written."""
         with self._outcomes_lock:
             self._unwritten += outcomes
-            self._log.outcomes |= {one.number: one for one in outcomes}
+            self._log.note(outcomes)
             if not self._unwritten:
                 return
             try:

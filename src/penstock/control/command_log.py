@@ -6,22 +6,31 @@
     finished-<number>.json transactions that a catalog contains, up to this number, with their outcomes
 
 A transaction is accepted when its file is there: from then on it happens, once. An idempotency key belongs to the token
-that it was used with. Numbers count commands and are never used again. A transaction is removed once a catalog contains
-it and it is older than the retention; its key is forgotten with it.
+that it was used with. Numbers count commands and are never used again. Transactions are removed once a catalog contains
+them and the last of their file is older than the retention; their keys are forgotten with them.
+
+What is finished and contained in a catalog is read from its file when it is asked for: in memory there are its numbers
+and the hashes of its keys, so a server does not grow with the commands that it has carried out.
 """
 
 from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from array import array as numbers_array
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeAlias
 
 from penstock.control.outcomes import CommandOutcome
 from penstock.control.sealed_files import SealedFiles
 from penstock.control.stored_catalog import CatalogChange, StoredCatalog
+from penstock.errors import PenstockError
 from penstock.storage.documents import Document, array, as_document, as_text, integer, nested, text
 
+#: A command: its transaction, its text, its number, and its outcome, None where that is open.
+_LoggedCommand: TypeAlias = "tuple[Transaction, str, int, CommandOutcome | None]"
 #: Commands between two catalogs.
 CATALOG_EVERY = 100
 _TRANSACTION, _OUTCOMES, _CATALOG, _FINISHED = "", "outcomes-", "catalog-", "finished-"
@@ -82,6 +91,59 @@ class Transaction:
         )  # fmt: skip
 
 
+@dataclass(frozen=True)
+class BegunQuery:
+    """Where a query began last.
+
+    Args:
+        number: of the command with which it began.
+        at: when that was accepted, in microseconds since 1970.
+        tick: τ0, None where the answer begins with its sources.
+    """
+
+    number: int
+    at: int
+    tick: int | None
+
+
+@dataclass(frozen=True)
+class _FinishedFile:
+    """What is known of a file of finished transactions without reading it.
+
+    Args:
+        last: the number of the last command in it.
+        firsts: the numbers of its transactions, in order.
+        keys: the hashes of their idempotency keys.
+        newest: when the last one was accepted.
+    """
+
+    last: int
+    firsts: numbers_array[int]
+    keys: numbers_array[int]
+    newest: int
+
+    @staticmethod
+    def of(transactions: Sequence[Transaction]) -> _FinishedFile:
+        ordered = sorted(transactions, key=lambda one: one.first)
+        keys = (_key_hash(one.who, one.key) for one in ordered if one.key is not None)
+        return _FinishedFile(
+            ordered[-1].last, numbers_array("q", (one.first for one in ordered)), numbers_array("q", keys),
+            max(one.at for one in ordered),
+        )  # fmt: skip
+
+    def may_contain(self, number: int) -> bool:
+        return self.firsts[0] <= number <= self.last
+
+    def has(self, first: int) -> bool:
+        """Return whether it has the transaction of this number."""
+        place = bisect_right(self.firsts, first)
+        return place > 0 and self.firsts[place - 1] == first
+
+
+def _key_hash(who: str, key: str) -> int:
+    return hash((who, key))
+
+
 def _now() -> int:
     return time.time_ns() // 1000
 
@@ -96,15 +158,19 @@ class CommandLog:
 
     files: SealedFiles
     retention: float
+    #: By number: those that the latest catalog does not contain, or that are not finished.
     transactions: dict[int, Transaction] = field(default_factory=dict)
+    #: Of the commands of these.
     outcomes: dict[int, CommandOutcome] = field(default_factory=dict)
     _keys: dict[tuple[str, str], int] = field(default_factory=dict)
     _first_by_number: dict[int, int] = field(default_factory=dict)
     _last: int = 0
     _catalog: int = 0
-    #: By the number of a file, the commands that it holds: `outcomes-` and `finished-`.
+    #: By the number of a file, the commands that it holds.
     _in_outcomes: dict[int, tuple[int, ...]] = field(default_factory=dict)
-    _in_finished: dict[int, frozenset[int]] = field(default_factory=dict)
+    _finished: dict[int, _FinishedFile] = field(default_factory=dict)
+    #: By place.
+    _begun: dict[int, BegunQuery] = field(default_factory=dict)
 
     @staticmethod
     def opened(files: SealedFiles, retention: float) -> tuple[CommandLog, StoredCatalog]:
@@ -112,21 +178,25 @@ class CommandLog:
         log = CommandLog(files, retention)
         names = files.names()
         for number in _numbers(names, _FINISHED):
-            document = files.read(f"{_FINISHED}{number}.json")
-            finished = [Transaction.read(as_document(one, "finished")) for one in array(document, "transactions")]
-            for transaction in finished:
-                log._know(transaction)
-            log._in_finished[number] = frozenset(transaction.first for transaction in finished)
-            log._note(document)
+            transactions, outcomes = log._read_finished(number)
+            log._finished[number] = _FinishedFile.of(transactions)
+            log._last = max(log._last, number)
+            for transaction in transactions:
+                log._note_begin(transaction, outcomes)
         for number in _numbers(names, _TRANSACTION):
-            log._know(Transaction.read(files.read(f"{number}.json")))
+            if not log._is_packed(number):
+                log._know(Transaction.read(files.read(f"{number}.json")))
         for number in _numbers(names, _OUTCOMES):
-            log._in_outcomes[number] = log._note(files.read(f"{_OUTCOMES}{number}.json"))
+            found = _outcomes_in(files.read(f"{_OUTCOMES}{number}.json"))
+            log.note(found.values())
+            log._in_outcomes[number] = tuple(found)
         log._catalog = max(_numbers(names, _CATALOG), default=0)
         log._last = max(log._last, log._catalog, max(log.outcomes, default=0))
-        if not log._catalog:
-            return log, StoredCatalog()
-        return log, StoredCatalog.read(files.read(f"{_CATALOG}{log._catalog}.json"))
+        catalog = StoredCatalog()
+        if log._catalog:
+            catalog = StoredCatalog.read(files.read(f"{_CATALOG}{log._catalog}.json"))
+        log._forget_begins(catalog)
+        return log, catalog
 
     @property
     def next_number(self) -> int:
@@ -150,14 +220,47 @@ class CommandLog:
         """Return the transaction that was posted with an idempotency key, if it is still known."""
         first = self._keys.get((who, key))
         found = None if first is None else self.transactions.get(first)
-        if found is None or (found.at < _now() - int(self.retention * 1e6) and found.last in self.outcomes):
-            return None
-        return found
+        if found is not None and (found.last not in self.outcomes or not self._is_old(found.at)):
+            return found
+        hashed = _key_hash(who, key)
+        for number, file in reversed(list(self._finished.items())):
+            if hashed in file.keys and not self._is_old(file.newest):
+                for one in self._read_finished(number)[0]:
+                    if (one.who, one.key) == (who, key) and not self._is_old(one.at):
+                        return one
+        return None
 
     def of(self, number: int) -> Transaction | None:
         """Return the transaction that contains a command, if it is still known."""
         first = self._first_by_number.get(number)
-        return None if first is None else self.transactions[first]
+        found = None if first is None else self.transactions.get(first)
+        if found is not None:
+            return found
+        files = (self._read_finished(name)[0] for name in self._files_with(number))
+        return next((one for transactions in files for one in transactions if number in one.numbers), None)
+
+    def outcome(self, number: int) -> CommandOutcome | None:
+        """Return what became of a command; None where that is open, and where it is forgotten."""
+        found = self.outcomes.get(number)
+        if found is None:
+            files = (self._read_finished(name)[1] for name in self._files_with(number))
+            found = next((outcomes[number] for outcomes in files if number in outcomes), None)
+        return found
+
+    def commands(self, after: int = 0, limit: int | None = None) -> list[_LoggedCommand]:
+        """Return the commands behind the number `after`, in order. limit: how many at most."""
+        # What is put into a file meanwhile is in both.
+        found = _by_number(list(self.transactions.values()), self.outcomes, after)
+        for file in sorted(list(self._finished.values()), key=lambda one: one.firsts[0]):
+            if limit is not None and len(found) >= limit and sorted(found)[limit - 1] < file.firsts[0]:
+                break
+            if file.last > after:
+                found |= _by_number(*self._read_finished(file.last), after)
+        return [found[number] for number in sorted(found)][:limit]
+
+    def begun(self, place: int) -> BegunQuery | None:
+        """Return where the query of a place began last."""
+        return self._begun.get(place)
 
     # -- writing -----------------------------------------------------------------------------------------------
 
@@ -176,8 +279,15 @@ class CommandLog:
         """Write what became of commands. Raises PenstockError P0601."""
         last = max(outcome.number for outcome in outcomes)
         self.files.write(f"{_OUTCOMES}{last}.json", {"outcomes": [outcome.document() for outcome in outcomes]})
-        self.outcomes |= {outcome.number: outcome for outcome in outcomes}
+        self.note(outcomes)
         self._in_outcomes[last] = tuple(outcome.number for outcome in outcomes)
+
+    def note(self, outcomes: Iterable[CommandOutcome]) -> None:
+        """Know what became of commands, before it is written."""
+        found = {one.number: one for one in outcomes}
+        self.outcomes |= found
+        for first in {self._first_by_number[number] for number in found if number in self._first_by_number}:
+            self._note_begin(self.transactions[first], found)
 
     def save(self, catalog: StoredCatalog, number: int) -> None:
         """Write the catalog that contains what is finished up to the command `number`; remove what is no longer needed,
@@ -187,57 +297,40 @@ class CommandLog:
         for former in _numbers(self.files.names(), _CATALOG):
             if former < number:
                 self.files.remove(f"{_CATALOG}{former}.json")
-        self._forget()
+        for packed, file in list(self._finished.items()):
+            if self._is_old(file.newest):
+                # In this order: who reads it meanwhile finds that it is gone.
+                del self._finished[packed]
+                self.files.remove(f"{_FINISHED}{packed}.json")
         self._pack()
-
-    def _forget(self) -> None:
-        """Remove what is older than the retention and contained in the latest catalog."""
-        before = _now() - int(self.retention * 1e6)
-        for transaction in list(self.transactions.values()):
-            is_finished = transaction.last <= self._catalog and transaction.last in self.outcomes
-            if is_finished and transaction.at < before:
-                self._drop(transaction)
-        for number, firsts in list(self._in_finished.items()):
-            if not firsts & self.transactions.keys():
-                self.files.remove(f"{_FINISHED}{number}.json")
-                del self._in_finished[number]
-        self._remove_outcomes(set())
+        self._forget_begins(catalog)
 
     def _pack(self) -> None:
-        """Write what is finished and contained in the latest catalog into one file, without what it has declared:
-        so there are few files, however many commands are kept."""
-        packed = frozenset[int]().union(*self._in_finished.values())
+        """Write what is finished and contained in the latest catalog into one file, without what it has declared, and
+        keep it there alone: so there are few files and little in memory, however many commands are kept."""
         finished = [
             one
             for one in list(self.transactions.values())
-            if one.last <= self._catalog and one.last in self.outcomes and one.first not in packed
+            if one.last <= self._catalog and one.last in self.outcomes and not self._is_packed(one.first)
         ]
-        if finished:
-            last = max(one.last for one in finished)
-            short = [replace(one, change=CatalogChange(concerns=one.change.concerns)) for one in finished]
-            outcomes = [self.outcomes[number] for one in finished for number in one.numbers if number in self.outcomes]
+        kept = [one for one in finished if not self._is_old(one.at)]
+        if kept:
+            last = max(one.last for one in kept)
+            short = [replace(one, change=CatalogChange(concerns=one.change.concerns)) for one in kept]
+            outcomes = [self.outcomes[number] for one in kept for number in one.numbers if number in self.outcomes]
             self.files.write(
                 f"{_FINISHED}{last}.json",
                 {"transactions": [one.document() for one in short], "outcomes": [one.document() for one in outcomes]},
             )
-            self.transactions |= {one.first: one for one in short}
-            self._in_finished[last] = frozenset(one.first for one in short)
-        # A crash may have left some of them, and those of files that could not be removed.
-        names, packed = set(self.files.names()), frozenset[int]().union(*self._in_finished.values())
-        for number in _numbers(sorted(names), _TRANSACTION):
-            if number in packed:
+            self._finished[last] = _FinishedFile.of(short)
+        for one in finished:
+            self._drop(one)
+        # A crash may have left some, and those of files that could not be removed.
+        for number in _numbers(self.files.names(), _TRANSACTION):
+            if self._is_packed(number):
                 self.files.remove(f"{number}.json")
-        self._remove_outcomes({number for first in packed for number in self._numbers_of(first)})
-
-    def _numbers_of(self, first: int) -> Iterable[int]:
-        found = self.transactions.get(first)
-        return () if found is None else found.numbers
-
-    def _remove_outcomes(self, packed: Collection[int]) -> None:
-        """Remove the files of outcomes that stand in other files, the `packed`, or are of commands that are gone."""
         for number, held in list(self._in_outcomes.items()):
-            needed = [one for one in held if one in self._first_by_number and one not in packed]
-            if not needed and number <= self._catalog:
+            if number <= self._catalog and not any(one in self._first_by_number for one in held):
                 self.files.remove(f"{_OUTCOMES}{number}.json")
                 del self._in_outcomes[number]
         for gone in [one for one in list(self.outcomes) if one <= self._catalog and one not in self._first_by_number]:
@@ -251,11 +344,43 @@ class CommandLog:
         if transaction.key is not None and self._keys.get((transaction.who, transaction.key)) == transaction.first:
             del self._keys[transaction.who, transaction.key]
 
-    def _note(self, document: Document) -> tuple[int, ...]:
-        """Know the outcomes in a document; return the numbers of their commands."""
-        found = [CommandOutcome.read(as_document(one, "outcomes")) for one in array(document, "outcomes")]
-        self.outcomes |= {outcome.number: outcome for outcome in found}
-        return tuple(outcome.number for outcome in found)
+    # -- what is finished --------------------------------------------------------------------------------------
+
+    def _is_old(self, at: int) -> bool:
+        return at < _now() - int(self.retention * 1e6)
+
+    def _is_packed(self, first: int) -> bool:
+        return any(file.may_contain(first) and file.has(first) for file in list(self._finished.values()))
+
+    def _files_with(self, number: int) -> list[int]:
+        return [name for name, file in list(self._finished.items()) if file.may_contain(number)]
+
+    def _read_finished(self, number: int) -> tuple[list[Transaction], dict[int, CommandOutcome]]:
+        """Return the transactions of a file and the outcomes of their commands; none where it has been removed. Raises
+        PenstockError P0605."""
+        name = f"{_FINISHED}{number}.json"
+        try:
+            document = self.files.read(name)
+        except PenstockError:
+            if number in self._finished or name in self.files.names():
+                raise
+            return [], {}
+        transactions = [Transaction.read(as_document(one, "finished")) for one in array(document, "transactions")]
+        return transactions, _outcomes_in(document)
+
+    def _note_begin(self, transaction: Transaction, outcomes: Mapping[int, CommandOutcome]) -> None:
+        """Note which queries have begun with the commands of a transaction."""
+        for number, place in transaction.change.concerns.items():
+            outcome, known = outcomes.get(number), self._begun.get(place)
+            if outcome is not None and outcome.version is not None and (known is None or known.number <= number):
+                self._begun[place] = BegunQuery(number, transaction.at, outcome.tick)
+
+    def _forget_begins(self, catalog: StoredCatalog) -> None:
+        """Forget where queries began that are gone."""
+        places = {place for _, query in catalog.queries for place, _ in query.plans}
+        for transaction in list(self.transactions.values()):
+            places |= set(transaction.change.concerns.values())
+        self._begun = {place: one for place, one in self._begun.items() if place in places}
 
     def _know(self, transaction: Transaction) -> None:
         self.transactions[transaction.first] = transaction
@@ -263,6 +388,23 @@ class CommandLog:
         self._last = max(self._last, transaction.last)
         if transaction.key is not None:
             self._keys[transaction.who, transaction.key] = transaction.first
+
+
+def _by_number(
+    transactions: Iterable[Transaction], outcomes: Mapping[int, CommandOutcome], after: int
+) -> dict[int, _LoggedCommand]:
+    return {
+        number: (one, text, number, outcomes.get(number))
+        for one in transactions
+        if one.last > after
+        for number, text in zip(one.numbers, one.texts, strict=True)
+        if number > after
+    }
+
+
+def _outcomes_in(document: Document) -> dict[int, CommandOutcome]:
+    found = (CommandOutcome.read(as_document(one, "outcomes")) for one in array(document, "outcomes"))
+    return {outcome.number: outcome for outcome in found}
 
 
 def _numbers(names: Sequence[str], prefix: str) -> list[int]:

@@ -18,9 +18,9 @@ from pathlib import Path
 import pyarrow as pa
 
 from penstock.control.applying import Applier
-from penstock.control.command_log import CommandLog, Transaction, digest
+from penstock.control.command_log import CommandLog, digest
 from penstock.control.engine import Engine, EngineVersion
-from penstock.control.entities.system import DoorFacts, SystemView
+from penstock.control.entities.system import DoorFacts, LoggedCommand, SystemView
 from penstock.control.outcomes import SYSTEM, CommandOutcome, CommandState, Principal, StatementOutcome
 from penstock.control.posted_rows import POSTED, PostedRows, PostLimits
 from penstock.control.registry import queries_over, read_once, settings_of
@@ -208,14 +208,25 @@ class Control:
         transaction = self._log.of(command)
         return None if transaction is None else transaction.change.concerns.get(command)
 
-    def commands(self) -> list[tuple[Transaction, str, CommandOutcome]]:
-        """Return the commands of the log: each with its transaction, its text and its outcome so far."""
-        log, readings = self._log, self._backlog.readings()
+    def commands(self, after: int = 0, limit: int | None = None) -> list[LoggedCommand]:
+        """Return the commands of the log behind the number `after`: each with its transaction, its text and its outcome
+        so far. limit: how many at most."""
+        readings = self._backlog.readings()
         return [
-            (transaction, text, log.outcomes.get(number) or _unfinished(number, readings))
-            for transaction in sorted(log.transactions.values(), key=lambda one: one.first)
-            for number, text in zip(transaction.numbers, transaction.texts, strict=True)
+            (transaction, text, outcome or self._log.outcome(number) or _unfinished(number, readings))
+            for transaction, text, number, outcome in self._log.commands(after, limit)
         ]
+
+    def command(self, number: int) -> LoggedCommand | None:
+        """Return a command of the log, as `commands` does; None where it is forgotten, and before there is one."""
+        transaction = self._log.of(number)
+        if transaction is None:
+            return None
+        return transaction, transaction.texts[number - transaction.first], self.outcome(number)
+
+    def outcome(self, number: int) -> CommandOutcome:
+        """Return what has become of a command so far."""
+        return self._outcome(number, self._backlog.readings())
 
     def version(self) -> EngineVersion:
         """Return the version that the engine runs."""
@@ -227,7 +238,7 @@ class Control:
         settings = settings_of({**self._settings, **registry.stored.settings})
         return SystemView(
             registry, self.queries(), self._engine.version, self._engine.figures, self.commands, settings,
-            doors or DoorFacts(),
+            self._log.begun, doors or DoorFacts(),
         )  # fmt: skip
 
     @property
@@ -296,7 +307,8 @@ class Control:
 
     def _on_failed(self, place: int, error: PenstockError) -> None:
         """Note that a query failed alone; called by the engine."""
-        self._failed[place] = error
+        standing = {query.place for _, query in self._applier.current.stored.queries}
+        self._failed = {one: why for one, why in self._failed.items() if one in standing} | {place: error}
         tracks = [query.track for _, query in self._applier.current.stored.queries if query.place == place]
         failure = NotedFailure(place, tracks[0] if tracks else None, error)
         self._requests.put(PostedScript(parse_commands(""), {}, SYSTEM, None, "", failure=failure))
@@ -333,7 +345,7 @@ class Control:
         return found
 
     def _outcome(self, number: int, readings: Mapping[int, PastReading]) -> CommandOutcome:
-        return self._log.outcomes.get(number) or _unfinished(number, readings)
+        return self._log.outcome(number) or _unfinished(number, readings)
 
 
 def _checked(settings: Mapping[str, str] | None) -> dict[str, str]:

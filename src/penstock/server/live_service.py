@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from penstock.algebra.nodes.query import Query
 from penstock.algebra.nodes.scans import Source
+from penstock.control.command_log import Transaction
 from penstock.control.control import Control
 from penstock.control.entities.queries import shedding_texts
 from penstock.control.entities.running_plan import running_plan, running_plan_document
@@ -262,7 +263,8 @@ class LiveService:
             running = [one for one in self.statements() if command.kind == "STATEMENTS" or one.kind == SUBSCRIBE]
             return "\n".join(f"{one.id} {one.began} {one.who} {_on_one_line(one.text)}" for one in running)
         if command.kind == "COMMANDS":
-            return "\n".join(f"{one.number} {one.state} {one.who} {_on_one_line(one.sql)}" for one in self._commands())
+            views = (_command_view(*one) for one in self._control.commands())
+            return "\n".join(f"{one.number} {one.state} {one.who} {_on_one_line(one.sql)}" for one in views)
         if command.kind == "VERSIONS":
             version = self._control.version()
             return f"{version.number}, with the commands up to {version.command}"
@@ -390,22 +392,14 @@ class LiveService:
         return RowsPosted(rows.num_rows, repeated=not added)
 
     def commands(self, after: int, limit: int) -> Sequence[CommandView]:
-        return [view for view in self._commands() if view.number > after][:limit]
+        return [_command_view(*one) for one in self._control.commands(after, limit)]
 
     def command(self, number: int) -> CommandView:
-        for view in self._commands():
-            if view.number == number:
-                return view
-        raise PenstockError("P0201", f"there is no command {number}", hint="finished commands are kept for some days")
-
-    def _commands(self) -> list[CommandView]:
-        return [
-            CommandView(
-                outcome.number, moment(transaction.at), transaction.who, redacted_text(text), outcome.state.value,
-                outcome.version, outcome.error, outcome.share,
-            )
-            for transaction, text, outcome in self._control.commands()
-        ]  # fmt: skip
+        found = self._control.command(number)
+        if found is None:
+            hint = "finished commands are kept for some days"
+            raise PenstockError("P0201", f"there is no command {number}", hint=hint)
+        return _command_view(*found)
 
     def catalog(self) -> CatalogView:
         bound, stored = self._control.catalog, list(self._control.stored.values())
@@ -479,6 +473,13 @@ def _bound(one: ListedQuery) -> Query:
         message = f"query {one.stored.name} cannot be bound by this version"
         raise PenstockError("P0601", message, hint="GET /v1/queries has its error")
     return with_plan(one.bound, one.stored.wished_plan)
+
+
+def _command_view(transaction: Transaction, text: str, outcome: CommandOutcome) -> CommandView:
+    return CommandView(
+        outcome.number, moment(transaction.at), transaction.who, redacted_text(text), outcome.state.value,
+        outcome.version, outcome.error, outcome.share,
+    )  # fmt: skip
 
 
 def _principal(caller: Caller) -> Principal:

@@ -94,11 +94,8 @@ class QueryRow:
     @cached_property
     def started(self) -> tuple[int, int | None] | None:
         """Return when the command was accepted with which the query began last, in microseconds since 1970, and τ0."""
-        found = None
-        for transaction, _, outcome in self.view.commands:
-            if transaction.change.concerns.get(outcome.number) == self.place and outcome.version is not None:
-                found = transaction.at, outcome.tick
-        return found
+        found = self.view.begun(self.place)
+        return None if found is None else (found.at, found.tick)
 
     @cached_property
     def sizes(self) -> tuple[int, int, float] | None:

@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import TypeAlias
 
 from penstock.algebra.properties.need import is_mature
-from penstock.control.command_log import Transaction
+from penstock.control.command_log import BegunQuery, Transaction
 from penstock.control.engine import EngineFigures, EngineVersion
 from penstock.control.outcomes import CommandOutcome
 from penstock.control.registry import Registry
@@ -77,6 +77,7 @@ class SystemView:
         listed: the queries.
         find_version, find_figures, find_commands: called once, when they are needed.
         settings: those of the whole system.
+        begun: where the query of a place began last.
     """
 
     registry: Registry
@@ -85,6 +86,7 @@ class SystemView:
     find_figures: Callable[[], EngineFigures]
     find_commands: Callable[[], Sequence[LoggedCommand]]
     settings: Settings
+    begun: Callable[[int], BegunQuery | None]
     doors: DoorFacts = field(default_factory=DoorFacts)
 
     @cached_property

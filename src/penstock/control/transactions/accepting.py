@@ -207,6 +207,8 @@ class Acceptor:
             else:
                 text = draft.take_step(number, step)
                 if text and step.edit is not None:
+                    places = {place for _, query in draft.stored.queries for place, _ in query.plans}
+                    self._take_overs = {place: n for place, n in self._take_overs.items() if place in places}
                     self._take_overs[step.edit.place] = number
             if text:
                 request.steps.append(text)
@@ -217,7 +219,7 @@ class Acceptor:
 
     def _failed_step(self, place: int) -> PenstockError | None:
         """Return why what is computed at a place beside a query cannot take over, where that is for good."""
-        outcome = self._log.outcomes.get(self._take_overs.get(place, 0))
+        outcome = self._log.outcome(self._take_overs.get(place, 0))
         if outcome is None or outcome.code != "P0703":
             return None
         return PenstockError(outcome.code, outcome.message or "")
@@ -228,7 +230,13 @@ class Acceptor:
         registry = draft.registry(self._backlog.ahead.errors)
         settings = settings_of(self._settings_with(registry.stored, {}))
         view = SystemView(
-            registry, declared_queries(registry), self._engine.version, self._engine.figures, self._commands, settings
+            registry,
+            declared_queries(registry),
+            self._engine.version,
+            self._engine.figures,
+            self._commands,
+            settings,
+            self._log.begun,
         )
         texts = statements_of(command, view)
         for text in texts:
