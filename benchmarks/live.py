@@ -68,6 +68,12 @@ def serving(*settings: str, allowed: Sequence[Path] = ()) -> Iterator[tuple[str,
             process.wait(120)
 
 
+def checkpoint_of(pid: int) -> Path:
+    """Return the checkpoint of a server that `serving` has started."""
+    command = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    return Path(command[command.index(b"--checkpoint") + 1].decode())
+
+
 @contextmanager
 def server(*settings: str, allowed: Sequence[Path] = ()) -> Iterator[tuple[ServerClient, int]]:
     """Give a client of a new server, and its process. allowed: as for `serving`."""

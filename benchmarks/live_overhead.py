@@ -1,36 +1,47 @@
-"""What a server costs beside `penstock run`: python -m benchmarks.live_overhead
+"""What a server costs beside `penstock run`: python -m benchmarks.live_overhead [--keep]
 
-The same statements over the same files by a run and by a server, each in a process of its own, in turn (`sides.py`);
-times are those that the batches took, by the engine's own account, and the processor time of the driver, its JVM and
-its workers, which a loaded machine changes less. The first time of each side is left out. Every answer is checked.
+The same batches by a run and by a server, each in a process of its own, in turn (`sides.py`): a file of 1,000,000 rows
+appears in the folder that one side watches, and when it has been answered in that of the other. Which side goes first
+alternates, and the other one is stopped (SIGSTOP) meanwhile, so only one works at a time. Of each batch there are the
+seconds by the side's own account and the processor time of the whole tree of processes: the driver, its JVM and its
+workers. Batches are compared in pairs; the first two of a query are left out. The table has medians of the ratios and
+their intervals (`paired.py`). All answers are checked.
 
-- q1 to q9 (`queries.py`): the server against the run;
-- a batch without rows, in which only time goes on, beside all of these queries over a stream of SYSTEM TIME;
-- RETAIN: a query that reads all columns of a stream, at a server, with and without the stream being retained.
+- all: q1 to q9 (`queries.py`) standing together, batches of 2 s and more; goal: 3 % more at a server;
+- q1 to q9: each alone, in the shorter batches that 1,000,000 rows are then;
+- empty: a batch without rows, in which only time goes on, with q1 to q9 standing; in blocks of ten; goal: 15 % more;
+- retained: a query that reads all columns of a stream, which the server retains; goal: 5 % more.
+
+With a quiet machine of two cores it takes about 7 minutes: `python -m benchmarks.live_overhead --keep`. A verdict is
+`open` where the interval contains the goal: then more pairs are needed (`--rounds 2` reads each stream twice).
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import shutil
 import tempfile
-import time
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 from benchmarks import answers, data
+from benchmarks.paired import Pairs, verdict
 from benchmarks.queries import QUERIES, STREAM, BenchQuery
 from benchmarks.records import save
 from benchmarks.sides import Account, Side, run_side, server_side, until
 
-#: Input of a batch, so that batches take some seconds.
+#: A file is one batch, whatever its size.
 BATCH = "max_batch_bytes=2147483648"
-#: What is declared of the stream in the comparison of RETAIN.
-RETAINED = ("", " RETAIN 1 HOUR")
+#: Batches of each query that do not count: code is compiled, and windows fill.
+WARM_UP = 2
+#: Batches without rows between two changes of sides.
+BLOCK = 10
+GOAL, GOAL_EMPTY, GOAL_RETAINED = 0.03, 0.15, 0.05
+RETAINED = " RETAIN 1 HOUR"
 
 ALL_COLUMNS = BenchQuery(
     "retained",
@@ -47,104 +58,197 @@ FROM C GROUP BY 1, proto HAVING ((ts + 9999) // 10000) * 10000 <= (SELECT max(ts
 )
 
 
-def timed(side: Side, query: BenchQuery, rows: int, out: Path, retain: str = "") -> Account:
-    """Return the account of one query over all rows."""
-    folder = data.connections(rows)
-    expected = answers.reference_checksum(folder, query, data.last_ms(rows))
-    side.begin(_with_retention(query.script(folder, out), retain))
-    until(lambda: side.account().rows >= rows)
-    account, found = side.account(), None
-    deadline = time.monotonic() + 120
-    while found != expected:
-        assert time.monotonic() < deadline, f"{query.name}: a wrong answer: {found}, not {expected}"
-        time.sleep(0.5)
-        account = side.account()
-        found = answers.result_checksum(out, query, data.last_ms(rows)) if out.exists() else None
-    side.end()
-    shutil.rmtree(out)
-    return account
+@dataclass
+class Measured:
+    """What batches took, in pairs of a run and a server. goal: the share by which a server may take more."""
+
+    name: str
+    goal: float
+    seconds: list[tuple[float, float]] = field(default_factory=list)
+    cpu: list[tuple[float, float]] = field(default_factory=list)
+
+    def add(self, run: Account, server: Account) -> None:
+        one, other = run.of_a_batch, server.of_a_batch
+        self.seconds.append((one.seconds, other.seconds))
+        self.cpu.append((one.cpu, other.cpu))
+
+    def figures(self) -> dict[str, Any]:
+        found: dict[str, Any] = {"figure": self.name, "pairs": len(self.seconds), "goal": self.goal}
+        for name, both in (("seconds", self.seconds), ("cpu", self.cpu)):
+            pairs = _pairs(both)
+            over, added = pairs.overhead, pairs.added
+            found[name] = [round(one, 4) for one in pairs.medians]
+            found[f"{name}_overhead"] = [round(one, 4) for one in (over.median, over.low, over.high)]
+            found[f"{name}_added"] = [round(one, 4) for one in (added.median, added.low, added.high)]
+            found[f"{name}_verdict"] = verdict(over, self.goal)
+        return found
+
+    def row(self) -> str:
+        """Return the line of the table."""
+        cells = [f"{self.name:<10}{len(self.seconds):>6}"]
+        for both in (self.seconds, self.cpu):
+            pairs = _pairs(both)
+            run, server = pairs.medians
+            judged = verdict(pairs.overhead, self.goal)
+            more, added = pairs.overhead.shown(0.01), pairs.added.shown(0.001, 0)
+            cells.append(f"{run:>8.3f}{server:>8.3f} {more:>21} {added:>18} {judged:<7}")
+        return " |".join(cells) + f" goal {self.goal:.0%}"
 
 
-def _with_retention(script: str, retain: str) -> str:
-    return script.replace("UNIT MILLISECOND;", f"UNIT MILLISECOND{retain};", 1)
+HEAD = f"{'':<16} |{'seconds of a batch: run, server, % more [95 %], ms more':<65} | cpu seconds: the same"
 
 
-def empty_batches(side: Side, root: Path, count: int) -> Account:
-    """Return the account of a batch without rows, the mean of `count`: q1 to q9 stand, and time alone goes on."""
-    folder = root / "watched"
-    folder.mkdir(parents=True)
-    (folder / "0.csv").write_text("ts,src,dst,proto,bytes\n1,1,1,udp,2000\n")
-    declared = STREAM.format(data=folder).replace("/*.parquet', format 'parquet'", "', format 'csv', watch 'true'")
-    queries = "".join(
-        f"CREATE QUERY e{number} INTO FILES (path '{root}/none-{number}', format 'csv') AS {query.cql.strip()};\n"
-        for number, query in enumerate(QUERIES.values())
-    )
-    side.begin(declared.replace("TIMESTAMP BY ts UNIT MILLISECOND", "SYSTEM TIME") + queries)
-    until(lambda: side.account().number >= count // 4)
-    before = side.account()
-    # Asking costs a server more than a run.
-    until(lambda: side.account().number >= before.number + count, every=count / 20)
-    account = side.account().since(before).of_a_batch
-    side.end()
-    shutil.rmtree(root)
-    return account
+def _pairs(both: Sequence[tuple[float, float]]) -> Pairs:
+    without, with_it = zip(*both, strict=True)
+    return Pairs(without, with_it)
+
+
+class Comparison:
+    """A run and a server, both stopped but for the one that works.
+
+    Args:
+        root: a folder for what they read and write.
+        rows: of a batch.
+    """
+
+    def __init__(self, root: Path, run: Side, server: Side, rows: int) -> None:
+        self.sides = (run, server)
+        self._root = root
+        self._rows = rows
+        self._files = sorted(data.connections(rows * data.FILES).glob("*.parquet"))
+
+    def batches(self, name: str, queries: Sequence[BenchQuery], goal: float, retain: str = "") -> Measured:
+        """Compare batches of rows. retain: what is declared of the server's stream."""
+        found = Measured(name, goal)
+        folders = [self._root / f"{name}-{side}" for side in range(2)]
+        for side, folder, declared in zip(self.sides, folders, ("", retain), strict=True):
+            (folder / "in").mkdir(parents=True)
+            side.begin(_script(folder, queries, declared))
+            side.stop()
+        for number, file in enumerate(self._files):
+            accounts = {}
+            for index in (0, 1) if number % 2 else (1, 0):
+                accounts[index] = self._batch(self.sides[index], folders[index], file, number)
+            if number >= WARM_UP:
+                found.add(accounts[0], accounts[1])
+        for side, folder in zip(self.sides, folders, strict=True):
+            side.go_on()
+            for query in queries:
+                self._check(query, folder / query.name)
+            side.end()
+            shutil.rmtree(folder)
+        return found
+
+    def _batch(self, side: Side, folder: Path, file: Path, number: int) -> Account:
+        """Have a side answer one file; return what that took."""
+        side.go_on()
+        before, delivered = side.account(), side.delivered()
+        # Under another name first: it appears whole.
+        os.link(file, folder / "arriving")
+        (folder / "arriving").rename(folder / "in" / file.name)
+        until(lambda: side.delivered() > delivered, every=0.02)
+        until(lambda: side.account().rows >= (number + 1) * self._rows, every=0.2)
+        account = side.account().since(before)
+        side.stop()
+        # Sometimes one without rows comes behind it, at both sides alike.
+        return replace(account, number=1)
+
+    def _check(self, query: BenchQuery, out: Path) -> None:
+        # The last instant may have more rows, and is not answered yet.
+        last = data.last_ms(self._rows * data.FILES) - 1
+        expected = answers.reference_checksum(self._files[0].parent, query, last)
+        found = answers.result_checksum(out, query, last)
+        assert found == expected, f"{query.name}: a wrong answer: {found}, not {expected}"
+
+    def empty(self, blocks: int) -> Measured:
+        """Compare batches in which only time goes on, with all queries standing."""
+        found = Measured("empty", GOAL_EMPTY)
+        folders = [self._root / f"empty-{side}" for side in range(2)]
+        for side, folder in zip(self.sides, folders, strict=True):
+            (folder / "in").mkdir(parents=True)
+            (folder / "in" / "0.csv").write_text("ts,src,dst,proto,bytes\n1,1,1,udp,2000\n")
+            script = _script(folder, list(QUERIES.values()), "", "csv")
+            side.begin(script.replace("TIMESTAMP BY ts UNIT MILLISECOND", "SYSTEM TIME"))
+            until(lambda side=side: side.delivered() >= WARM_UP * BLOCK)  # type: ignore[misc]
+            side.stop()
+        for block in range(blocks):
+            accounts = {}
+            for index in (0, 1) if block % 2 else (1, 0):
+                accounts[index] = self._empty_block(self.sides[index])
+            found.add(accounts[0], accounts[1])
+        for side, folder in zip(self.sides, folders, strict=True):
+            side.go_on()
+            side.end()
+            shutil.rmtree(folder)
+        return found
+
+    @staticmethod
+    def _empty_block(side: Side) -> Account:
+        side.go_on()
+        # That in hand was interrupted.
+        began = side.delivered()
+        until(lambda: side.delivered() > began, every=0.005)
+        before, first = side.account(), side.delivered()
+        until(lambda: side.delivered() >= first + BLOCK, every=0.005)
+        account = side.account().since(before)
+        side.stop()
+        return account
+
+
+def _script(folder: Path, queries: Sequence[BenchQuery], retain: str, format_: str = "parquet") -> str:
+    options = f"', format '{format_}', watch 'true'"
+    declared = STREAM.format(data=folder / "in").replace("/*.parquet', format 'parquet'", options)
+    declared = declared.replace("UNIT MILLISECOND;", f"UNIT MILLISECOND{retain};")
+    created = "CREATE QUERY {} INTO FILES (path '{}', format '{}') AS {};\n"
+    texts = (created.format(query.name, folder / query.name, format_, query.cql.strip()) for query in queries)
+    return declared + "".join(texts)
+
+
+def compared(comparison: Comparison, given: argparse.Namespace) -> Iterator[Measured]:
+    """Yield what the options name."""
+    queries = [QUERIES[name] for name in given.queries]
+    if given.all:
+        yield comparison.batches("all", list(QUERIES.values()), GOAL)
+    for query in queries:
+        yield comparison.batches(query.name, [query], GOAL)
+    if given.empty:
+        yield comparison.empty(given.empty)
+    if given.retain:
+        yield comparison.batches("retained", [ALL_COLUMNS], GOAL_RETAINED, RETAINED)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.live_overhead", description=__doc__)
-    parser.add_argument("--rows", type=int, default=5_000_000, help="rows of the stream, a multiple of 100")
-    parser.add_argument("--queries", nargs="*", choices=list(QUERIES), default=list(QUERIES))
-    parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--empty", type=int, default=40, help="batches without rows; 0 for none")
-    parser.add_argument("--no-retain", action="store_true", help="leave out what is retained")
+    raw = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser("python -m benchmarks.live_overhead", description=__doc__, formatter_class=raw)
+    parser.add_argument("--rows", type=int, default=1_000_000, help="rows of a batch, a multiple of 10")
+    parser.add_argument("--queries", nargs="*", choices=list(QUERIES), default=list(QUERIES), help="each alone")
+    parser.add_argument("--no-all", dest="all", action="store_false", help="leave out all of them together")
+    parser.add_argument("--empty", type=int, default=12, help="blocks of batches without rows; 0 for none")
+    parser.add_argument("--no-retain", dest="retain", action="store_false", help="leave out what is retained")
+    parser.add_argument("--rounds", type=int, default=1, help="how often all of it is done, in the same processes")
     parser.add_argument("--keep", action="store_true", help="keep the figures in benchmarks/results")
     given = parser.parse_args(arguments)
-    measured: list[dict[str, Any]] = []
-
-    def show(figure: dict[str, Any]) -> None:
-        measured.append(figure)
-        print(json.dumps(figure), flush=True)
-
-    def compared(name: str, both: Sequence[Sequence[Account]], goal: float) -> None:
-        """Show medians: of a run, or without; and of a server, or with."""
-        seconds, cpu, workers = (
-            [median(getattr(one, field) for one in accounts) for accounts in both]
-            for field in ("seconds", "cpu", "workers")
-        )
-        spread = max(max(a.seconds for a in one) / min(a.seconds for a in one) - 1 for one in both)
-        show({"figure": name, "seconds": [round(s, 3) for s in seconds], "overhead": _over(seconds),
-              "spread": round(spread, 3), "goal": goal, "cpu": [round(s, 3) for s in cpu], "cpu_overhead": _over(cpu),
-              "cpu_of_workers": [round(s, 3) for s in workers]})  # fmt: skip
-
+    by_name: dict[str, Measured] = {}
     with (
         tempfile.TemporaryDirectory(prefix="penstock-overhead-") as name,
-        run_side(Path(name), BATCH) as run, server_side(Path(name), BATCH) as server,
+        run_side(Path(name) / "run", BATCH) as run, server_side(Path(name), BATCH) as server,
     ):  # fmt: skip
-        out = Path(name) / "out"
-        sides = (run, server)
-        for query in given.queries:
-            compared(query, in_turn(given.repeats, [partial(timed, side, QUERIES[query], given.rows, out)
-                                                    for side in sides]), 0.03)  # fmt: skip
-        if given.empty:
-            batches = [partial(empty_batches, side, Path(name) / "empty", given.empty) for side in sides]
-            compared("a batch without rows", in_turn(given.repeats, batches), 0.15)
-        if not given.no_retain:
-            with_and_without = [partial(timed, server, ALL_COLUMNS, given.rows, out, retain) for retain in RETAINED]
-            compared("retained", in_turn(given.repeats, with_and_without), 0.05)
+        comparison = Comparison(Path(name), run, server, given.rows)
+        try:
+            for _ in range(given.rounds):
+                for one in compared(comparison, given):
+                    known = by_name.setdefault(one.name, Measured(one.name, one.goal))
+                    known.seconds += one.seconds
+                    known.cpu += one.cpu
+                    print(json.dumps(known.figures()), flush=True)
+        finally:
+            for side in (run, server):
+                side.go_on()
+    print(HEAD)
+    for one in by_name.values():
+        print(one.row())
     if given.keep:
-        print(save("live-overhead", "2g", measured))
-
-
-def in_turn(repeats: int, measurements: Sequence[Callable[[], Account]]) -> list[list[Account]]:
-    """Return the accounts of each measurement, repeated in turn; the first of each is left out."""
-    found = [[measure() for measure in measurements] for _ in range(repeats + 1)]
-    return [list(accounts) for accounts in zip(*found[1:], strict=True)]
-
-
-def _over(figures: Sequence[float]) -> float:
-    """Return by which share the second of two figures is larger than the first."""
-    before, after = figures
-    return round(after / before - 1, 3) if before else 0.0
+        print(save("live-overhead", "2g", [one.figures() for one in by_name.values()]))
 
 
 if __name__ == "__main__":

@@ -10,19 +10,22 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from benchmarks import data
-from benchmarks.live import server
+from benchmarks.live import checkpoint_of, serving
 from benchmarks.processes import tree
+from penstock.client import connect
 from penstock.client.server import ServerClient
+from penstock.runtime.spark.checkpoint.folder import Folder
 
 _SAMPLE = re.compile(r'^(\w+)(?:\{(?:\w+="([^"]*)")?\})? (\S+)$', re.MULTILINE)
 
@@ -61,11 +64,31 @@ class Side:
         begin: carries out statements; those of a call before have ended.
         account: of all that it has done since the last `begin`.
         end: ends what they began.
+        pid: of its driver.
+        checkpoint: the folder of what it carries out.
     """
 
     begin: Callable[[str], None]
     account: Callable[[], Account]
     end: Callable[[], None]
+    pid: int
+    checkpoint: Callable[[], Path]
+
+    def delivered(self) -> int:
+        """Return its last batch, -1 for none, by its files: that costs it nothing."""
+        return Folder(self.checkpoint() / "penstock").delivered().batch
+
+    def stop(self) -> None:
+        """Have none of its processes run until `go_on`."""
+        self._signal(signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        self._signal(signal.SIGCONT)
+
+    def _signal(self, number: int) -> None:
+        for process in tree(self.pid):
+            with suppress(ProcessLookupError):
+                os.kill(process.pid, number)
 
 
 @contextmanager
@@ -93,7 +116,10 @@ def run_side(root: Path, *settings: str) -> Iterator[Side]:
         before.append(Account(0, 0.0, 0, *began))
 
     try:
-        yield Side(begin, lambda: account().since(before[-1]), lambda: answer("stop"))
+        yield Side(
+            begin, lambda: account().since(before[-1]), lambda: answer("stop"), process.pid,
+            lambda: _checkpoint(root, len(before) - 1),
+        )  # fmt: skip
     finally:
         assert process.stdin is not None, "it is a pipe"
         process.stdin.close()
@@ -103,7 +129,7 @@ def run_side(root: Path, *settings: str) -> Iterator[Side]:
 @contextmanager
 def server_side(root: Path, *settings: str) -> Iterator[Side]:
     """A server in a process of its own. root: a folder that it may read and write."""
-    with server(*settings, allowed=(root, data.FOLDER)) as (client, pid):
+    with serving(*settings, allowed=(root, data.FOLDER)) as (address, token, pid), connect(address, token) as client:
         before: list[Account] = []
 
         def begin(statements: str) -> None:
@@ -119,7 +145,12 @@ def server_side(root: Path, *settings: str) -> Iterator[Side]:
             queries = [f"DROP QUERY {query.name};" for query in client.queries()]
             client.execute("".join([*queries, *(f"DROP STREAM {one.name};" for one in client.catalog().sources)]))
 
-        yield Side(begin, account, end)
+        yield Side(begin, account, end, pid, lambda: checkpoint_of(pid))
+
+
+def _checkpoint(root: Path, number: int) -> Path:
+    """Return the checkpoint of a run, by how many were before it."""
+    return root / f"run-{number}"
 
 
 def _account(client: ServerClient, pid: int) -> Account:
@@ -158,7 +189,7 @@ def _carry_out(root: Path) -> None:
         elif request:
             session = Session()
             session.execute(request)
-            runs.append(session.start(checkpoint=str(root / f"run-{len(runs)}")))
+            runs.append(session.start(checkpoint=str(_checkpoint(root, len(runs)))))
         else:
             metrics = runs[-1].metrics()
             reply = [metrics.batches, metrics.seconds, sum(source.rows for source in metrics.sources.values())]

@@ -15,8 +15,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from benchmarks import answers, data, latency, pictures, records, run, standing
+from benchmarks.live_overhead import Measured
+from benchmarks.paired import Pairs, verdict
 from benchmarks.queries import QUERIES, STREAM
 from benchmarks.run import problem_of
+from benchmarks.sides import Account
 from penstock.language import bind_script
 from penstock.runtime.local.runtime import run_local
 
@@ -145,3 +148,35 @@ def test_a_latency_ends_with_the_first_file_of_results_that_rows_are_seen_in(tmp
     found = latency.latencies(tmp_path, [named[0] - 1, named[1] - 3, named[1] - 2, named[1]])
     assert found[:3] == pytest.approx([1, 3, 2], abs=1e-3)
     assert found[3] == float("inf")
+
+
+def test_pairs_show_a_small_overhead_where_the_machine_drifts() -> None:
+    """Speed doubles and halves between pairs, far more than the 3 % that the second side takes more."""
+    draw = np.random.default_rng(5)
+    speed = np.exp(draw.normal(0, 0.5, 40))
+    without, with_it = speed * draw.normal(1, 0.01, 40), 1.03 * speed * draw.normal(1, 0.01, 40)
+    pairs = Pairs(without.tolist(), with_it.tolist())
+    over = pairs.overhead
+    assert over.low < 0.03 < over.high and over.high - over.low < 0.02
+    assert verdict(over, 0.05) == "met" and verdict(over, 0.01) == "missed" and verdict(over, 0.03) == "open"
+    assert over.low <= over.median <= over.high
+    # Medians of each side alone do not see it.
+    assert max(without) / min(without) > 2
+
+
+def test_pairs_of_equal_sides_have_no_overhead() -> None:
+    pairs = Pairs([2.0, 3.0, 4.0], [2.0, 3.0, 4.0])
+    assert (pairs.overhead.low, pairs.overhead.median, pairs.overhead.high) == (0.0, 0.0, 0.0)
+    assert pairs.medians == (3.0, 3.0) and verdict(pairs.overhead, 0.0) == "met"
+    assert Pairs([2.0], [2.5]).added.shown(0.001, 0) == "+500 [+500, +500]"
+
+
+def test_what_a_server_costs_is_shown_in_one_line() -> None:
+    measured = Measured("q1", 0.03)
+    for seconds in (2.0, 2.2, 2.1):
+        measured.add(Account(1, seconds, 10, 2 * seconds, 1.0), Account(2, 2 * seconds, 10, 4 * seconds, 1.0))
+    figures = measured.figures()
+    # The server took the same for each of two batches.
+    assert figures["seconds"] == [2.1, 2.1] and figures["cpu_overhead"] == [0.0, 0.0, 0.0]
+    assert figures["seconds_verdict"] == "met" and figures["pairs"] == 3
+    assert measured.row().startswith("q1") and "goal 3%" in measured.row()
