@@ -124,12 +124,12 @@ def noted(run: Run) -> Iterator[None]:
 
         def advance(operators: Sequence[Operator], moments: Any) -> Any:
             try:
-                emitted = own(operators, moments)
+                advanced = own(operators, moments)
             except Exception as error:
                 run.errors.append(error)
                 raise
-            run.joint[kind.__name__] += any(rows for rows in emitted.values())
-            return emitted
+            run.joint[kind.__name__] += any(rows for rows in advanced.emitted.values())
+            return advanced
 
         return staticmethod(advance)
 

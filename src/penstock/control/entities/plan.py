@@ -75,6 +75,10 @@ class OperatorRow:
         return self.view.seconds_of_steps.get(self.key)
 
     @property
+    def joint_errors(self) -> int | None:
+        return sum(work.joint_errors for work in self.works) if self.works else None
+
+    @property
     def nanoseconds_per_row(self) -> float | None:
         return None if not self.rows_in or self.seconds is None else 1e9 * self.seconds / self.rows_in
 
@@ -172,6 +176,8 @@ OPERATORS: ControlRelation[OperatorRow] = ControlRelation(
                   lambda row: row.seconds, _TASKS, "seconds"),
         Attribute("ns_per_row", REAL, "the same for each row received", lambda row: row.nanoseconds_per_row, _TASKS,
                   "nanoseconds"),
+        Attribute("joint_errors", COUNT, "turns that it took alone, since the call that advances it with others like it"
+                  " failed; the answer is the same", lambda row: row.joint_errors, _TASKS),
         Attribute("state_rows", COUNT, "rows of its synopses; NULL without state",
                   lambda row: None if row.state is None else row.state[0], _TASKS, "rows"),
         Attribute("state_bytes", COUNT, "their bytes", lambda row: None if row.state is None else row.state[1],

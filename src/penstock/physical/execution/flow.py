@@ -92,13 +92,24 @@ class Flow:
             return
         operators = [self._operators[step.id] for step, _ in turns]
         began = time.perf_counter()
+        emitted: Mapping[int, list[Elements]] = {}
         try:
-            emitted = operators[0].advance_jointly(operators, [moment for _, moment in turns])
-        except Exception:
-            # It has changed nothing. Each alone shows whose error it is.
-            emitted = {}
+            advanced = operators[0].advance_jointly(operators, [moment for _, moment in turns])
+        except Exception as error:
+            # It has changed nothing. Each alone shows whose error it is; if none has one, nobody would see it.
+            self.counts.note_joint_error([step.id for step, _ in turns], error)
+        else:
+            emitted = advanced.emitted
+            try:
+                advanced.settle()
+            except Exception as error:
+                # Nobody knows whether an operator has its new state: it must neither answer nor advance again.
+                for place in emitted:
+                    note_failure(turns[place][0], error, self._failures)
         each = (time.perf_counter() - began) / len(turns)
         for place, (step, moment) in enumerate(turns):
+            if self._stopped(step):
+                continue
             produced = emitted.get(place)
             if produced is None:
                 self._go_on(step, operators[place].advance, moment)

@@ -19,6 +19,8 @@ from penstock.physical.plan.plan import Plan
 TappedPort = tuple[str, int]
 #: Rows and bytes of a port that are kept in a round, by each task.
 MOST_ROWS, MOST_BYTES = 1_000, 64 * 1024
+#: Characters of an error that is noted.
+_LONGEST_ERROR = 500
 
 
 @dataclass
@@ -29,6 +31,7 @@ class FlowCounts:
         bytes_in: of the ports that are reached over an exchange, the bytes of their columns and times in memory.
         tapped: the ports at which rows are kept.
         samples: the first rows at these, in the order in which they came.
+        joint_errors: by step that took its turn alone, since a call that advances several failed, the error.
     """
 
     rows_in: dict[Port, int] = field(default_factory=dict)
@@ -36,6 +39,7 @@ class FlowCounts:
     bytes_in: dict[Port, int] = field(default_factory=dict)
     tapped: frozenset[Port] = frozenset()
     samples: dict[Port, Elements] = field(default_factory=dict)
+    joint_errors: dict[int, str] = field(default_factory=dict)
 
     def receive(self, port: Port, elements: Elements) -> None:
         """Count rows that a step receives at a port."""
@@ -46,6 +50,10 @@ class FlowCounts:
     def emit(self, step: int, rows: int) -> None:
         """Count rows that a step emits."""
         self.rows_out[step] = self.rows_out.get(step, 0) + rows
+
+    def note_joint_error(self, steps: Collection[int], error: Exception) -> None:
+        """Note that the call that advances `steps` has failed, so that each advances alone."""
+        self.joint_errors.update(dict.fromkeys(steps, f"{type(error).__name__}: {error}"[:_LONGEST_ERROR]))
 
     def _keep(self, port: Port, elements: Elements) -> None:
         before = self.samples.get(port)

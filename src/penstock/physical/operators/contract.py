@@ -55,6 +55,20 @@ class Rejection:
     reason: str
 
 
+@dataclass(frozen=True)
+class JointAdvance:
+    """How several operators advance in one call.
+
+    Args:
+        emitted: by position, the output of those that advance; the others are to advance alone.
+        settle: gives those the state that follows. What can fail is computed before: if this fails, the state of each
+            may be neither the one nor the other.
+    """
+
+    emitted: Mapping[int, list[Elements]]
+    settle: Callable[[], None]
+
+
 class Operator:
     """One operator in one shard. Ports are numbered by input."""
 
@@ -73,18 +87,15 @@ class Operator:
         return None
 
     @staticmethod
-    def advance_jointly(operators: Sequence[Any], moments: Sequence[Moment]) -> Mapping[int, list[Elements]]:
-        """Advance some operators with one joint key by what costs less than a call for each of them.
+    def advance_jointly(operators: Sequence[Any], moments: Sequence[Moment]) -> JointAdvance:
+        """Compute how some operators with one joint key advance, by what costs less than a call for each of them.
 
-        An error leaves their state as it was: what they have received is still to be processed.
+        Their state stays as it is, whether this fails or not: what they have received is still to be processed.
 
         Args:
             moments: of each operator; they have one heartbeat.
-
-        Returns:
-            By position, the output of those that have advanced; the others are as they were.
         """
-        return {}
+        return JointAdvance({}, lambda: None)
 
     def attach(self, inputs: Sequence[Operator]) -> None:
         """Receive the operators of the inputs, in this stage and shard, whose state this operator reads in place.

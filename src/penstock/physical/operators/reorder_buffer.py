@@ -38,20 +38,17 @@ class ReorderBuffer:
         if len(elements):
             self._fresh.append(elements)
 
-    def keep(self, elements: Elements) -> None:
-        """Add elements, in order of arrival, that remain after this round. They are written to the queue when somebody
-        looks at it."""
-        if len(elements):
-            self._kept.append(elements)
+    def waiting(self, heartbeat: int) -> list[Elements]:
+        """Return the elements with ts ≤ heartbeat, and those with a later ts that are not in the queue; in batches, in
+        order of arrival where their ts is the same. They stay."""
+        return [*(_unpack(batch) for batch in self._queue.due(heartbeat)), *self._kept, *self._fresh]
 
-    def drain(self, heartbeat: int) -> list[Elements]:
-        """Remove and return the elements with ts ≤ heartbeat, and those with a later ts that are not in the queue; in
-        batches, in order of arrival where their ts is the same."""
-        found = [_unpack(batch) for batch in self._queue.pop_until(heartbeat)] if self._queue.rows else []
-        found += self._kept
-        found += self._fresh
-        self._kept, self._fresh = [], []
-        return found
+    def settle(self, heartbeat: int, early: Elements | None) -> None:
+        """Remove what `waiting` returns, but for `early`, those of it with a later ts, in order of arrival. They are
+        written to the queue when somebody looks at it."""
+        self._kept, self._fresh = [] if early is None or not len(early) else [early], []
+        if self._queue.rows:
+            self._queue.pop_until(heartbeat)
 
     def hold(self) -> None:
         """Keep all elements in the queue: time has not begun."""
@@ -82,45 +79,28 @@ class ReorderBuffer:
 
 class JointInput:
     """What has arrived for some of several operators with a buffer each. due: the rows that the heartbeat has reached,
-    None for none. Unless it is accepted, all of it goes back."""
+    None for none. Until it is accepted, all of it stays in the buffers."""
 
     def __init__(self, which: Sequence[int], buffers: Sequence[ReorderBuffer], heartbeat: int) -> None:
-        self._buffers = buffers
-        self._arrived = [(i, rows) for i in which for rows in buffers[i].drain(heartbeat)]
-        self._accepted = False
+        parts = {i: buffers[i].waiting(heartbeat) for i in which}
+        self._heartbeat = heartbeat
+        self._buffers = {i: buffers[i] for i, found in parts.items() if found}
         self.due: OwnedRows | None = None
-        self._early: list[Elements] = []
-        try:
-            self._divide(heartbeat)
-        except Exception:
-            self.__exit__()
-            raise
-
-    def _divide(self, heartbeat: int) -> None:
-        """Find out which rows are due."""
-        if not self._arrived:
+        self._early: list[Elements] | None = None
+        if not self._buffers:
             return
-        arrived = OwnedRows.of(self._arrived)
+        arrived = OwnedRows.of([(i, rows) for i, found in parts.items() for rows in found])
         due = arrived.rows.ts <= heartbeat
         if due.all():
             self.due = arrived
             return
-        self._early = arrived.take(np.flatnonzero(~due)).in_order().split(len(self._buffers))
+        self._early = arrived.take(np.flatnonzero(~due)).in_order().split(len(buffers))
         self.due = arrived.take(np.flatnonzero(due)) if due.any() else None
 
     def accept(self) -> None:
-        """Note that the rows that are due are processed; the others remain for later rounds."""
-        self._accepted = True
-        for i, rows in enumerate(self._early):
-            self._buffers[i].keep(rows)
-
-    def __enter__(self) -> JointInput:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if not self._accepted:
-            for i, rows in self._arrived:
-                self._buffers[i].add(rows)
+        """Remove the rows that are due; the others remain for later rounds."""
+        for i, buffer in self._buffers.items():
+            buffer.settle(self._heartbeat, None if self._early is None else self._early[i])
 
 
 class ArrivalOrderBuffer(ReorderBuffer):

@@ -7,7 +7,7 @@ relation unchanged.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numba as nb
@@ -18,7 +18,7 @@ from penstock.expressions.shown import shown_row
 from penstock.physical.elements import Bools, Elements, Int64s, concat
 from penstock.physical.kernels.compiled import argsort_time, argsort_uint64, group_codes, in_time, sum_by_code
 from penstock.physical.kernels.fingerprints import UInt64s, fingerprints
-from penstock.physical.operators.contract import Moment, Rejection
+from penstock.physical.operators.contract import JointAdvance, Moment, Rejection
 from penstock.physical.operators.owned_rows import FEW_ROWS, OwnedRows, unshared
 from penstock.physical.operators.reorder_buffer import JointInput, ReorderBuffer, ReorderingOperator
 from penstock.physical.plan.inputs import UpdateRule, UpdatesSpec
@@ -151,19 +151,22 @@ class Updates(ReorderingOperator):
         return None if spec.once else (spec.key, spec.types, spec.rule)
 
     @staticmethod
-    def advance_jointly(operators: Sequence[Updates], moments: Sequence[Moment]) -> Mapping[int, list[Elements]]:
+    def advance_jointly(operators: Sequence[Updates], moments: Sequence[Moment]) -> JointAdvance:
         """Advance relations that have few rows. As these are few, they are written anew when one changes, so deleted
         rows leave no negative tuples behind."""
         few = [i for i, one in enumerate(operators) if one._rows.rows <= FEW_ROWS]
-        with JointInput(few, [one._early for one in operators], moments[0].heartbeat) as came:
-            if came.due is None:
-                came.accept()
-                return {i: [] for i in few}
-            advanced = _JointUpdates.of(operators, came.due)
-            if advanced is None:
-                return {}
+        came = JointInput(few, [one._early for one in operators], moments[0].heartbeat)
+        if came.due is None:
+            return JointAdvance({i: [] for i in few}, came.accept)
+        advanced = _JointUpdates.of(operators, came.due)
+        if advanced is None:
+            return JointAdvance({}, lambda: None)
+
+        def settle() -> None:
             came.accept()
-        return {i: [] for i in few} | advanced.settle(operators)
+            advanced.settle(operators)
+
+        return JointAdvance({i: [] for i in few} | advanced.emitted, settle)
 
     def _known(self, runs: SortedRuns, arrived: Elements) -> list[Elements]:
         """Return the elements of `runs` whose identity is that of a row that arrived, oldest first: none, or one
@@ -189,19 +192,21 @@ class Updates(ReorderingOperator):
         return _plain(rows.with_columns(columns))
 
     def _reject(self, rows: Elements, verdict: Int64s) -> None:
+        self._rejected += self._rejections(rows, verdict)
+
+    def _rejections(self, rows: Elements, verdict: Int64s) -> Iterator[Rejection]:
         batch = pa.RecordBatch.from_arrays(list(rows.columns), list(self._spec.names)) if verdict.any() else None
         for i in np.flatnonzero(verdict).tolist():
             record = shown_row(batch, i)
-            self._rejected.append(Rejection(self._spec.source, int(rows.ts[i]), record, REASONS[int(verdict[i])]))
+            yield Rejection(self._spec.source, int(rows.ts[i]), record, REASONS[int(verdict[i])])
 
 
 @dataclass(frozen=True)
 class _JointUpdates:
-    """What updates do to several relations. rows: those that there were and those that arrived, in order of time;
-    verdicts: of each; emitted, left: by relation that changes, its changes and its rows afterwards."""
+    """What updates do to several relations. emitted, left: by relation that changes, its changes and its rows
+    afterwards; rejected: by relation, the updates that cannot be applied."""
 
-    rows: OwnedRows
-    verdicts: Int64s
+    rejected: dict[int, list[Rejection]]
     emitted: dict[int, list[Elements]]
     left: dict[int, Elements]
 
@@ -231,18 +236,19 @@ class _JointUpdates:
         count = len(operators)
         emitted = {i: [_unsigned(part)] for i, part in enumerate(changes.in_order().split(count)) if len(part)}
         kept = left.in_order().split(count)
-        return _JointUpdates(rows, verdict, emitted, {i: unshared(_plain(kept[i])) for i in emitted})
+        rejected: dict[int, list[Rejection]] = {}
+        wrong = np.flatnonzero(verdict)
+        for i in np.unique(rows.owners[wrong]).tolist():
+            its = wrong[rows.owners[wrong] == i]
+            rejected[i] = list(operators[i]._rejections(rows.rows.take(its), verdict[its]))
+        return _JointUpdates(rejected, emitted, {i: unshared(_plain(kept[i])) for i in emitted})
 
-    def settle(self, operators: Sequence[Updates]) -> dict[int, list[Elements]]:
-        """Give relations their rows; return by relation what it emits."""
-        wrong = np.flatnonzero(self.verdicts)
-        if len(wrong):
-            for i in np.unique(self.rows.owners[wrong]).tolist():
-                its = wrong[self.rows.owners[wrong] == i]
-                operators[i]._reject(self.rows.rows.take(its), self.verdicts[its])
+    def settle(self, operators: Sequence[Updates]) -> None:
+        """Give relations their rows."""
+        for i, rejections in self.rejected.items():
+            operators[i]._rejected += rejections
         for i, rows in self.left.items():
             operators[i]._rows.replace(rows)
-        return self.emitted
 
 
 def _alone(parts: Sequence[tuple[int, Elements]]) -> OwnedRows | None:

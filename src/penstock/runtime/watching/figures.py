@@ -6,10 +6,12 @@ They come with the reports of tasks (`reports.py`), so reading them costs the da
 
 from __future__ import annotations
 
+import logging
 from collections import defaultdict, deque
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
+from penstock.events import log_event, logger_of
 from penstock.physical.execution.meter import SynopsisSize
 from penstock.physical.plan.identity import step_keys
 from penstock.physical.plan.plan import Plan
@@ -21,15 +23,20 @@ from penstock.runtime.watching.taps import Taps
 BATCHES = 1_000
 #: Durations that are remembered of each query.
 _LATENCIES = 256
+#: Causes of failed joint calls that are logged.
+_CAUSES = 100
+LOG = logger_of("runtime")
 
 
 @dataclass(frozen=True)
 class StepWork:
-    """The work of a step in a shard. seconds: None where they are not measured step by step, in stage 0."""
+    """The work of a step in a shard. seconds: None where they are not measured step by step, in stage 0; joint_errors:
+    turns that it took alone, since the call that advances it with others failed."""
 
     rows_in: int = 0
     rows_out: int = 0
     seconds: float | None = None
+    joint_errors: int = 0
 
 
 @dataclass(frozen=True)
@@ -114,6 +121,8 @@ class FigureKeeper:
         self._batches: deque[BatchFigures] = deque(maxlen=BATCHES)
         self._latencies: dict[str, deque[float]] = {}
         self.taps = Taps()
+        #: The errors of calls that advance several operators, by the kind of these, that have been logged.
+        self._logged: set[tuple[str, str]] = set()
 
     def add(self, report: IngestReport | ShardReport, plan: Plan) -> None:
         """Add the report of a task that ran `plan`."""
@@ -133,13 +142,15 @@ class FigureKeeper:
         for (step, port), elements in counts.samples.items():
             if step in keys:
                 self.taps.offer((keys[step], port), elements)
-        for step in {*rows_in, *counts.rows_out, *seconds} & keys.keys():
+        self._log_joint_errors(counts.joint_errors, plan)
+        for step in {*rows_in, *counts.rows_out, *seconds, *counts.joint_errors} & keys.keys():
             work = self._work[keys[step]]
             before = work.get(shard, StepWork())
             spent = seconds.get(step)
             work[shard] = StepWork(
                 before.rows_in + rows_in.get(step, 0), before.rows_out + counts.rows_out.get(step, 0),
                 before.seconds if spent is None else spent + (before.seconds or 0.0),
+                before.joint_errors + (step in counts.joint_errors),
             )  # fmt: skip
         stage = report.stage, shard
         self._stages[stage] = self._stages.get(stage, 0.0) + sum(report.phases.values())
@@ -149,6 +160,20 @@ class FigureKeeper:
                     known = self._synopses[keys[step]]
                     for name, size_of_part in sizes.items():
                         known[shard, name] = size_of_part
+
+    def _log_joint_errors(self, errors: Mapping[int, str], plan: Plan) -> None:
+        """Log each cause once: what such a call computes is computed by each operator alone, more slowly."""
+        for step, error in errors.items():
+            cause = plan.step(step).spec.title, error
+            if cause in self._logged or len(self._logged) >= _CAUSES:
+                continue
+            self._logged.add(cause)
+            log_event(
+                LOG, logging.WARNING, "joint_call_failed",
+                f"a call that advances several operators {cause[0]} failed ({error}); each advanced alone, with the"
+                " same answer in more time",
+                operator=cause[0], cause=error,
+            )  # fmt: skip
 
     def batch(self, one: BatchFigures, delivered: Mapping[str, float]) -> None:
         """Add a batch. delivered: by query with rows in it, seconds from the start of the round to the end of their

@@ -123,6 +123,7 @@ def _counts_json(counts: FlowCounts) -> dict[str, Json]:
         "bytes_in": {f"{step}.{port}": size for (step, port), size in counts.bytes_in.items()},
         "rows_out": {str(step): rows for step, rows in counts.rows_out.items()},
         "samples": {f"{step}.{port}": _sample_text(rows) for (step, port), rows in counts.samples.items()},
+        "joint_errors": {str(step): error for step, error in counts.joint_errors.items()},
     }
     return {name: values for name, values in found.items() if values}
 
@@ -138,6 +139,8 @@ def _counts(fields: Document) -> FlowCounts:
     for key, text in nested(fields, "samples").items() if "samples" in fields else ():
         step, _, port = key.partition(".")
         counts.samples[int(step), int(port)] = _sample(as_text(text, "samples"))
+    for key, text in nested(fields, "joint_errors").items() if "joint_errors" in fields else ():
+        counts.joint_errors[int(key)] = as_text(text, "joint_errors")
     return counts
 
 

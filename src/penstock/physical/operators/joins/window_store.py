@@ -26,7 +26,7 @@ from penstock.physical.elements import Elements, Int64s, concat, empty
 from penstock.physical.kernels.compiled import argsort_code_time
 from penstock.physical.kernels.fingerprints import UInt64s, fingerprints
 from penstock.physical.kernels.ticks import later
-from penstock.physical.operators.contract import Moment, Operator
+from penstock.physical.operators.contract import JointAdvance, Moment, Operator
 from penstock.physical.operators.joins.join import PROBES_AT_ONCE, Side, combine, keyed
 from penstock.physical.operators.owned_rows import FEW_ROWS, OwnedRows, unshared
 from penstock.physical.operators.reader_floors import ReaderFloors
@@ -252,7 +252,7 @@ class StoreJoin(Operator):
         return id(reader.store), port, spec.windows, keys, spec.left_types, spec.right_types, spec.takes_back
 
     @staticmethod
-    def advance_jointly(operators: Sequence[StoreJoin], moments: Sequence[Moment]) -> Mapping[int, list[Elements]]:
+    def advance_jointly(operators: Sequence[StoreJoin], moments: Sequence[Moment]) -> JointAdvance:
         """Join one window with several sides that have few rows: the rows of all of them are looked up in one pass."""
         after, moment = operators[0]._taken_back, moments[0]
         which = {
@@ -264,26 +264,29 @@ class StoreJoin(Operator):
             and side.held.rows + sum(map(len, one._came)) <= FEW_ROWS
         }
         if len(which) < 2:
-            return {}
+            return JointAdvance({}, lambda: None)
         held = [(i, part) for i, index in which.items() for part in index.parts]
         came = [(i, part) for i in which for part in operators[i]._came]
         joined = _JointJoins(operators[next(iter(which))], moment)
         if not joined.run(held, came):
-            return {}
+            return JointAdvance({}, lambda: None)
         made = {i: [rows] for i, rows in enumerate(joined.emitted(len(operators))) if len(rows)}
         left = joined.left.split(len(operators)) if joined.left is not None else [_NO_ROWS] * len(operators)
         changes = (i for i, index in which.items() if operators[i]._came or index.rows != len(left[i]))
         changed = {i: unshared(left[i]) for i in changes}
-        for i, rows in changed.items():
-            which[i].replace(rows)
-        for i in which:
-            one = operators[i]
-            one._came = []
-            if one._spec.takes_back:
-                one._taken_back = max(after, moment.heartbeat)
-            for reader in one._readers.values():
-                reader.passed(moment.heartbeat)
-        return {i: [] for i in which} | made
+
+        def settle() -> None:
+            for i, rows in changed.items():
+                which[i].replace(rows)
+            for i in which:
+                one = operators[i]
+                one._came = []
+                if one._spec.takes_back:
+                    one._taken_back = max(after, moment.heartbeat)
+                for reader in one._readers.values():
+                    reader.passed(moment.heartbeat)
+
+        return JointAdvance({i: [] for i in which} | made, settle)
 
     def process(self, port: int, elements: Elements) -> list[Elements]:
         elements = elements.filter(self._own[port].joinable(elements))

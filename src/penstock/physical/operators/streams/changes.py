@@ -29,7 +29,7 @@ from penstock.physical.kernels.compiled import (
     with_time,
 )
 from penstock.physical.kernels.fingerprints import fingerprints
-from penstock.physical.operators.contract import Moment
+from penstock.physical.operators.contract import JointAdvance, Moment
 from penstock.physical.operators.owned_rows import OwnedRows
 from penstock.physical.operators.reorder_buffer import JointInput, ReorderBuffer, ReorderingOperator
 from penstock.physical.plan.streams import ChangesSpec
@@ -83,24 +83,24 @@ class Changes(ReorderingOperator):
         return (spec.kind, spec.types, spec.netted, spec.fifo) if spec.taken_back and spec.waits else None
 
     @staticmethod
-    def advance_jointly(operators: Sequence[Changes], moments: Sequence[Moment]) -> Mapping[int, list[Elements]]:
+    def advance_jointly(operators: Sequence[Changes], moments: Sequence[Moment]) -> JointAdvance:
         """Net the changes of several queries at once."""
         spec, heartbeat = operators[0]._spec, moments[0].heartbeat
         begun = {i: at.start for i, at in enumerate(moments) if at.start is not None and at.start <= heartbeat}
         which = [i for i in begun if not operators[i]._live.rows]
         starts = np.array([begun.get(i, 0) for i in range(len(operators))], np.int64)
-        with JointInput(which, [one._early for one in operators], heartbeat) as came:
-            emitted: list[Elements] = []
-            if came.due is not None:
-                events = came.due
-                if bool((events.rows.exp < END).any()):
-                    return {}
-                rows, start = events.rows, starts[events.owners]
-                if not spec.netted or bool((rows.ts < start).any()):
-                    events = _jointly_netted(OwnedRows(replace(rows, ts=np.maximum(rows.ts, start)), events.owners))
-                emitted = _jointly_wanted(events, spec.kind).split(len(operators))
-            came.accept()
-        return {i: [] for i in which} | {i: [rows] for i, rows in enumerate(emitted) if len(rows)}
+        came = JointInput(which, [one._early for one in operators], heartbeat)
+        emitted: list[Elements] = []
+        if came.due is not None:
+            events = came.due
+            if bool((events.rows.exp < END).any()):
+                return JointAdvance({}, lambda: None)
+            rows, start = events.rows, starts[events.owners]
+            if not spec.netted or bool((rows.ts < start).any()):
+                events = _jointly_netted(OwnedRows(replace(rows, ts=np.maximum(rows.ts, start)), events.owners))
+            emitted = _jointly_wanted(events, spec.kind).split(len(operators))
+        made = {i: [rows] for i, rows in enumerate(emitted) if len(rows)}
+        return JointAdvance({i: [] for i in which} | made, came.accept)
 
     def _ends(self, arrived: Elements, until: int) -> list[Elements]:
         expired = arrived.exp <= until

@@ -67,12 +67,18 @@ class _Chunk:
         """The least and the largest due time of the rows that are left."""
         return int(self.times[self.start]), int(self.times[-1])
 
-    def pop_until(self, time: int) -> pa.RecordBatch | None:
-        """Remove and return the rows due at `time` or before, or None if there are none."""
+    def due(self, time: int) -> pa.RecordBatch | None:
+        """Return the rows due at `time` or before, or None if there are none."""
         if self.times[self.start] > time:
             return None
-        start, self.start = self.start, int(np.searchsorted(self.times, time, side="right"))
-        return self.batch.slice(start, self.start - start)
+        return self.batch.slice(self.start, int(np.searchsorted(self.times, time, side="right")) - self.start)
+
+    def pop_until(self, time: int) -> pa.RecordBatch | None:
+        """Remove and return the rows due at `time` or before, or None if there are none."""
+        popped = self.due(time)
+        if popped is not None:
+            self.start += popped.num_rows
+        return popped
 
     @property
     def rows(self) -> int:
@@ -251,6 +257,11 @@ class CalendarQueue(_Queue):
             if before.span != last.span or last.span[0] < last.span[1] or before.rows > _GROWTH_OF_CALENDAR * last.rows:
                 break
             self._merge(len(chunks) - 2, len(chunks))
+
+    def due(self, time: int) -> list[pa.RecordBatch]:
+        """Return the rows due at `time` or before, in batches; rows due at the same time are in order of arrival. They
+        stay."""
+        return [head for chunk in self._chunks if (head := chunk.due(time)) is not None]
 
     def pop_until(self, time: int) -> list[pa.RecordBatch]:
         """Remove and return the rows due at `time` or before, in one batch or none; rows due at the same time are in
