@@ -16,7 +16,8 @@ from penstock.physical.plan.identity import step_keys
 from penstock.physical.plan.plan import Plan
 from penstock.physical.planning.plan_parts import changed_steps
 from penstock.physical.planning.planner import Generation, plan_generations, plan_queries
-from penstock.physical.planning.sharing import MOVED, StepNumbers, keeping_keys, shared_plan
+from penstock.physical.planning.shared_parts import SharedParts, shared_plan
+from penstock.physical.planning.sharing import MOVED, keeping_keys
 from penstock.runtime.local.runtime import LocalJob
 from penstock.runtime.local.schedule import ScheduledRows
 from penstock.runtime.watching.operator_sums import OperatorSums
@@ -100,7 +101,7 @@ def test_sums_of_a_plan_that_changes(seed: int) -> None:
     assert parts is not None
     # Sums share a log, those with an even number in this order or the other.
     logs = [key for part in parts for key in keeping_keys(part)]
-    numbers = StepNumbers()
+    numbers = SharedParts()
     plan = shared_plan(parts[:1], {}, numbers)
     recorder = Recorder(plan, plan.sources)
     held: dict[int, dict[int, int]] = {}

@@ -9,8 +9,9 @@ it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from penstock.algebra.nodes.base import Algebra, Delay, operators
 from penstock.algebra.nodes.scans import Source, declared_sources
@@ -65,6 +66,14 @@ class SourceProgress:
 Progress = Mapping[str, SourceProgress]
 
 
+class Rooted(Protocol):
+    """What answers a relation or stream, as a query does."""
+
+    @property
+    def root(self) -> Algebra:
+        """Return the root of its plan."""
+
+
 def timed_sources(root: Algebra) -> dict[str, Source]:
     """Return the timed sources below `root` by name."""
     return dict(_timed(root))
@@ -101,6 +110,31 @@ def query_heartbeats(roots: Mapping[str, Algebra], progress: Progress, drain: bo
             known[key] = query_heartbeat(root, _timed(root), progress, drain)
         heartbeats[name] = known[key]
     return heartbeats
+
+
+class QueryHeartbeats(Mapping[str, int]):
+    """The heartbeats of many queries by name, each found when it is asked for, once for queries over the same sources.
+
+    Args:
+        queries: anything by name that has the root of a query.
+    """
+
+    def __init__(self, queries: Mapping[str, Rooted], progress: Progress) -> None:
+        self._queries, self._progress = queries, progress
+        self._known: dict[tuple[tuple[str, int], ...], int] = {}
+
+    def __getitem__(self, name: str) -> int:
+        root = self._queries[name].root
+        key = _heartbeat_key(root)
+        if key not in self._known:
+            self._known[key] = query_heartbeat(root, _timed(root), self._progress, drain=False)
+        return self._known[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._queries)
+
+    def __len__(self) -> int:
+        return len(self._queries)
 
 
 def query_frontiers(roots: Mapping[str, Algebra], heartbeats: Mapping[str, int], progress: Progress) -> dict[str, int]:

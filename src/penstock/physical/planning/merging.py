@@ -9,48 +9,43 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from itertools import chain
 
 from penstock.algebra.nodes.scans import Source
 from penstock.physical.plan.plan import Plan
-from penstock.physical.planning.sharing import (
-    MOVED,
-    Beginning,
-    Merges,
-    SharableStep,
-    ShareId,
-    Standing,
-    keeping_keys,
-    sharing_of,
-)
+from penstock.physical.planning.shared_parts import SharedParts
+from penstock.physical.planning.sharing import MOVED, Beginning, Merges, SharableStep, Standing
 
 
 def merged(
-    parts: Sequence[Plan], merges: Merges, beginnings: Mapping[int, Beginning], standing: Standing
-) -> dict[str, str]:
+    parts: Sequence[Plan], merges: Merges, beginnings: Mapping[int, Beginning], standing: Standing,
+    shared: SharedParts | None = None,
+) -> dict[str, str]:  # fmt: skip
     """Return the merges of a version: those of the one before that still concern a step, and what can be merged now.
 
     Args:
         parts: in the order of their births, each with all its steps.
         merges: of the version before.
         beginnings: by birth; without one its steps are not mature.
+        shared: the parts of the version before, which are brought up to date.
     """
-    present = set(chain.from_iterable(map(keeping_keys, parts)))
-    moved = {at: state for at, state in merges.items() if at.startswith(MOVED)}
-    result = {key: name for key, name in merges.items() if key in present} | moved
-    sources = {name: source for part in parts for name, source in part.sources.items()}
+    shared = shared or SharedParts()
+    present = shared.keys(parts, merges)
+    # Most merges stay from version to version: those alone are looked into that concern no step by themselves.
+    result = dict(merges)
+    for key in merges.keys() - present:
+        if not key.startswith(MOVED):
+            del result[key]
     changes = True
     while changes:
         changes = False
-        twins: dict[ShareId, list[SharableStep]] = {}
-        for part in parts:
-            for id_, one in sharing_of(part, result).twins:
-                twins.setdefault(id_, []).append(one)
-        for group in twins.values():
-            if len(group) > 1:
-                changes |= _merge(group, result, beginnings, standing, sources)
-    used = {MOVED + name for key, name in result.items() if key in present}
-    return {key: name for key, name in result.items() if key in present or key in used}
+        for group in shared.twins(parts, result):
+            changes |= _merge(group, result, beginnings, standing, shared.sources)
+    moved = result.keys() - present
+    if moved:
+        used = {MOVED + name for name in map(result.get, result.keys() & present) if name is not None}
+        for key in moved - used:
+            del result[key]
+    return result
 
 
 def _merge(

@@ -19,21 +19,27 @@ from penstock.physical.plan.plan import Plan, Step
 from penstock.physical.planning.source_predicate import either, may_skip
 
 
-def joined(parts: Sequence[Plan], keys: Mapping[int, str] | None = None) -> Plan:
+def joined(parts: Sequence[Plan], keys: Mapping[int, str] | None = None, outline: Plan | None = None) -> Plan:
     """Return the plan of all `parts`, which have no step numbers and no queries in common. A part comes behind those of
-    which it borrows steps. keys: of the states that lie elsewhere than the parts say, by the numbers of their steps."""
-    plan = replace(outlined(parts), parts=tuple(parts), keys=keys or None)
-    steps = tuple(chain.from_iterable(part.steps for part in parts))
-    plan = replace(plan, steps=steps, source_predicates=_predicates(parts))
-    shared = _with_all_queries(parts, plan)
-    if not shared:
-        return plan
-    return replace(plan, steps=tuple(shared.get(step.id, step) for step in steps), shared=shared)
+    which it borrows steps.
+
+    Args:
+        keys: of the states that lie elsewhere than the parts say, by the numbers of their steps.
+        outline: what `outlined` returns for them, where it is known.
+    """
+    shared = _with_all_queries(parts)
+    own = (part.steps for part in parts) if not shared else (_present_steps(part, shared) for part in parts)
+    return replace(
+        outline or outlined(parts), parts=tuple(parts), keys=keys or None, steps=tuple(chain.from_iterable(own)),
+        source_predicates=_predicates(parts), shared=shared,
+    )  # fmt: skip
 
 
-def outlined(parts: Sequence[Plan]) -> Plan:
-    """Return the queries and the inputs of all `parts`, as a plan without steps."""
+def outlined(parts: Iterable[Plan], before: Plan | None = None) -> Plan:
+    """Return the queries and the inputs of all `parts`, as a plan without steps. before: that of parts before them."""
     plan = Plan((), {}, {})
+    if before is not None:
+        plan = Plan((), dict(before.queries), dict(before.sources), dict(before.statics), dict(before.periods))
     for part in parts:
         plan.queries.update(part.queries)
         plan.sources.update(part.sources)
@@ -57,7 +63,7 @@ def changed_steps(before: Plan, after: Plan) -> set[int]:
     return found
 
 
-def _with_all_queries(parts: Sequence[Plan], plan: Plan) -> dict[int, Step]:
+def _with_all_queries(parts: Sequence[Plan]) -> dict[int, Step]:
     """Return the steps that several parts need, by their numbers, with the queries of all of them."""
     users: dict[int, set[str]] = {}
     for part in parts:
@@ -65,9 +71,20 @@ def _with_all_queries(parts: Sequence[Plan], plan: Plan) -> dict[int, Step]:
             users.setdefault(number, set()).update(queries)
     if not users:
         return {}
-    # One look at each step: numbers of all of them would be found for these few alone.
-    steps = (step for step in plan.steps if step.id in users)
-    return {step.id: replace(step, queries=step.queries | users[step.id]) for step in steps}
+    found: dict[int, Step] = {}
+    for part in parts:
+        # The smaller one of both is looked through.
+        for number in part.by_id.keys() & users.keys():
+            step = part.by_id[number]
+            found[number] = replace(step, queries=step.queries.union(users[number]))
+    return found
+
+
+def _present_steps(part: Plan, shared: Mapping[int, Step]) -> Sequence[Step]:
+    """Return the steps of a part, those that others need too with the queries of all."""
+    if part.by_id.keys().isdisjoint(shared.keys()):
+        return part.steps
+    return [shared.get(step.id, step) for step in part.steps]
 
 
 def _predicates(parts: Sequence[Plan]) -> dict[str, Expression]:

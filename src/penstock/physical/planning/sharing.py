@@ -56,9 +56,8 @@ from penstock.expressions.nodes import AggregateCall, Expression
 from penstock.expressions.user import volatile
 from penstock.physical.execution.progress import Progress, SourceProgress
 from penstock.physical.plan.identity import step_keys
-from penstock.physical.plan.plan import Edge, Plan, Step
+from penstock.physical.plan.plan import Plan, Step
 from penstock.physical.plan.spec import Memory
-from penstock.physical.planning.plan_parts import joined
 from penstock.tree import Node
 
 #: By the key of a step, the name of the state that it shares since it was merged: a key that one of the steps had which
@@ -271,72 +270,3 @@ def sharing_of(part: Plan, merges: Merges) -> PartSharing:
     result = PartSharing(ids, twins, {one.step.id: merges[one.key] for _, one in twins if one.step.id in ids})
     part.__dict__["_part_sharing"] = states, result
     return result
-
-
-@dataclass
-class StepNumbers:
-    """The numbers of shared steps, by what these go by; a number stays while any part has the step."""
-
-    known: dict[ShareId, int] = field(default_factory=dict)
-
-
-def shared_plan(parts: Sequence[Plan], merges: Merges, numbers: StepNumbers) -> Plan:
-    """Return the plan of all parts, in which each shared step is in one of them, the first that has it.
-
-    A part that borrows the same steps as before, under the same numbers, is the same object, wherever their states lie.
-
-    Args:
-        parts: in the order of their births, each with all its steps.
-        numbers: of shared steps; they are brought up to date.
-    """
-    known: dict[ShareId, int] = {}
-    moved: dict[int, str] = {}
-    result: list[Plan] = []
-    for part in parts:
-        sharing = sharing_of(part, merges)
-        borrowed: dict[int, int] = {}
-        own: dict[int, int] = {}
-        for number, id_ in sharing.ids.items():
-            if id_ in known:
-                borrowed[number] = known[id_]
-            else:
-                own[number] = known[id_] = numbers.known.get(id_, number)
-        states = {number: name for number, name in sharing.states.items() if number in own}
-        moved |= {own[n]: merges[MOVED + name] for n, name in states.items() if MOVED + name in merges}
-        made: tuple[object, Plan] | None = part.__dict__.get("_shared")
-        if made is None or made[0] != (borrowed, own, states):
-            made = (borrowed, own, states), _sharing(part, borrowed, own, states)
-            part.__dict__["_shared"] = made
-        result.append(made[1])
-    numbers.known = known
-    return joined(result, moved)
-
-
-def _sharing(
-    part: Plan, borrowed: Mapping[int, int], shared_steps: Mapping[int, int], states: Mapping[int, str]
-) -> Plan:
-    """Return a part without the steps that it borrows.
-
-    Args:
-        borrowed: by the number of such a step in the part, the number that it has for all.
-        shared_steps: the same of those shared steps that stay in the part.
-        states: of those of them with memory, by their numbers in the part, the names of their states.
-    """
-    numbers, keys = {**shared_steps, **borrowed}, step_keys(part)
-    is_as_alone = not borrowed and all(old == number for old, number in numbers.items())
-    if is_as_alone and all(keys[number] == name for number, name in states.items()):
-        return part
-    own = [step for step in part.steps if step.id not in borrowed]
-    return replace(
-        part,
-        steps=tuple(_renumbered(step, numbers) for step in own),
-        keys={numbers.get(step.id, step.id): states.get(step.id, keys[step.id]) for step in own},
-        borrowed={numbers[step.id]: step.queries for step in part.steps if step.id in borrowed},
-        alone=part,
-    )
-
-
-def _renumbered(step: Step, numbers: Mapping[int, int]) -> Step:
-    inputs = tuple(Edge(numbers.get(edge.step, edge.step), edge.exchange) for edge in step.inputs)
-    number = numbers.get(step.id, step.id)
-    return step if number == step.id and inputs == step.inputs else replace(step, id=number, inputs=inputs)

@@ -39,7 +39,8 @@ from penstock.physical.plan.plan import Plan
 from penstock.physical.planning.merging import merged
 from penstock.physical.planning.plan_parts import joined
 from penstock.physical.planning.planner import Generation, grains_of, plan_part
-from penstock.physical.planning.sharing import Beginning, Standing, StepNumbers, shared_plan
+from penstock.physical.planning.shared_parts import SharedParts, shared_plan
+from penstock.physical.planning.sharing import Beginning, Standing
 from penstock.physical.planning.strategies import Strategy
 from penstock.runtime.deciding.deciders import NO_OPTIONS, DecidingOptions, QueryPolicies
 from penstock.runtime.live.content import Content
@@ -95,7 +96,7 @@ class LiveEngine:
         #: there is, so that a registration costs what its own query does, not what all do.
         self._planned: dict[int, Plan] = {}
         self._next_step = 0
-        self._numbers = StepNumbers()
+        self._shared = SharedParts()
         self._beginnings: dict[int, Beginning] = {}
         self._merges: dict[str, str] = {}
         self._histories: dict[str, History] = {}
@@ -384,7 +385,7 @@ class LiveEngine:
         roots = {name: query.root for part in parts for name, query in part.queries.items()}
         heartbeats = query_heartbeats(roots, self._progress)
         self._beginnings = {birth: self._beginnings[birth] for birth in self._generations}
-        self._merges = merged(parts, self._merges, self._beginnings, Standing(self._progress, heartbeats))
+        self._merges = merged(parts, self._merges, self._beginnings, Standing(self._progress, heartbeats), self._shared)
         self._job.graft(self._with_tables(self._plan()), self._tables, self._progress)
         self._measure_plan()
 
@@ -410,7 +411,7 @@ class LiveEngine:
         return [self._planned[birth] for birth in sorted(self._planned)]
 
     def _plan(self) -> Plan:
-        return shared_plan(self._parts(), self._merges, self._numbers)
+        return shared_plan(self._parts(), self._merges, self._shared)
 
     def _with_tables(self, plan: Plan) -> Plan:
         """Compute the static relations of `plan` that are new."""

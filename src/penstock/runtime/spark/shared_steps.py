@@ -12,13 +12,14 @@ from dataclasses import replace
 from penstock.algebra.nodes.query import Start, StartMode
 from penstock.physical.execution.progress import (
     Progress,
+    QueryHeartbeats,
     SourceProgress,
     query_heartbeat,
-    query_heartbeats,
     timed_sources,
 )
 from penstock.physical.plan.plan import Plan
 from penstock.physical.planning.merging import merged
+from penstock.physical.planning.shared_parts import SharedParts
 from penstock.physical.planning.sharing import Beginning, Standing
 from penstock.runtime.spark.catching_up.past_input import delivered_part
 from penstock.runtime.spark.catching_up.start_options import progress_at
@@ -60,11 +61,13 @@ def beginnings_of(
     return {str(birth): {"ahead": dict(one.ahead), "begun": dict(one.begun)} for birth, one in sorted(found.items())}
 
 
-def merges_of(parts: Sequence[Plan], epoch: Epoch, progress: Progress) -> dict[str, str]:
+def merges_of(parts: Sequence[Plan], epoch: Epoch, progress: Progress, plan: Plan, shared: SharedParts) -> dict[str, str]:
     """Return the merges of `epoch`: those that it has taken over, and those that can be made when it begins.
 
     Args:
         parts: of its plan, each with all its steps.
+        plan: that has its queries.
+        shared: the parts of the version before.
     """
-    heartbeats = query_heartbeats({n: query.root for part in parts for n, query in part.queries.items()}, progress)
-    return merged(parts, epoch.merges, epoch.maturity, Standing(progress, heartbeats))
+    heartbeats = QueryHeartbeats(plan.queries, progress)
+    return merged(parts, epoch.merges, epoch.maturity, Standing(progress, heartbeats), shared)

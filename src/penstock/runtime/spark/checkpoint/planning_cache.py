@@ -20,7 +20,7 @@ from penstock.connectors.sinks import sink_options
 from penstock.physical.plan.identity import step_keys
 from penstock.physical.plan.plan import Plan
 from penstock.physical.planning.planner import Generation, part_without, plan_part, plan_static
-from penstock.physical.planning.sharing import StepNumbers
+from penstock.physical.planning.shared_parts import SharedParts
 from penstock.physical.planning.state_size.summary import JobState, job_state
 from penstock.physical.planning.strategies import Strategy
 from penstock.redaction import redacted, redacted_text
@@ -123,8 +123,8 @@ class PlanningCache:
         self._statics: dict[str, Plan] = {}
         #: Number of the next step: those of a part that stays never change, and no number is used twice.
         self._next_step = 0
-        #: Of the steps that parts share.
-        self.shared_steps = StepNumbers()
+        #: The parts of the last version, and what they share.
+        self.shared_parts = SharedParts()
         #: The largest number of an epoch that is not to be used, since queries read their past under it.
         self.reserved = 0
 

@@ -21,7 +21,8 @@ from penstock.physical.plan.identity import query_fingerprint, source_fingerprin
 from penstock.physical.plan.plan import Plan
 from penstock.physical.planning.plan_parts import joined, outlined, retained_as_declared, with_standing
 from penstock.physical.planning.planner import Generation, grains_of, plan_generations
-from penstock.physical.planning.sharing import Merges, shared_plan
+from penstock.physical.planning.shared_parts import shared_plan
+from penstock.physical.planning.sharing import Merges
 from penstock.physical.planning.strategies import Strategy
 from penstock.runtime.spark.catching_up.past_input import KnownPast, delivered_part, offset_at_start
 from penstock.runtime.spark.catching_up.start_options import with_waits
@@ -273,7 +274,7 @@ def _parts(request: StartRequest, epoch: Epoch) -> list[PlannedPart]:
 
 
 def _joined(request: StartRequest, parts: Sequence[PlannedPart], merges: Merges) -> Plan:
-    plan = shared_plan([part.plan for part in parts], merges, request.cache.shared_steps)
+    plan = shared_plan([part.plan for part in parts], merges, request.cache.shared_parts)
     plan = with_standing(plan, request.standing)
     return retained_as_declared(plan, request.declared)
 
@@ -316,7 +317,8 @@ def _in_log_of(before: Epoch, request: StartRequest, folder: Folder, decision: D
     left = last_offset(folder, before)
     epoch = replace(decision.epoch, log=before.log, log_base=before.log_base, left=left)
     parts = decision.parts
-    merges = merges_of([part.plan for part in parts], epoch, progress_at_start(folder, epoch, decision.plan))
+    progress, shared = progress_at_start(folder, epoch, decision.plan), request.cache.shared_parts
+    merges = merges_of([part.plan for part in parts], epoch, progress, decision.plan, shared)
     plan = _joined(request, parts, merges)
     return replace(decision, epoch=replace(epoch, merges=merges).after(before), plan=plan)
 
