@@ -17,6 +17,8 @@ SEED, COUNT = int(os.environ.get("PENSTOCK_SEED", "1601")), int(os.environ.get("
 _WHOLE = {"int2": (-32768, 32767), "int4": (-(2**31), 2**31 - 1), "int8": (-(2**63), 2**63 - 1)}
 _SINGLE = ("NaN", "Infinity", "-Infinity", "0", "-0.5", "1", "1.5", "2.5", "0.1", "3e38", "16777217")
 _REAL = (*_SINGLE, "-1e300", "1e-300", "123456789012345678")
+_DECIMAL = ("0.0", "1.50", "-2.5", "0.1", "12345678901234567890.123", "1e-12", "-0.005", "7e3", "'NaN'::numeric",
+            "'-Infinity'::numeric", "0.10::numeric(6,1)")  # fmt: skip
 _LAZY = ("CASE", "coalesce", "BETWEEN", " IN ", "ANY")
 
 
@@ -32,7 +34,9 @@ def postgres() -> Iterator[psycopg.Connection[Any]]:
 
 def number(rng: random.Random, depth: int) -> str:
     """An expression with a number, whose type can be one of five."""
-    kind = rng.randrange(12 if depth else 2)
+    kind = rng.randrange(-1, 12 if depth else 2)
+    if kind < 0:
+        return f"({rng.choice(_DECIMAL)})"
     if kind == 0:
         type_, (least, most) = rng.choice(list(_WHOLE.items()))
         value = rng.choice((least, most, 0, 1, -1, 2, 7, rng.randint(-1000, 1000)))
@@ -42,7 +46,7 @@ def number(rng: random.Random, depth: int) -> str:
         return f"'{rng.choice(_REAL if type_ == 'float8' else _SINGLE)}'::{type_}"
     inner = [number(rng, depth - 1) for _ in range(3)]
     if kind <= 5:
-        return f"({inner[0]} {rng.choice('+-*/')} {inner[1]})"
+        return f"({inner[0]} {rng.choice('+-*/%' if depth < 2 else '+-*/')} {inner[1]})"
     if kind == 6:
         return f"(- {inner[0]})"
     if kind == 7:
@@ -52,9 +56,11 @@ def number(rng: random.Random, depth: int) -> str:
     if kind == 9:
         return f"(CASE WHEN {condition(rng, depth - 1)} THEN {inner[0]} ELSE {inner[1]} END)"
     if kind == 10:
-        return f"({inner[0]})::{rng.choice(('int2', 'int4', 'int8', 'float4', 'float8'))}"
-    values = ", ".join(f"({one}::float8)" for one in inner)
-    return f"(SELECT {rng.choice(('max', 'min', 'sum'))}(x) FROM (VALUES {values}, (NULL)) t(x))"
+        return f"({inner[0]})::{rng.choice(('int2', 'int4', 'int8', 'float4', 'float8', 'numeric', 'numeric(30,5)'))}"
+    type_ = rng.choice(("float8", "numeric"))
+    values = ", ".join(f"({one}::{type_})" for one in inner)
+    call = rng.choice(("max", "min", "sum") if type_ == "float8" else ("max", "min", "sum", "avg"))
+    return f"(SELECT {call}(x) FROM (VALUES {values}, (NULL)) t(x))"
 
 
 def condition(rng: random.Random, depth: int) -> str:

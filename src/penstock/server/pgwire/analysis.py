@@ -22,7 +22,7 @@ from penstock.server.pgwire.statements.kinds import Classified, Does, classify
 from penstock.server.pgwire.statements.lexing import Statement, plain_text
 from penstock.server.pgwire.statements.prepare_clauses import read_execute, read_prepare
 from penstock.server.pgwire.statements.script_texts import ScriptText, script_text
-from penstock.server.pgwire.values.bound import Values, cql_values
+from penstock.server.pgwire.values.bound import Values, cql_values, null_of
 from penstock.server.pgwire.values.parameters import literal, sample
 from penstock.server.pgwire.values.wire_types import WireType
 from penstock.server.roles import Caller
@@ -134,7 +134,7 @@ class StatementAnalysis:
         if not one.has_rows:
             return None
         if one.does is Does.LOOKS_UP:
-            return await self._door.call(lambda: self._columns_of_catalogs(one))
+            return await self._door.call(lambda: self._columns_of_catalogs(one, types))
         if one.does is Does.SHOWS:
             return self._state.shown(statement).columns
         if one.does is Does.FETCHES:
@@ -150,8 +150,8 @@ class StatementAnalysis:
             # Some clauses take no NULL, such as LIMIT.
             return await self._columns_of(statement, [sample(type_) for type_ in types])
 
-    def _columns_of_catalogs(self, one: Classified) -> tuple[RowColumn, ...]:
-        tree, image = self.tree(one, lambda number: "NULL")
+    def _columns_of_catalogs(self, one: Classified, types: Sequence[WireType]) -> tuple[RowColumn, ...]:
+        tree, image = self.tree(one, lambda number: null_of(types[number - 1]) if number <= len(types) else "NULL")
         names, types = self._engine.columns(tree, image)
         return tuple(RowColumn(name, type_) for name, type_ in zip(names, types, strict=True))
 

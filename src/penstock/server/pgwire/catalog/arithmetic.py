@@ -17,6 +17,13 @@ from penstock.server.pgwire.catalog.numeric_casts import (
     to_single,
 )
 from penstock.server.pgwire.protocol.errors import WireError
+from penstock.server.pgwire.values.decimals import (
+    calculated_decimal,
+    decimal_of,
+    decimal_text,
+    order_of,
+    rounded_decimal,
+)
 
 
 def _divided_by_zero() -> WireError:
@@ -63,6 +70,8 @@ def calculated(mark: str, type_: str, left: Number | None, right: Number | None)
     """Return what an operation of two numbers gives. type_: of the result."""
     if left is None or right is None:
         return None
+    if type_ == "numeric":
+        return decimal_text(calculated_decimal(mark, decimal_of(left), decimal_of(right)))
     if type_ in REALS:
         a, b = as_float(left), as_float(right)
         try:
@@ -84,6 +93,8 @@ def negated(value: Number | None, type_: str) -> int | float | str | None:
     """Return a number with the other sign."""
     if value is None:
         return None
+    if type_ == "numeric":
+        return decimal_text(decimal_of(value).copy_negate())
     return as_number(-as_float(value)) if type_ in REALS else calculated("-", type_, 0, value)
 
 
@@ -92,10 +103,13 @@ def rounded(value: Number | None, type_: str, way: str, digits: int | None = 0) 
     what is in the middle."""
     if value is None or digits is None:
         return None
+    if type_ == "numeric":
+        # Which is exact: the digits before the point are kept.
+        rounding = _WAYS.get(way, ROUND_HALF_UP)
+        return decimal_text(rounded_decimal(decimal_of(value), max(-2_000, min(2_000, int(digits))), rounding))
     if isinstance(value, str) or math.isinf(value):
         return value
-    half = ROUND_HALF_UP if type_ == "numeric" else ROUND_HALF_EVEN
-    rounding = _WAYS.get(way, half)
+    rounding = _WAYS.get(way, ROUND_HALF_EVEN)
     places = max(-400, min(400, int(digits)))
     number = Decimal(repr(value))
     exponent = number.as_tuple().exponent
@@ -106,6 +120,8 @@ def rounded(value: Number | None, type_: str, way: str, digits: int | None = 0) 
 
 def absolute(value: Number | None, type_: str) -> int | float | str | None:
     """Return a number without its sign."""
+    if value is not None and type_ == "numeric":
+        return decimal_text(decimal_of(value).copy_abs())
     if value is None or type_ in REALS:
         return None if value is None else as_number(abs(as_float(value)))
     return negated(value, type_) if int(value) < 0 else value
@@ -161,8 +177,73 @@ class RealAverage(RealSum):
         return None if total is None else as_number(total / self.count)
 
 
+class DecimalSum:
+    """SUM of `numeric` and of whole numbers that may leave their range; also over windows."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._finite = Decimal(0)
+        self._special: dict[str, int] = {}
+
+    def step(self, value: Any) -> None:
+        self._add(value, 1)
+
+    def inverse(self, value: Any) -> None:
+        self._add(value, -1)
+
+    def _add(self, value: Any, by: int) -> None:
+        if value is None:
+            return
+        self._count += by
+        number = decimal_of(value)
+        if number.is_finite():
+            self._finite = calculated_decimal("+" if by > 0 else "-", self._finite, number)
+        else:
+            name = decimal_text(number)
+            self._special[name] = self._special.get(name, 0) + by
+
+    def total(self) -> Decimal | None:
+        """Return the sum; None of nothing."""
+        if not self._count:
+            return None
+        found = self._finite
+        for name, count in self._special.items():
+            found = calculated_decimal("+", found, Decimal(name)) if count else found
+        return found
+
+    @property
+    def count(self) -> int:
+        return self._count
+
+    def value(self) -> str | None:
+        total = self.total()
+        return None if total is None else decimal_text(total)
+
+    def finalize(self) -> str | None:
+        return self.value()
+
+
+class DecimalAverage(DecimalSum):
+    """AVG of such numbers."""
+
+    def value(self) -> str | None:
+        total = self.total()
+        return None if total is None else decimal_text(calculated_decimal("/", total, Decimal(self.count)))
+
+
+def _first_decimal(call: Callable[..., Decimal]) -> Callable[..., str | None]:
+    """Return `greatest` or `least` of decimals."""
+
+    def apply(*values: Any) -> str | None:
+        known = [decimal_of(value) for value in values if value is not None]
+        return decimal_text(call(known, key=order_of)) if known else None
+
+    return apply
+
+
 #: What the translation calls, by name: the type of its result and what carries it out.
 ARITHMETIC: dict[str, tuple[str, Callable[..., Any]]] = {
     "pg_calculated": ("", calculated), "pg_negated": ("", negated), "pg_rounded": ("", rounded),
-    "pg_absolute": ("", absolute),
+    "pg_absolute": ("", absolute), "pg_greatest": ("numeric", _first_decimal(max)),
+    "pg_least": ("numeric", _first_decimal(min)),
 }  # fmt: skip

@@ -21,6 +21,7 @@ from sqlglot import exp
 from sqlglot.dialects.postgres import Postgres
 from sqlglot.errors import SqlglotError
 from sqlglot.parsers.postgres import PostgresParser
+from sqlglot.tokenizer_core import TokenType
 
 from penstock.errors import PenstockError
 from penstock.language.queries import CONTROL_SCHEMA
@@ -28,6 +29,7 @@ from penstock.results.cancellation import Cancellation, cancelled
 from penstock.server.pgwire.catalog.control_tables import fill
 from penstock.server.pgwire.catalog.declared import OWNER_OID
 from penstock.server.pgwire.catalog.functions import SessionFacts, functions, register
+from penstock.server.pgwire.catalog.moments import moment_text
 from penstock.server.pgwire.catalog.pure_functions import elements
 from penstock.server.pgwire.catalog.selects import Selects, SqlColumns
 from penstock.server.pgwire.catalog.tables import SCHEMAS, CatalogImage, system_columns
@@ -38,9 +40,39 @@ from penstock.server.pgwire.values.wire_types import WireType, type_of_oid, wire
 _MOST_BYTES, _STEPS = 16_000_000, 50_000
 
 
+#: Units that may stand behind an interval.
+_UNITS = frozenset({"YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND"})
+
+
 class _PlainParser(PostgresParser):
     # A function is what the statement calls it: the parser's own have other names and arguments.
     FUNCTIONS: ClassVar[dict[str, Callable[..., exp.Expr]]] = {}
+    #: Those with a grammar of their own.
+    FUNCTION_PARSERS: ClassVar[dict[str, Callable[..., exp.Expr]]] = {
+        name: read
+        for name, read in PostgresParser.FUNCTION_PARSERS.items()
+        if name in ("CAST", "EXTRACT", "OVERLAY", "POSITION", "STRING_AGG", "SUBSTRING", "TRIM")
+    }
+
+    def _parse_interval(
+        self, require_interval: bool = True, parse_function_unit: bool = True
+    ) -> exp.Add | exp.Interval | None:
+        """Read an interval: what stands in its quotes, with a unit behind it or none. The parser's own takes the first
+        part of what is in the quotes alone, and a sum behind it for further parts."""
+        index = self._index
+        if not self._match(TokenType.INTERVAL):
+            return None
+        if not self._match(TokenType.STRING, advance=False):
+            self._retreat(index)
+            return None
+        value = self._parse_primary()
+        unit: exp.Var | exp.IntervalSpan | None = None
+        if self._curr is not None and self._curr.text.upper() in _UNITS:
+            unit = exp.Var(this=self._curr.text.upper())
+            self._advance()
+            if self._match_text_seq("TO"):
+                unit = exp.IntervalSpan(this=unit, expression=self._parse_var())
+        return self.expression(exp.Interval(this=value, unit=unit))
 
 
 class _Plain(Postgres):
@@ -93,6 +125,8 @@ class CatalogEngine:
         self._opened: tuple[sqlite3.Connection, Selects] | None = None
         #: Errors of functions, in the statement that is carried out.
         self._failures: list[PenstockError] = []
+        #: When the statement that is carried out began, as the functions of the time write it.
+        self._began = ""
         self._lock = threading.Lock()
 
     def columns(self, tree: exp.Expr, image: CatalogImage | None) -> tuple[tuple[str, ...], tuple[WireType, ...]]:
@@ -116,6 +150,7 @@ class CatalogEngine:
         with self._lock:
             connection, text, columns = self._translated(tree, image)
             names, types = _described(columns)
+            self._began = moment_text(dt.datetime.now(dt.UTC))
             if "[pg_settings]" in text:
                 self._fill_settings(connection)
             fill(connection, control or {})
@@ -162,7 +197,7 @@ class CatalogEngine:
                 connection.deserialize(content, name=schema)
             connection.execute(f"ATTACH ':memory:' AS {CONTROL_SCHEMA}")
             self._fill(connection)
-        found = functions(self._facts, image)
+        found = functions(self._facts, image, lambda: self._began)
         register(connection, found, self._failures)
         self._image, self._opened = image, (connection, Selects(found))
         return self._opened
@@ -256,7 +291,8 @@ def _arrow(name: str) -> pa.DataType:
         return pa.timestamp("us", "UTC" if name == "timestamptz" else None)
     if name == "date":
         return pa.date32()
-    return pa.float64() if name in ("float4", "float8", "numeric") else pa.string()
+    # A numeric is a text here, with all its digits.
+    return pa.float64() if name in ("float4", "float8") else pa.string()
 
 
 def _list(value: object, inner: pa.DataType) -> list[object] | None:

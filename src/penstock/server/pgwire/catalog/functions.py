@@ -17,14 +17,15 @@ import pyarrow as pa
 
 from penstock import __version__
 from penstock.errors import PenstockError
-from penstock.server.pgwire.catalog.arithmetic import RealAverage, RealSum
+from penstock.server.pgwire.catalog.arithmetic import DecimalAverage, DecimalSum, RealAverage, RealSum
 from penstock.server.pgwire.catalog.declared import DATABASE, DATABASE_OID, OWNER_OID, PUBLIC, shown_type
-from penstock.server.pgwire.catalog.moments import moment_text
+from penstock.server.pgwire.catalog.moments import IntervalAverage, IntervalSum, moment_text
 from penstock.server.pgwire.catalog.pure_functions import (
     PURE,
     SETS,
     ArrayAggregate,
     CatalogFunction,
+    RowsAggregate,
     StringAggregate,
     array_text,
     constantly,
@@ -34,6 +35,8 @@ from penstock.server.pgwire.catalog.pure_functions import (
 )
 from penstock.server.pgwire.catalog.tables import CatalogImage, system_oids
 from penstock.server.pgwire.protocol.errors import WireError
+from penstock.server.pgwire.values.decimals import compared
+from penstock.server.pgwire.values.intervals import compared_intervals
 from penstock.server.pgwire.values.wire_types import type_named, type_of_oid
 
 #: The version of PostgreSQL whose catalogs these are.
@@ -64,14 +67,17 @@ class SessionFacts(Protocol):
         """Set a setting; return its value. Raises WireError."""
 
 
-def functions(facts: SessionFacts, image: CatalogImage | None) -> dict[str, CatalogFunction]:
-    """Return all functions by name, for a connection. image: None where no table is read."""
+def functions(facts: SessionFacts, image: CatalogImage | None, began: Callable[[], str]) -> dict[str, CatalogFunction]:
+    """Return all functions by name, for a connection. image: None where no table is read; began: returns when the
+    statement began."""
     found = {name: CatalogFunction(result, native=native) for name, (result, native) in _NATIVE.items()}
     found |= {name: CatalogFunction(result, call) for name, (result, call) in PURE.items()}
     found |= {name: CatalogFunction(result, None, fixed=True) for name, result in _AGGREGATES.items()}
     found |= {name: CatalogFunction(result, constantly(value)) for name, (result, value) in _CONSTANT.items()}
     found |= SETS
-    found |= {name: CatalogFunction(result, call, fixed=False) for name, (result, call) in _of_session(facts).items()}
+    found |= {
+        name: CatalogFunction(result, call, fixed=False) for name, (result, call) in _of_session(facts, began).items()
+    }
     if image is not None:
         found |= {name: CatalogFunction(result, call) for name, (result, call) in _of_catalog(image, facts).items()}
     return found
@@ -86,10 +92,18 @@ def register(
         if one.call is not None:
             call = _noting(name, one.call, failures)
             connection.create_function(f"pg_fn_{name}", -1, call, deterministic=one.fixed)
-    connection.create_aggregate("pg_fn_array_agg", -1, ArrayAggregate)  # type: ignore[arg-type]
-    connection.create_aggregate("pg_fn_string_agg", -1, StringAggregate)  # type: ignore[arg-type]
-    connection.create_window_function("pg_fn_pg_sum", 1, RealSum)
-    connection.create_window_function("pg_fn_pg_avg", 1, RealAverage)
+    for name, aggregate in (("array_agg", ArrayAggregate), ("string_agg", StringAggregate), ("pg_rows", RowsAggregate)):
+        connection.create_aggregate(f"pg_fn_{name}", -1, _noting_aggregate(name, aggregate, failures))
+    for name, aggregate in _WINDOWED.items():
+        connection.create_window_function(f"pg_fn_{name}", 1, _noting_aggregate(name, aggregate, failures))
+    connection.create_collation("pg_numeric", compared)
+    connection.create_collation("pg_interval", compared_intervals)
+
+
+_WINDOWED: dict[str, type[Any]] = {
+    "pg_sum": RealSum, "pg_avg": RealAverage, "pg_decimal_sum": DecimalSum, "pg_decimal_avg": DecimalAverage,
+    "pg_interval_sum": IntervalSum, "pg_interval_avg": IntervalAverage,
+}  # fmt: skip
 
 
 def _noting(name: str, call: Callable[..., Any], failures: list[PenstockError]) -> Callable[..., Any]:
@@ -105,6 +119,16 @@ def _noting(name: str, call: Callable[..., Any], failures: list[PenstockError]) 
             raise
 
     return called
+
+
+def _noting_aggregate(name: str, aggregate: type[Any], failures: list[PenstockError]) -> type[Any]:
+    """Return an aggregate that notes its errors."""
+
+    class Noting(aggregate):
+        def step(self, *values: Any) -> None:
+            _noting(name, super().step, failures)(*values)
+
+    return Noting
 
 
 # -- the tables of functions -----------------------------------------------------------------------------------
@@ -151,7 +175,7 @@ _CONSTANT: dict[str, tuple[str, Any]] = {
 _PRIVILEGES = ("has_table_privilege", "has_column_privilege", "has_any_column_privilege", "has_sequence_privilege")
 
 
-def _of_session(facts: SessionFacts) -> dict[str, tuple[str, Callable[..., Any]]]:
+def _of_session(facts: SessionFacts, began: Callable[[], str]) -> dict[str, tuple[str, Callable[..., Any]]]:
     def setting(name: Any, missing_ok: Any = 0) -> Any:
         value = facts.setting(str(name))
         if value is None and not missing_ok:
@@ -166,6 +190,9 @@ def _of_session(facts: SessionFacts) -> dict[str, tuple[str, Callable[..., Any]]
         return array_text(["pg_catalog", PUBLIC] if implicit else [PUBLIC])
 
     def now(*_: Any) -> str:
+        return began()
+
+    def clock(*_: Any) -> str:
         return moment_text(dt.datetime.now(dt.UTC))
 
     users = dict.fromkeys(("current_user", "session_user", "user", "current_role"), ("name", lambda: facts.user))
@@ -180,7 +207,9 @@ def _of_session(facts: SessionFacts) -> dict[str, tuple[str, Callable[..., Any]]
         "set_config": ("text", lambda name, value, _=0: facts.set(str(name), shown(value))),
         "pg_backend_pid": ("int4", lambda: facts.backend), "current_schemas": ("_name", schemas),
         "pg_get_userbyid": ("name", lambda oid: facts.user if oid == OWNER_OID else f"unknown (OID={oid})"),
-        "now": ("timestamptz", now), "clock_timestamp": ("timestamptz", now), "current_timestamp": ("timestamptz", now),
+        "now": ("timestamptz", now), "current_timestamp": ("timestamptz", now),
+        "clock_timestamp": ("timestamptz", clock),
+        "current_date": ("date", lambda: now()[:10]), "localtimestamp": ("timestamp", lambda: now()[:26]),
         "statement_timestamp": ("timestamptz", now), "transaction_timestamp": ("timestamptz", now),
     }  # fmt: skip
     return found

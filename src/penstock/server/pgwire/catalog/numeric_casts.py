@@ -14,7 +14,8 @@ from collections.abc import Callable, Mapping
 from decimal import ROUND_HALF_EVEN, ROUND_HALF_UP, Decimal
 
 from penstock.server.pgwire.protocol.errors import UNSUPPORTED, WireError
-from penstock.server.pgwire.values.encoding import float_text, numeric_text, real_text
+from penstock.server.pgwire.values.decimals import decimal_of, decimal_text, read_decimal, with_modifier
+from penstock.server.pgwire.values.encoding import float_text, real_text
 from penstock.server.pgwire.values.wire_types import WireType
 
 INTEGERS = {"int2": (-(1 << 15), (1 << 15) - 1), "int4": (-(1 << 31), (1 << 31) - 1),
@@ -51,8 +52,10 @@ def keeps_values(inner: WireType | None, target: WireType) -> bool:
     """Return whether every value of a type is one of `target`, so that nothing needs to be checked."""
     if inner is None:
         return False
+    if target.name == "numeric" or inner.name == "numeric":
+        return inner.name == target.name
     if target.name not in INTEGERS:
-        kept = ("int2", "float4") if target.name == "float4" else (*INTEGERS, *REALS)
+        kept = ("int2", "float4") if target.name == "float4" else (*INTEGERS, "float4", "float8")
         return inner.name in kept
     if inner.name not in INTEGERS:
         return inner.name == "bool"
@@ -67,14 +70,14 @@ def _to_integer(type_: str) -> Callable[..., int | None]:
         """Cast a value. real: its type, where that has fractions."""
         if value is None:
             return None
+        if real == "numeric":
+            value = _of_decimal(decimal_of(value), shown)  # type: ignore[arg-type]
         if isinstance(value, float) or (real and value == NOT_A_NUMBER):
             if isinstance(value, str) or not math.isfinite(value):
                 text = value if isinstance(value, str) else float_text(value).decode()
-                state, code = (UNSUPPORTED, "P0901") if real == "numeric" else ("22003", "P0203")
-                raise WireError(state, f"{text} is no {shown}", code=code)
-            # A decimal is rounded away from 0, a floating point number to the even one.
-            way = ROUND_HALF_UP if real == "numeric" else ROUND_HALF_EVEN
-            number = int(Decimal(repr(value)).to_integral_value(way))
+                raise WireError("22003", f"{text} is no {shown}", code="P0203")
+            # A floating point number is rounded to the even one.
+            number = int(Decimal(repr(value)).to_integral_value(ROUND_HALF_EVEN))
         elif isinstance(value, int):
             number = value
         else:
@@ -87,6 +90,28 @@ def _to_integer(type_: str) -> Callable[..., int | None]:
         return number
 
     return cast
+
+
+def _of_decimal(value: Decimal, shown: str) -> int:
+    """Return a decimal as a whole number, rounded away from 0."""
+    if not value.is_finite():
+        raise WireError(UNSUPPORTED, f"{decimal_text(value)} is no {shown}", code="P0901")
+    if value.adjusted() > 40:
+        raise WireError("22003", f"{decimal_text(value)[:100]} is out of the range of {shown}", code="P0203")
+    return int(value.to_integral_value(ROUND_HALF_UP))
+
+
+def _to_decimal(value: _Value, type_: str = "", precision: int = 0, scale: int = 0) -> str | None:
+    """Cast a value to `numeric`. type_: of it, where it is a floating point number; precision: 0 for any."""
+    if value is None:
+        return None
+    if type_ == "float4" and isinstance(value, float) and math.isfinite(value):
+        number = read_decimal(f"{value:.6g}")
+    elif isinstance(value, int | float):
+        number = decimal_of(value)
+    else:
+        number = read_decimal(str(value))
+    return decimal_text(with_modifier(number, precision, scale) if precision else number)
 
 
 def _to_real(value: _Value) -> float | str | None:
@@ -124,12 +149,12 @@ def _real_shown(value: _Value, type_: str) -> str | None:
     if value is None:
         return None
     number = as_float(value)  # type: ignore[arg-type]
-    write = {"float4": real_text, "numeric": numeric_text}.get(type_, float_text)
-    return write(number).decode()
+    return (real_text if type_ == "float4" else float_text)(number).decode()
 
 
 #: By name, the type of its result and what carries it out.
 NUMERIC_CASTS: Mapping[str, tuple[str, Callable[..., int | float | str | None]]] = {
     **{f"pg_{name}": (name, _to_integer(name)) for name in INTEGERS},
+    "pg_numeric": ("numeric", _to_decimal),
     "pg_real": ("float8", _to_real), "pg_float4": ("float4", to_single), "pg_real_text": ("text", _real_shown),
 }  # fmt: skip

@@ -172,6 +172,13 @@ def _options(array: Any) -> str:
     return array_text([{"option_name": name, "option_value": value} for name, _, value in pairs])
 
 
+def _add(values: list[Any], value: Any) -> None:
+    """Add to what an aggregate collects. Raises WireError 54000 beyond the limit."""
+    if len(values) >= _MOST_ELEMENTS:
+        raise WireError("54000", f"an array has {_MOST_ELEMENTS:,} elements at most", code="P0804")
+    values.append(value)
+
+
 class ArrayAggregate:
     """array_agg."""
 
@@ -179,11 +186,23 @@ class ArrayAggregate:
         self.values: list[Any] = []
 
     def step(self, value: Any, *rest: Any) -> None:
-        if len(self.values) < _MOST_ELEMENTS:
-            self.values.append(value)
+        _add(self.values, value)
 
     def finalize(self) -> str | None:
         return array_text(self.values) if self.values else None
+
+
+class RowsAggregate:
+    """All rows as an array, each as an array of its values."""
+
+    def __init__(self) -> None:
+        self.rows: list[str] = []
+
+    def step(self, *values: Any) -> None:
+        _add(self.rows, array_text(list(values)))
+
+    def finalize(self) -> str:
+        return f"[{','.join(self.rows)}]"
 
 
 class StringAggregate:
@@ -194,8 +213,8 @@ class StringAggregate:
         self.separator = ""
 
     def step(self, value: Any, separator: Any = "") -> None:
-        if value is not None and len(self.values) < _MOST_ELEMENTS:
-            self.values.append(str(value))
+        if value is not None:
+            _add(self.values, str(value))
             self.separator = str(separator or "")
 
     def finalize(self) -> str | None:
@@ -318,15 +337,31 @@ def as_bool(value: Any) -> Any:
     return _BOOLEANS[word]
 
 
-def _as_array(value: Any) -> Any:
+def _as_array(value: Any, type_: Any = "") -> Any:
+    """Return an array. type_: where it is `_numeric`, the elements are texts of decimals."""
     values = elements(value)
+    if type_ == "_numeric" and values is not None:
+        cast = NUMERIC_CASTS["pg_numeric"][1]
+        values = [cast(one) for one in values]
     return None if values is None else array_text(values)
+
+
+def _json_number(value: Any) -> Any:
+    return None if value is None else str(value) if str(value).lstrip("-")[:1].isdigit() else json.dumps(str(value))
 
 
 def _catenated(left: Any, right: Any) -> Any:
     if left is None or right is None:
         return right if left is None else left
     return array_text([*(elements(left) or []), *(elements(right) or [])])
+
+
+def _function_oid(name: Any) -> Any:
+    """Return the number of a function, which is 0: `pg_proc` is empty. The catalogs name those that read and write
+    types."""
+    if name is None or name == "-" or re.search(r"(in|out|recv|send|handler)$", str(name)):
+        return None if name is None else 0
+    raise WireError("42883", f"unknown function {str(name)[:200]}", "\\df lists functions", code="P0204")
 
 
 def constantly(value: Any) -> Callable[..., Any]:
@@ -357,7 +392,9 @@ PURE: dict[str, tuple[str, Callable[..., Any]]] = {
     "pg_size_pretty": ("text", lambda size: None if size is None else f"{int(size)} bytes"),
     # What the translation calls.
     "pg_matches": ("bool", matches), "pg_like": ("bool", like), "pg_subscript": ("text", subscript),
-    "pg_bool": ("bool", as_bool), **NUMERIC_CASTS, **ARITHMETIC, **MOMENTS, "pg_array": ("_text", _as_array),
+    "pg_bool": ("bool", as_bool), "pg_json_number": ("text", _json_number),
+    **NUMERIC_CASTS, **ARITHMETIC, **MOMENTS, "pg_array": ("_text", _as_array),
+    "pg_function_oid": ("oid", _function_oid),
     "pg_unqualified": ("text", lambda value: None if value is None else str(value).rpartition(".")[2]),
 }  # fmt: skip
 
@@ -377,6 +414,14 @@ SETS = {
     "aclexplode": CatalogFunction(
         "record", constantly("[]"), is_set=True,
         fields={"grantor": "oid", "grantee": "oid", "privilege_type": "text", "is_grantable": "bool"},
+    ),
+    # Nothing is partitioned.
+    "pg_partition_ancestors": CatalogFunction(
+        "record", constantly("[]"), is_set=True, fields={"relid": "regclass"}
+    ),
+    "pg_partition_tree": CatalogFunction(
+        "record", constantly("[]"), is_set=True,
+        fields={"relid": "regclass", "parentrelid": "regclass", "isleaf": "bool", "level": "int4"},
     ),
     "pg_available_extensions": CatalogFunction(
         "record", constantly("[]"), is_set=True, fields={"name": "name", "default_version": "text", "comment": "text"}

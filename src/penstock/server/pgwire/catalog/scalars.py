@@ -6,7 +6,6 @@ but its literals, which are written anew.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
@@ -16,8 +15,10 @@ from penstock.errors import nearest
 from penstock.server.pgwire.catalog.functions import NATIVE_AGGREGATES
 from penstock.server.pgwire.catalog.moments import MOMENT_TYPES
 from penstock.server.pgwire.catalog.numeric_casts import INTEGERS, REALS
+from penstock.server.pgwire.catalog.operations import FUNCTIONS as TIME_FUNCTIONS
+from penstock.server.pgwire.catalog.operations import called, extracted, in_zone, negated_interval, operation
 from penstock.server.pgwire.catalog.pure_functions import CatalogFunction
-from penstock.server.pgwire.catalog.scopes import FromScope, SqlColumn
+from penstock.server.pgwire.catalog.scopes import FromScope, SqlColumn, folded, text_literal, type_word
 from penstock.server.pgwire.catalog.typed_values import (
     BIGINT,
     BOOL,
@@ -26,16 +27,23 @@ from penstock.server.pgwire.catalog.typed_values import (
     ROUNDING,
     TEXT,
     alike,
+    as_common,
+    as_json,
     as_number_of,
     as_type,
     is_vector,
     number_type,
     of_one_type,
+    ordered,
     rounded,
     shown,
+    summed,
     widest,
+    with_length,
+    with_modifier,
 )
 from penstock.server.pgwire.protocol.errors import WireError, unsupported
+from penstock.server.pgwire.values.decimals import decimal_text, read_decimal
 from penstock.server.pgwire.values.wire_types import WireType, type_named, type_of_oid, wire_type
 
 _COMPARISONS: dict[type[exp.Expr], str] = {
@@ -46,11 +54,13 @@ _ARITHMETIC: dict[type[exp.Expr], str] = {
     exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.Mod: "%", exp.BitwiseAnd: "&", exp.BitwiseOr: "|",
     exp.BitwiseLeftShift: "<<", exp.BitwiseRightShift: ">>",
 }  # fmt: skip
+_FLOATING = frozenset({"float4", "float8"})
 _OF_BITS = frozenset({"&", "|", "<<", ">>"})
 #: Names that are values without parentheses.
 _VALUES: dict[type[exp.Expr], str] = {
     exp.CurrentUser: "current_user", exp.SessionUser: "session_user", exp.CurrentSchema: "current_schema",
     exp.CurrentCatalog: "current_catalog", exp.CurrentTimestamp: "current_timestamp", exp.CurrentRole: "current_role",
+    exp.CurrentDate: "current_date", exp.Localtimestamp: "localtimestamp",
 }  # fmt: skip
 _OPERATORS: dict[str, Callable[[exp.Expr, exp.Expr], exp.Expr]] = {
     "~": lambda a, b: exp.RegexpLike(this=a, expression=b),
@@ -83,6 +93,9 @@ class Scalars:
 
     def translate(self, node: exp.Expr, scope: FromScope) -> SqlColumn:
         """Return an expression for SQLite. Raises WireError 0A000 for what is not known."""
+        return ordered(self._translated(node, scope))
+
+    def _translated(self, node: exp.Expr, scope: FromScope) -> SqlColumn:
         if (mark := _COMPARISONS.get(type(node))) is not None:
             return self._comparison(node, mark, scope)
         if (mark := _ARITHMETIC.get(type(node))) is not None:
@@ -108,10 +121,7 @@ class Scalars:
             whole = int(text) if len(text) < 40 else 1 << 63
             if whole < 1 << 63:
                 return SqlColumn(str(whole), INT if whole < 1 << 31 else BIGINT)
-        number = float(text)
-        if math.isinf(number):
-            raise WireError("22003", f"{text[:100]} is out of range", code="P0203")
-        return SqlColumn(repr(number), wire_type("numeric"))
+        return SqlColumn(f"'{decimal_text(read_decimal(text))}'", wire_type("numeric"))
 
     def _boolean(self, node: exp.Boolean, scope: FromScope) -> SqlColumn:
         return SqlColumn("1" if node.this else "0", BOOL)
@@ -134,15 +144,23 @@ class Scalars:
 
     def _neg(self, node: exp.Neg, scope: FromScope) -> SqlColumn:
         inner = self.translate(node.this, scope)
-        if isinstance(node.this, exp.Literal) or inner.type is None:
+        if inner.type is None or (isinstance(node.this, exp.Literal) and inner.type.name in INTEGERS):
             return SqlColumn(f"(- {inner.text})", inner.type)
+        if inner.type is not None and inner.type.name == "interval":
+            return negated_interval(inner)
         return SqlColumn(f"pg_fn_pg_negated({inner.text}, '{number_type(inner.type)}')", inner.type)
 
     def _calculated(self, node: exp.Expr, mark: str, scope: FromScope) -> SqlColumn:
         """Return an operation of two numbers."""
         left, right = self.translate(node.this, scope), self.translate(node.expression, scope)
+        if (of_time := operation(mark, left, right)) is not None:
+            return of_time
         left, right = as_type(left, right.type), as_type(right, left.type)
         type_ = widest(left.type, right.type)
+        if type_ is not None and type_.name in _FLOATING:
+            if mark == "%":
+                raise WireError("42883", f"there is no operator {type_.shown} %", "cast to numeric", code="P0204")
+            left, right = as_common(left, type_), as_common(right, type_)
         if type_ is None or mark in _OF_BITS:
             return SqlColumn(f"({left.text} {mark} {right.text})", type_)
         return SqlColumn(f"pg_fn_pg_calculated('{mark}', '{number_type(type_)}', {left.text}, {right.text})", type_)
@@ -222,8 +240,11 @@ class Scalars:
 
     def _between(self, node: exp.Between, scope: FromScope) -> SqlColumn:
         one = self.translate(node.this, scope)
-        ends = [as_type(self.translate(node.args[name], scope), one.type).text for name in ("low", "high")]
-        return SqlColumn(f"({one.text} BETWEEN {ends[0]} AND {ends[1]})", BOOL)
+        left, low = alike(one, self.translate(node.args["low"], scope))
+        right, high = alike(one, self.translate(node.args["high"], scope))
+        if left.text == right.text:
+            return SqlColumn(f"({left.text} BETWEEN {low.text} AND {high.text})", BOOL)
+        return SqlColumn(f"({left.text} >= {low.text} AND {right.text} <= {high.text})", BOOL)
 
     def _in(self, node: exp.In, scope: FromScope) -> SqlColumn:
         one = self.translate(node.this, scope)
@@ -263,14 +284,16 @@ class Scalars:
 
     def _case(self, node: exp.Case, scope: FromScope) -> SqlColumn:
         subject = None if node.this is None else self.translate(node.this, scope)
-        parts = ["CASE"] if subject is None else ["CASE", subject.text]
+        parts = ["CASE"]
         branches = node.args["ifs"]
         given = [one.args["true"] for one in branches]
         given += [] if node.args.get("default") is None else [node.args["default"]]
         values, type_ = of_one_type([self.translate(one, scope) for one in given])
         for one, value in zip(branches, values, strict=False):
-            test = self.translate(one.this, scope)
-            parts.append(f"WHEN {(as_type(test, subject.type) if subject else test).text} THEN {value.text}")
+            test = self.translate(one.this, scope).text
+            if subject is not None:
+                test = " = ".join(side.text for side in alike(subject, self.translate(one.this, scope)))
+            parts.append(f"WHEN {test} THEN {value.text}")
         if len(values) > len(branches):
             parts.append(f"ELSE {values[-1].text}")
         return SqlColumn("(" + " ".join([*parts, "END"]) + ")", type_)
@@ -279,10 +302,14 @@ class Scalars:
 
     def _cast(self, node: exp.Cast, scope: FromScope) -> SqlColumn:
         word = type_word(node.to)
-        target = type_named(word)
+        # In quotes it is another type.
+        target = type_named("bpchar" if word == "char" else word)
         inner = self.translate(node.this, scope)
         if word in ("regproc", "regoper", "regprocedure", "regoperator"):
-            return SqlColumn(f"pg_fn_pg_unqualified({inner.text})", TEXT)
+            type_ = wire_type("regproc") if word.startswith("regproc") else TEXT
+            return SqlColumn(f"pg_fn_pg_unqualified({inner.text})", type_)
+        if inner.type is not None and inner.type.name == "regproc" and target is not None and target.name == "oid":
+            return SqlColumn(f"pg_fn_pg_function_oid({inner.text})", target)
         if word in ("regrole", "regconfig", "regdictionary", "regcollation"):
             return SqlColumn(inner.text, inner.type)
         if target is None:
@@ -294,14 +321,18 @@ class Scalars:
         if target.name in REGISTERS:
             return SqlColumn(f"pg_fn_pg_{target.name}({inner.text})", target)
         if target.name in INTEGERS or target.name in REALS:
-            return as_number_of(inner, target)
+            return with_modifier(as_number_of(inner, target), node.to)
         if target.name == "bool":
+            if inner.type is not None and inner.type.name in REALS | {"int8", "int2", "oid"}:
+                raise WireError("42846", f"a {inner.type.shown} cannot be cast to boolean", code="P0203")
             return SqlColumn(f"pg_fn_pg_bool({inner.text})", target)
         if target.element:
-            return SqlColumn(f"pg_fn_pg_array({inner.text})", target)
+            return SqlColumn(f"pg_fn_pg_array({inner.text}, '{target.name}')", target)
+        if target.name == "interval":
+            return SqlColumn(f"pg_fn_pg_interval({shown(inner).text})", target)
         if target.name in MOMENT_TYPES:
             return SqlColumn(f"pg_fn_pg_moment({inner.text}, '{target.name}')", target)
-        return SqlColumn(f"CAST({shown(inner).text} AS TEXT)", target)
+        return with_length(SqlColumn(f"CAST({shown(inner).text} AS TEXT)", target), node.to)
 
     # -- functions ---------------------------------------------------------------------------------------------
 
@@ -315,6 +346,8 @@ class Scalars:
         if name in ("any", "some", "all"):
             raise unsupported(f"{name.upper()} stands behind a comparison")
         found = self._functions.get(name)
+        if name in TIME_FUNCTIONS:
+            return called(name, [self.translate(one, scope) for one in given])
         if found is None:
             hint = nearest(name, self._functions)
             raise WireError("42883", f"unknown function {name}", hint, code="P0204")
@@ -327,8 +360,12 @@ class Scalars:
             return rounded(name, inner)
         if found.result:
             type_: WireType | None = wire_type(found.result)
+            if found.result == "json":
+                inner = [as_json(one) for one in inner]
         else:
             inner, type_ = of_one_type(inner)
+        if name in ("greatest", "least") and type_ is not None and type_.name == "numeric":
+            name = f"pg_{name}"
         arguments = ", ".join(one.text for one in inner)
         text = f"{found.native or f'pg_fn_{name}'}({arguments})"
         if name in ("array_lower", "array_upper") and inner and is_vector(inner[0].type):
@@ -336,8 +373,21 @@ class Scalars:
         return SqlColumn(text, type_)
 
     def _extract(self, node: exp.Extract, scope: FromScope) -> SqlColumn:
-        moment = self.translate(node.expression, scope)
-        return SqlColumn(f"pg_fn_date_part({text_literal(node.name.lower())}, {moment.text})", wire_type("numeric"))
+        return extracted(text_literal(node.name.lower()), self.translate(node.expression, scope))
+
+    def _interval(self, node: exp.Interval, scope: FromScope) -> SqlColumn:
+        unit = node.args.get("unit")
+        if (
+            node.this is None
+            or not isinstance(node.this, exp.Literal)
+            or (unit is not None and not isinstance(unit, exp.Var))
+        ):
+            raise unsupported(f"{node.sql('postgres')[:100]} is not known over the catalogs", "INTERVAL '1 day'")
+        text = f"pg_fn_pg_interval({text_literal(node.this.name)}, {text_literal('' if unit is None else unit.name)})"
+        return SqlColumn(text, wire_type("interval"))
+
+    def _at_time_zone(self, node: exp.AtTimeZone, scope: FromScope) -> SqlColumn:
+        return in_zone(self.translate(node.args["zone"], scope), self.translate(node.this, scope))
 
     def _aggregate(self, name: str, found: CatalogFunction, given: list[exp.Expr], scope: FromScope) -> SqlColumn:
         distinct, parts = "", list(given)
@@ -355,8 +405,8 @@ class Scalars:
         if name == "array_agg" and inner[0].type is not None:
             type_ = type_of_oid(inner[0].type.array) or type_
         native = NATIVE_AGGREGATES.get(name) or f"pg_fn_{name}"
-        if name in ("sum", "avg") and inner[0].type is not None and inner[0].type.name in REALS:
-            type_, native = inner[0].type, f"pg_fn_pg_{name}"
+        if name in ("sum", "avg"):
+            type_, native = summed(name, inner[0].type)
         return SqlColumn(f"{native}({distinct}{', '.join(one.text for one in inner)})", type_)
 
     def _group_concat(self, node: exp.GroupConcat, scope: FromScope) -> SqlColumn:
@@ -367,11 +417,11 @@ class Scalars:
         return self._called("array_agg", [node.this], scope)
 
     def _filter(self, node: exp.Filter, scope: FromScope) -> SqlColumn:
-        inner = self.translate(node.this, scope)
+        inner = self._translated(node.this, scope)
         return SqlColumn(f"{inner.text} FILTER (WHERE {self.condition(node.expression.this, scope)})", inner.type)
 
     def _window(self, node: exp.Window, scope: FromScope) -> SqlColumn:
-        inner = self.translate(node.this, scope)
+        inner = self._translated(node.this, scope)
         parts = [self.translate(one, scope).text for one in node.args.get("partition_by") or ()]
         text = f"PARTITION BY {', '.join(parts)}" if parts else ""
         if (order := node.args.get("order")) is not None:
@@ -425,33 +475,11 @@ class Scalars:
         return self._called("coalesce", [node.this, *node.expressions], scope)
 
 
-def folded(identifier: exp.Expr) -> str:
-    """Return a name: in lower case unless it is quoted."""
-    return str(identifier.name) if identifier.args.get("quoted") else str(identifier.name).lower()
-
-
-def text_literal(text: str) -> str:
-    """Return a text for SQLite."""
-    return "'" + text.replace("'", "''") + "'"
-
-
-def type_word(to: exp.Expr) -> str:
-    """Return the name of a type as the statement has it, without its schema and length."""
-    kind = to.args.get("kind")
-    if isinstance(kind, exp.Dot):
-        kind = kind.expression
-    if isinstance(kind, exp.Identifier):
-        return '"char"' if kind.args.get("quoted") and kind.name == "char" else kind.name.lower()
-    if isinstance(kind, str):
-        return kind.rpartition(".")[2].strip('"').lower()
-    text = to.sql("postgres").lower()
-    return text.partition("(")[0].strip() + ("[]" if text.endswith("[]") and "(" in text else "")
-
-
 _METHODS: dict[type[exp.Expr], Callable[..., SqlColumn]] = {
     exp.Literal: Scalars._literal, exp.Boolean: Scalars._boolean, exp.Null: Scalars._null,
     exp.Column: Scalars._column, exp.Paren: Scalars._paren, exp.Tuple: Scalars._tuple, exp.Neg: Scalars._neg,
-    exp.BitwiseNot: Scalars._not_bits, exp.Extract: Scalars._extract,
+    exp.BitwiseNot: Scalars._not_bits, exp.Extract: Scalars._extract, exp.Interval: Scalars._interval,
+    exp.AtTimeZone: Scalars._at_time_zone,
     exp.Array: Scalars._array, exp.Subquery: Scalars._subquery, exp.Exists: Scalars._exists, exp.And: Scalars._and_or,
     exp.Or: Scalars._and_or, exp.Not: Scalars._not, exp.Is: Scalars._is, exp.Between: Scalars._between,
     exp.In: Scalars._in, exp.Like: Scalars._like, exp.ILike: Scalars._like, exp.RegexpLike: Scalars._like,

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from sqlglot import exp
+
 from penstock.errors import nearest
 from penstock.server.pgwire.catalog.pure_functions import CatalogFunction
 from penstock.server.pgwire.protocol.errors import WireError, unsupported
@@ -111,3 +113,26 @@ def set_item(
 def quoted_name(name: str) -> str:
     """Return a name for SQLite. In double quotes SQLite takes an unknown name for a text."""
     return "[" + name.replace("]", "") + "]"
+
+
+def folded(identifier: exp.Expr) -> str:
+    """Return a name: in lower case unless it is quoted."""
+    return str(identifier.name) if identifier.args.get("quoted") else str(identifier.name).lower()
+
+
+def text_literal(text: str) -> str:
+    """Return a text for SQLite."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+def type_word(to: exp.Expr) -> str:
+    """Return the name of a type as the statement has it, without its schema and length."""
+    kind = to.args.get("kind")
+    if isinstance(kind, exp.Dot):
+        kind = kind.expression
+    if isinstance(kind, exp.Identifier):
+        return '"char"' if kind.args.get("quoted") and kind.name == "char" else kind.name.lower()
+    if isinstance(kind, str):
+        return kind.rpartition(".")[2].strip('"').lower()
+    text = to.sql("postgres").lower()
+    return text.partition("(")[0].strip() + ("[]" if text.endswith("[]") and "(" in text else "")

@@ -13,13 +13,29 @@ from sqlglot import exp
 from penstock.errors import nearest
 from penstock.language.queries import CONTROL_SCHEMA
 from penstock.server.pgwire.catalog.control_tables import control_columns
+from penstock.server.pgwire.catalog.first_rows import FirstRows, nulls_of
 from penstock.server.pgwire.catalog.pure_functions import CatalogFunction
-from penstock.server.pgwire.catalog.scalars import Scalars, folded, type_word
-from penstock.server.pgwire.catalog.scopes import FromItem, FromScope, SqlColumn, quoted_name, set_item
+from penstock.server.pgwire.catalog.scalars import Scalars
+from penstock.server.pgwire.catalog.scopes import (
+    FromItem,
+    FromScope,
+    SqlColumn,
+    folded,
+    quoted_name,
+    set_item,
+    type_word,
+)
 from penstock.server.pgwire.catalog.tables import system_columns
-from penstock.server.pgwire.catalog.typed_values import is_vector, of_one_type
+from penstock.server.pgwire.catalog.typed_values import (
+    as_common,
+    as_number_of,
+    common_type,
+    is_vector,
+    of_one_type,
+    ordered,
+)
 from penstock.server.pgwire.protocol.errors import WireError, unsupported
-from penstock.server.pgwire.values.wire_types import WireType, type_of_oid, wire_type
+from penstock.server.pgwire.values.wire_types import WireType, type_named, type_of_oid, wire_type
 
 #: The names and the columns of a query's rows.
 SqlColumns = list[tuple[str, SqlColumn]]
@@ -34,7 +50,9 @@ _NAMES: dict[type[exp.Expr], str] = {
     exp.CurrentUser: "current_user", exp.SessionUser: "session_user", exp.CurrentSchema: "current_schema",
     exp.CurrentCatalog: "current_catalog", exp.GroupConcat: "string_agg", exp.ArrayAgg: "array_agg",
     exp.Array: "array", exp.Substring: "substring", exp.Trim: "btrim", exp.Coalesce: "coalesce",
-    exp.CurrentTimestamp: "current_timestamp", exp.StrPosition: "position", exp.Boolean: "bool",
+    exp.CurrentTimestamp: "current_timestamp", exp.Extract: "extract", exp.AtTimeZone: "timezone",
+    exp.CurrentDate: "current_date", exp.Localtimestamp: "localtimestamp", exp.Interval: "interval",
+    exp.StrPosition: "position",
 }  # fmt: skip
 
 
@@ -93,10 +111,15 @@ class Selects:
         if word in ("EXCEPT ALL", "INTERSECT ALL"):
             raise unsupported(f"{word} is not known over the catalogs")
         merged = [
-            (name, SqlColumn(column.text, column.type or other.type))
+            (name, SqlColumn(column.text, common_type([column.type, other.type])))
             for (name, column), (_, other) in zip(columns, others, strict=True)
         ]
-        text = f"{_side(node.this, left)} {word} {_side(node.expression, right)}"
+        types = [column.type for _, column in merged]
+        sides = [
+            _side(side, text, [column.type for _, column in given], types)
+            for side, text, given in ((node.this, left, columns), (node.expression, right, others))
+        ]
+        text = f" {word} ".join(sides)
         inner = FromScope(scope, outputs={name: SqlColumn(f"c{n}", c.type) for n, (name, c) in enumerate(merged, 1)})
         return text + self._tail(node, inner), merged
 
@@ -128,10 +151,12 @@ class Selects:
         source += sets
         scope.outputs = {name: SqlColumn(f"c{n}", column.type) for n, (name, column) in enumerate(columns, 1)}
         distinct = node.args.get("distinct")
-        if distinct is not None and distinct.args.get("on") is not None:
-            raise unsupported("DISTINCT ON is not known over the catalogs")
+        on = None if distinct is None else distinct.args.get("on")
+        columns = [(name, ordered(column)) for name, column in columns]
         shown = ", ".join(f"{column.text} AS c{number}" for number, (_, column) in enumerate(columns, 1))
-        text = f"SELECT {'DISTINCT ' if distinct is not None else ''}{shown}"
+        first = FirstRows(self, node, on, columns, scope) if on is not None else None
+        text = f"SELECT {'DISTINCT ' if distinct is not None and first is None else ''}{shown}"
+        text += first.keys if first is not None else ""
         text += f" FROM {source}" if source else ""
         if (where := node.args.get("where")) is not None:
             text += f" WHERE {self.scalars.condition(where.this, scope)}"
@@ -140,6 +165,8 @@ class Selects:
             text += f" GROUP BY {', '.join(keys)}"
         if (having := node.args.get("having")) is not None:
             text += f" HAVING {self.scalars.condition(having.this, scope)}"
+        if first is not None:
+            return first.of(text) + self._limits(node, scope), columns
         return text + self._tail(node, scope), columns
 
     def _outputs(self, node: exp.Select, scope: FromScope) -> tuple[SqlColumns, str]:
@@ -239,6 +266,8 @@ class Selects:
                 raise unsupported("USING and NATURAL before joins in parentheses are not known over the catalogs")
             text, on = self._source(node.this, scope), node.args.get("on")
             return f" {_JOINS[side]} {text} ON {'1' if on is None else self.scalars.condition(on, scope)}"
+        if side in ("RIGHT", "FULL") and isinstance(node.this, exp.Lateral):
+            raise WireError("42P10", f"LATERAL behind {side} JOIN cannot see what is before it", code="P0205")
         text, item = self._item(node.this, scope)
         shared = [folded(one) for one in node.args.get("using") or ()]
         if method == "NATURAL":
@@ -267,11 +296,11 @@ class Selects:
             if isinstance(inner, exp.Dot):
                 inner = inner.expression
             if isinstance(inner, exp.Subquery):
-                raise unsupported("LATERAL stands before a function over the catalogs")
+                return self._lateral(inner, alias or "q", names, scope)
             return self._function_item(inner, alias, names, scope)
         if isinstance(node, exp.Unnest):
             offset = node.args.get("offset")
-            return self._function_item(node, alias, names, scope, folded(offset) if offset is not None else "")
+            return self._function_item(node, alias, names, scope, folded(offset) if offset else "")
         if isinstance(node, exp.Subquery | exp.Values):
             inner = node.this if isinstance(node, exp.Subquery) else node
             if isinstance(inner, exp.Table):
@@ -284,6 +313,19 @@ class Selects:
                 return self._function_item(node.this, alias, names, scope)
             return self._table(node, alias, names, scope)
         raise unsupported(f"{node.sql('postgres')[:100]} in FROM is not known over the catalogs")
+
+    def _lateral(self, node: exp.Subquery, alias: str, names: Sequence[str], scope: FromScope) -> tuple[str, FromItem]:
+        """Return a query that sees what stands before it. In FROM of SQLite's only functions do: the rows of the query
+        are the elements of an array."""
+        text, columns = self.query(node.this, scope)
+        marks = ", ".join(f"c{number}" for number in range(1, len(columns) + 1))
+        value = f"{quoted_name(alias)}.value"
+        named = {
+            name: SqlColumn(f"json_extract({value}, '$[{number}]')", column.type)
+            for number, (name, column) in enumerate(self._renamed(columns, names))
+        }
+        made = f"json_each((SELECT pg_fn_pg_rows({marks}) FROM ({text})))"
+        return f"{made} AS {quoted_name(alias)}", FromItem(alias, named)
 
     def _table(self, node: exp.Table, alias: str, names: Sequence[str], scope: FromScope) -> tuple[str, FromItem]:
         name, schema = folded(node.this), folded(node.args["db"]) if node.args.get("db") else None
@@ -328,25 +370,31 @@ class Selects:
         text = ""
         if (order := node.args.get("order")) is not None:
             text += f" ORDER BY {self.ordering(order, scope)}"
+        return text + self._limits(node, scope)
+
+    def _limits(self, node: exp.Expr, scope: FromScope) -> str:
+        text = ""
         limit, offset = node.args.get("limit"), node.args.get("offset")
         count = None if limit is None else limit.args.get("expression") or limit.args.get("count")
         if isinstance(count, exp.Var | exp.Null):
             count = None
         if count is not None or offset is not None:
-            most = "-1" if count is None else self.scalars.translate(count, scope).text
+            most = "-1" if count is None else self._whole(count, scope)
             text += f" LIMIT {most}"
         if offset is not None:
-            text += f" OFFSET {self.scalars.translate(offset.expression, scope).text}"
+            text += f" OFFSET {self._whole(offset.expression, scope)}"
         return text
 
+    def _whole(self, node: exp.Expr, scope: FromScope) -> str:
+        """Return the number of a limit."""
+        return as_number_of(self.scalars.translate(node, scope), wire_type("int8")).text
+
     def ordering(self, node: exp.Order, scope: FromScope) -> str:
-        """Return the keys of ORDER BY. NULL comes last, as in PostgreSQL; with DESC first."""
+        """Return the keys of ORDER BY."""
         keys = []
         for one in node.expressions:
-            down = bool(one.args.get("desc"))
-            first = one.args.get("nulls_first")
-            nulls = "FIRST" if (down if first is None else first) else "LAST"
-            keys.append(f"{self._key(one.this, scope)}{' DESC' if down else ''} NULLS {nulls}")
+            down = " DESC" if one.args.get("desc") else ""
+            keys.append(f"{self._key(one.this, scope)}{down} NULLS {nulls_of(one)}")
         return ", ".join(keys)
 
     def _key(self, node: exp.Expr, scope: FromScope) -> str:
@@ -360,9 +408,15 @@ class Selects:
         return self.scalars.translate(node, scope).text
 
 
-def _side(node: exp.Expr, text: str) -> str:
+def _side(node: exp.Expr, text: str, given: Sequence[WireType | None], types: Sequence[WireType | None]) -> str:
     """Return a side of a set operation. SQLite wants that of a recursive one as it is, and any other in parentheses
-    where it has parts of its own that stand behind SELECT."""
+    where it has parts of its own that stand behind SELECT. given: the types of its columns; types: of the whole."""
+    shown = [
+        f"{as_common(SqlColumn(f'c{number}', one), type_).text} AS c{number}"
+        for number, (one, type_) in enumerate(zip(given, types, strict=True), 1)
+    ]
+    if any(one != f"c{number} AS c{number}" for number, one in enumerate(shown, 1)):
+        return f"SELECT {', '.join(shown)} FROM ({text})"
     while isinstance(node, exp.Subquery | exp.Paren):
         node = node.this
     is_plain = isinstance(node, exp.Select) and not any(node.args.get(n) for n in ("order", "limit", "offset", "with_"))
@@ -380,28 +434,44 @@ def _column_name(node: exp.Expr) -> str:
     return folded(node.this if isinstance(node, exp.ColumnDef) else node)
 
 
+def _name_of_type(to: exp.Expr) -> str:
+    """Return what PostgreSQL calls a cast of a value that has no name."""
+    word = type_word(to)
+    found = type_named("bpchar" if word == "char" else word)
+    element = None if found is None else type_of_oid(found.element)
+    return word.strip('"') if found is None else found.name if element is None else element.name
+
+
 def _name_of(node: exp.Expr) -> str:
     """Return what PostgreSQL calls a column without a name of its own."""
+    return _named(node)[0] or "?column?"
+
+
+def _named(node: exp.Expr) -> tuple[str, bool]:
+    """Return the name of an expression, empty for none; and whether it is weak: a cast around it replaces it."""
     while isinstance(node, exp.Paren | exp.Collate):
         node = node.this
     if isinstance(node, exp.Column):
-        return folded(node.this)
+        return folded(node.this), False
     if isinstance(node, exp.Dot):
-        return _name_of(node.expression) if isinstance(node.expression, exp.Func) else folded(node.expression)
+        return _named(node.expression) if isinstance(node.expression, exp.Func) else (folded(node.expression), False)
     if isinstance(node, exp.Anonymous):
-        return node.name.lower()
+        return node.name.lower(), False
     if isinstance(node, exp.Cast):
-        inner = _name_of(node.this)
-        return inner if inner != "?column?" else type_word(node.to).strip('"')
+        inner, is_weak = _named(node.this)
+        return (inner, False) if inner and not is_weak else (_name_of_type(node.to), True)
     if isinstance(node, exp.Case):
-        return "case"
+        default = node.args.get("default")
+        last, is_weak = ("", True) if default is None else _named(default)
+        return (last, False) if last and not is_weak else ("case", True)
     if isinstance(node, exp.Exists):
-        return "exists"
+        return "exists", False
     if isinstance(node, exp.Subquery):
         select = node.this
-        one = select.expressions[0] if isinstance(select, exp.Select) and select.expressions else node.this
-        return folded(one.args["alias"]) if isinstance(one, exp.Alias) else _name_of(one) if one is not select else \
-            "?column?"  # fmt: skip
+        one = select.expressions[0] if isinstance(select, exp.Select) and select.expressions else None
+        if one is None:
+            return "", True
+        return (folded(one.args["alias"]), False) if isinstance(one, exp.Alias) else (_name_of(one), False)
     if isinstance(node, exp.Window | exp.Filter | exp.Bracket):
-        return _name_of(node.this)
-    return _NAMES.get(type(node), "?column?")
+        return _named(node.this)
+    return _NAMES.get(type(node), ""), isinstance(node, exp.Interval)

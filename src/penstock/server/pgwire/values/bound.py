@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Sequence
 
 from penstock.server.pgwire.protocol.errors import WireError
@@ -12,6 +11,8 @@ from penstock.server.pgwire.values.wire_types import WireType
 
 #: Values of `$1`, `$2`, with their types.
 Values = Sequence[tuple[Value, WireType]]
+#: Types whose literal needs none.
+_UNTYPED = frozenset({"text", "varchar", "bpchar", "char", "name", "unknown", "bytea"})
 
 
 def cql_values(values: Values) -> Callable[[int], str]:
@@ -25,17 +26,22 @@ def plain_values(values: Values) -> Callable[[int], str]:
     def value_of(number: int) -> str:
         value, type_ = _of(values, number)
         if value is None:
-            return "NULL"
+            return null_of(type_)
         if isinstance(value, list):
             content = json.dumps([one if isinstance(one, int | float | str) else str(one) for one in value])
             return f"{_quoted(content)}::{type_.name}"
         if isinstance(value, bool):
             return "TRUE" if value else "FALSE"
-        if isinstance(value, int) or (isinstance(value, float) and math.isfinite(value)):
-            return f"({value!r})"
-        return _quoted("\\x" + value.hex() if isinstance(value, bytes) else str(value))
+        text = _quoted("\\x" + value.hex() if isinstance(value, bytes) else str(value))
+        # A text is one of any type, as where the client says none.
+        return text if type_.name in _UNTYPED else f"{text}::{type_.name}"
 
     return value_of
+
+
+def null_of(type_: WireType) -> str:
+    """Return NULL as a value of a type."""
+    return "NULL" if type_.name in _UNTYPED else f"NULL::{type_.name}"
 
 
 def _of(values: Values, number: int) -> tuple[Value, WireType]:

@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.server.pgwire.protocol.errors import WireError
+from penstock.server.pgwire.values.intervals import PgInterval, interval_bytes, read_interval
 from penstock.server.pgwire.values.wire_types import WireType, type_of_oid
 
 #: A function from a value that is not NULL to its bytes.
@@ -141,14 +142,14 @@ def _local_text(value: int) -> bytes:
     return _dated(days, " " + _clock(rest))
 
 
-def _interval_text(value: int) -> bytes:
+def _interval_text(value: int | str) -> bytes:
+    if isinstance(value, str):
+        return value.encode()
     return ("-" if value < 0 else "").encode() + _clock(abs(value)).encode()
 
 
 def numeric_text(value: Any) -> bytes:
-    """Return a `numeric` as PostgreSQL writes it."""
-    if isinstance(value, float):
-        return format(Decimal(repr(value)), "f").encode() if math.isfinite(value) else _special(value)
+    """Return a `numeric` as PostgreSQL writes it; a text is one already."""
     return format(value, "f").encode() if isinstance(value, Decimal) else str(value).encode()
 
 
@@ -213,7 +214,7 @@ def _instant(value: int) -> bytes:
 
 def _numeric(value: Any) -> bytes:
     """Return a decimal as groups of four decimal digits, the first weighing 10000 to the power of `weight`."""
-    sign, digits, exponent = Decimal(repr(value) if isinstance(value, float) else value).as_tuple()
+    sign, digits, exponent = Decimal(value).as_tuple()
     if not isinstance(exponent, int):
         special = 0xC000 if exponent == "n" else 0xF000 if sign else 0xD000
         return struct.pack("!hhHh", 0, 0, special, 0)
@@ -252,5 +253,5 @@ _BINARY: dict[int, Encoder] = {
     20: _packed("!q"), 21: _packed("!h"), 23: _packed("!i"), 26: _packed("!I"), 28: _packed("!I"), 24: _packed("!I"),
     700: _packed("!f"), 701: _packed("!d"), 1700: _numeric,
     1082: lambda days: struct.pack("!i", days - _EPOCH_DAYS), 1114: _instant, 1184: _instant,
-    1186: lambda value: struct.pack("!qii", value, 0, 0),
+    1186: lambda value: interval_bytes(read_interval(value) if isinstance(value, str) else PgInterval(0, 0, value)),
 }  # fmt: skip

@@ -1,0 +1,126 @@
+"""Operations with instants and lengths of time, and functions of them, as texts for SQLite."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from penstock.server.pgwire.catalog.moments import MOMENT_TYPES
+from penstock.server.pgwire.catalog.scopes import SqlColumn
+from penstock.server.pgwire.catalog.typed_values import as_number_of, as_type, is_number
+from penstock.server.pgwire.protocol.errors import WireError
+from penstock.server.pgwire.values.wire_types import WireType, wire_type
+
+_INTERVAL = wire_type("interval")
+_OF_TIME = MOMENT_TYPES | {"interval"}
+#: Functions whose first or last argument is an instant.
+FUNCTIONS = frozenset({"date_part", "date_trunc", "age", "to_timestamp", "timezone", "pg_typeof"})
+
+
+def _name(one: SqlColumn) -> str:
+    return "" if one.type is None else one.type.name
+
+
+def operation(mark: str, left: SqlColumn, right: SqlColumn) -> SqlColumn | None:
+    """Return an operation with instants or lengths of time; None where neither side is one. Raises WireError 42883."""
+    if not {_name(left), _name(right)} & _OF_TIME:
+        return None
+    left, right = _typed(mark, left, right), _typed(mark, right, left, is_left=False)
+    names = _name(left), _name(right)
+    if names == ("interval", "interval") and mark in "+-":
+        sign = 1 if mark == "+" else -1
+        return SqlColumn(f"pg_fn_pg_interval_sum({left.text}, {right.text}, {sign})", _INTERVAL)
+    if mark == "+" and names[0] == "interval" and names[1] in MOMENT_TYPES:
+        return _shifted(right, left, 1)
+    if mark in "+-" and names[0] in MOMENT_TYPES and names[1] == "interval":
+        return _shifted(left, right, 1 if mark == "+" else -1)
+    if mark == "-" and names == ("date", "date"):
+        return SqlColumn(f"pg_fn_pg_days_between({left.text}, {right.text})", wire_type("int4"))
+    if mark == "-" and names[0] in MOMENT_TYPES and names[1] in MOMENT_TYPES:
+        return SqlColumn(f"pg_fn_pg_between({left.text}, {right.text})", _INTERVAL)
+    whole = ("int2", "int4")
+    if mark in "+-" and names[0] == "date" and names[1] in whole:
+        return SqlColumn(f"pg_fn_pg_other_day({left.text}, {'- ' if mark == '-' else ''}{right.text})", left.type)
+    if mark == "+" and names[1] == "date" and names[0] in whole:
+        return SqlColumn(f"pg_fn_pg_other_day({right.text}, {left.text})", right.type)
+    if mark in "*/" and names[0] == "interval" and right.type is not None and is_number(right.type):
+        return _times(left, right, int(mark == "/"))
+    if mark == "*" and names[1] == "interval" and left.type is not None and is_number(left.type):
+        return _times(right, left, 0)
+    shown = " ".join((_shown(left.type), mark, _shown(right.type)))
+    raise WireError("42883", f"there is no operator {shown}", "cast a side to the other's type", code="P0204")
+
+
+def _shown(type_: WireType | None) -> str:
+    return "unknown" if type_ is None else type_.shown
+
+
+def _typed(mark: str, one: SqlColumn, other: SqlColumn, is_left: bool = True) -> SqlColumn:
+    """Return a text without a type as what PostgreSQL takes it for beside an instant or a length of time."""
+    if one.type is not None or not {_name(other)} & _OF_TIME:
+        return one
+    if mark in "*/":
+        return as_type(one, wire_type("float8"))
+    alike = mark == "-" and not is_left and _name(other) != "interval"
+    return as_type(one, other.type if alike else _INTERVAL)
+
+
+def _shifted(moment: SqlColumn, by: SqlColumn, sign: int) -> SqlColumn:
+    type_ = wire_type("timestamp") if _name(moment) == "date" else moment.type
+    assert type_ is not None, "it is an instant"
+    return SqlColumn(f"pg_fn_pg_shifted({moment.text}, {by.text}, {sign}, '{type_.name}')", type_)
+
+
+def _times(length: SqlColumn, factor: SqlColumn, divides: int) -> SqlColumn:
+    number = as_number_of(factor, wire_type("float8"))
+    return SqlColumn(f"pg_fn_pg_interval_times({length.text}, {number.text}, {divides})", _INTERVAL)
+
+
+def negated_interval(one: SqlColumn) -> SqlColumn:
+    """Return a length of time with the other signs."""
+    return SqlColumn(f"pg_fn_pg_interval_times({one.text}, -1.0)", _INTERVAL)
+
+
+def extracted(field: str, one: SqlColumn, function: str = "pg_extracted") -> SqlColumn:
+    """Return a part of an instant or a length of time. field: a text for SQLite."""
+    one = as_type(one, wire_type("timestamptz"))
+    if _name(one) not in _OF_TIME:
+        raise WireError("42883", f"a {_shown(one.type)} has no parts", code="P0204")
+    result = wire_type("numeric" if function == "pg_extracted" else "float8")
+    return SqlColumn(f"pg_fn_{function}({field}, {one.text}, '{_name(one)}')", result)
+
+
+def in_zone(zone: SqlColumn, one: SqlColumn) -> SqlColumn:
+    """Return `one AT TIME ZONE zone`."""
+    one = as_type(one, wire_type("timestamptz"))
+    if _name(one) == "date":
+        one = SqlColumn(f"pg_fn_pg_moment({one.text}, 'timestamptz')", wire_type("timestamptz"))
+    if _name(one) not in MOMENT_TYPES:
+        raise WireError("42883", f"a {_shown(one.type)} has no time zone", code="P0204")
+    result = wire_type("timestamp" if _name(one) == "timestamptz" else "timestamptz")
+    return SqlColumn(f"pg_fn_pg_in_zone({zone.text}, {one.text}, '{_name(one)}')", result)
+
+
+def called(name: str, given: Sequence[SqlColumn]) -> SqlColumn:
+    """Return a call of one of FUNCTIONS. Raises WireError 42883."""
+    if name == "pg_typeof" and len(given) == 1:
+        type_ = given[0].type
+        return SqlColumn(str(705 if type_ is None else type_.oid), wire_type("regtype"))
+    if name == "date_part" and len(given) == 2:
+        return extracted(given[0].text, given[1], "pg_part")
+    if name == "timezone" and len(given) == 2:
+        return in_zone(*given)
+    if name == "to_timestamp" and len(given) == 1:
+        number = as_number_of(given[0], wire_type("float8"))
+        return SqlColumn(f"pg_fn_pg_of_epoch({number.text})", wire_type("timestamptz"))
+    if name == "date_trunc" and len(given) == 2:
+        one = as_type(given[1], wire_type("timestamptz"))
+        if _name(one) in MOMENT_TYPES:
+            type_ = wire_type("timestamp" if _name(one) == "timestamp" else "timestamptz")
+            return SqlColumn(f"pg_fn_pg_truncated({given[0].text}, {one.text}, '{type_.name}')", type_)
+    if name == "age" and len(given) in (1, 2):
+        ends = [as_type(one, wire_type("timestamptz")).text for one in given]
+        if len(ends) == 1:
+            ends.insert(0, "pg_fn_pg_moment('today', 'timestamptz')")
+        return SqlColumn(f"pg_fn_pg_age({', '.join(ends)})", _INTERVAL)
+    types = ", ".join(_shown(one.type) for one in given)
+    raise WireError("42883", f"there is no function {name}({types})", code="P0204")
