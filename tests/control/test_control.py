@@ -458,3 +458,26 @@ def test_what_cannot_be_bound_any_more_needs_attention(tmp_path: Path, monkeypat
     with server(tmp_path) as system:
         system.done("DROP QUERY q;")
         assert [one.name for one in system.control.stored.values()] == ["S", "r"]
+
+
+class EndedEngine(InProcessEngine):
+    """An engine whose run ends by an error that is none of the version to which it is to change."""
+
+    def change(self, version: NextVersion, prepared: Preparation | None = None) -> EngineVersion:
+        if version.command == 0:
+            return super().change(version, prepared)
+        raise RuntimeError("the run has ended with P0601: the disk is full")
+
+
+def test_what_was_accepted_when_the_run_ended_happens_at_the_next_start(tmp_path: Path) -> None:
+    """It has not failed: the control ends, and says that the server is to end."""
+    system = Server(tmp_path, EndedEngine(tmp_path / "engine"))
+    assert system.control.stop_reason is None
+    with pytest.raises(PenstockError, match="P0601: the control has ended: the run has ended with P0601") as caught:
+        system.run(STREAM + SUM, key="k")
+    reason = system.control.stop_reason
+    assert reason is not None and (reason.code, reason.message) == ("P0601", caught.value.message)
+    system.control.close()
+    with server(tmp_path) as again:
+        assert again.states(STREAM + SUM, key="k") == ["COMPLETED", "RUNNING"]
+        assert len(again.control.commands()) == 2

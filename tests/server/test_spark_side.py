@@ -116,3 +116,12 @@ def test_the_error_that_ends_the_run_is_logged_once_with_its_cause(
     assert record.__dict__["fields"] == {"error": "P0601", "hint": "look"}
     assert "deep inside" in caplog.text
     assert made.problem() == "the run failed: P0601"
+    assert made.ended_by() is run.error
+
+
+def test_a_run_that_goes_on_has_not_ended(side: tuple[SparkSide, FakeRun]) -> None:
+    made, run = side
+    assert made.ended_by() is None
+    # The error of a query that was left out, say.
+    run.error = PenstockError("P0502", "odd")
+    assert made.ended_by() is None

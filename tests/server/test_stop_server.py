@@ -36,6 +36,17 @@ def test_a_server_is_stopped_by_a_query(fake: FakeService, tmp_path: Path, capsy
         httpx.get(f"{said.out.strip()}/healthz")
 
 
+def test_the_reason_for_an_end_outlives_what_is_closed(
+    fake: FakeService, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that has ended is gone when the service is closed; the exit code still says that it failed."""
+    monkeypatch.setattr(FakeService, "stop_reason", lambda self: None if self.closed else self.reason)
+    fake.reason = PenstockError("P0601", "the disk is full")
+    options = ServeOptions(tmp_path / "state", "127.0.0.1:0", token_file=tmp_path / "tokens.json")
+    assert serve(options, lambda _options, _policy: fake) == 1
+    assert "P0601: the disk is full" in capsys.readouterr().err
+
+
 def test_a_start_that_fails_makes_no_token(
     fake: FakeService, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

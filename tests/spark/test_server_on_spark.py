@@ -157,6 +157,46 @@ def test_static_relations_of_a_server(tmp_path: Path) -> None:
 
 
 @pytest.mark.spark
+def test_the_first_answer_of_a_query_with_a_past_is_whole(tmp_path: Path) -> None:
+    """From the moment on at which it can be read: the batch in which it begins is waited for."""
+    (tmp_path / "rooms.cql").write_text(LEVELS, encoding="utf-8")
+    with served(tmp_path) as (_, client, _process):
+        client.insert("kept", [reading("09:00", "hall", 19.5), reading("09:20", "attic", 23.0)])
+        at_least(client, COUNTED, 1)
+        for name in ("late", "later"):
+            client.execute(f"CREATE QUERY {name} START WARM AS {COUNTED.partition(' ORDER BY')[0]}")
+            end, found = time.monotonic() + 60, None
+            while found is None:
+                assert time.monotonic() < end
+                try:
+                    found = client.select(f"SELECT * FROM {name}")
+                except PenstockError as error:
+                    # It is HYDRATING.
+                    assert error.code == "P0721", error
+            assert found.to_arrow().to_pylist() == [{"room": "hall", "n": 1}]
+            assert found.instant == "2024-03-01T09:19:59.999999Z"
+
+
+@pytest.mark.spark
+def test_a_server_whose_run_has_ended_ends(tmp_path: Path) -> None:
+    """Not one that answers and in which nothing goes on: whoever watches it starts it again."""
+    (tmp_path / "rooms.cql").write_text(ROOMS, encoding="utf-8")
+    with served(tmp_path) as (_, client, process):
+        client.execute(WARM)
+        client.insert("readings", [reading("09:00", "hall", 19.5)])
+        for one in family(process.pid)[1:]:
+            if b"java" in Path(f"/proc/{one}/cmdline").read_bytes().split(b"\0")[0]:
+                os.kill(one, signal.SIGKILL)
+        client.insert("readings", [reading("09:20", "attic", 23.0)])
+        assert process.wait(60) == 1
+        assert "error P0601: the run failed: Spark's JVM was killed by SIGKILL" in process.communicate()[1]
+    with served(tmp_path) as (_, client, _process):
+        client.insert("readings", [reading("09:30", "attic", 20.0)])
+        found = at_least(client, "SELECT * FROM warm ORDER BY room", 2)
+        assert found == [{"room": "attic", "celsius": 23.0}, {"room": "hall", "celsius": 19.5}]
+
+
+@pytest.mark.spark
 def test_a_server_is_ended_and_goes_on(tmp_path: Path) -> None:
     (tmp_path / "rooms.cql").write_text(ROOMS, encoding="utf-8")
     with served(tmp_path) as (url, client, process):

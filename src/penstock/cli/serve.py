@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from penstock.server.service import Service
     from penstock.server.statements.engine_side import EngineSide
 
-#: Seconds between two looks whether a query that failed is to stop the server.
+#: Seconds between two looks whether the server is to end by itself: the run has failed, or a query that stops it.
 _LOOK = 0.5
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _PACKAGES = ("fastapi", "uvicorn", "sse_starlette")
@@ -122,14 +122,15 @@ def serve(options: ServeOptions, start: Callable[[ServeOptions, ServerPolicy], S
         if pg_address is not None and pg_listener is not None:
             pg_server = PgServer(PgDoor.beside(door), pg_address, pg_listener, certificate)
         _announce(server.url, options, first, None if pg_server is None else pg_server.address.shown)
-        while not caught.event.wait(_LOOK) and service.stop_reason() is None:
+        reason = None
+        while not caught.event.wait(_LOOK) and (reason := service.stop_reason()) is None:
             pass
         typer.echo("stopping: the round in hand is finished", err=True)
         if pg_server is not None:
             pg_server.close()
         server.close()
         service.close()
-        if not caught.number and (reason := service.stop_reason()) is not None:
+        if reason is not None:
             typer.echo(reason.render(), err=True)
             return FAILED
     return 0 if caught.number == signal.SIGTERM else 128 + caught.number

@@ -248,7 +248,10 @@ class Control:
 
     @property
     def stop_reason(self) -> PenstockError | None:
-        """Return the error of a query that has failed since the start and is to stop the server; None for none."""
+        """Return why the server is to end: the control has ended, or a query has failed since the start that is to stop
+        the server; None for no reason."""
+        if isinstance(self._failure, Exception) and isinstance(ended := _ended(self._failure), PenstockError):
+            return ended
         for one, query in self._applier.current.stored.queries if self._failed else ():
             error = self._failed.get(query.place)
             stops = query.status is QueryStatus.FAILED and one.attributes.get("on_failure") == STOP_SERVER
@@ -367,7 +370,8 @@ def _ended(failure: BaseException | None) -> BaseException:
     """Return the error for a request to a control that has ended; what ends the process is passed on as it is."""
     if failure is not None and not isinstance(failure, Exception):
         return failure
+    reason = failure.message if isinstance(failure, PenstockError) else failure
     return PenstockError(
-        "P0601", "the control has ended" + (f": {failure}" if failure is not None else ""), cause=failure,
+        "P0601", "the control has ended" + (f": {reason}" if reason is not None else ""), cause=failure,
         hint="start the server again: what was accepted happens then; ask for it with its idempotency key",
     )  # fmt: skip

@@ -65,6 +65,10 @@ def _no_one(place: int, error: PenstockError) -> None:
     """Ignore a failure that nothing listens for yet."""
 
 
+class RunEnded(Exception):
+    """The run that was to change has ended by an error; nothing goes on in this process."""
+
+
 class SparkPreparation:
     """See the contract `Preparation`. readings: those beside the run, of which this is one."""
 
@@ -157,6 +161,9 @@ class SparkEngine:
                 else:
                     change(self._run, work, False, None if own is None else own.take())
             except PenstockError as error:
+                if self._run is not None and not self._run.active and (failure := self._run.error) is not None:
+                    # Not an error of the version: what has been accepted waits for the next start.
+                    raise RunEnded(f"the run has ended with {failure.code}: {failure.message}") from failure
                 raise _named(error, version.queries) from error
             if self._run.rounds is not None:
                 self._run.rounds.steer(RateControl.of(work.settings, len(work.queries), work.latency_target))

@@ -154,7 +154,8 @@ def _heartbeat(source: Source, state: LiveState) -> int:
         return END
     if source.connector == "RESULTS":
         message = f"query {source.name} has no answer that a SELECT could read"
-        hint = "one that is PAUSED or FAILED has none before it is resumed, and one INTO another place has it there"
+        hint = "one that is HYDRATING has none yet, one that is PAUSED or FAILED none before it is resumed"
+        hint = f"{hint}, and one INTO another place has it there"
     elif source.is_stream:
         message = f"no elements of {source.name} are kept for one-time queries"
         hint = f"ALTER STREAM {as_name(source.name)} SET (retain '10 MINUTES') keeps them from now on"

@@ -138,6 +138,10 @@ class InProcessSide:
     def problem(self) -> str | None:
         return None if self._failure is None else f"the last round failed: {self._failure.code}"
 
+    def ended_by(self) -> PenstockError | None:
+        # A round that has failed is tried again with the next rows.
+        return None
+
     def metrics(self) -> bytes:
         return _METRICS.format(batches=self._batch, version=self._engine.version().number).encode()
 

@@ -436,7 +436,7 @@ class LiveService:
         return HealthView(failure is None, problem is None, self._control.version().number, batch, seconds, problem)
 
     def stop_reason(self) -> PenstockError | None:
-        return self._control.stop_reason
+        return self._side.ended_by() or self._control.stop_reason
 
     def metrics(self) -> bytes:
         return self._side.metrics()

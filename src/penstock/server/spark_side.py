@@ -39,6 +39,8 @@ from penstock.storage.documents import Document
 LOG = logger_of("server")
 #: Seconds between two looks at whether a batch has ended.
 _LOOK = 0.2
+#: The same, of a SELECT that waits for one.
+_SOON = 0.02
 
 
 class SparkSide:
@@ -81,7 +83,7 @@ class SparkSide:
                 listener(content)
 
     def _tell_failure(self, error: PenstockError | None) -> None:
-        """Log the error that has ended the run, once: the server stays, and nobody waits for the run."""
+        """Log the error that has ended the run, once, with its cause."""
         if error is None or error is self._told:
             return
         self._told = error
@@ -129,6 +131,8 @@ class SparkSide:
             state = LiveState(-1, None, whole=whole)
             reader = LiveReader(lambda: state) if scope.is_light(command.query) else self._reader(state)
             return SelectedRows.of(reader.answer(command.query, cancellation))
+        places = {scope.queries[name.lower()][0] for name in read if name.lower() in scope.queries}
+        self._await_first({f"q{place}" for place in places}, cancellation)
         with pinned_input(run, f"select-{statement}", {name.lower() for name in read}) as known:
             answers = {key: (f"q{place}", query) for key, (place, query) in scope.queries.items()}
             state = state_of_run(run, known, answers, self._contents)
@@ -138,6 +142,13 @@ class SparkSide:
             answer = self._reader(state).answer(command.query, cancellation)
         is_live = any(name.lower() not in whole for name in read)
         return SelectedRows.of(answer if is_live else replace(answer, staleness=None))
+
+    def _await_first(self, queries: set[str], cancellation: Cancellation) -> None:
+        """Wait for the first batch of queries that have read their past: the answer that they begin with is in it."""
+        while (run := self._engine.run) is not None and run.active and not queries.isdisjoint(run.epoch.backfill):
+            if Folder(run.checkpoint / "penstock").delivered().batch >= run.epoch.base or cancellation.wait(_SOON):
+                break
+        cancellation.check()
 
     def _reader(self, state: LiveState) -> LiveReader:
         # What is larger than that is computed elsewhere.
@@ -165,6 +176,10 @@ class SparkSide:
         if run is None or run.active:
             return None
         return "the run has ended" if run.error is None else f"the run failed: {run.error.code}"
+
+    def ended_by(self) -> PenstockError | None:
+        run = self._engine.run
+        return None if run is None or run.active else run.error
 
     def metrics(self) -> bytes:
         run = self._engine.run

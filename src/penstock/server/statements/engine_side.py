@@ -8,6 +8,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from penstock.algebra.nodes.query import Query
+from penstock.errors import PenstockError
 from penstock.language.commands import SelectOnce
 from penstock.physical.execution.flow_counts import TappedPort
 from penstock.results.cancellation import Cancellation
@@ -54,6 +55,9 @@ class EngineSide(Protocol):
 
     def problem(self) -> str | None:
         """Return why no batch can be processed."""
+
+    def ended_by(self) -> PenstockError | None:
+        """Return the error that has ended the run, so that nothing goes on before another start; None without one."""
 
     def metrics(self) -> bytes:
         """Return the metrics in the text format of Prometheus."""
