@@ -86,7 +86,7 @@ def test_the_editor_marks_errors_and_registers(page: Any, live: Running) -> None
     field = page.get_by_label("statement")
     field.fill("CREATE QUERY q AS\nSELECT 'é🙂', rom FROM rooms")
     page.get_by_text("P0202").wait_for()
-    assert page.locator("mark").all_inner_texts() == ["rom"]
+    assert page.locator(".editor mark").all_inner_texts() == ["rom"]
     field.fill("CREATE QUERY q AS SELECT room FROM rooms")
     page.get_by_text("How it can start").wait_for()
     field.press("Control+Enter")

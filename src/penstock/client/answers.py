@@ -61,7 +61,7 @@ class RemoteStatement:
         columns: (name, type) of a SELECT.
         rows: those of a SELECT, as JSON values; `select` returns typed ones.
         check: of a CREATE QUERY that was only checked, JSON values: its `plan`, the `state` that it will keep, its
-            `rows_per_second`, and `starts`, how it could begin.
+            `rows_per_second`, `starts`, how it could begin, and `sharing`, with which queries it would share operators.
         sql: of a change that `apply` made or found, the statement itself.
     """
 

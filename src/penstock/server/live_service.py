@@ -43,7 +43,7 @@ from penstock.redaction import redacted_text
 from penstock.runtime.local.one_time import sources_of
 from penstock.server.access import StatementAccess, kind_of
 from penstock.server.live_events import EventListeners, LiveEvents
-from penstock.server.query_check import query_check, query_of_command
+from penstock.server.query_check import COMPARED, query_check, query_of_command
 from penstock.server.roles import AccessRole, Caller
 from penstock.server.service import (
     CatalogView,
@@ -175,13 +175,14 @@ class LiveService:
             raise ScriptErrors([_one_line_up(error) for error in errors.errors]) from None
         except PenstockError as error:
             raise _one_line_up(error) from None
-        replies = tuple(self._check_reply(one) for one in outcomes)
+        replies = tuple(self._check_reply(one, i < COMPARED) for i, one in enumerate(outcomes))
         warnings = (replace(one, position=_above(one.position)) for outcome in outcomes for one in outcome.warnings)
         return ScriptReply(replies, tuple(warnings))
 
-    def _check_reply(self, one: StatementOutcome) -> StatementReply:
+    def _check_reply(self, one: StatementOutcome, compare: bool = False) -> StatementReply:
         query = query_of_command(one.command)
-        check = None if query is None else query_check(query, self._side.starts(query))
+        view = self.view() if compare else None
+        check = None if query is None else query_check(query, self._side.starts(query), view)
         return StatementReply(kind_of(one.text), "CHECKED", check=check, schema=self._row_schema(one.command))
 
     def _row_schema(self, command: object) -> pa.Schema | None:

@@ -8,10 +8,15 @@ from penstock.algebra.nodes.query import Query
 from penstock.algebra.optimizer.cost import plan_cost
 from penstock.algebra.optimizer.optimizer import optimize
 from penstock.algebra.optimizer.statistics import Statistics
+from penstock.control.entities.sharing import sharing_of
+from penstock.control.entities.system import SystemView
 from penstock.language.commands import AlterQuery, Command, CreateQueryCommand, ReplaceQuery
 from penstock.physical.planning.state_size.summary import query_state
 from penstock.runtime.local.explain import explain
 from penstock.storage.documents import Document
+
+#: Statements of a script up to which a check compares queries with those that run.
+COMPARED = 20
 
 
 def query_of_command(command: Command | None) -> Query | None:
@@ -23,9 +28,12 @@ def query_of_command(command: Command | None) -> Query | None:
     return None
 
 
-def query_check(query: Query, starts: Sequence[Document]) -> Document:
-    """Return the plan of `query`, the estimates of its state and of the rows a second that its operators process, and
-    `starts`, which tells how it could begin.
+def query_check(query: Query, starts: Sequence[Document], view: SystemView | None) -> Document:
+    """Return the plan of `query`, the estimates of its state and of the rows a second that its operators process,
+    `starts`, which tells how it could begin, and what it would share with the queries that run.
+
+    Args:
+        view: what runs; None where it is not to be compared, as that takes a look at every step.
     """
     statistics = Statistics()
     root = optimize(query.root)
@@ -35,4 +43,5 @@ def query_check(query: Query, starts: Sequence[Document]) -> Document:
         "state": query_state(query, statistics, optimized=root).as_json(),
         "rows_per_second": round(plan_cost(root, statistics), 3),
         "starts": list(starts),
+        "sharing": None if view is None else sharing_of(view, query, False).as_json(),
     }

@@ -125,8 +125,8 @@ class QueryRow:
     @property
     def heartbeat(self) -> int | None:
         """Return the heartbeat of a query whose time is the calendar's, in microseconds since 1970."""
-        bound, tick = self.listed.bound, self.heartbeat_tick
-        return tick if bound is not None and bound.domain.calendar and tick is not None and abs(tick) < 2**57 else None
+        domain, tick = None if self.listed.bound is None else self.listed.bound.root.domain, self.heartbeat_tick
+        return tick if domain is not None and domain.calendar and tick is not None and abs(tick) < 2**57 else None
 
     @property
     def verdict(self) -> str | None:

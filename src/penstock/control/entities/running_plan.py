@@ -29,6 +29,9 @@ def running_plan(view: SystemView, query: str | None = None) -> str:
             for port, edge in enumerate(step.inputs)
         ]
         parameters: Pairs = tuple(_parameter(part) for part in row.spec.split("; ") if part)
+        if step.spec.answered is not None:
+            # Plans call queries by the numbers of their places.
+            parameters = (("query", ", ".join(sorted(view.readers[step.id]))),)
         nodes[step.id] = RenderNode(step.spec.title, parameters, (), tuple(inputs), row.key, _measured(row))
     read = {edge.step for step in used for edge in step.inputs}
     ends = tuple(node for number, node in nodes.items() if number not in read)

@@ -228,7 +228,8 @@ class Recorder:
     def _query(self, name: str, totals: Totals, said: Sequence[Mapping[str, int | float]], now: float) -> QueryMetrics:
         """Return the metrics of a query. Of a query at rest they are those of the last batch: making them takes most of
         the time of a batch that concerns few queries."""
-        domain, tick = self._plan.queries[name].domain, (totals.query_heartbeats or {}).get(name)
+        # A query over static relations alone has no time that could be behind.
+        domain, tick = self._plan.queries[name].root.domain, (totals.query_heartbeats or {}).get(name)
         rows, rate, state = (
             (totals.queries or {}).get(name, 0),
             self._rates[1].get(name, 0.0),

@@ -153,13 +153,15 @@ class StartDocument(Document):
 
 class CheckDocument(Document):
     """A query that was not registered: its plan, the state that it will keep, the rows a second that its operators
-    process, and how it could begin."""
+    process, how it could begin, and, of the first 20 statements of a script, what it would share with the queries that
+    run."""
 
     query: str
     plan: str
     state: dict[str, Any]
     rows_per_second: float
     starts: list[StartDocument]
+    sharing: dict[str, Any] | None = None
 
 
 class StatementDocument(BaseModel):

@@ -1,7 +1,7 @@
 // The frame of the page: signing in, rooms by the part of the address behind `#`, and refreshing what is open.
 
 import { get, request } from "./api.js";
-import { errorBox, fill, h, say } from "./dom.js";
+import { errorBox, fill, h, notice, say } from "./dom.js";
 import { begin, end, follow } from "./live.js";
 import { signedIn } from "./roles.js";
 import { commands } from "./views/commands.js";
@@ -22,7 +22,7 @@ let open = { refresh: null, close: () => {} }, opening = 0, busy = false, again 
 async function show() {
   const number = (opening += 1);
   const [room, ...rest] = location.hash.replace(/^#\/?/, "").split("/");
-  const name = decodeURIComponent(rest.join("/"));
+  const name = decoded(rest.join("/"));
   const view = room === "query" ? (place) => query(place, name) : (rooms[room] ?? rooms[""])[1];
   open.close();
   open = { refresh: null, close: () => {} };
@@ -32,15 +32,24 @@ async function show() {
   }
   document.title = `${name || (rooms[room] ?? rooms[""])[0]} – Penstock`;
   const place = h("div");
+  // A room whose figures take long must not leave the room before on the screen.
+  const late = setTimeout(() => { if (number === opening) fill(main, h("h1", {}, name || (rooms[room] ?? rooms[""])[0]), h("p", { class: "quiet", role: "status" }, "reading")); }, 300);
   try {
     const refresh = await view(place);
     if (number !== opening) { refresh?.close?.(); return; }
+    clearTimeout(late);
     fill(main, place);
     open = { refresh, close: () => refresh?.close?.() };
     await refresh?.();
   } catch (error) {
-    if (number === opening) fill(main, errorBox(error));
+    clearTimeout(late);
+    if (number === opening && error.status !== 401) fill(main, h("h1", {}, name || (rooms[room] ?? rooms[""])[0]), errorBox(error), h("p", {}, h("a", { href: "#/queries" }, "All queries")));
   }
+}
+
+/** Return a part of the address as text; one that is no such text as it is. */
+function decoded(text) {
+  try { return decodeURIComponent(text); } catch { return text; }
 }
 
 /** Refresh the open room; never twice at a time. */
@@ -91,7 +100,11 @@ function signIn() {
 
 window.addEventListener("signed-out", () => { if (!main.querySelector(".welcome")) signIn(); });
 window.addEventListener("hashchange", () => { show(); main.focus({ preventScroll: true }); });
-document.getElementById("leave").addEventListener("click", async () => { await request("DELETE", "/v1/session"); signIn(); });
+document.getElementById("leave").addEventListener("click", async () => {
+  try { await request("DELETE", "/v1/session"); signIn(); } catch (error) { notice(error.message, true); }
+});
+// The address behind `#` is that of a room, so the link to the content moves the keyboard by itself.
+document.querySelector(".skip").addEventListener("click", (event) => { event.preventDefault(); main.focus(); });
 follow(async (told) => { remember(told); await refresh(); });
 say(document.getElementById("link"), "");
 start();

@@ -25,6 +25,16 @@ export function say(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }
 
+/** Show pairs of a name and a value; texts that do not change stay, so that they can be marked and copied. */
+export function facts(list, pairs) {
+  const names = pairs.map(([name]) => name).join("\u0000");
+  if (list.dataset.names !== names) {
+    list.dataset.names = names;
+    fill(list, pairs.map(([name]) => [h("dt", {}, name), h("dd")]));
+  }
+  pairs.forEach(([, value], i) => say(list.children[2 * i + 1], String(value ?? "–")));
+}
+
 export function state(word) {
   const known = String(word ?? "");
   return h("span", { class: `state ${known.split(" ")[0]}` }, known);
@@ -47,11 +57,25 @@ export function errorBox(error) {
 
 export function messageBox(kind, one) {
   const place = one.position;
-  const marked = place && `${place.text}\n${" ".repeat(Math.max(0, place.column - 1))}${"^".repeat(Math.max(1, place.length))}`;
+  const marked = place && markedLine(place);
   return h("div", { class: kind },
     h("b", {}, [one.code, place && `line ${place.line}, column ${place.column}`].filter(Boolean).join(", ")),
     one.code || place ? ": " : "", one.message ?? String(one), marked && h("pre", {}, marked),
     one.hint && h("div", { class: "quiet" }, one.hint));
+}
+
+// The line of an error, marked where it is: signs below it would not stand there behind a tab or a wide letter.
+function markedLine({ text, column, length }) {
+  const letters = [...text], [begin, end] = marking(letters, column, length);
+  const part = (from, to) => letters.slice(from, to).join("");
+  return [part(0, begin), h("mark", {}, part(begin, end) || " "), part(end)];
+}
+
+/** Return which letters of a line an error marks, from 0. At a space or behind the end there is nothing to be seen: then it is the letter before. */
+export function marking(letters, column, length) {
+  let begin = Math.max(0, Math.min(column, letters.length) - 1);
+  if (length <= 1) while (begin > 0 && !letters[begin].trim()) begin -= 1;
+  return [begin, Math.min(letters.length, begin + Math.max(1, length))];
 }
 
 /** Ask before something that cannot be taken back, or for values. fields: [{name, label, value, options, area}].

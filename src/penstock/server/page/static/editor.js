@@ -1,7 +1,10 @@
 // A field for scripts: the words in colours, and errors underlined where they are.
 
-import { h } from "./dom.js";
+import { h, marking } from "./dom.js";
 import { highlighted } from "./format.js";
+
+//: Characters of a script up to which it is shown in colours: beyond that a key would take long.
+const coloured = 40000;
 
 export class Editor {
   constructor({ value = "", label = "statement", changed = () => {}, submitted = () => {} } = {}) {
@@ -19,10 +22,11 @@ export class Editor {
 
   get value() { return this.area.value; }
 
-  set value(text) {
-    this.area.value = text;
-    this.errors = [];
-    this.draw();
+  /** Put another text in place of all, which can be undone as if it had been written. */
+  replace(text) {
+    this.area.focus();
+    this.area.select();
+    if (!document.execCommand("insertText", false, text)) { this.area.value = text; this.errors = []; this.draw(); }
   }
 
   /** Underline errors. errors: [{position: {line, column, length}}], from 1, in characters. */
@@ -36,7 +40,7 @@ export class Editor {
     const places = this.errors.map((one) => one.position).filter(Boolean).map((one) => span(text, one)).sort((a, b) => a[0] - b[0]);
     const parts = [];
     let at = 0;
-    for (const [kind, word] of highlighted(text)) {
+    for (const [kind, word] of text.length > coloured ? [["", text]] : highlighted(text)) {
       // A word may be underlined in part, and several words by one error.
       let begin = at;
       const end = at + word.length;
@@ -58,10 +62,9 @@ export class Editor {
 function span(text, { line, column, length }) {
   const lines = text.split("\n");
   const before = lines.slice(0, line - 1).reduce((sum, one) => sum + one.length + 1, 0);
-  const letters = [...(lines[line - 1] ?? "")];
-  const begin = before + letters.slice(0, column - 1).join("").length;
-  const marked = letters.slice(column - 1, column - 1 + Math.max(1, length)).join("").length;
-  return [begin, begin + Math.max(1, marked)];
+  const letters = [...(lines[line - 1] ?? "")], [first, last] = marking(letters, column, length);
+  const begin = before + letters.slice(0, first).join("").length;
+  return [begin, begin + letters.slice(first, last).join("").length];
 }
 
 /** Return a script as a text in colours. */

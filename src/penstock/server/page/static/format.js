@@ -13,6 +13,12 @@ export function short(value) {
   return `${number.toFixed(digits)}${units[unit] ? " " + units[unit] : ""}`;
 }
 
+/** Return an instant, given in seconds since 1970, as the tables have it: in UTC. digits: of the seconds. */
+export function clock(at, digits = 0) {
+  const date = new Date(at * 1000);
+  return Number.isNaN(date.getTime()) ? String(at) : date.toISOString().replace(/\.(\d*)Z$/, (all, rest) => (digits ? `.${rest.slice(0, digits)}Z` : "Z"));
+}
+
 export const whole = (value) => (value === null || value === undefined ? "–" : BigInt(Math.trunc(Number(value))).toLocaleString("en"));
 
 export function bytes(value) {
@@ -27,10 +33,12 @@ export function bytes(value) {
 export function seconds(value) {
   if (value === null || value === undefined) return "–";
   const number = Number(value);
+  if (number && Math.abs(number) < 0.01) return `${Number((number * 1000).toPrecision(2))} ms`;
   if (Math.abs(number) < 1) return `${Math.round(number * 1000)} ms`;
   if (Math.abs(number) < 120) return `${number.toFixed(number < 10 ? 1 : 0)} s`;
   if (Math.abs(number) < 7200) return `${Math.round(number / 60)} min`;
-  return `${(number / 3600).toFixed(1)} h`;
+  if (Math.abs(number) < 172800) return `${(number / 3600).toFixed(1)} h`;
+  return `${Math.round(number / 86400).toLocaleString("en")} d`;
 }
 
 export const share = (value) => (value === null || value === undefined ? "–" : `${(100 * Number(value)).toFixed(Number(value) < 0.1 ? 1 : 0)} %`);
@@ -42,6 +50,16 @@ export function shown(value) {
     return JSON.stringify(value, (key, one) => (typeof one === "bigint" ? String(one) : one));
   }
   return String(value);
+}
+
+/** Return what the browser keeps for this page; null where it keeps nothing. */
+export function kept(name) {
+  try { return localStorage.getItem(name); } catch { return null; }
+}
+
+/** Keep a text for this page, where the browser does and has room. */
+export function keep(name, text) {
+  try { localStorage.setItem(name, text); } catch { /* it is shown all the same */ }
 }
 
 const numeric = /^(TINYINT|SMALLINT|INT|INTEGER|BIGINT|FLOAT|REAL|DOUBLE|DECIMAL)\b/i;

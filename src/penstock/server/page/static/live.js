@@ -1,11 +1,11 @@
 // Events of the server: the page asks for figures after a batch, at most twice a second, and for nothing while it is hidden.
 
-import { parsed } from "./api.js";
+import { get, parsed } from "./api.js";
 import { say } from "./dom.js";
 
 const followers = new Set();
 const pause = 500;
-let source = null, wait = 1000, due = null, last = 0, wanted = false;
+let source = null, wait = 1000, due = null, again = null, last = 0, wanted = false;
 let changed = { batch: null, others: [] }, commanded = false;
 
 /** Call back with {batch, events} after something has happened; return what ends it. */
@@ -46,8 +46,11 @@ function connect() {
   source.onerror = () => {
     disconnect();
     link("no connection, trying again", true);
+    // The browser does not say why. Where the session has ended, this asks for a token.
+    get("/v1/session").catch(() => {});
     // A server that starts again answers within seconds; one that stays away is asked every ten seconds.
-    setTimeout(connect, wait);
+    clearTimeout(again);
+    again = setTimeout(connect, wait);
     wait = Math.min(wait * 1.6, 10000);
   };
   source.addEventListener("batch", (event) => { changed.batch = parsed(event.data); commanded = false; soon(); });

@@ -6,7 +6,7 @@ import { errorBox, fill, h, say } from "./dom.js";
 import { instant, isClock, isNumber, short, shown } from "./format.js";
 import { columnsOf, Table } from "./table.js";
 
-const kept = 500, points = 2000, series = 10, pause = 250;
+const kept = 500, points = 2000, series = 10, pause = 250, shownRows = 1000;
 
 export class Results {
   constructor(query) {
@@ -32,13 +32,17 @@ export class Results {
     if (first) this.by.value = first.name;
     if (numbers.length) this.value.value = numbers.find((one) => !/(^|_)id$/i.test(one)) ?? numbers[0];
     this.picture = h("div");
+    // A browser has six connections to a server for all of its pages: one that nobody sees must not hold one.
+    this.turned = () => (document.hidden ? this.disconnect() : this.source ?? this.open(this.cursor));
+    document.addEventListener("visibilitychange", this.turned);
     this.element = h("div", {}, this.about, this.trouble, this.table.element,
       numbers.length ? h("div", {}, h("div", { class: "row" }, h("h2", {}, "Chart"), this.value, this.by), this.picture) : null);
     this.open("");
   }
 
   open(cursor) {
-    this.close();
+    this.disconnect();
+    if (this.isClosed || document.hidden) return;
     const isPlain = !this.isWhole && !cursor, snapshot = this.isRelation && !this.isWhole;
     const from = cursor ? `&from=${encodeURIComponent(cursor)}` : snapshot ? "&snapshot=true" : "&from=beginning";
     const path = `${queryPath(this.query.name)}/results?format=sse${this.isWhole ? "" : "&progress=true"}${from}`;
@@ -46,7 +50,7 @@ export class Results {
     this.source.addEventListener("rows", (event) => this.take(parsed(event.data), event.lastEventId));
     this.source.addEventListener("error", (event) => {
       if (event.data) {
-        this.close();
+        this.disconnect();
         this.told(parsed(event.data), isPlain);
       } else if (this.source?.readyState === EventSource.CLOSED) {
         this.refused(path, isPlain);
@@ -56,9 +60,10 @@ export class Results {
 
   // Refused, or the server was away for longer than the browser tries.
   async refused(path, isFirst) {
-    this.close();
+    this.disconnect();
     let error = {};
     try { await get(`${path}&until=now`); } catch (refusal) { error = refusal; }
+    if (this.isClosed) return;
     if (error.code) this.told(error, isFirst);
     else this.again = setTimeout(() => this.open(this.cursor), 3000);
   }
@@ -72,6 +77,12 @@ export class Results {
   }
 
   close() {
+    this.isClosed = true;
+    document.removeEventListener("visibilitychange", this.turned);
+    this.disconnect();
+  }
+
+  disconnect() {
     clearTimeout(this.again);
     this.source?.close();
     this.source = null;
@@ -110,11 +121,12 @@ export class Results {
     let rows = [...this.recent].reverse();
     if (this.isRelation) {
       rows = [];
-      for (const [key, held] of this.content) for (let i = 0; i < held.times; i += 1) rows.push({ ...held.row, [mark]: `${key}${i}` });
+      for (const [key, held] of this.content) for (let i = 0; i < Math.min(held.times, shownRows); i += 1) rows.push({ ...held.row, [mark]: `${key}${i}` });
     }
-    this.table.show(rows);
+    const count = this.isRelation ? [...this.content.values()].reduce((sum, held) => sum + held.times, 0) : rows.length;
+    this.table.show(rows, count);
     const final = this.heartbeat === null ? "" : `, final up to ${shown(this.heartbeat)}`;
-    say(this.about, this.isRelation ? `${rows.length.toLocaleString("en")} rows now, ${this.count.toLocaleString("en")} changes seen${final}`
+    say(this.about, this.isRelation ? `${count.toLocaleString("en")} rows now, ${this.count.toLocaleString("en")} changes seen${final}`
       : `${this.count.toLocaleString("en")} rows seen, the newest ${rows.length} are shown${final}`);
     this.draw();
   }
@@ -135,7 +147,7 @@ export class Results {
       if (!at.has(x)) at.set(x, new Map());
       // What is taken away at an instant and not replaced ends the line.
       const told = at.get(x);
-      if (row.op !== "-") told.set(name, row[this.value.value] === null ? null : Number(row[this.value.value]));
+      if (row.op !== "-") told.set(name, drawable(row[this.value.value]));
       else if (!told.has(name)) told.set(name, null);
     }
     const xs = [...at.keys()].sort((a, b) => a - b);
@@ -147,12 +159,18 @@ export class Results {
     const kind = names.join("\u0000");
     if (!this.chart || this.kind !== kind) {
       this.kind = kind;
-      this.chart = new Chart(names.map((label) => ({ label, show: short })), { clock: isClock(this.drawn[0]?.ts), height: 240, label: `chart of ${this.value.value}` });
+      this.chart = new Chart(names.map((label) => ({ label: label.length > 60 ? `${label.slice(0, 59)}…` : label || "(empty)", show: short, isHeld: this.isRelation })), { clock: isClock(this.drawn[0]?.ts), height: 240, label: `chart of ${this.value.value}` });
       fill(this.picture, this.chart.element);
     }
     if (!this.isRelation) this.chart.draw(data.map((one, i) => (i && data.length > 2 ? joined(one) : one)));
     else this.chart.draw(data);
   }
+}
+
+// NaN, Infinity and numbers near the end of their range have no place in a picture.
+function drawable(value) {
+  const number = value === null || value === undefined ? NaN : Number(value);
+  return Math.abs(number) < 1e300 ? number : null;
 }
 
 // Several lines over the instants of all: where one has no value it goes on to its next.

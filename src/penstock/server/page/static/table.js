@@ -3,6 +3,8 @@
 import { h, say } from "./dom.js";
 import { isNumber, shown } from "./format.js";
 
+const longest = 1000;
+
 /** A table of objects.
  *
  * columns: [{name, label, number, value(row), cell(row)}]; key(row): what tells rows apart; sorted: the name of the column by
@@ -26,7 +28,7 @@ export class Table {
     this.descending = this.order === name ? !this.descending : false;
     this.order = name;
     this.mark();
-    this.show(this.rows);
+    this.show(this.rows, this.count);
   }
 
   mark() {
@@ -34,10 +36,12 @@ export class Table {
       column.name !== this.order ? "none" : this.descending ? "descending" : "ascending"));
   }
 
-  show(rows) {
+  /** count: how many rows there are, if these are not all. */
+  show(rows, count = rows.length) {
     this.rows = rows;
+    this.count = count;
     const column = this.columns.find((one) => one.name === this.order);
-    const ordered = column ? [...rows].sort((a, b) => compare(valueOf(column, a), valueOf(column, b)) * (this.descending ? -1 : 1)) : rows;
+    const ordered = column ? [...rows].sort((a, b) => compare(valueOf(column, a), valueOf(column, b), column.number) * (this.descending ? -1 : 1)) : rows;
     const seen = new Map();
     let place = this.body.firstChild;
     ordered.slice(0, this.most).forEach((row, i) => {
@@ -51,8 +55,8 @@ export class Table {
     });
     for (const [key, line] of this.lines) if (seen.get(key) !== line) line.remove();
     this.lines = seen;
-    this.more.hidden = rows.length <= this.most;
-    say(this.more, `${(rows.length - this.most).toLocaleString("en")} further rows are not shown`);
+    this.more.hidden = count <= seen.size;
+    say(this.more, `${(count - seen.size).toLocaleString("en")} further rows are not shown`);
   }
 
   line() {
@@ -71,15 +75,25 @@ export class Table {
     }
     const value = valueOf(column, row);
     cell.className = value === null || value === undefined ? "null" : column.number ? "number" : column.text ? "text" : "";
-    say(cell, shown(value));
+    const text = shown(value);
+    if (text.length <= longest) { delete cell.dataset.shown; say(cell, text); return; }
+    if (cell.dataset.shown === text) return;
+    cell.dataset.shown = text;
+    cell.replaceChildren(`${text.slice(0, longest)}… `, h("button", { type: "button", onclick: () => cell.replaceChildren(text) }, `all ${text.length.toLocaleString("en")} characters`));
   }
 }
 
 const valueOf = (column, row) => (column.value ? column.value(row) : row[column.name]);
 
-function compare(a, b) {
+function compare(a, b, isNumber) {
   if (a === null || a === undefined) return b === null || b === undefined ? 0 : -1;
   if (b === null || b === undefined) return 1;
+  if (isNumber) {
+    // What no double holds comes as a text. NaN is above all numbers, as it is for ORDER BY.
+    const [x, y] = [Number(a), Number(b)];
+    if (Number.isNaN(x) || Number.isNaN(y)) return Number.isNaN(x) - Number.isNaN(y);
+    if (x !== y) return x < y ? -1 : 1;
+  }
   if (typeof a === "object" || typeof b === "object") return shown(a).localeCompare(shown(b));
   return a < b ? -1 : a > b ? 1 : 0;
 }

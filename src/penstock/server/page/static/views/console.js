@@ -3,16 +3,17 @@
 import { request } from "../api.js";
 import { errorBox, fill, h } from "../dom.js";
 import { Editor } from "../editor.js";
+import { keep, kept } from "../format.js";
 import { columnsOf, Table } from "../table.js";
 
 const past = "penstock.selects";
 
 export async function console_(main) {
   let running = null;
-  const earlier = JSON.parse(localStorage.getItem(past) ?? "[]");
+  const earlier = JSON.parse(kept(past) ?? "[]");
   const field = new Editor({ value: earlier[0] ?? "SELECT name, state, rows FROM penstock.queries", label: "SELECT", submitted: () => run() });
   const answer = h("div", { "aria-live": "polite" });
-  const list = h("select", { "aria-label": "earlier statements", onchange: () => { if (list.value) field.value = list.value; } });
+  const list = h("select", { "aria-label": "earlier statements", onchange: () => { if (list.value) field.replace(list.value); } });
   const stop = h("button", { disabled: true, onclick: () => running?.abort() }, "Cancel");
   const go = h("button", { class: "first", onclick: () => run() }, "Select");
   const remembered = () => fill(list, h("option", { value: "" }, "earlier statements"), earlier.map((one) => h("option", { value: one }, one.slice(0, 120))));
@@ -28,7 +29,7 @@ export async function console_(main) {
     try {
       const reply = await request("POST", "/v1/statements", { sql }, { signal: running.signal });
       earlier.splice(0, earlier.length, sql, ...earlier.filter((one) => one !== sql).slice(0, 29));
-      localStorage.setItem(past, JSON.stringify(earlier));
+      keep(past, JSON.stringify(earlier));
       remembered();
       fill(answer, reply.statements.map((one) => shown(one, performance.now() - began)));
     } catch (error) {

@@ -9,7 +9,7 @@ export async function queries(main) {
   let rows = [];
   const number = (name, label, show) => ({ name, label, number: true, value: (row) => row[name], cell: (row) => show(row[name]) });
   const table = new Table([
-    { name: "name", cell: (row) => h("a", { href: `#/query/${encodeURIComponent(row.name)}` }, row.name) },
+    { name: "name", cell: (row) => h("a", { class: "name", href: `#/query/${encodeURIComponent(row.name)}` }, row.name) },
     { name: "state", cell: (row) => state(row.state) }, { name: "kind" },
     number("rows_per_second", "rows/s", short), number("rows", "rows", short), number("lag", "lag", seconds),
     number("state_bytes", "state", bytes), number("shared_bytes", "shared", bytes), number("cpu_share", "CPU", share),

@@ -1,14 +1,14 @@
 // One query: its text and state, what can be done with it, the plan that runs, its results.
 
-import { execute, get, literal, once, queryPath, relation, request } from "../api.js";
-import { ask, errorBox, fill, h, messageBox, notice, state } from "../dom.js";
+import { execute, get, literal, once, queryPath, quoted, relation, request } from "../api.js";
+import { ask, errorBox, facts, fill, h, messageBox, notice, state } from "../dom.js";
 import { sqlText } from "../editor.js";
 import { bytes, seconds, share, short, shown } from "../format.js";
 import { version } from "../live.js";
+import { Operator } from "../operator.js";
 import { OperatorFigures, Plan } from "../plan.js";
 import { Results } from "../results.js";
 import { needs } from "../roles.js";
-import { Attributes } from "../attributes.js";
 import { Tap } from "../tap.js";
 
 export async function query(main, name) {
@@ -16,16 +16,16 @@ export async function query(main, name) {
   let known = await get(path), results = null;
   const figures = new OperatorFigures();
   const badge = h("span", {}, state(known.state)), text = h("div", {}, sqlText(known.sql)), trouble = h("div"), about = h("dl");
-  let unmeasured = null;
-  const attributes = new Attributes(), node = h("div", { class: "quiet" }, "choose an operator to see what it does");
-  const tap = new Tap(), plan = new Plan((id) => chosen(id), (from, to) => tap.of(from, to));
+  const operator = new Operator(figures);
+  const tap = new Tap(), plan = new Plan((id) => operator.choose(id), (from, to) => tap.of(from, to));
   const buttons = h("div", { class: "row" });
   const place = h("section");
-  fill(main, h("h1", {}, name, " ", badge), trouble, buttons,
-    h("div", { class: "columns" }, h("section", {}, h("h2", {}, "Statement"), text), h("section", {}, h("h2", {}, "Figures"), about)),
-    h("section", {}, h("div", { class: "row" }, h("h2", { class: "grow" }, "Running plan"),
-      h("a", { href: `${path}/plan?format=text`, target: "_blank" }, "as text"), h("a", { href: `${path}/plan?format=json`, target: "_blank" }, "as JSON")),
-    plan.element, node, attributes.element, tap.element), place);
+  fill(main, h("h1", {}, h("bdi", {}, name), " ", badge), trouble, buttons,
+    h("div", { class: "beside" },
+      h("div", {}, h("section", {}, h("h2", {}, "Statement"), text), h("section", {}, h("h2", {}, "Figures"), about)),
+      h("section", {}, h("div", { class: "row" }, h("h2", { class: "grow" }, "Running plan"),
+        h("a", { href: `${path}/plan?format=text`, target: "_blank" }, "as text"), h("a", { href: `${path}/plan?format=json`, target: "_blank" }, "as JSON")),
+      plan.element, operator.element, tap.element)), place);
 
   async function act(call, done) {
     try {
@@ -39,12 +39,19 @@ export async function query(main, name) {
   }
   const patch = (body, done) => act(() => request("PATCH", path, body, once()), done);
 
+  let buttonsOf = null;
   function showButtons() {
-    const allowed = needs("control"), paused = known.state === "PAUSED" || known.state === "FAILED";
+    // What is shown stays, or the keyboard would lose its place after each batch.
+    if (buttonsOf === known.state) return;
+    const focused = buttons.contains(document.activeElement) ? document.activeElement.textContent : null;
+    buttonsOf = known.state;
+    const allowed = needs("control"), pausing = { PAUSED: "Resume", FAILED: "Resume", "NEEDS ATTENTION": null, COMPLETED: null }[known.state];
     fill(buttons,
-      paused ? h("button", { class: "first", onclick: resume, ...allowed }, "Resume") : h("button", { onclick: () => patch({ state: "PAUSED" }, `${name} is paused`), ...allowed }, "Pause"),
+      pausing === "Resume" ? h("button", { class: "first", onclick: resume, ...allowed }, "Resume")
+        : pausing === undefined && h("button", { onclick: () => patch({ state: "PAUSED" }, `${name} is paused`), ...allowed }, "Pause"),
       h("button", { onclick: edit, ...allowed }, "Alter"), h("button", { onclick: rename, ...allowed }, "Rename"), h("button", { onclick: weigh, ...allowed }, "Weight"),
       h("button", { class: "grave", onclick: drop, ...allowed }, "Drop"));
+    if (focused !== null) ([...buttons.children].find((one) => one.textContent === focused) ?? buttons.firstChild)?.focus();
   }
 
   async function resume() {
@@ -65,7 +72,7 @@ export async function query(main, name) {
 
   async function weigh() {
     const answer = await ask(`Weight of ${name}`, { text: "Queries of larger weight are served first.", fields: [{ name: "weight", label: "weight, 1 where nothing was said", value: known.attributes?.weight ?? "1" }], yes: "Set" });
-    if (answer) await act(() => execute(`UPDATE penstock.queries SET weight = ${Number(answer.weight)} WHERE name = ${literal(name)}`, once()), `${name} has the weight ${answer.weight}`);
+    if (answer) await act(() => execute(`ALTER QUERY ${quoted(name)} SET (weight ${literal(answer.weight.trim())})`, once()), `${name} has the weight ${answer.weight.trim()}`);
   }
 
   async function drop() {
@@ -73,29 +80,34 @@ export async function query(main, name) {
     if (answer) await act(() => request("DELETE", path, undefined, once()).then(() => { location.hash = "#/queries"; }), `${name} is dropped`);
   }
 
-  async function chosen(id) {
-    if (id === null) { unmeasured = null; fill(node, "choose an operator to see what it does"); attributes.hide(); return; }
-    const found = figures.operators.get(id);
-    unmeasured = found ? null : id;
-    fill(node, found ? h("dl", {}, Object.entries(found).filter(([, value]) => value !== null).map(([key, value]) => [h("dt", {}, key), h("dd", {}, shown(value))])) : "this part has no figures of its own");
-    if (found) await attributes.of(found.id); else attributes.hide();
-  }
-
+  let isOver = false, isError = false;
   async function refresh() {
-    known = await get(path);
+    if (isOver) return;
+    try { known = await get(path); } catch (error) {
+      if (error.status !== 404) throw error;
+      // Somebody has dropped or renamed it. What was seen last stays, without what would fail.
+      isOver = true;
+      results?.close();
+      fill(badge, state("GONE"));
+      fill(buttons, h("a", { href: "#/queries" }, "All queries"));
+      fill(trouble, messageBox("error", { message: `there is no query ${name} any more: it was dropped or renamed`, hint: "below is what was seen last" }));
+      tap.hide();
+      return;
+    }
     const [told] = await relation("queries", { where: `name = ${literal(name)}` });
     const preferences = await relation("preferences", { where: `query = ${literal(name)}` });
-    fill(badge, state(known.state));
-    fill(about, [
+    if (badge.textContent !== known.state) fill(badge, state(known.state));
+    facts(about, [
       ["rows a second", short(told?.rows_per_second)], ["rows", short(told?.rows)], ["heartbeat", shown(told?.heartbeat)], ["lag", seconds(told?.lag)],
       ["latency, median and 99 %", `${seconds(told?.latency_p50)}, ${seconds(told?.latency_p99)}`], ["state", `${bytes(told?.state_bytes)}, own ${bytes(told?.own_bytes)}, shared ${bytes(told?.shared_bytes)}`],
       ["CPU", `${seconds(told?.cpu_seconds)}, ${share(told?.cpu_share)} of all`], ["weight", shown(told?.weight)], ["since", shown(told?.started_at)], ["result", known.sink],
       ...preferences.slice(0, 1).flatMap(preferred),
-    ].map(([key, value]) => [h("dt", {}, key), h("dd", {}, value)]));
-    if (known.error) fill(trouble, messageBox("error", known.error));
+    ]);
+    if (known.error) { fill(trouble, messageBox("error", known.error)); isError = true; } else if (isError) { fill(trouble); isError = false; }
     if (text.textContent !== known.sql) fill(text, sqlText(known.sql));
     showButtons();
     await redraw();
+    if (isOver) return;
     if (!results && known.columns.length) {
       results = new Results(known);
       fill(place, h("h2", {}, "Results"), results.element);
@@ -104,14 +116,13 @@ export async function query(main, name) {
 
   async function redraw() {
     await plan.load(`/v1/plan?query=${encodeURIComponent(name)}`, version());
-    if (plan.nodes.size) await figures.refresh(`key IN (${plan.keys.map(literal).join(", ")})`);
+    if (plan.nodes.size) await figures.refresh(plan.keys);
     plan.figures(figures.shown);
-    // The picture comes before the figures: an operator that was chosen in between is shown now.
-    if (unmeasured !== null && figures.operators.has(unmeasured)) await chosen(unmeasured);
+    await operator.refresh();
   }
 
   showButtons();
-  return Object.assign(refresh, { close: () => { results?.close(); tap.hide(); } });
+  return Object.assign(refresh, { close: () => { isOver = true; results?.close(); tap.hide(); } });
 }
 
 // How much of the work of a preference is done, and how late.

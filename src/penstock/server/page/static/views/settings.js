@@ -9,7 +9,7 @@ export async function settings(main) {
   let rows = [];
   const trouble = h("div");
   const table = new Table([{ name: "name" }, { name: "value", text: true },
-    { name: "change", label: "", cell: (row) => (row.settable === false ? "" : h("button", { onclick: () => set(row), ...needs("admin") }, "Set")) },
+    { name: "change", cell: (row) => (row.settable === false ? "" : h("button", { onclick: () => set(row), ...needs("admin") }, "Set")) },
     { name: "help", text: true, value: (row) => row.help ?? row.description ?? "" }], { key: (row) => row.name, sorted: "name", label: "settings" });
   const show = () => table.show(rows.filter((row) => `${row.name} ${row.help ?? ""}`.toLowerCase().includes(sought.value.toLowerCase())));
   const sought = h("input", { type: "search", class: "grow", placeholder: "name or help", "aria-label": "find", oninput: show });

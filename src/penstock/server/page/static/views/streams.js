@@ -12,14 +12,14 @@ export async function streams(main) {
   const number = (name, label, show) => ({ name, label, number: true, value: (row) => row[name], cell: (row) => show(row[name]) });
   const attributes = new Attributes(), about = h("section", { hidden: true });
   const table = new Table([
-    { name: "name", cell: (row) => h("button", { onclick: () => choose(row) }, row.name) }, { name: "is", label: "kind" }, { name: "connector" },
+    { name: "name", cell: (row) => h("button", { class: "name", onclick: () => choose(row) }, row.name) }, { name: "is", label: "kind" }, { name: "connector" },
     number("rows_per_second", "rows/s", short), number("rows", "rows", short), number("late", "late", short), number("malformed", "malformed", short),
     { name: "heartbeat", value: (row) => row.heartbeat }, number("lag", "lag", seconds), number("backlog_splits", "splits waiting", short),
     number("backlog_bytes", "bytes waiting", bytes), number("retained_bytes", "retained", bytes), { name: "retained_from", label: "retained from" },
   ], { key: (row) => row.name, sorted: "name", label: "streams and relations" });
-  const letters = new Table(["object", "at", "reason", "record"].map((name) => ({ name, text: true })), { label: "dead letters" });
+  const letters = new Table(["source", "reason", "record", "origin", "line", "tick"].map((name) => ({ name, text: true })), { label: "dead letters" }), none = h("p", { class: "quiet" }, "none");
   fill(main, h("h1", {}, "Streams and relations"), h("section", {}, table.element), about,
-    h("section", {}, h("h2", {}, "Records that could not be read"), letters.element));
+    h("section", {}, h("h2", {}, "Records that could not be read, or came late"), none, letters.element));
 
   async function choose(row) {
     chosen = row.name;
@@ -34,8 +34,9 @@ export async function streams(main) {
   return async () => {
     const [rows, dead] = await Promise.all([bothSources(), relation("dead_letters")]);
     table.show(rows);
-    if (dead.length) letters.columns = Object.keys(dead[0]).map((name) => ({ name, text: true }));
     letters.show(dead);
+    letters.element.hidden = !dead.length;
+    none.hidden = !!dead.length;
     if (chosen && !rows.some((one) => one.name === chosen)) about.hidden = true;
   };
 }

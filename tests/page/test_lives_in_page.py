@@ -1,0 +1,106 @@
+"""What happens to a page while it is open: its query goes, fails or is paused, its token ends, nobody looks at it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from test_rooms import sign_in
+
+from penstock.client import connect
+from penstock.server.roles import AccessRole
+from tests.server.running import Running
+
+SCRIPT = """CREATE STREAM readings (at TIMESTAMP, room STRING, celsius DOUBLE) FROM HTTP ()
+  TIMESTAMP BY at RETAIN 1 DAY;
+CREATE QUERY hot AS SELECT ISTREAM(room, celsius) FROM readings [NOW] WHERE celsius > 20;
+"""
+
+
+@pytest.fixture
+def live(serve: Callable[[str], Running]) -> Running:
+    return serve(SCRIPT)
+
+
+def rows(running: Running, hour: int) -> None:
+    with connect(running.url, running.texts[AccessRole.CONTROL]) as client:
+        at = "2024-03-01 {:02}:{:02}:00"
+        client.insert("readings", [{"at": at.format(hour, n), "room": f"room {hour}", "celsius": 30.0} for n in (1, 2)])
+
+
+def test_a_query_that_others_drop_or_rename(page: Any, live: Running) -> None:
+    sign_in(page, live, room="query/hot")
+    page.locator(".plan [data-node]").first.wait_for()
+    with connect(live.url, live.texts[AccessRole.ADMIN]) as client:
+        client.execute("ALTER QUERY hot RENAME TO `quite hot`")
+        rows(live, 9)
+        page.get_by_text("there is no query hot any more").wait_for()
+        assert page.get_by_role("button", name="Drop").count() == 0
+        page.get_by_role("link", name="All queries").click()
+        page.get_by_role("link", name="quite hot").click()
+        # One's own renaming leads to the new name.
+        page.get_by_role("button", name="Rename").click()
+        page.get_by_role("dialog").get_by_label("its new name").fill('<b>"/%')
+        page.get_by_role("dialog").get_by_role("button", name="Rename").click()
+        page.locator("h1 bdi").get_by_text('<b>"/%', exact=True).wait_for()
+        client.execute('DROP QUERY `<b>"/%`')
+        page.get_by_text("any more: it was dropped or renamed").wait_for()
+
+
+def test_a_page_that_nobody_sees_reads_no_results_and_goes_on_where_it_was(page: Any, live: Running) -> None:
+    sign_in(page, live, room="query/hot")
+    results = page.get_by_role("region", name="results of hot")
+    rows(live, 9)
+    results.get_by_text("room 9").first.wait_for()
+    turn = "document.dispatchEvent(new Event('visibilitychange'))"
+    page.evaluate(f"Object.defineProperty(document, 'hidden', {{value: true, configurable: true}}); {turn}")
+    with connect(live.url, live.texts[AccessRole.READ]) as client:
+        for _ in range(100):
+            if not client.select("SELECT id FROM penstock.subscriptions").table.num_rows:
+                break
+            page.wait_for_timeout(100)
+        else:
+            raise AssertionError("a page that is hidden still reads results")
+    rows(live, 10)
+    page.wait_for_timeout(500)
+    page.evaluate(f"Object.defineProperty(document, 'hidden', {{value: false, configurable: true}}); {turn}")
+    results.get_by_text("room 10").first.wait_for()
+    rows(live, 11)
+    results.get_by_text("room 11").first.wait_for()
+    texts = [row.locator("td").nth(1).inner_text() for row in results.locator("tbody tr").all()]
+    assert texts == ["room 11"] + ["room 10"] * 2 + ["room 9"] * 2, "each row once, the newest first"
+
+
+def test_a_token_that_is_revoked_is_asked_for(page: Any, live: Running) -> None:
+    """Also where nothing happens any more: the stream of events ends, and the page asks why."""
+    sign_in(page, live, AccessRole.READ, room="query/hot")
+    page.locator(".plan [data-node]").first.wait_for()
+    live.tokens.revoke("read")
+    rows(live, 9)
+    page.get_by_label("token").wait_for()
+    page.get_by_label("token").fill(live.texts[AccessRole.READ])
+    page.get_by_role("button", name="Sign in").click()
+    page.get_by_text("P0801").wait_for()
+    page.get_by_label("token").fill(live.texts[AccessRole.ADMIN])
+    page.get_by_role("button", name="Sign in").click()
+    page.locator("h1 bdi").get_by_text("hot").wait_for()
+    page.get_by_role("region", name="results of hot").wait_for()
+
+
+def test_a_query_that_fails_says_why_and_is_resumed(page: Any, serve: Callable[[str], Running], tmp_path: Path) -> None:
+    live = serve(SCRIPT + "CREATE QUERY whole AS SELECT ISTREAM(CAST(room AS INT) AS n) FROM readings [NOW];\n")
+    sign_in(page, live, room="query/whole")
+    page.get_by_role("button", name="Pause").wait_for()
+    rows(live, 9)
+    rows(live, 10)
+    page.locator("h1").get_by_text("FAILED").wait_for()
+    page.locator(".error").get_by_text("room 9").first.wait_for()
+    assert page.get_by_role("button", name="Pause").count() == 0
+    page.get_by_role("button", name="Resume").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("from where it answers").select_option("NOW")
+    dialog.get_by_role("button", name="Resume").click()
+    page.locator("h1").get_by_text("RUNNING").wait_for()
+    page.locator(".error").wait_for(state="detached")
