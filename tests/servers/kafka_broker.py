@@ -7,8 +7,6 @@ data, and is ended by its process id.
 
 from __future__ import annotations
 
-import hashlib
-import os
 import shutil
 import signal
 import socket
@@ -17,6 +15,8 @@ import tempfile
 import time
 import uuid
 from pathlib import Path
+
+from tests.servers import maven
 
 VERSION = "4.1.0"
 _LOCK = Path(__file__).with_name("kafka_broker.sha256")
@@ -48,53 +48,18 @@ class Unavailable(Exception):
 
 
 def java() -> str:
-    from penstock.runtime.java import find_java
-
-    home = find_java()
-    if home is None:
-        raise Unavailable("no Java 17 or newer")
-    return str(home / "bin" / "java")
+    try:
+        return maven.java()
+    except maven.NoJars as error:
+        raise Unavailable(str(error)) from None
 
 
 def jars() -> Path:
     """The folder of the server's jars, fetched if need be."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    place = cache / "penstock" / f"kafka-{VERSION}"
-    if not place.exists():
-        _fetch(place)
-    return place
-
-
-def _fetch(place: Path) -> None:
-    import pyspark
-
-    place.parent.mkdir(parents=True, exist_ok=True)
-    ivy = next((Path(pyspark.__file__).parent / "jars").glob("ivy-*.jar"))
-    with tempfile.TemporaryDirectory(dir=place.parent) as temporary:
-        found = Path(temporary) / "jars"
-        command = [java(), "-jar", str(ivy), "-cache", f"{temporary}/ivy", "-confs", "default"]
-        command += ["-dependency", "org.apache.kafka", "kafka_2.13", VERSION, "-types", "jar", "bundle"]
-        command += ["-retrieve", f"{found}/[artifact]-[revision].[ext]"]
-        said = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
-        wrong = [name for digest, name in _locked() if _digest(found / name) != digest]
-        if said.returncode or wrong:
-            last = (said.stdout + said.stderr).strip().splitlines()[-1:]
-            raise Unavailable(f"Kafka's jars cannot be had from Maven Central: {wrong[:3]} {last}")
-        for path in found.iterdir():
-            if path.name not in {name for _, name in _locked()}:
-                path.unlink()
-        try:
-            found.rename(place)
-        except OSError:
-            assert place.exists()  # another process was quicker
-
-
-def _locked() -> list[tuple[str, str]]:
-    return [(digest, name) for digest, name in (line.split() for line in _LOCK.read_text().splitlines())]
-
-
-def _digest(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest() if path.exists() else ""
+    try:
+        return maven.jars("org.apache.kafka", "kafka_2.13", VERSION, _LOCK)
+    except maven.NoJars as error:
+        raise Unavailable(str(error)) from None
 
 
 def _free_port() -> int:

@@ -15,8 +15,6 @@ from penstock.server.roles import AccessRole
 from tests.server.pgwire.running import RunningPg
 
 SESSION = Path(__file__).with_name("psql_session.txt")
-#: The jar of pgjdbc, where there is one.
-JDBC = os.environ.get("PENSTOCK_TEST_PGJDBC", "")
 
 
 @pytest.mark.skipif(shutil.which("psql") is None, reason="needs psql; on Debian: apt-get install postgresql-client")
@@ -80,35 +78,3 @@ def test_sqlalchemy(pg: RunningPg) -> None:
         chosen = sqlalchemy.select(table.c.room).where(table.c.level > 1).limit(3)
         assert [row[0] for row in connection.execute(chosen)] == ["attic"]
     engine.dispose()
-
-
-@pytest.mark.skipif(not JDBC or shutil.which("java") is None, reason="needs Java and PENSTOCK_TEST_PGJDBC, a jar")
-def test_pgjdbc(pg: RunningPg, tmp_path: Path) -> None:
-    program = tmp_path / "Reads.java"
-    program.write_text(
-        """import java.sql.*;
-        public class Reads {
-          public static void main(String[] given) throws Exception {
-            Connection c = DriverManager.getConnection(given[0], "admin", given[1]);
-            DatabaseMetaData m = c.getMetaData();
-            for (ResultSet r = m.getTables(null, "public", "%", new String[]{"TABLE", "VIEW"}); r.next();)
-              System.out.print(r.getString(3) + " ");
-            for (ResultSet r = m.getPrimaryKeys(null, "public", "rooms"); r.next();)
-              System.out.print(r.getString(4) + " ");
-            for (ResultSet r = m.getColumns(null, "public", "rooms", "%"); r.next();)
-              System.out.print(r.getString(6) + " ");
-            PreparedStatement s = c.prepareStatement("SELECT room FROM rooms WHERE level >= ?");
-            for (int i = 0; i < 7; i++) {
-              s.setInt(1, 2);
-              ResultSet r = s.executeQuery(); r.next();
-              if (i == 6) System.out.print(r.getString(1));
-            }
-            c.close();
-          }
-        }""",
-        encoding="utf-8",
-    )
-    url = f"jdbc:postgresql://127.0.0.1:{pg.port}/penstock"
-    command = ["java", "-cp", JDBC, str(program), url, pg.texts[AccessRole.ADMIN]]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
-    assert done.stdout == "notes rooms upstairs room text int4 numeric date attic", done.stderr

@@ -56,9 +56,14 @@ _WITHOUT_AGGREGATES = {
 
 def _extract(binder: ScalarBinder, node: exp.Expr) -> Expression:
     field_name = node.this.name.upper()
+    if field_name == "EPOCH":
+        # Seconds since 1970, with what is behind the point.
+        seconds = exp.Anonymous(this="UNIX_MICROS", expressions=[node.expression.copy()])
+        seconds.meta.update(node.meta)
+        return binder.bind(exp.Div(this=seconds, expression=exp.Literal.number("1000000")))
     function = _EXTRACTED.get(field_name) or _EXTRACTED.get(field_name.removesuffix("S"))
     if function is None:
-        shown = ", ".join(_EXTRACTED)
+        shown = ", ".join([*_EXTRACTED, "EPOCH"])
         binder.context.fail("P0204", f"EXTRACT has no unit {node.this.name}", span_of(node), f"known: {shown}")
     return binder.call(function, node, [binder.bind(node.expression)])
 

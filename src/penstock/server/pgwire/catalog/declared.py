@@ -116,11 +116,14 @@ def _control_relations(oids: Oids) -> list[DeclaredRelation]:
 
 
 def _query_of(declaration: str) -> str:
-    """Return the query of a declaration: what stands behind its first AS that is in no parentheses and no quotes."""
+    """Return the query of a declaration: what stands behind its first AS that is in no parentheses and no quotes. A
+    query alone is returned as it is."""
     plain = list(declaration)
     for part in quoted_parts(declaration):
         end = len(declaration) if part.end is None else part.end
         plain[part.start : end] = " " * (end - part.start)
+    if not "".join(plain).lstrip().upper().startswith(("CREATE", "ALTER")):
+        return declaration
     depth = 0
     for found in _AS.finditer("".join(plain)):
         depth += {"(": 1, ")": -1}.get(found[0], 0)

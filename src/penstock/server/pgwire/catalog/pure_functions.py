@@ -359,7 +359,7 @@ def _catenated(left: Any, right: Any) -> Any:
 def _function_oid(name: Any) -> Any:
     """Return the number of a function, which is 0: `pg_proc` is empty. The catalogs name those that read and write
     types."""
-    if name is None or name == "-" or re.search(r"(in|out|recv|send|handler)$", str(name)):
+    if name is None or name == "-" or re.search(r"(in|out|recv|send|handler|typanalyze)$", str(name)):
         return None if name is None else 0
     raise WireError("42883", f"unknown function {str(name)[:200]}", "\\df lists functions", code="P0204")
 

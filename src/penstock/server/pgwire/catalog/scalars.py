@@ -302,8 +302,7 @@ class Scalars:
 
     def _cast(self, node: exp.Cast, scope: FromScope) -> SqlColumn:
         word = type_word(node.to)
-        # In quotes it is another type.
-        target = type_named("bpchar" if word == "char" else word)
+        target = type_named(word)
         inner = self.translate(node.this, scope)
         if word in ("regproc", "regoper", "regprocedure", "regoperator"):
             type_ = wire_type("regproc") if word.startswith("regproc") else TEXT

@@ -437,7 +437,7 @@ def _column_name(node: exp.Expr) -> str:
 def _name_of_type(to: exp.Expr) -> str:
     """Return what PostgreSQL calls a cast of a value that has no name."""
     word = type_word(to)
-    found = type_named("bpchar" if word == "char" else word)
+    found = type_named(word)
     element = None if found is None else type_of_oid(found.element)
     return word.strip('"') if found is None else found.name if element is None else element.name
 

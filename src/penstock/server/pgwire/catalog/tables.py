@@ -302,18 +302,33 @@ def _array(values: Iterable[int]) -> str:
     return "[" + ",".join(map(str, values)) + "]"
 
 
+#: Types whose functions have an underscore in their names, and those that take a length or precision.
+_UNDERSCORED = frozenset({"json", "jsonb", "pg_node_tree", "date", "time", "timestamp", "timestamptz", "interval",
+                          "numeric", "record", "anyarray", "void", "uuid"})  # fmt: skip
+_MODIFIED = frozenset({"bpchar", "varchar", "time", "timestamp", "timestamptz", "interval", "numeric"})
+
+
 def _type_row(one: WireType) -> dict[str, Any]:
     row = one.row
+    is_array = one.name.startswith("_")
+    prefix = "array_" if is_array else f"{one.name}_" if one.name in _UNDERSCORED else one.name
+    in_binary = one.name != "aclitem"
+    modified = one.name.removeprefix("_")
+    collation = {"name": 950, "pg_node_tree": 100}.get(
+        modified, 100 if modified in ("text", "bpchar", "varchar") else 0
+    )
+    subscripts = {"name": "raw_array_subscript_handler", "jsonb": "jsonb_subscript_handler"}
     return {
         "oid": one.oid, "typname": one.name, "typnamespace": 11, "typowner": OWNER_OID, "typlen": one.size,
         "typbyval": int(row[3]), "typtype": row[4], "typcategory": row[5], "typispreferred": int(row[6]),
-        "typisdefined": 1, "typdelim": row[7], "typrelid": 0, "typsubscript": "array_subscript_handler" if one.element
-        else "-", "typelem": int(row[8]), "typarray": one.array, "typinput": "array_in" if one.element
-        else f"{one.name}in", "typoutput": "array_out" if one.element else f"{one.name}out",
-        "typreceive": "array_recv" if one.element else f"{one.name}recv", "typsend": "array_send" if one.element
-        else f"{one.name}send", "typmodin": "-", "typmodout": "-", "typanalyze": "-", "typalign": row[10],
-        "typstorage": row[11], "typnotnull": 0, "typbasetype": 0, "typtypmod": -1, "typndims": 0,
-        "typcollation": 100 if row[5] == "S" else 0,
+        "typisdefined": 1, "typdelim": row[7], "typrelid": 0,
+        "typsubscript": "array_subscript_handler" if one.element else subscripts.get(one.name, "-"),
+        "typelem": int(row[8]), "typarray": one.array, "typinput": f"{prefix}in", "typoutput": f"{prefix}out",
+        "typreceive": f"{prefix}recv" if in_binary else "-", "typsend": f"{prefix}send" if in_binary else "-",
+        "typmodin": f"{modified}typmodin" if modified in _MODIFIED else "-",
+        "typmodout": f"{modified}typmodout" if modified in _MODIFIED else "-",
+        "typanalyze": "array_typanalyze" if is_array else "-", "typalign": row[10], "typstorage": row[11],
+        "typnotnull": 0, "typbasetype": 0, "typtypmod": -1, "typndims": 0, "typcollation": collation,
     }  # fmt: skip
 
 

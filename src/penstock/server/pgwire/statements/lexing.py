@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import enum
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from penstock.server.pgwire.protocol.errors import SYNTAX, WireError
@@ -199,7 +199,7 @@ class CqlText:
 
 def cql_text(
     statement: Statement, value_of: Callable[[int], str] | None = None, names: Callable[[], Collection[str]] = tuple,
-    schemas: Sequence[str] = ("public",),
+    schemas: Sequence[str] = ("public",), replaced: Mapping[int, str] | None = None,
 ) -> CqlText:  # fmt: skip
     """Return a statement in the words of the language.
 
@@ -207,6 +207,7 @@ def cql_text(
         value_of: returns the literal of `$n`, given n.
         names: returns those of declarations, in lower case: before them the name of a schema is left out.
         schemas: names that may stand before them.
+        replaced: what is written in place of tokens, by their index.
 
     Raises:
         WireError: 42P02 for a `$n` without a value.
@@ -232,7 +233,9 @@ def cql_text(
             at = found[index + 1].end
             index += 2
             continue
-        if token.kind is Kind.TEXT:
+        if replaced and index in replaced:
+            add(replaced[index], token.start)
+        elif token.kind is Kind.TEXT:
             add(string_text(token.value), token.start)
         elif token.kind is Kind.NAME:
             add(name_text(token.value), token.start)

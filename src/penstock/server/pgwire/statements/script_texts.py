@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from penstock.errors import PenstockError, Position, ScriptErrors
 from penstock.server.pgwire.protocol.errors import WireError, located
 from penstock.server.pgwire.statements.lexing import Kind, Statement, cql_text
+from penstock.server.pgwire.statements.type_words import types_replaced
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ def script_text(
     for statement, value_of in given:
         if text and not text.endswith(";\n"):
             text += ";\n"
-        made = cql_text(statement, value_of, names)
+        made = cql_text(statement, value_of, names, replaced=types_replaced(statement))
         if statement.offset is None:
             places.append((len(text), None))
         else:

@@ -7,7 +7,7 @@ from functools import cached_property
 
 from penstock.server.pgwire.catalog.tables import CatalogImage, system_columns
 from penstock.server.pgwire.statements.lexing import Kind, PgToken, Statement
-from penstock.server.pgwire.values.wire_types import WireType, type_named, wire_type
+from penstock.server.pgwire.values.wire_types import WireType, type_named, type_of_oid, wire_type
 
 _COMPARE = frozenset({"=", "<>", "!=", "<", "<=", ">", ">="})
 _TEXTS = frozenset({"LIKE", "ILIKE", "~", "~*", "!~", "||"})
@@ -41,6 +41,11 @@ class ParameterTypes:
         after = found[index + 1].word if index + 1 < len(found) else ""
         if after == "::" or (after == "AS" and index >= 2 and found[index - 2].word == "CAST"):
             return _named(found, index + 2)
+        if before == "(" and index >= 3 and found[index - 2].word in ("ANY", "SOME", "ALL"):
+            # An array of what it is compared with.
+            name = _name_before(found, index - 3) if found[index - 3].text in _COMPARE else None
+            element = None if name is None else self._column(name)
+            return None if element is None else type_of_oid(element.array)
         if before in _COUNTS:
             return wire_type("int8")
         if before in _TEXTS or after in _TEXTS:
@@ -146,6 +151,8 @@ def _named(found: Sequence[PgToken], index: int) -> WireType | None:
         name += "[]"
     if words[0] == "TIMESTAMP" and words[1:2] != ["WITHOUT"]:
         name = "timestamptz"
+    if name == "char" and found[index].kind is Kind.NAME:
+        name = '"char"'
     return type_named(name)
 
 

@@ -71,7 +71,10 @@ def type_named(word: str) -> WireType | None:
     if word.endswith("[]"):
         element = type_named(word[:-2])
         return None if element is None else type_of_oid(element.array)
-    return _by_word().get(word.strip('"')) if word != '"char"' else wire_type("char")
+    if word in ("char", '"char"'):
+        # In quotes it is a type of its own.
+        return wire_type("bpchar" if word == "char" else "char")
+    return _by_word().get(word.strip('"'))
 
 
 _PLAIN = {
