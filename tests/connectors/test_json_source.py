@@ -22,6 +22,15 @@ def rows_of(tmp_path: Path, text: str | bytes, columns: str = COLUMNS) -> tuple[
     return [list(row.values()) for row in table.to_pylist()], told(rejected)
 
 
+def test_whole_numbers_beyond_doubles_may_be_texts(tmp_path: Path) -> None:
+    """So results in json have them, also those that a server sends."""
+    lines = ['"9223372036854775807"', '"-9223372036854775808"', "9223372036854775807", '"9223372036854775808"', '"1.0"',
+             '" 1"', '""', '"1\\n"']  # fmt: skip
+    found, rejected = rows_of(tmp_path, "".join(f'{{"n":{line}}}\n' for line in lines), "n BIGINT")
+    assert found == [[2**63 - 1], [-(2**63)], [2**63 - 1]]
+    assert [line for line, _, _ in rejected] == [4, 5, 6, 7, 8]
+
+
 def test_missing_keys_are_null_and_other_keys_ignored(tmp_path: Path) -> None:
     text = '{"NAME":"a","z":{"q":[1]}}\n\n{"bytes":2,"NAME":null}\n'
     assert rows_of(tmp_path, text, "name STRING, bytes INT") == ([["a", None], [None, 2]], [])

@@ -37,6 +37,7 @@ from penstock.connectors.sources.formats.lines import (
 #: First lines of a file that are read to check whether its keys are the declared ones.
 _SAMPLE = 100
 _SPECIAL = frozenset({"NaN", "Infinity", "-Infinity"})
+_WHOLE = re.compile(r"-?[0-9]+\Z")
 
 #: Two objects on one line, of which the second may be `null`, unless inside a text.
 _DOUBLED = re.compile(rb"\}[ \t]*[{n]")
@@ -343,6 +344,9 @@ def _text_of_text(value: str, kind: str, type_: pa.DataType) -> str | bytes:
     if pa.types.is_binary(type_):
         return base64.b64decode(value, validate=True)
     if pa.types.is_decimal(type_) or (pa.types.is_floating(type_) and value in _SPECIAL):
+        return value
+    if pa.types.is_int64(type_) and _WHOLE.match(value):
+        # As results in json have those beyond 2^53.
         return value
     if kind in ("text", "date", "timestamp"):
         value.encode("utf-8")
