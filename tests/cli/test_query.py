@@ -56,6 +56,13 @@ def test_json_and_arrow(script: Path) -> None:
     assert pa.ipc.open_stream(done.stdout).read_all().to_pydict() == {"n": [10, None, 30]}
 
 
+def test_json_of_numbers_is_that_of_a_server(script: Path) -> None:
+    """Numbers that a double cannot hold are texts."""
+    columns = "9007199254740993 AS big, 9007199254740992 AS fits, 1.50 AS price"
+    out = call(script, f"SELECT {columns} FROM S WHERE ts = 1", "--format", "json")[1]
+    assert json.loads(out) == {"big": "9007199254740993", "fits": 2**53, "price": "1.50"}
+
+
 def test_no_rows_are_a_header(script: Path) -> None:
     assert call(script, "SELECT word, n AS word FROM S WHERE n > 99") == (0, "word,word_1\n", "")
 

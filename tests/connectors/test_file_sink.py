@@ -20,7 +20,6 @@ from penstock.algebra.nodes.query import Query, SinkSpec
 from penstock.algebra.nodes.scans import RelationScan, Source
 from penstock.connectors.sinks import open_sink
 from penstock.connectors.sinks.files import FilesSink, read_result
-from penstock.connectors.sinks.nested import from_json
 from penstock.connectors.sinks.text import csv_text, far_day, json_text
 from penstock.errors import PenstockError
 from penstock.types import TIMESTAMP
@@ -64,32 +63,9 @@ def test_json_text() -> None:
         }
     )
     assert json_text(table).to_pybytes().decode() == (
-        '{"ts":0,"a \\"b\\"":"x\\n\\u0001\\\\","ok":true,"day":"2013-01-01","n":"0.0000000010","x":"Infinity"}\n'
-        '{"ts":5,"a \\"b\\"":null,"ok":null,"day":null,"n":"-12.0000000000","x":0.5}\n'
+        '{"ts":0,"a \\"b\\"":"x\\n\\u0001\\\\","ok":true,"day":"2013-01-01","n":0.0000000010,"x":"Infinity"}\n'
+        '{"ts":5,"a \\"b\\"":null,"ok":null,"day":null,"n":-12.0000000000,"x":0.5}\n'
     )
-
-
-def test_a_number_in_json_is_one_that_a_double_holds() -> None:
-    """Others are texts, within arrays and structs too, which csv has as JSON: most readers know doubles alone."""
-    inner = pa.struct([("n", pa.int64()), ("d", pa.decimal128(3, 1))])
-    table = pa.table(
-        {
-            "n": pa.array([2**53, -(2**53), 2**53 + 1, -(2**63)], pa.int64()),
-            "ds": pa.array([[Decimal("1.50"), None], [], None, [Decimal(0)]], pa.list_(pa.decimal128(5, 2))),
-            "s": pa.array([{"n": 2**60, "d": Decimal("1.5")}, {"n": 1, "d": None}, None, None], inner),
-        }
-    )
-    lines = json_text(table).to_pybytes().decode().splitlines()
-    assert lines == [
-        '{"n":9007199254740992,"ds":["1.50",null],"s":{"n":"1152921504606846976","d":"1.5"}}',
-        '{"n":-9007199254740992,"ds":[],"s":{"n":1,"d":null}}',
-        '{"n":"9007199254740993","ds":null,"s":null}',
-        '{"n":"-9223372036854775808","ds":["0.00"],"s":null}',
-    ]
-    assert '"[""1.50"",null]"' in csv_text(table).to_pybytes().decode()
-    for field in table.schema:
-        texts = [json.dumps(json.loads(line)[field.name]) for line in lines]
-        assert from_json(texts, field.type).equals(table[field.name].combine_chunks()), field.name
 
 
 @pytest.mark.parametrize("format_", ["csv", "json", "parquet"])
@@ -234,8 +210,8 @@ def test_arrays_read_back(tmp_path: Path, format_: str) -> None:
 
 def test_arrays_as_text() -> None:
     table = NESTED.select(["texts", "top"])
-    assert csv_text(table).to_pybytes().decode().splitlines()[2] == ',"[{""value"":""-2.5"",""count"":1}]"'
-    assert json_text(table).to_pybytes().decode().splitlines()[1] == '{"texts":null,"top":[{"value":"-2.5","count":1}]}'
+    assert csv_text(table).to_pybytes().decode().splitlines()[2] == ',"[{""value"":-2.5,""count"":1}]"'
+    assert json_text(table).to_pybytes().decode().splitlines()[1] == '{"texts":null,"top":[{"value":-2.5,"count":1}]}'
 
 
 def test_a_dictionary_is_made_of_what_is_repeated(tmp_path: Path) -> None:

@@ -82,8 +82,8 @@ def table_text(answer: RowsAnswer) -> Iterator[str]:
 
 
 def data_text(table: pa.Table, form: OutputFormat, head: bool = True) -> str:
-    """Return a table as csv or json lines. head: whether csv begins with the names of the columns."""
-    content: bytes = (csv_text(table, head) if form is OutputFormat.CSV else json_text(table)).to_pybytes()
+    """Return a table as csv or json lines, as a server does. head: whether csv begins with the names of the columns."""
+    content: bytes = (csv_text(table, head) if form is OutputFormat.CSV else json_text(table, exact=True)).to_pybytes()
     return content.decode("utf-8", "backslashreplace")
 
 

@@ -58,7 +58,7 @@ def answer(session: Session, text: str, name: str | None, form: OutputFormat) ->
 
 def _write(answers: Sequence[str | OneTimeAnswer], form: OutputFormat) -> None:
     tables = [result for result in answers if not isinstance(result, str)]
-    console = output(form, [result.query for result in tables])
+    console = output(form, [result.query for result in tables], one_time=True)
     for result in answers:
         if isinstance(result, str):
             # Standard output has only rows where a program may read them.

@@ -81,7 +81,7 @@ def _write(answers: Sequence[RowsAnswer | TextAnswer], form: OutputFormat) -> No
     """Write answers; standard output has only rows where a program may read them."""
     tables = [answer for answer in answers if isinstance(answer, RowsAnswer)]
     named = {id(one): NamedRows(f"query_{number}", one.table.schema) for number, one in enumerate(tables, 1)}
-    console = output(form, list(named.values()))
+    console = output(form, list(named.values()), one_time=True)
     for answer in answers:
         if isinstance(answer, TextAnswer):
             text = shown(answer.text if answer.text.endswith("\n") or not answer.text else f"{answer.text}\n")
@@ -106,7 +106,7 @@ def _follow(side: ServerSide, answer: FollowAnswer, form: OutputFormat) -> None:
     try:
         for batch in rows:
             query = NamedRows(answer.query, batch.schema)
-            console = console or output(form, [query])
+            console = console or output(form, [query], one_time=True)
             _put(console, query, pa.Table.from_batches([batch]))
         if console is not None:
             write_or_stop(console, console.close)

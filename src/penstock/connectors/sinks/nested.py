@@ -41,8 +41,6 @@ def _value(value: Any, type_: pa.DataType) -> Any:
         return {field.name: _value(value[field.name], field.type) for field in type_}
     if pa.types.is_decimal(type_):
         return Decimal(value)
-    if pa.types.is_integer(type_):
-        return int(value)
     if pa.types.is_floating(type_):
         return float(value)
     if pa.types.is_binary(type_):

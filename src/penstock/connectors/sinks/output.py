@@ -144,10 +144,15 @@ class Csv(Output):
 
 
 class JsonLines(Output):
-    """Write json lines. Raises PenstockError P0502 for a column with the name of the field that holds the query."""
+    """Write json lines. Raises PenstockError P0502 for a column with the name of the field that holds the query.
 
-    def __init__(self, queries: Sequence[Answered]) -> None:
+    Args:
+        exact: whether numbers that a double cannot hold are texts.
+    """
+
+    def __init__(self, queries: Sequence[Answered], exact: bool = False) -> None:
         super().__init__()
+        self._exact = exact
         self._several_queries = len(queries) > 1
         for query in queries if self._several_queries else ():
             if _QUERY in (name.lower() for name in query.output_names):
@@ -160,7 +165,7 @@ class JsonLines(Output):
         for table in tables:
             if self._several_queries:
                 table = table.add_column(0, _QUERY, pa.repeat(query.name, table.num_rows))
-            self._put_lines(json_text(table).to_pybytes())
+            self._put_lines(json_text(table, exact=self._exact).to_pybytes())
 
 
 class ArrowStream(Output):
@@ -208,15 +213,17 @@ class _Sink(io.RawIOBase):
         return len(data)
 
 
-def output(form: OutputFormat, queries: Sequence[Answered]) -> Output:
+def output(form: OutputFormat, queries: Sequence[Answered], one_time: bool = False) -> Output:
     """Return the output of the CONSOLE results of `queries`, which are all of a run.
+
+    Args:
+        one_time: whether they are one-time queries, whose json is that of a server's answers.
 
     Raises:
         PenstockError: P0502, the format cannot represent them.
     """
     if form is OutputFormat.TABLE:
         return Tables()
-    classes: dict[OutputFormat, type[Csv | JsonLines | ArrowStream]] = {
-        OutputFormat.CSV: Csv, OutputFormat.JSON: JsonLines, OutputFormat.ARROW: ArrowStream,
-    }  # fmt: skip
-    return classes[form](queries)
+    if form is OutputFormat.JSON:
+        return JsonLines(queries, exact=one_time)
+    return Csv(queries) if form is OutputFormat.CSV else ArrowStream(queries)

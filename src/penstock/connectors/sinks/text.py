@@ -2,9 +2,9 @@
 
 Contract: timestamps are ISO-8601 in UTC (`2013-01-01T10:00:00Z`, six fractional digits only where there is a fraction),
 dates ISO, decimals without an exponent. csv: NULL is an empty cell, the empty string `""`, other cells are quoted where
-necessary; arrays and structs are JSON. json: one object per line, NULL is `null`, bytes are base64. A number is one
-that every reader takes for the same double; what is none (decimals, integers beyond 2^53, NaN and infinities) is a
-string. The FILES source reads back equal values.
+necessary; arrays and structs are JSON. json: one object per line, NULL is `null`, bytes are base64, NaN and infinities
+are strings. The FILES source reads back equal values. With `exact`, numbers that a double cannot hold (decimals, and
+integers beyond 2^53) are strings too, for readers that know doubles alone.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ def csv_text(table: pa.Table, head: bool = True) -> pa.Buffer:
     return _lines([header, *rows] if head else rows)
 
 
-def json_text(table: pa.Table, head: bool = True) -> pa.Buffer:
+def json_text(table: pa.Table, head: bool = True, exact: bool = False) -> pa.Buffer:
     """Return `table` as json lines; `head` makes no difference."""
     keys = _keys(table.column_names)
-    return _lines([_json_rows(batch, keys) for batch in table.to_batches()])
+    return _lines([_json_rows(batch, keys, exact) for batch in table.to_batches()])
 
 
 def _keys(names: list[str]) -> list[bytes]:
@@ -50,10 +50,10 @@ def _keys(names: list[str]) -> list[bytes]:
     return keys[:1] + [b"," + key for key in keys[1:]]
 
 
-def _json_rows(batch: pa.RecordBatch, keys: list[bytes]) -> pa.Array:
+def _json_rows(batch: pa.RecordBatch, keys: list[bytes], exact: bool = False) -> pa.Array:
     parts: list[pa.Array | pa.Scalar] = [pa.scalar(b"{", _BYTES)]
     for key, column in zip(keys, batch.columns, strict=True):
-        parts += [pa.scalar(key, _BYTES), pc.fill_null(_json_value(column), pa.scalar(b"null", _BYTES))]
+        parts += [pa.scalar(key, _BYTES), pc.fill_null(_json_value(column, exact), pa.scalar(b"null", _BYTES))]
     return _joined([*parts, pa.scalar(b"}", _BYTES)], b"", b"")
 
 
@@ -69,34 +69,36 @@ def _quoted(text: pa.Array) -> pa.Array:
     return pc.if_else(unsafe, _within(b'"', pc.replace_substring(text, b'"', b'""')), text)
 
 
-def _json_value(values: pa.Array) -> pa.Array:
+def _json_value(values: pa.Array, exact: bool = False) -> pa.Array:
     """Return the JSON of each value, NULL for NULL."""
     type_ = values.type
     if pa.types.is_list(type_):
-        members = pc.fill_null(_json_value(values.flatten()), pa.scalar(b"null", _BYTES))
+        members = pc.fill_null(_json_value(values.flatten(), exact), pa.scalar(b"null", _BYTES))
         lengths = pc.fill_null(pc.list_value_length(values), 0).to_numpy(zero_copy_only=False)
         offsets = pa.array(np.concatenate([[0], np.cumsum(lengths)]), pa.int64())
         joined = pc.binary_join(pa.LargeListArray.from_arrays(offsets, members), pa.scalar(b",", _BYTES))
         return pc.if_else(values.is_valid(), _enclosed(b"[", joined, b"]"), pa.scalar(None, _BYTES))
     if pa.types.is_struct(type_):
         names = [field.name for field in type_]
-        rows = _json_rows(pa.RecordBatch.from_arrays(values.flatten(), names=names), _keys(names))
+        rows = _json_rows(pa.RecordBatch.from_arrays(values.flatten(), names=names), _keys(names), exact)
         return pc.if_else(values.is_valid(), rows, pa.scalar(None, _BYTES))
     if pa.types.is_binary(type_) or pa.types.is_large_binary(type_):
         return _within(b'"', _each(values, base64.b64encode))
     text = plain(values)
     if pa.types.is_floating(type_):
         return pc.if_else(pc.is_finite(values), text, _within(b'"', text))
-    if pa.types.is_int64(type_):
+    if exact and pa.types.is_integer(type_):
         beyond = pc.or_(pc.greater(values, _MOST_EXACT), pc.less(values, -_MOST_EXACT))
         return pc.if_else(beyond, _within(b'"', text), text)
+    if exact and pa.types.is_decimal(type_):
+        return _within(b'"', text)
     if _is_text(type_):
         text = pc.replace_substring(pc.replace_substring(text, b"\\", b"\\\\"), b'"', b'\\"')
         if pc.any(pc.match_substring_regex(text, r"[\x00-\x1f]")).as_py():
             for code in range(32):
                 text = pc.replace_substring(text, bytes([code]), json.dumps(chr(code))[1:-1].encode())
         return _within(b'"', text)
-    return _within(b'"', text) if pa.types.is_temporal(type_) or pa.types.is_decimal(type_) else text
+    return _within(b'"', text) if pa.types.is_temporal(type_) else text
 
 
 def plain(values: pa.Array) -> pa.Array:

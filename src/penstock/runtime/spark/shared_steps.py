@@ -61,7 +61,9 @@ def beginnings_of(
     return {str(birth): {"ahead": dict(one.ahead), "begun": dict(one.begun)} for birth, one in sorted(found.items())}
 
 
-def merges_of(parts: Sequence[Plan], epoch: Epoch, progress: Progress, plan: Plan, shared: SharedParts) -> dict[str, str]:
+def merges_of(
+    parts: Sequence[Plan], epoch: Epoch, progress: Progress, plan: Plan, shared: SharedParts
+) -> dict[str, str]:
     """Return the merges of `epoch`: those that it has taken over, and those that can be made when it begins.
 
     Args:

@@ -111,7 +111,7 @@ def columns_document(schema: pa.Schema) -> list[dict[str, str]]:
 def json_lines(rows: pa.Table | pa.RecordBatch) -> bytes:
     """Return rows as JSON objects, one a line."""
     table = pa.Table.from_batches([rows]) if isinstance(rows, pa.RecordBatch) else rows
-    content: bytes = json_text(table).to_pybytes()
+    content: bytes = json_text(table, exact=True).to_pybytes()
     return content
 
 
