@@ -424,7 +424,7 @@ def test_a_checkpoint_of_format_2_is_taken_over(tmp_path: Path) -> None:
     again.change(script(tmp_path, range(STANDING + 1))).go(1)
     # A program that knows format 2 finds the number of another one, where it looks for it.
     told = json.loads((again.folder.root / "epochs" / "0001.json").read_text())
-    assert told.keys() == {"format", "checksum", "epoch"} and told["format"] == FORMAT == 9
+    assert told.keys() == {"format", "checksum", "epoch"} and told["format"] == FORMAT == 10
     assert told["epoch"]["full"] == 0
     again.run()
     assert again.ended and latest_epoch(again.folder) == again.epoch

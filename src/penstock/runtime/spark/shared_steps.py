@@ -53,10 +53,13 @@ def beginnings_of(
     known, started = before.maturity, epoch.started
     found: dict[str, dict[str, dict[str, int]]] = {}
     for birth, queries in by_birth.items():
+        record = before.beginnings.get(str(birth))
+        if record is not None and len(record["begun"]) == len(record["ahead"]):
+            found[str(birth)] = record
+            continue
         if birth in known:
             # What they have seen follows from what was known before.
-            one, record = known[birth].after(progress), before.beginnings.get(str(birth))
-            found[str(birth)] = record if record is not None and one is known[birth] else one.as_json()
+            found[str(birth)] = known[birth].after(progress).as_json()
             continue
         sources: set[str] = set()
         for name in (query.name for query in queries):

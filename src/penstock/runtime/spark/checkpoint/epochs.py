@@ -35,7 +35,7 @@ from penstock.physical.planning.sharing import Beginning
 from penstock.runtime.spark.checkpoint.folder import Folder, write_whole
 from penstock.runtime.spark.checkpoint.query_failure import QueryFailure
 from penstock.runtime.spark.input.offset import Offset
-from penstock.runtime.spark.known_version import KnownVersion
+from penstock.runtime.spark.known_version import KnownVersion, Maturity
 from penstock.storage import storage
 from penstock.storage.documents import Document
 from penstock.storage.names import file_name
@@ -259,10 +259,10 @@ class Epoch:
         return grains
 
     @cached_property
-    def maturity(self) -> dict[int, Beginning]:
+    def maturity(self) -> Mapping[int, Beginning]:
         """Return, by birth, what the maturity of its queries depends on; queries that began with the run miss
         nothing."""
-        return {0: Beginning(), **{int(birth): Beginning(**one) for birth, one in self.beginnings.items()}}
+        return Maturity(self.beginnings)
 
     @property
     def births(self) -> dict[str, int]:

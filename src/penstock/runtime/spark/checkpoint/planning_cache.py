@@ -253,8 +253,9 @@ class PlanningCache:
         """Forget the parts of other epochs than those of `parts`, by birth."""
         with self._lock:
             self._parts = dict(parts)
-            used = {name for part in self._parts.values() for name in part.plan.statics}
-            self._statics = {name: plan for name, plan in self._statics.items() if name in used}
+            if self._statics:
+                used = {name for part in self._parts.values() for name in part.plan.statics}
+                self._statics = {name: plan for name, plan in self._statics.items() if name in used}
 
     def keep_only(self, queries: Collection[Query]) -> None:
         """Forget other queries; not in a change that adds some, where more than these cannot be known."""

@@ -17,7 +17,7 @@ from penstock.algebra.nodes.query import Query, Start, StartMode
 from penstock.algebra.nodes.scans import declared_sources
 from penstock.errors import PenstockError
 from penstock.physical.plan.plan import Plan
-from penstock.physical.planning.plan_parts import joined, outlined, with_standing
+from penstock.physical.planning.plan_parts import joined, with_standing
 from penstock.runtime.spark.catching_up.past_input import KnownPast, delivered_part, offset_at_start
 from penstock.runtime.spark.catching_up.start_options import with_waits
 from penstock.runtime.spark.checkpoint.epochs import (
@@ -244,14 +244,16 @@ def _changed_start(
         request, replace(before, statistics=former_statistics), number, base, before.shards, by_birth, kept_queries,
         known_before,
     )  # fmt: skip
-    plans = [part.plan for part in parts.values()]
-    plan = with_standing(outlined(plans), request.standing)
+    outline = known_before.outline_of(parts)
+    assert epoch.known is not None, "it has just been planned"
+    epoch.known.__dict__["outline"] = outline
+    plan = with_standing(outline, request.standing)
     backfill = [name for name in new_queries if providers[name] is not PastProvider.NONE]
     past = [name for name in backfill if providers[name] is PastProvider.SOURCES]
     offset = offset_at_start(folder, before, epoch, plan)
     delivered = delivered_part(folder, offset)
     known, starting = KnownPast(folder, epoch.births, delivered), [q for q in beginning if q.name in past]
-    starts_now = with_waits(request.starts, starting, lambda: joined(plans), known)
+    starts_now = with_waits(request.starts, starting, lambda: joined([part.plan for part in parts.values()]), known)
     request = request if starts_now is request.starts else replace(request, starts=starts_now)
     paused = paused_records(request, folder, before, failed, delivered)
     epoch = _with_commands(replace(epoch, command=before.command, outcomes=before.outcomes, paused=paused), request)
