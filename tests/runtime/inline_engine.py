@@ -34,6 +34,11 @@ _UNFINISHED = (CommandState.PENDING, CommandState.HYDRATING)
 @pytest.fixture
 def without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rounds are planned and run by the test alone."""
+    leave_spark(monkeypatch)
+
+
+def leave_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have rounds planned and run by the caller alone."""
     monkeypatch.setattr(look_schedule.Looks, "wait", property(lambda looks: looks._last_look == float("inf")))
     monkeypatch.setattr(look_schedule.Gathering, "holds", lambda *arguments: False)
     monkeypatch.setattr(RoundLog, "_poll", lambda log: None)

@@ -16,6 +16,7 @@ from penstock.errors import PenstockError
 from penstock.runtime.spark.checkpoint import restart_decision
 from penstock.runtime.spark.checkpoint.epochs import latest_epoch, read_offset
 from penstock.runtime.spark.checkpoint.restart_decision import Decision
+from penstock.runtime.spark.planned_epoch import StartRequest, whole_plan
 from penstock.storage import replaced_storage
 from penstock.storage.local import LocalStorage
 from penstock.testing.faults import LOSSES, PowerCut, PowerLost
@@ -86,10 +87,8 @@ def test_a_run_that_has_ended_goes_on_with_another_script(calm: Path) -> None:
 def test_a_checkpoint_whose_epochs_have_logs_of_their_own(calm: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As earlier versions of the program left it: the last log goes on, and the others are removed."""
 
-    def in_own_log(
-        before: object, request: restart_decision.StartRequest, folder: object, decision: Decision
-    ) -> Decision:
-        return replace(decision, plan=restart_decision._joined(request, decision.parts, decision.epoch.merges))
+    def in_own_log(before: object, request: StartRequest, folder: object, decision: Decision) -> Decision:
+        return replace(decision, plan=whole_plan(request, decision.parts, decision.epoch.merges))
 
     with monkeypatch.context() as earlier:
         earlier.setattr(restart_decision, "_in_log_of", in_own_log)

@@ -42,6 +42,7 @@ from penstock.runtime.spark.checkpoint.epochs import (
     QueryRecord,
     SourceRecord,
     epoch_numbers,
+    forget_epochs,
     latest_epoch,
     read_epoch,
     write_epoch,
@@ -146,7 +147,7 @@ def test_a_plan_that_grows_is_the_plan_of_its_queries(seed: int) -> None:
                 ]
                 for name in part.plan.queries
             }
-        cache.keep_parts(standing)
+        cache.keep_parts({g.birth: part for g, part in zip(generations, made, strict=True)})
         for g, part in zip(generations, parts, strict=True):
             # What stays is the same object, with the same numbers.
             assert g.birth not in before or (before[g.birth][1] is part) == (before[g.birth][0] == g.queries)
@@ -323,20 +324,42 @@ def test_epochs_are_read_as_they_were_written(folder: Folder) -> None:
             write_epoch(folder, current)
             assert read_epoch(folder, number) == current
         forget_older(folder, folder.root.parent, job(Plan((), {}, {}), epoch=number), ())
-        assert len(epoch_numbers(folder)) == 1 + (current.full is not None)
+        assert len(epoch_numbers(folder)) == 1 + len(current.bases)
     assert 3 < whole < 36
 
 
 def test_few_records_are_written_for_many_changes(folder: Folder) -> None:
     """Registrations one by one write a number of records in proportion to theirs, whole files included."""
     count = 400
-    current, written = epoch(0, ["n"]), 0
+    current, written, depths = epoch(0, ["n"]), 0, Counter[int]()
     for number in range(1, count):
         records = current.queries | epoch(number, [f"n{number}"]).queries
         current = replace(current, number=number, queries=records, full=None).after(current)
-        changes = epochs._changes(current, current.full) if current.full else {"queries": (records, [])}
-        written += len(changes["queries"][0])
-    assert written < 40 * count
+        written += len(current.differences["queries"][0] if current.full else records)
+        depths[len(current.bases)] += 1
+    assert written < 14 * count
+    assert depths[2] > depths[1] > depths[0] > 10, depths
+
+
+def test_epochs_of_format_9_are_read(folder: Folder) -> None:
+    """Each of them has all records, or refers to one that has."""
+    first = epoch(0, [f"n{i}" for i in range(30)])
+    second = replace(first, number=1, command=7, queries=first.queries | epoch(1, ["more"]).queries).after(first)
+    for one in (first, second):
+        write_epoch(folder, one)
+        path = folder.root / "epochs" / f"{one.number:04d}.json"
+        _, line, end = path.read_text().split("\n")[:3]
+        fields = json.loads(line)
+        assert fields.pop("bases", None) == ([0] if one.number else None)
+        line = json.dumps(fields)
+        checksum = epochs._checksum(line, folder.place(path))
+        path.write_text(f'{{"format": 9, "checksum": "{checksum}", "epoch":\n{line}\n{end}\n')
+    assert read_epoch(folder, 1) == second
+    third = replace(second, number=2, command=9).after(read_epoch(folder, 1))
+    write_epoch(folder, third)
+    assert read_epoch(folder, 2) == third
+    forget_epochs(folder, 0, 2)
+    assert read_epoch(folder, 2) == third
 
 
 def test_an_epoch_whose_other_part_is_gone_or_changed(folder: Folder) -> None:
@@ -356,9 +379,19 @@ def test_an_epoch_whose_other_part_is_gone_or_changed(folder: Folder) -> None:
     with pytest.raises(PenstockError) as caught:
         read_epoch(folder, 1)
     assert caught.value.code == "P0605"
-    # Two that refer to each other, or a chain, are no epochs of this program.
+    # One may refer to another that refers to a whole one. A longer chain, and one that refers to itself, or to an epoch
+    # that has been written otherwise since, are no epochs of this program.
     path.write_text(whole)
-    write_epoch(folder, replace(second, number=2, full=second))
+    third = replace(second, number=2, full=second)
+    write_epoch(folder, third)
+    assert read_epoch(folder, 2) == third
+    write_epoch(folder, replace(second, number=3, full=third))
+    with pytest.raises(PenstockError, match="does not have all records"):
+        read_epoch(folder, 3)
+    write_epoch(folder, replace(second, number=1, full=second))
+    with pytest.raises(PenstockError, match="it refers to epoch 1"):
+        read_epoch(folder, 1)
+    write_epoch(folder, replace(second, full=None))
     with pytest.raises(PenstockError, match="does not have all records"):
         read_epoch(folder, 2)
 
@@ -368,7 +401,8 @@ def write_format_2(folder: Folder, one: Epoch) -> None:
     fields = {
         name: value
         for name, value in vars(one).items()
-        if name not in ("full", "queries", "sources", "offset", "left", "beginnings", "merges")
+        if name in Epoch.__dataclass_fields__
+        and name not in ("full", "known", "queries", "sources", "offset", "left", "beginnings", "merges")
     }
     fields |= {"queries": {n: vars(r) for n, r in one.queries.items()}}
     fields |= {"sources": {n: vars(r) for n, r in one.sources.items()}}
@@ -390,7 +424,7 @@ def test_a_checkpoint_of_format_2_is_taken_over(tmp_path: Path) -> None:
     again.change(script(tmp_path, range(STANDING + 1))).go(1)
     # A program that knows format 2 finds the number of another one, where it looks for it.
     told = json.loads((again.folder.root / "epochs" / "0001.json").read_text())
-    assert told.keys() == {"format", "checksum", "epoch"} and told["format"] == FORMAT == 9
+    assert told.keys() == {"format", "checksum", "epoch"} and told["format"] == FORMAT == 10
     assert told["epoch"]["full"] == 0
     again.run()
     assert again.ended and latest_epoch(again.folder) == again.epoch

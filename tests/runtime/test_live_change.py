@@ -12,7 +12,7 @@ from test_change import FILES, QUERIES, SECOND, calm, check_joined, result, scri
 from penstock.errors import PenstockError
 from penstock.physical.plan.identity import query_fingerprint
 from penstock.physical.plan.plan import Plan
-from penstock.runtime.spark.checkpoint import restart_decision
+from penstock.runtime.spark import planned_epoch
 from penstock.runtime.spark.checkpoint.epochs import latest_epoch, read_epoch
 from penstock.runtime.spark.worker import stage
 
@@ -164,7 +164,7 @@ def test_a_change_plans_only_what_it_adds(calm: Path, monkeypatch: pytest.Monkey
         planned.append(query)
         return query_fingerprint(plan, query)
 
-    monkeypatch.setattr(restart_decision, "query_fingerprint", fingerprint)
+    monkeypatch.setattr(planned_epoch, "query_fingerprint", fingerprint)
     run.change(script(calm, "sums", "best", "pairs", "last"))
     assert planned == ["pairs"]
     # What is gone is forgotten, and planned again when it comes back.

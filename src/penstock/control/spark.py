@@ -39,6 +39,7 @@ from penstock.runtime.spark.catching_up.present_updates import present_updates
 from penstock.runtime.spark.catching_up.start_options import heartbeat_at
 from penstock.runtime.spark.checkpoint.epochs import source_file
 from penstock.runtime.spark.checkpoint.folder import Folder
+from penstock.runtime.spark.checkpoint.planning_cache import PlanningCache
 from penstock.runtime.spark.input.offset import Offset
 from penstock.runtime.spark.input.rate_control import RateControl
 from penstock.runtime.spark.job import SparkRun
@@ -300,7 +301,7 @@ class SparkEngine:
             weights={_name(one.place): one.weight for one in standing if one.weight != 1},
             latency_targets={_name(one.place): one.latency_target for one in standing if one.latency_target},
             sink_retries={_name(one.place): one.sink_retry for one in standing if one.sink_retry is not None},
-            on_batch=self._note,
+            on_batch=self._note, cache=PlanningCache() if self._run is None else self._run.work.cache,
         )  # fmt: skip
 
     def _by_its_place(self, place: int, query: Query) -> tuple[Query, Query]:

@@ -62,7 +62,11 @@ def uses_wall_clock(sources: Iterable[Source]) -> bool:
 
 def peers_of(roots: Iterable[Algebra]) -> dict[str, frozenset[frozenset[str]]]:
     """Return which timed sources are read together, by query."""
-    groups = set(map(timed_names, roots))
+    return peers_in(set(map(timed_names, roots)))
+
+
+def peers_in(groups: Iterable[frozenset[str]]) -> dict[str, frozenset[frozenset[str]]]:
+    """Return by timed source the groups in which it is; each is read by some query together."""
     return {name: frozenset(group for group in groups if name in group) for every in groups for name in every}
 
 

@@ -19,15 +19,20 @@ from penstock.physical.plan.plan import Plan, Step
 from penstock.physical.planning.source_predicate import either, may_skip
 
 
-def joined(parts: Sequence[Plan], keys: Mapping[int, str] | None = None, outline: Plan | None = None) -> Plan:
+def joined(
+    parts: Sequence[Plan], keys: Mapping[int, str] | None = None, outline: Plan | None = None,
+    shared: Mapping[int, Step] | None = None,
+) -> Plan:  # fmt: skip
     """Return the plan of all `parts`, which have no step numbers and no queries in common. A part comes behind those of
     which it borrows steps.
 
     Args:
         keys: of the states that lie elsewhere than the parts say, by the numbers of their steps.
         outline: what `outlined` returns for them, where it is known.
+        shared: the steps that several parts need, by their numbers, with the queries of all, where they are known.
     """
-    shared = _with_all_queries(parts)
+    if shared is None:
+        shared = _with_all_queries(parts)
     own = (part.steps for part in parts) if not shared else (_present_steps(part, shared) for part in parts)
     return replace(
         outline or outlined(parts), parts=tuple(parts), keys=keys or None, steps=tuple(chain.from_iterable(own)),

@@ -8,6 +8,7 @@ objects, and nothing is found out again of them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from operator import itemgetter
 from threading import RLock
@@ -47,7 +48,10 @@ class SharedParts:
         self._lock = RLock()
         #: By birth, in order of birth.
         self._entries: dict[int, _PartEntry] = {}
-        self._keys: set[str] = set()
+        #: By `id`, the birth of a part; and that of the part with the key of a step.
+        self._births: dict[int, int] = {}
+        self._keys: dict[str, int] = {}
+        self._merges: dict[str, str] = {}
         #: By what a shared step goes by: the parts that have it, as pairs of birth and number of the step in the part,
         #: in order; the birth of the one in which it is; its number for all.
         self._users: dict[ShareId, list[tuple[int, int]]] = {}
@@ -60,6 +64,8 @@ class SharedParts:
         #: By what twins agree in, the steps; and the same of those of which there are several.
         self._twins: dict[ShareId, _Group] = {}
         self._several: dict[ShareId, _Group] = {}
+        #: By number, a step that several parts need, with the queries of all.
+        self._needed_by_all: dict[int, Step] = {}
         self._outline = Plan((), {}, {})
 
     @property
@@ -67,11 +73,11 @@ class SharedParts:
         """Return the timed sources of the parts."""
         return self._outline.sources
 
-    def keys(self, parts: Sequence[Plan], merges: Merges) -> frozenset[str]:
+    def keys(self, parts: Sequence[Plan], merges: Merges) -> AbstractSet[str]:
         """Return the keys of all sharable steps with a past."""
         with self._lock:
             self._update(parts, merges)
-            return frozenset(self._keys)
+            return set(self._keys)
 
     def twins(self, parts: Sequence[Plan], merges: Merges) -> list[list[SharableStep]]:
         """Return the groups of twins under some merges, in the order of the parts; a step without twins is in none."""
@@ -86,22 +92,34 @@ class SharedParts:
             names = [at.removeprefix(MOVED) for at in merges if at.startswith(MOVED)]
             numbers = {name: self._number_by_state[name] for name in names if name in self._number_by_state}
             moved = {number: merges[MOVED + name] for name, number in numbers.items()}
-            return joined([self._made[birth] for birth in self._entries], moved, self._outline)
+            parts = [self._made[birth] for birth in self._entries]
+            return joined(parts, moved, self._outline, dict(self._needed_by_all))
 
     def _update(self, parts: Sequence[Plan], merges: Merges) -> None:
         """Take over what parts share, if it is not what they shared in the last version."""
-        entries: dict[int, _PartEntry] = {}
+        news = [part for part in parts if id(part) not in self._births]
+        # What a part shares follows from itself and from where its own states are merged.
+        moved = {key for key, _ in merges.items() ^ self._merges.items()} if merges != self._merges else ()
+        touched = {self._keys[key] for key in moved if key in self._keys}
+        gone: list[int] = []
+        if len(parts) - len(news) != len(self._entries):
+            here = set(map(id, parts))
+            gone = [birth for number, birth in self._births.items() if number not in here]
+        entries = (
+            {birth: entry for birth, entry in self._entries.items() if birth not in gone} if gone else {**self._entries}
+        )
         changed: list[int] = []
-        for part in parts:
+        for part in (*news, *(entries[birth].alone for birth in touched if birth in entries)):
             (birth,) = part.births
             sharing, known = sharing_of(part, merges), self._entries.get(birth)
             if known is None or known.alone is not part or known.sharing is not sharing:
-                known = _PartEntry(part, sharing)
+                entries[birth] = _PartEntry(part, sharing)
                 changed.append(birth)
-            entries[birth] = known
-        gone = [birth for birth in self._entries if birth not in entries]
+        self._merges = dict(merges) if moved else self._merges
         if changed or gone:
-            self._take(entries, changed, gone)
+            if news and [*entries] != sorted(entries):
+                entries = dict(sorted(entries.items()))
+            self._take(entries, changed, [birth for birth in gone if birth not in entries])
 
     def _take(self, entries: dict[int, _PartEntry], changed: Sequence[int], gone: Sequence[int]) -> None:
         replaced = [birth for birth in changed if birth in self._entries]
@@ -111,7 +129,8 @@ class SharedParts:
         for id_ in dict.fromkeys(concerned):
             users = self._users[id_]
             if not users:
-                del self._users[id_], self._owners[id_], self._numbers[id_]
+                del self._users[id_], self._owners[id_]
+                self._needed_by_all.pop(self._numbers.pop(id_), None)
                 continue
             users.sort()
             owner, number = users[0]
@@ -127,11 +146,26 @@ class SharedParts:
             self._outline = outlined(news, self._outline)
         self._entries = entries
         self._make(remade, gone)
+        for id_ in dict.fromkeys(concerned):
+            if id_ in self._users:
+                self._note_needed(id_)
+
+    def _note_needed(self, id_: ShareId) -> None:
+        """Note a shared step with the queries of all parts that need it."""
+        number, (owner, *others) = self._numbers[id_], [birth for birth, _ in self._users[id_]]
+        if not others:
+            self._needed_by_all.pop(number, None)
+            return
+        step = self._made[owner].step(number)
+        queries = step.queries.union(*(self._made[birth].borrowed[number] for birth in others))
+        self._needed_by_all[number] = replace(step, queries=queries)
 
     def _forget(self, birth: int) -> Iterable[ShareId]:
         """Leave out a part; return what its shared steps go by."""
         entry = self._entries[birth]
-        self._keys.difference_update(keeping_keys(entry.alone))
+        del self._births[id(entry.alone)]
+        for key in keeping_keys(entry.alone):
+            del self._keys[key]
         for number, id_ in entry.sharing.ids.items():
             self._users[id_].remove((birth, number))
         for id_, _ in entry.sharing.twins:
@@ -140,7 +174,8 @@ class SharedParts:
 
     def _add(self, birth: int, entry: _PartEntry) -> Iterable[ShareId]:
         """Add a part; return what its shared steps go by."""
-        self._keys.update(keeping_keys(entry.alone))
+        self._births[id(entry.alone)] = birth
+        self._keys |= dict.fromkeys(keeping_keys(entry.alone), birth)
         for number, id_ in entry.sharing.ids.items():
             self._users.setdefault(id_, []).append((birth, number))
         for id_, one in entry.sharing.twins:

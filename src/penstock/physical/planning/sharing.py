@@ -119,8 +119,14 @@ class Beginning:
         highs = {name: progress.get(name, SourceProgress()).high for name in sources}
         return Beginning({name: high for name, high in highs.items() if high is not None})
 
+    def as_json(self) -> dict[str, dict[str, int]]:
+        """Return the beginning as the record of an epoch has it."""
+        return {"ahead": dict(self.ahead), "begun": dict(self.begun)}
+
     def after(self, progress: Progress) -> Beginning:
         """Return the same, at a later progress."""
+        if len(self.begun) == len(self.ahead):
+            return self
         waiting = [name for name in self.ahead if name not in self.begun]
         highs = {name: progress.get(name, SourceProgress()).high for name in waiting}
         came = {name: high for name, high in highs.items() if high is not None and high > self.ahead[name]}

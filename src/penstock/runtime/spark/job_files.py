@@ -70,7 +70,7 @@ def _written(folder: Folder, part: Plan, there: set[str]) -> bytes:
     pickle would be made again otherwise.
     """
     known: bytes | None = part.__dict__.get("_digest")
-    if known is not None and _name(known) in there:
+    if known is not None and part.__dict__["_file"] in there:
         return known
     place = str(folder.root), part.births
     base = _WHOLE.get(place)
@@ -85,6 +85,7 @@ def _written(folder: Folder, part: Plan, there: set[str]) -> bytes:
     data = pickle.dumps((former, content))
     digest = hashlib.sha256(data).digest()
     object.__setattr__(part, "_digest", digest)
+    object.__setattr__(part, "_file", _name(digest))
     write_whole(folder.root / "plans" / _name(digest), data, durable=False)
     return digest
 

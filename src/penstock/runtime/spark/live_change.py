@@ -31,7 +31,7 @@ from penstock.runtime.spark.catching_up.start_options import (
 from penstock.runtime.spark.checkpoint.backfill import backfill
 from penstock.runtime.spark.checkpoint.epochs import Epoch, remove_epoch_on_failure, write_epoch
 from penstock.runtime.spark.checkpoint.folder import Folder, Job
-from penstock.runtime.spark.checkpoint.restart_decision import StartKind, StartRequest, decide_change
+from penstock.runtime.spark.checkpoint.restart_decision import StartKind, decide_change
 from penstock.runtime.spark.input.offset import Offset
 from penstock.runtime.spark.job import SparkRun
 from penstock.runtime.spark.job_files import job_kept_on_failure
@@ -39,6 +39,7 @@ from penstock.runtime.spark.output.recorded_sink import opened_sinks
 from penstock.runtime.spark.output.result_parts import ResultParts
 from penstock.runtime.spark.output.undelivered import UndeliveredAnswers
 from penstock.runtime.spark.output.withheld import WithheldAnswers
+from penstock.runtime.spark.planned_epoch import StartRequest
 from penstock.runtime.spark.start import (
     admitted,
     check_sources,
@@ -173,6 +174,8 @@ def _retains_otherwise(job: Job, request: StartRequest) -> bool:
 def _check_in_step(work: Work, offset: Offset) -> None:
     """Raise PenstockError P0701 where a query would take the place of one that has not answered all instants which it
     has passed. offset: up to which the sources have been read."""
+    if not work.in_step:
+        return
     queries = {query.name: query for query in work.queries}
     for name in sorted(work.in_step & queries.keys()):
         # It has the place of the former one, which has its place now.
@@ -208,11 +211,13 @@ def begin_change(
     assert offset is not None, "an epoch that follows another one begins with an offset"
     _check_in_step(work, delivered_part(folder, offset))
     check_past(folder, decision.epoch, decision.plan)
-    kept_sinks = {name: run.sinks[name] for name in decision.kept_sinks - decision.resumed}
+    kept_sinks = decision.kept_sinks - decision.resumed
     new_queries = [query for query in work.queries if query.name not in kept_sinks]
     new_sinks = opened_sinks(new_queries, folder, work.standing)
-    open_sinks = kept_sinks | new_sinks
-    sinks = {query.name: open_sinks[query.name] for query in work.queries}
+    sinks = dict(run.sinks)
+    for name in sinks.keys() - decision.epoch.queries.keys():
+        del sinks[name]
+    sinks |= new_sinks
     number = decision.epoch.number
     with closed_on_failure(new_sinks), job_kept_on_failure(folder), remove_epoch_on_failure(folder, number):
         open_results(folder, new_sinks, decision, overwrite, work)

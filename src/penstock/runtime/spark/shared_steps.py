@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from penstock.algebra.nodes.query import Start, StartMode
+from penstock.algebra.nodes.query import Query, Start, StartMode
 from penstock.physical.execution.progress import (
     Progress,
     QueryHeartbeats,
@@ -35,7 +35,12 @@ def progress_at_start(folder: Folder, epoch: Epoch, plan: Plan) -> dict[str, Sou
 
 
 def beginnings_of(
-    epoch: Epoch, before: Epoch, new: Mapping[str, int], progress: Progress, plan: Plan
+    epoch: Epoch,
+    before: Epoch,
+    new: Mapping[str, int],
+    progress: Progress,
+    plan: Plan,
+    by_birth: Mapping[int, Sequence[Query]],
 ) -> dict[str, dict[str, dict[str, int]]]:
     """Return the beginnings of the queries of `epoch` by their births.
 
@@ -43,22 +48,30 @@ def beginnings_of(
         before: the epoch before it.
         new: the births of the queries that begin.
         progress: of the sources when it begins.
+        by_birth: the queries by their births, in order.
     """
     known, started = before.maturity, epoch.started
-    unseen: dict[int, set[str]] = {}
-    for name, record in epoch.queries.items():
-        sources = unseen.setdefault(record.birth, set())
-        if record.birth in known:
-            continue  # what it has seen follows from what was known before
-        read, start = timed_sources(plan.queries[name].root), started.get(name, Start())
-        # One that is shown later only may have missed what has no bearing on it from then on.
-        heartbeat = query_heartbeat(plan.queries[name].root, read, progress, drain=False)
-        is_ahead = start.at is not None and start.at > heartbeat
-        if name not in new or name not in started or start.mode is StartMode.NOW or is_ahead:
-            sources.update(read)
-    # Of queries that an earlier version of the program began it is not known what they have not seen.
-    found = {b: known[b].after(progress) if b in known else Beginning.cut_off(s, progress) for b, s in unseen.items()}
-    return {str(birth): {"ahead": dict(one.ahead), "begun": dict(one.begun)} for birth, one in sorted(found.items())}
+    found: dict[str, dict[str, dict[str, int]]] = {}
+    for birth, queries in by_birth.items():
+        record = before.beginnings.get(str(birth))
+        if record is not None and len(record["begun"]) == len(record["ahead"]):
+            found[str(birth)] = record
+            continue
+        if birth in known:
+            # What they have seen follows from what was known before.
+            found[str(birth)] = known[birth].after(progress).as_json()
+            continue
+        sources: set[str] = set()
+        for name in (query.name for query in queries):
+            read, start = timed_sources(plan.queries[name].root), started.get(name, Start())
+            # One that is shown later only may have missed what has no bearing on it from then on.
+            heartbeat = query_heartbeat(plan.queries[name].root, read, progress, drain=False)
+            is_ahead = start.at is not None and start.at > heartbeat
+            # Of queries that an earlier version of the program began it is not known what they have not seen.
+            if name not in new or name not in started or start.mode is StartMode.NOW or is_ahead:
+                sources.update(read)
+        found[str(birth)] = Beginning.cut_off(sources, progress).as_json()
+    return found
 
 
 def merges_of(

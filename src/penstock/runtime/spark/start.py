@@ -11,6 +11,8 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import chain
+from operator import attrgetter
 from pathlib import Path
 
 import pyarrow as pa
@@ -26,7 +28,7 @@ from penstock.connectors.sources import open_source
 from penstock.connectors.sources.memory import spool
 from penstock.errors import PenstockError
 from penstock.events import log_event
-from penstock.physical.execution.wall_clock import peers_of
+from penstock.physical.execution.wall_clock import peers_in, peers_of
 from penstock.physical.planning.state_size.summary import JobState
 from penstock.runtime.local.statics import read_statics
 from penstock.runtime.spark.catching_up.catch_up import check_past
@@ -46,7 +48,6 @@ from penstock.runtime.spark.checkpoint.planning_cache import PlannedPart
 from penstock.runtime.spark.checkpoint.restart_decision import (
     Decision,
     StartKind,
-    StartRequest,
     decide,
 )
 from penstock.runtime.spark.checkpoint.state_files import check_state
@@ -59,6 +60,7 @@ from penstock.runtime.spark.output.rejections import keep_refused
 from penstock.runtime.spark.output.result_parts import ResultParts, check_results
 from penstock.runtime.spark.output.undelivered import UndeliveredAnswers
 from penstock.runtime.spark.output.withheld import WithheldAnswers
+from penstock.runtime.spark.planned_epoch import StartRequest
 from penstock.runtime.spark.startup.session import shard_keys
 from penstock.runtime.spark.work import Work
 from penstock.runtime.watching.reporting import LOG
@@ -126,7 +128,7 @@ def admitted(work: Work, folder: Folder, before: Epoch | None) -> Work:
     if lost:
         message = f"query {lost[0]} has failed, and cannot be exchanged"
         raise PenstockError("P0701", message, hint="RESUME it first")
-    out = [query.name for query in work.queries if query.name in failed and query.name not in work.starts]
+    out = [q.name for q in work.queries if q.name in failed and q.name not in work.starts] if failed else []
     return work.without(out) if out else work
 
 
@@ -150,7 +152,7 @@ def open_results(folder: Folder, sinks: Mapping[str, Sink], decision: Decision, 
 
 def keep_results(folder: Folder, epoch: Epoch) -> None:
     """Let the records of results go that belong to no query of `epoch`, once their rows are gone."""
-    ids = [record.id for records in (epoch.queries, epoch.paused) for record in records.values()]
+    ids = frozenset(map(attrgetter("id"), chain(epoch.queries.values(), epoch.paused.values())))
     for place in (folder.results, folder.emitted):
         ResultLog.keep(place, ids)
 
@@ -265,7 +267,10 @@ def prepare(work: Work, request: StartRequest, decision: Decision, folder: Folde
     streaming = work.streaming
     read_by_penstock = tuple(source for name, source in plan.sources.items() if name not in streaming)
     frames = {name: source for name, source in plan.sources.items() if name in streaming}
-    peers = peers_of(q.root for q in plan.queries.values())
+    if decision.parts:
+        peers = peers_in(frozenset().union(*(part.read_together for part in decision.parts)))
+    else:
+        peers = peers_of(q.root for q in plan.queries.values())
     rate_control = RateControl.of(work.settings, len(work.queries), work.latency_target)
     unread = frozenset(source.name for source in read_by_penstock if source.name not in peers)
     intake = Intake(

@@ -10,7 +10,7 @@ from functools import cached_property
 from pyspark.sql import DataFrame, SparkSession
 
 from penstock.algebra.nodes.query import Query, Start, StartMode
-from penstock.algebra.nodes.scans import Source, declared_sources
+from penstock.algebra.nodes.scans import Source
 from penstock.physical.planning.strategies import Strategy
 from penstock.runtime.deciding.deciders import QueryPolicies
 from penstock.runtime.spark.checkpoint.planning_cache import PlanningCache
@@ -96,8 +96,8 @@ class Work:
     @cached_property
     def sources(self) -> dict[str, Source]:
         """Return the sources that queries read, and those that are declared."""
-        read = declared_sources(*(q.root for q in self.queries))
-        return read | {name: source for name, source in self.declared.items() if not source.is_static}
+        declared = {name: source for name, source in self.declared.items() if not source.is_static}
+        return {**self.cache.sources_of(self.queries), **declared}
 
     @property
     def all_starts(self) -> dict[str, Start]:

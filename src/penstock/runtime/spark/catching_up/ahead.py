@@ -22,10 +22,11 @@ from penstock.runtime.spark.catching_up.kept_relations import KeptRelations
 from penstock.runtime.spark.catching_up.past_input import delivered_part, offset_at_start
 from penstock.runtime.spark.checkpoint.epochs import Epoch, source_file
 from penstock.runtime.spark.checkpoint.folder import Folder, Intake, Job
-from penstock.runtime.spark.checkpoint.restart_decision import StartKind, StartRequest, decide_change
+from penstock.runtime.spark.checkpoint.restart_decision import StartKind, decide_change
 from penstock.runtime.spark.checkpoint.start_provider import ReadAhead
 from penstock.runtime.spark.checkpoint.state_files import backfill_root
 from penstock.runtime.spark.input.rate_control import RateControl
+from penstock.runtime.spark.planned_epoch import StartRequest
 from penstock.runtime.spark.retained.retained_log import Pins
 from penstock.settings import Settings
 

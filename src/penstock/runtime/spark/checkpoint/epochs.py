@@ -9,8 +9,10 @@ state, and the same of the sources. It is data, sealed with a checksum, written 
 runs; from then on the epoch exists. The files of an earlier epoch stay until the second batch of the new one is
 delivered, since only then is the first one committed.
 
-Most epochs differ from the one before in a query or two. So the file of an epoch may name an earlier one that has all
-its records (`Epoch.full`), and have those alone that differ from it. The file of that one stays as long as it is named.
+Most epochs differ from the one before in a query or two. So the file of an epoch may name an earlier one
+(`Epoch.full`), and have those records alone that differ from it; and so may the file of that one, which then names one
+with all records. Few records differ from the nearer one, so that an epoch writes few however many queries there are.
+The files of both stay as long as they are named.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from dataclasses import fields as dataclass_fields
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +35,7 @@ from penstock.physical.planning.sharing import Beginning
 from penstock.runtime.spark.checkpoint.folder import Folder, write_whole
 from penstock.runtime.spark.checkpoint.query_failure import QueryFailure
 from penstock.runtime.spark.input.offset import Offset
+from penstock.runtime.spark.known_version import KnownVersion, Maturity
 from penstock.storage import storage
 from penstock.storage.documents import Document
 from penstock.storage.names import file_name
@@ -45,19 +49,25 @@ from penstock.storage.seals import damaged
 #: of earlier formats have none, and keep the steps that they have. Format 7 says what sinks had before something was
 #: withheld of them; its epochs use one log, whatever the script was. Format 8 names states apart from where they lie
 #: (`planning/merging.py`); before, a name was a place. Format 9 has joins that take their results back, and the stores
-#: that they read, among the choices of a birth.
-FORMAT, _WITHOUT_TAKEN_BACK, _WITHOUT_MOVES, _WITHOUT_RECEIVED, _WITHOUT_LOGS, _WITHOUT_STORES = 9, 8, 7, 6, 5, 4
+#: that they read, among the choices of a birth. Format 10 has epochs that refer to one that refers to another.
+FORMAT, _WITHOUT_CHAINS, _WITHOUT_TAKEN_BACK, _WITHOUT_MOVES, _WITHOUT_RECEIVED = 10, 9, 8, 7, 6
+_WITHOUT_LOGS, _WITHOUT_STORES = 5, 4
 _WITHOUT_MERGES, _WITHOUT_REFERENCES = 3, 2
 #: The earlier formats whose checksum is that of the text, as now.
 _READ_AS_TEXT = (
-    _WITHOUT_TAKEN_BACK, _WITHOUT_MOVES, _WITHOUT_RECEIVED, _WITHOUT_LOGS, _WITHOUT_STORES, _WITHOUT_MERGES
+    _WITHOUT_CHAINS, _WITHOUT_TAKEN_BACK, _WITHOUT_MOVES, _WITHOUT_RECEIVED, _WITHOUT_LOGS, _WITHOUT_STORES,
+    _WITHOUT_MERGES,
 )  # fmt: skip
 #: The fields of an epoch that have a record by name.
 _RECORDS = ("queries", "sources", "statistics", "paused")
 #: These and the small ones, which each change once or twice and do not count as differences.
 _BY_NAME = (*_RECORDS, "beginnings", "merges", "received")
+#: What an epoch has in memory alone.
+_IN_MEMORY = ("full", "known")
 #: The file of an epoch has all its records where more than one of so many differs.
 _CHANGED_PART = 8
+#: The records that may differ from the nearer one of two epochs that a file refers to.
+_NEAR = 12
 
 
 @dataclass(frozen=True)
@@ -161,6 +171,7 @@ class Epoch:
         beginnings: by birth, what the maturity of its queries depends on, as JSON.
         merges: by the key of a step, that of the state which it shares with its twins.
         full: the epoch whose records its file refers to; None where it has all of them.
+        known: what the process that began it knows of its queries.
     """
 
     number: int
@@ -192,14 +203,38 @@ class Epoch:
     beginnings: dict[str, dict[str, dict[str, int]]] = field(default_factory=dict)
     merges: dict[str, str] = field(default_factory=dict)
     full: Epoch | None = field(default=None, compare=False, repr=False)
+    known: KnownVersion | None = field(default=None, compare=False, repr=False)
 
     def after(self, before: Epoch) -> Epoch:
         """Return this epoch, which follows `before`, so that its file has few records that an earlier one has."""
-        full = before.full or before
-        differences = _changes(self, full)
-        changes = sum(len(changed) + len(gone) for changed, gone in (differences[name] for name in _RECORDS))
-        records = sum(len(getattr(self, name)) for name in _RECORDS)
-        return replace(self, full=full if changes * _CHANGED_PART <= records else None)
+        # What is known of its queries would keep them in memory.
+        here = before if before.known is None else replace(before, known=None)
+        if len(before.bases) == 2 and (found := replace(self, full=before.full)).change_count <= _NEAR:
+            return found
+        whole = replace(self, full=here.bases[-1] if here.bases else here)
+        if whole.change_count * _CHANGED_PART > sum(len(getattr(self, name)) for name in _RECORDS):
+            return replace(self, full=None)
+        if len(before.bases) == 1 and whole.change_count > _NEAR:
+            near = replace(self, full=here)
+            return near if near.change_count <= _NEAR else whole
+        return whole
+
+    @cached_property
+    def differences(self) -> dict[str, tuple[dict[str, Any], list[str]]]:
+        """Return, by field, the records that the one does not have to which its file refers, and the names that are
+        gone."""
+        assert self.full is not None, "its file refers to another one"
+        return _changes(self, self.full)
+
+    @property
+    def change_count(self) -> int:
+        """Return the number of records that its file has beside those of the one to which it refers."""
+        return sum(len(changed) + len(gone) for changed, gone in (self.differences[name] for name in _RECORDS))
+
+    @property
+    def bases(self) -> list[Epoch]:
+        """Return the epochs whose files its own needs, the nearest first."""
+        return [] if self.full is None else [self.full, *self.full.bases]
 
     @property
     def started(self) -> dict[str, Start]:
@@ -223,11 +258,11 @@ class Epoch:
         grains: dict[str, int] = self.statistics[str(birth)]["grains"]
         return grains
 
-    @property
-    def maturity(self) -> dict[int, Beginning]:
+    @cached_property
+    def maturity(self) -> Mapping[int, Beginning]:
         """Return, by birth, what the maturity of its queries depends on; queries that began with the run miss
         nothing."""
-        return {0: Beginning(), **{int(birth): Beginning(**one) for birth, one in self.beginnings.items()}}
+        return Maturity(self.beginnings)
 
     @property
     def births(self) -> dict[str, int]:
@@ -253,13 +288,14 @@ def _changes(epoch: Epoch, full: Epoch) -> dict[str, tuple[dict[str, Any], list[
 
 def write_epoch(folder: Folder, epoch: Epoch) -> None:
     """Write the file of an epoch. Raises PenstockError P0601."""
-    fields = {one.name: getattr(epoch, one.name) for one in dataclass_fields(epoch) if one.name != "full"}
+    fields = {one.name: getattr(epoch, one.name) for one in dataclass_fields(epoch) if one.name not in _IN_MEMORY}
     offsets = {name: fields[name] for name in ("offset", "left")}
     fields |= {name: None if offset is None else offset.as_json() for name, offset in offsets.items()}
     if epoch.full is not None:
-        changes = _changes(epoch, epoch.full)
+        changes = epoch.differences
         fields |= {name: changed for name, (changed, _) in changes.items()}
         fields |= {"full": epoch.full.number, "gone": {name: gone for name, (_, gone) in changes.items() if gone}}
+        fields["bases"] = [base.number for base in epoch.bases]
     # The checksum is that of one line, so that the rest of the file is as any JSON.
     text = json.dumps(fields, default=vars)
     checksum = _checksum(text, folder.place(_path(folder, epoch.number)))
@@ -272,8 +308,11 @@ def read_epoch(folder: Folder, number: int) -> Epoch:
     fields = read_fields(folder, number)
     full = None
     if "full" in fields:
+        if fields["full"] >= number:
+            raise damaged(_path(folder, number), ValueError(f"it refers to epoch {fields['full']}"))
         full = read_epoch(folder, fields.pop("full"))
-        if full.full is not None:
+        bases = [base.number for base in (full, *full.bases)]
+        if fields.pop("bases", [full.number]) != bases or len(bases) > 2:
             raise damaged(_path(folder, number), ValueError(f"epoch {full.number} does not have all records"))
     gone = fields.pop("gone", {})
     kinds: dict[str, Callable[[Any], object]] = {
@@ -443,7 +482,9 @@ def forget_epochs(folder: Folder, first: int, committed: int) -> None:
     old = [number for number in numbers if first <= number < committed]
     if not old:
         return
-    referred = {read_fields(folder, number).get("full") for number in numbers if number >= committed}
+    referred: set[int] = set()
+    for fields in (read_fields(folder, number) for number in numbers if number >= committed):
+        referred.update(fields.get("bases", [fields["full"]] if "full" in fields else ()))
     for number in (n for n in old if n not in referred):
         storage().remove(_path(folder, number))
 

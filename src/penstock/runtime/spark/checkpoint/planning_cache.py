@@ -15,8 +15,10 @@ from typing import Any
 
 from penstock.algebra.nodes.base import Algebra
 from penstock.algebra.nodes.query import PlanChoice, Query
+from penstock.algebra.nodes.scans import Source, declared_sources
 from penstock.algebra.optimizer.optimizer import Planning, optimize
 from penstock.connectors.sinks import sink_options
+from penstock.physical.execution.progress import timed_names
 from penstock.physical.plan.identity import step_keys
 from penstock.physical.plan.plan import Plan
 from penstock.physical.planning.planner import Generation, part_without, plan_part, plan_static
@@ -86,6 +88,11 @@ class PlannedPart:
         return part
 
     @cached_property
+    def read_together(self) -> frozenset[frozenset[str]]:
+        """Return the timed sources that its queries read, those of one query together."""
+        return frozenset(timed_names(query.root) for query in self.plan.queries.values())
+
+    @cached_property
     def state(self) -> JobState:
         """Return the state that it will keep."""
         return job_state(self.plan, self.nodes, self.generation.statistics)
@@ -121,6 +128,7 @@ class PlanningCache:
         self._agreed: dict[str, tuple[Query, object, object]] = {}
         self._parts: dict[int, PlannedPart] = {}
         self._statics: dict[str, Plan] = {}
+        self._sources: tuple[tuple[Query, ...], Mapping[str, Source]] = (), {}
         #: Number of the next step: those of a part that stays never change, and no number is used twice.
         self._next_step = 0
         #: The parts of the last version, and what they share.
@@ -168,24 +176,6 @@ class PlanningCache:
             return False
         self._agreed[query.name] = query, record, statistics
         return True
-
-    def agreeing(self, queries: Iterable[Query], records: Mapping[str, Any]) -> set[str]:
-        """Return the queries of which it is known that they compute what the record of their name says: those that
-        were asked about before, which stand. The same objects are neither compared nor looked into."""
-        agreed, nothing = self._agreed, (None, None)
-        return {
-            q.name
-            for q in queries
-            if (known := agreed.get(q.name, nothing))[0] is q and known[1] is records.get(q.name)
-        }
-
-    def all_texts(self, queries: Iterable[Query]) -> dict[str, QueryTexts]:
-        """Return what records say of queries, by name."""
-        known, nothing = self._texts, (None, None)
-        return {
-            q.name: found[1] if (found := known.get(q.name, nothing))[0] is q and found[1] else self.texts(q)
-            for q in queries
-        }
 
     def texts(self, query: Query) -> QueryTexts:
         """Return what a record says of a query."""
@@ -246,12 +236,26 @@ class PlanningCache:
             self._statics[node.fingerprint] = plan_static(node)
         return self._statics[node.fingerprint]
 
-    def keep_parts(self, births: Iterable[int]) -> None:
-        """Forget the parts of other epochs."""
+    def sources_of(self, queries: tuple[Query, ...]) -> Mapping[str, Source]:
+        """Return the declared streams and relations that queries read; of those that were asked about last it is known,
+        also if others come behind them."""
         with self._lock:
-            self._parts = {birth: self._parts[birth] for birth in births}
-            used = {name for part in self._parts.values() for name in part.plan.statics}
-            self._statics = {name: plan for name, plan in self._statics.items() if name in used}
+            before, known = self._sources
+            if queries is not before:
+                if queries[: len(before)] == before:
+                    known = {**known, **declared_sources(*(query.root for query in queries[len(before) :]))}
+                else:
+                    known = declared_sources(*(query.root for query in queries))
+                self._sources = queries, known
+            return known
+
+    def keep_parts(self, parts: Mapping[int, PlannedPart]) -> None:
+        """Forget the parts of other epochs than those of `parts`, by birth."""
+        with self._lock:
+            self._parts = dict(parts)
+            if self._statics:
+                used = {name for part in self._parts.values() for name in part.plan.statics}
+                self._statics = {name: plan for name, plan in self._statics.items() if name in used}
 
     def keep_only(self, queries: Collection[Query]) -> None:
         """Forget other queries; not in a change that adds some, where more than these cannot be known."""

@@ -32,8 +32,8 @@ class Continued(Protocol):
     """What a start says about results that continue."""
 
     @property
-    def queries(self) -> tuple[Query, ...]:
-        """Return the queries."""
+    def by_name(self) -> Mapping[str, Query]:
+        """Return the queries by name."""
 
     @property
     def starts(self) -> Mapping[str, Start]:
@@ -94,7 +94,7 @@ def continuations(
     Raises:
         PenstockError: P0703 where a result cannot continue.
     """
-    by_name = {query.name: query for query in request.queries}
+    by_name = request.by_name
     starts: dict[str, Start] = {}
     seeds: dict[str, Withheld] = {}
     answered: dict[str, list[list[int]]] = {}
@@ -116,7 +116,7 @@ def continuations(
         content = _content(request, before, name)
         starts[name], first = _first(query, start, content.reached, offset)
         seeds[name] = Withheld(typed(query, _taken_back(content)), first)
-    for name in sorted((before.silent.keys() & set(kept)) - request.silent - request.moved.keys()):
+    for name in sorted({n for n in before.silent if n in kept} - request.silent - request.moved.keys()):
         if by_name[name].root.is_stream:
             seeds[name] = _shown_again(folder, before, by_name[name], offset)
     for name, former in request.moved.items():
@@ -128,7 +128,7 @@ def continuations(
             seeds[name] = _of_ticks(by_name[name], waiting, after=frontier)
             if waiting.first <= frontier:
                 begun[former] = _of_ticks(by_name[former], waiting, up_to=frontier)
-    for name in request.starts.keys() & by_name.keys() - set(kept) - set(resumed):
+    for name in [n for n in request.starts if n in by_name and n not in kept and n not in resumed]:
         query, tick = by_name[name], request.starts[name].at
         if tick is not None and tick > heartbeat_at(query, offset):
             seeds[name] = replace(Withheld.nothing(query), first=tick + int(query.root.is_stream))
@@ -207,7 +207,7 @@ def _routes(
     """
     routes: dict[str, list[list[Any]]] = {}
     concerned = {name for name in kept if request.moved.get(name, name) in before.routes} if before.routes else set()
-    for name in sorted(concerned | (request.moved.keys() & set(kept))):
+    for name in sorted(concerned.union(name for name in request.moved if name in kept)):
         query = queries[name]
         former = request.moved.get(name, name)
         route = [pair for pair in before.routes.get(former, []) if pair[0] > heartbeat_at(query, offset)]
@@ -250,12 +250,11 @@ def with_silences(
     shown = {n: since for n, since in before.shown.items() if pending.is_pending(n, since, epoch.base)}
     known = {n: since for n, since in (shown | before.silent).items() if n in kept and n not in request.moved}
     known |= dict.fromkeys(how.seeds, epoch.base)
-    silent = {name: known.get(name, epoch.base) for name in epoch.queries if name in request.silent}
+    silent = {name: known.get(name, epoch.base) for name in sorted(request.silent) if name in epoch.queries}
     later = {name: since for name, since in known.items() if name in epoch.queries and name not in silent}
     epoch = replace(epoch, silent=silent, shown=later, routes=dict(how.routes))
-    queries = {query.name: query for query in request.queries}
     sinks = ReceivedAnswers(request, folder, before, offset)
-    return sinks.kept_with(epoch, queries, kept, how.received, how.seeds)
+    return sinks.kept_with(epoch, request.by_name, kept, how.received, how.seeds)
 
 
 def paused_records(
@@ -267,9 +266,9 @@ def paused_records(
         failed: those that failed in the last round of `before`.
         offset: up to which sources have been read.
     """
-    names = {query.name for query in request.queries}
+    names = request.by_name
     sinks = ReceivedAnswers(request, folder, before, offset, failed)
-    left = [name for name in before.queries if name in request.paused and name not in names]
+    left = [name for name in sorted(request.paused) if name in before.queries and name not in names]
     records = {n: record for n, record in before.paused.items() if n in request.paused and n not in names}
     for name in left:
         record, former = before.queries[name], request.former.get(name)
