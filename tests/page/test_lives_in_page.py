@@ -1,9 +1,8 @@
-"""What happens to a page while it is open: its query goes, fails or is paused, its token ends, nobody looks at it."""
+"""What happens to a page while it is open: its query goes, its token ends, nobody looks at it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -89,18 +88,16 @@ def test_a_token_that_is_revoked_is_asked_for(page: Any, live: Running) -> None:
     page.get_by_role("region", name="results of hot").wait_for()
 
 
-def test_a_query_that_fails_says_why_and_is_resumed(page: Any, serve: Callable[[str], Running], tmp_path: Path) -> None:
-    live = serve(SCRIPT + "CREATE QUERY whole AS SELECT ISTREAM(CAST(room AS INT) AS n) FROM readings [NOW];\n")
-    sign_in(page, live, room="query/whole")
-    page.get_by_role("button", name="Pause").wait_for()
-    rows(live, 9)
-    rows(live, 10)
-    page.locator("h1").get_by_text("FAILED").wait_for()
-    page.locator(".error").get_by_text("room 9").first.wait_for()
-    assert page.get_by_role("button", name="Pause").count() == 0
-    page.get_by_role("button", name="Resume").click()
-    dialog = page.get_by_role("dialog")
-    dialog.get_by_label("from where it answers").select_option("NOW")
-    dialog.get_by_role("button", name="Resume").click()
-    page.locator("h1").get_by_text("RUNNING").wait_for()
-    page.locator(".error").wait_for(state="detached")
+def test_what_is_settable_of_a_stream_is_set_in_its_form(page: Any, live: Running) -> None:
+    sign_in(page, live, room="streams")
+    page.get_by_role("button", name="readings", exact=True).click()
+    retain = page.get_by_label("retain", exact=True)
+    retain.wait_for()
+    assert retain.input_value() == "1 DAY"
+    form = retain.locator("xpath=ancestor::form")
+    for value, told in (("<b>a while</b>", "P0104"), ("2 HOURS", "is 2 HOURS")):
+        retain.fill(value)
+        form.get_by_role("button", name="Set").click()
+        page.get_by_text(told).first.wait_for()
+    with connect(live.url, live.texts[AccessRole.READ]) as client:
+        assert client.select("SELECT retain FROM penstock.streams").table.to_pylist() == [{"retain": "2 HOUR"}]

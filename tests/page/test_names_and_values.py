@@ -112,6 +112,8 @@ def test_a_chart_of_one_instant_and_its_time_is_that_of_the_tables(page: Any, li
     page.locator(".u-over").scroll_into_view_if_needed()
     page.locator(".u-over").hover()
     page.locator(".u-legend").get_by_text("2024-03-01T09:00:00.000Z").wait_for()
+    middle = "(one) => { const box = one.getBoundingClientRect(); return box.left + box.width / 2; }"
+    assert abs(page.locator(".u-cursor-pt").first.evaluate(middle) - page.locator(".u-over").evaluate(middle)) < 20
 
 
 def test_the_content_of_a_relation_counts_equal_rows(page: Any, live: Running) -> None:

@@ -45,7 +45,7 @@ export class Chart {
     });
     const axis = { stroke: variable("--pale"), grid: { stroke: variable("--line"), width: 1 }, ticks: { stroke: variable("--line") } };
     this.made = new window.uPlot({
-      width, height: this.height, scales: { x: { time: this.clock, range: (plot, from, to) => span(from, to, this.clock ? 30 : 1) } },
+      width, height: this.height, scales: { x: { time: this.clock, range: (plot, from, to) => span(from, to, plot.data[0], this.clock ? 30 : 1) } },
       tzDate: (at) => window.uPlot.tzDate(new Date(at * 1000), "Etc/UTC"), cursor: { drag: { x: true, y: false } },
       axes: [this.clock ? { ...axis, space: 90, values: instants } : axis, { ...axis, size: 64, values: (plot, marks) => marks.map((one) => (this.lines[0]?.show ?? String)(one)) }],
       series: [this.clock ? { label: "time", value: (plot, at) => (at === null || at === undefined ? "–" : clock(at, 3)) } : { label: "instant" }, ...this.lines.map((line, i) => ({
@@ -56,9 +56,10 @@ export class Chart {
   }
 }
 
-// One instant alone would get an axis of years.
-function span(from, to, least) {
-  if (from === null || to === null) return [0, 1];
+// One instant alone would get an axis of days or years.
+function span(from, to, instants, least) {
+  if (instants.length === 1) return [instants[0] - least, instants[0] + least];
+  if (from === null || to === null) return [Date.now() / 1000 - 60, Date.now() / 1000];
   return from === to ? [from - least, to + least] : [from, to];
 }
 

@@ -33,6 +33,7 @@ export function bytes(value) {
 export function seconds(value) {
   if (value === null || value === undefined) return "–";
   const number = Number(value);
+  if (number && Math.abs(number) < 0.0001) return "< 0.1 ms";
   if (number && Math.abs(number) < 0.01) return `${Number((number * 1000).toPrecision(2))} ms`;
   if (Math.abs(number) < 1) return `${Math.round(number * 1000)} ms`;
   if (Math.abs(number) < 120) return `${number.toFixed(number < 10 ? 1 : 0)} s`;

@@ -74,7 +74,7 @@ export class Table {
       return;
     }
     const value = valueOf(column, row);
-    cell.className = value === null || value === undefined ? "null" : column.number ? "number" : column.text ? "text" : "";
+    cell.className = value === null || value === undefined ? (column.number ? "null number" : "null") : column.number ? "number" : column.text ? "text" : "";
     const text = shown(value);
     if (text.length <= longest) { delete cell.dataset.shown; say(cell, text); return; }
     if (cell.dataset.shown === text) return;

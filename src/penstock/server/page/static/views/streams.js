@@ -28,7 +28,7 @@ export async function streams(main) {
     fill(about, h("h2", {}, row.name), h("dl", {}, columns.map((one) => [h("dt", {}, one.name), h("dd", {}, one.type)]),
       ["slack", "idle_timeout", "retain", "rate_limit", "on_error"].filter((name) => row[name] !== null && row[name] !== undefined)
         .map((name) => [h("dt", {}, name.replace("_", " ")), h("dd", {}, shown(row[name]))])), attributes.element);
-    await attributes.of(`${row.is}:${row.name}`);
+    await attributes.of(row.id);
   }
 
   return async () => {
