@@ -88,11 +88,10 @@ def test_a_pipeline_of_psycopg(pg: RunningPg) -> None:
 
 
 def test_cursors_of_the_server(kept: RunningPg) -> None:
-    with kept.connect(autocommit=False) as connection:
-        with connection.cursor("named", row_factory=dict_row) as cursor:
-            cursor.itersize = 1
-            cursor.execute("SELECT room, celsius FROM kept WHERE celsius > %s ORDER BY celsius", (19.9,))
-            assert [row["celsius"] for row in cursor] == [20.0, 21.0, 23.0]
+    with kept.connect(autocommit=False) as connection, connection.cursor("named", row_factory=dict_row) as cursor:
+        cursor.itersize = 1
+        cursor.execute("SELECT room, celsius FROM kept WHERE celsius > %s ORDER BY celsius", (19.9,))
+        assert [row["celsius"] for row in cursor] == [20.0, 21.0, 23.0]
 
 
 def test_parameters_of_each_type_over_data(pg: RunningPg) -> None:
@@ -181,7 +180,8 @@ def _reflected(connection: Any) -> dict[str, object]:
         "has": (found.has_table("rooms"), found.has_table("nope"), found.has_schema("public"), found.has_sequence("x")),
         "many": [len(call()) > 1 for call in (
             found.get_multi_columns, found.get_multi_pk_constraint, found.get_multi_foreign_keys,
-            found.get_multi_indexes, found.get_multi_unique_constraints, found.get_multi_check_constraints, found.get_multi_table_comment)],
+            found.get_multi_indexes, found.get_multi_unique_constraints, 
+            found.get_multi_check_constraints, found.get_multi_table_comment)],
         "of the server": "queries" in found.get_table_names(schema="penstock"),
     }  # fmt: skip
 
