@@ -229,6 +229,19 @@ def test_a_client_that_leaves_ends_its_subscription(open_pg: RunningPg) -> None:
     assert open_pg.door.subscriptions == 0
 
 
+def test_a_client_that_has_left_before_its_subscription_begins(open_pg: RunningPg) -> None:
+    """It went on for ever: what had ended was the statement before."""
+    connections = len(open_pg.door.connections)
+    for _ in range(5):
+        with RawClient(open_pg.port) as client:
+            statements = [b"SELECT room FROM rooms", b"SUBSCRIBE TO warm"]
+            client.socket.sendall(b"".join(b"Q" + struct.pack("!I", len(one) + 5) + one + b"\0" for one in statements))
+    end = time.monotonic() + 20
+    while (open_pg.door.subscriptions or len(open_pg.door.connections) > connections) and time.monotonic() < end:
+        time.sleep(0.02)
+    assert open_pg.door.subscriptions == 0 and len(open_pg.door.connections) <= connections
+
+
 def test_a_wrong_secret_cancels_nothing(raw: RawClient, open_pg: RunningPg) -> None:
     number, connection = list(open_pg.door.connections.items())[-1]
     raw.send("Q", b"SUBSCRIBE TO warm\0")

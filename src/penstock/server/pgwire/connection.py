@@ -274,10 +274,10 @@ class PgConnection:
         self._executor = Executor(self._door, caller, self, SessionState(self._variables, self._notice))
         self._session = Conversation(self._door, self._reader, self._writer, self._executor, self._variables)
         self._variables.warn = lambda text: self._notice("WARNING", text, None)
-        self._writer.write(messages.authentication(0))
-        for name, value in self._variables.reported().items():
-            self._writer.write(messages.parameter_status(name, value))
-        self._writer.write(messages.backend_key(self.number, self.secret))
+        # As one: each write to a client that has left is a warning.
+        parts = [messages.authentication(0)]
+        parts += [messages.parameter_status(name, value) for name, value in self._variables.reported().items()]
+        self._writer.write(b"".join([*parts, messages.backend_key(self.number, self.secret)]))
         await self._session.run()
 
     def _notice(self, severity: str, text: str, hint: str | None) -> None:

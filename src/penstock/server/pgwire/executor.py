@@ -84,6 +84,7 @@ class Executor:
         #: Ends the statement that runs; whether it has taken too long.
         self._left = Cancellation()
         self._late = False
+        self._has_left = False
         self._timer: asyncio.TimerHandle | None = None
 
     # -- for the connection ------------------------------------------------------------------------------------
@@ -91,6 +92,11 @@ class Executor:
     def cancel(self) -> None:
         """End the statement that runs, from any thread; a command happens all the same."""
         self._left.set()
+
+    def leave(self) -> None:
+        """Note that the client has left: what runs ends, and so does each statement that is still to come."""
+        self._has_left = True
+        self.cancel()
 
     @property
     def left(self) -> Cancellation:
@@ -143,6 +149,8 @@ class Executor:
         self.finished()
         left, self._late = Cancellation(), False
         self._left = left
+        if self._has_left:
+            left.set()
 
         def over() -> None:
             self._late = True

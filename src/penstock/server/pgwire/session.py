@@ -128,10 +128,10 @@ class Conversation:
                 self._queue.put_nowait(message)
         except (EOFError, OSError):
             # Nobody is there any more who waits for an answer; commands go on.
-            self._executor.cancel()
+            self._executor.leave()
             self._queue.put_nowait(EOFError())
         except PenstockError as error:
-            self._executor.cancel()
+            self._executor.leave()
             self._queue.put_nowait(error)
 
     async def _send(self, data: bytes) -> None:
@@ -141,6 +141,8 @@ class Conversation:
 
     async def _flush(self) -> None:
         """Write what there is, and wait until the client has taken most of it."""
+        if self._writer.is_closing():
+            raise EOFError
         if self._out:
             self._writer.write(bytes(self._out))
             self._out.clear()
