@@ -18,6 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import settings
@@ -27,7 +28,7 @@ from live_machine import EDITS, REPLACEMENTS, SEEDS, System, live_steps, random_
 from mortal_storage import MortalStorage
 
 from penstock.algebra.nodes.query import PlanChoice, Query, Start, StartMode
-from penstock.algebra.properties.need import first_full_instant
+from penstock.algebra.properties.need import awaited_rows, first_full_instant
 from penstock.control import applying
 from penstock.control.control import Control
 from penstock.control.in_process import InProcessEngine
@@ -227,6 +228,11 @@ class PostedLives(System):
 
     adopts = True
 
+    def __init__(self) -> None:
+        super().__init__()
+        #: Queries that have waited for rows.
+        self.waited: set[str] = set()
+
     def system(self, choices: Choices, bound: BoundScript) -> Any:
         system = PostedSystem(choices.integer(1, 3), choices.integer(0, 10**6))
         calendar = any(source.domain is not None and source.domain.calendar for source in self.sources.values())
@@ -267,7 +273,7 @@ class PostedLives(System):
         self.lives[name].tables.append(self.engine.fresh(name))
 
     def changes_beside(self, choice: int, former: Query, query: Query) -> bool:
-        return super().changes_beside(1, former, query)
+        return super().changes_beside(1, former, query) and not self.waits(former.name)
 
     def replace_beside(self, name: str, query: Query, start: Start) -> None:
         """The control itself lets the new query take the place."""
@@ -294,7 +300,34 @@ class PostedLives(System):
             self.shows(name)
 
     def alike(self) -> list[tuple[str, str]]:
-        return [pair for pair in super().alike() if not self.coming.keys() & set(pair)]
+        left_out = self.coming.keys() | {name for name in self.living(open_=True) if self.waits(name)}
+        return [pair for pair in super().alike() if not left_out & set(pair)]
+
+    def waits(self, name: str) -> bool:
+        """Return whether a query waits for rows before it begins."""
+        waits = self.engine.control.query(name)[1].awaits
+        self.waited |= {name} if waits else set()
+        return waits
+
+    def lost(self) -> dict[str, int]:
+        """While a query waits for rows, its streams keep what others lose."""
+        lost, found = super().lost(), self.engine.lost()
+        assert all(tick <= lost[name] for name, tick in found.items()), (lost, found)
+        return found
+
+    @precondition(lambda self: self.living(open_=True))
+    @rule(choice=SEEDS, with_state=st.booleans())
+    def pause(self, choice: int, with_state: bool) -> None:
+        names = self.living(open_=True)
+        super().pause(choice, with_state and not self.waits(names[choice % len(names)]))
+
+    def refused(self, error: PenstockError, query: Query, start: Start) -> None:
+        super().refused(error, query, start)
+        lost = {name: tick for name, tick in self.lost().items() if name in timed_sources(query.root)}
+        beside = "take the place" in self.steps[-2]
+        assert (
+            not start.wait or beside or awaited_rows(query.root.needs, lost, lambda name: np.empty(0, np.int64)) is None
+        )
 
     @rule(call=st.integers(1, 60))
     def crash(self, call: int) -> None:

@@ -23,7 +23,7 @@ from penstock.control.engine import Engine, EngineVersion
 from penstock.control.entities.system import DoorFacts, LoggedCommand, SystemView
 from penstock.control.outcomes import SYSTEM, CommandOutcome, CommandState, Principal, StatementOutcome
 from penstock.control.posted_rows import POSTED, PostedRows, PostLimits
-from penstock.control.registry import queries_over, read_once, settings_of
+from penstock.control.registry import Registry, queries_over, read_once, settings_of
 from penstock.control.script import parse_commands
 from penstock.control.sealed_files import SealedFiles
 from penstock.control.stored_catalog import StoredObject, StoredQuery
@@ -32,6 +32,7 @@ from penstock.control.transactions.catalog_text import catalog_text
 from penstock.control.transactions.listing import ListedQuery, listed_queries
 from penstock.control.transactions.past_reading import PastReading
 from penstock.control.transactions.request import NotedFailure, PostedScript
+from penstock.control.versions import queried
 from penstock.errors import PenstockError, as_name
 from penstock.events import log_event, logger_of
 from penstock.language.catalog import Catalog, QueryStatus
@@ -201,7 +202,18 @@ class Control:
         """Return the queries that the engine runs or has paused, and those that have been accepted and begin later."""
         # In this order: what is applied meanwhile is in the declarations that the engine runs.
         items, ahead = self._backlog.items, self._backlog.ahead
-        return listed_queries(items, ahead, self._applier.current)
+        current = self._applier.current
+        return [
+            replace(one, missing=self._missing(one, current)) if one.query.awaits else one
+            for one in listed_queries(items, ahead, current)
+        ]
+
+    def _missing(self, one: ListedQuery, registry: Registry) -> Mapping[str, int]:
+        """Return how many rows a query waits for, by stream."""
+        if one.bound is None or one.stored.name.lower() not in registry.bound.queries:
+            return {}
+        found = self._engine.awaited(queried(one.stored, one.query, registry, self._posted))
+        return {} if found is None else found.rows
 
     def place_of(self, command: int) -> int | None:
         """Return the place whose answers a command is about; None for others, and where it is forgotten."""

@@ -14,6 +14,7 @@ from typing import Protocol
 
 from penstock.algebra.nodes.query import Query, Start
 from penstock.algebra.nodes.scans import Source
+from penstock.algebra.properties.need import AwaitedRows
 from penstock.errors import PenstockError
 from penstock.physical.elements import Elements
 from penstock.physical.execution.flow_counts import TappedPort
@@ -192,6 +193,10 @@ class Engine(Protocol):
 
         version: what is new in it or changes, without anything else.
         """
+
+    def awaited(self, query: Query) -> AwaitedRows | None:
+        """Return what a query waits for, over the sources as the engine reads them, that begins when its last rows are
+        there; None where it begins without that, and where no rows bring what it needs."""
 
     def prepare(self, version: NextVersion) -> Preparation | None:
         """Return what reads the past of queries that begin with a version; None where that takes no time."""

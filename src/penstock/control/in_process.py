@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from penstock.algebra.nodes.query import Query, Start, StartMode
 from penstock.algebra.nodes.scans import Source, declared_sources
+from penstock.algebra.properties.need import AwaitedRows
 from penstock.connectors.sources import open_source
 from penstock.control.engine import (
     Activity,
@@ -110,11 +111,18 @@ class InProcessEngine:
         with self._lock:
             if not all(map(self._live.is_declared, timed_sources(query.root))):
                 return None  # it begins with its sources
+            awaited = self._live.awaited(query) if start.wait else None
+            if awaited is not None and awaited.rows:
+                return None
             try:
                 self._live.check(query, start)
             except PenstockError as error:
                 return error.message
             return None
+
+    def awaited(self, query: Query) -> AwaitedRows | None:
+        with self._lock:
+            return self._live.awaited(query)
 
     def prepare(self, version: NextVersion) -> Preparation | None:
         """Return None: the past is in memory."""

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from penstock.algebra.nodes.query import Query, Start, StartMode
 from penstock.algebra.nodes.scans import Source
+from penstock.algebra.properties.need import AwaitedRows, Ticks
 from penstock.control.engine import (
     Activity,
     EngineFigures,
@@ -44,7 +45,7 @@ from penstock.runtime.spark.input.offset import Offset
 from penstock.runtime.spark.input.rate_control import RateControl
 from penstock.runtime.spark.job import SparkRun
 from penstock.runtime.spark.launch import launch
-from penstock.runtime.spark.live_change import change, hydrate, option_of_start
+from penstock.runtime.spark.live_change import change, hydrate, option_of_start, rows_awaited
 from penstock.runtime.spark.output.withheld import WithheldAnswers
 from penstock.runtime.spark.retained.retained_log import RetainedLog
 from penstock.runtime.spark.version import VersionInfo, stored_version
@@ -116,6 +117,8 @@ class SparkEngine:
         self._readings: list[ReadingBeside] = []
         self._turn = threading.Lock()
         self._contents: EmittedContents | None = None
+        #: The ticks in retained files, as far as queries have waited for rows.
+        self._counts: dict[str, Ticks] = {}
         #: By place, the query as its user calls it, and as the run does.
         self._by_place: dict[int, tuple[Query, Query]] = {}
 
@@ -129,6 +132,15 @@ class SparkEngine:
                 self._check_content(place, query.query)
             if _name(place) not in moved:
                 self._check_start(query.query, query.start)
+
+    def awaited(self, query: Query) -> AwaitedRows | None:
+        run = self._run
+        if run is None or not timed_sources(query.root).keys() <= self._sources:
+            return None
+        found = rows_awaited(run, query, self._counts)
+        if found is None or found.tick is not None:
+            self._counts = {}
+        return found
 
     def prepare(self, version: NextVersion) -> Preparation | None:
         run = self._run

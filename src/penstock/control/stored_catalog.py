@@ -106,6 +106,8 @@ class StoredQuery:
         code, message: of the error that it failed with.
         plan: the choices of the plan of its track, as text; what is wished is the attribute of that name.
         edit: a change that is not through yet.
+        holds: its streams keep all that comes, whatever their RETAIN, until it has begun with that: it waits for their
+            last rows (START WARM WAIT), until `start` has the instant at which they were there.
     """
 
     sink: SinkSpec
@@ -120,6 +122,12 @@ class StoredQuery:
     message: str = ""
     plan: str = NO_CHOICES
     edit: QueryEdit | None = None
+    holds: bool = False
+
+    @property
+    def awaits(self) -> bool:
+        """Return whether it waits for rows to come before it begins."""
+        return self.holds and self.start.at is None and self.status is QueryStatus.RUNNING
 
     @property
     def plans(self) -> list[tuple[int, str]]:
@@ -146,7 +154,7 @@ class StoredQuery:
             "reset": self.reset,
             "code": self.code, "message": self.message, "plan": self.plan,
             # Under a name of its own, so that a program that knows no such change goes on without it.
-            "edit": None, "replacement": None,
+            "edit": None, "replacement": None, **({"holds": True} if self.holds else {}),
             **({} if self.edit is None else {"replacement" if self.edit.other else "edit": self.edit.document()}),
         }  # fmt: skip
 
@@ -161,6 +169,7 @@ class StoredQuery:
             # Catalogs of earlier versions have no choices and no replacements.
             text(document, "plan") if "plan" in document else NO_CHOICES,
             _edit(document, "edit") or _edit(document, "replacement"),
+            "holds" in document,
         )  # fmt: skip
 
 

@@ -7,14 +7,14 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from penstock.algebra.nodes.query import Query
+from penstock.algebra.nodes.query import Query, Start, StartMode
 from penstock.algebra.nodes.scans import Source, declared_sources, over_sources
 from penstock.control.command_log import Transaction
 from penstock.control.engine import Activity, EngineVersion, NextVersion, StandingQuery, StandingSource
 from penstock.control.entities.batch_log import LOG_ID, LOG_NAME, log_source
 from penstock.control.outcomes import CommandOutcome, CommandState
 from penstock.control.posted_rows import PostedRows
-from penstock.control.registry import default_sink
+from penstock.control.registry import Registry, default_sink
 from penstock.control.stored_catalog import CatalogChange, StoredCatalog, StoredObject, StoredQuery
 from penstock.control.transactions.plan_edits import WARM_WAIT
 from penstock.deep import deep
@@ -22,9 +22,12 @@ from penstock.errors import PenstockError
 from penstock.language.binder.statements.attributes import QUERY_ATTRIBUTES
 from penstock.language.catalog import Catalog, QueryStatus
 from penstock.language.plans.choices import as_choices, choices_in
+from penstock.physical.execution.progress import timed_sources
 from penstock.settings import Settings
-from penstock.types import Interval
+from penstock.types import BEGIN, END, Interval
 
+#: A length that no RETAIN has.
+FOR_EVER = END - BEGIN
 #: Attributes of queries that the engine carries out.
 _POLICIES = ("sink_retry", "weight", "latency_target")
 
@@ -60,10 +63,11 @@ class Versions:
         """
         sources: dict[int, StandingSource] = {}
         by_name: dict[str, Source] = {LOG_NAME: self._log}
+        held = _held(stored, bound)
         for one in stored.objects.values():
             source = bound.sources.get(one.name.lower()) if one.kind in ("STREAM", "RELATION") else None
             if source is not None:
-                by_name[source.name] = self._source(source, one.id)
+                by_name[source.name] = self._source(source, one.id, source.name in held)
                 sources[one.id] = StandingSource(one.id, by_name[source.name])
         if any(by_name.get(name) is not source for name, source in self._by_name.items()):
             # Queries may read another declaration now.
@@ -88,10 +92,12 @@ class Versions:
         self._queries = {place: known for place, known in self._queries.items() if place in queries}
         return NextVersion(command, sources, queries, settings, frozenset(waiting), in_step=dict(_in_step(stored)))
 
-    def _source(self, source: Source, number: int) -> Source:
+    def _source(self, source: Source, number: int, held: bool) -> Source:
+        """Return a source as the engine reads it. held: it retains all that comes."""
         known = self._sources.get(number)
-        if known is None or known[0] is not source:
-            self._sources[number] = known = source, self.posted.source(source, number)
+        if known is None or known[0] is not source or (known[1].retain == FOR_EVER) != held:
+            read = self.posted.source(source, number)
+            self._sources[number] = known = source, replace(read, retain=FOR_EVER) if held else read
         return known[1]
 
     def _query(self, query: Query, place: int, by_name: Mapping[str, Source], plan: str) -> Query:
@@ -101,6 +107,18 @@ class Versions:
             read = {name: by_name[name] for name in declared_sources(query.root) if name in by_name}
             self._queries[place] = known = goes_by, read, with_plan(over(query, by_name), plan)
         return known[2]
+
+
+def _held(stored: StoredCatalog, bound: Catalog) -> frozenset[str]:
+    """Return the names of the streams that keep all that comes: queries are to begin with it."""
+    waiting = [bound.queries.get(one.name.lower()) for one, query in stored.queries if query.holds]
+    return frozenset(
+        name
+        for query in waiting
+        if query is not None
+        for name, source in timed_sources(query.root).items()
+        if source.is_stream
+    )
 
 
 def _in_step(stored: StoredCatalog) -> Iterator[tuple[int, int]]:
@@ -132,6 +150,12 @@ def part_of_version(
                 query = with_plan(over(query, _read_by(query, stored, bound, posted)), plan)
             queries[place] = standing_query(one, kept, place, query)
     return NextVersion(command, sources, queries, settings)
+
+
+def queried(one: StoredObject, kept: StoredQuery, registry: Registry, posted: PostedRows) -> Query:
+    """Return a declared query over the sources as the engine reads them."""
+    query = registry.bound.queries[one.name.lower()]
+    return with_plan(over(query, _read_by(query, registry.stored, registry.bound, posted)), kept.plan)
 
 
 def _read_by(query: Query, stored: StoredCatalog, bound: Catalog, posted: PostedRows) -> dict[str, Source]:
@@ -166,11 +190,16 @@ def standing_query(one: StoredObject, kept: StoredQuery, place: int, query: Quer
     edit = kept.edit
     if edit is None or place != edit.place:
         policy = _policy(one.attributes)
-        return StandingQuery(place, kept.track, query, kept.start, activity, kept.reset, **policy)
+        return StandingQuery(place, kept.track, query, begun_start(kept.start), activity, kept.reset, **policy)
     # Nobody reads what it answers, and it answers whether or not the query is silent.
     hidden = None if query is None else replace(query, sink=default_sink())
     activity = Activity.PAUSED if activity is Activity.PAUSED else Activity.RUNNING
     return StandingQuery(place, edit.track, hidden, WARM_WAIT, activity)
+
+
+def begun_start(start: Start) -> Start:
+    """Return the start of a query for the engine: WARM WAIT that has waited for rows begins AT the instant it found."""
+    return Start(StartMode.AT, start.at) if start.wait and start.at is not None else start
 
 
 def _policy(attributes: Mapping[str, str]) -> dict[str, Any]:
@@ -189,6 +218,8 @@ def _value(name: str, text: str) -> Any:
 
 
 def _activity(query: StoredQuery) -> Activity:
+    if query.awaits:
+        return Activity.PAUSED
     if query.status is QueryStatus.RUNNING:
         return Activity.RUNNING
     return Activity.SILENT if query.status is QueryStatus.PAUSED and query.silent else Activity.PAUSED

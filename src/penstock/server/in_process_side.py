@@ -12,6 +12,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from penstock.algebra.nodes.query import Query, Start, StartMode
+from penstock.algebra.properties.need import missing_rows
 from penstock.control.engine import EngineVersion, NextVersion, Preparation
 from penstock.control.in_process import InProcessEngine
 from penstock.errors import PenstockError
@@ -111,16 +112,25 @@ class InProcessSide:
 
     def explain_start(self, query: Query) -> str:
         return "\n".join(
-            f"{start.words}: {'yes' if obstacle is None else f'no; {obstacle}'}"
+            f"{start.words}: {f'yes{self._awaits(query, start)}' if obstacle is None else f'no; {obstacle}'}"
             for start, obstacle in self._obstacles(query).items()
         )
 
     def starts(self, query: Query) -> Sequence[Document]:
         return [
             {"start": start.words, "possible": obstacle is None, "obstacles": [] if obstacle is None else [obstacle],
-             "reads": [], "warm_after": None, "since": None}
+             "reads": [], "warm_after": None, "since": None, "awaits": self._missing(query, start)}
             for start, obstacle in self._obstacles(query).items()
         ]  # fmt: skip
+
+    def _awaits(self, query: Query, start: Start) -> str:
+        missing = self._missing(query, start)
+        return "" if missing is None else f"; answers with {missing}"
+
+    def _missing(self, query: Query, start: Start) -> str | None:
+        """Return for which rows a query waits that begins so, None for none."""
+        found = self._engine.awaited(query) if start.wait else None
+        return None if found is None or not found.rows else missing_rows(found.rows)
 
     def _obstacles(self, query: Query) -> dict[Start, str | None]:
         """Return, by START, why `query` cannot begin so."""

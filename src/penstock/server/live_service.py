@@ -355,7 +355,12 @@ class LiveService:
         one = self._known(request.query)
         query = _bound(one)
         if one.has_result:
-            return self._side.results(one.query.place, query, request)
+            try:
+                return self._side.results(one.query.place, query, request)
+            except PenstockError as error:
+                # One that waits for rows has none before it begins for the first time.
+                if not one.query.awaits or error.code != "P0711":
+                    raise
         return ResultsToCome(lambda: self._begun(one, request), self._side.result_schema(query), request.until_now)
 
     def _begun(self, one: ListedQuery, request: ResultRequest) -> ResultSource | None:
@@ -365,7 +370,7 @@ class LiveService:
         if found is None:
             message = f"query {one.stored.name} has not begun: it was dropped, or its command failed"
             raise PenstockError("P0201", message, hint="GET /v1/commands has the error of a command")
-        if not found.has_result:
+        if not found.has_result or found.query.awaits:
             return None
         beginning = request.beginning or (request.cursor is None and not request.snapshot)
         return self._side.results(found.query.place, _bound(found), replace(request, beginning=beginning))

@@ -8,9 +8,9 @@ emitted of each, from the oracle's answer alone. With h the heartbeat of an epis
 - from which instant on, its *first*: of a relation τ0 (AT: that tick), of a stream the one after it, or τ0 where
   streams are cut off and the result begins with the episode: elements that follow from the content of relations alone.
   WARM WAIT has in place of τ0 the first instant from τ0 on that no lost element has a bearing on; as far as the last
-  rows of a stream are needed, that is known where so many behind the lost ones are there at τ0. It is never before
-  the instant after the last one that was answered: an instant is answered once. A query over static relations alone has
-  one instant;
+  rows of a stream are needed, the one by which so many behind the lost ones have come, whenever they come: no round
+  between has a bearing on it. It is never before the instant after the last one that was answered: an instant is
+  answered once. A query over static relations alone has one instant;
 - at its first instant the answer of a relation is the net difference of R to the content that was emitted before. When
   h has not reached that instant, nothing is emitted.
 
@@ -34,10 +34,12 @@ from penstock.deep import deep
 from penstock.testing.denotation import World
 from penstock.testing.oracle import events_in, timely_rows
 from penstock.testing.values import Event, Row, event_order, key_of
-from penstock.types import BEGIN
+from penstock.types import BEGIN, END
 
 #: The heartbeat of a source that had no element yet.
 NOTHING = BEGIN - 1
+#: An element with its tick.
+_Timed = tuple[int, Row]
 
 
 @dataclass(frozen=True)
@@ -105,7 +107,7 @@ def _add(result: _Result, episode: Episode, inputs: Mapping[str, pa.Table]) -> N
     read = {n: inputs[n] if episode.ended is None else inputs[n].slice(0, episode.ended[n]) for n in sources}
     rows = {name: timely_rows(source, read[name]) for name, source in sources.items()}
     begin = heartbeat(sources, _rows_before(sources, inputs, episode.begun))
-    first = max(_first(episode, sources, inputs, begin, result.began), result.reached + 1)
+    first = max(_first(episode, sources, inputs, rows, begin, result.began), result.reached + 1)
     result.began = True
     end = heartbeat(sources, rows)
     if episode.start.mode is StartMode.NOW:
@@ -130,11 +132,13 @@ def _add(result: _Result, episode: Episode, inputs: Mapping[str, pa.Table]) -> N
 
 
 def _first(
-    episode: Episode, sources: Mapping[str, Source], inputs: Mapping[str, pa.Table], begin: int, goes_on: bool
-) -> int:
+    episode: Episode, sources: Mapping[str, Source], inputs: Mapping[str, pa.Table], rows: Mapping[str, list[_Timed]],
+    begin: int, goes_on: bool,
+) -> int:  # fmt: skip
     """Return the first instant that the episode answers, whatever was answered before.
 
     Args:
+        rows: the elements that were read up to its end.
         begin: τ0 of its query.
         goes_on: its result has had another episode.
     """
@@ -148,9 +152,10 @@ def _first(
         tick = start.at if start.mode is StartMode.AT else begin
         if start.wait:
             lost = {name: tick for name, tick in episode.lost.items() if name in sources}
-            read = _rows_before(sources, inputs, episode.begun)
-            tick = first_full_instant(episode.query.root.needs, lost, begin, held_of(sources, read, lost))
-        assert tick is not None, "START AT has a tick, and WARM WAIT a query to which a time comes"
+            tick = first_full_instant(episode.query.root.needs, lost, begin, held_of(sources, rows, lost))
+            if tick is None:
+                return END  # so many of the last rows as it needs have not come yet
+        assert tick is not None, "START AT has a tick"
         first = tick + after
     if episode.shown is None:
         return first

@@ -22,7 +22,8 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from penstock.types import END
+from penstock.errors import counted
+from penstock.types import BEGIN, END
 
 
 @dataclass(frozen=True)
@@ -137,6 +138,42 @@ def first_full_instant(needs: Needs, lost: Mapping[str, int], begin: int, held: 
             return None
         tick = max(tick, full + need.ticks)
     return tick
+
+
+@dataclass(frozen=True)
+class AwaitedRows:
+    """What a query waits for that needs the last rows of sources of which elements are gone.
+
+    Args:
+        rows: by source, how many elements are still missing.
+        tick: the first instant at which everything is there; None while elements are missing.
+    """
+
+    rows: Mapping[str, int]
+    tick: int | None = None
+
+
+def missing_rows(rows: Mapping[str, int]) -> str:
+    """Return in words how many elements of sources are missing, of `AwaitedRows`."""
+    return " and ".join(f"{counted(count, 'more row')} of {name}" for name, count in sorted(rows.items()))
+
+
+def awaited_rows(needs: Needs, lost: Mapping[str, int], held: Held) -> AwaitedRows | None:
+    """Return what a query waits for that begins when its last rows are there; None where it needs no last rows of what
+    is gone, and where no number of elements brings them. The arguments are those of `first_full_instant`."""
+    counts: dict[str, int] = {}
+    for name in lost:
+        need = needs.get(name, Need())
+        count = most_rows(need)
+        if need.ticks is None or count is None or lost[name] + need.ticks >= END:
+            return None
+        if need.rows:
+            counts[name] = count
+    if not counts:
+        return None
+    missing = {name: count - min(count, len(held(name))) for name, count in counts.items()}
+    tick = None if any(missing.values()) else first_full_instant(needs, lost, BEGIN, held)
+    return AwaitedRows({name: count for name, count in missing.items() if count}, tick)
 
 
 def _full_of_rows(need: Need, lost: int, held: Ticks) -> int | None:

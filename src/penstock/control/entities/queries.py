@@ -215,7 +215,7 @@ QUERIES: ControlRelation[QueryRow] = ControlRelation(
                   lambda row: redacted_text(row.listed.stored.text)),
         Attribute("state", TEXT, _STATE_HELP, lambda row: shown_state(row.listed, row.view.version),
                   setting=AttributeSetting(_set_state, "ALTER QUERY .. PAUSE and RESUME")),
-        Attribute("change", TEXT, "what takes over from the query or its plan, and when; NULL where nothing does",
+        Attribute("change", TEXT, "what takes over from it or its plan, and when, or for which rows it waits; or NULL",
                   lambda row: shown_change(row.listed, row.view.version)),
         Attribute("kind", TEXT, "`stream` or `relation`",
                   lambda row: None if row.listed.bound is None

@@ -6,13 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 
+from penstock.algebra.properties.need import AwaitedRows
 from penstock.control.command_log import CommandLog
-from penstock.control.engine import Engine
+from penstock.control.engine import Activity, Engine, NextVersion, StandingQuery
 from penstock.control.entities.system import LoggedCommand, SystemView
 from penstock.control.entities.updates import statements_of
 from penstock.control.outcomes import Principal
 from penstock.control.posted_rows import PostedRows, key_used
-from penstock.control.registry import bind_one, command_of, default_sink, first_error, settings_of
+from penstock.control.registry import Registry, bind_one, command_of, default_sink, first_error, settings_of
 from penstock.control.row_changes import check_changeable
 from penstock.control.script import placed_at
 from penstock.control.stored_catalog import StoredCatalog
@@ -22,10 +23,10 @@ from penstock.control.transactions.footprint import footprint_of
 from penstock.control.transactions.known_choices import known_choices
 from penstock.control.transactions.listing import declared_queries
 from penstock.control.transactions.merging import BoundChange
-from penstock.control.transactions.plan_edits import due_steps
+from penstock.control.transactions.plan_edits import due_holds, due_steps
 from penstock.control.transactions.request import PostedScript
 from penstock.control.transactions.whole_catalog import catalog_steps, placed
-from penstock.control.versions import part_of_version
+from penstock.control.versions import part_of_version, queried
 from penstock.errors import PenstockError, ScriptErrors
 from penstock.language.commands import (
     Cancel,
@@ -78,6 +79,8 @@ class Acceptor:
         self._impossible: set[tuple[int, str]] = set()
         #: By place of what is computed beside a query, the command with which it was to take over last.
         self._take_overs: dict[int, int] = {}
+        #: By place of a query that has waited for rows, the command with which it was to begin.
+        self._begun: dict[int, int] = {}
 
     def take(self, request: PostedScript) -> None:
         """Accept a transaction or refuse it."""
@@ -116,7 +119,7 @@ class Acceptor:
             ]
             # Of several, none is known to be the wrong one.
             with placed_at(commands.source, changing[0]) if len(changing) == 1 else nullcontext():
-                self._check(draft)
+                self._check(draft, before)
         if commands.rolled_back:
             texts = []
         elif request.failure is not None and draft.change.objects:
@@ -215,7 +218,42 @@ class Acceptor:
                 number += 1
             if step.edit is None:
                 return
+        self._take_holds(draft, request)
         request.begins = None
+
+    def _take_holds(self, draft: Draft, request: PostedScript) -> None:
+        """Add the steps of queries that wait for rows which are due. One that cannot begin fails."""
+        registry, number = self._backlog.ahead, self._log.next_number + len(request.steps)
+
+        def awaited(id_: int) -> AwaitedRows | None:
+            one = registry.stored.objects[id_]
+            assert one.query is not None, "a query waits"
+            return self._engine.awaited(queried(one, one.query, registry, self._posted))
+
+        for step in due_holds(registry, awaited):
+            one = draft.stored.objects[step.id]
+            assert one.query is not None, "a query waits"
+            place = one.query.place
+            failed = self._log.outcomes.get(self._begun.pop(place, 0))
+            error = None if failed is None or not failed.code else PenstockError(failed.code, failed.message or "")
+            text = "" if error is not None else draft.take_hold_step(number, step)
+            if text and step.tick is not None:
+                self._begun[place] = number
+                error = self._refused(draft)
+            if error is not None:
+                draft.fail(place, error.code, error.message)
+                text = f"QUERY {one.name}: CANNOT BEGIN"
+            if text:
+                request.steps.append(text)
+                number += 1
+
+    def _refused(self, draft: Draft) -> PenstockError | None:
+        """Return why the engine cannot do what has been drafted, None where it can."""
+        try:
+            self._engine.check(self._part(draft))
+        except PenstockError as error:
+            return error
+        return None
 
     def _failed_step(self, place: int) -> PenstockError | None:
         """Return why what is computed at a place beside a query cannot take over, where that is for good."""
@@ -279,13 +317,33 @@ class Acceptor:
         """Return the settings in force in a session, as written."""
         return {**self._settings, **stored.settings, **session}
 
-    def _check(self, draft: Draft) -> None:
-        """Raise PenstockError for what the engine cannot do."""
+    def _check(self, draft: Draft, before: Registry) -> None:
+        """Raise PenstockError for what the engine cannot do. A query that begins with last rows which are still to come
+        waits for them.
+
+        before: the declarations before the transaction.
+        """
+        part = self._part(draft)
+        tracks = {track for _, query in before.stored.queries for track in query.tracks}
+        edits = {query.edit.place for _, query in draft.stored.queries if query.edit is not None}
+        new = [one for place, one in part.queries.items() if one.track not in tracks and place not in edits]
+        waiting = [one.place for one in new if self._missing(one)]
+        for place in waiting:
+            draft.hold(place)
+        self._engine.check(self._part(draft) if waiting else part)
+
+    def _part(self, draft: Draft) -> NextVersion:
         settings = settings_of(self._settings_with(draft.stored, {}))
-        part = part_of_version(
+        return part_of_version(
             draft.stored, draft.bound, self._log.next_number, settings, self._posted, draft.change, draft.touched
         )
-        self._engine.check(part)
+
+    def _missing(self, one: StandingQuery) -> bool:
+        """Return whether a query that begins has to wait for rows."""
+        if one.query is None or one.activity is not Activity.RUNNING or not one.start.wait:
+            return False
+        found = self._engine.awaited(one.query)
+        return found is not None and bool(found.rows)
 
 
 def changes(command: Command) -> bool:

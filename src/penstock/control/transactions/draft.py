@@ -210,6 +210,8 @@ class Draft(DraftedQueries):
 
     def _pause(self, number: int, one: StoredObject, action: Pause) -> None:
         query = self._in_state(one, "paused", _RUNNING)
+        if action.with_state:
+            _check_begun(one, "paused with its state")
         self._touch(query.place)
         self.concerns[number] = query.place
         if not action.with_state:
@@ -223,7 +225,7 @@ class Draft(DraftedQueries):
         self.concerns[number] = query.place
         if not query.silent:
             one = self._ended(one)
-            self._set_query(one, track=self._id(), start=action.start or _WARM, reset=action.reset)
+            self._set_query(one, track=self._id(), start=action.start or _WARM, reset=action.reset, holds=False)
             one = self.stored.objects[one.id]
         self._set_query(one, status=_RUNNING, silent=False, code="", message="")
 
@@ -289,8 +291,9 @@ class Draft(DraftedQueries):
         paused = query.status is QueryStatus.PAUSED
         query = replace(self._without_edit(one), plan=one.wished_plan)
         query = replace(
-            query, sink=sink, into=True if sink != query.sink else query.into, place=place, start=start, reset=reset
-        )
+            query, sink=sink, into=True if sink != query.sink else query.into, place=place, start=start, reset=reset,
+            holds=False,
+        )  # fmt: skip
         if not paused:
             query = replace(query, track=self._id(), status=_RUNNING, code="", message="")
         elif query.silent:
@@ -303,6 +306,8 @@ class Draft(DraftedQueries):
     def _swap(self, number: int, one: StoredObject, action: SwapWith) -> None:
         other = self._named(action.name)
         first, second = (self._in_state(each, "exchanged", _RUNNING) for each in (one, other))
+        for each in (one, other):
+            _check_begun(each, "exchanged")
         check_unchanging(one)
         check_unchanging(other)
         plans = [self.bound.queries[each.name.lower()] for each in (one, other)]
@@ -321,7 +326,7 @@ class Draft(DraftedQueries):
         for to, query, source, from_query, plan, read in exchanged:
             edit = query.edit if query.edit is not None and query.edit.until is not None else None
             moved = replace(query if edit is not None else self._without_edit(to), plan=from_query.plan)
-            moved = replace(moved, track=from_query.track, start=from_query.start)
+            moved = replace(moved, track=from_query.track, start=from_query.start, holds=from_query.holds)
             # Its plan belongs to what it computes.
             attributes = without_no_choices({**to.attributes, "plan": source.wished_plan})
             changed = replace(to, text=source.text, settings=source.settings, attributes=attributes, query=moved)
@@ -333,6 +338,15 @@ class Draft(DraftedQueries):
 def _as_read(source: Source) -> Source:
     """Return a source without what bears only on the posting of its rows."""
     return replace(source, options=tuple(pair for pair in source.options if pair[0] != "rate_limit"))
+
+
+def _check_begun(one: StoredObject, verb: str) -> None:
+    """Raise PenstockError P0701 for a query that waits for rows: nothing of it is computed."""
+    if one.query is not None and one.query.awaits:
+        raise PenstockError(
+            "P0701", f"query {one.name} waits for rows before it begins, and cannot be {verb}",
+            hint="PAUSE it, or wait until it has begun; SHOW QUERIES says how many rows are missing",
+        )  # fmt: skip
 
 
 _ACTIONS: dict[type, Callable[[Draft, int, StoredObject, Any], None]] = {

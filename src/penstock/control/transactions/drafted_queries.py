@@ -19,7 +19,7 @@ from penstock.control.stored_catalog import (
     StoredObject,
     StoredQuery,
 )
-from penstock.control.transactions.plan_edits import WARM_WAIT, EditStep
+from penstock.control.transactions.plan_edits import WARM_WAIT, EditStep, HoldStep
 from penstock.errors import PenstockError
 from penstock.language.catalog import Catalog, QueryBeside, QueryStatus
 from penstock.language.plans.choices import without_no_choices
@@ -124,7 +124,7 @@ class DraftedQueries:
         query, wished = one.query, one.wished_plan
         assert query is not None, "it is a query"
         check_unchanging(one)
-        runs = query.status is _RUNNING or (query.status is QueryStatus.PAUSED and query.silent)
+        runs = (query.status is _RUNNING and not query.awaits) or (query.status is QueryStatus.PAUSED and query.silent)
         if not runs:
             return replace(one, query=replace(self._without_edit(one), plan=wished))
         edit = query.edit
@@ -181,6 +181,27 @@ class DraftedQueries:
         self.concerns[number] = query.place
         self._take_over(one, edit, step)
         return f"{subject}: TAKES OVER"
+
+    def hold(self, place: int) -> None:
+        """Have the query with a place wait for rows before it begins."""
+        for one, query in self.stored.queries:
+            if query.place == place:
+                self._set_query(one, holds=True)
+
+    def take_hold_step(self, number: int, step: HoldStep) -> str:
+        """Let a query begin that has waited for rows, or its streams go on as they are declared; return what the log
+        says of it, an empty text where it is not so any more."""
+        one = self.stored.objects.get(step.id)
+        query = None if one is None else one.query
+        if one is None or query is None or not query.holds or query.awaits != (step.tick is not None):
+            return ""
+        if step.tick is None:
+            self._set_query(one, holds=False)
+            return f"QUERY {one.name}: ITS STREAMS KEEP NO MORE THAN THEIR RETAIN"
+        self._touch(query.place)
+        self.concerns[number] = query.place
+        self._set_query(one, start=replace(query.start, at=step.tick), track=self._id())
+        return f"QUERY {one.name}: ITS ROWS HAVE COME"
 
     def _take_over(self, one: StoredObject, edit: QueryEdit, step: EditStep) -> None:
         """Exchange what answers a query and what is computed beside it."""
@@ -253,7 +274,7 @@ def begins_beside(
 ) -> bool:  # fmt: skip
     """Return whether a query is computed beside the one whose place it is to take, until nothing is missing. It is not
     where that one does not run, where its result is another one or begins again, and where either has no time."""
-    runs = query.status is _RUNNING and start == WARM_WAIT
+    runs = query.status is _RUNNING and not query.awaits and start == WARM_WAIT
     return runs and sink == query.sink and not reset and all(timed_sources(each.root) for each in (former, bound))
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
 from penstock.algebra.nodes.query import Query
+from penstock.algebra.properties.need import missing_rows
 from penstock.control.engine import EngineVersion
 from penstock.control.registry import Registry
 from penstock.control.stored_catalog import StoredObject, StoredQuery
@@ -24,6 +25,7 @@ class ListedQuery:
         share: of one that is HYDRATING, which part of its past has been read; None where that is not known.
         has_result: whether the engine has a place for its answers; one that is still to begin gets a new one.
         reads: it is to change, and what is to take its place reads its past.
+        missing: by stream, how many rows it waits for before it begins; empty where it does not.
     """
 
     stored: StoredObject
@@ -33,6 +35,7 @@ class ListedQuery:
     share: float | None = None
     has_result: bool = True
     reads: bool = False
+    missing: Mapping[str, int] = field(default_factory=dict)
 
 
 def listed_queries(items: Iterable[AcceptedItem], ahead: Registry, current: Registry) -> list[ListedQuery]:
@@ -72,8 +75,10 @@ def declared_queries(registry: Registry) -> list[ListedQuery]:
 
 
 def shown_state(one: ListedQuery, version: EngineVersion) -> str:
-    """Return the state of a query; WAITING for one that begins at an instant which its sources have not reached."""
-    return QueryStatus.WAITING.value if awaited_instant(one, version) is not None else one.status.value
+    """Return the state of a query; WAITING for one that begins at an instant that its sources have not reached, or with
+    rows that have not come."""
+    is_waiting = one.query.awaits and one.status is QueryStatus.RUNNING
+    return QueryStatus.WAITING.value if is_waiting or awaited_instant(one, version) is not None else one.status.value
 
 
 def awaited_instant(one: ListedQuery, version: EngineVersion) -> str | None:
@@ -84,8 +89,11 @@ def awaited_instant(one: ListedQuery, version: EngineVersion) -> str | None:
 
 
 def shown_change(one: ListedQuery, version: EngineVersion) -> str | None:
-    """Return what is said of a query that changes while it runs: what takes its place, and when."""
+    """Return what is said of a query that changes while it runs: what takes its place, and when; of one that waits for
+    rows, how many are missing."""
     edit = one.query.edit
+    if one.missing:
+        return f"it begins with {missing_rows(one.missing)}"
     if edit is None:
         return "what takes over reads its past" if one.reads else None
     name, other = one.stored.name, "plan" if edit.other is None else "query"

@@ -18,11 +18,11 @@ it ends when the heartbeat has passed that.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from penstock.algebra.nodes.query import Query, Start, StartMode
-from penstock.algebra.properties.need import first_full_instant, is_mature
+from penstock.algebra.properties.need import AwaitedRows, first_full_instant, is_mature
 from penstock.control.engine import EngineVersion
 from penstock.control.registry import Registry
 from penstock.control.stored_catalog import QueryEdit, StoredQuery
@@ -48,9 +48,42 @@ class EditStep:
     heartbeat: int = 0
 
 
+@dataclass(frozen=True)
+class HoldStep:
+    """A step of a query that waits for rows: it begins, or has begun.
+
+    Args:
+        id: of the query.
+        tick: the first instant at which everything is there; None: its streams need not keep more for it any longer.
+    """
+
+    id: int
+    tick: int | None
+
+
+#: Returns what the query with a number waits for that is to begin.
+Awaited = Callable[[int], AwaitedRows | None]
+
+
+def due_holds(registry: Registry, awaited: Awaited) -> Iterator[HoldStep]:
+    """Yield the steps of queries that wait for rows which are due; those of `registry` are the ones that the engine
+    runs. One that has begun, is paused or has failed needs nothing more."""
+    for one, query in registry.stored.queries:
+        if not query.holds:
+            continue
+        if not query.awaits:
+            yield HoldStep(one.id, None)
+        elif one.name.lower() in registry.bound.queries:
+            found = awaited(one.id)
+            if found is not None and found.tick is not None:
+                yield HoldStep(one.id, found.tick)
+
+
 def changes_plans(registry: Registry) -> bool:
-    """Return whether some query changes, or the plan of one is to be another one."""
-    return any(query.edit is not None or query.plan != one.wished_plan for one, query in registry.stored.queries)
+    """Return whether some query changes or waits for rows, or the plan of one is to be another one."""
+    return any(
+        query.edit is not None or query.holds or query.plan != one.wished_plan for one, query in registry.stored.queries
+    )
 
 
 def due_steps(registry: Registry, version: EngineVersion) -> Iterator[EditStep]:
@@ -63,6 +96,8 @@ def due_steps(registry: Registry, version: EngineVersion) -> Iterator[EditStep]:
     for one, query in registry.stored.queries:
         bound, heartbeat = registry.bound.queries.get(one.name.lower()), version.heartbeats.get(query.place)
         if bound is None or query.status is not QueryStatus.RUNNING:
+            continue
+        if query.awaits:
             continue
         if query.edit is None:
             if query.plan != one.wished_plan:

@@ -22,7 +22,7 @@ from penstock.algebra.nodes.query import Query, Start, StartMode
 from penstock.algebra.nodes.scans import Source
 from penstock.algebra.optimizer.optimizer import optimize
 from penstock.algebra.optimizer.statistics import Statistics
-from penstock.algebra.properties.need import Need, first_full_instant, reach
+from penstock.algebra.properties.need import AwaitedRows, Need, awaited_rows, first_full_instant, reach
 from penstock.physical.elements import Elements
 from penstock.physical.execution.decisions import NO_DECISIONS, Decisions
 from penstock.physical.execution.executor import ExecutorSnapshot
@@ -44,7 +44,7 @@ from penstock.physical.planning.sharing import Beginning, Standing
 from penstock.physical.planning.strategies import Strategy
 from penstock.runtime.deciding.deciders import NO_OPTIONS, DecidingOptions, QueryPolicies
 from penstock.runtime.live.content import Content
-from penstock.runtime.live.history import History
+from penstock.runtime.live.history import History, final_elements
 from penstock.runtime.live.measures import LiveFigures, LiveMeasures
 from penstock.runtime.live.results import LiveResult, Track
 from penstock.runtime.live.starts import needs_of_start, never_full, not_kept
@@ -239,6 +239,11 @@ class LiveEngine:
         """Return by source the tick up to which its elements may be gone, where some are."""
         return {name: h.dropped for name, h in self._histories.items() if h.dropped is not None}
 
+    def awaited(self, query: Query) -> AwaitedRows | None:
+        """Return what `query` waits for that begins when its last rows are there, None for nothing (`awaited_rows`)."""
+        lost = {name: tick for name, tick in self.lost().items() if name in timed_sources(query.root)}
+        return awaited_rows(query.root.needs, lost, final_elements(self._histories, self._progress))
+
     def source_heartbeats(self) -> dict[str, int]:
         """Return by source up to which tick its elements are complete, where its time has begun."""
         beats = {name: self._progress[name].heartbeat(h.source.slack) for name, h in self._histories.items()}
@@ -429,8 +434,7 @@ class LiveEngine:
         if not start.wait:
             return begin, start
         lost = {name: tick for name, tick in self.lost().items() if name in timed_sources(query.root)}
-        beats = {name: self._progress[name].heartbeat(self._histories[name].source.slack) for name in lost}
-        tick = first_full_instant(query.root.needs, lost, begin, lambda name: self._histories[name].held(beats[name]))
+        tick = first_full_instant(query.root.needs, lost, begin, final_elements(self._histories, self._progress))
         if tick is None:
             raise never_full(query, lost)
         return begin, Start(StartMode.WARM) if tick == begin else Start(StartMode.AT, tick)
@@ -447,8 +451,7 @@ class LiveEngine:
         if missing:
             raise not_kept(query, start, missing)
         elements: dict[str, list[Elements]] = {name: [] for name in sources}
-        for name in read_sources:
-            elements[name] = self._histories[name].since(needs.get(name, Need()), ticks[name])
+        elements |= {name: self._histories[name].since(needs.get(name, Need()), ticks[name]) for name in read_sources}
         reached = reach(needs)
         progress: dict[str, SourceProgress] = {}
         for name in sources:

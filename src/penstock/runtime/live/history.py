@@ -6,15 +6,16 @@ has been decided when it arrived, so a query that begins later reads what one th
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
 
 from penstock.algebra.nodes.scans import Source
-from penstock.algebra.properties.need import LastRows, Need, Ticks, most_rows
+from penstock.algebra.properties.need import Held, LastRows, Need, Ticks, most_rows
 from penstock.physical.elements import Elements, Int64s, concat
-from penstock.physical.execution.progress import NOTHING
+from penstock.physical.execution.progress import NOTHING, SourceProgress
 from penstock.physical.kernels.fingerprints import fingerprints
 from penstock.physical.operators.updates import paired_updates
 from penstock.physical.plan.inputs import update_rule
@@ -96,6 +97,11 @@ class History:
         for last in need.rows:
             chosen[_last(whole, np.flatnonzero(whole.ts <= begin), last)] = True
         return [whole.filter(chosen)]
+
+
+def final_elements(histories: Mapping[str, History], progress: Mapping[str, SourceProgress]) -> Held:
+    """Return what is kept of sources and final: behind what has been dropped, up to their heartbeats."""
+    return lambda name: histories[name].held(progress[name].heartbeat(histories[name].source.slack))
 
 
 def folded(source: Source, updates: Elements, tick: int) -> Elements:

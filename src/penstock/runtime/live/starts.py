@@ -37,11 +37,23 @@ def never_full(query: Query, lost: Collection[str]) -> PenstockError:
             f"query {query.name}: START WARM WAIT needs the last {rows} of {names}, of which fewer are kept",
             hint=f"start it NOW; another time: {names} with a RETAIN in which the last {rows} are",
         )
+    lasts = [last for name in endless for last in needs[name].rows if needs[name].ticks is not None]
+    reason, others = (
+        "the query needs more of them than the last ones by a length of time",
+        "windows of a length of time",
+    )
+    if any(last.multiple > 1 for last in lasts):
+        reason = "the query counts arrivals from the first one on"
+    elif any(last.partition for last in lasts):
+        reason = (
+            "of PARTITION BY no number of rows shows that nothing is missing: a partition may have rows among those "
+            "that are gone alone"
+        )
+        others = "a window [ROWS n] of all rows, for whose rows it waits"
     return PenstockError(
         "P0703",
-        f"query {query.name}: START WARM WAIT would wait for ever: elements of {names} are gone, and the query needs "
-        "more of them than the last ones by a length of time",
-        hint=f"start it NOW; another time: keep all of {names}, or have windows of a length of time",
+        f"query {query.name}: START WARM WAIT would wait for ever: elements of {names} are gone, and {reason}",
+        hint=f"start it NOW; another time: keep all of {names} (RETAIN, declared with it), or have {others}",
     )
 
 

@@ -14,6 +14,7 @@ from typing import Protocol
 
 from penstock.algebra.nodes.query import Query, Start, StartMode
 from penstock.algebra.nodes.scans import over_sources
+from penstock.algebra.properties.need import AwaitedRows, Ticks
 from penstock.connectors.contract import Sink
 from penstock.errors import PenstockError
 from penstock.runtime.spark.catching_up.ahead import Ahead, Share
@@ -23,6 +24,7 @@ from penstock.runtime.spark.catching_up.past_input import KnownPast, delivered_p
 from penstock.runtime.spark.catching_up.relation_contents import relations_of
 from penstock.runtime.spark.catching_up.start_options import (
     StartOption,
+    awaited_of,
     heartbeat_at,
     is_posted,
     start_option,
@@ -118,6 +120,12 @@ def options_of_start(run: SparkRun, query: Query) -> list[StartOption]:
 def option_of_start(run: SparkRun, query: Query, start: Start) -> StartOption:
     """Return whether the new query `query` could begin with `start` in a run now."""
     return start_option(_as_read(run, query), start, _past(run))
+
+
+def rows_awaited(run: SparkRun, query: Query, known: dict[str, Ticks]) -> AwaitedRows | None:
+    """Return for which rows the new query `query` waits that begins WARM WAIT (`awaited_rows`). known: the ticks in
+    retained files, by path; those that are read are added."""
+    return awaited_of(_as_read(run, query), _past(run), known)
 
 
 def _as_read(run: SparkRun, query: Query) -> Query:

@@ -141,7 +141,7 @@ class PastDocument(Document):
 
 class StartDocument(Document):
     """A way to begin a query. warm_after: how long after NOW it answers as WARM does; since: for which instant WARM
-    WAIT waits."""
+    WAIT waits; awaits: for how many rows of which streams."""
 
     start: str
     possible: bool
@@ -149,6 +149,7 @@ class StartDocument(Document):
     reads: list[PastDocument]
     warm_after: str | None
     since: str | None = None
+    awaits: str | None = None
 
 
 class CheckDocument(Document):

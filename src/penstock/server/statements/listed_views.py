@@ -54,7 +54,11 @@ def _shown_query(text: str, view: QueryView, shed: Mapping[str, str]) -> str:
         said += "" if view.share is None else f" {view.share:.0%}"
         said += "" if view.first is None else f" until {view.first}"
         said += "" if view.error is None else f": {view.error.code} {_first_line(view.error.message)}"
-    known = view.change or said or shed.get(view.name)
+    if view.change is not None and view.state == QueryStatus.WAITING.value:
+        said = f"{said}: {view.change}"
+    else:
+        said = view.change or said
+    known = said or shed.get(view.name)
     return redacted_text(text) + ("" if known is None else f" -- {known}")
 
 

@@ -199,15 +199,17 @@ class KnownPast:
         possible = [tick for tick in ticks if tick is not None and self.start(source, tick, columns) is not None]
         return min(possible, default=END)
 
-    def retained_ticks(self, source: Source, after: int, until: int) -> Ticks:
+    def retained_ticks(
+        self, source: Source, after: int, until: int, read: dict[str, Ticks] | None = None
+    ) -> Ticks:  # fmt: skip
         """Return the ticks of the elements of a stream behind the tick `after` up to the tick `until`, where it retains
-        these; none where it does not.
+        these; none where it does not. read: those of files, by path, to which more are added.
         """
         log = RetainedLog(self._folder, source_file(source.name, self.births), source.timestamp)
         if not source.is_stream or not log.has(after):
             return np.empty(0, np.int64)
         files = [file for file in log.files(last=self.offset.round) if file.high > after and file.low <= until]
-        ticks = np.concatenate([np.empty(0, np.int64), *(e.ts for file in files for e in log.read(file, ()))])
+        ticks = np.concatenate([np.empty(0, np.int64), *(_ticks_in(log, file, read) for file in files)])
         return ticks[(ticks > after) & (ticks <= until)]
 
     def _start_compacted(self, source: Source, bound: int | None) -> PastStart | None:
@@ -252,6 +254,17 @@ def tasks_of(known: ReadRound, source: str, births: Mapping[str, int]) -> list[R
     if known.files.get(source) != source_file(source, births):
         return []
     return [task for task in known.tasks if task.source == source]
+
+
+def _ticks_in(log: RetainedLog, file: RetainedFile, read: dict[str, Ticks] | None) -> Ticks:
+    """Return the ticks in a retained file. read: those that have been read, by path."""
+    path = str(log.place / file.name)
+    found = None if read is None else read.get(path)
+    if found is None:
+        found = np.concatenate([np.empty(0, np.int64), *(elements.ts for elements in log.read(file, ()))])
+        if read is not None:
+            read[path] = found
+    return found
 
 
 def _skipped(splits: Sequence[Split], bound: int | None) -> tuple[int, int | None]:

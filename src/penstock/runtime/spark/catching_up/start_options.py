@@ -10,7 +10,17 @@ import numpy as np
 
 from penstock.algebra.nodes.query import Query, Start, StartMode
 from penstock.algebra.nodes.scans import Source
-from penstock.algebra.properties.need import Need, Ticks, first_full_instant, most_rows, reach
+from penstock.algebra.properties.need import (
+    AwaitedRows,
+    Held,
+    Need,
+    Ticks,
+    awaited_rows,
+    first_full_instant,
+    missing_rows,
+    most_rows,
+    reach,
+)
 from penstock.connectors.sources import open_source
 from penstock.errors import PenstockError, counted
 from penstock.physical.execution.executor import needed_columns
@@ -100,19 +110,43 @@ def warm_or_later(query: Query, known: KnownPast, columns: Mapping[str, Collecti
     Raises:
         PenstockError: P0703 where it would wait for ever.
     """
+    lost, begin = _lost(query, known, columns), heartbeat_at(query, known.offset)
+    tick = first_full_instant(query.root.needs, lost, begin, _held(query, known, lost))
+    if tick is None:
+        raise never_full(query, lost)
+    return Start(StartMode.WARM, None if tick == begin else tick)
+
+
+def awaited_of(query: Query, known: KnownPast, ticks: dict[str, Ticks] | None = None) -> AwaitedRows | None:
+    """Return for which rows a query waits that begins WARM WAIT (`awaited_rows`). ticks: those of retained files, by
+    path; those that are read are added."""
+    plan, sources = plan_queries([query]), timed_sources(query.root)
+    columns = {name: needed_columns(plan, name) for name in sources}
+    if any(
+        source.retain_columns and not set(columns[n]) <= set(source.retain_columns) for n, source in sources.items()
+    ):
+        return None  # what is retained from here on lacks columns, too
+    lost = _lost(query, known, columns)
+    return awaited_rows(query.root.needs, lost, _held(query, known, lost, ticks))
+
+
+def _lost(query: Query, known: KnownPast, columns: Mapping[str, Collection[int]]) -> dict[str, int]:
+    """Return the sources of a query of which elements are gone, with the tick up to which they are."""
     found = {n: known.lost(source, columns[n]) for n, source in timed_sources(query.root).items()}
-    lost = {name: tick for name, tick in found.items() if tick is not None}
-    begin = heartbeat_at(query, known.offset)
+    return {name: tick for name, tick in found.items() if tick is not None}
+
+
+def _held(
+    query: Query, known: KnownPast, lost: Mapping[str, int], ticks: dict[str, Ticks] | None = None
+) -> Held:  # fmt: skip
+    """Return what is there of the sources of a query behind the ticks `lost`, and final."""
     sources = timed_sources(query.root)
 
     def held(name: str) -> Ticks:
         beat = progress_at(name, known.offset).heartbeat(sources[name].slack)
-        return known.retained_ticks(sources[name], lost[name], beat)
+        return known.retained_ticks(sources[name], lost[name], beat, ticks)
 
-    tick = first_full_instant(query.root.needs, lost, begin, held)
-    if tick is None:
-        raise never_full(query, lost)
-    return Start(StartMode.WARM, None if tick == begin else tick)
+    return held
 
 
 def with_waits(
@@ -240,6 +274,7 @@ class StartOption:
         obstacles: why it is not possible, and what would help; none where it is.
         filled: after how much time the answer is that of WARM, for NOW where it is not at once.
         since: the instant for which WARM WAIT waits, where that lies ahead.
+        missing: the rows for which it waits.
     """
 
     start: Start
@@ -247,6 +282,7 @@ class StartOption:
     obstacles: tuple[str, ...] = ()
     filled: str = ""
     since: str = ""
+    missing: str = ""
 
     def as_json(self) -> Document:
         """Return the option as a document."""
@@ -257,6 +293,7 @@ class StartOption:
         return {
             "start": self.start.words, "possible": not self.obstacles, "obstacles": list(self.obstacles),
             "reads": reads, "warm_after": self.filled or None, "since": self.since or None,
+            "awaits": self.missing or None,
         }  # fmt: skip
 
     def __str__(self) -> str:
@@ -265,6 +302,7 @@ class StartOption:
             return f"{mode}: no; {'; '.join(self.obstacles)}"
         filled = f"; answers as WARM after {self.filled}" if self.filled else ""
         filled += f"; answers from {self.since} on" if self.since else ""
+        filled += f"; answers with {self.missing}" if self.missing else ""
         return f"{mode}: yes{filled}{''.join(f'; {source}: {read}' for source, read in self.reads.items())}"
 
 
@@ -286,6 +324,9 @@ def start_option(query: Query, start: Start, known: KnownPast) -> StartOption:
     columns = {name: needed_columns(plan, name) for name in sources}
     asked, since = start, ""
     if start.wait:
+        awaited = awaited_of(query, known)
+        if awaited is not None and awaited.rows:
+            return StartOption(asked, {}, missing=missing_rows(awaited.rows))
         try:
             start = warm_or_later(query, known, columns)
         except PenstockError as error:

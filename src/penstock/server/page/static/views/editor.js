@@ -95,5 +95,5 @@ function sharing(found) {
 
 function reads(start) {
   const read = start.reads.map((one) => `reads ${one.source} from ${one.from}, ${bytes(one.bytes)}`).join("; ");
-  return [`possible${read ? `: ${read}` : ""}`, start.warm_after ? `, full after ${start.warm_after}` : ""].join("");
+  return [`possible${read ? `: ${read}` : ""}`, start.warm_after ? `, full after ${start.warm_after}` : "", start.awaits ? `, with ${start.awaits}` : ""].join("");
 }

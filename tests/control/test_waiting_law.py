@@ -1,0 +1,179 @@
+"""Queries that wait for rows keep the law: random lives over streams that keep little of what came, with crashes.
+
+Each life has rows in any order within a slack, queries that begin WARM WAIT over several windows, which are paused,
+resumed, replaced, renamed and dropped meanwhile, restarts, and power that goes at any call of the storage.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections import Counter
+
+import pyarrow as pa
+from live_machine import Life
+from test_control_law import PostedSystem, select_of
+
+from penstock.algebra.nodes.query import Query, Start, StartMode
+from penstock.language import bind_script
+from penstock.testing.compare import events_of, first_difference
+from penstock.testing.live import Episode, run_live
+
+STREAMS = """
+CREATE STREAM S (ts INT, v INT) FROM HTTP () TIMESTAMP BY ts UNIT SECOND ORDER WITHIN {slack} SECONDS{retain};
+CREATE STREAM T (ts INT, v INT) FROM HTTP () TIMESTAMP BY ts UNIT SECOND{other};
+CREATE RELATION R (k INT, w INT) FROM HTTP ();
+INSERT INTO R (k, w) VALUES (1, 10), (2, 20), (3, 30);
+"""
+SELECTS = (
+    "SELECT SUM(v) AS s, COUNT(*) AS n FROM S [ROWS {n}]",
+    "SELECT ISTREAM(v) FROM S [ROWS {n}] WHERE v > 1",
+    "SELECT RSTREAM(COUNT(*) AS n) FROM S [ROWS {n}]",
+    "SELECT a.v, COUNT(*) AS n FROM S [ROWS {n}] a, T [RANGE {m} SECONDS] b GROUP BY a.v",
+    "SELECT a.v, b.v AS w FROM S [ROWS {n}] a, T [ROWS {m}] b WHERE a.v <= b.v",
+    "SELECT a.v, b.v AS w FROM S [ROWS {n}] a, S [ROWS {m}] b WHERE a.v = b.v",
+    "SELECT COUNT(*) AS n FROM (SELECT ISTREAM(v) FROM S [ROWS {n}]) [RANGE {m} SECONDS]",
+    "SELECT v FROM S [ROWS {n}] WHERE v >= (SELECT MAX(v) FROM T [ROWS {m}])",
+    "SELECT v FROM S [ROWS {n}] EXCEPT ALL SELECT v FROM T [RANGE {m} SECONDS]",
+    "SELECT r.w, COUNT(*) AS n FROM S [ROWS {n}] s, R r WHERE s.v = r.k GROUP BY r.w",
+    "SELECT a.v, COUNT(*) AS n FROM S [RANGE {m} SECONDS] a, S [ROWS {n}] b WHERE a.v = b.v GROUP BY a.v",
+)
+WAIT = Start(StartMode.WARM, wait=True)
+
+
+class WaitingLife:
+    """A system, and what it should do."""
+
+    def __init__(self, seed: int) -> None:
+        draw = self.draw = random.Random(seed)
+        self.system = PostedSystem(draw.randint(1, 4), seed)
+        kept = ["", " RETAIN 2 SECONDS", " RETAIN 1 HOUR"]
+        self.declared = STREAMS.format(
+            slack=draw.choice([0, 2, 3]), retain=draw.choice(kept[:2]), other=draw.choice(kept)
+        )
+        self.system.submit(self.declared)
+        self.inputs: dict[str, list[tuple[int, int]]] = {"S": [], "T": []}
+        self.steps: list[str] = [self.declared]
+        self.lives: dict[str, Life] = {}
+        self.seen: Counter[str] = Counter()
+
+    def bound(self, name: str, select: str) -> Query:
+        script = re.sub(r" RETAIN \d+ \w+", "", self.declared.partition("INSERT")[0].replace("HTTP", "MEMORY"))
+        return bind_script(f"{script} CREATE QUERY {name} AS {select};").queries[0]
+
+    def insert(self, name: str, ticks: int) -> None:
+        given = self.inputs[name]
+        high = max((ts for ts, _ in given), default=0)
+        some = [
+            (max(1, high + self.draw.randint(-3, 2) + ticks), self.draw.randint(0, 4))
+            for _ in range(self.draw.randint(1, 3))
+        ]
+        given += some
+        self.steps.append(f"insert {name} {some}")
+        ts, v = (pa.array(each, pa.int32()) for each in zip(*some, strict=True))
+        self.system.insert(name, pa.record_batch({"ts": ts, "v": v}))
+        self.answer(self.system.round())
+
+    def answer(self, tables: dict[str, pa.Table]) -> None:
+        for name, table in tables.items():
+            if name not in self.lives:
+                continue  # another query
+            self.lives[name].tables.append(table)
+
+    @property
+    def read(self) -> dict[str, int]:
+        return {**{name: len(given) for name, given in self.inputs.items()}, "R": 3}
+
+    def episode(self, query: Query, start: Start) -> Episode:
+        return Episode(query, start, self.read, lost=self.system.lost())
+
+    def step(self) -> None:
+        draw = self.draw
+        if draw.random() < 0.12:
+            self.system.crash_at = draw.randint(1, 30)
+            self.steps.append(f"power goes at call {self.system.crash_at}")
+        if draw.random() < 0.7:
+            self.insert(draw.choice("ST"), draw.randint(0, 2))
+            return
+        name = draw.choice([*(name for name, life in self.lives.items() if life.alive), ""])
+        if not name or len(self.lives) < 2:
+            self.register()
+            return
+        life, query = self.lives[name], self.system.control.query(name)[1]
+        command = draw.choice(["pause", "resume", "replace", "drop", "restart", "another"])
+        self.steps.append(f"{command} {name}: {query.status.value}, {query.awaits=}")
+        self.seen[f"{command} while it waits"] += query.awaits
+        if command == "restart":
+            self.system.restart()
+        elif command == "another":
+            self.system.submit(f"CREATE QUERY o{len(self.steps)} AS SELECT COUNT(*) AS n FROM S [RANGE 2 SECONDS]")
+        elif command == "drop":
+            life.tables.append(self.system.fresh(name))
+            self.system.drop(name)
+            life.end(self.read)
+            life.alive = False
+        elif command == "pause" and life.open:
+            self.system.pause(name, False)
+            life.end(self.read)
+        elif command == "resume" and not life.open:
+            life.tables.append(self.system.resume(name, WAIT))
+            life.episodes.append(self.episode(life.query, WAIT))
+            life.open = True
+        elif command == "replace" and query.awaits:
+            other = self.bound(name, select_of(life.query).replace("ROWS ", "ROWS 1"))
+            life.tables.append(self.system.replace(name, other, WAIT))
+            life.end(self.read)
+            life.query, life.open = other, True
+            life.episodes.append(self.episode(other, WAIT))
+
+    def register(self) -> None:
+        draw, name = self.draw, f"n{len(self.lives)}"
+        select = draw.choice(SELECTS).format(n=draw.randint(1, 9), m=draw.randint(1, 9))
+        query = self.bound(name, select)
+        self.steps.append(f"register {name} = {select}, lost {self.system.lost()}")
+        life = self.lives[name] = Life(query)
+        episode = self.episode(query, WAIT)
+        life.tables.append(self.system.register(query, WAIT))
+        life.episodes.append(episode)
+        life.open = True
+        self.seen["waited"] += self.system.control.query(name)[1].awaits
+
+    def check(self) -> None:
+        for tick in (100, 200):
+            for name in "STST":
+                self.inputs[name].append((tick, 0))
+                row = pa.record_batch({"ts": pa.array([tick], pa.int32()), "v": pa.array([0], pa.int32())})
+                self.system.insert(name, row)
+                self.answer(self.system.round())
+        inputs = {
+            name: pa.table(
+                {"ts": pa.array([t for t, _ in some], pa.int32()), "v": pa.array([v for _, v in some], pa.int32())}
+            )
+            for name, some in self.inputs.items()
+        }
+        inputs["R"] = pa.table({"k": pa.array([1, 2, 3], pa.int32()), "w": pa.array([10, 20, 30], pa.int32())})
+        for name, life in self.lives.items():
+            found = [event for table in life.tables for event in events_of(life.query, table)]
+            expected = run_live(life.episodes, inputs)
+            self.seen["emitted"] += len(found)
+            assert first_difference(expected, found) is None, "\n".join(
+                [*self.steps, name, str(life.episodes), "the law:", *map(str, expected), "emitted:", *map(str, found)]
+            )
+
+
+LIVES = 4
+
+
+def test_random_lives_that_wait_for_rows(case_count: int | None, case_seed: int | None) -> None:
+    seen: Counter[str] = Counter()
+    for seed in range(case_count or LIVES):
+        life = WaitingLife(seed + 100_000 * (case_seed or 7430))
+        try:
+            for _ in range(40):
+                life.step()
+            life.check()
+            seen += life.seen + Counter(crashes=life.system.crashes)
+        finally:
+            life.system.close()
+    assert seen["waited"] > 3 and seen["emitted"] > 100 and seen["crashes"] > 1, seen
+    assert any(count for name, count in seen.items() if name.endswith("while it waits")), seen

@@ -1,0 +1,262 @@
+"""START WARM WAIT of queries that need last rows which are still to come: a query waits for them, and then answers from
+the first instant on at which they are there, with the engine on Spark."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from inline_engine import InlineServer, without_spark
+
+from penstock.algebra.nodes.query import Start, StartMode
+from penstock.control.transactions.listing import shown_change, shown_state
+from penstock.errors import PenstockError
+from penstock.language import bind_script
+from penstock.runtime.spark.catching_up.past_input import past_of_run
+from penstock.runtime.spark.checkpoint.folder import Folder
+from penstock.runtime.spark.live_change import options_of_start
+from penstock.runtime.spark.retained import retention
+from penstock.server.statements.listed_views import shown_queries
+from penstock.testing.live import Episode, run_live
+
+__all__ = ["without_spark"]
+
+STREAM = "CREATE STREAM S (ts INT, v INT) FROM HTTP () TIMESTAMP BY ts UNIT SECOND {more};"
+LAST = "SELECT SUM(v) AS s, COUNT(*) AS n FROM S [ROWS {}]"
+
+
+@pytest.fixture
+def server(tmp_path: Path, without_spark: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[InlineServer]:
+    monkeypatch.setattr(retention, "_EVERY", 1)
+    made = InlineServer(tmp_path / "checkpoint")
+    yield made
+    made.close()
+
+
+def rows(first: int, last: int) -> list[tuple[int, int]]:
+    return [(tick, tick) for tick in range(first, last + 1)]
+
+
+def state(server: InlineServer, name: str) -> tuple[str, str | None]:
+    (one,) = [one for one in server.control.queries() if one.stored.name == name]
+    return shown_state(one, server.control.version()), shown_change(one, server.control.version())
+
+
+def by_the_law(
+    streams: str, select: str, given: Mapping[str, list[tuple[int, int]]], begun: Mapping[str, int],
+    lost: Mapping[str, int],
+) -> list[Any]:  # fmt: skip
+    plain = streams.replace("HTTP", "MEMORY").replace("RETAIN 1 HOUR", "").replace("RETAIN 3 SECONDS", "")
+    (query,) = bind_script(f"{plain} CREATE QUERY q AS {select};").queries
+    inputs = {
+        name: pa.table(
+            {"ts": pa.array([ts for ts, _ in some], pa.int32()), "v": pa.array([v for _, v in some], pa.int32())}
+        )
+        for name, some in given.items()
+    }
+    start = Start(StartMode.WARM, wait=True)
+    found = run_live([Episode(query, start, begun, lost=lost)], inputs)
+    return sorted(((ts, op, tuple(row)) if op else (ts, tuple(row)) for ts, op, row in found), key=str)
+
+
+def emitted(server: InlineServer, name: str, is_stream: bool = False) -> list[Any]:
+    found = server.emitted(name)
+    return sorted(((ts, tuple(row)) if is_stream else (ts, row[0], tuple(row[1:])) for ts, *row in found), key=str)
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize("retain", ["", "RETAIN 3 SECONDS"])
+def test_it_answers_from_the_instant_at_which_its_rows_are_there(
+    server: InlineServer, retain: str, restarts: bool
+) -> None:
+    server.post(STREAM.format(more=retain))
+    for row in rows(1, 10):
+        server.insert("S", [row])
+    server.post(f"CREATE QUERY q START WARM WAIT AS {LAST.format(7)};")
+    kept = 3 if retain else 0
+    assert state(server, "q") == ("WAITING", f"it begins with {7 - kept} more rows of S")
+    for tick in range(11, 16 - kept):
+        server.insert("S", rows(tick, tick))
+        server.settle()
+        if restarts:
+            server.restart()
+    assert state(server, "q")[0] == "WAITING"
+    shown = shown_queries(server.control.queries(), server.control.version(), {}, {})
+    assert shown.endswith("-- WAITING: it begins with 3 more rows of S") == (not retain), shown
+    for tick in range(16 - kept, 24):
+        server.insert("S", rows(tick, tick))
+        server.settle()
+        if restarts:
+            server.restart()
+    first = 13 if retain else 17
+    assert [row for row in server.emitted("q") if row[1] == "+"] == [
+        (t, "+", sum(range(t - 6, t + 1)), 7) for t in range(first, 23)
+    ]
+    assert state(server, "q") == ("RUNNING", None)
+    assert not server.control.query("q")[1].holds
+
+
+SELECTS = {
+    "one window": "SELECT SUM(v) AS s, COUNT(*) AS n FROM S [ROWS 4]",
+    "rows in and out": "SELECT v FROM S [ROWS 3] WHERE v > 2",
+    "a stream": "SELECT ISTREAM(v) FROM S [ROWS 3]",
+    "two windows of one stream": "SELECT a.v, b.v AS w FROM S [ROWS 2] a, S [ROWS 5] b WHERE a.v = b.v",
+    "rows and a length of time": "SELECT a.v, COUNT(*) AS n FROM S [ROWS 3] a, T [RANGE 9 SECONDS] b GROUP BY a.v",
+    "rows of both": "SELECT a.v, b.v AS w FROM S [ROWS 3] a, T [ROWS 4] b WHERE a.v <= b.v",
+    "a window over another": "SELECT COUNT(*) AS n FROM (SELECT ISTREAM(v) FROM S [ROWS 2]) [RANGE 5 SECONDS]",
+    "a subquery": "SELECT v FROM S [ROWS 3] WHERE v > (SELECT MIN(v) FROM T [ROWS 2])",
+}
+
+
+@pytest.mark.parametrize("kept", ["", "RETAIN 3 SECONDS", "RETAIN 1 HOUR"])
+@pytest.mark.parametrize("select", SELECTS)
+def test_the_law_is_kept(server: InlineServer, select: str, kept: str) -> None:
+    """Elements come in any order within the slack; the other stream keeps nothing, a part of what came, or all."""
+    slack = " ORDER WITHIN 3 SECONDS"
+    streams = STREAM.format(more=slack) + STREAM.format(more=f"{slack} {kept}").replace(" S ", " T ")
+    server.post(streams)
+    text = SELECTS[select]
+    draw = random.Random(743_000_000 + list(SELECTS).index(select) * 3 + len(kept))
+    given: dict[str, list[tuple[int, int]]] = {"S": [], "T": []}
+
+    def insert(name: str, count: int) -> None:
+        for _ in range(count):
+            high = max((ts for ts, _ in given[name]), default=0)
+            row = max(1, high + draw.randint(-3, 3)), draw.randint(0, 6)
+            given[name].append(row)
+            server.insert(name, [row])
+
+    insert("S", 9), insert("T", 9)
+    begun = {name: len(some) for name, some in given.items()}
+    # Whatever RETAIN keeps beyond that does not matter.
+    lost = {name: lost_of(server, name) for name in given if f" {name} " in text}
+    lost = {name: tick for name, tick in lost.items() if tick is not None}
+    server.post(f"CREATE QUERY q START WARM WAIT AS {text};")
+    for _ in range(8):
+        insert("S", draw.randint(0, 3)), insert("T", draw.randint(0, 4))
+        server.settle()
+        if draw.random() < 0.2:
+            server.restart()
+    for name in given:
+        server.insert(name, [(200, 0)]), server.insert(name, [(300, 0)])
+        given[name] += [(200, 0), (300, 0)]
+    server.settle()
+    is_stream = "ISTREAM(v) FROM S [ROWS 3]" in text
+    expected = by_the_law(streams, text, given, begun, lost)
+    assert expected and emitted(server, "q", is_stream) == expected
+
+
+def lost_of(server: InlineServer, name: str) -> int | None:
+    known = past_of_run(Folder(server.run.checkpoint / "penstock"), server.run.epoch)
+    return known.lost(server.run.work.declared[name], (0, 1))
+
+
+def waiting(server: InlineServer, count: int = 4) -> None:
+    server.post(STREAM.format(more="") + "CREATE QUERY other AS SELECT COUNT(*) AS n FROM S [RANGE 3 SECONDS];")
+    server.insert("S", rows(1, 10))
+    server.post(f"CREATE QUERY q START WARM WAIT AS {LAST.format(count)};")
+    server.insert("S", rows(11, 12))
+
+
+def values(server: InlineServer, name: str) -> list[tuple[Any, ...]]:
+    return [row for row in server.emitted(name) if row[1] == "+"]
+
+
+def sums(first: int, last: int, count: int = 4) -> list[tuple[Any, ...]]:
+    return [(t, "+", sum(range(t - count + 1, t + 1)), count) for t in range(first, last + 1)]
+
+
+def test_others_come_and_go_while_it_waits(server: InlineServer) -> None:
+    """The plan changes, other queries read its stream, and this one is renamed."""
+    waiting(server)
+    server.post(
+        "DROP QUERY other; CREATE QUERY another START WARM WAIT AS SELECT COUNT(*) AS n FROM S [RANGE 2 SECONDS];"
+    )
+    server.post("ALTER QUERY q RENAME TO p; ALTER STREAM S SET (retain '1 SECOND');")
+    server.insert("S", rows(13, 13))
+    server.post("CREATE QUERY third START WARM AS SELECT COUNT(*) AS n FROM S [RANGE 1 SECOND];")
+    server.insert("S", rows(14, 20))
+    server.settle()
+    server.insert("S", rows(21, 22))
+    assert values(server, "p") == sums(14, 21)
+    assert server.control.catalog.sources["s"].retain == 1
+
+
+def test_it_is_dropped_paused_and_begun_otherwise(server: InlineServer) -> None:
+    waiting(server)
+    server.post("DROP QUERY q;")
+    server.settle()
+    assert server.run.work.declared["S"].retain is None
+    server.post(f"CREATE QUERY q START WARM WAIT AS {LAST.format(4)};")
+    server.insert("S", rows(13, 14))
+    for refused in ("PAUSE WITH STATE", "SWAP WITH q2"):
+        server.post(f"CREATE QUERY IF NOT EXISTS q2 AS {LAST.format(3)};")
+        with pytest.raises(PenstockError, match="waits for rows before it begins") as error:
+            server.post(f"ALTER QUERY q {refused};")
+        assert error.value.code == "P0701" and error.value.hint
+    server.post("ALTER QUERY q PAUSE;")
+    assert state(server, "q") == ("PAUSED", None)
+    server.settle()
+    assert server.run.work.declared["S"].retain is None, "nothing waits for rows any more"
+    server.insert("S", rows(15, 15))
+    with pytest.raises(PenstockError, match="cannot START WARM"):
+        server.post("ALTER QUERY q RESUME;")
+    server.post("ALTER QUERY q RESUME START WARM WAIT;")
+    assert state(server, "q") == ("WAITING", "it begins with 4 more rows of S")
+    server.post(f"ALTER QUERY q AS {LAST.format(3)} START WARM WAIT;")
+    assert state(server, "q") == ("WAITING", "it begins with 3 more rows of S")
+    server.insert("S", rows(16, 20))
+    server.settle()
+    server.insert("S", rows(21, 21))
+    assert values(server, "q") == sums(18, 20, 3)
+    server.post(f"CREATE OR REPLACE QUERY q START NOW AS {LAST.format(3)};")
+
+
+def test_begins_now_instead(server: InlineServer) -> None:
+    waiting(server)
+    server.post(f"ALTER QUERY q AS {LAST.format(4)} START NOW;")
+    server.insert("S", rows(13, 15))
+    server.settle()
+    assert server.emitted("q")[-1] == (14, "+", 13 + 14, 2)
+    assert server.run.work.declared["S"].retain is None
+
+
+def test_its_stream_is_dropped(server: InlineServer) -> None:
+    waiting(server)
+    server.post("DROP STREAM S CASCADE;")
+    server.settle()
+    assert [one.stored.name for one in server.control.queries()] == []
+
+
+def test_explain_says_how_many_rows_are_missing_and_what_never_comes(server: InlineServer) -> None:
+    server.post(STREAM.format(more=""))
+    server.insert("S", rows(1, 10))
+    declared = STREAM.format(more="").replace("HTTP", "MEMORY")
+
+    def shown(select: str) -> dict[str, str]:
+        (query,) = bind_script(f"{declared} CREATE QUERY q AS {select};").queries
+        options = options_of_start(server.run, query)
+        assert [one.as_json()["possible"] for one in options] == [": yes" in str(one) for one in options]
+        return {str(one).partition(":")[0]: str(one).partition(": ")[2] for one in options}
+
+    assert shown(LAST.format(3))["WARM WAIT"] == "yes; answers with 3 more rows of S"
+    assert (
+        shown("SELECT a.v FROM S [ROWS 3] a, S [ROWS 1200] b")["WARM WAIT"] == "yes; answers with 1,200 more rows of S"
+    )
+    never = shown("SELECT v FROM S [PARTITION BY v ROWS 3]")["WARM WAIT"]
+    assert never == (
+        "no; START WARM WAIT would wait for ever: elements of S are gone, and of PARTITION BY no number of rows shows "
+        "that nothing is missing: a partition may have rows among those that are gone alone"
+    )
+    with pytest.raises(PenstockError) as refused:
+        server.post("CREATE QUERY q START WARM WAIT AS SELECT v FROM S [PARTITION BY v ROWS 3];")
+    assert "no number of rows shows" in refused.value.message
+    never = shown("SELECT COUNT(*) AS n FROM S [ROWS 4 SLIDE 2 TUPLES]")["WARM WAIT"]
+    assert never == (
+        "no; START WARM WAIT would wait for ever: elements of S are gone, and the query counts arrivals from the first "
+        "one on"
+    )
