@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import suppress
-from typing import Literal
+from typing import Literal, TypeVar
 
 from fastapi import Request, Response
 from sse_starlette.event import ServerSentEvent
@@ -23,6 +23,8 @@ from penstock.server.http.door import CountedRequest, HttpDoor, Interrupted, at_
 from penstock.server.http.formats import ArrowWriter, BodyFormat, csv_lines, dumped, json_array, json_lines
 from penstock.server.http.problems import problem_document, status_of
 from penstock.server.service import EndOfResults, ResultPart, ResultSource
+
+T = TypeVar("T")
 
 #: The formats of rows that come.
 STREAMED = (BodyFormat.SSE, BodyFormat.NDJSON, BodyFormat.ARROW, BodyFormat.CSV)
@@ -69,18 +71,24 @@ class _Stream:
             self._ended = True
 
     async def parts(self) -> AsyncGenerator[ResultPart, None]:
-        """Yield the parts until the subscription ends. Raises Interrupted when the server ends before."""
-        if self._first is not None:
-            part, self._first = self._first, None
-            yield part
+        """Yield the parts until the subscription ends. Raises Interrupted when the server ends before.
+
+        A part that has been yielded is not kept here: it would stay for as long as a slow caller does not read on.
+        """
+        waiting = [] if self._first is None else [self._first]
+        self._first = None
         changes = _Changes(self._source)
         try:
-            while not self._ended:
+            while waiting or not self._ended:
+                if waiting:
+                    yield waiting.pop()
+                    continue
                 if self._door.closing.is_set():
                     raise Interrupted
                 found = await self._next(changes)
                 if found is not None:
-                    yield found
+                    waiting.append(found)
+                del found
         finally:
             changes.end()
 
@@ -130,21 +138,35 @@ class _Changes:
             self._end()
 
 
+async def _each(stream: _Stream, encoded: Callable[[ResultPart], T]) -> AsyncIterator[T]:
+    """Yield the parts as they are sent; no part is kept while a caller does not read on."""
+    waiting: list[T] = []
+    async for part in stream.parts():
+        waiting.append(encoded(part))
+        del part
+        yield waiting.pop()
+
+
 async def _sse(stream: _Stream) -> AsyncIterator[ServerSentEvent]:
+    def event(part: ResultPart) -> ServerSentEvent:
+        rows = json_array(part.rows).decode("utf-8", "backslashreplace")
+        return ServerSentEvent(rows, event="rows", id=part.cursor or None)
+
     try:
-        async for part in stream.parts():
-            rows = json_array(part.rows).decode("utf-8", "backslashreplace")
-            yield ServerSentEvent(rows, event="rows", id=part.cursor or None)
+        async for one in _each(stream, event):
+            yield one
     except PenstockError as error:
         yield ServerSentEvent(_problem_line(error).decode(), event="error")
 
 
 async def _ndjson(stream: _Stream, cursors: bool) -> AsyncIterator[bytes]:
+    def lines(part: ResultPart) -> bytes:
+        cursor = dumped({"cursor": part.cursor}) + b"\n" if cursors and part.cursor else b""
+        return json_lines(part.rows) + cursor
+
     try:
-        async for part in stream.parts():
-            yield json_lines(part.rows)
-            if cursors and part.cursor:
-                yield dumped({"cursor": part.cursor}) + b"\n"
+        async for one in _each(stream, lines):
+            yield one
     except PenstockError as error:
         yield b'{"error":' + _problem_line(error) + b"}\n"
 
@@ -152,14 +174,14 @@ async def _ndjson(stream: _Stream, cursors: bool) -> AsyncIterator[bytes]:
 async def _binary(stream: _Stream, form: BodyFormat) -> AsyncIterator[bytes]:
     if form is BodyFormat.CSV:
         yield csv_lines(stream.schema.empty_table(), head=True)
-        async for part in stream.parts():
-            yield csv_lines(part.rows, head=False)
+        async for lines in _each(stream, lambda part: csv_lines(part.rows, head=False)):
+            yield lines
         return
     writer = ArrowWriter(stream.schema)
     yield writer.head()
     try:
-        async for part in stream.parts():
-            yield writer.batch(part.rows, part.cursor)
+        async for batch in _each(stream, lambda part: writer.batch(part.rows, part.cursor)):
+            yield batch
     except PenstockError as error:
         yield writer.error(_problem_line(error), stream.schema)
     yield writer.end()
