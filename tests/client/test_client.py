@@ -14,6 +14,8 @@ import pytest
 from httpcore import ConnectionPool
 
 from penstock.client import ServerClient, connect
+from penstock.client.answers import RemoteRows
+from penstock.client.rows import arrow_table
 from penstock.errors import PenstockError, ScriptErrors
 from penstock.server.addresses import Address
 from penstock.server.listening import HttpServer
@@ -64,6 +66,35 @@ def test_many_rows_are_posted_in_parts(connected: ServerClient, monkeypatch: pyt
     table = pa.table({"at": pa.array(range(1_000), pa.timestamp("us", "UTC"))})
     assert connected.insert("readings", table) == 1_000
     assert connected.select("SELECT COUNT(*) AS n FROM readings").to_arrow().to_pylist() == [{"n": 1_000}]
+
+
+def test_rows_of_any_kind_lose_nothing() -> None:
+    """Keys that the first row lacks, dictionaries of views as Polars has them, labels that pandas keeps of rows."""
+    some = arrow_table(iter([{"room": "a"}, {"level": 4, "room": "b"}, {}]))
+    assert some.to_pylist() == [{"room": "a", "level": None}, {"room": "b", "level": 4}, {"room": None, "level": None}]
+    words = pa.DictionaryArray.from_arrays(pa.array([1, 0, None], pa.uint32()), pa.array(["x", "y"], pa.string_view()))
+    plain = arrow_table(pa.table({"word": words, "none": words.slice(0, 3)}))
+    assert plain.column("word").to_pylist() == ["y", "x", None]
+    assert plain.schema.field("word").type == pa.large_string()
+    empty = arrow_table(pa.table({"word": words}).slice(0, 0))
+    assert empty.num_rows == 0 and empty.schema.field("word").type == pa.large_string()
+    frame = pd.DataFrame({"room": ["a", "b"], "level": [1, 2]})
+    assert arrow_table(frame[frame.level > 1]).to_pylist() == [{"room": "b", "level": 2}]
+    assert arrow_table(frame.set_index("room")).column_names == ["level", "room"]
+
+
+def test_pandas_keeps_the_digits_of_large_numbers() -> None:
+    large, small = pa.array([2**63 - 1, None]), pa.array([1, None], pa.int64())
+    frame = RemoteRows(pa.Table.from_arrays([large, small, large], names=["n", "m", "n"])).to_pandas()
+    assert [str(one) for one in frame.dtypes] == ["Int64", "float64", "Int64"]
+    assert frame.iloc[0, 0] == 2**63 - 1 and frame.iloc[0, 2] == 2**63 - 1
+
+
+def test_a_client_that_has_been_closed_says_so(connected: ServerClient) -> None:
+    connected.close()
+    for action in (connected.queries, lambda: next(connected.events())):
+        with pytest.raises(PenstockError, match="P0808: this client has been closed"):
+            action()
 
 
 def test_polars_frames(connected: ServerClient) -> None:

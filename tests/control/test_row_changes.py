@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from control_kit import server
 
 from penstock.algebra.nodes.scans import Source
 from penstock.control.posted_rows import PostedRows
@@ -73,3 +74,49 @@ def test_a_row_that_has_gone_for_ever_cannot_come_again() -> None:
     )
     with pytest.raises(PenstockError, match="P0701"):
         check_changeable(source)
+
+
+KEYED = "CREATE RELATION K (k INT, d DATE, v INT, PRIMARY KEY (k, d)) FROM MEMORY ();"
+
+
+@pytest.mark.parametrize(
+    ("rows", "reason"),
+    [
+        ("(1, NULL, 1)", "row 1 of the INSERT has NULL in the primary key of K"),
+        ("(1, '2024-01-01', 1), (NULL, '2024-01-01', 1)", "row 2 of the INSERT has NULL"),
+        ("(1, '+9999-01-01', 1), (2, '2024-01-01', 1), (1, '9999-01-01', 2)",
+         "row 3 of the INSERT repeats the primary key of a row of K: k, d = 1, 9999-01-01"),
+    ],
+)  # fmt: skip
+def test_an_insert_whose_keys_do_not_fit_is_refused(tmp_path: Path, rows: str, reason: str) -> None:
+    """At once: its rows would be dead letters, of which the one who inserts hears nothing."""
+    with server(tmp_path) as system:
+        system.done(KEYED)
+        with pytest.raises(PenstockError) as caught:
+            system.run(f"INSERT INTO K VALUES (7, '2024-01-01', 1); INSERT INTO K VALUES {rows}")
+        error = caught.value
+        assert error.position is not None and error.position.column == 44
+        assert error.code == "P0210" and error.message.startswith(reason), error
+        assert len(system.control.commands()) == 1
+
+
+def test_an_insert_with_a_key_that_is_there_fails_alone(tmp_path: Path) -> None:
+    with server(tmp_path) as system:
+        system.done(f"{KEYED} INSERT INTO K VALUES (1, '2024-01-01', 1)")
+        (told,) = system.run("INSERT INTO K VALUES (2, '2024-01-01', 1), (1, '2024-01-01', 2)", key="k")
+        assert told.outcome is not None and (told.outcome.state.value, told.outcome.code) == ("FAILED", "P0210")
+        system.done("INSERT INTO K VALUES (2, '2024-01-01', 3)")
+        system.done("CREATE QUERY q AS SELECT k, v FROM K")
+        system.engine.round()
+        assert sorted((row["k"], row["v"]) for row in system.answers("q")) == [(1, 1), (2, 3)]
+    with server(tmp_path) as again:
+        (told,) = again.run("INSERT INTO K VALUES (2, '2024-01-01', 1), (1, '2024-01-01', 2)", key="k")
+        assert told.outcome is not None and told.outcome.code == "P0210"
+
+
+def test_rows_of_updates_may_have_one_key(tmp_path: Path) -> None:
+    with server(tmp_path) as system:
+        system.done("CREATE RELATION U (ts INT, k INT, PRIMARY KEY (k)) FROM MEMORY () TIMESTAMP BY ts UNIT SECOND;")
+        system.done("INSERT INTO U VALUES (1, 1), (2, 1), (2, 1)")
+        with pytest.raises(PenstockError, match="NULL in the primary key of U"):
+            system.run("INSERT INTO U VALUES (3, NULL)")

@@ -65,6 +65,15 @@ def test_each_format_adds_the_same_rows(client: httpx.Client, fake: FakeService)
     assert others == [first] * 4
 
 
+def test_whole_numbers_of_arrow_are_decimals_where_they_fit(client: httpx.Client, fake: FakeService) -> None:
+    """Arrow itself refuses all values of a type whose largest one does not fit."""
+    whole = rows().set_column(3, "cost", pa.array([12, None], pa.int64()))
+    assert send(client, stream_of(whole), ARROW).json()["rows"] == 2
+    assert [row[4] for row in stored(fake)] == [Decimal("12.0000"), None]
+    answer = send(client, stream_of(rows().set_column(3, "cost", pa.array([2**62, None]))), ARROW)
+    assert answer.status_code == 400 and "column cost cannot be cast to DECIMAL" in answer.json()["message"]
+
+
 def test_malformed_records_are_reported_by_line(client: httpx.Client, fake: FakeService) -> None:
     body = b'{"at": "1970-01-01T00:00:00Z", "n": 1}\n{"at": "x"}\n{"at": "1970-01-01T00:00:01Z", "n": "x"}\nnot json\n'
     answer = send(client, body, NDJSON)

@@ -9,9 +9,18 @@ from typing import Any
 from urllib.parse import unquote
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from penstock.errors import CODES, PenstockError, Position, ScriptErrors, ScriptWarning
 from penstock.served import CatalogView, CommandView, DeclaredView, QueryView, SourceView
+
+#: Whole numbers up to here are exact as doubles.
+_MOST_EXACT = 2**53
+
+
+def _is_beyond_doubles(column: pa.ChunkedArray) -> bool:
+    bounds = pc.min_max(column)
+    return any((bound.as_py() or 0) * sign > _MOST_EXACT for bound, sign in ((bounds["min"], -1), (bounds["max"], 1)))
 
 
 @dataclass(frozen=True)
@@ -33,8 +42,14 @@ class RemoteRows:
         return self.table
 
     def to_pandas(self) -> Any:
-        """Return the rows as a pandas DataFrame."""
-        return self.table.to_pandas()
+        """Return the rows as a pandas DataFrame. Whole numbers beyond 2^53 beside NULLs have the type `Int64`, as
+        pandas' doubles would lose digits of them."""
+        frame = self.table.to_pandas()
+        for place, column in enumerate(self.table.columns):
+            if pa.types.is_int64(column.type) and column.null_count and _is_beyond_doubles(column):
+                nullable = importlib.import_module("pandas").Int64Dtype()
+                frame.isetitem(place, column.to_pandas(types_mapper=lambda _type, found=nullable: found))
+        return frame
 
     def to_polars(self) -> Any:
         """Return the rows as a Polars DataFrame. Raises PenstockError P0809 without Polars."""

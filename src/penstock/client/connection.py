@@ -100,6 +100,11 @@ class Connection:
         for client in list(self._streams):
             client.close()
 
+    def _check_open(self) -> None:
+        """Raise PenstockError P0808 behind `close`."""
+        if self._http.is_closed:
+            raise PenstockError("P0808", "this client has been closed", hint="connect again")
+
     def json(self, method: str, path: str, **request: Any) -> Any:
         """Return the JSON document of an answer. Raises PenstockError."""
         content = self.send(method, path, **request).content
@@ -111,6 +116,7 @@ class Connection:
     def send(self, method: str, path: str, refusals: frozenset[int] = frozenset(), **request: Any) -> httpx.Response:
         """Return an answer; send the request again while the server is not reached or busy. refusals: statuses of
         errors that are answers like others. Raises PenstockError."""
+        self._check_open()
         end = time.monotonic() + self.patience
         for pause in pauses():
             try:
@@ -132,6 +138,7 @@ class Connection:
         It has a pool of connections of its own: one that nobody holds any more may be closed by the collection of
         garbage, in the midst of a request of this thread, which has the lock of its pool.
         """
+        self._check_open()
         waits = httpx.Timeout(None, connect=_CONNECT_SECONDS)
         headers = {"Accept": accept, **request.pop("headers", {})}
         with self._client() as client, client.stream(method, path, headers=headers, timeout=waits, **request) as answer:

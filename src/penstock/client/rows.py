@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -12,6 +13,7 @@ from penstock.errors import PenstockError
 
 #: Bytes of rows that one request posts.
 PART_BYTES = 8 * 2**20
+_LABELS = re.compile(r"__index_level_\d+__")
 
 
 def arrow_table(rows: Any) -> pa.Table:
@@ -20,7 +22,7 @@ def arrow_table(rows: Any) -> pa.Table:
         rows = pa.Table.from_batches([rows])
     elif isinstance(rows, Sequence | Iterator) or (isinstance(rows, Iterable) and not hasattr(rows, "columns")):
         try:
-            rows = pa.Table.from_pylist([dict(row) for row in rows])
+            rows = _of_dictionaries([dict(row) for row in rows])
         except (TypeError, ValueError, pa.ArrowException) as error:
             raise _no_rows("these values", error) from None
     elif not isinstance(rows, pa.Table):
@@ -28,7 +30,15 @@ def arrow_table(rows: Any) -> pa.Table:
             rows = pa.table(rows)
         except (TypeError, ValueError, pa.ArrowException) as error:
             raise _no_rows(type(rows).__name__, error) from None
+        # The labels of a pandas DataFrame whose rows were chosen from another one; an index with a name is a column.
+        rows = rows.drop_columns([name for name in rows.column_names if _LABELS.fullmatch(name)])
     return pa.table([_plain(column) for column in rows.columns], names=rows.column_names)
+
+
+def _of_dictionaries(rows: list[dict[str, Any]]) -> pa.Table:
+    """Return rows as a table with all keys that some row has; where a row lacks one it is NULL."""
+    names = dict.fromkeys(name for row in rows for name in row)
+    return pa.table({name: [row.get(name) for row in rows] for name in names})
 
 
 def _no_rows(what: str, error: Exception) -> PenstockError:
@@ -39,7 +49,9 @@ def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Return a column without a dictionary or views, which a server does not accept."""
     type_ = column.type
     if pa.types.is_dictionary(type_):
-        return _plain(column.cast(type_.value_type))
+        values = [_plain(pa.chunked_array([one.dictionary])).combine_chunks() for one in column.chunks]
+        decoded = [each.take(one.indices) for each, one in zip(values, column.chunks, strict=True)]
+        return pa.chunked_array(decoded, _plain(pa.chunked_array([], type_.value_type)).type)
     if pa.types.is_string_view(type_):
         return column.cast(pa.large_string())
     return column.cast(pa.large_binary()) if pa.types.is_binary_view(type_) else column

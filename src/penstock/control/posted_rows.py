@@ -160,7 +160,8 @@ class PostedRows:
             before = None if key is None else posts.keys.get(key)
             if before is not None and before.at >= _now() - int(self.retention * 1e6):
                 if not same and before.digest != digest:
-                    raise key_used(key or "")
+                    # The name of the token stands before it.
+                    raise key_used((key or "").rpartition(" ")[2])
                 return False
             if not typed.num_rows and key is None:
                 return True

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 import pyarrow as pa
 
 from penstock.algebra.nodes.scans import Source
+from penstock.connectors.sinks.text import plain
 from penstock.control.posted_rows import PostedRows
 from penstock.errors import PenstockError
 from penstock.expressions.evaluate import evaluate, mask
@@ -37,15 +38,14 @@ def post_rows(
         known: returns the updates of the relation that an engine knows (`Engine.updates`).
 
     Raises:
-        PenstockError: P0601, P0203; nothing has been changed then.
+        PenstockError: P0601, P0203, P0210; nothing has been changed then.
     """
     if posted.has(number, key):
         return None
     if isinstance(command, InsertRows):
-        rows = pa.Table.from_arrays(
-            [pa.array([row[i] for row in command.rows], one.type) for i, one in enumerate(source.columns)],
-            names=list(source.columns.names),
-        )
+        if source.is_static and source.primary_key:
+            check_keys(source, command, posted.table(source, number))
+        rows = _table(source, command)
         count: int = rows.num_rows
     else:
         updates = known(posted.source(source, number))
@@ -56,6 +56,39 @@ def post_rows(
         rows, count = _updates(source, present, command)
     posted.post(source, number, rows, key, same=True)
     return count
+
+
+def check_keys(source: Source, command: InsertRows, present: pa.Table | None = None) -> None:
+    """Raise PenstockError P0210 for an INSERT whose rows would not be taken: with NULL in a primary key, or with a
+    key twice where the relation never changes. Updates may have the same key. present: the rows before."""
+    names = ", ".join(source.columns[i].name for i in source.primary_key)
+    known = set() if present is None else {key for key in _keys(source, present) if None not in key}
+    for number, key in enumerate(_keys(source, _table(source, command)), 1):
+        if None in key:
+            message = f"row {number} of the INSERT has NULL in the primary key of {source.name} ({names})"
+            raise PenstockError("P0210", message, hint="nothing has been inserted")
+        if source.is_static:
+            if key in known:
+                shown = ", ".join((part or b"").decode() for part in key)
+                message = (
+                    f"row {number} of the INSERT repeats the primary key of a row of {source.name}: {names} = {shown}"
+                )
+                hint = "nothing has been inserted; in a relation with TIMESTAMP BY the row would be replaced"
+                raise PenstockError("P0210", message, hint=hint)
+            known.add(key)
+
+
+def _keys(source: Source, rows: pa.Table) -> list[tuple[bytes | None, ...]]:
+    """Return the primary key of each row, as text."""
+    columns = (plain(rows.column(i).combine_chunks()).to_pylist() for i in source.primary_key)
+    return list(zip(*columns, strict=True))
+
+
+def _table(source: Source, command: InsertRows) -> pa.Table:
+    return pa.Table.from_arrays(
+        [pa.array([row[i] for row in command.rows], one.type) for i, one in enumerate(source.columns)],
+        names=list(source.columns.names),
+    )
 
 
 def check_changeable(source: Source) -> None:

@@ -190,6 +190,9 @@ def _declared(table: pa.Table, source: Source) -> pa.Table:
 def _converted(values: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray:
     """Return values in the declared type; texts are read as those of a csv file. Raises ValueError."""
     texts = pa.types.is_string(values.type) or pa.types.is_large_string(values.type)
+    if pa.types.is_integer(values.type) and pa.types.is_decimal(type_):
+        # Arrow asks for room for the largest integer, whatever the values are.
+        return values.cast(pa.decimal256(76, type_.scale)).cast(type_)
     if not texts or pa.types.is_string(type_) or pa.types.is_binary(type_):
         return values.cast(type_)
     converted = cells.convert(values.cast(pa.string()).combine_chunks(), type_)
