@@ -9,8 +9,8 @@ from collections.abc import Sequence
 class CaseSpread:
     """The cases of one test that is marked as `spread(every)`, in the order in which they are collected.
 
-    The places of the values of its parameters are added up, and of these sums one in `every` is tried: each value is
-    tried beside some of the others. Tests with the same parameters try other cases each.
+    The places of the values of its parameters are added up, and of these sums one in `every` is tried, so that what is
+    left has many values of each parameter. Tests with the same parameters try other cases each.
     """
 
     def __init__(self, name: str, every: int) -> None:

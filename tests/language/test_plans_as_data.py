@@ -89,6 +89,7 @@ def test_a_field_is_known_where_it_is_needed() -> None:
 # --- the law
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize("flavour", FLAVOURS, ids=lambda one: FLAVOURS.index(one))
 def test_random_plans_are_read_as_they_were(flavour: Flavour) -> None:
     for seed in range(CASES):
@@ -110,6 +111,7 @@ def _properties(root: Algebra) -> list[object]:
     return [*found.items()]
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize("flavour", FLAVOURS, ids=lambda one: FLAVOURS.index(one))
 def test_a_query_made_of_a_random_plan_has_the_answer_of_the_query(flavour: Flavour) -> None:
     """Through statements: the text of the plan stands in a script, and the local runtime answers it."""
