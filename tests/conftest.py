@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.commands import select_process
+from tests.spread import CaseSpread
 
 settings.register_profile(
     "penstock", deadline=None, database=None, print_blob=False, suppress_health_check=list(HealthCheck)
@@ -46,13 +47,19 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     if not {*FOLDERS.get(wanted, ())}.isdisjoint(collection_path.parents):
         return None
     text = collection_path.read_text()
-    return None if f"mark.{wanted}" in text or (wanted == "slow" and "some_slow(" in text) else True
+    return None if f"mark.{wanted}" in text or (wanted == "slow" and "mark.spread(" in text) else True
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    spreads: dict[tuple[Path, str], CaseSpread] = {}
     for item in items:
         if not {*FOLDERS["server"]}.isdisjoint(item.path.parents):
             item.add_marker(pytest.mark.server)
+        mark = item.get_closest_marker("spread")
+        if mark is not None and isinstance(item, pytest.Function):
+            spread = spreads.setdefault((item.path, item.originalname), CaseSpread(item.originalname, *mark.args))
+            if spread.is_left_to_soak(item.callspec._idlist):
+                item.add_marker(pytest.mark.slow)
 
 
 def pytest_configure() -> None:

@@ -64,7 +64,7 @@ FARTHER = (*ORDINARY[:3], (1e19, 1e-20, 0.7), (0.3, 0.1, 1e15, None), *ORDINARY[
 OVERFLOW = (*ORDINARY[:3], (1e300, 0.1, 0.7, None), (-1e300, 0.1, 0.7), *ORDINARY[5:])
 
 
-def inputs(seed: int, values: tuple[tuple[object, ...], ...], size: int = 70) -> dict[str, pa.Table]:
+def inputs(seed: int, values: tuple[tuple[object, ...], ...], size: int = 45) -> dict[str, pa.Table]:
     """Return rows of the stream, and of the relation: each is taken back, or not."""
     draw = random.Random(seed)
     rows = [tuple(draw.choice(choices) for choices in values) for _ in range(size)]
@@ -102,7 +102,7 @@ def test_every_window_gives_what_its_rows_give(items: str, seed: int, values: tu
     queries = bind_script(script).queries
     given = inputs(seed, values)
     answers = {q.name: run_oracle(q, given) for q in queries}
-    for run in RUNS if seed == 0 else RUNS[1:]:
+    for run in RUNS[1:]:
         found = run.answer(queries, given, False, None)
         for query in queries:
             assert_same(query, found.tables[query.name], answers[query.name], tolerance=4e-16 if seed else 1e-14)
@@ -133,7 +133,7 @@ def test_duckdb_says_the_same(ours: str) -> None:
     query = bind_script(f"{DECLARED} CREATE QUERY q AS SELECT k, {ours} AS v FROM S GROUP BY k;").queries[0]
     doubles = ((0.1, 0.5, 3.0, 8.5, None), (1.0, 0.1, -7.25, 2.0, None))
     whole = (tuple(range(-20, 20)), (5, 6, None))
-    for seed in range(10):
+    for seed in range(5):
         values = (*ORDINARY[:3], *doubles, ORDINARY[5], *whole)
         given = inputs(seed, values, 3 + 2 * seed)["S"]
         if "ts, i" in ours:

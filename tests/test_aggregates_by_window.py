@@ -39,6 +39,7 @@ def rows(seed: int, size: int = 80) -> pa.Table:
     })  # fmt: skip
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize("items", [BITS, LENGTHS], ids=["bits", "lengths"])
 @pytest.mark.parametrize("seed", range(2))
 def test_every_window_gives_what_its_rows_give(items: str, seed: int) -> None:

@@ -96,9 +96,10 @@ def check(seed: int) -> int:
 
 
 def test_random_cases_are_as_defined() -> None:
-    assert sum(check(seed) for seed in range(40)) > 400, "the cases say little"
+    assert sum(check(seed) for seed in range(20)) > 200, "the cases say little"
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize("window", ["[RANGE 9 SECONDS]", "[RANGE 9 SECONDS SLIDE 3 SECONDS]", "[ROWS 7]", ""])
 def test_images_share_registers_with_counts(window: str) -> None:
     """0.1 asks for 2^7 registers, whose ranks one skyline keeps for both; with rows that are retracted each counts."""
@@ -113,7 +114,7 @@ def test_images_share_registers_with_counts(window: str) -> None:
 def test_random_cases_at_an_instant(case_count: int | None) -> None:
     """One-time queries: panes are part of what a window is, so an aggregate of panes is not one of its content."""
     rows = 0
-    for seed in range(case_count or 25):
+    for seed in range(case_count or 12):
         draw = random.Random(seed)
         text, given = query(draw), inputs(seed, draw.randint(2, 60))
         (bound,) = bind_script(f"{DECLARED}CREATE QUERY q AS {text};").queries
@@ -123,7 +124,7 @@ def test_random_cases_at_an_instant(case_count: int | None) -> None:
             found = rows_of(answer_over(once, given).table)
             assert_same_rows(once, found, run_oracle_once(once, given))
             rows += len(found)
-    assert rows > 60, "the cases say little"
+    assert rows > 30, "the cases say little"
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from penstock.language import bind_script
 from penstock.runtime.local.runtime import run_local
 
 RUNS = {
-    "golab": "--windows 200 --measured 400 --step 200 --queries 2a",
+    "golab": "--windows 100 --measured 200 --step 100 --queries 2a",
     "slope": "--windows 1,2 --rate 20 --measured 4 --operators join",
     "aggregates": "--rows 2000 --batch 500 --windows 1",
     "multijoin": "--rows 300 --repetitions 1",
@@ -32,7 +32,7 @@ RUNS = {
     "temporal": "--quick --seeds 1",
     "promising": "--quick --seconds 70 --seeds 1",
     "frequent": "--starts 1 --packets 2000 --rows 2000",
-    "floors": "--parts memory,window --rows 4000,8000 --operators aggregate --windows 1,2 --rate 20 --measured 4",
+    "floors": "--parts memory,window --rows 4000,8000 --operators aggregate --windows 1 --rate 20 --measured 4",
 }
 
 

@@ -29,7 +29,7 @@ from penstock.testing.oracle import run_oracle
 from penstock.testing.random.worlds import FLAVOURS, Flavour
 from penstock.testing.thresholds import lowered, small
 
-CASES, MANY_CASES = 20, 400
+CASES, MANY_CASES = 10, 400
 
 #: What has been read of every source, what is known of time, and the results of every query so far.
 State = tuple[Inputs, Mapping[str, SourceProgress], dict[str, pa.Table]]
@@ -170,6 +170,7 @@ def test_what_waits_and_what_does_not(query: str) -> None:
     assert (output["parameters"].get("emitted") == "on arrival") == (query in ON_ARRIVAL)
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize("shards", [1, 3])
 @pytest.mark.parametrize("query", ON_ARRIVAL)
 def test_the_newest_row_is_emitted_in_the_round_that_reads_it(query: str, shards: int) -> None:

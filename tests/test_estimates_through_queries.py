@@ -51,6 +51,7 @@ def answer(items: str, source: str, given: pa.Table) -> dict[str, Any]:
     return {name: found[name].to_numpy() for name in found.column_names}
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize("sample", SAMPLES)
 def test_estimates_are_unbiased_and_intervals_hold(sample: str) -> None:
     given, x = data()

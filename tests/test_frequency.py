@@ -40,7 +40,7 @@ LAWS = [
     "evaluate_as_often_as_picked", "evaluate_in_time", "merge_frequencies", "pull_projection_above_frequency",
     "push_selection_below_frequency", "read_sequence_as_stream",
 ]  # fmt: skip
-CASES = 25
+CASES = 12
 
 
 def plan_of(query: str) -> Plan:

@@ -49,6 +49,7 @@ WHERE next > "at" + 30
 """
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("shards", [1, 3])
 @pytest.mark.parametrize("window", ["", "[RANGE 1000000 SECONDS]"])
@@ -152,6 +153,7 @@ def events(parts: list[Elements]) -> list[str]:
     return sorted(repr(key) for key, n in sums.items() if n)
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize("kind", SPECS)
 @pytest.mark.parametrize("seed", range(3))
 def test_restored_operators_go_on_and_both_strategies_agree(kind: str, seed: int) -> None:

@@ -138,6 +138,7 @@ def _bound(end: float) -> int | None:
     return None if end == inf else int(end)
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize("name", PREDICATES)
 @pytest.mark.parametrize("negated", ["", "NOT "])
 def test_a_join_has_the_pairs_for_which_it_holds(name: str, negated: str) -> None:

@@ -107,6 +107,7 @@ def check(text: str, way: Way, count: int, seed: int) -> None:
         assert_rows(rows_at(answer, at), expected, f"{text}, {way.value}, at {at}, {run}")
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize("text", QUERIES)
 def test_thousands_of_rows(text: str) -> None:
     check(text, random.Random(text).choice(tuple(Way)), SOME, 1)

@@ -53,6 +53,7 @@ def bags(root: Algebra, at: World) -> dict[int, Counter[Row]]:
 SEEDS = range(60)
 
 
+@pytest.mark.spread(4)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_what_is_emitted_is_part_of_the_answer(seed: int) -> None:
     """G1 and G3: at every instant a sub-bag, so no result occurs twice. G5: larger grants emit more, where keys do not
@@ -68,6 +69,7 @@ def test_what_is_emitted_is_part_of_the_answer(seed: int) -> None:
             assert not bag - more[tau], f"at {tau}\n{made.case.render()}"
 
 
+@pytest.mark.spread(4)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_budget_that_covers_the_work_changes_nothing(seed: int) -> None:
     """G2: the answer of the query without the clause; UNLIMITED, and AUTO without a target, have its plan too."""
@@ -78,6 +80,7 @@ def test_a_budget_that_covers_the_work_changes_nothing(seed: int) -> None:
     assert first_difference(ample, plain) is None, made.case.render()
 
 
+@pytest.mark.spread(4)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_all_units_are_accounted_for(seed: int) -> None:
     """G7, and G4: a second simulation is the same."""
@@ -92,6 +95,7 @@ def test_all_units_are_accounted_for(seed: int) -> None:
     assert list(map(repr, first.emitted)) == list(map(repr, second.emitted))
 
 
+@pytest.mark.spread(4)
 @pytest.mark.parametrize("seed", range(30))
 def test_plans_are_read_as_they_were(seed: int) -> None:
     _, script, _ = bound_preference(seed)
@@ -118,6 +122,7 @@ def test_the_random_queries_wait_fade_and_expire() -> None:
 
 
 #: 5379: a key of two columns, of which one is summarised and holds NULL; arrival numbers leave that row out.
+@pytest.mark.spread(4)
 @pytest.mark.parametrize("seed", [5379, *range(5400, 5430)])
 def test_the_local_runtime_does_what_the_random_queries_do_on_the_oracle(seed: int) -> None:
     _, script, inputs = bound_preference(seed)

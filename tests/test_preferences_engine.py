@@ -16,7 +16,6 @@ from penstock.testing.cases import case_inputs, parse_case
 from penstock.testing.compare import assert_same
 from penstock.testing.oracle import run_oracle
 from penstock.testing.thresholds import lowered, small
-from tests.counts import some_slow
 
 CASE = """
 statement
@@ -98,6 +97,7 @@ def test_a_budget_that_covers_all_work_changes_no_byte(preference: str, shards: 
     assert preferred.equals(plain)
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize(
     "budget", ["BUDGET 1 PER TUPLE", "BUDGET 3 PER TUPLE", "BUDGET 2 PER SECOND", "BUDGET 3 PER 2 SECONDS"]
 )
@@ -155,7 +155,8 @@ def random_query(rng: random.Random) -> tuple[str, str, str]:
     return f"{query} WITH PREFERENCE {order}{', '.join(own)}{fade} BUDGET {budget}", summaries, before
 
 
-@pytest.mark.parametrize("seed", some_slow(range(120), 3))
+@pytest.mark.spread(6)
+@pytest.mark.parametrize("seed", range(120))
 def test_the_runtime_does_what_the_simulation_does_unit_by_unit(seed: int) -> None:
     rng = random.Random(seed)
     text, summaries, before = random_query(rng)

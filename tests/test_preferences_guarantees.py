@@ -53,6 +53,7 @@ def assert_within(few: Bags, many: Bags, said: str) -> None:
         assert not small - large, f"at {at}: {said}"
 
 
+@pytest.mark.spread(3)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_answers_are_sound_repeatable_and_monotone(seed: int) -> None:
     """G1 and G3: a sub-bag of the plain answer at every instant, so no result occurs twice. G4: of the input alone. G5:
@@ -76,6 +77,7 @@ def test_answers_are_sound_repeatable_and_monotone(seed: int) -> None:
     assert_within(plain, ample, said)
 
 
+@pytest.mark.spread(3)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_all_entries_are_accounted_for_after_every_round(seed: int) -> None:
     """G7 in entries; in units where each entry is one of them."""

@@ -25,6 +25,7 @@ from penstock.testing.preferences.kinds import simulate
 SEEDS = [*range(7000, 7060), 7100, 7121, 7139, 7152, 7157, 7186, 7187, 7208]
 
 
+@pytest.mark.spread(4)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_what_is_emitted_is_part_of_the_answer(seed: int) -> None:
     """G1 and G3."""
@@ -36,6 +37,7 @@ def test_what_is_emitted_is_part_of_the_answer(seed: int) -> None:
         assert not bag - whole[tau], f"at {tau}\n{made.case.render()}"
 
 
+@pytest.mark.spread(4)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_budget_that_covers_the_work_changes_nothing(seed: int) -> None:
     """G2."""
@@ -46,6 +48,7 @@ def test_a_budget_that_covers_the_work_changes_nothing(seed: int) -> None:
     assert first_difference(ample, plain) is None, made.case.render()
 
 
+@pytest.mark.spread(4)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_the_local_runtime_does_what_the_oracle_does(seed: int) -> None:
     """G4, under random cuts and restarts, and in up to three shards."""
@@ -57,6 +60,7 @@ def test_the_local_runtime_does_what_the_oracle_does(seed: int) -> None:
         assert_same(query, found, wanted)
 
 
+@pytest.mark.spread(4)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_the_local_runtime_with_an_ample_budget_is_the_plain_query(seed: int) -> None:
     """Results of a join end in another order than they begin; none of them is passed over in the next one."""
@@ -67,6 +71,7 @@ def test_the_local_runtime_with_an_ample_budget_is_the_plain_query(seed: int) ->
     assert_same(queries["ample"], found, wanted)
 
 
+@pytest.mark.spread(4)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_all_units_are_accounted_for(seed: int) -> None:
     """G7, in every join."""
@@ -79,6 +84,7 @@ def test_all_units_are_accounted_for(seed: int) -> None:
             assert count.asked == count.done + count.waiting + count.expired + count.shed
 
 
+@pytest.mark.spread(4)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_plans_are_read_as_they_were(seed: int) -> None:
     _, script, _ = bound_preference(seed, several=True)

@@ -64,6 +64,7 @@ def assert_told(told: PreferenceMetrics | None, shards: list[Simulation]) -> Non
         assert value == (None if wanted is None else pytest.approx(wanted, rel=ACCURACY))
 
 
+@pytest.mark.spread(4)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_answers_and_metrics_are_those_of_the_definition(seed: int) -> None:
     query, inputs, rng = case_of(seed)

@@ -54,6 +54,7 @@ class Naive:
         return sorted(came, key=repr), sorted(went, key=repr)
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize("partitioned", [False, True])
 @pytest.mark.parametrize(("rows", "step", "length"), WINDOWS)
 def test_like_the_naive_one(

@@ -38,6 +38,7 @@ def sessions(times: list[datetime], gap: timedelta, most: timedelta | None) -> l
     return [(s[0], end, len(s)) for s, end in zip(found, ends, strict=True)]
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize("lengths", LENGTHS, ids=lambda one: f"{one[0]} at most {one[2]}")
 def test_bounded_sessions_are_those_of_a_loop(lengths: tuple[str, timedelta, str | None, timedelta | None]) -> None:
     written, gap, bound, most = lengths

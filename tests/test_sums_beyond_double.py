@@ -41,6 +41,7 @@ def rows(seed: int, values: tuple[float | None, ...], size: int = 90) -> pa.Tabl
     return pa.table({n: pa.array(c, kinds[n]) for n, c in {"ts": ts, **columns}.items()})
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize("seed", range(4))
 def test_every_way_of_summing_is_the_exact_sum_rounded(seed: int) -> None:
     script = DECLARED + "".join(f"CREATE QUERY `{name}` AS {text};" for name, text in QUERIES.items())

@@ -338,6 +338,7 @@ def events(parts: list[Elements]) -> list[Row]:
     return sorted(found, key=repr)
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize("kind", MAKERS)
 @pytest.mark.parametrize("seed", range(4))
 def test_a_restored_operator_goes_on_as_the_one_that_was_kept(kind: str, seed: int) -> None:

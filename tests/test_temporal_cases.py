@@ -12,7 +12,7 @@ from penstock.testing.oracle import run_oracle
 from penstock.testing.periods import TemporalMaker
 from penstock.testing.random.choices import Choices, seeded_choices
 
-SHORT, LONG = 30, 5_000
+SHORT, LONG = 15, 5_000
 
 
 class SessionMaker(TemporalMaker):

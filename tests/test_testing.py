@@ -16,6 +16,7 @@ from penstock.testing.compare import assert_same, check_shape, events_of, first_
 from penstock.testing.random.worlds import FLAVOURS, random_case, seeded_choices
 from penstock.testing.values import Event
 from penstock.types import Field, Schema, TimeDomain, Unit
+from tests.spread import CaseSpread
 
 SOURCE = Source(
     "S",
@@ -166,3 +167,16 @@ def test_a_plan_is_as_it_was_after_it_has_run() -> None:
         assert repr(plan) == before, path.name
         for query in bound.queries:
             assert_same(query, answers[1][query.name], events_of(query, answers[0][query.name]))
+
+
+def test_a_spread_of_cases_tries_each_value() -> None:
+    """Of two parameters with three and five values a third is tried, and each value; another test tries others."""
+    cases = [(str(one), str(other)) for one in range(3) for other in range(5)]
+
+    def tried(name: str) -> list[tuple[str, str]]:
+        spread = CaseSpread(name, 3)
+        return [case for case in cases if not spread.is_left_to_soak(case)]
+
+    assert len(tried("f")) == 5
+    assert {one for one, _ in tried("f")} == {*"012"} and {other for _, other in tried("f")} == {*"01234"}
+    assert len({frozenset(tried(name)) for name in "abcdefgh"}) == 3

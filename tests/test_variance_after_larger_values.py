@@ -51,6 +51,7 @@ GLITCHES = (
 )
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize("values", GLITCHES)
 def test_every_way_forgets_larger_values(values: Sequence[float]) -> None:
     queries = bind_script(DECLARED + "".join(f"CREATE QUERY `{n}` AS {text};" for n, text in QUERIES.items())).queries

@@ -43,6 +43,7 @@ def bound(seed: int) -> tuple[BoundScript, dict[str, pa.Table], str]:
     return script, case_inputs(case, script), text
 
 
+@pytest.mark.spread(4)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_the_local_runtime_does_what_the_definition_says(seed: int) -> None:
     """Byte for byte, in one round and in many with restarts, with all limits small."""
@@ -71,6 +72,7 @@ def test_the_cases_estimate_what_waits() -> None:
     assert partly >= 8 and bounded >= 5 and sheds >= 3, (partly, bounded, sheds)
 
 
+@pytest.mark.spread(3)
 @pytest.mark.parametrize("seed", [*range(12), 50120])  # the last one has a bound that is NaN
 def test_what_is_covered_is_exact(seed: int) -> None:
     """UNLIMITED and a budget that covers the work give one answer, in which every chance is 1."""

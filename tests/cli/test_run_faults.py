@@ -42,18 +42,33 @@ def slow(values):
 FILES, ROWS, NAME_BYTES = 5, 100, 400
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def prepared(folder: Path) -> Path:
     draw = random.Random(1)
-    (tmp_path / "in").mkdir()
+    (folder / "in").mkdir()
     for number in range(FILES):
         lines = ["ts,name"]
         for ts in range(number * ROWS, number * ROWS + ROWS):
             lines.append(f"{ts},{''.join(draw.choices(string.ascii_letters, k=NAME_BYTES))}")
-        (tmp_path / "in" / f"{number}.csv").write_text("\n".join(lines) + "\n")
-    (tmp_path / "script.cql").write_text(SCRIPT)
-    (tmp_path / "slow.py").write_text(SLOW.format(go=str(tmp_path / "go"), waiting=str(tmp_path / "waiting")))
-    return tmp_path
+        (folder / "in" / f"{number}.csv").write_text("\n".join(lines) + "\n")
+    (folder / "script.cql").write_text(SCRIPT)
+    (folder / "slow.py").write_text(SLOW.format(go=str(folder / "go"), waiting=str(folder / "waiting")))
+    return folder
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return prepared(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, object]]:
+    """The results of a run without a fault."""
+    calm = prepared(tmp_path_factory.mktemp("calm"))
+    (calm / "go").touch()
+    process = start(calm)
+    _, messages = process.communicate()
+    assert process.returncode == 0, messages
+    return rows(calm / "out")
 
 
 def start(folder: Path) -> subprocess.Popen[str]:
@@ -72,18 +87,7 @@ def rows(out: Path) -> list[dict[str, object]]:
     return found
 
 
-def expected(folder: Path) -> list[dict[str, object]]:
-    """The results of a run without a fault."""
-    calm = folder / "calm"
-    shutil.copytree(folder, calm, ignore=shutil.ignore_patterns("out*", "state*", "calm", "small", "saved*"))
-    (folder / "go").touch()
-    process = start(calm)
-    _, messages = process.communicate()
-    assert process.returncode == 0, messages
-    return rows(calm / "out")
-
-
-def test_a_jvm_that_is_killed_in_the_middle_of_a_batch(folder: Path) -> None:
+def test_a_jvm_that_is_killed_in_the_middle_of_a_batch(folder: Path, expected: list[dict[str, object]]) -> None:
     process = start(folder)
     deadline = time.monotonic() + 240
     while not (folder / "waiting").exists():
@@ -97,12 +101,12 @@ def test_a_jvm_that_is_killed_in_the_middle_of_a_batch(folder: Path) -> None:
     assert "error P0601: the run failed: Spark's JVM was killed by SIGKILL" in messages
     assert "Traceback" not in messages and "py4j" not in messages, messages
     so_far = rows(folder / "out")
-    whole = expected(folder)
-    assert so_far and so_far == whole[: len(so_far)] != whole
+    assert so_far and so_far == expected[: len(so_far)] != expected
+    (folder / "go").touch()
     process = start(folder)
     _, messages = process.communicate()
     assert process.returncode == 0, messages
-    assert rows(folder / "out") == whole
+    assert rows(folder / "out") == expected
 
 
 def jvms_of(pid: int) -> list[int]:
@@ -126,12 +130,11 @@ mount -o remount,size=200m {disk}
 @pytest.mark.parametrize(
     ("disk", "small"), [("out", "160k"), ("state", "400k"), ("scratch", "200k")], ids=["results", "checkpoint", "Spark"]
 )
-def test_a_disk_that_is_full(folder: Path, disk: str, small: str) -> None:
+def test_a_disk_that_is_full(folder: Path, expected: list[dict[str, object]], disk: str, small: str) -> None:
     alone = ["unshare", "--user", "--map-root-user", "--mount", "--propagation", "private"]
     if shutil.which("unshare") is None or subprocess.run([*alone, "mount", "-t", "tmpfs", "none", "/mnt"]).returncode:
         pytest.skip("nothing can be mounted here")
     (folder / "go").touch()
-    whole = expected(folder)
     run = f"{sys.executable} -m penstock run script.cql --checkpoint state"
     text = SMALL_DISK.format(disk=disk, small=small, run=run)
     scratch = {"SPARK_LOCAL_DIRS": str(folder / "scratch")} if disk == "scratch" else {}
@@ -142,6 +145,6 @@ def test_a_disk_that_is_full(folder: Path, disk: str, small: str) -> None:
     assert "free space" in messages
     assert "Traceback" not in messages, messages
     so_far = rows(folder / "saved-1")
-    assert so_far and so_far == whole[: len(so_far)]
+    assert so_far and so_far == expected[: len(so_far)]
     assert (folder / "code-2").read_text().strip() == "0", (folder / "messages-2").read_text()
-    assert rows(folder / "saved-2") == whole
+    assert rows(folder / "saved-2") == expected

@@ -223,7 +223,7 @@ def check_bytes(tmp_path: Path, name: str, seed: int, count: int) -> None:
 
 @pytest.mark.parametrize("kind", ["csv", "json"])
 def test_a_damaged_record_does_not_depend_on_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
-    check_text(tmp_path, monkeypatch, kind, *budget(360))
+    check_text(tmp_path, monkeypatch, kind, *budget(180))
 
 
 def test_csv_reads_the_same_however_it_is_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -233,6 +233,7 @@ def failing_life(folder: Path, kind: str, number: int) -> tuple[Server, FailingC
         return system, calls
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize("kind", KINDS)
 def test_calls_that_fail(tmp_path: Path, kind: str, expected: dict[str, list[dict[str, Any]]]) -> None:
     for number in range(2, 400, 23):

@@ -57,6 +57,7 @@ def lived(folder: Path, method: str, order: str, start: str, first: bool, second
         return found | ({"second": system.answers("second")} if second else {})
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize("order", ["DESC", "WEIGHTED"])
 @pytest.mark.parametrize("start", ["START NOW", "START BEGINNING"])
 @pytest.mark.parametrize("method", ["EXACT", "COUNTSKETCH"])

@@ -36,13 +36,13 @@ def test_queries_of_an_engine_without_spark_divide_a_limit_by_weight(tmp_path: P
     server = server_of(tmp_path, "400 KB")
     light, heavy = f"CREATE QUERY light AS {_FROM}", f"CREATE QUERY heavy WITH (weight '3') AS {_FROM}"
     server.done(f"{_STREAM} {light} {heavy}")
-    insert(server, 0, 60)
+    insert(server, 0, 40)
     before = shedding(server)
     assert before["light"].budget < before["heavy"].budget < 400_000
     assert 0 < before["light"].held <= before["light"].budget and before["light"].shed > before["heavy"].shed
     server.control.close()
     other = server_of(tmp_path, "400 KB")
-    insert(other, 60, 40)
+    insert(other, 40, 30)
     after = shedding(other)
     assert 0 < after["light"].held <= after["light"].budget < after["heavy"].budget < 400_000
     assert after["light"].shed > before["light"].shed

@@ -66,6 +66,7 @@ def fresh(folder: Path, script: str) -> dict[str, Any]:
         return declared(system)
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize("seed", range(4))
 def test_one_after_the_other(seed: int, tmp_path: Path) -> None:
     place = tmp_path / "all"

@@ -20,7 +20,6 @@ from penstock.physical.execution.executor import StageExecutor
 from penstock.physical.synopses.contract import Synopsis
 from penstock.runtime.local.runtime import run_local
 from penstock.session import Session
-from tests.counts import some_slow
 
 Float64s = npt.NDArray[np.float64]
 
@@ -82,14 +81,16 @@ def stream(setup: Setup, numbers: str = "lognormal") -> pa.Table:
     })  # fmt: skip
 
 
+@pytest.mark.spread(6)
 @pytest.mark.parametrize("batches", [1, 10])
 @pytest.mark.parametrize("call", CALLS)
-@pytest.mark.parametrize("setup", some_slow(SETUPS, 3), ids=lambda setup: f"{setup.groups}-{setup.slide}")
+@pytest.mark.parametrize("setup", SETUPS, ids=lambda setup: f"{setup.groups}-{setup.slide}")
 def test_within_a_factor_of_two(call: str, setup: Setup, batches: int) -> None:
     held, predicted = _states(call, setup, stream(setup), setup.rows, batches)
     assert predicted / 2 <= held <= predicted * 2
 
 
+@pytest.mark.spread(3)
 @pytest.mark.parametrize("call", CALLS)
 @pytest.mark.parametrize("window", WINDOWS)
 def test_every_kind_of_window(call: str, window: str) -> None:
@@ -100,6 +101,7 @@ def test_every_kind_of_window(call: str, window: str) -> None:
     assert predicted / 2 <= held <= predicted * 2
 
 
+@pytest.mark.spread(8)
 @pytest.mark.parametrize("call", [call for call in CALLS if call not in OF_PANES])
 @pytest.mark.parametrize("window", ["NOW", "RANGE 30 SECONDS"])
 @pytest.mark.parametrize("groups", [1, 20])
@@ -112,8 +114,9 @@ def test_many_rows_of_each_tick(call: str, window: str, groups: int, size: str, 
     assert predicted / 2 <= held <= predicted * 2
 
 
+@pytest.mark.spread(6)
 @pytest.mark.parametrize("call", CALLS)
-@pytest.mark.parametrize("setup", some_slow(SETUPS, 3), ids=lambda setup: f"{setup.groups}-{setup.slide}")
+@pytest.mark.parametrize("setup", SETUPS, ids=lambda setup: f"{setup.groups}-{setup.slide}")
 def test_a_checkpoint_too(call: str, setup: Setup) -> None:
     stored, predicted = _states(call, setup, stream(setup), setup.rows, 5, in_a_checkpoint)
     assert predicted / 2 <= stored <= predicted * 2
@@ -137,6 +140,7 @@ def test_values_that_are_the_group() -> None:
     assert predicted / 2 <= held <= predicted * 2
 
 
+@pytest.mark.spread(3)
 @pytest.mark.parametrize("window", ["RANGE 30 SECONDS SLIDE 5 SECONDS", "RANGE 30 SECONDS SLIDE 1 SECOND", WINDOWS[2]])
 @pytest.mark.parametrize("frequent", ["10", "200", "10 PER (k)"])
 @pytest.mark.parametrize("values", [300, 20_000])
@@ -148,6 +152,7 @@ def test_lists_of_frequent_items(values: int, frequent: str, window: str) -> Non
     assert predicted / 2 <= held <= predicted * 2
 
 
+@pytest.mark.spread(3)
 @pytest.mark.parametrize("window", ["RANGE 30 SECONDS", "RANGE 30 SECONDS SLIDE 5 SECONDS"])
 @pytest.mark.parametrize("sample", ["100 ROWS", "5 ROWS PER (k)", "100 ROWS WEIGHT d"])
 @pytest.mark.parametrize("groups", [1, 10])
@@ -159,6 +164,7 @@ def test_samples_of_a_number_of_rows(groups: int, sample: str, window: str) -> N
     assert predicted / 2 <= held <= predicted * 2
 
 
+@pytest.mark.spread(3)
 @pytest.mark.parametrize("numbers", NUMBERS)
 @pytest.mark.parametrize("setup", GROUPED, ids=lambda setup: f"{setup.rows}-{setup.groups}")
 @pytest.mark.parametrize("accuracy", [0.01, 0.1])

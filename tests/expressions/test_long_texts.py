@@ -22,6 +22,7 @@ def text(value: str) -> Literal:
     return Literal(STRING, value)
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize(
     ("name", "others"),
     [

@@ -131,6 +131,7 @@ def test_expressions_do_not_double(form: str) -> None:
             assert all(part.size <= MAX_SIZE for part in conjuncts(node.predicate))
 
 
+@pytest.mark.spread(4)
 @pytest.mark.parametrize(
     ("width", "length"),
     [(2, 6), (4, 6), *(pytest.param(width, 10, marks=pytest.mark.slow) for width in (2, 3, 4))],

@@ -43,13 +43,13 @@ def _tolerates(text: str, catalog: Catalog) -> None:
 
 
 @given(SOUP | TEXT)
-@settings(max_examples=400)
+@settings(max_examples=200)
 def test_soup(catalog: Catalog, text: str) -> None:
     _tolerates(text, catalog)
 
 
 @given(st.sampled_from(WHOLE), st.integers(0, 60), st.integers(0, 3), st.lists(st.sampled_from(WORDS), max_size=3))
-@settings(max_examples=600)
+@settings(max_examples=300)
 def test_damaged_statements(catalog: Catalog, text: str, place: int, lost: int, added: list[str]) -> None:
     words = text.replace("(", " ( ").replace(")", " ) ").split()
     place %= len(words)
@@ -58,13 +58,13 @@ def test_damaged_statements(catalog: Catalog, text: str, place: int, lost: int, 
 
 def test_deep_nesting(catalog: Catalog) -> None:
     for text in (
-        "SELECT " + "(" * 3000 + "a" + ")" * 3000 + " FROM s",
-        "SELECT " + "NOT " * 3000 + "TRUE FROM s",
-        "SELECT " + "- " * 3000 + "1 FROM s",
-        "SELECT a" + " + 1" * 5000 + " FROM s",
-        "SELECT a FROM s WHERE a = 1" + " OR a = 1" * 3000,
-        "SELECT * FROM " + "(SELECT * FROM " * 500 + "s" + ")" * 500,
-        "SELECT a FROM s" + " UNION ALL SELECT a FROM s" * 1500,
+        "SELECT " + "(" * 1500 + "a" + ")" * 1500 + " FROM s",
+        "SELECT " + "NOT " * 1500 + "TRUE FROM s",
+        "SELECT " + "- " * 1500 + "1 FROM s",
+        "SELECT a" + " + 1" * 2000 + " FROM s",
+        "SELECT a FROM s WHERE a = 1" + " OR a = 1" * 1500,
+        "SELECT * FROM " + "(SELECT * FROM " * 300 + "s" + ")" * 300,
+        "SELECT a FROM s" + " UNION ALL SELECT a FROM s" * 600,
     ):
         _tolerates(text, catalog)
 

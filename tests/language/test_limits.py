@@ -104,10 +104,11 @@ def chain(count: int) -> str:
     return f"{STREAM}{views}CREATE QUERY q AS SELECT a FROM v{count};"
 
 
-def test_operators_upon_operators() -> None:
+@pytest.mark.parametrize("part", [8, pytest.param(2, marks=pytest.mark.slow)])
+def test_operators_upon_operators(part: int) -> None:
     assert refused(chain(limits.MAX_OPERATORS)).code == "P0105"
     session = Session()
-    session.declare(chain(limits.MAX_OPERATORS // 2 - 3))
+    session.declare(chain(limits.MAX_OPERATORS // part - 3))
     assert session.state("q").bounded
     assert session.explain("q")
 
@@ -187,6 +188,7 @@ NESTED: dict[str, tuple[Callable[[int], str], int, int]] = {
 }
 
 
+@pytest.mark.spread(4)
 @pytest.mark.parametrize("form", NESTED)
 @pytest.mark.parametrize("calls", [0, 500, 900])
 def test_nesting_does_not_depend_on_the_stack(form: str, calls: int) -> None:

@@ -18,7 +18,7 @@ from penstock.errors import PenstockError
 from penstock.language import parse_script, print_statement
 from penstock.session import Session
 
-CASES, LONG, SECONDS = 100, 50_000, 5.0
+CASES, LONG, SECONDS = 60, 50_000, 5.0
 #: The part of the changed scripts that must be right and have a query that is planned.
 SHARE_PLANNED = 0.3
 

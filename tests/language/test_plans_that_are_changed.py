@@ -104,6 +104,7 @@ def attack(flavour: Flavour, cases: int, changes: int) -> Counter[str]:
     return found
 
 
+@pytest.mark.spread(3)
 @pytest.mark.parametrize("flavour", FLAVOURS, ids=lambda one: FLAVOURS.index(one))
 def test_each_is_a_plan_or_an_error(flavour: Flavour) -> None:
     found = attack(flavour, CASES, CHANGES)

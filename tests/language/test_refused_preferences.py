@@ -66,6 +66,7 @@ def rows(*found: tuple[int, int | None, int]) -> pa.Table:
     return pa.Table.from_pylist([dict(zip(SCHEMA.names, row, strict=True)) for row in found], SCHEMA)
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize("budget", ["2 PER TUPLE", "1 PER 4 SECONDS"])
 @pytest.mark.parametrize("method", ["EXACT", "COUNTSKETCH"])
 @pytest.mark.parametrize("order", ["DESC", "ASC", "WEIGHTED"])

@@ -30,6 +30,7 @@ def script(query: str) -> str:
     return f"{STREAM}CREATE QUERY q AS {query};"
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize(
     "query", [nested(60), united(1_000), united(1_000, "UNION"), f"{united(300)} INTERSECT {nested(20)}"],
     ids=["in", "union all", "union", "mixed"],

@@ -124,6 +124,7 @@ def test_a_window_of_one_length_stays_next_to_the_readers() -> None:
     assert [step.stage for step in plan.steps if step.spec.sets_ends_alone] == [0]
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize("texts", [FIVE, TWO_STAGES, SEVERAL_LENGTHS])
 @pytest.mark.parametrize("shards", [1, 3])
 def test_what_reads_one_channel_answers_as_the_oracle(texts: list[str], shards: int) -> None:

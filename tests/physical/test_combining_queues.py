@@ -36,6 +36,7 @@ def total(batches: list[pa.RecordBatch]) -> Counter[tuple[int, int]]:
     return sums
 
 
+@pytest.mark.spread(4)
 @pytest.mark.parametrize("fifo", [True, False])
 @pytest.mark.parametrize("seed", range(40))
 def test_popped_is_what_was_pushed(fifo: bool, seed: int) -> None:

@@ -25,7 +25,6 @@ from penstock.runtime.local.runtime import run_local
 from penstock.testing.cases import RUNS, CaseRun
 from penstock.testing.compare import assert_same
 from penstock.testing.oracle import run_oracle
-from tests.counts import some_slow
 
 GAP, NEAR = 4_000_000_000, 4_000
 STREAM = "CREATE STREAM S (ts BIGINT, k INT, v INT) FROM MEMORY () TIMESTAMP BY ts UNIT SECOND;"
@@ -55,9 +54,10 @@ def table(rows: list[tuple[int, int, int]]) -> pa.Table:
     return pa.Table.from_arrays(columns, names=["ts", "k", "v"])
 
 
+@pytest.mark.spread(6)
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("query", EMPTY_BETWEEN)
-@pytest.mark.parametrize("run", some_slow(RUNS[:4], 2))
+@pytest.mark.parametrize("run", RUNS[:4])
 def test_a_gap_in_which_nothing_is_told_takes_no_time(query: str, run: CaseRun) -> None:
     """The answer is that over a gap which the oracle can go through, moved behind the gap."""
     (asked,) = bind_script(f"{STREAM}CREATE QUERY q AS {query};").queries

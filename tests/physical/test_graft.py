@@ -37,7 +37,7 @@ from penstock.testing.cases import case_inputs, made_up, parse_case
 from penstock.testing.random.worlds import FLAVOURS, Flavour, random_case, seeded_choices
 from penstock.testing.thresholds import lowered, small
 
-CASES = 2
+CASES = 1
 MANY_CASES = 100
 NAMES = ("q0", "q1", "q2", "q3")
 

@@ -53,6 +53,7 @@ def met(chains: HashJoinIndex, probes: list[Row], limit: int) -> list[Counter[tu
     return [Counter({k: n for k, n in counts.items() if n}) for counts in found]
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize("kind", ["window", "any ends", "strict", "listed"])
 @pytest.mark.parametrize("seed", range(6))
 def test_chains_find_what_overlaps(kind: str, seed: int) -> None:

@@ -19,7 +19,6 @@ from penstock.physical.planning.planner import plan_queries
 from penstock.runtime.local.runtime import run_local
 from penstock.testing.compare import assert_same
 from penstock.testing.oracle import run_oracle
-from tests.counts import some_slow
 
 STREAM = "CREATE STREAM S (ts INT, k INT, v DOUBLE, w INT) FROM MEMORY () TIMESTAMP BY ts;\n"
 ITEMS = (
@@ -70,7 +69,8 @@ def _script(random_: random.Random) -> str:
     return STREAM + "\n".join(lines)
 
 
-@pytest.mark.parametrize("seed", some_slow(range(24), 3))
+@pytest.mark.spread(6)
+@pytest.mark.parametrize("seed", range(24))
 def test_queries_answer_together_as_alone(seed: int) -> None:
     random_ = random.Random(seed)
     text = _script(random_)

@@ -64,7 +64,6 @@ from penstock.physical.synopses.preferences.layout import (
 from penstock.physical.synopses.preferences.machine import granularity
 from penstock.physical.synopses.preferences.numbered_elements import NumberedElements
 from penstock.physical.synopses.preferences.waiting_entries import EntryInstants, NewEntries, WaitingEntries
-from tests.counts import some_slow
 
 RATE, DEPTH = 2, 3
 assert LOOKED_UP == 1
@@ -209,7 +208,8 @@ class Twin:
         assert self.queue.number(MADE_ENTRIES) == accounted
 
 
-@pytest.mark.parametrize("seed", some_slow(range(300), 3))
+@pytest.mark.spread(6)
+@pytest.mark.parametrize("seed", range(300))
 def test_units_are_done_in_the_same_order_as_by_a_plain_list(seed: int) -> None:
     rng = random.Random(seed)
     twin = Twin(rng)

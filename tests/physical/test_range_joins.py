@@ -249,6 +249,7 @@ AGAINST_A_RELATION = (
 )
 
 
+@pytest.mark.spread(3)
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("query", AGAINST_A_RELATION)
 def test_a_relation_of_any_size_meets_what_it_should(query: str, size: int) -> None:
@@ -312,6 +313,7 @@ def column_of(kind: str) -> pa.Array:
     return pa.array([Decimal(v) if v is not None and "DEC" in kind else v for v in values], arrow)
 
 
+@pytest.mark.spread(3)
 @pytest.mark.parametrize("other", BANDED)
 @pytest.mark.parametrize("kind", BANDED)
 def test_bounds_of_another_type_than_the_column(kind: str, other: str, case_count: int | None) -> None:

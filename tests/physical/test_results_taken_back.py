@@ -59,6 +59,7 @@ def random_rows(draw: random.Random) -> dict[str, pa.Table]:
     return {"S": table(s, ts=i, k=i, a=i), "R": table(r, ts=i, k=i, c=i), "B": table(b, ts=i, op=t, k=i, c=i)}
 
 
+@pytest.mark.spread(4)
 @pytest.mark.parametrize("seed", range(24))
 def test_answers_are_those_of_the_law(seed: int) -> None:
     draw = random.Random(seed)

@@ -204,6 +204,7 @@ def test_what_remembers_more_than_live_tuples_is_not_merged(text: str, kind: str
     assert shared_kinds(("one", text, NOW), ("two", text, WARM))[kind] == 2
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize(
     ("text", "kind"),
     [

@@ -83,7 +83,7 @@ def lives(draw: st.DrawFn) -> tuple[SummaryLevels, CountSketchShape | None, list
     return levels, shape, events, sorted({0, *cuts, len(events)})
 
 
-@settings(max_examples=20)
+@settings(max_examples=10)
 @given(lives())
 def test_zones_and_estimates_are_those_of_the_definition_whatever_the_cuts(
     life: tuple[SummaryLevels, CountSketchShape | None, list[Event], list[int]],

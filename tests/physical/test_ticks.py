@@ -63,6 +63,7 @@ QUERIES = (
 )
 
 
+@pytest.mark.spread(3)
 @pytest.mark.parametrize("origin", [-MOST_TICKS + 1, -9, MOST_TICKS - 12])
 @pytest.mark.parametrize("query", QUERIES)
 def test_answers_near_the_ends_of_time_are_those_of_the_oracle(query: str, origin: int) -> None:

@@ -266,6 +266,7 @@ def subscriptions_are_oracle(
         check_subscriptions(query, answer, expected.events, expected.final or 0, draw)
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize("flavour", FLAVOURS, ids=lambda f: f.name)
 def test_folding_gives_the_relation_at_every_progress(
     flavour: Flavour, case_count: int | None, case_seed: int | None

@@ -308,6 +308,7 @@ def live_state(sources: Mapping[str, Source], inputs: Inputs, draw: random.Rando
     return LiveState(0, 0.0, past=past, whole=statics)
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize("flavour", FLAVOURS, ids=lambda f: f.name)
 def test_a_live_answer_is_that_of_the_oracle(flavour: Flavour, case_count: int | None, case_seed: int | None) -> None:
     explore(live_is_oracle, flavour, case_count or 2, case_seed)

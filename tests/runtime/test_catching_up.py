@@ -110,6 +110,7 @@ def test_queries_begin_as_the_law_says(place: Path, start: Start) -> None:
     check(place, "sums", BEGINNING, 0)
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize("crash", ["change", *CRASHES])
 def test_a_crash_repeats_what_was_not_delivered(place: Path, crash: str) -> None:
     names = ["sums", "best", "new"]
@@ -185,6 +186,7 @@ def test_a_past_whose_times_are_not_recorded_is_refused(place: Path) -> None:
     run.rounds.stop()
 
 
+@pytest.mark.spread(3)
 @pytest.mark.parametrize("ahead", [1, 9, 1000])
 @pytest.mark.parametrize("restarted", [False, True])
 def test_a_query_begins_at_a_time_that_lies_ahead(place: Path, ahead: int, restarted: bool) -> None:
@@ -304,6 +306,7 @@ def test_the_past_is_read_from_what_is_retained(place: Path, start: Start) -> No
     check(place, "sums", BEGINNING, 0)
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize("crash", CRASHES)
 def test_a_round_that_is_repeated_retains_the_same(place: Path, crash: str) -> None:
     InlineRun(retaining(place, "new"), place / "checkpoint").run(3, crash)

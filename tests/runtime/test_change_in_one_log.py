@@ -33,6 +33,7 @@ def check_whole(tmp: Path, *names: str) -> None:
         assert result(tmp, name) == result(tmp, name, "calm"), name
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize("crash", CRASHES)
 def test_a_round_of_a_plan_whose_script_is_gone(calm: Path, crash: str) -> None:
     """It is run with the plan that there is now. Its files were those of two tasks and are those of four."""

@@ -80,6 +80,7 @@ def folding(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kept_relations, "_FEW", 0)
 
 
+@pytest.mark.spread(3)
 @pytest.mark.usefixtures("without_spark", "folding")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("seed", range(3))

@@ -186,6 +186,7 @@ def content(events: Any) -> dict[Any, int]:
     return {row: count for row, count in found.items() if count}
 
 
+@pytest.mark.spread(2)
 @pytest.mark.usefixtures("without_spark", "few")
 @pytest.mark.parametrize(("seed", "kind"), list(enumerate(KINDS)))
 def test_every_reader_gets_what_the_law_says(

@@ -55,6 +55,7 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
     return live(folder / "living", None)
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize("crash", [*CRASHES, "marked"])
 def test_a_run_that_dies_answers_what_one_that_lives_answers(
     crash: str, tmp_path: Path, expected: dict[str, list[str]]

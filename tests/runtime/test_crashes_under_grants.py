@@ -62,6 +62,7 @@ def live(
     return lived(script, folder, ["q"], crash)["q"], granting.calls
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize("preference", ["x.amount + y.amount", "WEIGHTED x.amount"])
 def test_a_run_that_dies_tells_what_one_that_lives_tells(
     preference: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

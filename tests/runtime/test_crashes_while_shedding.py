@@ -75,6 +75,7 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, list[s
         return live(folder / "living", patched, None)
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize("crash", [*CRASHES, "marked"])
 def test_a_run_that_dies_sheds_what_one_that_lives_sheds(
     crash: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, expected: tuple[dict[str, list[str]], int]

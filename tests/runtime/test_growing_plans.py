@@ -536,6 +536,7 @@ GROWING = {
 }
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize("kind", GROWING)
 def test_a_longer_window_changes_no_part_of_the_others(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -584,6 +585,7 @@ def test_a_longer_window_changes_no_part_of_the_others(
         assert one
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize("kind", GROWING)
 def test_a_change_runs_no_reader_that_stands(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The round of a change in which nothing is read costs the new query alone, whatever all of them read in place."""

@@ -67,6 +67,7 @@ def check(tmp: Path, text: str) -> None:
         assert_same(query, answer, run_oracle(query, {"s": rows("s"), "z": rows("z")}))
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize("every", [0, 1, 2, 5])
 def test_answers_are_those_of_the_law_whoever_goes_on(place: Path, every: int) -> None:
     """every: the number of rounds after which another process continues, 0 for never."""

@@ -35,7 +35,6 @@ from penstock.testing.live import Episode, heartbeat, run_live
 from penstock.testing.one_time import assert_same_rows, rows_of
 from penstock.testing.oracle import run_oracle_once, timely_rows
 from penstock.testing.values import event_order
-from tests.counts import some_slow
 
 FILES, ROWS = 10, 8
 KINDS = {
@@ -144,8 +143,9 @@ class Reads:
         monkeypatch.setattr(FilesSource, "read", read)
 
 
+@pytest.mark.spread(3)
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("seed", some_slow(range(3), 3))
+@pytest.mark.parametrize("seed", range(3))
 def test_every_reader_gets_what_the_law_says(place: Path, kind: str, seed: int) -> None:
     """In whatever order they come, at whatever rounds, with restarts in between."""
     whole, draw = write_inputs(place, seed), random.Random(seed)
@@ -166,8 +166,9 @@ def test_every_reader_gets_what_the_law_says(place: Path, kind: str, seed: int) 
     assert rows
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("seed", some_slow(range(2), 2))
+@pytest.mark.parametrize("seed", range(2))
 def test_queries_that_begin_now_beside_other_readers(place: Path, kind: str, seed: int) -> None:
     """What others have folded is not missing to a query whose time is behind; nor is it read again where it is not."""
     whole, draw = write_inputs(place, seed), random.Random(seed)

@@ -169,10 +169,11 @@ def test_the_last_rows_are_there_when_so_many_are_kept() -> None:
     assert engine.first_ahead("late") is None
 
 
-def test_a_thousand_registrations_leave_nothing_behind() -> None:
+@pytest.mark.parametrize("count", [300, pytest.param(1000, marks=pytest.mark.slow)])
+def test_many_registrations_leave_nothing_behind(count: int) -> None:
     engine, queries = engine_after(range(20), retain=4)
     sizes = []
-    for number in range(1000 // len(queries)):
+    for number in range(count // len(queries)):
         for query in queries.values():
             engine.register(query)
         insert(engine, range(20 + number, 21 + number))

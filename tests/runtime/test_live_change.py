@@ -52,6 +52,7 @@ def test_operators_stay_in_memory(calm: Path, name: str, monkeypatch: pytest.Mon
     assert result(calm, name) == result(calm, name, "calm")
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize("crash", [None, *CRASHES])
 def test_a_new_query_sees_what_comes_from_here_on(calm: Path, crash: str | None) -> None:
     run = InlineRun(script(calm, "sums"), calm / "checkpoint").go(3)

@@ -67,6 +67,7 @@ def test_a_post_that_has_been_read(server: InlineServer, tmp_path: Path, damage:
     server.close()
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize("damage", DAMAGE)
 @pytest.mark.parametrize("source", ["R", "S"])
 def test_a_post_that_has_not_been_read(server: InlineServer, tmp_path: Path, damage: str, source: str) -> None:

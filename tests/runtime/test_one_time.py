@@ -17,7 +17,6 @@ from penstock.testing.cases import case_inputs, parse_case
 from penstock.testing.one_time import as_of, check_once, rows_of
 from penstock.testing.oracle import run_oracle
 from penstock.testing.random.worlds import FLAVOURS, Flavour
-from tests.counts import some_slow
 
 SCRIPTS = Path(__file__).parents[1] / "scripts"
 CASES = [path for path in sorted(SCRIPTS.rglob("*.cqltest")) if path.parent.name not in ("errors", "one_time")]
@@ -42,7 +41,8 @@ def _sometimes(bound: BoundScript, inputs: dict[str, pa.Table], name: str, withi
             check_once(as_of(query, tick), inputs)
 
 
-@pytest.mark.parametrize("path", some_slow(CASES, 3), ids=lambda path: f"{path.parent.name}/{path.stem}")
+@pytest.mark.spread(8)
+@pytest.mark.parametrize("path", CASES, ids=lambda path: f"{path.parent.name}/{path.stem}")
 def test_queries_of_the_text_cases_at_an_instant(path: Path) -> None:
     _check_case(path, 1)
 
@@ -66,6 +66,7 @@ def _random_world(bound: BoundScript, inputs: dict[str, pa.Table], arrivals: obj
         _sometimes(bound, inputs, str(len(inputs)), 2)
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize("flavour", FLAVOURS, ids=lambda f: f.name)
 def test_random_queries_at_an_instant(flavour: Flavour, case_count: int | None, case_seed: int | None) -> None:
     explore(_random_world, flavour, case_count or 4, case_seed)

@@ -13,7 +13,6 @@ from test_change import calm, result, script, undisturbed
 from penstock.algebra.nodes.query import Start, StartMode
 from penstock.errors import PenstockError
 from penstock.runtime.spark.version import stored_version
-from tests.counts import some_slow
 
 __all__ = ["calm", "undisturbed"]
 
@@ -60,8 +59,9 @@ def content(events: list[tuple[Any, ...]]) -> Counter[object]:
     return +rows
 
 
+@pytest.mark.spread(6)
 @pytest.mark.parametrize("crash", [None, *CRASHES])
-@pytest.mark.parametrize("at", some_slow([1, 0, 3], 3))
+@pytest.mark.parametrize("at", [1, 0, 3])
 def test_silent_queries_are_shown_again(calm: Path, crash: str | None, at: int) -> None:
     """at: the number of batches after the silence begins at which the run dies; 3: the first that is shown."""
     run = started(calm, *NAMES).go(3)
@@ -126,6 +126,7 @@ def test_what_cannot_be_resumed_is_refused(calm: Path) -> None:
     assert result(calm, "sums") == result(calm, "sums", "calm")
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize("crash", [None, "change", *CRASHES])
 def test_a_pause_of_a_stream_is_made_up_for(calm: Path, crash: str | None) -> None:
     """BEGINNING goes on behind the instants that were answered, with what followed during the pause."""
@@ -149,6 +150,7 @@ DOUBLE = (
 )
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize("crash", [None, *CRASHES])
 def test_a_changed_query_continues_the_result(calm: Path, crash: str | None) -> None:
     run = started(calm, "sums", "pairs").go(2)

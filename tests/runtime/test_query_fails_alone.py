@@ -49,6 +49,7 @@ def started(tmp: Path, failing: str, **options: Any) -> InlineRun:
     return InlineRun(text, tmp / "checkpoint", live=True, pause_failed=True, **options)
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize("failing", FAILING)
 def test_the_others_go_on(calm: Path, failing: str) -> None:
     run = started(calm, failing).run()
@@ -64,6 +65,7 @@ def test_the_others_go_on(calm: Path, failing: str) -> None:
     assert len(result(calm, "q")) > 0 and last_instant(calm) < 20 * FAILS_IN[failing]
 
 
+@pytest.mark.spread(3)
 @pytest.mark.parametrize("crash", LATER)
 @pytest.mark.parametrize("failing", ["ingest", "aggregate"])
 def test_a_crash_in_the_round_that_fails(calm: Path, failing: str, crash: str) -> None:
@@ -139,6 +141,7 @@ def test_who_has_not_heard_of_the_failure_changes_the_run_without_it(calm: Path)
         assert result(calm, name) == result(calm, name, "calm"), name
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize("crash", [None, *CRASHES])
 def test_a_query_that_failed_is_resumed_into_its_result(calm: Path, crash: str | None) -> None:
     fixed = "SELECT ISTREAM(k, checked(1000 - ts) AS y) FROM S [NOW]"
@@ -162,6 +165,7 @@ def test_a_query_that_failed_is_resumed_into_its_result(calm: Path, crash: str |
         assert result(calm, name) == result(calm, name, "calm"), name
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize("left", [False, True])
 @pytest.mark.parametrize("tick", [70, 85, 98, 99])
 def test_a_query_that_failed_answers_the_round_in_which_it_failed(calm: Path, tick: int, left: bool) -> None:
@@ -200,6 +204,7 @@ def broken_sink(monkeypatch: pytest.MonkeyPatch) -> type[BrokenSink]:
     return BrokenSink
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize("crash", [None, *LATER])
 def test_a_sink_that_fails_ends_its_query_alone(calm: Path, broken_sink: type[BrokenSink], crash: str | None) -> None:
     text = script(calm, *OTHERS, "q", q=QUERIES["pairs"])
@@ -238,6 +243,7 @@ def test_what_a_sink_did_not_take_is_delivered_first(calm: Path, broken_sink: ty
         assert result(calm, name) == result(calm, name, "calm"), name
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize("left", [False, True])
 @pytest.mark.parametrize("tick", [50, 70, 79])
 def test_what_a_sink_did_not_take_is_answered_once(

@@ -14,7 +14,6 @@ from penstock.algebra.nodes.query import Start, StartMode
 from penstock.language import bind_script
 from penstock.runtime.spark.checkpoint.epochs import Received, as_received
 from penstock.testing.live import Episode, run_live
-from tests.counts import some_slow
 
 __all__ = ["without_spark"]
 
@@ -52,9 +51,10 @@ def law(steps: list[tuple[str, str, int]], rows: list[tuple[int, int]]) -> Count
     return Counter((ts, *row) for ts, _, row in run_live(episodes, inputs))
 
 
+@pytest.mark.spread(4)
 @pytest.mark.parametrize("restarts", [False, True])
 @pytest.mark.parametrize("second", STARTS)
-@pytest.mark.parametrize("first", some_slow(STARTS, 2))
+@pytest.mark.parametrize("first", STARTS)
 def test_a_query_replaced_before_its_heartbeat_moves(
     server: InlineServer, first: str, second: str, restarts: bool
 ) -> None:

@@ -67,6 +67,7 @@ def expected(data: Path) -> dict[str, list[tuple[object, ...]]]:
     return found
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize("crash", CRASHES)
 def test_each_row_comes_once_over_a_crash(data: Path, expected: dict[str, list[object]], crash: str) -> None:
     ids: set[str] = set()

@@ -101,6 +101,7 @@ SILENCE = ("PAUSE WITH STATE", [(3, 30), (4, 40), (5, 50), (6, 60)])
 EVEN = "SELECT ISTREAM(v) FROM S [NOW] WHERE v % 20 = 0"
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize("restarts", [False, True])
 @pytest.mark.parametrize(
     ("steps", "emitted"),
@@ -359,7 +360,7 @@ def random_life(folder: Path, seed: int, steps: int = 35) -> int:
         server.close()
 
 
-LIVES = 3
+LIVES = 2
 
 
 def test_streams_are_what_the_law_says(

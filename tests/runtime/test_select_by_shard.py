@@ -73,6 +73,7 @@ def check_case(path: Path) -> None:
         check(as_of(query, instant), inputs)
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize("path", OF_ANY_SHARDS[::8], ids=lambda path: f"{path.parent.name}/{path.stem}")
 def test_queries_of_some_text_cases(path: Path) -> None:
     check_case(path)

@@ -347,7 +347,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], P
     yield lambda: tmp_path_factory.mktemp("run")
 
 
-@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=4, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(actions=ACTIONS, retain=st.sampled_from(["RETAIN 1 HOUR", "RETAIN 25 SECONDS"]))
 def test_any_interleaving_answers_by_the_law(
     actions: list[str], retain: str, folders: Callable[[], Path], undisturbed: list[object],

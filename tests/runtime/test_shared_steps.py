@@ -60,6 +60,7 @@ def count(run: InlineRun, title: str) -> int:
     return sum(step.spec.title == title for step in run.job.plan.steps)
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize("crash", [None, *CRASHES])
 def test_queries_that_read_their_past_join_the_steps_that_stand(alone: Path, crash: str | None) -> None:
     tmp = alone

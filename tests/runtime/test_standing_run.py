@@ -24,6 +24,7 @@ def standing(tmp: Path, *names: str, **options: Any) -> InlineRun:
     return InlineRun(text, tmp / "checkpoint", standing=True, declared=declared(text), **options)
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize("crash", [None, *CRASHES])
 def test_a_run_begins_without_queries(calm: Path, crash: str | None) -> None:
     run = standing(calm)

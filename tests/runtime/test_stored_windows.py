@@ -42,6 +42,7 @@ def check(tmp: Path) -> None:
         assert expected and events(tmp, f"pairs {length}") == expected
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize("crash", [None, *CRASHES])
 def test_a_longer_window_that_has_read_its_past_becomes_the_store_of_all(tmp: Path, crash: str | None) -> None:
     run = InlineRun(script(tmp, 12), tmp / "checkpoint", live=True).go(3)

@@ -20,6 +20,7 @@ from penstock.types import MOST_TICKS
 OUTSIDE = (MOST_TICKS, -MOST_TICKS, 2**63 - 1, -(2**63))
 
 
+@pytest.mark.spread(3)
 @pytest.mark.parametrize("far", OUTSIDE)
 @pytest.mark.parametrize("type_", ["BIGINT", "TIMESTAMP"])
 @pytest.mark.parametrize("clause", ["", "ADVANCE AT MOST 5 SECONDS"])

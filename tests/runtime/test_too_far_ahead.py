@@ -55,7 +55,7 @@ def script(folder: Path, suffix: str, out: Path, tail: str = "", most: int = 10*
 @pytest.mark.parametrize("suffix", ["parquet", "csv"])
 def test_the_verdict_follows_from_the_input_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str) -> None:
     far = 0
-    for seed in range(8):
+    for seed in range(4):
         draw = random.Random(seed)
         ticks = random_ticks(draw, 60)
         rows = pa.table({"ts": pa.array(ticks, pa.int64()), "k": pa.array([t % 7 for t in ticks], pa.int32())})
@@ -75,7 +75,7 @@ def test_the_verdict_follows_from_the_input_alone(tmp_path: Path, monkeypatch: p
         assert count == expected.rejected["S"].get(TOO_FAR_AHEAD, 0), seed
         assert shown.count("'at'") == len(expected.events), seed
         far += count
-    assert far > 20
+    assert far > 10
 
 
 @pytest.fixture

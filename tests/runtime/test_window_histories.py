@@ -106,6 +106,7 @@ class Schedule:
         self._ops = self._ops[1:]
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize("name", HISTORIES)
 def test_the_reader_reads_a_window_whatever_the_history(
     place: Path, name: str, monkeypatch: pytest.MonkeyPatch

@@ -59,6 +59,7 @@ def test_a_period_without_end_is_cut_behind_the_instant() -> None:
     assert as_pairs(rows.cut(10, 2**62).at_least(5)) == [(1, (3, 11))]
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize("policy", POLICIES)
 def test_exact_never_lies_and_the_bound_of_coverage_holds(policy: str) -> None:
     shed = exact_again = 0
@@ -143,6 +144,7 @@ def test_the_interval_holds_in_nine_of_ten_runs() -> None:
     assert abs(np.mean([guess - truth for truth, guess, _, _ in runs])) < 0.02
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize("policy", ["random", "newest", "value", "cals"])
 def test_the_interval_holds_under_every_kind_of_policy(policy: str) -> None:
     """Seeds are fixed. If an interval held in 90 % of runs, fewer than 35 of 60 would have a probability below 1e-9."""

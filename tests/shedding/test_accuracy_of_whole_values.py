@@ -59,6 +59,7 @@ def machine_run(seed: int, budgets: list[int], drifts: bool) -> list[tuple[float
     return found
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize("budgets", [[70], [35, 35]])
 @pytest.mark.parametrize("drifts", [False, True])
 def test_the_interval_holds_in_nine_of_ten_instants(budgets: list[int], drifts: bool) -> None:
@@ -128,6 +129,7 @@ def inputs() -> dict[str, pa.Table]:
     return {"m": pa.table({"at": pa.array(at, pa.int64()), "k": pa.array(keys, pa.int64())})}
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize("query", _QUERIES)
 @pytest.mark.parametrize("more", ["", ", buckets '2'"])
 def test_a_query_that_is_too_inaccurate_fails_at_one_instant_whatever_the_rounds(query: str, more: str) -> None:
@@ -170,6 +172,7 @@ def message_by_definition(budget: int) -> str:
     return "accurate enough"
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize("query", _QUERIES[:2])
 @pytest.mark.parametrize("budget", [30, 120, 150, 175])
 def test_what_is_judged_is_that_of_the_definition(query: str, budget: int) -> None:
@@ -183,6 +186,7 @@ def test_what_is_judged_is_that_of_the_definition(query: str, budget: int) -> No
     assert said == message_by_definition(budget)
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize("query", _QUERIES)
 @pytest.mark.parametrize(
     "more", ["on_inaccuracy 'warn', accuracy_at_least '90%'", "accuracy_at_least '2%', on_inaccuracy 'fail'"]

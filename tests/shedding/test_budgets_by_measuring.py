@@ -129,6 +129,7 @@ def test_estimates_follow_the_threshold_of_cpu(source: str) -> None:
     assert met[-1] == 4.0 or ("CLOSED" in source and 1.0 < met[-1] < 4.0)
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize("policy", ["random", "newest", "value", "cals_v", "cals_i", "cals", "cals_q"])
 def test_shards_and_restarts_do_not_change_what_is_shed_under_the_same_decisions(policy: str) -> None:
     data = inputs(1_200)
@@ -152,6 +153,7 @@ _GOES_ON = (
 )
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize("query", _GOES_ON)
 def test_of_what_goes_on_whole_values_are_shed_whatever_the_shards_and_restarts(query: str) -> None:
     # Under SLIDE a value may have a run for every other granule of the window.

@@ -96,6 +96,7 @@ def check(place: int, seed: int) -> int:
     return len(expected)
 
 
+@pytest.mark.spread(3)
 @pytest.mark.parametrize("place", range(len(_SOURCES)))
 def test_estimates_are_those_of_the_definition(place: int) -> None:
     assert sum(check(place, seed) for seed in range(4))

@@ -204,6 +204,7 @@ def test_entries_of_a_value_stay_in_order() -> None:
     assert not math.isnan(machine.sample_share)
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize("policy", list(POLICIES))
 def test_thresholds_that_fall_and_budgets_that_change_drop_what_the_definition_drops(policy: str) -> None:
     assert sum(check_case(random_case(seed, policy), seed, 0.5) for seed in range(1_000, 1_060))

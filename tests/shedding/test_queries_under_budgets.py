@@ -137,6 +137,7 @@ def check(seed: int, policy: str, script_of: Callable[[random.Random, str], str]
     return len(expected)
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize("policy", _POLICIES)
 def test_the_local_runtime_equals_the_definition(policy: str) -> None:
     assert sum(check(seed, policy) for seed in range(4))

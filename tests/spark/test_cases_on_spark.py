@@ -58,6 +58,7 @@ def written(source: Source, table: pa.Table, folder: Path, draw: random.Random) 
     return replace(source, connector="FILES", options=(("path", str(folder)), ("format", "arrow")))
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize("name", CASES)
 def test_case(spark: Any, tmp_path: Path, name: str) -> None:
     draw = random.Random(zlib.crc32(name.encode()))

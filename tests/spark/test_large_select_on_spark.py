@@ -49,6 +49,7 @@ def inputs_of(query: OneTimeQuery) -> dict[str, SourceRows]:
     return {name: RowsInMemory(INPUTS[name]) for name in sources_of(query)}
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize(
     "text",
     [

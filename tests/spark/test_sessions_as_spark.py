@@ -50,6 +50,7 @@ ORIGINS = {
 }  # fmt: skip
 
 
+@pytest.mark.spread(2)
 @pytest.mark.spark
 @pytest.mark.parametrize("origin", ORIGINS.values(), ids=ORIGINS)
 def test_sessions_anywhere_in_time_to_the_microsecond(origin: int, spark: Any) -> None:
