@@ -180,7 +180,7 @@ def _reflected(connection: Any) -> dict[str, object]:
         "has": (found.has_table("rooms"), found.has_table("nope"), found.has_schema("public"), found.has_sequence("x")),
         "many": [len(call()) > 1 for call in (
             found.get_multi_columns, found.get_multi_pk_constraint, found.get_multi_foreign_keys,
-            found.get_multi_indexes, found.get_multi_unique_constraints, 
+            found.get_multi_indexes, found.get_multi_unique_constraints,
             found.get_multi_check_constraints, found.get_multi_table_comment)],
         "of the server": "queries" in found.get_table_names(schema="penstock"),
     }  # fmt: skip
