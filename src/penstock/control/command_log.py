@@ -251,7 +251,7 @@ class CommandLog:
         """Return the commands behind the number `after`, in order. limit: how many at most."""
         # What is put into a file meanwhile is in both.
         found = _by_number(list(self.transactions.values()), self.outcomes, after)
-        for file in sorted(list(self._finished.values()), key=lambda one: one.firsts[0]):
+        for file in sorted(self._finished.values(), key=lambda one: one.firsts[0]):
             if limit is not None and len(found) >= limit and sorted(found)[limit - 1] < file.firsts[0]:
                 break
             if file.last > after:
