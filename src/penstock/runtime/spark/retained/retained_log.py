@@ -3,7 +3,8 @@
 `retained/<source>/` holds a file for each ingest task that accepted elements. Its name tells the round, the task, the
 least and the largest timestamp and the checksum, so the names are the index, and a task that is repeated writes the
 same file again. `kept.json` tells which elements are there: all those after a tick. It is written before a file is
-removed, and when a stream that has been read begins to be retained.
+removed, and when a stream that has been read begins to be retained. `ended.json` is there when it is no longer retained,
+and a reader still needs its files.
 """
 
 from __future__ import annotations
@@ -74,13 +75,22 @@ class RetainedLog:
         self._timestamp = timestamp
         self.place = folder.root / "retained" / file
         self._mark = self.place / "kept.json"
+        self._ended = self.place / "ended.json"
 
     # -- beginning and removing --------------------------------------------------------------------------------
 
     def begin(self, high: int | None) -> None:
         """Begin to retain, unless that has begun. high: the largest timestamp of what was read before."""
-        if not self.is_begun:
+        was_ended = storage().exists(self._ended)
+        if was_ended or not self.is_begun:
             self._write_mark(high)
+        if was_ended:
+            # After the mark: if it is still there at the next start, the mark is written again, with a later tick.
+            storage().remove(self._ended)
+
+    def end(self) -> None:
+        """Note that what is read from now on is not retained, while the files stay."""
+        self._folder.write_sealed(self._ended, "true")
 
     def forget_rounds_after(self, last: int) -> None:
         """Remove what an interrupted attempt at a round after `last` left: the round may be planned otherwise."""

@@ -50,8 +50,12 @@ class Retention:
                 self._logs[source.name] = log, source.retain, source.slack
         kept = {log.place.name for log, _, _ in self._logs.values()}
         for file in storage().list(self._folder.root / "retained"):
-            # What a reader still needs goes with a later change.
-            if file not in kept and not self._pins.keeps_all(file):
+            if file in kept:
+                continue
+            if self._pins.keeps_all(file):
+                # It goes with a later change.
+                RetainedLog(self._folder, file).end()
+            else:
                 storage().remove_tree(self._folder.root / "retained" / file)
 
     def releases(self, file: str, splits: int) -> bool:
