@@ -49,6 +49,8 @@ class SteppedRun:
     """What a control asks of a `SparkRun`, with rounds that run one by one."""
 
     is_live = True
+    #: Between its rounds it waits for the next one, and never ends by itself.
+    active = True
 
     def __init__(self, work: Work, checkpoint: str, overwrite: bool, on_failed: FailureListener) -> None:
         self.inline = InlineRun.of(work, Path(checkpoint))

@@ -73,11 +73,7 @@ from penstock.server.statements.listed_views import (
     statement_view,
 )
 from penstock.server.statements.results_to_come import ResultsToCome
-from penstock.server.statements.running_statements import (
-    SUBSCRIBE,
-    RunningStatements,
-    RunningSubscription,
-)
+from penstock.server.statements.running_statements import SUBSCRIBE, RunningStatements, RunningSubscription
 from penstock.server.statements.selecting import SelectScope
 from penstock.server.statements.tapped_edge import tapped
 from penstock.server.statements.temporary_queries import TemporaryQueries, TemporaryResults
@@ -86,7 +82,6 @@ from penstock.types import type_name
 
 #: States of commands that have not taken effect yet.
 _UNFINISHED = (CommandState.PENDING.value, CommandState.HYDRATING.value)
-#: States of queries that do not answer yet.
 #: Connectors whose rows are posted.
 _POSTED = ("MEMORY", "HTTP")
 
@@ -403,8 +398,7 @@ class LiveService:
     def command(self, number: int) -> CommandView:
         found = self._control.command(number)
         if found is None:
-            hint = "finished commands are kept for some days"
-            raise PenstockError("P0201", f"there is no command {number}", hint=hint)
+            raise PenstockError("P0201", f"there is no command {number}", hint="finished ones are kept for some days")
         return _command_view(*found)
 
     def catalog(self) -> CatalogView:

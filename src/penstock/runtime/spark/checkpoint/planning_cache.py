@@ -7,6 +7,7 @@ of the plan in which they are (`plan_parts.py`), as the same objects. Several th
 from __future__ import annotations
 
 import hashlib
+import operator
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -242,7 +243,8 @@ class PlanningCache:
         with self._lock:
             before, known = self._sources
             if queries is not before:
-                if queries[: len(before)] == before:
+                # Equal ones may have been declared with another RETAIN.
+                if len(before) <= len(queries) and all(map(operator.is_, before, queries)):
                     known = {**known, **declared_sources(*(query.root for query in queries[len(before) :]))}
                 else:
                     known = declared_sources(*(query.root for query in queries))

@@ -3,8 +3,8 @@
 `retained/<source>/` holds a file for each ingest task that accepted elements. Its name tells the round, the task, the
 least and the largest timestamp and the checksum, so the names are the index, and a task that is repeated writes the
 same file again. `kept.json` tells which elements are there: all those after a tick. It is written before a file is
-removed, and when a stream that has been read begins to be retained. `ended.json` is there when it is no longer retained,
-and a reader still needs its files.
+removed, and when a stream that has been read begins to be retained. `ended.json` is there when it is no longer
+retained, and a reader still needs its files.
 """
 
 from __future__ import annotations
