@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
+from benchmarks.live_soak import served
 from benchmarks.live_soak.feed import BETWEEN, DECLARED, STEP, levels, stream
 from benchmarks.live_soak.lives import NOTHING, Episode, Life, wrong
 from benchmarks.live_soak.shapes import Change, Levelled, Passed, Shape, Span, Sums, Totals
@@ -115,3 +118,35 @@ def test_of_the_instant_of_an_exchange_the_former_query_has_answered_what_had_be
         assert list(wrong(story, SEED)) == []
         assert len(list(wrong(replace(story, received=[*story.received, received[-1]]), SEED))) == 1
         assert len(list(wrong(replace(story, received=[r for r in story.received if r != received[-1]]), SEED))) == 1
+
+
+class Counted(served.Served):
+    """A server that is none: what is done to it is counted."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.done: list[str] = []
+
+    def check(self) -> None: ...
+
+    def kill(self) -> None:
+        self.done.append("kill")
+
+    def start(self) -> None:
+        self.done.append("start")
+
+
+def test_the_driver_is_killed_while_a_command_is_under_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    server = Counted(tmp_path)
+    killer = served.Killer(server, 1, 1.0, 60.0)
+    monkeypatch.setattr(killer._draw, "uniform", lambda low, high: high / 1000)
+    monkeypatch.setattr(served, "_NEXT_COMMAND", 0.05)
+    # A command of before does not count.
+    killer.commanding.set()
+    killer._kill("command")
+    assert server.done == [] and killer.kills["command"] == 0
+    monkeypatch.setattr(served, "_NEXT_COMMAND", 60.0)
+    threading.Timer(0.2, killer.commanding.set).start()
+    killer._kill("command")
+    assert server.done == ["kill", "start"] and killer.kills["command"] == 1
+    assert "command" in killer.KINDS and set(killer.KINDS) == set(killer.kills)

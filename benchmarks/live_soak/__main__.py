@@ -2,9 +2,10 @@
 
 `penstock serve` on Spark in a process of its own. Rows of a stream and of a relation are posted at a steady rate;
 queries are registered, replaced, paused, resumed, renamed and dropped, each with a subscriber that leaves and comes
-back behind its cursor; SELECTs are answered meanwhile. At random moments SIGKILL takes the driver with all below it or
-one Python worker, or SIGTERM ends the server, and it is started again. What was received of every query over its life
-must be what is computed anew from the rows, without loss or repetition, and memory must be flat. Exits 1 otherwise.
+back behind its cursor; SELECTs are answered meanwhile. At random moments and in the midst of commands SIGKILL takes the
+driver with all below it, or it takes one Python worker, or SIGTERM ends the server, and it is started again. What was
+received of every query over its life must be what is computed anew from the rows, without loss or repetition, and
+memory must be flat. Exits 1 otherwise.
 """
 
 from __future__ import annotations

@@ -152,6 +152,7 @@ class Course:
 
     def _executed(self, sql: str) -> tuple[RemoteStatement, ...] | None:
         """Execute a script; return None where it was refused. Raises Failed for what must not be refused."""
+        self._killer.commanding.set()
         try:
             done = finished(self._client, sql, f"command {self._next()}")
         except PenstockError as error:

@@ -22,6 +22,8 @@ from penstock.errors import PenstockError
 ROOT = Path(__file__).resolve().parents[2]
 #: Seconds that a start may take, and an end by SIGTERM.
 _START, _END = 240.0, 120.0
+#: Seconds in which a command comes, and after which the driver is killed then.
+_NEXT_COMMAND, _IN_FLIGHT = 30.0, 0.3
 #: The part of a soak in which the driver is killed.
 _DRIVERS_UNTIL = 0.6
 
@@ -204,7 +206,8 @@ class Subscriber(threading.Thread):
 
 
 class Killer(threading.Thread):
-    """Kills the driver, single workers, and ends the server as its administrator does, at random moments.
+    """Kills the driver, also in the midst of a command, single workers, and ends the server as its administrator does,
+    at random moments.
 
     Args:
         every: seconds between two, about.
@@ -214,10 +217,11 @@ class Killer(threading.Thread):
 
     Attributes:
         kills: by kind.
+        commanding: set when a command is sent.
         failure: why the server cannot go on.
     """
 
-    KINDS = ("driver", "worker", "driver", "worker", "end")
+    KINDS = ("driver", "worker", "command", "worker", "end")
 
     def __init__(self, served: Served, seed: int, every: float, seconds: float, least: int = 0) -> None:
         super().__init__(daemon=True, name="killer")
@@ -229,7 +233,8 @@ class Killer(threading.Thread):
         self._over = threading.Event()
         #: Held while the server is down.
         self.down = threading.Lock()
-        self.kills: dict[str, int] = dict.fromkeys(("driver", "worker", "end"), 0)
+        self.kills: dict[str, int] = dict.fromkeys(("driver", "command", "worker", "end"), 0)
+        self.commanding = threading.Event()
         self.failure: BaseException | None = None
 
     def run(self) -> None:
@@ -250,7 +255,12 @@ class Killer(threading.Thread):
         if kind == "worker":
             self.kills[kind] += self._served.kill_worker(self._draw)
             return
-        if kind == "driver":
+        if kind == "command":
+            # Most commands take less than that where nothing else is done.
+            self.commanding.clear()
+            if not self.commanding.wait(_NEXT_COMMAND) or self._over.wait(self._draw.uniform(0, _IN_FLIGHT)):
+                return
+        if kind in ("driver", "command"):
             self._served.kill()
         else:
             self._served.end()

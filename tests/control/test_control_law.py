@@ -324,7 +324,7 @@ class PostedLives(System):
     def refused(self, error: PenstockError, query: Query, start: Start) -> None:
         super().refused(error, query, start)
         lost = {name: tick for name, tick in self.lost().items() if name in timed_sources(query.root)}
-        beside = "take the place" in self.steps[-2]
+        beside = any("take the place" in step for step in self.steps[-2:])
         assert (
             not start.wait or beside or awaited_rows(query.root.needs, lost, lambda name: np.empty(0, np.int64)) is None
         )

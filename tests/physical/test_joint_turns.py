@@ -20,7 +20,8 @@ from penstock.language import bind_script
 from penstock.physical.elements import Elements
 from penstock.physical.execution import executor
 from penstock.physical.operators.contract import Operator
-from penstock.physical.operators.joins.window_store import StoreJoin
+from penstock.physical.operators.joins.store_join import StoreJoin
+from penstock.physical.operators.joins.window_store import StoreReader
 from penstock.physical.operators.owned_rows import OwnedRows, unshared
 from penstock.physical.operators.streams.changes import Changes
 from penstock.physical.operators.updates import Updates
@@ -40,7 +41,8 @@ RULES = (
 )
 QUERIES = (
     "SELECT S.k, S.a, R{i}.c FROM S [RANGE 4 SECONDS], R{i} WHERE S.k = R{i}.k",
-    "SELECT S.k, S.a, R{i}.c FROM S [RANGE 4 SECONDS], R{i} WHERE S.k = R{i}.k",
+    "SELECT S.k, S.a, R{i}.c FROM S [RANGE 9 SECONDS], R{i} WHERE S.k = R{i}.k",
+    "SELECT S.k, S.a, R{i}.c FROM S [RANGE 1 SECONDS], R{i} WHERE S.k = R{i}.k",
     "SELECT R{i}.c, S.a FROM R{i}, S [RANGE 7 SECONDS] WHERE S.k = R{i}.k",
     "ISTREAM(SELECT S.k, S.a, R{i}.c FROM S [RANGE 4 SECONDS], R{i} WHERE S.k = R{i}.k)",
     "DSTREAM(SELECT S.k, S.a, R{i}.c FROM S [RANGE 4 SECONDS], R{i} WHERE S.k = R{i}.k)",
@@ -88,7 +90,7 @@ class Run:
                 live = LiveEngine.restored(pickle.loads(pickle.dumps(live.snapshot())))
             if draw.random() < 0.5 and len(queries) < 12:
                 name = f"q{second}"
-                text = draw.choice((*QUERIES[:1] * 8, *QUERIES)).format(i=draw.randrange(RELATIONS))
+                text = draw.choice((*QUERIES[:1] * 5, *QUERIES[1:3] * 2, *QUERIES)).format(i=draw.randrange(RELATIONS))
                 queries[name] = bind_script(f"{declared} CREATE QUERY {name} AS {text};").queries[0]
                 table = live.register(queries[name], Start(draw.choice((StartMode.WARM, StartMode.NOW))))
                 self.events.setdefault(name, []).extend(events_of(queries[name], table))
@@ -129,6 +131,9 @@ def noted(run: Run) -> Iterator[None]:
                 run.errors.append(error)
                 raise
             run.joint[kind.__name__] += any(rows for rows in advanced.emitted.values())
+            if kind is StoreJoin:
+                readers = (one._readers.values() for place, one in enumerate(operators) if place in advanced.emitted)
+                run.joint["several lengths"] += len({reader.length for both in readers for reader in both}) > 1
             return advanced
 
         return staticmethod(advance)
@@ -156,13 +161,13 @@ def _sorted(events: dict[str, list[Any]]) -> dict[str, list[str]]:
     return {name: sorted(map(repr, found)) for name, found in events.items()}
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(1, 5))
 def test_operators_answer_together_as_each_does_alone(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = alone(seed, monkeypatch)
     run = Run(seed)
     with noted(run):
         run.go()
-    assert not run.errors and all(run.joint[kind.__name__] for kind in JOINT)
+    assert not run.errors and all(run.joint[kind.__name__] for kind in JOINT) and run.joint["several lengths"]
     assert _sorted(run.events) == _sorted(expected.events)
     assert sum(map(len, run.events.values())) > 100
 
@@ -171,7 +176,7 @@ def test_operators_answer_together_as_each_does_alone(seed: int, monkeypatch: py
 def test_operators_with_more_rows_advance_alone(limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = alone(7, monkeypatch)
     run = Run(7)
-    places = ("physical.operators.updates.FEW_ROWS", "physical.operators.joins.window_store.FEW_ROWS")
+    places = ("physical.operators.updates.FEW_ROWS", "physical.operators.joins.store_join.FEW_ROWS")
     with lowered(dict.fromkeys(places, limit)), noted(run):
         run.go()
     assert not run.errors and _sorted(run.events) == _sorted(expected.events)
@@ -180,9 +185,26 @@ def test_operators_with_more_rows_advance_alone(limit: int, monkeypatch: pytest.
 def test_a_round_with_many_results_is_left_to_each_join(monkeypatch: pytest.MonkeyPatch) -> None:
     expected = alone(8, monkeypatch)
     run = Run(8)
-    with lowered({"physical.operators.joins.window_store._MOST_AT_ONCE": 5}), noted(run):
+    with lowered({"physical.operators.joins.store_join._MOST_AT_ONCE": 5}), noted(run):
         run.go()
     assert not run.errors and _sorted(run.events) == _sorted(expected.events)
+
+
+@pytest.mark.parametrize("most", (0, 12))
+def test_rows_that_leave_windows_are_indexed_where_chains_are_long(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = alone(10, monkeypatch)
+    run, indexed = Run(10), Counter[str]()
+    leaving = StoreReader.leaving
+
+    def counted(reader: StoreReader, after: int, heartbeat: int) -> Any:
+        indexed[str(reader.length)] += 1
+        return leaving(reader, after, heartbeat)
+
+    monkeypatch.setattr(StoreReader, "leaving", counted)
+    with lowered({"physical.operators.joins.window_store._MOST_IN_CHAINS": most}), noted(run):
+        run.go()
+    assert not run.errors and _sorted(run.events) == _sorted(expected.events)
+    assert len(indexed) > 2, indexed
 
 
 @pytest.mark.parametrize("method", ("take", "split", "in_order", "fingerprints", "marked"))

@@ -23,11 +23,10 @@ from penstock.language import bind_script
 from penstock.physical.execution.flow_counts import FlowCounts
 from penstock.physical.execution.step_failures import StepFailures
 from penstock.physical.operators.contract import JointAdvance, Operator
-from penstock.physical.operators.joins.window_store import StoreJoin
+from penstock.physical.operators.joins.store_join import StoreJoin
 from penstock.runtime.live import LiveEngine
 from penstock.runtime.watching.reports import ShardReport, report_from_json
 from penstock.testing.compare import events_of
-from tests.counts import some_slow
 from tests.physical.test_joint_turns import JOINT, RULES, _batch
 
 RELATIONS = 4
@@ -159,7 +158,8 @@ def compare(kind: type[Operator], phase: str, start: int, every: int) -> Counter
 
 
 @pytest.mark.parametrize("kind", JOINT, ids=lambda kind: kind.__name__)
-@pytest.mark.parametrize("start", some_slow(range(16), 16))
+@pytest.mark.spread(16)
+@pytest.mark.parametrize("start", range(16))
 def test_a_failure_at_any_call_of_the_computation_changes_no_answer(kind: type[Operator], start: int) -> None:
     found = compare(kind, "compute", start, 16)
     assert found["right"] > 3 and not found["ended"]

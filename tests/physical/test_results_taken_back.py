@@ -65,7 +65,7 @@ def test_answers_are_those_of_the_law(seed: int) -> None:
     draw = random.Random(seed)
     queries, inputs = bind_script(SOURCES + QUERIES).queries, random_rows(draw)
     # Of what leaves a window and the relation, either looks the other up.
-    with lowered({"physical.operators.joins.window_store._SMALLER": (0, 4, 1_000)[seed % 3]}):
+    with lowered({"physical.operators.joins.store_join._SMALLER": (0, 4, 1_000)[seed % 3]}):
         found = run_local(queries, inputs, shards=1 + seed % 3, seed=seed, reload=bool(seed % 2), drain=seed % 5 == 0)
     for query in queries:
         assert_same(query, found.tables[query.name], run_oracle(query, inputs, drain=seed % 5 == 0))

@@ -166,7 +166,7 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 def compare(seed: int, monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     # Of the new rows of a store and those of another side, either look the other up.
-    with lowered({"physical.operators.joins.window_store._SMALLER": (0, 1, 1_000)[seed % 3]}):
+    with lowered({"physical.operators.joins.store_join._SMALLER": (0, 1, 1_000)[seed % 3]}):
         shared = History(seed).run()
     with alone(monkeypatch):
         expected = History(seed).run()

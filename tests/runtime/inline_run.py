@@ -149,11 +149,14 @@ class InlineRun:
         self.work, self.epoch = changed.work, changed.epoch
         if changed.offset is None:
             return None
+        dropped = [sink for name, sink in self.sinks.items() if changed.sinks.get(name) is not sink]
         self.job, self.sinks, self.notices = changed.job, dict(changed.sinks), changed.notices
         self.older.add()
         self.tables = self.folder.read_tables(self.job.plan.statics)
         self.accounts, self.parts = self.accounts.reread(self.job.plan), ResultParts(self.folder)
         self.recorder.changed(self.job.plan, {})
+        for sink in dropped:
+            sink.close()
         return RoundChange(self.job.intake, self.job.epoch, changed.offset)
 
     @property

@@ -122,3 +122,25 @@ def test_bytes_of_shared_operators_are_divided_by_their_queries(client: tuple[Se
     found = document(running, "two")["shared"]
     expected = sum((step["state_bytes"] or 0) / (1 + len(step["queries"])) for step in found)
     assert rows[2]["shared_bytes"] == round(expected)
+
+
+def test_own_and_shared_bytes_of_all_queries_are_those_of_all_operators(client: tuple[ServerClient, Running]) -> None:
+    live, _ = client
+    begin(live)
+    # Sizes are measured now and then: all three are of one moment only if nothing has been measured between.
+    for _ in range(20):
+        before = live.select("SELECT bytes FROM penstock.synopses").to_arrow().column("bytes").to_pylist()
+        operators = live.select("SELECT queries, state_bytes FROM penstock.operators").to_arrow().to_pylist()
+        queries = live.select("SELECT own_bytes, shared_bytes FROM penstock.queries").to_arrow().to_pylist()
+        after = live.select("SELECT bytes FROM penstock.synopses").to_arrow().column("bytes").to_pylist()
+        if before == after:
+            break
+        time.sleep(0.2)
+    total = sum(after)
+    assert before == after and total > 0
+    assert sum(one["state_bytes"] or 0 for one in operators) == total
+    # The parts of a query are rounded once.
+    assert abs(sum(one["own_bytes"] + one["shared_bytes"] for one in queries) - total) <= len(queries) / 2
+    assert sum(one["state_bytes"] or 0 for one in operators if one["queries"] == 1) == sum(
+        one["own_bytes"] for one in queries
+    )

@@ -21,7 +21,7 @@ from penstock.algebra.nodes.scans import Source
 from penstock.connectors.sources import open_source
 from penstock.connectors.sources.memory import typed_table
 from penstock.connectors.sources.posted_files import append, key_of, last_number, lost, rows_files, withdraw
-from penstock.connectors.sources.posted_keys import PostKey, expire_keys, kept_keys
+from penstock.connectors.sources.posted_keys import KnownKeys, expire_keys, kept_keys
 from penstock.control.sealed_files import not_written
 from penstock.errors import Busy, PenstockError
 from penstock.storage import storage
@@ -41,7 +41,7 @@ class _Posts:
 
     folder: Path
     number: int
-    keys: dict[str, PostKey] = field(default_factory=dict)
+    keys: KnownKeys = field(default_factory=KnownKeys)
     expired: int = field(default_factory=lambda: _now())
 
 
@@ -137,7 +137,7 @@ class PostedRows:
     def has(self, source_id: int, key: str) -> bool:
         """Return whether a post with a key has been accepted."""
         with self._lock:
-            return key in self._posts(source_id).keys
+            return self._posts(source_id).keys.at(key) is not None
 
     def post(
         self, source: Source, source_id: int, rows: pa.Table, key: str | None = None, same: bool = False,
@@ -157,11 +157,11 @@ class PostedRows:
         digest = "" if key is None else _digest(typed)
         with self._lock:
             posts = self._posts(source_id)
-            before = None if key is None else posts.keys.get(key)
-            if before is not None and before.at >= _now() - int(self.retention * 1e6):
-                if not same and before.digest != digest:
+            before = None if key is None else posts.keys.at(key)
+            if key is not None and before is not None and before >= _now() - int(self.retention * 1e6):
+                if not same and not posts.keys.has(key, digest):
                     # The name of the token stands before it.
-                    raise key_used((key or "").rpartition(" ")[2])
+                    raise key_used(key.rpartition(" ")[2])
                 return False
             if not typed.num_rows and key is None:
                 return True
@@ -173,7 +173,7 @@ class PostedRows:
                 raise not_written(posts.folder, error) from error
             posts.number += 1
             if key is not None:
-                posts.keys[key] = key_of(path)
+                posts.keys.add(key, digest, key_of(path).at)
             if posts.expired < _now() - max(_EXPIRE_EVERY, int(self.retention * 1e6) // _EXPIRE_PARTS):
                 self._expire(posts)
             return True
@@ -185,7 +185,7 @@ class PostedRows:
             for path in rows_files(posts.folder):
                 if key_of(path).key == key:
                     withdraw(path)
-            posts.keys.pop(key, None)
+            posts.keys.remove(key)
 
     def table(self, source: Source, source_id: int) -> pa.Table:
         """Return the rows of a source whose files are still there, in the order in which they were posted. Raises
@@ -218,8 +218,7 @@ class PostedRows:
         """Remove old keys of a source. What cannot be removed now is removed later."""
         posts.expired = _now()
         before = posts.expired - int(self.retention * 1e6)
-        for key in [key for key, post in posts.keys.items() if post.at < before]:
-            del posts.keys[key]
+        posts.keys.expire(before)
         with suppress(OSError):
             expire_keys(posts.folder, before)
 
@@ -227,7 +226,7 @@ class PostedRows:
         if source_id not in self._known:
             folder = self.folder(source_id)
             found = [*kept_keys(folder), *map(key_of, rows_files(folder))]
-            self._known[source_id] = _Posts(folder, last_number(folder), {post.key: post for post in found if post.key})
+            self._known[source_id] = _Posts(folder, last_number(folder), KnownKeys.of(found))
         return self._known[source_id]
 
 

@@ -80,8 +80,8 @@ class ContentState:
                 self.early.append(_as_elements(file.rows(id_)))
         tick = file.heartbeats.get(id_, NOTHING)
         if tick >= END:
-            # Nothing follows: the last instant is that of the last change.
-            tick = max((int(part.ts.max()) for part in self.early if len(part)), default=NOTHING)
+            # Nothing follows: the last instant is that of the last change, 0 without one.
+            tick = max((int(part.ts.max()) for part in self.early if len(part)), default=0)
         if tick > NOTHING and (self.tick is None or tick > self.tick):
             self.tick = tick
         if self.tick is not None and self.early:

@@ -290,14 +290,14 @@ class Subscription:
         return ResultRows(table, self.cursor) if table is not None and table.num_rows else None
 
     def _tick(self, file: BatchFile, rows: int) -> int:
-        """Return the instant up to which the answer is complete with a batch; of a source that has ended, that of its
-        last row."""
+        """Return the instant up to which the answer is complete with a batch; where nothing follows, that of its last
+        row, 0 without one."""
         id_ = self._reader.id
         tick: int = file.heartbeats.get(id_, NOTHING)
         if rows:
             self._high = max(self._high, file.sections[id_].high)
         if tick >= END:
-            tick = self._high
+            tick = max(self._high, 0)
         return tick if self._up_to is None else min(tick, self._up_to)
 
     def _shaped(self, rows: pa.Table) -> pa.Table:

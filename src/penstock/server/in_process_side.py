@@ -4,6 +4,7 @@ posted. For trying things out, and for tests of the doors.
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -16,6 +17,7 @@ from penstock.algebra.properties.need import missing_rows
 from penstock.control.engine import EngineVersion, NextVersion, Preparation
 from penstock.control.in_process import InProcessEngine
 from penstock.errors import PenstockError
+from penstock.events import log_event, logger_of
 from penstock.language.commands import SelectOnce
 from penstock.physical.execution.flow_counts import TappedPort
 from penstock.results.cancellation import Cancellation
@@ -27,6 +29,8 @@ from penstock.runtime.watching.taps import Tap
 from penstock.server.service import EndOfResults, ResultPart, ResultRequest
 from penstock.server.statements.selecting import SelectedRows, SelectScope, check_readable, whole_inputs
 from penstock.storage.documents import Document
+
+LOG = logger_of("server")
 
 _METRICS = """# HELP penstock_batches_total Rounds that have been processed.
 # TYPE penstock_batches_total counter
@@ -63,7 +67,7 @@ class InProcessSide:
         self._changed = threading.Condition()
         self._batch = 0
         self._at: float | None = None
-        self._failure: PenstockError | None = None
+        self._failure: str | None = None
         self._listeners: list[Callable[[Mapping[str, object]], None]] = []
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._run, name="penstock-rounds", daemon=True)
@@ -78,14 +82,27 @@ class InProcessSide:
             try:
                 self._engine.round()
                 self._failure = None
-            except PenstockError as error:
-                self._failure = error
+            except Exception as error:
+                # Nothing has been read by it, and it is tried again with the next rows.
+                self._tell_failure(error)
             with self._changed:
                 self._batch += 1
                 self._at = time.monotonic()
                 self._changed.notify_all()
             for listener in self._listeners:
                 listener({"number": self._batch, "version": self._engine.version().number})
+
+    def _tell_failure(self, error: Exception) -> None:
+        """Log why a round has failed, unless the one before failed so too."""
+        what = (
+            f"{error.code}: {error.message}" if isinstance(error, PenstockError) else f"{type(error).__name__}: {error}"
+        )
+        if what != self._failure:
+            hint = "without Spark a query does not fail alone: drop or pause the one whose error it is"
+            log_event(
+                LOG, logging.ERROR, "failed", f"no rows are read, as a round has failed with {what}", error, hint=hint
+            )
+        self._failure = what
 
     # -- reading -----------------------------------------------------------------------------------------------
 
@@ -146,7 +163,7 @@ class InProcessSide:
         return self._batch, None
 
     def problem(self) -> str | None:
-        return None if self._failure is None else f"the last round failed: {self._failure.code}"
+        return None if self._failure is None else f"the last round failed with {self._failure}"
 
     def ended_by(self) -> PenstockError | None:
         # A round that has failed is tried again with the next rows.

@@ -9,11 +9,15 @@ largest number always stays: it shows which numbers have been used.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import threading
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+
+import numpy as np
 
 from penstock.storage import storage
 
@@ -42,6 +46,97 @@ class PostKey:
     def read(text: bytes) -> PostKey:
         fields = json.loads(text)
         return PostKey(int(fields["number"]), str(fields["key"]), str(fields["digest"]), int(fields["at"]))
+
+
+#: Keys that are kept one by one, before they are put together.
+_APART = 256
+_HASHES = np.dtype([("key", "V16"), ("digest", "V8"), ("at", np.int64)])
+
+
+@dataclass
+class KnownKeys:
+    """The keys of posts in memory, 32 bytes each: hashes of the key and of what was posted, and when.
+
+    They lie in sorted arrays, of which each is less than half as long as the one before it.
+    """
+
+    _arrays: list[np.ndarray] = field(default_factory=list)
+    _apart: dict[bytes, tuple[bytes, int]] = field(default_factory=dict)
+
+    @staticmethod
+    def of(posts: Iterable[PostKey]) -> KnownKeys:
+        """Return the keys of some posts, of each key the latest."""
+        made = KnownKeys()
+        for post in sorted((one for one in posts if one.key), key=lambda one: one.number):
+            made.add(post.key, post.digest, post.at)
+        return made
+
+    def __len__(self) -> int:
+        return len(self._apart) + sum(map(len, self._arrays))
+
+    def add(self, key: str, digest: str, at: int) -> None:
+        """Add a key, or replace it."""
+        hashed = _hash(key, 16)
+        self._remove(hashed)
+        self._apart[hashed] = _hash(digest, 8), at
+        if len(self._apart) >= _APART:
+            self._merge()
+
+    def at(self, key: str) -> int | None:
+        """Return when there was a post with a key, None for never."""
+        found = self._find(_hash(key, 16))
+        return None if found is None else found[1]
+
+    def has(self, key: str, digest: str) -> bool:
+        """Return whether this was posted with a key."""
+        found = self._find(_hash(key, 16))
+        return found is not None and found[0] == _hash(digest, 8)
+
+    def remove(self, key: str) -> None:
+        """Forget a key, if it is there."""
+        self._remove(_hash(key, 16))
+
+    def expire(self, before: int) -> None:
+        """Forget the keys of posts that came before an instant."""
+        self._apart = {key: post for key, post in self._apart.items() if post[1] >= before}
+        kept = (one[one["at"] >= before] for one in self._arrays)
+        self._arrays = [one for one in kept if len(one)]
+
+    def _find(self, hashed: bytes) -> tuple[bytes, int] | None:
+        found = self._apart.get(hashed)
+        if found is None:
+            for array in self._arrays:
+                if (place := _place(array, hashed)) is not None:
+                    return array["digest"][place].tobytes(), int(array["at"][place])
+        return found
+
+    def _remove(self, hashed: bytes) -> None:
+        if self._apart.pop(hashed, None) is None:
+            for number, array in enumerate(self._arrays):
+                if (place := _place(array, hashed)) is not None:
+                    self._arrays[number] = np.delete(array, place)
+
+    def _merge(self) -> None:
+        """Put what lies apart into an array, and that together with those that are not much longer."""
+        rows = [(key, digest, at) for key, (digest, at) in self._apart.items()]
+        merged = np.array(rows, _HASHES)
+        while self._arrays and len(self._arrays[-1]) <= 2 * len(merged):
+            merged = np.concatenate([self._arrays.pop(), merged])
+        # Bytes of a void compare as nothing else does; as texts zeros at the end would be left out.
+        order = np.lexsort(merged["key"].copy().view(">u8").reshape(-1, 2).T[::-1])
+        self._arrays.append(merged[order])
+        self._apart = {}
+
+
+def _hash(text: str, size: int) -> bytes:
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=size).digest()
+
+
+def _place(array: np.ndarray, hashed: bytes) -> int | None:
+    """Return where a hash is in a sorted array; None where it is not."""
+    keys = array["key"]
+    place = bisect_left(range(len(keys)), hashed, key=lambda one: keys[one].tobytes())
+    return place if place < len(keys) and keys[place].tobytes() == hashed else None
 
 
 def keep_keys(folder: Path, posts: Sequence[PostKey]) -> None:

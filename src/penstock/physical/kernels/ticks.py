@@ -20,8 +20,8 @@ from penstock.types import END
 Ticks = TypeVar("Ticks", int, npt.NDArray[np.int64])
 
 
-def later(ticks: Ticks, length: int) -> Ticks:
-    """Return `ticks` + `length`, at most END."""
+def later(ticks: Ticks, length: Ticks | int) -> Ticks:
+    """Return `ticks` + `length`, at most END. length: of each, where it is an array."""
     return _at_most_end(ticks + length)
 
 

@@ -27,7 +27,8 @@ from penstock.physical.operators.joins.join import Join, Lookup
 from penstock.physical.operators.joins.multi_join import MultiJoin
 from penstock.physical.operators.joins.nonretroactive import Stamp, make_nrr_join
 from penstock.physical.operators.joins.partner_counts import PartnerCounts, StaticPartnerCounts
-from penstock.physical.operators.joins.window_store import StoreJoin, WindowStore
+from penstock.physical.operators.joins.store_join import StoreJoin
+from penstock.physical.operators.joins.window_store import WindowStore
 from penstock.physical.operators.preferences.queries import (
     PreferringJoin,
     PreferringLookUp,

@@ -13,6 +13,7 @@ nothing.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 
@@ -323,11 +324,7 @@ class LiveEngine:
 
     def _run_round(self, job: LocalJob, round_input: _RoundInput) -> None:
         """Run a round of `job`, and pass its answers to the tracks."""
-        inputs: dict[str, list[Elements]] = {}
-        for name, batches in round_input.elements.items():
-            columns = job.ingests[name].columns if name in job.ingests else ()
-            projected = [elements.with_columns([elements.columns[c] for c in columns]) for elements in batches]
-            inputs[name] = projected if name in job.ingests else []
+        inputs = _projected(job, round_input.elements)
         tracks = {track.key: track for track in self._tracks()}
         for key, parts in job.round(inputs, round_input.progress, self._measures.decided).items():
             tracks[key].take(parts)
@@ -349,14 +346,7 @@ class LiveEngine:
         part = self._part(generation)
         plan = self._with_tables(joined([part]))
         past_job = LocalJob(plan, self._tables, self._shards)
-        columns = {name: ingest.columns for name, ingest in past_job.ingests.items()}
-        inputs = {
-            name: [
-                elements.with_columns([elements.columns[c] for c in columns[name]]) for elements in past.elements[name]
-            ]
-            for name in columns
-        }
-        for parts in past_job.round(inputs, past.progress).values():
+        for parts in past_job.round(_projected(past_job, past.elements), past.progress).values():
             track.take(parts)
         # From here on nothing fails: the command has an effect.
         self._version = birth
@@ -499,3 +489,11 @@ class LiveEngine:
         engine._measures.decide_by(snapshot.deciding)
         engine._measure_plan()
         return engine
+
+
+def _projected(job: LocalJob, elements: Mapping[str, Sequence[Elements]]) -> dict[str, list[Elements]]:
+    """Return, by source, the columns of its elements that a job reads."""
+    return {
+        name: [one.with_columns([one.columns[c] for c in ingest.columns]) for one in elements.get(name, ())]
+        for name, ingest in job.ingests.items()
+    }

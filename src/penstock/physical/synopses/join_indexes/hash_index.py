@@ -93,6 +93,30 @@ def _meet(entries, begin, ordered, first, second, ts, rows, start, probe, found,
     return first.shape[0], count
 
 
+@nb.njit(cache=True)
+def _meet_leaving(entries, begin, ordered, first, second, after, until, rows, probe, found, most):  # type: ignore[no-untyped-def]
+    """Find for each probe the entries with equal keys whose expiration is after its `after` and at most its `until`;
+    rows[i] is the entry at which probe i begins. Return their number, or -1 if more than `most` entries would be looked
+    at."""
+    count = looked = 0
+    for i in range(first.shape[0]):
+        row = rows[i]
+        while row >= begin:
+            looked += 1
+            if looked > most:
+                return -1
+            exp = entries[row, 2]
+            if exp <= after[i]:
+                if ordered:
+                    break
+            elif exp <= until[i] and np.uint64(entries[row, 0]) == first[i] and np.uint64(entries[row, 1]) == second[i]:
+                probe[count] = i
+                found[count] = row
+                count += 1
+            row = entries[row, 3]
+    return count
+
+
 class _ElementChunk:
     """Elements of which the first `gone` have been dropped. start: the entry number of the first element."""
 
@@ -193,6 +217,26 @@ class HashJoinIndex(Synopsis):
                 if len(probe):
                     yield probe, held
             room = min(limit, 2 * room)
+
+    def meet_leaving(
+        self, first: UInt64s, second: UInt64s, after: Int64s, until: Int64s, most: int
+    ) -> list[tuple[Int64s, Elements]] | None:
+        """Return (rows of the probes, the stored element that each matches): equal keys, and an expiration after the
+        probe's `after`, at most its `until`; in one batch or none. None if more than `most` elements would have to be
+        looked at."""
+        if not self._chunks or not len(first):
+            return []
+        self._link_all()
+        rows = np.empty(len(first), np.int32)
+        _firsts(first, self._heads, rows)
+        probe, found = np.empty(most, np.int64), np.empty(most, np.int64)
+        count = _meet_leaving(
+            self._entries, self._begin, self._ordered, first, second, after, until, rows, probe, found, most
+        )
+        if count < 0:
+            return None
+        probe, found = probe[:count].copy(), found[:count].copy()
+        return [self._gather(probe, found, self._entries[found, 2])] if count else []
 
     def _gather(self, probe: Int64s, found: Int64s, ends: Int64s) -> tuple[Int64s, Elements]:
         """Return the elements with the numbers `found`, which expire at `ends`, and `probe`, both reordered alike."""

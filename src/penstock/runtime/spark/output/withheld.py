@@ -28,7 +28,7 @@ import pyarrow as pa
 
 from penstock.algebra.nodes.query import Query
 from penstock.physical.elements import Elements, concat, decode, empty, encode
-from penstock.physical.execution.progress import NOTHING
+from penstock.physical.execution.progress import NOTHING, timed_names
 from penstock.runtime.live.content import net
 from penstock.runtime.spark.checkpoint.epochs import Epoch
 from penstock.runtime.spark.checkpoint.folder import Folder, Job, write_whole
@@ -36,6 +36,7 @@ from penstock.runtime.spark.output.answer_writer import PendingAnswer
 from penstock.storage import storage
 from penstock.storage.names import file_name
 from penstock.storage.seals import damaged, sealed, unsealed
+from penstock.types import END
 
 #: By query the answer chunks of each shard.
 Answers = Mapping[str, Sequence[tuple[int, Sequence[PendingAnswer]]]]
@@ -47,14 +48,22 @@ _LENGTH = 4
 
 @dataclass(frozen=True)
 class ShownAnswers:
-    """The answers of a batch that sinks receive. withheld: the queries whose sinks receive nothing."""
+    """The answers of a batch that sinks receive.
+
+    Args:
+        withheld: the queries whose sinks receive nothing.
+        timeless: those over relations alone that never change.
+    """
 
     answers: Answers
     withheld: frozenset[str]
+    timeless: frozenset[str] = frozenset()
 
     def heartbeats(self, of_queries: Mapping[str, int], failed: Collection[str] = ()) -> dict[str, int]:
-        """Return the heartbeats up to which sinks have been answered. failed: queries without an answer."""
-        return {n: tick for n, tick in of_queries.items() if n not in self.withheld and n not in failed}
+        """Return the heartbeats up to which sinks have been answered, END where nothing follows. failed: queries
+        without an answer."""
+        answered = {n: tick for n, tick in of_queries.items() if n not in self.withheld and n not in failed}
+        return {n: END if n in self.timeless else tick for n, tick in answered.items()}
 
 
 class AnswerGate:
@@ -96,7 +105,8 @@ class AnswerGate:
             self._kept.write(name, batch, Withheld(emitted.slice(0, 0), after.first, done=True))
             if len(emitted):
                 shown[name] = [(job.keys[0], [PendingAnswer.of(emitted)])]
-        return ShownAnswers(shown, frozenset(withheld))
+        timeless = frozenset(name for name, query in job.plan.queries.items() if not timed_names(query.root))
+        return ShownAnswers(shown, frozenset(withheld), timeless)
 
 
 def routed(epoch: Epoch, job: Job, answers: Answers) -> Answers:
