@@ -93,7 +93,7 @@ class Context:
         """Fail for what is declared and cannot be bound by this program."""
         reason = self.catalog.unbound.get(name.key)
         if reason is not None:
-            hint = f"drop {name.text} and declare it anew, or start the server with what it lacks"
+            hint = f"drop {name.text} and declare it again, or start the server with what it lacks"
             self.fail("P0201", f"{name.text} cannot be bound: {reason}", name.span, hint)
 
     def fail_silently(self) -> NoReturn:
