@@ -83,6 +83,23 @@ def test_rows_of_any_kind_lose_nothing() -> None:
     assert arrow_table(frame.set_index("room")).column_names == ["level", "room"]
 
 
+class LazyRows:
+    """As a LazyFrame of Polars: names of columns, and no rows before `collect`."""
+
+    columns = ("room",)
+
+    def collect(self) -> pa.Table:
+        return pa.table({"room": ["a"]})
+
+
+def test_rows_that_are_not_computed_yet() -> None:
+    lazy = LazyRows()
+    with pytest.raises(PenstockError, match="LazyRows is a plan, its rows have not been computed") as told:
+        arrow_table(lazy)
+    assert told.value.hint == "hand over rows.collect()"
+    assert arrow_table(lazy.collect()).num_rows == 1
+
+
 def test_pandas_keeps_the_digits_of_large_numbers() -> None:
     large, small = pa.array([2**63 - 1, None]), pa.array([1, None], pa.int64())
     frame = RemoteRows(pa.Table.from_arrays([large, small, large], names=["n", "m", "n"])).to_pandas()

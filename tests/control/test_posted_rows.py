@@ -42,11 +42,30 @@ def test_posts_are_read_in_order_and_once_per_key(tmp_path: Path) -> None:
     assert posted.post(STREAM, 3, rows(3))
     assert not posted.post(STREAM, 3, rows(1, 2), "a")
     assert not PostedRows(tmp_path, DAY).post(STREAM, 3, rows(1, 2), "a")
-    assert posted.post(STREAM, 4, rows(9), "a")
+    assert posted.post(STREAM, 4, rows(9), "b")
     with pytest.raises(PenstockError, match="P0731"):
         posted.post(STREAM, 3, rows(1, 3), "a")
     assert read(posted) == [1, 2, 3]
     assert posted.table(STREAM, 3).column("v").to_pylist() == [1, 2, 3]
+
+
+def test_a_key_is_of_one_source(tmp_path: Path) -> None:
+    posted = PostedRows(tmp_path, DAY)
+    assert posted.post(STREAM, 3, rows(1), "ada a")
+    for known in (posted, PostedRows(tmp_path, DAY)):
+        with pytest.raises(PenstockError, match="P0731: the idempotency key a was used for something else"):
+            known.post(STREAM, 4, rows(1), "ada a")
+        assert not known.post(STREAM, 3, rows(1), "ada a")
+    assert posted.post(STREAM, 4, rows(1), "eve a")
+    assert posted.post(STREAM, 4, rows(1), "ada b")
+    # Keys of the system itself are those of a statement, which may change several sources.
+    assert posted.post(STREAM, 4, rows(1), "ada a", same=True)
+    posted.drop(3)
+    assert posted.post(STREAM, 5, rows(1), "ada c")
+    assert PostedRows(tmp_path, 0.0).post(STREAM, 6, rows(1), "ada c")
+    open_source(posted.source(STREAM, 5)).forget(open_source(posted.source(STREAM, 5)).discover(frozenset()))
+    with pytest.raises(PenstockError, match="P0731"):
+        PostedRows(tmp_path, DAY).post(STREAM, 7, rows(1), "ada c")
 
 
 def test_rows_of_another_type_are_refused(tmp_path: Path) -> None:

@@ -198,3 +198,14 @@ def test_scripts_are_allowed_again_as_time_goes_on() -> None:
     rate.count("ada")
     with pytest.raises(Busy):
         rate.count("ada")
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/readyz"])
+def test_a_load_balancer_may_ask_for_the_head_alone(server: Running, path: str) -> None:
+    with server.client() as client:
+        known, answer = client.get(path), client.head(path)
+        assert (answer.status_code, answer.content) == (200, b"")
+        assert answer.headers["content-length"] == str(len(known.content))
+        server.door.closing.set()
+        assert client.head(path).status_code == client.get(path).status_code == 503
+        assert client.head("/v1/queries").status_code in (401, 405)

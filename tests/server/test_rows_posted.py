@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 
 from penstock.algebra.nodes.scans import Source
 from penstock.errors import PenstockError
-from penstock.server.http.bodies import decompressed, posted_rows
+from penstock.server.http.bodies import posted_rows
 from penstock.server.http.formats import BodyFormat
+from penstock.server.http.gate import decompressed
 from penstock.server.http.problems import Refused
 from penstock.server.roles import AccessRole
 from tests.server.fake_service import FakeService

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
 import threading
+import zlib
 from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
@@ -45,6 +47,32 @@ def test_a_script_is_answered_statement_by_statement(client: httpx.Client) -> No
     ]
     assert select["instant"] == "2024-03-01T09:30:00Z"
     assert "warm" in show["text"]
+
+
+def test_bodies_may_be_compressed(client: httpx.Client, fake: FakeService) -> None:
+    document = {"Content-Type": "application/json"}
+    asked: list[tuple[str, str, bytes, dict[str, str]]] = [
+        ("POST", "/v1/statements", json.dumps({"sql": SELECT}).encode(), document),
+        ("POST", "/v1/statements", SELECT.encode(), {"Content-Type": "application/sql"}),
+        ("PUT", "/v1/catalog?dry=true", json.dumps({"sql": ""}).encode(), document),
+        ("PATCH", "/v1/queries/warm", b'{"state": "PAUSED"}', document),
+    ]
+    for method, path, body, headers in asked:
+        plain = client.request(method, path, content=body, headers=headers)
+        for name, packed in (("gzip", gzip.compress(body)), ("Deflate", zlib.compress(body)), ("identity", body)):
+            encoded = {**headers, "Content-Encoding": name}
+            answer = client.request(method, path, content=packed, headers=encoded)
+            assert (answer.status_code, answer.json().keys()) == (plain.status_code, plain.json().keys())
+        wrong: list[tuple[str, bytes, int, str]] = [
+            ("br", body, 415, "the body has the encoding 'br'"),
+            ("gzip", body, 400, "the body is damaged: "),
+            ("gzip", gzip.compress(body)[:-4], 400, "the body is not one whole gzip stream"),
+            ("gzip", gzip.compress(b" " * 50_000_000), 413, "the body is larger than "),
+        ]
+        for name, packed, status, message in wrong:
+            encoded = {**headers, "Content-Encoding": name}
+            answer = client.request(method, path, content=packed, headers=encoded)
+            assert (answer.status_code, message in answer.json()["message"]) == (status, True), answer.text
 
 
 def test_rows_alone_in_other_formats(client: httpx.Client) -> None:

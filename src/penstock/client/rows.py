@@ -20,6 +20,9 @@ def arrow_table(rows: Any) -> pa.Table:
     """Return rows of any kind as an Arrow table of plain columns. Raises PenstockError P0203."""
     if isinstance(rows, pa.RecordBatch):
         rows = pa.Table.from_batches([rows])
+    elif callable(getattr(rows, "collect", None)) and not hasattr(rows, "__arrow_c_stream__"):
+        message = f"{type(rows).__name__} is a plan, its rows have not been computed"
+        raise PenstockError("P0203", message, hint="hand over rows.collect()")
     elif isinstance(rows, Sequence | Iterator) or (isinstance(rows, Iterable) and not hasattr(rows, "columns")):
         try:
             rows = _of_dictionaries([dict(row) for row in rows])

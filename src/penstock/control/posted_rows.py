@@ -117,6 +117,8 @@ class PostedRows:
     retention: float
     limits: PostLimits | None = None
     _known: dict[int, _Posts] = field(default_factory=dict)
+    #: Whether those of all folders are in `_known`.
+    _all_known: bool = False
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def folder(self, source_id: int) -> Path:
@@ -150,7 +152,8 @@ class PostedRows:
             limited: the limits hold for it.
 
         Raises:
-            PenstockError: P0601, nothing has been posted; P0731, the key was used for other rows; P0203, P0305.
+            PenstockError: P0601, nothing has been posted; P0731, the key was used for other rows, or for those of
+                another source; P0203, P0305.
             Busy: it is beyond a limit, and nothing has been posted.
         """
         typed = typed_table(source, rows)
@@ -163,6 +166,8 @@ class PostedRows:
                     # The name of the token stands before it.
                     raise key_used(key.rpartition(" ")[2])
                 return False
+            if key is not None and not same and self._is_used_elsewhere(source_id, key):
+                raise key_used(key.rpartition(" ")[2])
             if not typed.num_rows and key is None:
                 return True
             if limited and self.limits is not None:
@@ -221,6 +226,17 @@ class PostedRows:
         posts.keys.expire(before)
         with suppress(OSError):
             expire_keys(posts.folder, before)
+
+    def _is_used_elsewhere(self, source_id: int, key: str) -> bool:
+        """Return whether there was a post with a key to another source."""
+        if not self._all_known:
+            for name in storage().list(self.root):
+                if name.isdecimal():
+                    self._posts(int(name))
+            self._all_known = True
+        before = _now() - int(self.retention * 1e6)
+        others = (posts.keys.at(key) for number, posts in self._known.items() if number != source_id)
+        return any(at is not None and at >= before for at in others)
 
     def _posts(self, source_id: int) -> _Posts:
         if source_id not in self._known:

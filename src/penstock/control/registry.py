@@ -76,6 +76,8 @@ def restored(stored: StoredCatalog, control: Mapping[str, ControlTable] | None =
             catalog = declared(one, catalog, beside=False)
         except (ScriptErrors, PenstockError) as error:
             errors[one.id] = first_error(error)
+            if not one.key[0]:
+                catalog = catalog.with_unbound(one.name, errors[one.id].message)
             continue
         try:
             catalog = _with_beside(one, catalog)

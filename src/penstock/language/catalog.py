@@ -112,6 +112,7 @@ class Catalog:
         control: the control relations, by name with their schema; none without a server.
         summaries: of streams.
         beside: by name of a query, the one that is computed beside it.
+        unbound: by name of what is declared and cannot be bound by this program, why.
     """
 
     sources: Mapping[str, Source] = field(default_factory=dict)
@@ -125,6 +126,11 @@ class Catalog:
     control: Mapping[str, ControlTable] = field(default_factory=dict)
     summaries: Mapping[str, DeclaredSummary] = field(default_factory=dict)
     beside: Mapping[str, QueryBeside] = field(default_factory=dict)
+    unbound: Mapping[str, str] = field(default_factory=dict)
+
+    def with_unbound(self, name: str, reason: str) -> Catalog:
+        """Return this catalog with a declaration that cannot be bound."""
+        return replace(self, unbound={**self.unbound, name.lower(): reason})
 
     def with_source(self, source: Source, text: str = "") -> Catalog:
         """Return this catalog with a stream or relation added or redeclared."""
@@ -205,6 +211,7 @@ class Catalog:
             registered=_less(self.registered, key),
             summaries=_less(self.summaries, key),
             beside=_less(self.beside, key),
+            unbound=_less(self.unbound, key),
         )
 
     def __contains__(self, name: str) -> bool:

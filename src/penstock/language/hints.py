@@ -120,6 +120,8 @@ _STATES = {
     "OPEN": "OPEN stands in the brackets of a session window: [PARTITION BY k SESSION 5 MINUTES OPEN]",
     "CLOSED": "CLOSED(VALID(s)) is a condition of WHERE over s (k); a session window emits sessions when they end",
 }
+#: What follows START.
+_STARTS = frozenset(("NOW", "WARM", "BEGINNING", "AT"))
 #: Statements of TSQL2, by their first word.
 _TSQL2 = frozenset(("VALIDTIME", "SEQUENCED", "NONSEQUENCED", "VALID"))
 #: Number of words before the unexpected one that may be the cause, having been parsed as names.
@@ -150,7 +152,9 @@ def hint_at(tokens: Sequence[Token], index: int) -> str | None:
             continue
         if word in foreign:
             return foreign[word]
-        if len(word) > 3 and not any(part in _KEYWORDS for part in word.split()):  # PRIMARY KEY is one token
+        # PRIMARY KEY is one token; what the statement has several times is a name.
+        repeated = sum(other.text.upper() == word for other in tokens) > 1
+        if len(word) > 3 and not repeated and not any(part in _KEYWORDS for part in word.split()):
             meant = difflib.get_close_matches(word, _KEYWORDS, n=1, cutoff=0.75)
             if meant:
                 return f"did you mean {meant[0]} in place of {token.text}?"
@@ -198,10 +202,17 @@ def misplaced(tokens: Sequence[Token], index: int) -> str | None:
 
 
 def _behind_query(words: Sequence[str], before: Sequence[str], here: str) -> str | None:
-    """Return the hint for START or RESET at the end of a statement that has it elsewhere, or not at all."""
-    begins = {"NOW", "WARM", "BEGINNING", "AT"}
-    if words[0] == "CREATE" and "QUERY" in words[:4] and before[-1] == "START" and here in begins:
+    """Return the hint for START, WITH or RESET at the end of a statement that has it elsewhere, or not at all."""
+    # Behind a name START is taken for an alias, so the word after it is the unexpected one.
+    at = len(before) - 1 if before[-1:] == ["START"] else len(before)
+    begins = words[at : at + 1] == ["START"] and words[at + 1 : at + 2] and words[at + 1] in _STARTS
+    declares = words[0] == "CREATE" and "SELECT" in before
+    if begins and declares and "QUERY" in words[:4]:
         return "START stands before the query: CREATE QUERY name START WARM AS SELECT ..."
+    if begins and declares and "VIEW" in words[:4]:
+        return "a view has no START; the queries that read it have: CREATE QUERY name START WARM AS SELECT ..."
+    if here == "(" and before[-1:] == ["WITH"] and declares and "QUERY" in words[:4]:
+        return "WITH stands before the query: CREATE QUERY name WITH (weight 2) AS SELECT ..."
     if here == "RESET" and words[:2] == ["ALTER", "QUERY"]:
         return "RESET belongs to RESUME and to AS: ALTER QUERY name RESUME RESET"
     return None

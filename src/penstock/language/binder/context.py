@@ -14,6 +14,7 @@ from typing import NoReturn, TypeVar
 
 from penstock.errors import PenstockError, Position, ScriptWarning
 from penstock.language.catalog import Catalog
+from penstock.language.queries import Name
 from penstock.language.text import SourceText, TextSpan
 from penstock.settings import Settings
 
@@ -87,6 +88,13 @@ class Context:
     def fail(self, code: str, message: str, span: TextSpan, hint: str | None = None) -> NoReturn:
         self.note(PenstockError(code, message, hint=hint), span)
         raise BindingFailed
+
+    def check_bound(self, name: Name) -> None:
+        """Fail for what is declared and cannot be bound by this program."""
+        reason = self.catalog.unbound.get(name.key)
+        if reason is not None:
+            hint = f"drop {name.text} and declare it again, or start the server with what it lacks"
+            self.fail("P0201", f"{name.text} cannot be bound: {reason}", name.span, hint)
 
     def fail_silently(self) -> NoReturn:
         """Fail without a message: what this uses failed already, with its own errors."""

@@ -8,7 +8,6 @@ buffers) a few bytes may stand for any number of rows.
 from __future__ import annotations
 
 import struct
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,8 +27,6 @@ from penstock.storage import storage
 from penstock.temporary import removed_after
 from penstock.types import type_name
 
-_PIECE = 64 * 1024
-_WINDOW_OF = {"gzip": 16 + zlib.MAX_WBITS, "deflate": zlib.MAX_WBITS}
 _FORMAT_NAMES = {BodyFormat.NDJSON: "json", BodyFormat.CSV: "csv"}
 
 
@@ -39,38 +36,6 @@ class ParsedBody:
 
     rows: pa.Table
     malformed: tuple[Rejected, ...] = ()
-
-
-def decompressed(body: bytes, encoding: str, limit: int) -> bytes:
-    """Return the content of a body.
-
-    Args:
-        encoding: the header Content-Encoding.
-        limit: largest number of bytes.
-
-    Raises:
-        Refused: 413 beyond the limit, 415 for another encoding, 400 for a damaged body.
-    """
-    name = encoding.strip().lower()
-    if name in ("", "identity"):
-        return body
-    if name not in _WINDOW_OF:
-        hint = f"accepted: {', '.join(_WINDOW_OF)}"
-        raise Refused(415, "P0803", f"the body has the encoding {encoding[:100]!r}", hint=hint)
-    unpacker = zlib.decompressobj(_WINDOW_OF[name])
-    content = bytearray()
-    waiting = body
-    try:
-        while waiting and not unpacker.eof:
-            content += unpacker.decompress(waiting, min(_PIECE, limit + 1 - len(content)))
-            if len(content) > limit:
-                raise too_large(limit)
-            waiting = unpacker.unconsumed_tail
-    except zlib.error as error:
-        raise Refused(400, "P0803", f"the body is damaged: {error}") from None
-    if not unpacker.eof or unpacker.unused_data:
-        raise Refused(400, "P0803", f"the body is not one whole {name} stream")
-    return bytes(content)
 
 
 def posted_rows(body: bytes, form: BodyFormat, source: Source, limit: int) -> ParsedBody:

@@ -11,7 +11,8 @@ import hmac
 import json
 import logging
 import math
-from collections.abc import Mapping
+import zlib
+from collections.abc import Callable, Mapping
 from urllib.parse import parse_qsl
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -36,6 +37,10 @@ _SCRIPTS = (("POST", "/v1/statements"), ("PUT", "/v1/catalog"))
 SQL = "application/sql"
 #: How routes that accept it tell so in their description.
 SQL_BODY = {"requestBody": {"content": {SQL: {"schema": {"type": "string"}}}}}
+#: Bytes that are unpacked at a time.
+_PIECE = 64 * 1024
+#: Accepted encodings of bodies, as zlib has them.
+_WINDOW_OF = {"gzip": 16 + zlib.MAX_WBITS, "deflate": zlib.MAX_WBITS}
 #: Headers of every answer: nothing of it is cached, framed or executed by a browser.
 _HEADERS = ((b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff"),
             (b"content-security-policy", b"default-src 'self'; frame-ancestors 'none'"),
@@ -75,7 +80,10 @@ class Gate:
                 scope.setdefault("state", {})["caller"] = caller
                 scope["state"]["counted"] = counted
                 _check_type(scope)
-                receive = self._limited(scope, receive)
+                limit = self._limit(scope)
+                receive = _limited(scope, receive, limit)
+                if not _has_rows(scope):
+                    scope, receive = unpacked(scope, receive, limit)
                 if (scope["method"], scope["path"]) in _SCRIPTS:
                     self._door.scripts.count(caller.name)
                     if _media_type(scope) == SQL:
@@ -164,25 +172,32 @@ class Gate:
 
     # -- bodies ------------------------------------------------------------------------------------------------
 
-    def _limited(self, scope: Scope, receive: Receive) -> Receive:
-        """Return `receive`, which refuses a body beyond the limit as soon as it is known to be."""
-        posts_rows = scope["path"].endswith("/rows")
-        limit = self._door.limits.body_bytes if posts_rows else 2 * self._door.limits.statement_bytes
-        length = _headers(scope).get("content-length", "0")
-        if length.isdecimal() and int(length) > limit:
-            raise too_large(limit)
-        seen = 0
+    def _limit(self, scope: Scope) -> int:
+        """Return the largest number of bytes of a body."""
+        return self._door.limits.body_bytes if _has_rows(scope) else 2 * self._door.limits.statement_bytes
 
-        async def limited() -> Message:
-            nonlocal seen
-            message = await receive()
-            if message["type"] == "http.request":
-                seen += len(message.get("body", b""))
-                if seen > limit:
-                    raise too_large(limit)
-            return message
 
-        return limited
+def _has_rows(scope: Scope) -> bool:
+    return bool(scope["path"].endswith("/rows"))
+
+
+def _limited(scope: Scope, receive: Receive, limit: int) -> Receive:
+    """Return `receive`, which refuses a body beyond the limit as soon as it is known to be."""
+    length = _headers(scope).get("content-length", "0")
+    if length.isdecimal() and int(length) > limit:
+        raise too_large(limit)
+    seen = 0
+
+    async def limited() -> Message:
+        nonlocal seen
+        message = await receive()
+        if message["type"] == "http.request":
+            seen += len(message.get("body", b""))
+            if seen > limit:
+                raise too_large(limit)
+        return message
+
+    return limited
 
 
 def too_large(limit: int) -> Refused:
@@ -190,18 +205,56 @@ def too_large(limit: int) -> Refused:
     return Refused(413, "P0804", f"the body is larger than {limit:,} bytes", hint="send it in several requests")
 
 
-def _headers(scope: Scope) -> dict[str, str]:
-    return {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+def decompressed(body: bytes, encoding: str, limit: int) -> bytes:
+    """Return the content of a body.
+
+    Args:
+        encoding: the header Content-Encoding.
+        limit: largest number of bytes.
+
+    Raises:
+        Refused: 413 beyond the limit, 415 for another encoding, 400 for a damaged body.
+    """
+    name = encoding.strip().lower()
+    if name in ("", "identity"):
+        return body
+    if name not in _WINDOW_OF:
+        hint = f"accepted: {', '.join(_WINDOW_OF)}"
+        raise Refused(415, "P0803", f"the body has the encoding {encoding[:100]!r}", hint=hint)
+    unpacker = zlib.decompressobj(_WINDOW_OF[name])
+    content = bytearray()
+    waiting = body
+    try:
+        while waiting and not unpacker.eof:
+            content += unpacker.decompress(waiting, min(_PIECE, limit + 1 - len(content)))
+            if len(content) > limit:
+                raise too_large(limit)
+            waiting = unpacker.unconsumed_tail
+    except zlib.error as error:
+        raise Refused(400, "P0803", f"the body is damaged: {error}") from None
+    if not unpacker.eof or unpacker.unused_data:
+        raise Refused(400, "P0803", f"the body is not one whole {name} stream")
+    return bytes(content)
 
 
-def as_document(scope: Scope, receive: Receive) -> tuple[Scope, Receive]:
-    """Return a request whose body is a script as one with the document that has it as `sql`. Reading the body raises
-    Refused where it is not UTF-8."""
-    kept = [(name, value) for name, value in scope["headers"] if name not in (b"content-type", b"content-length")]
-    given = {**scope, "headers": [*kept, (b"content-type", b"application/json")]}
+def unpacked(scope: Scope, receive: Receive, limit: int) -> tuple[Scope, Receive]:
+    """Return a request whose body has an encoding as one without. Reading the body raises Refused.
+
+    Args:
+        limit: largest number of bytes of the content.
+    """
+    encoding = _headers(scope).get("content-encoding", "")
+    if encoding.strip().lower() in ("", "identity"):
+        return scope, receive
+    kept = [one for one in scope["headers"] if one[0] not in (b"content-encoding", b"content-length")]
+    return {**scope, "headers": kept}, _whole(receive, lambda body: decompressed(body, encoding, limit))
+
+
+def _whole(receive: Receive, changed: Callable[[bytes], bytes]) -> Receive:
+    """Return `receive` for a body that is changed as a whole."""
     is_read = False
 
-    async def document() -> Message:
+    async def whole() -> Message:
         nonlocal is_read
         if is_read:
             return await receive()
@@ -214,20 +267,35 @@ def as_document(scope: Scope, receive: Receive) -> tuple[Scope, Receive]:
             content += message.get("body", b"")
             more = message.get("more_body", False)
         is_read = True
-        try:
-            sql = content.decode()
-        except UnicodeDecodeError as error:
-            message_ = f"the script is not UTF-8: byte {error.start + 1} is 0x{content[error.start]:02X}"
-            raise Refused(400, "P0803", message_) from None
-        return {"type": "http.request", "body": json.dumps({"sql": sql}).encode(), "more_body": False}
+        return {"type": "http.request", "body": changed(bytes(content)), "more_body": False}
 
-    return given, document
+    return whole
+
+
+def _headers(scope: Scope) -> dict[str, str]:
+    return {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+
+
+def as_document(scope: Scope, receive: Receive) -> tuple[Scope, Receive]:
+    """Return a request whose body is a script as one with the document that has it as `sql`. Reading the body raises
+    Refused where it is not UTF-8."""
+    kept = [(name, value) for name, value in scope["headers"] if name not in (b"content-type", b"content-length")]
+    given = {**scope, "headers": [*kept, (b"content-type", b"application/json")]}
+
+    def document(content: bytes) -> bytes:
+        try:
+            return json.dumps({"sql": content.decode()}).encode()
+        except UnicodeDecodeError as error:
+            message = f"the script is not UTF-8: byte {error.start + 1} is 0x{content[error.start]:02X}"
+            raise Refused(400, "P0803", message) from None
+
+    return given, _whole(receive, document)
 
 
 def _check_type(scope: Scope) -> None:
     """Refuse a body that is not of the type JSON where it should be: pages of other sites cannot send that type without
     being asked first."""
-    if scope["method"] not in ("POST", "PATCH") or scope["path"].endswith("/rows"):
+    if scope["method"] not in ("POST", "PATCH") or _has_rows(scope):
         return
     media, takes_scripts = _media_type(scope), (scope["method"], scope["path"]) in _SCRIPTS
     if media != "application/json" and not (takes_scripts and media == SQL):

@@ -7,10 +7,11 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Request, Response
 
 from penstock.redaction import redacted_text
-from penstock.server.http.bodies import decompressed, posted_rows
+from penstock.server.http.bodies import posted_rows
 from penstock.server.http.documents import PostedDocument, Problem, RejectedRecord
 from penstock.server.http.door import caller_of, door_of
 from penstock.server.http.formats import BodyFormat, media_format
+from penstock.server.http.gate import decompressed
 from penstock.server.http.problems import Refused
 from penstock.server.http.statements import Key, checked_key
 from penstock.server.roles import AccessRole

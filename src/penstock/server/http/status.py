@@ -94,12 +94,14 @@ async def metrics(request: Request) -> Response:
     return Response(await door.slow(door.service.metrics), media_type=_METRICS)
 
 
+@router.head("/healthz", include_in_schema=False)
 @router.get("/healthz", response_model=HealthDocument)
 async def alive(request: Request, response: Response) -> HealthDocument:
     """Return whether the server lives; no token is needed."""
     return await _health(request, response, ready=False)
 
 
+@router.head("/readyz", include_in_schema=False)
 @router.get("/readyz", response_model=HealthDocument)
 async def ready(request: Request, response: Response) -> HealthDocument:
     """Return whether batches are processed; no token is needed."""

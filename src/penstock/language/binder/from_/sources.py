@@ -296,6 +296,7 @@ class SourceBinder:
         hint = (
             nearest(name.text, known) or f"declare it first: CREATE STREAM {name.text} (...) FROM ... TIMESTAMP BY ..."
         )
+        context.check_bound(name)
         context.fail("P0201", f"unknown stream, relation or view {name.text}", name.span, hint)
 
     # --- joins

@@ -389,6 +389,7 @@ def query_named(name: Name, context: Context) -> Query:
     if query is None or not name.matches(query.name):
         if name.key in context.failed:
             context.fail_silently()
+        context.check_bound(name)
         kind = context.catalog.kind(name.key)
         if query is None and kind is not None:
             hint = nearest(name.text, [q.name for q in context.catalog.queries.values()])
@@ -437,6 +438,7 @@ def bind_describe(statement: DescribeStatement, context: Context) -> Command:
             context.fail_silently()
         known = (catalog.sources, catalog.views, catalog.queries, catalog.summaries, catalog.functions)
         names = [one for table in known for one in table]
+        context.check_bound(name)
         context.fail("P0201", f"unknown name {name.text}", name.span, nearest(name.key, names))
     declared = _declared_name(name.key, catalog)
     if kind == "QUERY":
