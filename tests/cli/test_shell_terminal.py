@@ -120,7 +120,7 @@ def test_statements_of_several_lines_and_their_history(person: Person, folder: P
     person.sees("(2 rows, as of 2)")
     person.sees("penstock>")
     person.types("CREATE QUERY `a b` AS SELECT n FROM Sensors;\r")
-    person.sees("a b is declared")
+    person.sees("`a b` is declared")
     person.types("\\format csv\r")
     person.sees("penstock>")
     person.types("\\q\r")
@@ -196,7 +196,8 @@ def test_control_characters_do_not_reach_the_terminal(person: Person) -> None:
 @pytest.mark.parametrize(
     ("text", "whole"),
     [("", True), ("SELECT 1", False), ("SELECT 1;", True), ("SELECT ';", False), ("a; b", False), ("a; -- b", True),
-     ("\\d", True), ("SELECT 1 -- ;", False), ("-- only", True)],
+     ("\\d", True), ("SELECT 1 -- ;", False), ("-- only", True),
+     ("exit", True), ("help;", True), ("SELECT n AS\nexit", False)],
 )  # fmt: skip
 def test_when_enter_ends_the_input(text: str, whole: bool) -> None:
     assert is_complete(text) is whole
