@@ -220,8 +220,9 @@ def test_a_server_at_a_terminal(tmp_path: Path) -> None:
     service.session.execute(
         "CREATE STREAM readings (at TIMESTAMP, room STRING) FROM MEMORY () TIMESTAMP BY at;"
         "CREATE QUERY warm AS SELECT room, COUNT(*) AS n FROM readings [RANGE 1 HOUR] GROUP BY room;"
+        "CREATE QUERY passing AS RSTREAM(SELECT room, 1 AS n FROM readings [NOW]);"
     )
-    service.parts["warm"] = []
+    service.parts["warm"], service.parts["passing"] = [], []
     address = Address("127.0.0.1", 0)
     server = HttpServer(HttpDoor(service, None, HostNames.of(address), DoorLimits.of(Settings())), address)
     person = Person(tmp_path, "--connect", server.url)
@@ -233,6 +234,16 @@ def test_a_server_at_a_terminal(tmp_path: Path) -> None:
         service.emit("warm", ("+", "attic", 42))
         shown = person.sees("(2 rows")
         assert "attic" in shown and "hall" in shown
+        person.types("\x03")
+        person.sees("penstock>")
+        # The rows of a stream are appended, below heads that are bold and not escaped.
+        person.types("SUBSCRIBE TO passing;\r")
+        person.sees("passing;\n")
+        for instant in range(43, 63):  # what comes before it has subscribed is not shown
+            service.emit("passing", ("+", "\x1b[2Jcellar", instant))
+            time.sleep(0.2)
+        shown = person.sees("cellar")
+        assert "room" in shown and "x1b[1m" not in shown and "\\x1b[2Jcellar" in shown
         person.types("\x03")
         person.sees("penstock>")
         person.types("SELECT nothing FROM readi\t")

@@ -186,7 +186,8 @@ class Shell:
         self._text(last_words if self._form is OutputFormat.TABLE else "")
 
     def _appended(self, text: str) -> None:
-        self._write(text)
+        # A table has its styles in it, and its values as escapes already.
+        (self._put if self._form is OutputFormat.TABLE else self._write)(text)
         self._out.flush()
 
     def _text(self, text: str) -> None:
