@@ -202,6 +202,22 @@ def test_a_reader_that_has_closed_the_pipe(script: Path, form: str) -> None:
     assert (done.returncode, done.stderr) == (141, "")
 
 
+@pytest.mark.parametrize("form", ["csv", "json", "table"])
+def test_a_reader_that_leaves_in_the_middle(tmp_path: Path, form: str) -> None:
+    """Also where Python does not buffer standard output, as in most containers: a write may then write a part alone."""
+    script = tmp_path / "s.cql"
+    rows = ", ".join(f"({n}, '{'x' * 200}')" for n in range(2_000))
+    script.write_text(f"CREATE RELATION r (n INT, t STRING) FROM MEMORY (); INSERT INTO r VALUES {rows};")
+    command = [sys.executable, "-m", "penstock", "query", str(script), "SELECT * FROM r", "--format", form]
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment) as process:
+        assert process.stdout is not None and process.stderr is not None
+        assert process.stdout.read(5)
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == 141
+
+
 def test_ten_thousand_rows(tmp_path: Path) -> None:
     script = tmp_path / "many.cql"
     (tmp_path / "many.csv").write_text("ts,n\n" + "".join(f"{i},{i % 7}\n" for i in range(10_000)))

@@ -263,3 +263,14 @@ def test_a_script_is_applied(live: Running, tmp_path: Path) -> None:
     path.write_text(base)
     assert called(*ready)[:2] == (0, "DROP VIEW `extra`;\n")
     assert called("apply", path)[0] == 2, "a server is needed"
+
+
+@pytest.mark.parametrize("command", [("query", "SELECT 1 FROM r"), ("shell",)])
+def test_what_accepts_connections_and_never_answers(
+    command: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, home: Path
+) -> None:
+    """It is given up: before it was waited for without end."""
+    monkeypatch.setattr("penstock.cli.remote.connecting._FIRST_ANSWER_SECONDS", 1.0)
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        code, out, err = called(*command, "--connect", f"http://127.0.0.1:{mute.getsockname()[1]}", given="")
+    assert (code, out) == (1, "") and "no answer has come in 1 second" in err and "Penstock server" in err

@@ -13,8 +13,8 @@ import pytest
 from typer.testing import CliRunner
 
 from penstock.cli.main import app
-from penstock.cli.shell.completion import candidates, quoted
-from penstock.cli.shell.declared import Declared, declared_of
+from penstock.cli.shell.completion import candidates
+from penstock.cli.shell.declared import Declared, declared_of, quoted
 from penstock.cli.shell.shell import Quit, Shell
 from penstock.cli.shell.sides import SessionSide
 from penstock.connectors.sinks.output import OutputFormat
@@ -363,3 +363,20 @@ def test_summaries_are_declared_shown_and_dropped() -> None:
     assert "often" in refused and "hint" in refused
     assert told("DROP QUERY often; DROP SUMMARY words;")[1] == ""
     assert "words" not in told("SHOW SUMMARIES;")[0]
+
+
+def test_words_of_people_who_do_not_know_the_shell(told: Told) -> None:
+    assert "\\watch" in told("help\n")[0] and "\\watch" in told("HELP;\n")[0]
+    for word in ("quit\n", "exit;\n"):
+        with pytest.raises(Quit):
+            told(word)
+    # Within a statement they are names.
+    out, err = told("SELECT n AS\nexit\nFROM S WHERE n > 15;\n")
+    assert "exit" in out and err == ""
+
+
+def test_a_name_with_spaces_is_told_as_it_is_written() -> None:
+    out = io.StringIO()
+    shell = Shell(SessionSide(Session()), out, io.StringIO(), OutputFormat.TABLE, told=True)
+    shell.read((SCRIPT + "CREATE QUERY `a b` AS SELECT n FROM S;\n").splitlines(keepends=True), None)
+    assert "`a b` is declared: SELECT * FROM `a b` shows" in out.getvalue()

@@ -120,7 +120,7 @@ def test_statements_of_several_lines_and_their_history(person: Person, folder: P
     person.sees("(2 rows, as of 2)")
     person.sees("penstock>")
     person.types("CREATE QUERY `a b` AS SELECT n FROM Sensors;\r")
-    person.sees("a b is declared")
+    person.sees("`a b` is declared")
     person.types("\\format csv\r")
     person.sees("penstock>")
     person.types("\\q\r")
@@ -196,7 +196,8 @@ def test_control_characters_do_not_reach_the_terminal(person: Person) -> None:
 @pytest.mark.parametrize(
     ("text", "whole"),
     [("", True), ("SELECT 1", False), ("SELECT 1;", True), ("SELECT ';", False), ("a; b", False), ("a; -- b", True),
-     ("\\d", True), ("SELECT 1 -- ;", False), ("-- only", True)],
+     ("\\d", True), ("SELECT 1 -- ;", False), ("-- only", True),
+     ("exit", True), ("help;", True), ("SELECT n AS\nexit", False)],
 )  # fmt: skip
 def test_when_enter_ends_the_input(text: str, whole: bool) -> None:
     assert is_complete(text) is whole
@@ -219,8 +220,9 @@ def test_a_server_at_a_terminal(tmp_path: Path) -> None:
     service.session.execute(
         "CREATE STREAM readings (at TIMESTAMP, room STRING) FROM MEMORY () TIMESTAMP BY at;"
         "CREATE QUERY warm AS SELECT room, COUNT(*) AS n FROM readings [RANGE 1 HOUR] GROUP BY room;"
+        "CREATE QUERY passing AS RSTREAM(SELECT room, 1 AS n FROM readings [NOW]);"
     )
-    service.parts["warm"] = []
+    service.parts["warm"], service.parts["passing"] = [], []
     address = Address("127.0.0.1", 0)
     server = HttpServer(HttpDoor(service, None, HostNames.of(address), DoorLimits.of(Settings())), address)
     person = Person(tmp_path, "--connect", server.url)
@@ -232,6 +234,16 @@ def test_a_server_at_a_terminal(tmp_path: Path) -> None:
         service.emit("warm", ("+", "attic", 42))
         shown = person.sees("(2 rows")
         assert "attic" in shown and "hall" in shown
+        person.types("\x03")
+        person.sees("penstock>")
+        # The rows of a stream are appended, below heads that are bold and not escaped.
+        person.types("SUBSCRIBE TO passing;\r")
+        person.sees("passing;\n")
+        for instant in range(43, 63):  # what comes before it has subscribed is not shown
+            service.emit("passing", ("+", "\x1b[2Jcellar", instant))
+            time.sleep(0.2)
+        shown = person.sees("cellar")
+        assert "room" in shown and "x1b[1m" not in shown and "\\x1b[2Jcellar" in shown
         person.types("\x03")
         person.sees("penstock>")
         person.types("SELECT nothing FROM readi\t")

@@ -170,6 +170,16 @@ def test_mistakes_are_told_apart(server: Running, mute: socket.socket) -> None: 
     assert down.code == "P0808" and "penstock serve" in str(down.hint)
     late = problem(f"http://127.0.0.1:{mute.getsockname()[1]}", patience=0.1, timeout=0.2)
     assert late.code == "P0808" and "in time" in late.message
+    begun = time.monotonic()
+    assert "in time" in problem(f"http://127.0.0.1:{mute.getsockname()[1]}", patience=60, timeout=0.2).message
+    assert time.monotonic() - begun < 30  # what does not answer in time is not asked again
+    for timeout in (0, -1.0, float("nan"), float("inf")):
+        with pytest.raises(PenstockError, match="is no number of seconds"):
+            connect(server.url, timeout=timeout)
+    for port in (0, 65_536, 99_999):
+        with pytest.raises(PenstockError, match=f"{port} is no port") as caught:
+            connect(f"http://127.0.0.1:{port}")
+        assert caught.value.code == "P0808"
     assert problem(server.url).code == problem(server.url, "pnst_unknown").code == "P0801"
     soon = dt.datetime.now(dt.UTC) + dt.timedelta(seconds=1)
     token = server.tokens.add("brief", AccessRole.READ, soon)

@@ -36,6 +36,7 @@ from penstock.cli.options import (
     written,
 )
 from penstock.cli.scripts import read_script
+from penstock.cli.standard_output import buffer_output
 from penstock.cli.tokens import tokens
 from penstock.errors import PenstockError
 from penstock.modules import look_beside
@@ -435,7 +436,7 @@ def repair(
 ) -> None:
     """Pause queries with which a server does not come up, in the checkpoint of a server that does not run."""
     with errors_shown(context):
-        from penstock.cli.shell.completion import quoted
+        from penstock.cli.shell.declared import quoted
         from penstock.connectors.sinks.tabular import shown
         from penstock.control.repair import pause_queries
 
@@ -446,6 +447,7 @@ def repair(
 
 def main() -> None:
     lazy_pandas.postpone()
+    buffer_output()
     try:
         app()
     except SystemExit as end:

@@ -30,6 +30,8 @@ except ImportError as error:  # pragma: no cover - the extra is there in tests
 #: Seconds before a request is sent again: the first, and the longest.
 _PAUSE, _LONGEST_PAUSE = 0.1, 5.0
 _HERE = frozenset({"localhost", "127.0.0.1", "::1"})
+#: Beyond it a port would be taken for the rest of a division.
+_LAST_PORT = 65_535
 #: Seconds until a connection is there.
 _CONNECT_SECONDS = 10.0
 #: Options of the socket of a subscription, which may be silent for days: a peer that is gone is noticed within two
@@ -71,6 +73,11 @@ class Connection:
         try:
             if httpx.URL(url).scheme not in ("http", "https") or not httpx.URL(url).host:
                 raise ValueError("an address begins with http:// or https:// and the name of a host")
+            if timeout is not None and not 0 < timeout < float("inf"):
+                raise ValueError(f"timeout={timeout} is no number of seconds; None waits for any time")
+            port = httpx.URL(url).port
+            if port is not None and not 1 <= port <= _LAST_PORT:
+                raise ValueError(f"{port} is no port: they go from 1 to {_LAST_PORT}")
             if httpx.URL(url).userinfo:
                 raise ValueError("a token is given by itself, not as a part of the address")
             if token is not None and not (token.isascii() and token.isprintable() and token.strip() == token):

@@ -12,7 +12,7 @@ from penstock.errors import PenstockError
 def unreachable(url: str, error: BaseException) -> PenstockError:
     """Return the error for a server that cannot be reached."""
     reason, hint = str(error) or type(error).__name__, "is `penstock serve` running, at this address?"
-    if type(error).__name__ == "ReadTimeout":
+    if is_late(error):
         reason, hint = "no answer has come in time", "connect(..., timeout=SECONDS) waits longer"
     secure = url.lower().startswith("https:")
     for cause in _causes(error):
@@ -31,8 +31,16 @@ def unreachable(url: str, error: BaseException) -> PenstockError:
     return PenstockError("P0808", f"{url} cannot be reached: {reason}", hint=hint, cause=error)
 
 
+def is_late(error: BaseException) -> bool:
+    """Return whether a server was reached, and has not answered in time."""
+    return any(type(cause).__name__ == "ReadTimeout" for cause in _causes(error))
+
+
 def is_hopeless(error: BaseException) -> bool:
-    """Return whether another attempt would end in the same way: TLS that does not fit."""
+    """Return whether another attempt would end in the same way, as with TLS that does not fit, or later than the caller
+    wants to wait: an answer has not come in time."""
+    if is_late(error):
+        return True
     return any(isinstance(cause, ssl.SSLCertVerificationError) or _is_plain(cause) for cause in _causes(error))
 
 

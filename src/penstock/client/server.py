@@ -192,9 +192,10 @@ class ServerClient:
         """End a one-time query or a subscription, by its id; return what it was. Raises PenstockError P0201, P0802."""
         return running_of(self._connection.json("DELETE", f"/v1/statements/{_segment(statement)}"))
 
-    def catalog(self) -> CatalogView:
-        """Return all that is declared."""
-        return catalog_of(self._connection.json("GET", "/v1/catalog"))
+    def catalog(self, *, timeout: float | None = None) -> CatalogView:
+        """Return all that is declared. timeout: seconds in which the answer has to begin; None: that of `connect`."""
+        request = {} if timeout is None else {"timeout": timeout}
+        return catalog_of(self._connection.json("GET", "/v1/catalog", **request))
 
     def health(self) -> RemoteHealth:
         """Return whether the server processes batches; one that does not answer is an error."""

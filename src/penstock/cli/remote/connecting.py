@@ -13,7 +13,8 @@ from urllib.parse import urlsplit
 import typer
 
 from penstock.client import ServerClient, connect
-from penstock.errors import PenstockError
+from penstock.client.lost import is_late
+from penstock.errors import PenstockError, counted
 
 #: The variable that may hold a token.
 TOKEN_VARIABLE = "PENSTOCK_TOKEN"
@@ -21,6 +22,8 @@ TOKEN_VARIABLE = "PENSTOCK_TOKEN"
 _HERE = frozenset({"localhost", "127.0.0.1", "::1"})
 #: Seconds for which a server that is not reached is tried again, which may be starting.
 _PATIENCE = 5.0
+#: Seconds in which it has to answer the first time, as every server does; a statement may take any time.
+_FIRST_ANSWER_SECONDS = 10.0
 #: Characters of a file that is looked at for a token.
 _LONGEST = 4_096
 
@@ -50,13 +53,13 @@ def connected_to(place: ServerPlace) -> Iterator[ServerClient]:
         if token is not None and urlsplit(place.url).scheme == "http" and _host(place.url) not in _HERE:
             typer.echo("WARNING: the token and all rows are sent unencrypted (http:)", err=True)
         try:
-            client.catalog()
+            client.catalog(timeout=_FIRST_ANSWER_SECONDS)
         except PenstockError as error:
-            raise _explained(error, source) from None
+            raise _explained(error, source, place.url) from None
         yield client
 
 
-def _explained(error: PenstockError, source: str) -> PenstockError:
+def _explained(error: PenstockError, source: str, url: str) -> PenstockError:
     """Return an error of the first request, with what to do about it here."""
     if error.code == "P0801" and not source:
         hint = f"--token-file FILE, or the variable {TOKEN_VARIABLE}; `penstock token add NAME` makes a token"
@@ -64,6 +67,10 @@ def _explained(error: PenstockError, source: str) -> PenstockError:
     if error.code == "P0801":
         hint = "`penstock token list` shows the valid ones, `penstock token add NAME` makes another"
         return PenstockError("P0801", f"{error.message} ({source})", hint=hint)
+    if is_late(error):
+        waited = counted(round(_FIRST_ANSWER_SECONDS), "second")
+        message = f"{url} cannot be reached: no answer has come in {waited}"
+        return PenstockError("P0808", message, hint="is there a Penstock server, and has it something to compute with?")
     return error
 
 

@@ -52,6 +52,16 @@ COMMANDS: dict[str, Command] = {
 }
 
 
+#: Words that people type who do not know the shell, and the commands that they mean.
+_WORDS = {"help": "\\?", "quit": "\\q", "exit": "\\q"}
+
+
+def command_of(line: str) -> str | None:
+    """Return the command that a line is, where no statement is open; None: it is the line of a statement."""
+    line = line.strip()
+    return line if line.startswith("\\") else _WORDS.get(line.removesuffix(";").strip().lower())
+
+
 def command_table(declared: Declared, name: str) -> tuple[str, pa.Table, str]:
     """Return what \\d shows: a title, a table, and the statement below it. Raises PenstockError P0201."""
     if not name:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from penstock.cli.shell.commands import COMMANDS
-from penstock.cli.shell.declared import Declared
+from penstock.cli.shell.declared import Declared, quoted
 from penstock.cli.shell.shell import FORMATS
 from penstock.expressions.functions import known_functions
 from penstock.language.keywords import KEYWORDS
@@ -16,7 +16,6 @@ from penstock.language.quotes import quoted_parts
 
 _WORD = re.compile(r"[^\W\d]\w*$")
 _QUALIFIER = re.compile(r"(?:`((?:[^`]|``)+)`|([^\W\d]\w*))\.$")
-_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _FILES = 200
 
 
@@ -52,13 +51,6 @@ def candidates(before: str, declared: Declared) -> list[Candidate]:
         names += [(function, "function") for function in known_functions()]
         names += declared.functions
     return _matching(word, names)
-
-
-def quoted(name: str) -> str:
-    """Return a name as it is written: in backticks where it is not plain, or a keyword."""
-    if _PLAIN.fullmatch(name) and name.upper() not in KEYWORDS:
-        return name
-    return f"`{name.replace('`', '``')}`"
 
 
 def _matching(word: str, names: Iterable[tuple[str, str]]) -> list[Candidate]:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from penstock.language.catalog import Catalog
+from penstock.language.keywords import KEYWORDS
 from penstock.redaction import redacted_text
 from penstock.types import Schema, type_name
+
+_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 @dataclass(frozen=True)
@@ -63,6 +67,13 @@ def declared_of(catalog: Catalog) -> Declared:
         objects.append(DeclaredObject(query.name, "query", query.sink.connector, columns, redacted_text(query.text)))
     functions = tuple((user.name, user.kind.lower()) for user in catalog.functions.values())
     return declared_by_name(objects, functions)
+
+
+def quoted(name: str) -> str:
+    """Return a name as it is written: in backticks where it is not plain, or a keyword."""
+    if _PLAIN.fullmatch(name) and name.upper() not in KEYWORDS:
+        return name
+    return f"`{name.replace('`', '``')}`"
 
 
 def _columns(schema: Schema) -> tuple[tuple[str, str], ...]:

@@ -15,7 +15,7 @@ from typing import TextIO
 
 from penstock.cli.answers import FollowAnswer, Remark, RowsAnswer, TextAnswer, data_text, table_text
 from penstock.cli.scripts import read_script
-from penstock.cli.shell.commands import COMMANDS, command_table
+from penstock.cli.shell.commands import COMMANDS, command_of, command_table
 from penstock.cli.shell.following import AppendedRows, LiveTable, ResultDisplay, follow
 from penstock.cli.shell.sides import ShellSide
 from penstock.connectors.sinks.output import OutputFormat
@@ -74,9 +74,10 @@ class Shell:
         """
         pending, first_line = "", 1
         for number, line in enumerate(lines, 1):
-            if line.lstrip().startswith("\\") and is_blank(pending):
+            command = command_of(line)
+            if command is not None and is_blank(pending):
                 pending, first_line = "", number + 1
-                if not self._run(lambda line=line: self._command(line)):  # type: ignore[misc]
+                if not self._run(lambda command=command: self._command(command)):  # type: ignore[misc]
                     return False
                 continue
             pending += line
@@ -185,7 +186,8 @@ class Shell:
         self._text(last_words if self._form is OutputFormat.TABLE else "")
 
     def _appended(self, text: str) -> None:
-        self._write(text)
+        # A table has its styles in it, and its values as escapes already.
+        (self._put if self._form is OutputFormat.TABLE else self._write)(text)
         self._out.flush()
 
     def _text(self, text: str) -> None:

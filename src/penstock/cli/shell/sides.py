@@ -8,7 +8,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from penstock.cli.answers import Answer, FollowAnswer, Remark, TextAnswer, rows_answer
-from penstock.cli.shell.declared import Declared, declared_of
+from penstock.cli.shell.declared import Declared, declared_of, quoted
 from penstock.session import Session
 
 
@@ -69,7 +69,8 @@ class SessionSide:
             else:
                 yield rows_answer(answer, text.strip() if len(execution.answers) == 1 else answer.query.text)
         for query in execution.queries:
-            yield Remark(f"{query} is declared: SELECT * FROM {query} shows its answer", confirms=True)
+            name = quoted(query)
+            yield Remark(f"{name} is declared: SELECT * FROM {name} shows its answer", confirms=True)
 
     def declared(self, fresh: bool = False) -> Declared:
         return declared_of(self._session.catalog)

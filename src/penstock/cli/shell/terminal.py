@@ -12,6 +12,7 @@ from prompt_toolkit.document import Document
 from prompt_toolkit.filters import Condition
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 
+from penstock.cli.shell.commands import command_of
 from penstock.cli.shell.completion import candidates
 from penstock.cli.shell.declared import Declared
 from penstock.language.quotes import is_blank, statement_end
@@ -41,7 +42,7 @@ class Terminal:
 
 def is_complete(text: str) -> bool:
     """Return whether Enter ends the input: it is empty, a command, or ends with a semicolon outside quotes."""
-    if is_blank(text) or text.lstrip().startswith("\\"):
+    if is_blank(text) or command_of(text) is not None:
         return True
     end = start = 0
     while (next_end := statement_end(text, start)) is not None:

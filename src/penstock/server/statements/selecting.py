@@ -144,7 +144,7 @@ def check_readable(command: SelectOnce, inputs: Mapping[str, SourceRows]) -> Non
         if name.lower() in inputs:
             continue
         if source.connector == ANSWERS:
-            hint = "read them with GET /v1/queries/{query}/results"
+            hint = "SUBSCRIBE TO sends them as they come; a server with Spark also selects from them"
             raise PenstockError("P0711", f"the answers of query {name} cannot be selected here", hint=hint)
         if source.connector in POSTED:
             hint = "subscribe to a query over it, or read a relation"
