@@ -163,11 +163,11 @@ class PostedRows:
             before = None if key is None else posts.keys.at(key)
             if key is not None and before is not None and before >= _now() - int(self.retention * 1e6):
                 if not same and not posts.keys.has(key, digest):
-                    # The name of the token stands before it.
-                    raise key_used(key.rpartition(" ")[2])
+                    # The name of the token stands before it, without a blank.
+                    raise key_used(key.partition(" ")[2])
                 return False
             if key is not None and not same and self._is_used_elsewhere(source_id, key):
-                raise key_used(key.rpartition(" ")[2])
+                raise key_used(key.partition(" ")[2])
             if not typed.num_rows and key is None:
                 return True
             if limited and self.limits is not None:
