@@ -69,6 +69,18 @@ def test_a_statement_whose_error_depends_on_more_is_parsed(raw: RawClient, state
     assert [kind for kind, _ in parse(raw, statement)] == ["1", "Z"]
 
 
+def test_keys_are_those_of_the_values(raw: RawClient) -> None:
+    """NULL stands for each of them, and one sample for all of a type, which no primary key takes."""
+    raw.query("CREATE RELATION keyed (k INT, n STRING, PRIMARY KEY (k)) FROM MEMORY ()")
+    try:
+        for values in ("($1, 'a')", "($1, 'a'), ($2, 'b')", "($1, $2), ($3, $4)"):
+            assert [kind for kind, _ in parse(raw, f"INSERT INTO keyed VALUES {values}")] == ["1", "Z"], values
+        assert problem(parse(raw, "INSERT INTO keyed VALUES (NULL, 'a')"))["C"] == "42P17"
+        assert problem(parse(raw, "INSERT INTO keyed (k, nope) VALUES ($1, 'a')"))["C"] == "42703"
+    finally:
+        raw.query("DROP RELATION keyed")
+
+
 def test_in_a_transaction(raw: RawClient) -> None:
     raw.query("BEGIN")
     raw.query("CREATE RELATION parsed_later (k INT, PRIMARY KEY (k)) FROM MEMORY ()")
