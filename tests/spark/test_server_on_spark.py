@@ -119,7 +119,7 @@ def test_one_time_queries_over_what_a_server_keeps(tmp_path: Path) -> None:
 
 
 NAMES = """CREATE RELATION names (room STRING, name STRING, PRIMARY KEY (room)) FROM MEMORY ();
-INSERT INTO names VALUES ('hall', 'Halle'), ('attic', NULL), ('hall', 'twice');
+INSERT INTO names VALUES ('hall', 'Halle'), ('attic', NULL);
 CREATE STREAM kept (at TIMESTAMP, room STRING, celsius DOUBLE) FROM HTTP () TIMESTAMP BY at RETAIN 2 HOURS;"""
 NAMED = "SELECT name, celsius FROM kept [RANGE 1 HOUR] AS k, names AS n WHERE k.room = n.room"
 
@@ -139,6 +139,8 @@ def test_static_relations_of_a_server(tmp_path: Path) -> None:
         assert at_least(client, "SELECT * FROM alone ORDER BY room", 2) == everything
 
     with served(tmp_path) as (_, client, process):
+        (told,) = client.execute("INSERT INTO names VALUES ('cellar', 'Keller'), ('hall', 'twice')")
+        assert told.state == "FAILED"
         assert client.select("SELECT * FROM names ORDER BY room").to_arrow().to_pylist() == everything
         client.execute(f"CREATE QUERY alone AS SELECT * FROM names; CREATE QUERY warm AS {NAMED}")
         client.insert("kept", [reading("09:00", "hall", 19.5), reading("09:20", "attic", 23.0)])
