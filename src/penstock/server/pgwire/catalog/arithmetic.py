@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from decimal import ROUND_CEILING, ROUND_DOWN, ROUND_FLOOR, ROUND_HALF_EVEN, ROUND_HALF_UP, Decimal
 from typing import Any
@@ -127,46 +128,63 @@ def absolute(value: Number | None, type_: str) -> int | float | str | None:
     return negated(value, type_) if int(value) < 0 else value
 
 
-class RealSum:
-    """SUM of numbers that may be none or endless; also over windows."""
+class WindowedSum(ABC):
+    """What SQLite asks of a sum that may lose rows again."""
 
     def __init__(self) -> None:
-        self._count = 0
-        self._finite = 0.0
+        self.count = 0
         self._special: dict[str, int] = {}
 
     def step(self, value: Any) -> None:
-        self._add(value, 1)
+        self._count_in(value, 1)
 
     def inverse(self, value: Any) -> None:
-        self._add(value, -1)
+        self._count_in(value, -1)
+
+    def _count_in(self, value: Any, by: int) -> None:
+        if value is not None:
+            self.count += by
+            self._add(value, by)
+
+    @abstractmethod
+    def _add(self, value: Any, by: int) -> None:
+        """Add a value, or with `by` of -1 take it away."""
+
+    def _add_special(self, name: str, by: int) -> None:
+        """Count a value that cannot be taken away from a sum."""
+        self._special[name] = self._special.get(name, 0) + by
+
+    @abstractmethod
+    def value(self) -> float | str | None:
+        """Return the answer."""
+
+    def finalize(self) -> float | str | None:
+        return self.value()
+
+
+class RealSum(WindowedSum):
+    """SUM of numbers that may be none or endless; also over windows."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._finite = 0.0
 
     def _add(self, value: Any, by: int) -> None:
-        if value is None:
-            return
-        self._count += by
         number = as_float(value)
         if math.isfinite(number):
             self._finite += by * number
         else:
-            self._special[str(number)] = self._special.get(str(number), 0) + by
+            self._add_special(str(number), by)
 
     def total(self) -> float | None:
         """Return the sum; None of nothing."""
-        if not self._count:
+        if not self.count:
             return None
         return sum((float(name) for name, count in self._special.items() if count), self._finite)
-
-    @property
-    def count(self) -> int:
-        return self._count
 
     def value(self) -> float | str | None:
         total = self.total()
         return None if total is None else as_number(total)
-
-    def finalize(self) -> float | str | None:
-        return self.value()
 
 
 class RealAverage(RealSum):
@@ -177,50 +195,32 @@ class RealAverage(RealSum):
         return None if total is None else as_number(total / self.count)
 
 
-class DecimalSum:
+class DecimalSum(WindowedSum):
     """SUM of `numeric` and of whole numbers that may leave their range; also over windows."""
 
     def __init__(self) -> None:
-        self._count = 0
+        super().__init__()
         self._finite = Decimal(0)
-        self._special: dict[str, int] = {}
-
-    def step(self, value: Any) -> None:
-        self._add(value, 1)
-
-    def inverse(self, value: Any) -> None:
-        self._add(value, -1)
 
     def _add(self, value: Any, by: int) -> None:
-        if value is None:
-            return
-        self._count += by
         number = decimal_of(value)
         if number.is_finite():
             self._finite = calculated_decimal("+" if by > 0 else "-", self._finite, number)
         else:
-            name = decimal_text(number)
-            self._special[name] = self._special.get(name, 0) + by
+            self._add_special(decimal_text(number), by)
 
     def total(self) -> Decimal | None:
         """Return the sum; None of nothing."""
-        if not self._count:
+        if not self.count:
             return None
         found = self._finite
         for name, count in self._special.items():
             found = calculated_decimal("+", found, Decimal(name)) if count else found
         return found
 
-    @property
-    def count(self) -> int:
-        return self._count
-
     def value(self) -> str | None:
         total = self.total()
         return None if total is None else decimal_text(total)
-
-    def finalize(self) -> str | None:
-        return self.value()
 
 
 class DecimalAverage(DecimalSum):
