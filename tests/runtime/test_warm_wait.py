@@ -6,17 +6,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from inline_engine import InlineServer, without_spark
+from test_waiting_for_rows import by_the_law
 
-from penstock.algebra.nodes.query import Start, StartMode
 from penstock.errors import PenstockError
 from penstock.language import bind_script
 from penstock.runtime.spark.catching_up import ahead, catch_up
 from penstock.runtime.spark.live_change import options_of_start
 from penstock.runtime.spark.retained import retention
-from penstock.testing.live import Episode, run_live
 
 __all__ = ["without_spark"]
 
@@ -209,19 +207,10 @@ def test_the_law_is_kept_with_sources_of_which_one_is_kept(server: InlineServer)
         for row in some:
             server.insert(name, [row])
         given[name] += some
-    plain = streams.replace("HTTP", "MEMORY").replace("RETAIN 1 HOUR", "")
-    (query,) = bind_script(f"{plain} CREATE QUERY q AS {select};").queries
-    inputs = {
-        name: pa.table(
-            {"ts": pa.array([ts for ts, _ in some], pa.int32()), "v": pa.array([v for _, v in some], pa.int32())}
-        )
-        for name, some in given.items()
-    }
-    start = Start(StartMode.WARM, wait=True)
-    expected = run_live([Episode(query, start, begun, lost={"S": 9})], inputs)
+    expected = by_the_law(streams, select, given, begun, {"S": 9})
     assert min(ts for ts, _, _ in expected) == 13
     found = [(ts, op, tuple(row)) for ts, op, *row in server.emitted("q")]
-    assert sorted(found, key=str) == sorted(((ts, op, tuple(row)) for ts, op, row in expected), key=str)
+    assert sorted(found, key=str) == expected
 
 
 @pytest.mark.parametrize("place", ["check_past", "past_starts"])

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
+from penstock.server.pgwire.catalog.arithmetic import WindowedSum
 from penstock.server.pgwire.protocol.errors import WireError
 from penstock.server.pgwire.values.intervals import PgInterval, interval_text, read_interval
 
@@ -193,34 +194,21 @@ def _justified(*, hours: bool, days: bool) -> Callable[[Any], str | None]:
     return apply
 
 
-class IntervalSum:
+class IntervalSum(WindowedSum):
     """SUM of lengths of time; also over windows."""
 
     def __init__(self) -> None:
-        self._count, self._sum = 0, PgInterval(0, 0, 0)
+        super().__init__()
+        self._sum = PgInterval(0, 0, 0)
 
-    def step(self, value: Any) -> None:
-        self._add(value, 1)
-
-    def inverse(self, value: Any) -> None:
-        self._add(value, -1)
-
-    def _add(self, value: Any, sign: int) -> None:
-        if value is not None:
-            self._count, self._sum = self._count + sign, self._sum.plus(read_interval(str(value)), sign)
-
-    @property
-    def count(self) -> int:
-        return self._count
+    def _add(self, value: Any, by: int) -> None:
+        self._sum = self._sum.plus(read_interval(str(value)), by)
 
     def total(self) -> PgInterval:
         return self._sum
 
     def value(self) -> str | None:
-        return interval_text(self._sum) if self._count else None
-
-    def finalize(self) -> str | None:
-        return self.value()
+        return interval_text(self._sum) if self.count else None
 
 
 class IntervalAverage(IntervalSum):
