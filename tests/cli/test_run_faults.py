@@ -127,6 +127,7 @@ mount -o remount,size=200m {disk}
 """
 
 
+@pytest.mark.spread(3)
 @pytest.mark.parametrize(
     ("disk", "small"), [("out", "160k"), ("state", "400k"), ("scratch", "200k")], ids=["results", "checkpoint", "Spark"]
 )

@@ -158,10 +158,10 @@ def compare(kind: type[Operator], phase: str, start: int, every: int) -> Counter
 
 
 @pytest.mark.parametrize("kind", JOINT, ids=lambda kind: kind.__name__)
-@pytest.mark.spread(16)
-@pytest.mark.parametrize("start", range(16))
+@pytest.mark.spread(64)
+@pytest.mark.parametrize("start", range(64))
 def test_a_failure_at_any_call_of_the_computation_changes_no_answer(kind: type[Operator], start: int) -> None:
-    found = compare(kind, "compute", start, 16)
+    found = compare(kind, "compute", start, 64)
     assert found["right"] > 3 and not found["ended"]
 
 
