@@ -174,9 +174,7 @@ class WindowStore(Operator):
             its = length if isinstance(length, int) else length[probe]
             yield probe, replace(found, exp=later(found.ts, its))
 
-    def _meet_apart(
-        self, elements: Elements, first: UInt64s, second: UInt64s
-    ) -> Iterator[tuple[Int64s, Elements]]:
+    def _meet_apart(self, elements: Elements, first: UInt64s, second: UInt64s) -> Iterator[tuple[Int64s, Elements]]:
         """Yield (rows of `elements`, the new row that each matches), in batches."""
         assert self._fresh is not None, "rows are apart"
         self._sorted = self._sorted or SortedRun.build(0, self._fresh[0], self._spec.key)
@@ -240,9 +238,7 @@ class WindowStore(Operator):
 class StoreReader:
     """A window over a store, as one side of a join. joins_stores: the other side is one too."""
 
-    def __init__(
-        self, store: WindowStore, length: int, before: StoreReader | None, joins_stores: bool = False
-    ) -> None:
+    def __init__(self, store: WindowStore, length: int, before: StoreReader | None, joins_stores: bool = False) -> None:
         self.store = store
         self.length = length
         self.joins_stores = joins_stores

@@ -1,7 +1,7 @@
 """The checksum of a file that is written in pieces: 64 bits, at the speed of memory.
 
-It is computed over every byte that a stream retains, so it must cost little beside the reading of these: CRC-32 of Python
-takes four times as long, and was half of what retaining costs. The words of 8 bytes are the coefficients of a polynomial
+It is computed over every byte that a stream retains, so it must cost little beside the reading of these: CRC-32 of
+Python takes four times as long, as long as the writing. The words of 8 bytes are the coefficients of a polynomial
 that is evaluated at an odd number modulo 2^64, so a change within one word always changes it. The upper half of a word
 is mixed into its lower half before, as a change of upper bits alone would only reach those of the result.
 
@@ -28,7 +28,7 @@ _HALF = np.uint64(32)
 
 @compiled(reads="words")
 def _evaluated(words, state):  # type: ignore[no-untyped-def]
-    """Continue the polynomial with `words`; eight at once, since each step of the processor waits for the one before."""
+    """Continue the polynomial with `words`, eight at once: each step waits for the result of the one before."""
     whole = words.shape[0] - words.shape[0] % 8
     for i in range(0, whole, 8):
         a, b, c, d = words[i], words[i + 1], words[i + 2], words[i + 3]
