@@ -178,5 +178,6 @@ def test_what_a_server_costs_is_shown_in_one_line() -> None:
     figures = measured.figures()
     # The server took the same for each of two batches.
     assert figures["seconds"] == [2.1, 2.1] and figures["cpu_overhead"] == [0.0, 0.0, 0.0]
+    assert figures["workers"] == [1.0, 0.5] and figures["workers_added"] == [-0.5, -0.5, -0.5]
     assert figures["seconds_verdict"] == "met" and figures["pairs"] == 3
     assert measured.row().startswith("q1") and "goal 3%" in measured.row()

@@ -17,7 +17,7 @@ from penstock.algebra.nodes.base import leaves
 from penstock.algebra.nodes.query import Query, Start, StartMode
 from penstock.algebra.nodes.scans import Scan
 from penstock.language import bind_script
-from penstock.physical.operators.joins.window_store import StoredRows, StoreReader
+from penstock.physical.operators.joins.window_store import StoredRows, StoreReader, WindowStore
 from penstock.physical.planning.plan_parts import joined
 from penstock.runtime.live import LiveEngine, engine
 from penstock.testing.compare import events_of
@@ -165,8 +165,12 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def compare(seed: int, monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
-    # Of the new rows of a store and those of another side, either look the other up.
-    with lowered({"physical.operators.joins.store_join._SMALLER": (0, 1, 1_000)[seed % 3]}):
+    # Of the new rows of a store and those of another side, either look the other up; new rows stay apart, or do not.
+    sizes = {
+        "physical.operators.joins.store_join._SMALLER": (0, 1, 1_000)[seed % 3],
+        "physical.operators.joins.window_store._FEWEST_APART": (1, 3, 1_000)[seed % 4 % 3],
+    }
+    with lowered(sizes):
         shared = History(seed).run()
     with alone(monkeypatch):
         expected = History(seed).run()
@@ -185,9 +189,17 @@ def test_any_history_of_registrations_gives_the_answers_of_each_query_alone(monk
         return meet(reader, probes, which)
 
     monkeypatch.setattr(StoreReader, "meet", counted)
+    meet_apart = WindowStore._meet_apart
+
+    def counted_apart(store: WindowStore, *probes: Any) -> Any:
+        counts["meets apart"] += 1
+        return meet_apart(store, *probes)
+
+    monkeypatch.setattr(WindowStore, "_meet_apart", counted_apart)
     for seed in range(CASES):
         counts += compare(seed, monkeypatch)
     assert min(counts["meets FRESH"], counts["meets OLD"], counts["meets ALL"]) > 100, counts
+    assert counts["meets apart"] > 20, counts
     assert counts["shared stores"] > 100 and counts["Join"] > counts["WindowStore"], counts
     assert counts["Aggregate"] > counts["RowLog"] > 0 and counts["WindowSums"] > counts["PaneStore"] > 0, counts
 

@@ -34,6 +34,7 @@ TABLE: Mapping[str, tuple[int, ...]] = {
     "physical.synopses.preferences.numbered_elements._MANY": (0, 1_000),
     "physical.synopses.summaries.stream_summary.MOST_UNCOUNTED": (0, 1, 5),
     "physical.operators.joins.store_join._SMALLER": (0, 1_000),
+    "physical.operators.joins.window_store._FEWEST_APART": (1, 3),
     "physical.operators.joins.store_join._MOST_AT_ONCE": (0, 5),
     "physical.operators.joins.store_join.FEW_ROWS": (0, 3),
     "physical.operators.updates.FEW_ROWS": (0, 3),

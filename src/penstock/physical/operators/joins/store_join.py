@@ -56,7 +56,7 @@ class StoreJoin(Operator):
             if length is not None:
                 store = next(stores)
                 assert isinstance(store, WindowStore)
-                self._readers[port] = StoreReader(store, length, before.get(port))
+                self._readers[port] = StoreReader(store, length, before.get(port), not self._own)
 
     def detach(self) -> None:
         for reader in self._readers.values():

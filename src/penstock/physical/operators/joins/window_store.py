@@ -6,7 +6,9 @@ depend on the longer windows. There is one writer and many readers; each reader 
 the slowest needs them no more.
 
 In each round the store takes its new rows first. A reader then lets the new rows probe its other side, and its own new
-rows probe the store. Which rows are new is known until all readers have seen them.
+rows probe the store. Which rows are new is known until all readers have seen them. Where all readers join two stores,
+many new rows stay apart until then: a batch may be far longer than the windows, and most of its rows leave the store
+again at once. They are sorted by key and time, once for all readers, and only those that stay are indexed.
 
 Where a join takes its results back itself, the rows that leave its window meet its other side once more: what they find
 there ends with them. So nobody has to keep the results until they end. These rows too are found once for all readers of
@@ -31,10 +33,14 @@ from penstock.physical.operators.reader_floors import ReaderFloors
 from penstock.physical.plan.joins import WindowStoreSpec
 from penstock.physical.synopses.contract import Synopsis
 from penstock.physical.synopses.join_indexes.hash_index import HashJoinIndex
+from penstock.physical.synopses.join_indexes.sorted_runs import SortedRun, probe_pieces
 from penstock.types import BEGIN
 
 #: Of rows that leave windows so many are looked at in chains before they are indexed by themselves.
 _MOST_IN_CHAINS = 1 << 16
+
+#: From so many new rows on they may stay apart.
+_FEWEST_APART = 1 << 10
 
 #: What a reader probes with: rows, and the two halves of the fingerprints of their keys.
 Probes = tuple[Elements, UInt64s, UInt64s]
@@ -75,6 +81,9 @@ class WindowStore(Operator):
         self._came: list[Elements] = []
         self._fresh: Probes | None = None
         self._fresh_from = 0
+        #: Whether the new rows are not in the index yet; the same rows, sorted, once they have been looked up.
+        self._apart = False
+        self._sorted: SortedRun | None = None
         self._windows: dict[int, tuple[Elements, UInt64s, UInt64s]] = {}
         self._leaving: dict[tuple[int, int, int], LeavingRows | None] = {}
         self._floors: ReaderFloors[StoreReader] = ReaderFloors()
@@ -87,6 +96,7 @@ class WindowStore(Operator):
         return self._spec.keeps_leaving
 
     def synopses(self) -> Mapping[str, Synopsis]:
+        self._index_all()
         return {"rows": self._index}
 
     def attach_reader(self, reader: StoreReader, floor: int | None) -> None:
@@ -107,14 +117,27 @@ class WindowStore(Operator):
     def advance(self, moment: Moment) -> list[Elements]:
         self._leaving = {}
         if self._came:
+            # Some reader may not have seen the rows before these.
+            self._index_all()
             rows = concat(self._came)
             self._came = []
             self._fresh = rows, *fingerprints([rows.columns[i] for i in self._spec.key], len(rows))
+            self._windows = {}
             self._waiting = self._floors.readers
-            self._fresh_from = self._index.size
-            self._index.add(rows)
+            self._apart = len(rows) >= _FEWEST_APART and all(reader.joins_stores for reader in self._waiting)
+            if not self._apart:
+                self._fresh_from = self._index.size
+                self._index.add(rows)
         self._trim()
         return []
+
+    def _index_all(self, after: int | None = None) -> None:
+        """Add the new rows to the index unless they are there. after: only those that expire after this tick."""
+        if not self._apart or self._fresh is None:
+            return
+        rows, _, _ = self._fresh
+        self._apart, self._sorted, self._fresh_from = False, None, self._index.size
+        self._index.add(rows if after is None else rows.filter(rows.exp > after))
 
     @property
     def has_fresh(self) -> bool:
@@ -137,7 +160,12 @@ class WindowStore(Operator):
         # [ts, ts + T) overlaps a probe if ts > its ts - T.
         lengths = np.asarray(length, np.int64)
         since = np.maximum(elements.ts, BEGIN + lengths) - lengths
-        fresh_from = None if self._fresh is None else self._fresh_from
+        if self._apart and which is not StoredRows.OLD:
+            for probe, found in self._meet_apart(replace(elements, ts=since), first, second):
+                yield probe, replace(found, exp=later(found.ts, length if isinstance(length, int) else length[probe]))
+            if which is StoredRows.FRESH:
+                return
+        fresh_from = None if self._fresh is None or self._apart else self._fresh_from
         before = fresh_from if which is StoredRows.OLD else None
         behind = fresh_from or 0 if which is StoredRows.FRESH else 0
         for probe, found in self._index.meet(
@@ -146,12 +174,21 @@ class WindowStore(Operator):
             its = length if isinstance(length, int) else length[probe]
             yield probe, replace(found, exp=later(found.ts, its))
 
+    def _meet_apart(self, elements: Elements, first: UInt64s, second: UInt64s) -> Iterator[tuple[Int64s, Elements]]:
+        """Yield (rows of `elements`, the new row that each matches), in batches."""
+        assert self._fresh is not None, "rows are apart"
+        self._sorted = self._sorted or SortedRun.build(0, self._fresh[0], self._spec.key)
+        for probe, found in probe_pieces(self._sorted, elements, first, second, PROBES_AT_ONCE):
+            if len(probe):
+                yield probe, self._sorted.elements.take(found)
+
     def meet_leaving(
         self, probes: Probes, lengths: Int64s, after: int, until: int
     ) -> list[tuple[Int64s, Elements]] | None:
         """Return (rows of the probes, the row of the window of its length that each matches), of the rows that leave
         their window after the instant `after`, up to `until`: each as valid at the last instant in the window, and no
         longer. None where chains are so long that the rows which leave had better be indexed by themselves."""
+        self._index_all()
         elements, first, second = probes
         since, up_to = (np.maximum(tick, BEGIN + lengths) - lengths for tick in (after, until))
         met = self._index.meet_leaving(first, second, since, up_to, _MOST_IN_CHAINS)
@@ -165,6 +202,7 @@ class WindowStore(Operator):
 
     def leaving(self, length: int, after: int, until: int) -> LeavingRows | None:
         """Return the rows with timestamps after `after`, up to `until`, as those that leave a window of `length`."""
+        self._index_all()
         known = length, after, until
         if known not in self._leaving:
             found = self._index.expiring(after, until)
@@ -184,6 +222,9 @@ class WindowStore(Operator):
         """Note that a reader waits for no new rows; when none does, they are not new any more."""
         self._waiting.discard(reader)
         if not self._waiting:
+            least = self._floors.least
+            # What the index drops next need not come into it.
+            self._index_all(None if least is None else least + 1)
             self._fresh = None
             self._windows = {}
 
@@ -195,11 +236,12 @@ class WindowStore(Operator):
 
 
 class StoreReader:
-    """A window over a store, as one side of a join."""
+    """A window over a store, as one side of a join. joins_stores: the other side is one too."""
 
-    def __init__(self, store: WindowStore, length: int, before: StoreReader | None) -> None:
+    def __init__(self, store: WindowStore, length: int, before: StoreReader | None, joins_stores: bool = False) -> None:
         self.store = store
         self.length = length
+        self.joins_stores = joins_stores
         self._floor: int | None = None if before is None else before._floor
         store.attach_reader(self, self._floor)
 

@@ -23,12 +23,15 @@ from penstock.algebra.nodes.scans import Source
 from penstock.physical.elements import Elements, decode
 from penstock.physical.execution.ingest import ticks
 from penstock.runtime.spark.checkpoint.folder import Folder
+from penstock.runtime.spark.retained.file_checksum import checksum
 from penstock.storage import storage
 from penstock.storage.seals import damaged
 from penstock.types import END
 
 #: Name of the column of timestamps, where they are not among the others.
 TS = "ts"
+#: Digits of a CRC-32.
+_CRC_DIGITS = 8
 
 
 @dataclass(frozen=True)
@@ -53,6 +56,11 @@ class RetainedFile:
             return None
         round_, _, task = parts[0].partition("-")
         return RetainedFile(int(round_), int(task), int(parts[1]), int(parts[2]), parts[3])
+
+
+def _has_checksum(data: pa.Buffer, expected: str) -> bool:
+    """Return whether bytes have this checksum. In the names of files of earlier versions it is a CRC-32."""
+    return expected == (f"{zlib.crc32(data):08x}" if len(expected) == _CRC_DIGITS else checksum(data))
 
 
 def retained_columns(source: Source) -> tuple[int, ...]:
@@ -152,7 +160,7 @@ class RetainedLog:
         path = self.place / file.name
         try:
             data = storage().map(path)
-            if f"{zlib.crc32(data):08x}" != file.checksum:
+            if not _has_checksum(data, file.checksum):
                 raise ValueError("its content does not match its checksum")
             batches = decode(data)
         except (OSError, ValueError, pa.ArrowInvalid) as error:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import io
 import secrets
-import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
@@ -21,6 +20,7 @@ import pyarrow as pa
 
 from penstock.physical.elements import Elements
 from penstock.runtime.spark.checkpoint.folder import unwritable
+from penstock.runtime.spark.retained.file_checksum import FileChecksum
 from penstock.runtime.spark.retained.retained_log import TS, RetainedFile
 from penstock.storage import NewFile, storage
 from penstock.storage.local import TEMPORARY
@@ -107,7 +107,7 @@ class _CheckedFile(io.RawIOBase):
         super().__init__()
         self._file = file
         self._gathered = bytearray()
-        self._checksum = 0
+        self._checksum = FileChecksum()
 
     def writable(self) -> bool:
         return True
@@ -128,7 +128,7 @@ class _CheckedFile(io.RawIOBase):
         self._write(memoryview(gathered))
 
     def _write(self, content: memoryview) -> None:
-        self._checksum = zlib.crc32(content, self._checksum)
+        self._checksum.add(content)
         self._file.write(content)
 
     def complete(self, durable: bool) -> str:
@@ -137,7 +137,7 @@ class _CheckedFile(io.RawIOBase):
         if durable:
             self._file.sync()
         self._file.close()
-        return f"{self._checksum:08x}"
+        return self._checksum.text
 
     def discard(self) -> None:
         """Close the file as it is."""
