@@ -2,9 +2,10 @@
 of PostgreSQL's protocol open against the same server without them.
 
 `python -m benchmarks.idle [seconds]` starts a server without Spark in a process of its own, with a stream, a query and
-both doors. It prints medians and 95 % of `SELECT 1`: through one connection of psycopg, and through one psql that tells times itself (`\\timing`). Then it reads the ticks of CPU of the server's processes over so many
-seconds (30 unless said otherwise) in turn at rest, with the page open in a headless Chromium and a connection that does
-nothing, and at rest again.
+both doors. It prints medians and 95 % of `SELECT 1`: through one connection of psycopg, and through one psql that tells
+times itself (`\\timing`). Then it reads the CPU time of the server's processes over so many seconds (30 unless said
+otherwise) in turn at rest, with the page open in a headless Chromium and a connection that does nothing, and at rest
+again.
 """
 
 from __future__ import annotations
