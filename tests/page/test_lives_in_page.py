@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from test_rooms import sign_in
 
 from penstock.client import connect
+from penstock.expressions import user
 from penstock.server.roles import AccessRole
 from tests.server.running import Running
+from tests.server.test_live_service import ended, started
 
 SCRIPT = """CREATE STREAM readings (at TIMESTAMP, room STRING, celsius DOUBLE) FROM HTTP ()
   TIMESTAMP BY at RETAIN 1 DAY;
@@ -46,6 +50,62 @@ def test_a_query_that_others_drop_or_rename(page: Any, live: Running) -> None:
         page.locator("h1 bdi").get_by_text('<b>"/%', exact=True).wait_for()
         client.execute('DROP QUERY `<b>"/%`')
         page.get_by_text("any more: it was dropped or renamed").wait_for()
+
+
+def test_a_query_that_failed_tells_why_and_what_to_do(page: Any, live: Running) -> None:
+    """In this process none fails alone: the answers of the server are those of one that has Spark."""
+    failed = {"state": "FAILED", "error": {"code": "P0621", "message": "checked failed:\n  it fails on:\n    (-1)",
+                                           "hint": None, "position": None}}  # fmt: skip
+    page.route("**/v1/queries/hot", lambda one: one.fulfill(json={**one.fetch().json(), **failed}))
+    page.route("**/v1/plan?query=hot", lambda one: one.fulfill(status=404, json={}))
+    sign_in(page, live, room="query/hot")
+    trouble = page.locator(".error")
+    trouble.get_by_text("P0621").wait_for()
+    assert trouble.inner_text().split("\n")[:3] == ["P0621: checked failed:", "  it fails on:", "    (-1)"]
+    assert "Resume begins it again" in trouble.inner_text() and page.locator(".state.FAILED").count() == 1
+    page.get_by_text("none of its operators runs").wait_for()
+    assert not page.locator(".plan").is_visible()
+    page.unroute("**/v1/queries/hot")
+    page.unroute("**/v1/plan?query=hot")
+    rows(live, 9)
+    page.locator(".plan [data-node]").first.wait_for()
+    assert page.locator(".plan svg").bounding_box()["width"] > 50 and page.locator(".error").count() == 0
+
+
+def same(values: pa.Array) -> pa.Array:
+    return values
+
+
+def test_a_query_that_needs_attention_can_be_resumed(
+    page: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = user.make(user.UserFunction, same, "DOUBLE", "tried", ["DOUBLE"])
+    monkeypatch.setitem(user.REGISTERED, made.key, made)
+    ended(started(tmp_path, SCRIPT.replace("room, celsius)", "tried(celsius) AS c)")))
+    monkeypatch.delitem(user.REGISTERED, made.key)
+    running = started(tmp_path, "")
+    try:
+        sign_in(page, running, room="query/hot")
+        page.locator(".error").get_by_text("unknown function TRIED").wait_for()
+        page.locator(".error").get_by_text("start the server with what it lacks, then Resume").wait_for()
+        page.locator(".state", has_text="NEEDS ATTENTION").wait_for()
+        page.get_by_role("button", name="Resume").click()
+        page.get_by_role("dialog").get_by_role("button", name="Resume").click()
+        page.locator(".error").get_by_text("hot cannot be bound").wait_for()
+    finally:
+        ended(running)
+    monkeypatch.setitem(user.REGISTERED, made.key, made)
+    running = started(tmp_path, "")
+    try:
+        sign_in(page, running, room="query/hot")
+        page.get_by_role("button", name="Resume").click()
+        page.get_by_role("dialog").get_by_label("from where it answers").select_option("NOW")
+        page.get_by_role("dialog").get_by_role("button", name="Resume").click()
+        page.get_by_role("button", name="Pause").wait_for()
+        page.locator(".plan [data-node]").first.wait_for()
+        assert page.locator(".error").count() == 0 and running.door.service.query("hot").state == "RUNNING"
+    finally:
+        ended(running)
 
 
 def test_a_page_that_nobody_sees_reads_no_results_and_goes_on_where_it_was(page: Any, live: Running) -> None:

@@ -16,10 +16,14 @@ from tests.server.running import Running
 NAMES = (
     "<script>alert(1)</script>", "a `b` 'c' \"d\" \\ %2F? #x&y=1", "a%", "lead/ trail/",
     "\U0001f642\U0001f469‍\U0001f469‍\U0001f467", "שלום ‮abc", "W" * 150, "constructor",
+    ".", "..", "a/plan", "x/../results", "./y", "1" * 299 + "?",
 )  # fmt: skip
+#: Names that no path of an address can have.
+PATHLESS = (".", "..", "a/plan", "x/../results", "./y")
 SCRIPT = """CREATE STREAM readings (at TIMESTAMP, room STRING, x DOUBLE, d DECIMAL(38, 10), n BIGINT) FROM HTTP ()
   TIMESTAMP BY at;
 CREATE RELATION rooms (room STRING, floor BIGINT, PRIMARY KEY (room)) FROM MEMORY ();
+INSERT INTO rooms VALUES ('hall', 7);
 CREATE QUERY all_rows AS SELECT ISTREAM(*) FROM readings [NOW];
 """
 ROWS: list[dict[str, Any]] = [
@@ -60,6 +64,35 @@ def test_every_name_has_an_address_and_pages_left_behind_hold_no_connection(page
     page.locator("h1 bdi").get_by_text(list(links)[-2], exact=True).wait_for()
     page.go_forward()
     page.locator("h1 bdi").get_by_text(list(links)[-1], exact=True).wait_for()
+
+
+def test_names_that_no_path_has(page: Any, live: Running) -> None:
+    """Their plans, results and commands are theirs."""
+    with connect(live.url, live.texts[AccessRole.ADMIN]) as client:
+        client.execute("CREATE QUERY a AS SELECT floor FROM rooms; CREATE QUERY y AS SELECT floor FROM rooms")
+        for name in PATHLESS:
+            assert client.query(name).name == name and "hall" not in client.plan(name)
+            with client.subscribe(name, beginning=True, until_now=True) as batches:
+                assert [row["room"] for batch in batches for row in batch.to_pylist()] == ["hall"]
+    sign_in(page, live, room="queries")
+    for name in PATHLESS:
+        page.get_by_label("Rooms").get_by_role("link", name="Queries").click()
+        page.get_by_role("region", name="queries").get_by_role("link", name=name, exact=True).click()
+        page.locator("h1 bdi").get_by_text(name, exact=True).wait_for()
+        page.locator(".plan [data-node]").first.wait_for()
+        page.get_by_role("region", name=f"results of {name}").get_by_text("hall", exact=True).wait_for()
+        with page.expect_popup() as opened:
+            page.get_by_role("link", name="as text").click()
+        assert "rooms" in opened.value.locator("body").inner_text()
+        opened.value.close()
+        page.get_by_role("button", name="Pause").click()
+        page.get_by_role("button", name="Resume").wait_for()
+        assert live.door.service.query(name).state == "PAUSED"
+    page.get_by_role("button", name="Drop").click()
+    page.get_by_role("dialog").get_by_role("button", name="Drop").click()
+    page.get_by_role("heading", name="Queries").wait_for()
+    names = {one.name for one in live.door.service.queries()}
+    assert PATHLESS[-1] not in names and {"a", "y", *PATHLESS[:-1]} <= names
 
 
 def test_addresses_that_lead_nowhere(page: Any, live: Running) -> None:

@@ -176,13 +176,14 @@ class ServerClient:
 
     def query(self, name: str) -> QueryView:
         """Return a continuous query. Raises PenstockError P0201."""
-        return query_of(self._connection.json("GET", f"/v1/queries/{_segment(name)}"))
+        path, named = _query_path(name)
+        return query_of(self._connection.json("GET", path, params=named))
 
     def plan(self, query: str, form: str = "text") -> str:
         """Return the plan of a query. form: `text`, `json`, `mermaid` or `drawn` (SVG). Raises PenstockError
         P0201."""
-        path = f"/v1/queries/{_segment(query)}/plan"
-        return explained(form, lambda each: self._connection.send("GET", path, params={"format": each}).text)
+        path, named = _query_path(query, "/plan")
+        return explained(form, lambda each: self._connection.send("GET", path, params={**named, "format": each}).text)
 
     def statements(self) -> list[RemoteRunning]:
         """Return the one-time queries and subscriptions that run."""
@@ -265,8 +266,8 @@ class ServerClient:
             params["until"] = "now"
         if beginning:
             params["from"] = "beginning"
-        path = f"/v1/queries/{_segment(query)}/results"
-        return RowSubscription(self._connection, QueryResults(path, params), cursor, patience, on_lost)
+        path, named = _query_path(query, "/results")
+        return RowSubscription(self._connection, QueryResults(path, {**named, **params}), cursor, patience, on_lost)
 
     def watch(
         self, query: str, *, seconds: float | None = None, every: float = 0.5, rows: int = 20,
@@ -360,4 +361,10 @@ def _segment(name: str) -> str:
     """Return a name as a part of a path."""
     if not name:
         raise PenstockError("P0201", "a name cannot be empty")
-    return quote(name, safe="")
+    # A path is freed from `.` and `..` before it is sent, unless they are written otherwise.
+    return quote(name, safe="") if name.strip(".") else name.replace(".", "%2E")
+
+
+def _query_path(name: str, below: str = "") -> tuple[str, dict[str, str]]:
+    """Return the address of a query, or of what is below it, and the parameter that has its name where no path can."""
+    return (f"/v1/queries/-{below}", {"name": name}) if "/" in name else (f"/v1/queries/{_segment(name)}{below}", {})

@@ -30,6 +30,8 @@ _TEXT = "text/plain; charset=utf-8"
 _MEDIA = {"json": BodyFormat.JSON.media, "sharing": BodyFormat.JSON.media, "drawn": "image/svg+xml"}
 
 Name = Annotated[str, Path(min_length=1, max_length=1_000, description="The name of the query.")]
+_CALLED = "The name of the query, in place of the one in the path: no path can have `..`, `a/./b` or `a/plan`."
+Called = Annotated[str | None, Query(min_length=1, max_length=1_000, description=_CALLED)]
 
 
 @router.get("", response_model=QueriesDocument)
@@ -56,47 +58,55 @@ async def listed(request: Request) -> QueriesDocument:
 async def plan(
     request: Request,
     query: Name,
+    name: Called = None,
     format: Annotated[Literal["json", "text", "mermaid", "drawn", "sharing"], Query()] = "text",  # noqa: A002 - its name
 ) -> Response:
     """Return the plan of a query: as text, JSON, a Mermaid flowchart, or drawn as an SVG picture; or which of its steps
     are shared with others, as JSON."""
     door = door_of(request)
     caller_of(request, AccessRole.READ, "to read a plan")
-    text = await door.slow(lambda: door.service.plan(query, format))
+    text = await door.slow(lambda: door.service.plan(name or query, format))
     return Response(text.encode("utf-8", "backslashreplace"), media_type=_MEDIA.get(format, _TEXT))
 
 
 @router.get("/{query:path}", response_model=QueryDocument)
-async def one(request: Request, query: Name) -> QueryDocument:
+async def one(request: Request, query: Name, name: Called = None) -> QueryDocument:
     """Return a continuous query."""
     door = door_of(request)
     caller_of(request, AccessRole.READ, "to read a query")
-    return query_document(await door.slow(lambda: door.service.query(query)))
+    return query_document(await door.slow(lambda: door.service.query(name or query)))
 
 
 @router.patch("/{query:path}", response_model=ScriptDocument)
-async def change(request: Request, query: Name, body: QueryPatch, idempotency_key: Key = None) -> Response:
+async def change(
+    request: Request, query: Name, body: QueryPatch, name: Called = None, idempotency_key: Key = None
+) -> Response:
     """Change a query: the members of the body are ALTER statements, which take effect together or not at all."""
     door = door_of(request)
-    statements = alterations(query, body)
+    statements = alterations(name or query, body)
     if not statements:
         raise Refused(400, "P0803", "the body has nothing to change", hint='such as {"state": "PAUSED"}')
-    return await _command(request, door, ";\n".join(statements), idempotency_key, body.wait)
+    return await _command(request, door, name or query, ";\n".join(statements), idempotency_key, body.wait)
 
 
 @router.delete("/{query:path}", response_model=ScriptDocument)
 async def drop(
-    request: Request, query: Name, cascade: bool = False, wait: bool = True, idempotency_key: Key = None
+    request: Request,
+    query: Name,
+    name: Called = None,
+    cascade: bool = False,
+    wait: bool = True,
+    idempotency_key: Key = None,
 ) -> Response:
     """Drop a query. cascade: with all that reads it."""
-    text = f"DROP QUERY {quoted(query)}" + (" CASCADE" if cascade else "")
-    return await _command(request, door_of(request), text, idempotency_key, wait)
+    text = f"DROP QUERY {quoted(name or query)}" + (" CASCADE" if cascade else "")
+    return await _command(request, door_of(request), name or query, text, idempotency_key, wait)
 
 
-async def _command(request: Request, door: HttpDoor, text: str, key: str | None, wait: bool) -> Response:
+async def _command(request: Request, door: HttpDoor, name: str, text: str, key: str | None, wait: bool) -> Response:
     caller = caller_of(request, AccessRole.CONTROL, "to change queries")
     try:
-        await door.slow(lambda: door.service.query(str(request.path_params["query"])))
+        await door.slow(lambda: door.service.query(name))
         reply = await executed(request, door, ScriptRequest(text, caller, checked_key(key), wait))
         return script_response(reply, BodyFormat.JSON, door.limits.rows)
     except PenstockError as error:

@@ -18,7 +18,7 @@ from penstock.server.http.formats import (
     media_of,
     named,
 )
-from penstock.server.http.queries import Name
+from penstock.server.http.queries import Called, Name
 from penstock.server.http.streams import PING, STREAMED, WAIT, StreamedFormat, opened, stream_response
 from penstock.server.roles import AccessRole
 from penstock.server.service import ResultRequest
@@ -37,6 +37,7 @@ Cursor = Annotated[str | None, Query(alias="from", max_length=1_000, description
 async def results(
     request: Request,
     query: Name,
+    name: Called = None,
     cursor: Cursor = None,
     snapshot: Annotated[bool, Query(description="Whether the present content comes first.")] = False,
     progress: Annotated[bool, Query(description="Whether rows `p` report the time that is final.")] = False,
@@ -52,8 +53,8 @@ async def results(
     place = last_event_id or cursor
     beginning = place == "beginning"
     wanted = ResultRequest(
-        query, None if place in (None, "now", "beginning") else place, beginning, snapshot, progress, until == "now",
-        caller=caller,
+        name or query, None if place in (None, "now", "beginning") else place, beginning, snapshot, progress,
+        until == "now", caller=caller,
     )  # fmt: skip
     opened(request, door)
     source = await door.streaming(lambda: door.service.results(wanted))

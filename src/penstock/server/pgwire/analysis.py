@@ -127,7 +127,7 @@ class StatementAnalysis:
         tree = parsed(plain_text(one.statement, value_of)) if one.statement.values else one.tree
         assert tree is not None, "it was read before, perhaps with other values"
         reads = one.reads_tables or any("reg" in token.text.lower() for token in one.statement.tokens)
-        reads = reads or any(token.text.lower().startswith(("pg_", "to_", "col_", "obj_", "format_"))
+        reads = reads or any(token.text.lower().startswith(("pg_", "to_", "col_", "obj_", "format_", "oidv"))
                              for token in one.statement.tokens)  # fmt: skip
         return tree, self._door.image() if reads else None
 

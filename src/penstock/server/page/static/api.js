@@ -56,7 +56,14 @@ export async function relation(name, { columns = "*", where = "" } = {}) {
 
 export const quoted = (name) => "`" + name.replaceAll("`", "``") + "`";
 export const literal = (text) => "'" + String(text).replaceAll("\\", "\\\\").replaceAll("'", "''") + "'";
-export const queryPath = (name) => `/v1/queries/${encodeURIComponent(name).replaceAll("%2F", "/")}`;
+
+/** Return the address of a query, or of what is below it, with its parameters.
+ * A browser takes `.` and `..` for folders and gives `a/plan` the plan of `a`: such names go as a parameter. */
+export function queryPath(name, below = "", parameters = "") {
+  const isPlain = !/[/]|^[.]{1,2}$/.test(name);
+  const all = [isPlain ? "" : `name=${encodeURIComponent(name)}`, parameters].filter(Boolean).join("&");
+  return `/v1/queries/${isPlain ? encodeURIComponent(name) : "-"}${below}${all && `?${all}`}`;
+}
 
 /** Return a request that is made once, also when it is sent twice because the connection broke. */
 export const once = () => ({ headers: { "Idempotency-Key": crypto.randomUUID?.() ?? `${Date.now()}-${Math.random()}` } });

@@ -45,7 +45,7 @@ export class Results {
     if (this.isClosed || document.hidden) return;
     const isPlain = !this.isWhole && !cursor, snapshot = this.isRelation && !this.isWhole;
     const from = cursor ? `&from=${encodeURIComponent(cursor)}` : snapshot ? "&snapshot=true" : "&from=beginning";
-    const path = `${queryPath(this.query.name)}/results?format=sse${this.isWhole ? "" : "&progress=true"}${from}`;
+    const path = queryPath(this.query.name, "/results", `format=sse${this.isWhole ? "" : "&progress=true"}${from}`);
     this.source = new EventSource(path);
     this.source.addEventListener("rows", (event) => this.take(parsed(event.data), event.lastEventId));
     this.source.addEventListener("error", (event) => {

@@ -29,6 +29,7 @@ from penstock.server.pgwire.catalog.pure_functions import (
     StringAggregate,
     array_text,
     constantly,
+    elements,
     parse_ident,
     quote_ident,
     shown,
@@ -78,6 +79,11 @@ def functions(facts: SessionFacts, image: CatalogImage | None, began: Callable[[
     found |= {
         name: CatalogFunction(result, call, fixed=False) for name, (result, call) in _of_session(facts, began).items()
     }
+    found["pg_show_all_settings"] = CatalogFunction(
+        "record", lambda: array_text([{"name": name, "setting": value, **_SETTING} for name, value in
+                                      facts.settings().items()]),
+        is_set=True, fixed=False, fields=_SETTING_FIELDS,
+    )  # fmt: skip
     if image is not None:
         found |= {name: CatalogFunction(result, call) for name, (result, call) in _of_catalog(image, facts).items()}
     return found
@@ -160,6 +166,7 @@ _CONSTANT: dict[str, tuple[str, Any]] = {
     "pg_get_serial_sequence": ("text", None), "pg_get_statisticsobjdef_columns": ("text", None),
     "pg_get_statisticsobjdef": ("text", None), "pg_tablespace_location": ("text", ""),
     "shobj_description": ("text", None), "pg_relation_is_publishable": ("bool", 0), "pg_is_in_recovery": ("bool", 0),
+    "pg_is_wal_replay_paused": ("bool", 0),
     "pg_my_temp_schema": ("oid", 0), "pg_is_other_temp_schema": ("bool", 0), "pg_client_encoding": ("name", "UTF8"),
     "getdatabaseencoding": ("name", "UTF8"), "inet_server_addr": ("text", None), "inet_client_addr": ("text", None),
     "inet_server_port": ("int4", None), "pg_stat_get_numscans": ("int8", 0), "pg_stat_get_live_tuples": ("int8", None),
@@ -170,6 +177,15 @@ _CONSTANT: dict[str, tuple[str, Any]] = {
     "current_schema": ("name", PUBLIC), "pg_backup_start_time": ("text", None), "pg_conf_load_time": ("text", None),
     "pg_get_replica_identity_index": ("oid", 0), "pg_column_is_updatable": ("bool", 0), "pg_jit_available": ("bool", 0),
     "pg_postmaster_start_time": ("timestamptz", moment_text(dt.datetime.fromtimestamp(_STARTED, dt.UTC))),
+}  # fmt: skip
+
+#: What all settings have in common.
+_SETTING = {"category": "Penstock", "context": "user", "vartype": "string", "source": "session", "pending_restart": 0}
+_SETTING_FIELDS = {
+    **dict.fromkeys(("name", "setting", "unit", "category", "short_desc", "extra_desc", "context", "vartype", "source",
+                     "min_val", "max_val"), "text"),
+    "enumvals": "_text", "boot_val": "text", "reset_val": "text", "sourcefile": "text", "sourceline": "int4",
+    "pending_restart": "bool",
 }  # fmt: skip
 
 _PRIVILEGES = ("has_table_privilege", "has_column_privilege", "has_any_column_privilege", "has_sequence_privilege")
@@ -299,6 +315,12 @@ def _of_catalog(image: CatalogImage, facts: SessionFacts) -> dict[str, tuple[str
         name, table = quote_ident(f"{one.name}_pkey"), quote_ident(one.name)
         return f"CREATE UNIQUE INDEX {name} ON {one.schema}.{table} USING btree ({', '.join(columns)})"
 
+    def vector_types(vector: Any) -> Any:
+        if vector is None:
+            return None
+        oids = elements(vector) if str(vector).startswith("[") else str(vector).split()
+        return ", ".join(str(type_text(oid)) for oid in oids or [])
+
     visibles = {
         f"pg_{kind}_is_visible": ("bool", visible if kind == "table" else constantly(1))
         for kind in ("table", "type", "function", "operator", "opclass", "opfamily", "conversion", "collation",
@@ -312,7 +334,8 @@ def _of_catalog(image: CatalogImage, facts: SessionFacts) -> dict[str, tuple[str
         "pg_regnamespace": ("regnamespace", to_schema),
         "pg_regclass_name": ("text", class_name), "pg_regtype_name": ("text", type_text),
         "pg_regnamespace_name": ("text", schema_name),
-        "format_type": ("text", type_text), "pg_get_viewdef": ("text", definition),
+        "format_type": ("text", type_text), "oidvectortypes": ("text", vector_types),
+        "pg_get_viewdef": ("text", definition),
         "obj_description": ("text", lambda oid, _=None: description(oid)),
         "col_description": ("text", constantly(None)),
         "pg_get_constraintdef": ("text", constraint), "pg_get_indexdef": ("text", index),

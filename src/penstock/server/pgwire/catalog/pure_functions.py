@@ -5,6 +5,7 @@ Arrays are JSON texts, booleans 0 and 1.
 
 from __future__ import annotations
 
+import base64
 import json
 import math
 import re
@@ -141,6 +142,15 @@ def subscript(array: Any, index: Any) -> Any:
         return None
     one = values[number - 1]
     return array_text(one) if isinstance(one, list) else one
+
+
+def _slice(array: Any, first: Any, last: Any) -> Any:
+    """Return the elements from a place to another, counted from 1; an end that is not given is that of the array."""
+    values = elements(array)
+    if values is None:
+        return None
+    begin = 1 if first is None else max(1, int(first))
+    return array_text(values[begin - 1 : len(values) if last is None else max(0, int(last))])
 
 
 def _string_to_array(text: Any, separator: Any, null: Any = None) -> Any:
@@ -364,12 +374,27 @@ def _function_oid(name: Any) -> Any:
     raise WireError("42883", f"unknown function {str(name)[:200]}", "\\df lists functions", code="P0204")
 
 
+def _encoded(value: Any, form: Any) -> Any:
+    """Return bytes, which are a text `\\x..`, as hex, base64 or escaped. Raises WireError 22023."""
+    if value is None or form is None:
+        return None
+    data = bytes.fromhex(str(value)[2:]) if str(value).startswith("\\x") else str(value).encode()
+    if str(form).lower() == "hex":
+        return data.hex()
+    if str(form).lower() == "base64":
+        return base64.encodebytes(data).decode().rstrip("\n")
+    if str(form).lower() == "escape":
+        return "".join("\\\\" if one == 92 else chr(one) if 0 < one < 128 else f"\\{one:03o}" for one in data)
+    raise WireError("22023", f"unknown encoding {str(form)[:100]!r}", "hex, base64 or escape", code="P0203")
+
+
 def constantly(value: Any) -> Callable[..., Any]:
     return lambda *arguments: value
 
 
 PURE: dict[str, tuple[str, Callable[..., Any]]] = {
     "regexp_replace": ("text", _replaced), "quote_ident": ("text", quote_ident),
+    "encode": ("text", _encoded), "bpchar": ("bpchar", lambda value: None if value is None else shown(value)),
     "quote_literal": ("text", _quote_literal), "parse_ident": ("_text", parse_ident),
     "format": ("text", _formatted), "split_part": ("text", _split_part),
     "left": ("text", _left), "right": ("text", _right),
@@ -392,6 +417,7 @@ PURE: dict[str, tuple[str, Callable[..., Any]]] = {
     "pg_size_pretty": ("text", lambda size: None if size is None else f"{int(size)} bytes"),
     # What the translation calls.
     "pg_matches": ("bool", matches), "pg_like": ("bool", like), "pg_subscript": ("text", subscript),
+    "pg_slice": ("_text", _slice),
     "pg_bool": ("bool", as_bool), "pg_json_number": ("text", _json_number),
     **NUMERIC_CASTS, **ARITHMETIC, **MOMENTS, "pg_array": ("_text", _as_array),
     "pg_function_oid": ("oid", _function_oid),

@@ -443,6 +443,11 @@ class Scalars:
     def _bracket(self, node: exp.Bracket, scope: FromScope) -> SqlColumn:
         array = self.translate(node.this, scope)
         (index,) = node.expressions
+        if isinstance(index, exp.Slice):
+            ends = [index.args.get(one) for one in ("this", "expression")]
+            texts = ["NULL" if one is None else self.translate(one, scope).text for one in ends]
+            texts = [f"({one}) + 1" for one in texts] if is_vector(array.type) else texts
+            return SqlColumn(f"pg_fn_pg_slice({', '.join([array.text, *texts])})", array.type)
         # The parser counts literals from 0.
         if isinstance(index, exp.Literal):
             number = str(int(index.this) + 1)

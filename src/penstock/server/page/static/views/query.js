@@ -11,6 +11,12 @@ import { Results } from "../results.js";
 import { needs } from "../roles.js";
 import { Tap } from "../tap.js";
 
+// What to do about a query that has stopped, where its error does not say so.
+const advice = {
+  FAILED: "Resume begins it again: with NOW behind the row at which it failed. Alter gives it another statement. All others go on.",
+  "NEEDS ATTENTION": "start the server with what it lacks, then Resume; or drop it and declare it again. Its state is kept until then.",
+};
+
 export async function query(main, name) {
   const path = queryPath(name);
   let known = await get(path), results = null;
@@ -18,14 +24,14 @@ export async function query(main, name) {
   const badge = h("span", {}, state(known.state)), text = h("div", {}, sqlText(known.sql)), trouble = h("div"), about = h("dl");
   const operator = new Operator(figures);
   const tap = new Tap(), plan = new Plan((id) => operator.choose(id), (from, to) => tap.of(from, to));
-  const buttons = h("div", { class: "row" });
+  const buttons = h("div", { class: "row" }), none = h("p", { class: "quiet", hidden: true }, "none of its operators runs");
   const place = h("section");
   fill(main, h("h1", {}, h("bdi", {}, name), " ", badge), trouble, buttons,
     h("div", { class: "beside" },
       h("div", {}, h("section", {}, h("h2", {}, "Statement"), text), h("section", {}, h("h2", {}, "Figures"), about)),
       h("section", {}, h("div", { class: "row" }, h("h2", { class: "grow" }, "Running plan"),
-        h("a", { href: `${path}/plan?format=text`, target: "_blank" }, "as text"), h("a", { href: `${path}/plan?format=json`, target: "_blank" }, "as JSON")),
-      plan.element, operator.element, tap.element)), place);
+        h("a", { href: queryPath(name, "/plan", "format=text"), target: "_blank" }, "as text"), h("a", { href: queryPath(name, "/plan", "format=json"), target: "_blank" }, "as JSON")),
+      none, plan.element, operator.element, tap.element)), place);
 
   async function act(call, done) {
     try {
@@ -45,7 +51,7 @@ export async function query(main, name) {
     if (buttonsOf === known.state) return;
     const focused = buttons.contains(document.activeElement) ? document.activeElement.textContent : null;
     buttonsOf = known.state;
-    const allowed = needs("control"), pausing = { PAUSED: "Resume", FAILED: "Resume", "NEEDS ATTENTION": null, COMPLETED: null }[known.state];
+    const allowed = needs("control"), pausing = { PAUSED: "Resume", FAILED: "Resume", "NEEDS ATTENTION": "Resume", COMPLETED: null }[known.state];
     fill(buttons,
       pausing === "Resume" ? h("button", { class: "first", onclick: resume, ...allowed }, "Resume")
         : pausing === undefined && h("button", { onclick: () => patch({ state: "PAUSED" }, `${name} is paused`), ...allowed }, "Pause"),
@@ -103,7 +109,7 @@ export async function query(main, name) {
       ["CPU", `${seconds(told?.cpu_seconds)}, ${share(told?.cpu_share)} of all`], ["weight", shown(told?.weight)], ["since", shown(told?.started_at)], ["result", known.sink],
       ...preferences.slice(0, 1).flatMap(preferred),
     ]);
-    if (known.error) { fill(trouble, messageBox("error", known.error)); isError = true; } else if (isError) { fill(trouble); isError = false; }
+    if (known.error) { fill(trouble, messageBox("error", { ...known.error, hint: known.error.hint ?? advice[known.state] })); isError = true; } else if (isError) { fill(trouble); isError = false; }
     if (text.textContent !== known.sql) fill(text, sqlText(known.sql));
     showButtons();
     await redraw();
@@ -116,7 +122,13 @@ export async function query(main, name) {
 
   async function redraw() {
     await plan.load(`/v1/plan?query=${encodeURIComponent(name)}`, version());
-    if (plan.nodes.size) await figures.refresh(plan.keys);
+    const isNone = !plan.nodes.size;
+    if (none.hidden === isNone) {
+      none.hidden = !isNone;
+      plan.element.hidden = operator.element.hidden = isNone;
+      if (!isNone) plan.begin();
+    }
+    if (!isNone) await figures.refresh(plan.keys);
     plan.figures(figures.shown);
     await operator.refresh();
   }
