@@ -83,7 +83,8 @@ def window(draw: random.Random) -> str:
     t, u = draw.choice(LENGTHS), draw.choice((1, 2, 3, 4))
     return draw.choice((
         *(f"[RANGE {t} SECONDS]",) * 5, f"[RANGE {t} SECONDS SLIDE {u} SECONDS]",
-        f"[RANGE {3 * u} SECONDS SLIDE {u} SECONDS]", f"[ROWS {u}]", f"[PARTITION BY k ROWS {u}]", f"[PARTITION BY k ROWS 2 RANGE {t} SECONDS]", "[NOW]",
+        f"[RANGE {3 * u} SECONDS SLIDE {u} SECONDS]", f"[ROWS {u}]",
+        f"[PARTITION BY k ROWS {u}]", f"[PARTITION BY k ROWS 2 RANGE {t} SECONDS]", "[NOW]",
     ))  # fmt: skip
 
 
