@@ -59,6 +59,12 @@ TABLE: Mapping[str, tuple[int, ...]] = {
     "physical.synopses.tables.keyed_table._FEWEST_SLOTS": (1, 4),
     "runtime.live.content.FEW": (0, 2),
     "runtime.live.history._FEWEST": (0, 2),
+    "physical.elements._FEW": (0, 1, 3),
+    "physical.execution.answers._FEW": (0, 1),
+    "physical.kernels.compiled._FEW": (0, 2),
+    "physical.operators.joins.window_store._MOST_IN_CHAINS": (0, 12),
+    "physical.operators.sets.skyband.FEWEST": (0, 2),
+    "physical.operators.streams.changes._FEW": (0, 1, 3),
 }
 
 
