@@ -189,7 +189,7 @@ def test_neither_spark_nor_pandas_nor_a_prompt_is_loaded(script: Path) -> None:
         "finally: assert not {'pyspark', 'py4j', 'pandas', 'prompt_toolkit'} & set(sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code, str(script)], capture_output=True, text=True)
-    assert (done.returncode, done.stdout) == (0, "n\n10\n\n30\n"), done.stderr
+    assert (done.returncode, done.stdout) == (0, 'n\n10\n""\n30\n'), done.stderr
 
 
 @pytest.mark.parametrize("form", ["csv", "table", "json", "arrow"])
@@ -216,6 +216,13 @@ def test_a_reader_that_leaves_in_the_middle(tmp_path: Path, form: str) -> None:
         process.stdout.close()
         assert process.stderr.read() == b""
     assert process.returncode == 141
+
+
+@pytest.mark.parametrize("text", ["", "  ", ";", "\n;;\n"])
+def test_a_query_that_is_empty(script: Path, text: str) -> None:
+    for arguments in ([text], [script, text]):
+        code, out, err = call(*arguments)
+        assert (code, out) == (2, "") and err.startswith("error P0101: the query is empty\n  hint: penstock query 'SEL")
 
 
 def test_ten_thousand_rows(tmp_path: Path) -> None:

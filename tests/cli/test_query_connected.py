@@ -10,6 +10,7 @@ import re
 import shutil
 import socket
 import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -124,8 +125,8 @@ def test_results_as_they_come(live: Running, home: Path, monkeypatch: pytest.Mon
         with connect(live.url, live.texts[AccessRole.ADMIN]) as client:
             client.insert("readings", ROWS)
 
+    from penstock.cli.options import ServerPlace
     from penstock.cli.remote.asking import answer_at_server
-    from penstock.cli.remote.connecting import ServerPlace
     from penstock.connectors.sinks.output import OutputFormat
 
     monkeypatch.setattr("sys.stdout", Reader())
@@ -199,10 +200,23 @@ def test_tokens(server: Running, home: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert (code, out) == (0, "n\n0\n") and "chmod 600" in err
     first.chmod(0o600)
     assert called("query", "SELECT COUNT(*) AS n FROM readings", *connect)[2] == ""
-    from penstock.cli.remote.connecting import ServerPlace, _token
+    from penstock.cli.options import ServerPlace
+    from penstock.cli.remote.connecting import _token
 
     assert _token(ServerPlace(server.url))[0] == server.texts[AccessRole.READ]
     assert _token(ServerPlace("https://streams.example.com"))[0] is None
+
+
+def test_without_the_extra_it_says_which_is_missing() -> None:
+    for words in (["query", "SELECT a FROM b"], ["shell"], ["apply", "a.cql"]):
+        option = "--server" if words[0] == "apply" else "--connect"
+        code = (
+            "import sys; sys.modules['httpx'] = None; from penstock.cli.main import main; "
+            f"sys.argv = {['penstock', *words, option, 'http://127.0.0.1:9']!r}; main()"
+        )
+        said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, stdin=subprocess.DEVNULL)
+        assert "Traceback" not in said.stderr and "pip install 'penstock[client]'" in said.stderr, said.stderr
+        assert said.returncode == 2
 
 
 def test_options_that_need_a_server(home: Path) -> None:
@@ -212,12 +226,12 @@ def test_options_that_need_a_server(home: Path) -> None:
 
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl")
-def test_certificates(server: Running, fake: FakeService, home: Path) -> None:  # noqa: F811
-    def certificate(name: str) -> tuple[Path, Path]:
+def test_certificates(server: Running, fake: FakeService, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
+    def certificate(name: str, names: str = "DNS:localhost,IP:127.0.0.1") -> tuple[Path, Path]:
         chain, key = home / f"{name}.pem", home / f"{name}.key"
         subprocess.run(
             ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days",
-             "2", "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", "-keyout", str(key),
+             "2", "-subj", "/CN=localhost", "-addext", f"subjectAltName={names}", "-keyout", str(key),
              "-out", str(chain)],
             check=True, capture_output=True,
         )  # fmt: skip
@@ -234,6 +248,11 @@ def test_certificates(server: Running, fake: FakeService, home: Path) -> None:  
         for wrong in ([], ["--tls-ca", other]):
             err = mistaken("--connect", secure.url, *token, *wrong)
             assert "P0808" in err and "certificate is not accepted" in err and "--tls-ca" in err
+        monkeypatch.setenv("PENSTOCK_TLS_CA", str(chain))
+        assert called("query", "SELECT COUNT(*) AS n FROM readings", *right[:-2]) == (0, "n\n0\n", "")
+        monkeypatch.setenv("PENSTOCK_TLS_CA", str(home / "none"))
+        assert "PENSTOCK_TLS_CA" in mistaken("--connect", secure.url, *token)
+        monkeypatch.delenv("PENSTOCK_TLS_CA")
         assert "P0808" in mistaken("--connect", secure.url, *token, "--tls-ca", key)
         assert "there is no file" in mistaken("--connect", secure.url, *token, "--tls-ca", home / "none")
         plain = mistaken("--connect", secure.url.replace("https:", "http:"), *token)
@@ -242,6 +261,13 @@ def test_certificates(server: Running, fake: FakeService, home: Path) -> None:  
         assert "does not speak TLS" in tls and server.url in tls
     finally:
         secure.close()
+    chain, key = certificate("elsewhere", "DNS:streams.example.com")
+    named = HttpServer(door, address, Certificate(chain, key))
+    try:
+        err = mistaken("--connect", named.url, *token, "--tls-ca", chain)
+        assert "mismatch" in err and "subjectAltName" in err and "--tls-ca" not in err
+    finally:
+        named.close()
 
 
 def test_a_script_is_applied(live: Running, tmp_path: Path) -> None:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import datetime as dt
 import gc
+import io
 import threading
 from collections.abc import Iterator
 from decimal import Decimal
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import ClassVar
 
 import pandas as pd
 import pyarrow as pa
@@ -66,6 +69,85 @@ def test_many_rows_are_posted_in_parts(connected: ServerClient, monkeypatch: pyt
     table = pa.table({"at": pa.array(range(1_000), pa.timestamp("us", "UTC"))})
     assert connected.insert("readings", table) == 1_000
     assert connected.select("SELECT COUNT(*) AS n FROM readings").to_arrow().to_pylist() == [{"n": 1_000}]
+
+
+def thousand(connected: ServerClient, monkeypatch: pytest.MonkeyPatch, piece: int) -> str:
+    """Insert 1,000 rows, and have the server write so many bytes at once; return the question for all."""
+    instants = [dt.datetime(2024, 3, 1, tzinfo=dt.UTC) + dt.timedelta(seconds=n) for n in range(1_000)]
+    connected.insert("readings", [{"at": at, "room": "hall", "n": n} for n, at in enumerate(instants)])
+    monkeypatch.setattr("penstock.server.http.formats._PIECE_BYTES", piece)
+    return "SELECT at, room, n FROM readings ORDER BY n"
+
+
+def test_an_answer_comes_batch_by_batch(connected: ServerClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    question = thousand(connected, monkeypatch, 1_000)
+    with connected.select_batches(question) as rows:
+        assert rows.schema.names == ["at", "room", "n"] and rows.instant == "2024-03-01T00:16:39Z"
+        batches = list(rows)
+        assert next(rows, None) is None
+    assert len(batches) > 10 and max(batch.num_rows for batch in batches) < 100
+    assert pa.Table.from_batches(batches) == connected.select(question).to_arrow().combine_chunks()
+    assert pa.Table.from_batches(batches).column("n").to_pylist() == list(range(1_000))
+    left = connected.select_batches(question)
+    next(left)
+    left.close()
+    assert list(left) == []
+    empty = connected.select_batches("SELECT room, n FROM readings WHERE n < 0")
+    assert empty.schema.names == ["room", "n"] and list(empty) == []
+    with pytest.raises(PenstockError, match="unknown column roam"):
+        connected.select_batches("SELECT roam FROM readings")
+
+
+def test_every_format_is_written_in_pieces(
+    connected: ServerClient,
+    server: Running,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    question = thousand(connected, monkeypatch, 2**20)
+    with server.client(AccessRole.READ) as client:
+        for media in ("application/json", "application/x-ndjson", "text/csv"):
+            answers = []
+            for piece in (2**20, 1_000):
+                monkeypatch.setattr("penstock.server.http.formats._PIECE_BYTES", piece)
+                answers.append(client.post("/v1/statements", json={"sql": question}, headers={"Accept": media}))
+            whole, parts = answers
+            assert "content-length" in whole.headers and "content-length" not in parts.headers
+            assert whole.content == parts.content and whole.headers["content-type"] == parts.headers["content-type"]
+            assert whole.content.count(b"hall") == 1_000
+
+
+class Breaking(BaseHTTPRequestHandler):
+    """Answers a SELECT with a batch; the connection breaks off after it, where `lost` has something left."""
+
+    lost: ClassVar[list[int]] = []
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        sink = io.BytesIO()
+        with pa.ipc.new_stream(sink, pa.schema([("n", pa.int64())])) as writer:
+            writer.write_batch(pa.RecordBatch.from_pydict({"n": pa.array([1], pa.int64())}))
+        missing = len(self.lost) and self.lost.pop()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(sink.getvalue()) + missing))
+        self.end_headers()
+        self.wfile.write(sink.getvalue()[: -8 if missing else None])
+
+    def log_message(self, format: str, *given: object) -> None:  # noqa: A002 - the parameter's name
+        """Write nothing."""
+
+
+def test_a_connection_that_is_lost_in_an_answer() -> None:
+    """`select` asks again, `select_batches` has given rows away."""
+    with HTTPServer(("127.0.0.1", 0), Breaking) as answering:
+        threading.Thread(target=answering.serve_forever, daemon=True).start()
+        with connect(f"http://127.0.0.1:{answering.server_port}", patience=10) as client:
+            Breaking.lost[:] = [100]
+            assert client.select("SELECT n FROM x").to_arrow().to_pydict() == {"n": [1]} and not Breaking.lost
+            Breaking.lost[:] = [100]
+            with pytest.raises(PenstockError, match="lost in the midst of an answer: the connection ended") as caught:
+                list(client.select_batches("SELECT n FROM x"))
+            assert caught.value.code == "P0808" and caught.value.hint == "ask again"
+        answering.shutdown()
 
 
 def test_rows_of_any_kind_lose_nothing() -> None:

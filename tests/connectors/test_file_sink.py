@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import datetime as dt
 import errno
+import io
 import json
 import os
 from decimal import Decimal
 from pathlib import Path
 
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -35,6 +37,15 @@ def sink_at(folder: Path, table: pa.Table = ROWS, **options: str) -> FilesSink:
 
 def listing(folder: Path) -> list[str]:
     return sorted(p.name for p in folder.iterdir())
+
+
+def test_csv_of_one_column_has_a_record_for_every_row() -> None:
+    """Most readers skip an empty line, and read `""` of a number as NULL."""
+    for values, type_ in (([1, None, 2], pa.int64()), (["x", None, "y"], pa.string())):
+        text = csv_text(pa.table({"a": pa.array(values, type_)})).to_pybytes()
+        assert text.split(b"\n") == [b"a", str(values[0]).encode(), b'""', str(values[2]).encode(), b""]
+        frame = pd.read_csv(io.BytesIO(text))
+        assert len(frame) == 3 and frame["a"].isna().tolist() == [False, True, False]
 
 
 def test_csv_text() -> None:
@@ -239,7 +250,7 @@ def test_dates_and_timestamps_of_any_year_are_written() -> None:
     limits = [2**63 - 1, -(2**63), 0, None, 11_248_738 * 86_400_000_000, -12_687_428 * 86_400_000_000 - 1]
     moments = pa.table({"at": pa.array(limits, pa.int64()).cast(TIMESTAMP)})
     assert csv_text(moments).to_pybytes().decode().split("\n")[1:-1] == [
-        "294247-01-10T04:00:54.775807Z", "-290308-12-21T19:59:05.224192Z", "1970-01-01T00:00:00Z", "",
+        "294247-01-10T04:00:54.775807Z", "-290308-12-21T19:59:05.224192Z", "1970-01-01T00:00:00Z", '""',
         "32768-01-01T00:00:00Z", "-32768-12-31T23:59:59.999999Z",
     ]  # fmt: skip
     days = pa.table({"d": pa.array([2**31 - 1, -(2**31), 11_248_737, None], pa.int32()).cast(pa.date32())})

@@ -204,8 +204,11 @@ def query(
     tls_ca: Authorities = None,
 ) -> None:
     """Answer a one-time SELECT, or those of a script: over inputs that end, without Spark, or at a running server."""
-    from penstock.cli.querying import answer, is_statement, read_query
+    from penstock.cli.querying import answer, check_something, is_statement, read_query
 
+    with errors_shown(context):
+        for one in arguments:
+            check_something(one)
     script, text = (arguments[0], arguments[1]) if len(arguments) == 2 else (None, arguments[0])
     if len(arguments) > 2 or (script is not None and (is_statement(script) or not is_statement(text))):
         expected = "expected a script, a query, or a script and then a query in quotes"

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import enum
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from penstock.errors import PenstockError
 from penstock.settings import Settings
-
-if TYPE_CHECKING:
-    from penstock.cli.remote.connecting import ServerPlace
 
 
 class Format(enum.StrEnum):
@@ -50,8 +48,25 @@ ClientToken = Annotated[
     ),
 ]
 Authorities = Annotated[
-    Path | None, typer.Option("--tls-ca", metavar="FILE", help="With --connect: certificates to trust, PEM.")
+    Path | None,
+    typer.Option(
+        "--tls-ca", metavar="FILE", help="With --connect: certificates to trust, PEM; default: $PENSTOCK_TLS_CA."
+    ),
 ]
+
+
+@dataclass(frozen=True)
+class ServerPlace:
+    """A server, and how to reach it.
+
+    Args:
+        token_file: the file that holds a token; None: the environment, or on this machine what `penstock serve` made.
+        authorities: a PEM file of certificates to trust; None: that of the environment.
+    """
+
+    url: str
+    token_file: Path | None = None
+    authorities: Path | None = None
 
 
 def place_of(
@@ -62,8 +77,6 @@ def place_of(
         if token_file is not None or authorities is not None:
             raise typer.BadParameter("--token-file and --tls-ca need --connect", context)
         return None
-    from penstock.cli.remote.connecting import ServerPlace
-
     return ServerPlace(connect, token_file, authorities)
 
 

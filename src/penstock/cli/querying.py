@@ -23,11 +23,20 @@ _STATEMENT = re.compile(
     r"|delete|describe|subscribe|cancel|begin)(?=[\s(*;-]))",
     re.IGNORECASE,
 )
+#: A text without a statement, as an empty variable of a shell leaves it.
+_NOTHING = re.compile(r"[\s;]*")
 
 
 def is_statement(argument: str) -> bool:
     """Return whether an argument of the command line is a text of statements, not the name of a script."""
     return _STATEMENT.match(argument) is not None
+
+
+def check_something(argument: str) -> None:
+    """Raise PenstockError P0101 for a text that holds nothing to answer."""
+    if _NOTHING.fullmatch(argument):
+        hint = "penstock query 'SELECT ...', or penstock query script.cql 'SELECT ...'"
+        raise PenstockError("P0101", "the query is empty", hint=hint)
 
 
 def read_query(argument: str) -> tuple[str, str]:

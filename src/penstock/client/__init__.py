@@ -22,6 +22,7 @@ from penstock.client.answers import (
     RemoteScript,
     RemoteStatement,
 )
+from penstock.client.selected import SelectedBatches
 from penstock.client.server import ServerClient, connect
 from penstock.client.subscription import RowSubscription
 from penstock.served import CatalogView, CommandView, DeclaredView, QueryView, SourceView
@@ -39,6 +40,7 @@ __all__ = [
     "RemoteScript",
     "RemoteStatement",
     "RowSubscription",
+    "SelectedBatches",
     "ServerClient",
     "SourceView",
     "connect",

@@ -7,13 +7,14 @@ happens once.
 from __future__ import annotations
 
 import json
+import re
 import socket
 import ssl
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 from weakref import WeakSet
 
 from penstock.client.answers import error_of
@@ -27,11 +28,15 @@ except ImportError as error:  # pragma: no cover - the extra is there in tests
         "P0809", "penstock.client needs the package httpx", hint="pip install 'penstock[client]'", cause=error
     ) from None
 
+T = TypeVar("T")
+
 #: Seconds before a request is sent again: the first, and the longest.
 _PAUSE, _LONGEST_PAUSE = 0.1, 5.0
 _HERE = frozenset({"localhost", "127.0.0.1", "::1"})
 #: Beyond it a port would be taken for the rest of a division.
 _LAST_PORT = 65_535
+#: Of `penstock serve`.
+_USUAL_PORT = 8265
 #: Seconds until a connection is there.
 _CONNECT_SECONDS = 10.0
 #: Options of the socket of a subscription, which may be silent for days: a peer that is gone is noticed within two
@@ -98,7 +103,8 @@ class Connection:
         except (httpx.InvalidURL, ValueError, OSError) as error:
             reason = f"the certificates {verify}: {error}" if isinstance(error, OSError) else str(error)
             shown = url.rpartition("@")[2]
-            raise PenstockError("P0808", f"{shown!r} cannot be used: {reason}", cause=error) from None
+            hint = f"write {_with_scheme(shown)}" if "://" not in shown else None
+            raise PenstockError("P0808", f"{shown!r} cannot be used: {reason}", hint=hint, cause=error) from None
         self.url = url
         self.patience = patience
 
@@ -123,19 +129,47 @@ class Connection:
     def send(self, method: str, path: str, refusals: frozenset[int] = frozenset(), **request: Any) -> httpx.Response:
         """Return an answer; send the request again while the server is not reached or busy. refusals: statuses of
         errors that are answers like others. Raises PenstockError."""
+
+        def sent() -> httpx.Response:
+            answer = self._http.request(method, path, **request)
+            if answer.is_error and answer.status_code not in refusals:
+                raise _failed(answer)
+            return answer
+
+        return self.repeated(sent)
+
+    def repeated(self, work: Callable[[], T]) -> T:
+        """Return what `work` returns, which is tried again while the server is not reached or busy. Raises
+        PenstockError."""
         self._check_open()
         end = time.monotonic() + self.patience
         for pause in pauses():
             try:
-                answer = self._http.request(method, path, **request)
-                if answer.is_error and answer.status_code not in refusals:
-                    raise _failed(answer)
-                return answer
+                return work()
             except LOST as error:
                 self.wait(pause, end, error)
             except (httpx.HTTPError, httpx.InvalidURL) as error:
                 raise unreachable(self.url, error) from None
         raise AssertionError("pauses have no end")
+
+    @contextmanager
+    def answered(self, method: str, path: str, accept: str, own_pool: bool, **request: Any) -> Iterator[httpx.Response]:
+        """Open an answer that has an end and is read as it comes, within the client's `timeout`. Raises PenstockError
+        for an error of the server, LOST for a connection that cannot be opened.
+
+        Args:
+            own_pool: whether it has connections of its own, as one needs that may be left to the collection of garbage.
+        """
+        self._check_open()
+        with ExitStack() as stack:
+            client = stack.enter_context(self._client()) if own_pool else self._http
+            if own_pool:
+                self._streams.add(client)
+            answer = stack.enter_context(client.stream(method, path, headers={"Accept": accept}, **request))
+            if answer.is_error:
+                answer.read()
+                raise _failed(answer)
+            yield answer
 
     @contextmanager
     def stream(self, method: str, path: str, accept: str, **request: Any) -> Iterator[httpx.Response]:
@@ -208,6 +242,13 @@ def _keep_alive(answer: httpx.Response) -> None:
         option = getattr(socket, name, None)
         if option is not None:
             connection.setsockopt(socket.IPPROTO_TCP, option, value)
+
+
+def _with_scheme(address: str) -> str:
+    """Return an address without `http://` as it is probably meant."""
+    host, slash, rest = (address.strip().strip("/") or "127.0.0.1").partition("/")
+    port = "" if re.search(r":\d+$", host) else f":{_USUAL_PORT}"
+    return f"http://{host}{port}{slash}{rest}"
 
 
 def pauses() -> Iterator[float]:

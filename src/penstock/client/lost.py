@@ -8,17 +8,37 @@ from collections.abc import Iterator
 
 from penstock.errors import PenstockError
 
+_UNTRUSTED = (
+    "name the file of the certificates to trust: --tls-ca FILE, the variable PENSTOCK_TLS_CA, or "
+    "connect(..., certificates=FILE)"
+)
+_OTHER_NAME = "use a name in the address that the certificate has, or have one made with that name (subjectAltName)"
+#: What helps against a certificate that is not accepted, by the number that OpenSSL gives the reason.
+_CERTIFICATE_HINTS = {
+    9: "is the clock of this machine right?",
+    10: "the server needs a new certificate (--tls-cert), unless the clock of this machine is wrong",
+    62: _OTHER_NAME,
+    64: _OTHER_NAME,
+}
+#: What httpx and the system say of a lost connection, and what it means.
+_REASONS = {
+    "peer closed connection": "the connection ended in the midst of an answer",
+    "Connection refused": "the connection was refused",
+    "Connection reset": "the connection was broken off",
+    "Broken pipe": "the connection was broken off",
+}
+
 
 def unreachable(url: str, error: BaseException) -> PenstockError:
     """Return the error for a server that cannot be reached."""
-    reason, hint = str(error) or type(error).__name__, "is `penstock serve` running, at this address?"
+    reason, hint = reason_of(error), "is `penstock serve` running, at this address?"
     if is_late(error):
         reason, hint = "no answer has come in time", "connect(..., timeout=SECONDS) waits longer"
     secure = url.lower().startswith("https:")
     for cause in _causes(error):
         if isinstance(cause, ssl.SSLCertVerificationError):
             reason = f"its certificate is not accepted: {cause.verify_message or cause}"
-            hint = "name the file of the certificates to trust: --tls-ca FILE, or connect(..., certificates=FILE)"
+            hint = _CERTIFICATE_HINTS.get(cause.verify_code, _UNTRUSTED)
             break
         if isinstance(cause, ssl.SSLError) and secure:
             reason, hint = "it does not speak TLS here", f"write {url.replace('https:', 'http:', 1)}"
@@ -29,6 +49,22 @@ def unreachable(url: str, error: BaseException) -> PenstockError:
         if not secure and "disconnected without sending a response" in str(cause):
             hint = f"a server with TLS has the address {url.replace('http:', 'https:', 1)}"
     return PenstockError("P0808", f"{url} cannot be reached: {reason}", hint=hint, cause=error)
+
+
+def reason_of(error: BaseException) -> str:
+    """Return in words why a connection was lost."""
+    text = str(error)
+    for said, words in _REASONS.items():
+        if said in text:
+            return words
+    return text or "the connection was broken off"
+
+
+def plain_reason(error: BaseException) -> Exception:
+    """Return an error that says in words why a connection was lost."""
+    plain = ConnectionError(reason_of(error))
+    plain.__cause__ = error
+    return plain
 
 
 def is_late(error: BaseException) -> bool:

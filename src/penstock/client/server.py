@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from types import TracebackType
 from typing import Any
 from urllib.parse import quote
@@ -23,12 +24,12 @@ from penstock.client.answers import (
     command_of,
     posted_of,
     query_of,
-    rows_of,
     running_of,
     script_of,
 )
 from penstock.client.connection import Connection
 from penstock.client.rows import arrow_table, parts, stream_bytes
+from penstock.client.selected import SelectedBatches
 from penstock.client.subscription import QueryResults, RowSubscription, SubscribeText
 from penstock.client.watching import WatchedSubscription
 from penstock.errors import PenstockError
@@ -126,13 +127,29 @@ class ServerClient:
 
     def select(self, sql: str, *, settings: Mapping[str, str] | None = None) -> RemoteRows:
         """Return the rows of one SELECT. settings: of the session, as SET has them. Raises ScriptErrors."""
-        body = {"sql": sql, "settings": dict(settings or {})}
-        answer = self._connection.send("POST", "/v1/statements", json=body, headers={"Accept": _ARROW})
-        try:
-            with pa.ipc.open_stream(answer.content) as reader:
-                return rows_of(reader.read_all(), answer.headers)
-        except pa.ArrowInvalid as error:
-            raise PenstockError("P0808", f"{self._connection.url} answered no Arrow stream", cause=error) from None
+        request = {"sql": sql, "settings": dict(settings or {})}
+
+        def asked() -> RemoteRows:
+            with SelectedBatches(self._connection, request, own_pool=False) as rows:
+                batches: list[pa.RecordBatch] = []
+                with suppress(StopIteration):
+                    while True:
+                        batches.append(rows.next_batch())
+                table = pa.Table.from_batches(batches, rows.schema)
+                return RemoteRows(table, rows.instant, rows.staleness, rows.since)
+
+        return self._connection.repeated(asked)
+
+    def select_batches(self, sql: str, *, settings: Mapping[str, str] | None = None) -> SelectedBatches:
+        """Return the rows of one SELECT as an iterator of Arrow batches, of which one at a time is held. It has their
+        `schema`, and `instant`, `staleness` and `since` as `select`. A connection that is lost on the way is an error,
+        since the answer to the same question may be another one by then.
+
+        Raises:
+            ScriptErrors: as `select`.
+        """
+        request = {"sql": sql, "settings": dict(settings or {})}
+        return self._connection.repeated(lambda: SelectedBatches(self._connection, request))
 
     # -- commands ----------------------------------------------------------------------------------------------
 

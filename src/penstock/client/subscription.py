@@ -18,7 +18,9 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from penstock.client.answers import error_of
+from penstock.client.bodies import arrow_file
 from penstock.client.connection import LOST, Connection, hanging_up, pauses
+from penstock.client.lost import plain_reason
 from penstock.errors import PenstockError
 
 _ARROW = "application/vnd.apache.arrow.stream"
@@ -141,7 +143,7 @@ class RowSubscription(Iterator[pa.RecordBatch]):
                     message = "the connection was lost within a snapshot, whose rows cannot be continued"
                     raise PenstockError("P0808", message, hint="subscribe again", cause=error) from None
                 if self._on_lost is not None:
-                    self._on_lost(error)
+                    self._on_lost(plain_reason(error))
                 self._connection.wait(next(attempts), end, error)
 
     def _one(self) -> Iterator[pa.RecordBatch]:
@@ -152,7 +154,7 @@ class RowSubscription(Iterator[pa.RecordBatch]):
                 return
             if self.cursor is None and not self._request.has_snapshot:
                 self.cursor = answer.headers.get(_CURSOR)
-            reader = pa.ipc.open_stream(pa.PythonFile(_Pieces(answer.iter_bytes()), mode="r"))
+            reader = pa.ipc.open_stream(arrow_file(answer.iter_bytes()))
             while True:
                 try:
                     batch, metadata = reader.read_next_batch_with_custom_metadata()
@@ -165,32 +167,3 @@ class RowSubscription(Iterator[pa.RecordBatch]):
                 if cursor is not None:
                     self.cursor = cursor.decode()
                 yield batch
-
-
-class _Pieces:
-    """The body of an answer as a file: returns as many bytes as are requested, fewer at its end alone."""
-
-    def __init__(self, pieces: Iterator[bytes]) -> None:
-        self._pieces = pieces
-        self._waiting = bytearray()
-        self.closed = False
-        self.seekable: Callable[[], bool] = lambda: False
-
-    def read(self, size: int = -1) -> bytes:
-        while size < 0 or len(self._waiting) < size:
-            piece = next(self._pieces, None)
-            if piece is None:
-                break
-            self._waiting += piece
-        size = len(self._waiting) if size < 0 else size
-        taken = bytes(self._waiting[:size])
-        del self._waiting[:size]
-        return taken
-
-    def readable(self) -> bool:
-        return True
-
-    def close(self) -> None:
-        self.closed = True
-
-    def flush(self) -> None: ...

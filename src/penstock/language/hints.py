@@ -215,6 +215,8 @@ def _behind_query(words: Sequence[str], before: Sequence[str], here: str) -> str
         return "WITH stands before the query: CREATE QUERY name WITH (weight 2) AS SELECT ..."
     if here == "RESET" and words[:2] == ["ALTER", "QUERY"]:
         return "RESET belongs to RESUME and to AS: ALTER QUERY name RESUME RESET"
+    if here == "RESET" and "SELECT" in before:
+        return "RESET belongs to ALTER QUERY: ALTER QUERY name AS SELECT ... RESET, or ALTER QUERY name RESUME RESET"
     return None
 
 

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import typer
 
-from penstock.cli.remote.connecting import ServerPlace, connected_to
+from penstock.cli.options import ServerPlace
+from penstock.cli.remote.connecting import connected_to
 from penstock.connectors.sinks.tabular import shown
 from penstock.errors import PenstockError, ScriptErrors
 

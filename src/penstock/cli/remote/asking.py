@@ -10,9 +10,11 @@ import pyarrow as pa
 import typer
 
 from penstock.cli.answers import Answer, FollowAnswer, Remark, RowsAnswer, TextAnswer, table_text
+from penstock.cli.options import ServerPlace
 from penstock.cli.querying import write_or_stop
-from penstock.cli.remote.connecting import ServerPlace, connected_to
+from penstock.cli.remote.connecting import connected_to
 from penstock.cli.remote.server_side import ServerSide
+from penstock.client import SelectedBatches
 from penstock.connectors.sinks.output import Output, OutputFormat, output
 from penstock.connectors.sinks.tabular import encodable, shown
 from penstock.language.quotes import is_blank, statement_end
@@ -45,9 +47,15 @@ def answer_at_server(
     """
     with connected_to(place) as client:
         side = ServerSide(client, settings)
+        statements = [(one, name) for text, name in texts for one in _statements(text)]
+        if len(statements) == 1 and form is not OutputFormat.TABLE:
+            selected = side.batches(*statements[0])
+            if selected is not None:
+                _stream(selected, form)
+                return
         answers: list[RowsAnswer | TextAnswer] = []
         try:
-            for answer in _answers(side, texts):
+            for answer in _answers(side, statements):
                 if isinstance(answer, Remark):
                     typer.echo(shown(answer.text), err=True)
                 elif isinstance(answer, FollowAnswer):
@@ -61,10 +69,20 @@ def answer_at_server(
             _write(answers, form)
 
 
-def _answers(side: ServerSide, texts: Sequence[tuple[str, str | None]]) -> Iterator[Answer]:
-    for text, name in texts:
-        for statement in _statements(text):
-            yield from side.execute(statement, name)
+def _answers(side: ServerSide, statements: Sequence[tuple[str, str | None]]) -> Iterator[Answer]:
+    for statement, name in statements:
+        yield from side.execute(statement, name)
+
+
+def _stream(selected: SelectedBatches, form: OutputFormat) -> None:
+    """Write the rows of the only SELECT as they come; no more than a batch is held."""
+    with selected:
+        query = NamedRows("query_1", selected.schema)
+        console = output(form, [query], one_time=True)
+        for batch in selected:
+            _put(console, query, pa.Table.from_batches([batch]))
+        write_or_stop(console, console.close)
+        sys.stdout.flush()
 
 
 def _statements(text: str) -> Iterator[str]:

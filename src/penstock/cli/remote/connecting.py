@@ -6,18 +6,20 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import typer
 
+from penstock.cli.options import ServerPlace
 from penstock.client import ServerClient, connect
 from penstock.client.lost import is_late
 from penstock.errors import PenstockError, counted
 
 #: The variable that may hold a token.
 TOKEN_VARIABLE = "PENSTOCK_TOKEN"
+#: The variable that may name a file of certificates to trust.
+AUTHORITIES_VARIABLE = "PENSTOCK_TLS_CA"
 #: Names of this machine: only to it the token of the first start is sent unasked.
 _HERE = frozenset({"localhost", "127.0.0.1", "::1"})
 #: Seconds for which a server that is not reached is tried again, which may be starting.
@@ -28,27 +30,11 @@ _FIRST_ANSWER_SECONDS = 10.0
 _LONGEST = 4_096
 
 
-@dataclass(frozen=True)
-class ServerPlace:
-    """A server, and how to reach it.
-
-    Args:
-        token_file: the file that holds a token; None: the environment, or on this machine what `penstock serve` made.
-        authorities: a PEM file of certificates to trust.
-    """
-
-    url: str
-    token_file: Path | None = None
-    authorities: Path | None = None
-
-
 @contextmanager
 def connected_to(place: ServerPlace) -> Iterator[ServerClient]:
     """Return a client of a server that has answered. Raises PenstockError P0808, P0801, P0807, P0809."""
     token, source = _token(place)
-    if place.authorities is not None and not place.authorities.is_file():
-        raise PenstockError("P0808", f"there is no file {place.authorities} of certificates", hint="--tls-ca FILE")
-    authorities = None if place.authorities is None else str(place.authorities)
+    authorities = _authorities(place)
     with connect(place.url, token, patience=_PATIENCE, certificates=authorities, timeout=None) as client:
         if token is not None and urlsplit(place.url).scheme == "http" and _host(place.url) not in _HERE:
             typer.echo("WARNING: the token and all rows are sent unencrypted (http:)", err=True)
@@ -57,6 +43,18 @@ def connected_to(place: ServerPlace) -> Iterator[ServerClient]:
         except PenstockError as error:
             raise _explained(error, source, place.url) from None
         yield client
+
+
+def _authorities(place: ServerPlace) -> str | None:
+    """Return the file of certificates to trust, None for those of the system. Raises PenstockError P0808."""
+    given = os.environ.get(AUTHORITIES_VARIABLE, "").strip()
+    file = place.authorities or (Path(given) if given else None)
+    if file is None:
+        return None
+    if not file.is_file():
+        hint = "--tls-ca FILE" if place.authorities else f"the variable {AUTHORITIES_VARIABLE} names it"
+        raise PenstockError("P0808", f"there is no file {file} of certificates", hint=hint)
+    return str(file)
 
 
 def _explained(error: PenstockError, source: str, url: str) -> PenstockError:

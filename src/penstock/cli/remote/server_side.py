@@ -13,7 +13,7 @@ import pyarrow as pa
 from penstock.cli.answers import Answer, FollowAnswer, Remark, RowsAnswer, TextAnswer
 from penstock.cli.shell.declared import Declared, DeclaredObject, declared_by_name
 from penstock.cli.shell.sides import FollowedRows
-from penstock.client import CatalogView, RemoteStatement, ServerClient
+from penstock.client import CatalogView, RemoteStatement, SelectedBatches, ServerClient
 from penstock.errors import PenstockError, Position, ScriptErrors
 from penstock.language.parse import parse_script
 from penstock.language.statements import (
@@ -81,6 +81,17 @@ class ServerSide:
                     yield from _answers(one)
                 if isinstance(statement, SetSetting):
                     self._settings[statement.name.text] = statement.value
+
+    def batches(self, text: str, name: str | None) -> SelectedBatches | None:
+        """Return the rows of a text that is one SELECT as they come; None for any other text."""
+        match _statements(text):
+            case (OneTimeSelect(),) if not self._transaction:
+                lines = len(text) - len(text.lstrip("\n"))
+                try:
+                    return self._client.select_batches(text[lines:], settings=self._settings)
+                except PenstockError as error:
+                    raise _placed(error, lines, name) from None
+        return None
 
     def interruption(self) -> str:
         return "cancelled; a command that was accepted is carried out all the same"

@@ -19,7 +19,7 @@ from penstock.session import Session
 from penstock.settings import Settings
 
 if TYPE_CHECKING:
-    from penstock.cli.remote.connecting import ServerPlace
+    from penstock.cli.options import ServerPlace
 
 
 def run_shell(

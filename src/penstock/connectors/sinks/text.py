@@ -2,9 +2,10 @@
 
 Contract: timestamps are ISO-8601 in UTC (`2013-01-01T10:00:00Z`, six fractional digits only where there is a fraction),
 dates ISO, decimals without an exponent. csv: NULL is an empty cell, the empty string `""`, other cells are quoted where
-necessary; arrays and structs are JSON. json: one object per line, NULL is `null`, bytes are base64, NaN and infinities
-are strings. The FILES source reads back equal values. With `exact`, numbers that a double cannot hold (decimals, and
-integers beyond 2^53) are strings too, for readers that know doubles alone.
+necessary; arrays and structs are JSON. The NULL of an only column is `""`, as most readers skip empty lines. json: one
+object per line, NULL is `null`, bytes are base64, NaN and infinities are strings. The FILES source reads back equal
+values. With `exact`, numbers that a double cannot hold (decimals, and integers beyond 2^53) are strings too, for
+readers that know doubles alone.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ def csv_text(table: pa.Table, head: bool = True) -> pa.Buffer:
     """Return `table` as csv, with a header line where it is the `head` of a file."""
     names = [pa.array([name.encode()], _BYTES) for name in table.column_names]
     header = _joined([_quoted(name) for name in names], b",", b"")
-    rows = [_joined([_csv_cell(c) for c in batch.columns], b",", b"") for batch in table.to_batches()]
+    null = b'""' if table.num_columns == 1 else b""
+    rows = [_joined([_csv_cell(c) for c in batch.columns], b",", null) for batch in table.to_batches()]
     return _lines([header, *rows] if head else rows)
 
 

@@ -45,6 +45,8 @@ _MEDIA = {
 #: Other names of the media types.
 _OTHERS = {"application/ndjson": BodyFormat.NDJSON, "application/jsonl": BodyFormat.NDJSON,
            "application/x-apache-arrow-stream": BodyFormat.ARROW}  # fmt: skip
+#: Bytes of rows in memory that are written at once.
+_PIECE_BYTES = 2**20
 _BY_MEDIA = {media.partition(";")[0]: form for form, media in _MEDIA.items()} | _OTHERS
 
 
@@ -158,15 +160,33 @@ class ArrowWriter:
         return content
 
 
-def whole(table: pa.Table, form: BodyFormat) -> bytes:
-    """Return all rows of a table as a body in one of the formats that have no document around."""
-    if form is BodyFormat.NDJSON:
-        return json_lines(table)
-    if form is BodyFormat.CSV:
-        return csv_lines(table, head=True)
-    writer = ArrowWriter(table.schema)
-    parts = [writer.head(), *(writer.batch(batch) for batch in table.to_batches()), writer.end()]
-    return b"".join(parts)
+def pieces(table: pa.Table, form: BodyFormat) -> Iterator[bytes]:
+    """Yield all rows of a table as a body in one of the formats, JSON as an array, in pieces of bounded size."""
+    batches = [batch for batch in table.to_batches(max_chunksize=_rows_of_a_piece(table)) if batch.num_rows]
+    if form is BodyFormat.JSON:
+        yield b"["
+        for place, batch in enumerate(batches):
+            yield (b"," if place else b"") + json_array(batch)[1:-1]
+        yield b"]"
+    elif form is BodyFormat.NDJSON:
+        yield from map(json_lines, batches)
+    elif form is BodyFormat.CSV:
+        yield csv_lines(table.schema.empty_table(), head=True)
+        yield from (csv_lines(batch, head=False) for batch in batches)
+    else:
+        writer = ArrowWriter(table.schema)
+        yield writer.head()
+        yield from map(writer.batch, batches)
+        yield writer.end()
+
+
+def fits_a_piece(table: pa.Table) -> bool:
+    """Return whether the rows of a table are one piece."""
+    return int(table.num_rows) <= _rows_of_a_piece(table)
+
+
+def _rows_of_a_piece(table: pa.Table) -> int:
+    return max(1, _PIECE_BYTES * table.num_rows // max(table.nbytes, _PIECE_BYTES)) if table.num_rows else 1
 
 
 def dumped(value: object) -> bytes:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Any
 from urllib.parse import quote
 
 import anyio
 from fastapi import APIRouter, Header, Path, Request, Response
+from starlette.responses import StreamingResponse
 
 from penstock.errors import PenstockError
 from penstock.server.http.documents import (
@@ -18,7 +20,15 @@ from penstock.server.http.documents import (
     running_document,
 )
 from penstock.server.http.door import HttpDoor, at_end, caller_of, door_of
-from penstock.server.http.formats import BodyFormat, chosen, columns_document, dumped, json_array, media_of, whole
+from penstock.server.http.formats import (
+    BodyFormat,
+    chosen,
+    columns_document,
+    dumped,
+    fits_a_piece,
+    media_of,
+    pieces,
+)
 from penstock.server.http.gate import SQL_BODY
 from penstock.server.http.problems import Refused, error_document, problem, warning_document
 from penstock.server.http.streams import STREAMED, opened, stream_response
@@ -147,13 +157,25 @@ def script_response(reply: ScriptReply, form: BodyFormat, limit: int) -> Respons
             message = f"the answer has {statement.table.num_rows:,} rows, the server returns {limit:,}: max_result_rows"
             raise Refused(413, "P0804", message, hint="add a LIMIT, or aggregate")
     status = 202 if reply.pending else 200
-    if form is BodyFormat.JSON:
-        return Response(_document(reply), status, media_type=form.media)
     tables = [statement for statement in reply.statements if statement.table is not None]
+    if form is BodyFormat.JSON:
+        return _rows_response(_document(reply), tables, status, {}, form)
     if len(tables) != 1 or len(reply.statements) != 1:
         offered = "one SELECT alone is answered so; a script is answered as application/json"
         raise Refused(406, "P0803", f"a script has no answer of the type {form.media}", hint=offered)
-    return Response(whole(tables[0].table, form), status, _headers(tables[0]), form.media)
+    table = tables[0].table
+    assert table is not None
+    return _rows_response(pieces(table, form), tables, status, _headers(tables[0]), form)
+
+
+def _rows_response(
+    body: Iterator[bytes], tables: Sequence[StatementReply], status: int, headers: dict[str, str], form: BodyFormat
+) -> Response:
+    """Return an answer with rows. Many are written piece by piece, in threads, as their caller takes them: their text
+    is never there as a whole."""
+    if all(one.table is None or fits_a_piece(one.table) for one in tables):
+        return Response(b"".join(body), status, headers, form.media)
+    return StreamingResponse(body, status, headers, form.media)
 
 
 def _headers(reply: StatementReply) -> dict[str, str]:
@@ -168,14 +190,16 @@ def _headers(reply: StatementReply) -> dict[str, str]:
     return headers
 
 
-def _document(reply: ScriptReply) -> bytes:
-    """Return a `ScriptDocument`; rows are written column by column, so they are inserted as text."""
-    statements = b",".join(_statement(one) for one in reply.statements)
-    warnings = [warning_document(one) for one in reply.warnings]
-    return b'{"statements":[' + statements + b'],"warnings":' + dumped(warnings) + b"}"
+def _document(reply: ScriptReply) -> Iterator[bytes]:
+    """Yield a `ScriptDocument`; rows are written column by column, so they are inserted as text."""
+    yield b'{"statements":['
+    for place, one in enumerate(reply.statements):
+        yield b"," if place else b""
+        yield from _statement(one)
+    yield b'],"warnings":' + dumped([warning_document(one) for one in reply.warnings]) + b"}"
 
 
-def _statement(reply: StatementReply) -> bytes:
+def _statement(reply: StatementReply) -> Iterator[bytes]:
     head: dict[str, Any] = {"kind": reply.kind, "state": reply.state}
     for name in ("number", "version", "instant", "text", "sql", "check"):
         if (value := getattr(reply, name)) is not None:
@@ -187,6 +211,9 @@ def _statement(reply: StatementReply) -> bytes:
     if reply.error is not None:
         head["error"] = error_document(reply.error)
     if reply.table is None:
-        return dumped(head)
+        yield dumped(head)
+        return
     head["columns"] = columns_document(reply.table.schema)
-    return dumped(head)[:-1] + b',"rows":' + json_array(reply.table) + b"}"
+    yield dumped(head)[:-1] + b',"rows":'
+    yield from pieces(reply.table, BodyFormat.JSON)
+    yield b"}"
