@@ -61,3 +61,18 @@ def test_a_long_trend_is_thinned_out_not_forgotten() -> None:
     assert trend.samples[0] == (0, 0)
     assert trend.samples[-1][0] > 4800
     assert trend.slope() == pytest.approx(3)
+
+
+def test_operators_that_are_gone_are_forgotten() -> None:
+    detector = GrowthDetector({}, least=1_000)
+    for n in range(50):
+        assert detector.look("stays", float(n), 2_000) is None
+        assert detector.look(f"{n} comes", float(n), 2_000) is None
+        detector.forget([f"{n} comes", "was never there"])
+    assert set(detector._trends) == set(detector._first_times) == {"stays"}
+    # One of the same name begins anew, and is reported again.
+    for _ in range(2):
+        found = [detector.look("grows", float(n), 1_000 + 400 * n) for n in range(100)]
+        assert sum(one is not None for one in found) == 1
+        detector.forget(["grows"])
+    assert not detector._reported

@@ -80,7 +80,8 @@ def test_steps_that_a_plan_keeps_keep_their_sums() -> None:
         steps=tuple(replace(s, queries=s.queries - {"q3"}) for s in plan.steps if s.id not in gone),
         queries={name: query for name, query in plan.queries.items() if name != "q3"},
     )
-    sums.changed(without, changed_steps(plan, without))
+    names = sums.changed(without, changed_steps(plan, without))
+    assert sorted(names) == sorted(f"{n} {plan.by_id[n].spec.title}" for n in gone)
     left = len(plan.steps) - len(gone)
     assert sums.state == (2 * left, 100 * left) and sums.state_of("q3") == (0, 0)
     assert len(sums.operators()) == left
@@ -109,7 +110,8 @@ def test_sums_of_a_plan_that_changes(seed: int) -> None:
         chosen = sorted(draw.sample(range(len(parts)), draw.randint(1, len(parts))))
         merges = dict.fromkeys(logs[:2], logs[0]) | ({MOVED + logs[0]: logs[1]} if draw.random() < 0.5 else {})
         before, plan = plan, shared_plan([parts[n] for n in chosen], merges, numbers)
-        recorder.changed(plan, plan.sources)
+        names = recorder.changed(plan, plan.sources)
+        assert {int(name.split(" ")[0]) for name in names} == before.by_id.keys() - plan.by_id.keys()
         keys = step_keys(plan)
         differ = changed_steps(before, plan)
         same = {n for n in before.by_id.keys() & plan.by_id.keys() if before.by_id[n].queries == plan.by_id[n].queries}

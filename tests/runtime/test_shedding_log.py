@@ -58,3 +58,16 @@ def test_a_run_that_never_sheds_says_nothing(caplog: pytest.LogCaptureFixture) -
 def test_a_query_whose_time_is_not_known_has_no_lines_of_minutes(caplog: pytest.LogCaptureFixture) -> None:
     events = told(caplog, run_of(None, figures(10, 5)), run_of(None, figures(20, 9)))
     assert [event for event, _ in events] == ["shedding_begins", "shedding_sum"]
+
+
+def test_queries_that_are_gone_are_summed_up_once_and_forgotten(caplog: pytest.LogCaptureFixture) -> None:
+    log = SheddingLog()
+    with caplog.at_level("INFO", "penstock.shedding"):
+        log.batch(run_of(5.0, figures(100, 12)))
+        log.keep(["q"])
+        assert [record.event for record in caplog.records] == ["shedding_begins"]  # type: ignore[attr-defined]
+        log.keep(["other"])
+        log.end()
+    told = [(record.event, record.getMessage()) for record in caplog.records]  # type: ignore[attr-defined]
+    assert told[1:] == [("shedding_sum", "q: 12 tuples of 100 shed in all (12 %), coverage at least 0.74")]
+    assert not log._told and not log._last

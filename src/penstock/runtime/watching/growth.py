@@ -9,7 +9,7 @@ because older samples are thinned out but never dropped altogether.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from itertools import combinations
 from statistics import median
@@ -92,3 +92,10 @@ class GrowthDetector:
             return None
         self._reported.add(operator)
         return Growth(operator, slope, size)
+
+    def forget(self, operators: Collection[str]) -> None:
+        """Forget operators that are gone."""
+        for operator in operators:
+            self._trends.pop(operator, None)
+            self._first_times.pop(operator, None)
+            self._reported.discard(operator)

@@ -64,13 +64,16 @@ class OperatorSums:
         for query in queries:
             self._by_query[query] = _plus(self._by_query.get(query, _NONE), more)
 
-    def changed(self, plan: Plan, steps: Collection[int]) -> None:
-        """Continue with another plan: steps that it has too keep their sums. It costs what has changed.
+    def changed(self, plan: Plan, steps: Collection[int]) -> list[str]:
+        """Continue with another plan: steps that it has too keep their sums. Return the names of the operators that
+        it does not have. It costs what has changed.
 
         steps: the numbers of those in which it differs from the plan before (`changed_steps`).
         """
         with self._lock:
             former, known = self._plan.by_id, plan.by_id
+            names = ((step, _name(self._plan, step)) for step in steps if step in former)
+            gone = [name for step, name in names if step not in known or _name(plan, step) != name]
             for step in steps:
                 was = former[step].queries if step in former else frozenset()
                 now = known[step].queries if step in known else frozenset()
@@ -89,6 +92,7 @@ class OperatorSums:
             self._plan = plan
             self._touched &= known.keys()
             self._operators = ()
+        return gone
 
     @property
     def state(self) -> StateSum:
@@ -117,8 +121,8 @@ class OperatorSums:
         plan_step = self._plan.by_id[step]
         rows, nbytes = self._by_step.get(step, _NONE)
         spent = self._seconds.get(step, 0.0)
-        title = f"{step} {plan_step.spec.title}"
-        return OperatorMetrics(title, plan_step.stage, _queries(self._plan, step), spent, rows, nbytes)
+        name = _name(self._plan, step)
+        return OperatorMetrics(name, plan_step.stage, _queries(self._plan, step), spent, rows, nbytes)
 
     def take_touched(self) -> list[OperatorMetrics]:
         """Return the metrics of the operators that have changed since the last call."""
@@ -126,6 +130,10 @@ class OperatorSums:
             self._made()
             touched, self._touched = self._touched, set()
             return [self._metrics[step] for step in sorted(touched)]
+
+
+def _name(plan: Plan, step: int) -> str:
+    return f"{step} {plan.by_id[step].spec.title}"
 
 
 def _queries(plan: Plan, step: int) -> tuple[str, ...]:

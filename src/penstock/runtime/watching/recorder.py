@@ -197,20 +197,22 @@ class Recorder:
     def at_ingest(self, counts: CountsAtIngest) -> None:
         self._at_ingest = {query: dict(sums) for query, sums in counts.items()}
 
-    def changed(self, plan: Plan, sources: Mapping[str, Source]) -> None:
-        """Continue with another plan. Steps that it has too keep their numbers and their figures."""
+    def changed(self, plan: Plan, sources: Mapping[str, Source]) -> list[str]:
+        """Continue with another plan. Steps that it has too keep their numbers and their figures. Return the names of
+        the operators that it does not have."""
         before, steps = self._plan, changed_steps(self._plan, plan)
         self._plan, self._sources = plan, sources
         known = before.queries
         goes_on = {name for name, query in plan.queries.items() if name in known and known[name].text == query.text}
         self._at_ingest = {name: sums for name, sums in self._at_ingest.items() if name in goes_on}
         self._readers = {step.id: step.queries for step in plan.steps if step.stage == 0}
-        self._sums.changed(plan, steps)
+        gone = self._sums.changed(plan, steps)
         self._tasks, self._said = {}, {}
         stay = {name for name, query in plan.queries.items() if known.get(name) is query}
         self._known = {name: made for name, made in self._known.items() if name in stay}
         self._widths = {name: width for name, width in self._widths.items() if name in stay}
         self._figures.changed(before, plan, steps)
+        return gone
 
     @property
     def _previous_rows(self) -> dict[str, int]:

@@ -124,7 +124,8 @@ class Reporter:
         self, plan: Plan, sources: Mapping[str, Source], policies: QueryPolicies, target_latency: float
     ) -> None:
         """Continue with another plan. target_latency: seconds that a round may take from now on, 0 for any."""
-        self.recorder.changed(plan, sources)
+        self._growth.forget(self.recorder.changed(plan, sources))
+        self._shedding.keep(plan.queries)
         self._options = replace(self._options, target_latency=target_latency)
         self.deciders.changed(plan, self._options.deciding(policies))
 

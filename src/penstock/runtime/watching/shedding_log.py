@@ -8,6 +8,7 @@ begins with the first tuple shed while the answer lacks nothing, and ends when a
 from __future__ import annotations
 
 import logging
+from collections.abc import Collection, Iterable
 from dataclasses import asdict, dataclass
 
 from penstock.errors import counted
@@ -43,9 +44,20 @@ class SheddingLog:
             if query.shedding is not None:
                 self._look(name, query, query.shedding)
 
+    def keep(self, queries: Collection[str]) -> None:
+        """Continue with these queries alone: tell the sums of those that are gone."""
+        gone = self._told.keys() - queries
+        self._tell_sums(gone)
+        for name in gone:
+            del self._told[name], self._last[name]
+
     def end(self) -> None:
         """Tell the sums of every query that has shed."""
-        for name, now in self._last.items():
+        self._tell_sums(self._last)
+
+    def _tell_sums(self, names: Iterable[str]) -> None:
+        for name in names:
+            now = self._last[name]
             if now.shed:
                 exact = "its answer lacks nothing now" if now.exact else quality(now)
                 message = (
