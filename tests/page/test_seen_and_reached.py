@@ -94,6 +94,18 @@ def test_every_room_in_the_light_and_in_the_dark(page: Any, live: Running) -> No
     assert elsewhere == []
 
 
+def test_help_has_no_backticks(page: Any, live: Running) -> None:
+    """What the documentation has in backticks is code; texts of a user stay what they are."""
+    sign_in(page, live, room="settings")
+    settings = page.get_by_role("region", name="settings")
+    settings.locator("td code", has_text="FREQUENT").wait_for()
+    assert "`" not in "".join(settings.locator(".prose").all_inner_texts()) and settings.locator(".prose").count() > 20
+    page.goto(f"{live.url}/#/streams")
+    page.get_by_role("button", name="readings").click()
+    page.locator("label code", has_text="dead letter").wait_for()
+    assert "`" not in page.locator("main").inner_text()
+
+
 def test_the_keyboard_goes_through_a_room_and_out(page: Any, live: Running) -> None:
     """Each stop can be seen; a plan is two stops, however many operators it has, whose parts arrows reach."""
     sign_in(page, live, room="query/one")

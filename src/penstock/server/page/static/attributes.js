@@ -1,7 +1,7 @@
 // The attributes of an entity; those that can be set are forms. With an operator come the kinds of its synopses.
 
 import { literal, once, relation, request } from "./api.js";
-import { errorBox, fill, h, notice } from "./dom.js";
+import { errorBox, fill, h, notice, prose } from "./dom.js";
 import { shown } from "./format.js";
 import { needs } from "./roles.js";
 
@@ -46,7 +46,7 @@ export class Attributes {
         notice(ofPlan ? "the new plan takes over when its windows are full" : `${one.attribute} of ${entity} is ${input.value}`);
       } catch (error) { fill(trouble, errorBox(error)); }
     };
-    return h("form", { onsubmit: set }, h("label", {}, h("span", {}, `${entity.startsWith("synopsis:") ? `${entity.slice(entity.indexOf(".") + 1)}: ` : ""}${one.attribute}${one.unit ? `, ${one.unit}` : ""}: ${one.help ?? ""}`),
+    return h("form", { onsubmit: set }, h("label", {}, h("span", {}, `${entity.startsWith("synopsis:") ? `${entity.slice(entity.indexOf(".") + 1)}: ` : ""}${one.attribute}${one.unit ? `, ${one.unit}` : ""}: `, prose(one.help)),
       h("div", { class: "row" }, input, h("button", needs("control"), "Set"))), trouble);
   }
 }

@@ -35,6 +35,11 @@ export function facts(list, pairs) {
   pairs.forEach(([, value], i) => say(list.children[2 * i + 1], String(value ?? "–")));
 }
 
+/** Return a text of the documentation, whose parts in backticks are code. */
+export function prose(text) {
+  return h("span", { class: "prose" }, String(text ?? "").split(/`([^`]+)`/).map((part, i) => (i % 2 ? h("code", {}, part) : part)));
+}
+
 export function state(word) {
   const known = String(word ?? "");
   return h("span", { class: `state ${known.split(" ")[0]}` }, known);

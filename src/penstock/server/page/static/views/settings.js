@@ -1,7 +1,7 @@
 // The settings of the job; those that can be changed while it runs are forms.
 
 import { execute, literal, once, relation } from "../api.js";
-import { ask, errorBox, fill, h, notice } from "../dom.js";
+import { ask, errorBox, fill, h, notice, prose } from "../dom.js";
 import { needs } from "../roles.js";
 import { Table } from "../table.js";
 
@@ -10,7 +10,7 @@ export async function settings(main) {
   const trouble = h("div");
   const table = new Table([{ name: "name" }, { name: "value", text: true },
     { name: "change", cell: (row) => (row.settable === false ? "" : h("button", { onclick: () => set(row), ...needs("admin") }, "Set")) },
-    { name: "help", text: true, value: (row) => row.help ?? row.description ?? "" }], { key: (row) => row.name, sorted: "name", label: "settings" });
+    { name: "help", value: (row) => row.help ?? "", cell: (row) => prose(row.help) }], { key: (row) => row.name, sorted: "name", label: "settings" });
   const show = () => table.show(rows.filter((row) => `${row.name} ${row.help ?? ""}`.toLowerCase().includes(sought.value.toLowerCase())));
   const sought = h("input", { type: "search", class: "grow", placeholder: "name or help", "aria-label": "find", oninput: show });
   fill(main, h("h1", {}, "Settings"), trouble, h("section", {}, h("div", { class: "row" }, sought), table.element));
@@ -18,7 +18,7 @@ export async function settings(main) {
   async function refresh() { rows = await relation("settings"); show(); }
 
   async function set(row) {
-    const answer = await ask(row.name, { text: row.help ?? "", fields: [{ name: "value", label: "new value", value: row.value ?? "" }], yes: "Set" });
+    const answer = await ask(row.name, { text: prose(row.help), fields: [{ name: "value", label: "new value", value: row.value ?? "" }], yes: "Set" });
     if (!answer) return;
     try {
       await execute(`ALTER SYSTEM SET ${row.name} = ${literal(answer.value)}`, once());
