@@ -35,7 +35,7 @@ def test_the_examples(tmp_path: Path) -> None:
             executed += 1
     finally:
         ended(running)
-    assert executed == 8
+    assert executed == 9
 
 
 def test_every_method_is_on_the_page() -> None:
