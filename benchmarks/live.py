@@ -7,7 +7,8 @@
   process for one more beside these, waited for, with its round;
 - one SELECT over a million elements that a stream retains, and over as many rows that a query has answered and its
   results keep; and what is needed to post these;
-- memory of the driver over cycles of registering and dropping, and with slow subscribers.
+- memory of the driver over cycles of registering and dropping, with what is added by each in the second half of them
+  (`heap.py`), and with slow subscribers: before them, with them, and over the posts that they do not read.
 
 Every answer is checked.
 """
@@ -34,6 +35,7 @@ from urllib.parse import urlsplit
 import numpy as np
 import pyarrow as pa
 
+from benchmarks.heap import asked, growth
 from benchmarks.records import save
 from penstock.client import connect
 from penstock.client.server import ServerClient
@@ -48,14 +50,19 @@ GOALS = {"first answer, 100": 1.0, "first answer, 1000": 2.0, "1000 registered":
 ONE_BY_ONE = 20
 
 
+#: Looks at the memory of a server in the course of a measurement.
+LOOKS = 20
+
+
 @contextmanager
 def serving(*settings: str, allowed: Sequence[Path] = ()) -> Iterator[tuple[str, str, int]]:
     """Give the address of a new server, its token and its process. allowed: folders that statements may read and
-    write."""
+    write. It tells of its memory at `heap` in the folder of its checkpoint's (`heap_of`)."""
     with tempfile.TemporaryDirectory(prefix="penstock-live-") as root:
         sets = [part for one in settings for part in ("--set", one)]
         sets += [part for folder in allowed for part in ("--allow-path", str(folder))]
-        command = [sys.executable, "-m", "penstock", "serve", "--checkpoint", f"{root}/state", "--http", "127.0.0.1:0"]
+        command = [sys.executable, "-m", "benchmarks.heap", f"{root}/heap", "serve"]
+        command += ["--checkpoint", f"{root}/state", "--http", "127.0.0.1:0"]
         command += ["--token-file", f"{root}/tokens.json", *sets]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         try:
@@ -72,6 +79,11 @@ def checkpoint_of(pid: int) -> Path:
     """Return the checkpoint of a server that `serving` has started."""
     command = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
     return Path(command[command.index(b"--checkpoint") + 1].decode())
+
+
+def heap_of(pid: int) -> dict[str, int]:
+    """Return what a server that `serving` has started tells of its memory."""
+    return asked(checkpoint_of(pid).parent / "heap")
 
 
 @contextmanager
@@ -184,43 +196,59 @@ def selection(count: int, repeats: int, retained: bool) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def cycles(count: int) -> dict[str, Any]:
-    """Memory of the driver's Python process over registrations and drops, in MB."""
+def cycles(count: int, retain: str) -> dict[str, Any]:
+    """Memory of the driver's Python process over registrations and drops. retain: for how long results are kept, whose
+    records stay with them."""
+    into = f"INTO RESULTS (retain '{retain}')"
     with server() as (client, pid):
         client.execute(STREAM.format(retain=""))
-        client.execute(standing(0))
-        sizes = []
-        for number in range(count):
-            client.execute(f"CREATE QUERY c{number} AS SELECT k, v FROM s WHERE v > {number % 7}")
+        client.execute(standing(0).replace(" AS ", f" {into} AS ", 1))
+        began = time.perf_counter()
+        counts, looks = [0], [heap_of(pid)]
+        for number in range(1, count + 1):
+            client.execute(f"CREATE QUERY c{number} {into} AS SELECT k, v FROM s WHERE v > {number % 7}")
             client.insert("s", rows(number, 1))
             client.execute(f"DROP QUERY c{number}")
-            if (number + 1) % (count // 4) == 0:
-                sizes.append(resident(pid))
-    return {"figure": "cycles", "count": count, "megabytes": sizes}
+            if number % max(1, count // LOOKS) == 0:
+                counts.append(number)
+                looks.append(heap_of(pid))
+        seconds = time.perf_counter() - began
+    return {
+        "figure": "cycles", "count": count, "seconds": round(seconds), "megabytes": megabytes(looks),
+        "bytes_a_cycle": growth(counts, looks),
+    }  # fmt: skip
+
+
+def megabytes(looks: Sequence[dict[str, int]]) -> list[float]:
+    return [round(look["resident"] / 2**20, 1) for look in looks]
 
 
 def subscribers(count: int) -> dict[str, Any]:
-    """Memory of the driver's Python process with subscribers that do not read, in MB: before them, with them, and after
-    their rows."""
+    """Memory of the driver's Python process with subscribers that do not read: before them, with them, and over the
+    posts that they do not read."""
     with serving() as (address, token, pid), connect(address, token) as client:
         client.execute(STREAM.format(retain=""))
         client.execute("CREATE QUERY everything AS SELECT k, v FROM s WHERE v >= 0")
         client.insert("s", rows(0, 1000))
         time.sleep(3)
-        sizes = [resident(pid)]
+        before = heap_of(pid)
         readers = [slow_reader(address, token, "everything") for _ in range(count)]
-        sizes.append(resident(pid))
-        for number in range(20):
+        counts, looks = [0], [heap_of(pid)]
+        for number in range(LOOKS):
             client.insert("s", rows(1000 + number * 10_000, 10_000))
             time.sleep(0.5)
-        sizes.append(resident(pid))
+            counts.append(number + 1)
+            looks.append(heap_of(pid))
         # What they have not taken is still there.
         found = 0
-        for batch in pa.ipc.open_stream(readers[-1]):
+        for batch in pa.ipc.open_stream(readers[-1]) if readers else ():
             found += batch.num_rows
             if found >= 201_000 - 1:
                 break
-    return {"figure": "subscribers", "count": count, "megabytes": sizes}
+    return {
+        "figure": "subscribers", "count": count, "megabytes": megabytes([before, *looks]),
+        "bytes_a_post": growth(counts, looks),
+    }  # fmt: skip
 
 
 def slow_reader(address: str, token: str, query: str) -> HTTPResponse:
@@ -237,12 +265,6 @@ def slow_reader(address: str, token: str, query: str) -> HTTPResponse:
     return connection.getresponse()
 
 
-def resident(pid: int) -> int:
-    """Return the resident memory of a process in MB."""
-    status = Path(f"/proc/{pid}/status").read_text()
-    return next(int(line.split()[1]) // 1024 for line in status.splitlines() if line.startswith("VmRSS"))
-
-
 def processor_seconds(pid: int) -> float:
     """Return the processor time that a process has used, its children not counted."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
@@ -256,6 +278,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--register", type=int, default=1000, help="queries registered without waiting; 0 for none")
     parser.add_argument("--rows", type=int, default=1_000_000, help="rows that the SELECT reads; 0 for none")
     parser.add_argument("--cycles", type=int, default=2000, help="registrations and drops; 0 for none")
+    parser.add_argument("--retain", default="10 minutes", help="for how long results are kept over the cycles")
     parser.add_argument("--subscribers", type=int, default=200, help="subscribers that do not read")
     parser.add_argument("--keep", action="store_true", help="keep the figures in benchmarks/results")
     given = parser.parse_args(arguments)
@@ -274,7 +297,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         show(selection(given.rows, 5, retained=True))
         show(selection(given.rows, 5, retained=False))
     if given.cycles:
-        show(cycles(given.cycles))
+        show(cycles(given.cycles, given.retain))
     if given.subscribers:
         show(subscribers(given.subscribers))
     if given.keep:

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from penstock.algebra.nodes.scans import Source
+from penstock.runtime.deciding.deciders import QueryPolicies
 from penstock.runtime.spark.catching_up.ahead import Ahead
 from penstock.runtime.spark.catching_up.kept_relations import KeptRelations
 from penstock.runtime.spark.checkpoint.folder import Folder, Job, Seen
@@ -33,7 +34,9 @@ from penstock.runtime.spark.work import Work
 from penstock.runtime.spark.worker import stage
 from penstock.runtime.spark.worker.inline import Outcome, run_round
 from penstock.runtime.spark.worker.packets import Heartbeats
+from penstock.runtime.watching.metrics import RunMetrics
 from penstock.runtime.watching.recorder import Recorder
+from penstock.runtime.watching.reporting import Reporter, ReportOptions
 from penstock.session import Session
 
 #: Where a run may die: before a round's state is written, after it, between two sinks, with all answers written.
@@ -87,6 +90,7 @@ class InlineRun:
         self.accounts = RunTotals(self.folder)
         self.recorder = Recorder(self.job.plan, {})
         self.recorder.resumed(self.accounts.totals({}, {}, 0))
+        self.reporter = Reporter(self.recorder, ReportOptions(), RunMetrics)
         self.relations = KeptRelations(self.folder)
         #: What was seen before the first round and in each round of this start; the folder keeps the last ones alone.
         before = [name for name in self.folder.rounds() if not name.isdigit()]
@@ -154,7 +158,7 @@ class InlineRun:
         self.older.add()
         self.tables = self.folder.read_tables(self.job.plan.statics)
         self.accounts, self.parts = self.accounts.reread(self.job.plan), ResultParts(self.folder)
-        self.recorder.changed(self.job.plan, {})
+        self.reporter.changed(self.job.plan, {}, QueryPolicies(), 0.0)
         for sink in dropped:
             sink.close()
         return RoundChange(self.job.intake, self.job.epoch, changed.offset)
@@ -195,7 +199,7 @@ class InlineRun:
             self.folder, self.job, self.tables, [load_read_task(self.folder, f) for f in files], self.batch
         )
         for report in outcome.reports:
-            self.recorder.report(report)
+            self.reporter.report(report)
         if crash == "sinks":
             raise Crash
         rows, failed, shown = self._deliver(outcome, crash == "between")
@@ -208,6 +212,7 @@ class InlineRun:
         self.heartbeats = outcome.heartbeats
         self.seen[files[0].parent.name] = self.folder.read_seen(files[0].parent.name)
         self.accounts.close_batch()
+        self.reporter.batch(self.batch, 0.0, 0.0, 1, self.accounts.totals({}, {}, 0), {}, tuple(failed))
         statics = {name for plan in self.job.plan.statics.values() for name in plan.sources}
         self.older.delivered(self.job, self.batch, {*self.job.plan.sources, *statics})
         self.rounds.delivered(int(files[0].parent.name), batch=self.batch, failed=failed)

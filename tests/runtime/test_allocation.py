@@ -1,12 +1,15 @@
 """What is freed goes back to the system, whatever has been freed before and in which thread."""
 
 import ctypes
+import gc
 import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from penstock.runtime.allocation import collect_new_only
 
 #: Frees an array of 16 MiB, after which glibc would keep the next ones of that size at the heap, and takes another with
 #: one behind it that stays; prints how many bytes lie outside of the heap. <malloc.h>: struct mallinfo2, member 4.
@@ -76,3 +79,42 @@ def test_the_arrow_of_a_server_allocates_with_the_c_library(tmp_path: Path) -> N
     own, held, theirs, least = done.stdout.split()
     assert own == "system" and int(held) >= int(least) == 2_000_000
     assert (theirs == "system") == (os.environ.get("ARROW_DEFAULT_MEMORY_POOL") == "system")
+
+
+def full_collections(made: int) -> int:
+    """Return how often Python looks among all objects while so many live for a while and are left as cycles."""
+    seen: list[int] = []
+
+    def note(phase: str, about: dict[str, int]) -> None:
+        if phase == "stop" and about["generation"] == 2:
+            seen.append(about["collected"])
+
+    lasting: list[list[object]] = []
+    gc.callbacks.append(note)
+    try:
+        for _ in range(made):
+            one: list[object] = []
+            one.append(one)
+            lasting.append(one)
+            if len(lasting) == 5_000:
+                lasting.clear()
+    finally:
+        gc.callbacks.remove(note)
+    return len(seen)
+
+
+def test_cycles_go_soon_beside_much_that_stays() -> None:
+    # Of a server; those of tests are larger.
+    thresholds = gc.get_threshold()
+    gc.set_threshold(700, 10, 10)
+    stays = [[n] for n in range(800_000)]
+    gc.collect()
+    try:
+        before = full_collections(150_000)
+        collect_new_only()
+        after = full_collections(150_000)
+    finally:
+        gc.unfreeze()
+        gc.set_threshold(*thresholds)
+    assert before == 0 and after >= 1
+    assert len(stays) == 800_000

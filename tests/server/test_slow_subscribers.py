@@ -94,3 +94,21 @@ def test_a_slow_client_holds_what_is_being_sent_to_it(
     # Of 40 clients that have gone there is less than of one that is there.
     assert end[1] - base[1] < PART
     assert end[0] - base[0] < first[0] - base[0] - (CLIENTS - 1) * python
+
+
+@pytest.mark.server
+@pytest.mark.parametrize("form", ["arrow", "sse"])
+def test_what_a_slow_client_holds_does_not_grow_with_the_rows_that_it_does_not_read(
+    serve: Callable[..., Running], fake: FakeService, traced: None, form: str
+) -> None:
+    server = serve()
+    opened(server, fake, form, CLIENTS)
+    before, places = held(), [one.place for one in fake.open]
+    text = "y" * 1_000
+    for _ in range(20):
+        fake.emit("warm", *[("+", text, n) for n in range(PART // 1_000)], size=100)
+        time.sleep(0.05)
+    after = held()
+    assert [one.place for one in fake.open] == places, "rows are read that nobody takes"
+    # 64 MB of rows for each; what they are made of here is 20 parts and their cursors.
+    assert sum(after) - sum(before) < (20 + CLIENTS) * PART + 2_000 * 500

@@ -16,7 +16,7 @@ import typer
 
 from penstock.cli.errors_shown import FAILED
 from penstock.errors import PenstockError
-from penstock.runtime.allocation import arrow_by_malloc
+from penstock.runtime.allocation import arrow_by_malloc, collect_new_only
 from penstock.runtime.spark.checkpoint.place import check_place
 from penstock.settings import Settings
 
@@ -121,6 +121,7 @@ def serve(options: ServeOptions, start: Callable[[ServeOptions, ServerPolicy], S
         pg_server = None
         if pg_address is not None and pg_listener is not None:
             pg_server = PgServer(PgDoor.beside(door), pg_address, pg_listener, certificate)
+        collect_new_only()
         _announce(server.url, options, first, None if pg_server is None else pg_server.address.shown)
         reason = None
         while not caught.event.wait(_LOOK) and (reason := service.stop_reason()) is None:
