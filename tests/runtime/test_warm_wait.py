@@ -13,6 +13,7 @@ from test_waiting_for_rows import by_the_law
 from penstock.errors import PenstockError
 from penstock.language import bind_script
 from penstock.runtime.spark.catching_up import ahead, catch_up
+from penstock.runtime.spark.catching_up.beside import ReadingBeside
 from penstock.runtime.spark.live_change import options_of_start
 from penstock.runtime.spark.retained import retention
 
@@ -239,3 +240,43 @@ def test_rounds_may_come_while_it_is_found_where_a_query_begins(
     emitted = [row for row in server.emitted("q") if row[1] == "+"]
     first = emitted[0][0] if retain else 18
     assert first <= 18 and emitted == [(t, "+", sum(range(t - 4, t + 1)), 5) for t in range(first, 25)]
+
+
+def test_a_beginning_that_goes_before_it_is_read_is_refused_as_if_it_had_gone_before(
+    server: InlineServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing had been read when the command was accepted; its reading had to wait while rows came."""
+    original, more = ReadingBeside._go_on, rows(1, 3)
+
+    def go_on(reading: ReadingBeside) -> None:
+        if more:
+            server.insert("S", [more.pop(0)])
+        original(reading)
+
+    server.post(STREAM.format(more=""))
+    monkeypatch.setattr(ReadingBeside, "_go_on", go_on)
+    with pytest.raises(
+        PenstockError, match="query q cannot read its past: what has been read of S is not kept"
+    ) as found:
+        server.post(f"CREATE QUERY q START BEGINNING AS {SUM};")
+    assert found.value.code == "P0703"
+
+
+def test_beside_a_source_of_which_all_is_needed_another_one_has_to_be_there_from_its_beginning(
+    server: InlineServer,
+) -> None:
+    """Time begins with the first element of any source, and that may be among those that are gone."""
+    both = STREAM.format(more="RETAIN 1 HOUR") + STREAM.format(more="").replace(" S ", " T ")
+    server.post(both)
+    for stream in ("S", "T"):
+        server.insert(stream, rows(1, 4))
+    select = "SELECT COUNT(*) AS n FROM S [RANGE UNBOUNDED] a, T [RANGE 3 SECONDS] b WHERE a.v = b.v"
+    declared = both.replace("HTTP", "MEMORY").replace("RETAIN 1 HOUR", "")
+    (query,) = bind_script(f"{declared} CREATE QUERY q AS {select};").queries
+    reason = "the query needs all of another source, and time begins with the first element of any"
+    shown = {str(option).partition(":")[0]: str(option) for option in options_of_start(server.run, query)}
+    assert shown["WARM"] == f"WARM: no; T has to stay readable from its beginning, since {reason}"
+    for start in ("WARM", "WARM WAIT"):
+        assert shown[start].startswith(f"{start}: no; ")
+        with pytest.raises(PenstockError, match=f"cannot START {start}: .*{reason}"):
+            server.post(f"CREATE QUERY q START {start} AS {select};")

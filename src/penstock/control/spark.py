@@ -438,4 +438,8 @@ def _named(error: PenstockError, queries: Mapping[int, StandingQuery]) -> Pensto
         if known is not None:
             message = message.replace(f"query {_name(place)} ", f"query {known.name} ")
             message = message.replace(f"query {_name(place)}:", f"query {known.name}:")
-    return PenstockError(error.code, message, error.position, error.hint, error.cause)
+    code, hint = error.code, error.hint
+    if code == "P0607":
+        # What it says is for a script that is run: at a server the same start is refused with this code.
+        code, hint = "P0703", "START NOW"
+    return PenstockError(code, message, error.position, hint, error.cause)

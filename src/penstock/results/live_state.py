@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from penstock.algebra.nodes.query import Query
 from penstock.algebra.nodes.scans import Source
+from penstock.connectors.results.batch_file import BatchFile
 from penstock.connectors.results.result_folder import ResultFolder
 from penstock.physical.execution.progress import NOTHING
 from penstock.results.content import ResultContents
@@ -115,11 +116,8 @@ class _DeliveredState:
     folder: ResultFolder
     id: str
     batch: int
-
-    @property
-    def heartbeat(self) -> int:
-        file = self.folder.file(self.batch) if self.batch >= 0 else None
-        return NOTHING if file is None else file.heartbeats.get(self.id, NOTHING)
+    #: The tick up to which the answer is complete at that batch, whose file may be removed meanwhile.
+    heartbeat: int
 
 
 @dataclass(frozen=True)
@@ -148,8 +146,8 @@ class ResultElements(_DeliveredState):
         for batch in self.folder.batches(self.folder.removed(self.id).batch + 1):
             file = self.folder.file(batch)
             if file is not None and self.id in file.sections:
-                ticks = file.rows(self.id).column(0).cast(pa.int64())
-                return int(ticks[0].as_py()) - 1
+                # Rows of that instant may have come early, with a batch that is gone.
+                return int(file.rows(self.id).column(0).cast(pa.int64())[0].as_py())
         return self.heartbeat
 
     def elements(self, source: Source, columns: tuple[int, ...], after: int | None, up_to: int) -> SourceRows:
@@ -169,25 +167,43 @@ class ResultElements(_DeliveredState):
         return RowsInMemory(stamped_rows(source, rows.remove_column(0).take(chosen), pa.array(ticks).take(chosen)))
 
 
+def answers_at(folder: ResultFolder, batch: int | None) -> BatchFile | None:
+    """Return the file that tells how far the answers of queries were at a batch, None for the last one; None without
+    one. A batch in which nothing advanced has no file."""
+    while True:
+        known = folder.batches()
+        place = len(known) if batch is None else bisect_right(known, batch)
+        file = folder.file(known[place - 1]) if place else None
+        # One that has been removed meanwhile is no longer among them.
+        if file is not None or not place:
+            return file
+
+
 def state_of_results(
-    folder: Path, ids: Mapping[str, tuple[Query, str]], contents: ResultContents, batch: int | None = None
-) -> LiveState:
+    folder: Path, ids: Mapping[str, tuple[Query, str]], contents: ResultContents, batch: int | None = None,
+    answers: BatchFile | None = None,
+) -> LiveState:  # fmt: skip
     """Return what can be read of the answers of queries.
 
     Args:
         ids: by name in lower case, a query and the id of its result.
         batch: the batch as of which they are read; None for the last one.
+        answers: the file of that batch, where it has been read before others could be removed.
     """
     results = ResultFolder.at(folder)
     results.refresh()
-    # A batch in which nothing advanced has no file.
-    known = results.batches()
-    place = len(known) if batch is None else bisect_right(known, batch)
-    batch = known[place - 1] if place else -1
-    file = results.file(batch) if batch >= 0 else None
-    delivered = file.delivered / 1_000_000 if file is not None else None
-    relations = {n: ResultContent(results, i, batch, contents) for n, (q, i) in ids.items() if not q.root.is_stream}
-    streams = {n: ResultElements(results, i, batch) for n, (q, i) in ids.items() if q.root.is_stream}
+    file = answers or answers_at(results, batch)
+    if file is None:
+        batch, delivered, beats = -1, None, dict[str, int]()
+    else:
+        batch, delivered, beats = file.batch, file.delivered / 1_000_000, file.heartbeats
+    places = {name: (query, id_, beats.get(id_, NOTHING)) for name, (query, id_) in ids.items()}
+    relations = {
+        n: ResultContent(results, i, batch, beat, contents)
+        for n, (q, i, beat) in places.items()
+        if not q.root.is_stream
+    }
+    streams = {n: ResultElements(results, i, batch, beat) for n, (q, i, beat) in places.items() if q.root.is_stream}
     return LiveState(batch, delivered, relations, streams)
 
 

@@ -17,11 +17,12 @@ from typing import Protocol
 from penstock.algebra.nodes.query import Query
 from penstock.algebra.nodes.scans import Source
 from penstock.connectors.contract import Sink
+from penstock.connectors.results.batch_file import BatchFile
 from penstock.connectors.results.result_folder import ResultFolder
 from penstock.errors import PenstockError, as_name
 from penstock.physical.execution.progress import NOTHING
 from penstock.results.content import ResultContents
-from penstock.results.live_state import LivePast, LiveState, LiveUpdates, state_of_results
+from penstock.results.live_state import LivePast, LiveState, LiveUpdates, answers_at, state_of_results
 from penstock.results.source_rows import (
     AcceptedUpdates,
     RetainedRows,
@@ -146,12 +147,14 @@ class RunInput:
     Args:
         batch: of the answers of that round, -1 before the first.
         delivered: when it was delivered, in seconds since 1970; None where that is not known.
+        answers: the file that tells how far the answers of queries were then, None without one.
     """
 
     batch: int
     delivered: float | None = None
     past: Mapping[str, LivePast] = field(default_factory=dict)
     updates: Mapping[str, LiveUpdates] = field(default_factory=dict)
+    answers: BatchFile | None = None
 
 
 @contextmanager
@@ -169,20 +172,28 @@ def pinned_input(run: ReadRun, reader: str, names: Collection[str]) -> Iterator[
     if rounds is None:
         yield RunInput(-1)
         return
-    folder = Folder(run.checkpoint / "penstock")
+    folder, results = Folder(run.checkpoint / "penstock"), _results_of(run)
     with ExitStack() as pins:
+        known = None
+        while known is None:
+            shown = -1 if results is None else results.last
 
-        def begin(offset: Offset, batch: int) -> RunInput:
-            past, updates = _kept_input(folder, run, rounds, offset, reader, names, pins)
-            return RunInput(batch, rounds.delivered_at, past, updates)
+            def begin(offset: Offset, batch: int, shown: int = shown) -> RunInput | None:
+                answers = None if results is None else answers_at(results, batch)
+                if results is not None and results.last > max(batch, shown):
+                    # Another batch has become visible, and files of earlier ones may be gone: it is waited for.
+                    return None
+                past, updates = _kept_input(folder, run, rounds, offset, reader, names, pins)
+                return RunInput(batch, rounds.delivered_at, past, updates, answers)
 
-        yield rounds.delivered_state(begin, _last_shown(run))
+            known = rounds.delivered_state(begin, shown)
+        yield known
 
 
-def _last_shown(run: ReadRun) -> int:
-    """Return the last batch whose answers readers may have seen, -1 without one."""
+def _results_of(run: ReadRun) -> ResultFolder | None:
+    """Return the log of the answers that a run keeps itself, None without one."""
     places = [sink.own_place for sink in run.sinks.values() if sink.own_place is not None]
-    return ResultFolder.at(places[0].folder).last if places else -1
+    return ResultFolder.at(places[0].folder) if places else None
 
 
 def state_of_run(
@@ -200,7 +211,8 @@ def state_of_run(
     if places:
         folder = next(place.folder for _, place in places.values())
         ids = {key: (query, place.id) for key, (query, place) in places.items()}
-        state = state_of_results(folder, ids, contents, None if run.rounds is None else known.batch)
+        batch = None if run.rounds is None else known.batch
+        state = state_of_results(folder, ids, contents, batch, known.answers)
     delivered = max((at for at in (state.delivered, known.delivered) if at is not None), default=None)
     # A query and a source never have the same name.
     return replace(

@@ -210,15 +210,23 @@ class _Reading:
 
     def _elements(self, source: Source, past: LivePast, need: Need) -> SourceRows:
         """Return the elements of a stream that the query needs."""
-        tick, dropped = self._tick, past.dropped
-        after = None if need.ticks is None or need.rows or tick >= END else tick - need.ticks
-        if dropped is not None:
-            if tick <= dropped or (after is not None and after < dropped):
-                raise _dropped(source, dropped, tick, need)
-            if after is None:
-                self.since[source.name] = dropped
-                after = dropped
-        return past.elements(source, self._columns[source.name], after, tick)
+        tick, columns = self._tick, self._columns[source.name]
+        while True:
+            dropped = past.dropped
+            after = None if need.ticks is None or need.rows or tick >= END else tick - need.ticks
+            since = None
+            if dropped is not None:
+                if tick <= dropped or (after is not None and after < dropped):
+                    raise _dropped(source, dropped, tick, need)
+                if after is None:
+                    since = after = dropped
+            rows = past.elements(source, columns, after, tick)
+            # Answers of queries may be removed while they are read.
+            if past.dropped == dropped:
+                break
+        if since is not None:
+            self.since[source.name] = since
+        return rows
 
     def _content(self, source: Source, content: LiveContent, need: Need) -> pa.Table:
         """Return the rows of a relation."""

@@ -241,7 +241,10 @@ def what_helps(query: Query, source: Source) -> str:
     if need.rows and need.ticks is not None and rows is not None:
         return f"CREATE STREAM {source.name} ... RETAIN for as long as its last {counted(rows, 'row')} take"
     if back is None or source.domain is None:
-        return f"{source.name} has to stay readable from its beginning, since the query needs all of it"
+        reason = "the query needs all of it"
+        if need.ticks is not None and not need.rows:
+            reason = "the query needs all of another source, and time begins with the first element of any"
+        return f"{source.name} has to stay readable from its beginning, since {reason}"
     return f"CREATE STREAM {source.name} ... RETAIN {source.domain.show_length(max(back, 1))} or longer"
 
 

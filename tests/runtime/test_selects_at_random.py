@@ -1,0 +1,304 @@
+"""One-time queries under attack: random SELECTs in one thread while rounds, commands and restarts happen in another.
+
+Each answer is that of the oracle at the instant that the reply names, over all that was given in the end: what came
+after that instant was complete is late. A refusal has a reason, instants of a session do not go back, and nothing stays
+pinned. Rounds run without Spark.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from inline_engine import InlineServer, leave_spark
+
+from penstock.algebra import Scan, leaves
+from penstock.algebra.nodes.one_time import OneTimeQuery
+from penstock.algebra.nodes.scans import Source
+from penstock.errors import PenstockError
+from penstock.language import QueryNames, bind_script, bind_select
+from penstock.physical.execution.progress import NOTHING
+from penstock.results.content import ResultContents
+from penstock.results.run_input import pinned_input, state_of_run
+from penstock.results.select import LiveAnswer, LiveReader
+from penstock.results.source_rows import RowsInMemory
+from penstock.runtime.local.one_time import sources_of
+from penstock.runtime.spark.retained import retention
+from penstock.storage import storage
+from penstock.testing.cases import case_inputs, parse_case
+from penstock.testing.one_time import as_of, assert_same_rows, rows_of
+from penstock.testing.oracle import run_oracle_once, timely_rows
+from penstock.testing.random.worlds import FLAVOURS, random_case, seeded_choices
+from penstock.types import END
+
+NAMES = ("q0", "q1", "q2", "q3")
+FLAVOURS_WITHOUT_CLOCK = [flavour for flavour in FLAVOURS if not flavour.clock]
+
+
+@dataclass
+class Answered:
+    """An answer. law: the query whose relation at the tick it is."""
+
+    law: OneTimeQuery
+    found: LiveAnswer
+
+
+@dataclass
+class Attack:
+    """A server over a random world, and who reads it."""
+
+    seed: int
+    folder: Path
+    steps: list[str] = field(default_factory=list)
+    answers: list[Answered] = field(default_factory=list)
+    seen: Counter[str] = field(default_factory=Counter)
+
+    def __post_init__(self) -> None:
+        self.draw = random.Random(self.seed)
+        choices = seeded_choices(self.draw.randrange(10**9))
+        flavour = choices.pick(FLAVOURS_WITHOUT_CLOCK)
+        self.case = random_case(choices, flavour, NAMES)
+        while self.case.origin:
+            self.case = random_case(choices, flavour, NAMES)
+        bound = bind_script("\n".join(self.case.statements))
+        self.inputs = case_inputs(parse_case(self.case.render()), bound)
+        self.queries = [query for query in bound.queries if query.name in NAMES]
+        self.sources: dict[str, Source] = {
+            leaf.source.name: leaf.source for q in bound.queries for leaf in leaves(q.root) if isinstance(leaf, Scan)
+        }
+        self.timed = [name for name, source in self.sources.items() if not source.is_static]
+        self.given = dict.fromkeys(self.timed, 0)
+        self.retain: dict[str, int | None] = {}
+        #: Streams of which all is kept, whatever happens.
+        self.whole: set[str] = set()
+        self.turn = threading.Lock()
+        self.rounds = threading.Semaphore(0)
+        self.done = threading.Event()
+        self.failure: BaseException | None = None
+
+    # -- the system --------------------------------------------------------------------------------------------
+
+    def declare(self) -> None:
+        script = []
+        for statement in self.case.statements:
+            text = statement.rstrip().rstrip(";")
+            name = next((n for n in self.timed if f"STREAM {n} " in text), None)
+            if name is not None:
+                length = self.draw.choice((None, 2, 5, 10_000_000))
+                self.retain[name] = length
+                self.whole |= {name} if length == 10_000_000 else set()
+                text = text if length is None else f"{text} RETAIN {length} SECOND"
+            script.append(text + ";")
+        self.steps += script
+        self.server.post("\n".join(text for text in script if "CREATE QUERY" not in text))
+        for name, source in self.sources.items():
+            if source.is_static:
+                self.server.control.insert(name, self.inputs[name])
+        self.server.post("\n".join(text for text in script if "CREATE QUERY" in text))
+
+    def live(self) -> None:
+        reader = threading.Thread(target=self.read)
+        reader.start()
+        try:
+            while any(self.given[name] < self.inputs[name].num_rows for name in self.timed):
+                what = self.draw.choice(("rows",) * 12 + ("alter", "restart", "query", "drop"))
+                getattr(self, what)()
+                self.rounds.release()
+        finally:
+            self.done.set()
+            reader.join()
+        if self.failure is not None:
+            raise self.failure
+        root = self.server.folder / "penstock"
+        assert storage().list(root / "pins") == []
+
+    def rows(self) -> None:
+        name = self.draw.choice(self.timed)
+        part = self.inputs[name].slice(self.given[name], self.draw.randint(1, 3)).combine_chunks()
+        if part.num_rows:
+            self.steps.append(f"rows {self.given[name]} to {self.given[name] + part.num_rows} of {name}")
+            self.server.control.insert(name, part)
+            self.given[name] += part.num_rows
+            self.server.run.round()
+
+    def alter(self) -> None:
+        names = sorted({name for name in self.timed if self.sources[name].is_stream} - self.whole)
+        if not names:
+            return
+        name = self.draw.choice(names)
+        length = self.draw.choice((1, 3, 9))
+        self.retain[name] = length
+        self.steps.append(f"retain {name} {length}")
+        self.server.post(f"ALTER STREAM {name} SET (retain '{length} SECONDS');")
+
+    def restart(self) -> None:
+        with self.turn:
+            self.steps.append("restart")
+            self.server.restart()
+            self.contents = ResultContents(self.server.run.inline.folder.results)
+            self.contents.guard()
+
+    def query(self) -> None:
+        text = self.draw.choice(self.queries).text.partition(" AS ")[2].rstrip().rstrip(";")
+        self.steps.append("another query")
+        self.server.post(f"CREATE QUERY o{len(self.steps)} AS {text};")
+
+    def drop(self) -> None:
+        names = [one.stored.name for one in self.server.control.queries() if one.stored.name.startswith("o")]
+        if names:
+            self.steps.append(f"drop {names[0]}")
+            self.server.post(f"DROP QUERY {names[0]};")
+
+    # -- the reader --------------------------------------------------------------------------------------------
+
+    def read(self) -> None:
+        draw = random.Random(self.seed + 1)
+        seen = -1
+        try:
+            while not self.done.is_set():
+                self.rounds.acquire(timeout=0.2)
+                with self.turn:
+                    if self.server.engine.run is None:
+                        continue
+                    seen = max(seen, self.select(draw, seen))
+        except BaseException as failure:
+            self.failure = failure
+
+    def select(self, draw: random.Random, seen: int) -> int:
+        """Answer a query; return the batch as of which that is."""
+        query = draw.choice(self.queries)
+        if not any(not leaf.source.is_static for leaf in leaves(query.root) if isinstance(leaf, Scan)):
+            return seen
+        law = as_of(query, None)
+        asked = law
+        if draw.random() < 0.4:
+            text = f"SELECT * FROM {query.name}"
+            asked = bind_select(text, self.server.control.catalog, query_names=QueryNames.ANSWER).query
+        names = {name.lower() for name in sources_of(asked)}
+        run = self.server.run
+        registered = {
+            one.name.lower(): (f"q{self.server.control.query(one.name)[1].place}", one) for one in self.queries
+        }
+        with pinned_input(run, f"reader{draw.random()}", names) as known:
+            state = state_of_run(run, known, registered, self.contents)
+            whole = {n.lower(): RowsInMemory(self.inputs[n]) for n, s in self.sources.items() if s.is_static}
+            state = replace(state, whole=whole)
+            for _ in range(draw.randint(0, 2)):
+                self.rounds.acquire(timeout=0.1)
+            beats = [
+                kept.heartbeat
+                for name, kept in {**state.past, **state.updates, **state.contents}.items()
+                if name in names
+            ]
+            known_tick = min(beats, default=END)
+            tick = None
+            if draw.random() < 0.6 and NOTHING < known_tick < END:
+                unit = 1_000_000 if query.domain.calendar else 1
+                edges = [kept.dropped for n, kept in state.past.items() if n in names and kept.dropped is not None]
+                back = max((need.ticks or 0 for need in query.root.needs.values()), default=0)
+                edges = [edge + more for edge in edges for more in (0, back)] + [known_tick, known_tick - 2 * unit, -1]
+                tick = draw.choice(edges) + draw.choice((-1, 0, 0, 1)) * unit
+            asked = replace(asked, as_of=tick)
+            try:
+                found = LiveReader(lambda: state).answer(asked)
+            except PenstockError as error:
+                self.refused(error, asked, tick, known_tick)
+                return seen
+        assert found.batch >= seen and found.staleness is not None
+        assert tick is None or found.answer.tick == tick
+        assert tick is not None or known_tick in (NOTHING, END) or found.answer.tick == known_tick
+        self.answers.append(Answered(law, found))
+        self.seen["AS OF" if tick is not None else "now"] += 1
+        self.seen["of answers"] += any(name in registered for name in names)
+        return found.batch
+
+    def refused(self, error: PenstockError, asked: OneTimeQuery, tick: int | None, known: int) -> None:
+        """A refusal has a reason: what is asked for has not come, or is not kept."""
+        assert error.code in ("P0721", "P0711"), error
+        self.seen[f"refused {error.code}"] += 1
+        if tick is not None and tick > known:
+            assert "complete" in error.message, error
+            return
+        streams = [name for name, source in sources_of(asked).items() if source.is_stream]
+        others = [name for name, source in sources_of(asked).items() if not source.is_stream]
+        assert set(streams) - self.whole or others, f"refused without a reason: {error.message}"
+        assert not others or error.code != "P0721" or set(streams) - self.whole, error
+
+    # -- the law -----------------------------------------------------------------------------------------------
+
+    def check(self) -> None:
+        for one in self.answers:
+            tick = one.found.answer.tick
+            if tick is None:
+                continue
+            inputs = {n: rows.slice(0, self.given.get(n, rows.num_rows)) for n, rows in self.inputs.items()}
+            for name, since in one.found.since.items():
+                if name in self.sources:
+                    inputs[name] = self.after(name, inputs[name], since)
+                else:
+                    break
+            else:
+                expected = run_oracle_once(replace(one.law, as_of=tick), inputs)
+                found = rows_of(one.found.answer.table)
+                assert_same_rows(replace(one.law, limit=None), found, expected)
+                self.seen["checked"] += 1
+                self.seen["rows"] += len(expected)
+
+    def after(self, name: str, rows: pa.Table, since: int) -> pa.Table:
+        """Return the rows of a source that are timely and later than a tick."""
+        source = self.sources[name]
+        assert source.timestamp is not None
+        timely = Counter(map(repr, (row for ts, row in timely_rows(source, rows) if ts > since)))
+        ticks = rows.column(source.timestamp).cast(pa.int64()).to_pylist()
+        return (
+            rows.filter(pa.array([tick is not None and tick > since for tick in ticks])) if timely else rows.slice(0, 0)
+        )
+
+
+def random_attack(folder: Path, seed: int) -> Counter[str]:
+    folder.mkdir(parents=True)
+    with pytest.MonkeyPatch.context() as patch:
+        leave_spark(patch)
+        patch.setattr(retention, "_EVERY", 1)
+        attack = Attack(seed, folder)
+        attack.server = InlineServer(folder / "checkpoint")
+        try:
+            attack.declare()
+            attack.contents = ResultContents(attack.server.folder / "results")
+            attack.contents.guard()
+            attack.live()
+            attack.check()
+        except Exception as error:
+            text = "\n".join([f"seed {seed}", attack.case.render(), *attack.steps, f"{type(error).__name__}: {error}"])
+            raise AssertionError(text) from error
+        finally:
+            attack.server.close()
+    return attack.seen
+
+
+ATTACKS = 5
+
+
+def test_every_answer_is_that_of_the_instant_it_names(
+    tmp_path: Path, case_count: int | None, case_seed: int | None
+) -> None:
+    seen: Counter[str] = Counter()
+    for seed in range(case_count or ATTACKS):
+        seen += random_attack(tmp_path / str(seed), seed + (case_seed or 771_500_000))
+    assert seen["checked"] > 5 and seen["AS OF"], seen
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(7200)
+def test_every_answer_is_that_of_the_instant_it_names_in_many_more_attacks(
+    tmp_path: Path, case_count: int | None, case_seed: int | None
+) -> None:
+    seen: Counter[str] = Counter()
+    for seed in range(case_count or 500):
+        seen += random_attack(tmp_path / str(seed), seed + (case_seed or 771_510_000))
+    assert seen["of answers"] and seen["refused P0721"] and seen["rows"], seen
