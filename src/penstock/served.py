@@ -88,14 +88,26 @@ class CommandView:
 
 
 @dataclass(frozen=True)
+class UnboundView:
+    """A declaration other than a query that this version of the server cannot bind, with the reason."""
+
+    kind: str
+    name: str
+    sql: str
+    error: PenstockError
+
+
+@dataclass(frozen=True)
 class CatalogView:
-    """All that is declared. functions: their names; sql: declares it again."""
+    """All that is declared. functions: their names; sql: declares it again; unbound: what NEEDS ATTENTION, other than
+    queries."""
 
     sources: tuple[SourceView, ...] = ()
     views: tuple[DeclaredView, ...] = ()
     queries: tuple[QueryView, ...] = ()
     functions: tuple[str, ...] = ()
     sql: str = ""
+    unbound: tuple[UnboundView, ...] = ()
 
 
 def kind_of_rows(is_stream: bool) -> str:

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.errors import CODES, PenstockError, Position, ScriptErrors, ScriptWarning
-from penstock.served import CatalogView, CommandView, DeclaredView, QueryView, SourceView
+from penstock.served import CatalogView, CommandView, DeclaredView, QueryView, SourceView, UnboundView
 
 #: Whole numbers up to here are exact as doubles.
 _MOST_EXACT = 2**53
@@ -226,7 +226,10 @@ def catalog_of(document: Mapping[str, Any]) -> CatalogView:
     )
     views = tuple(DeclaredView(one["name"], one["sql"], _columns(one.get("columns", ()))) for one in document["views"])
     queries = tuple(query_of(one) for one in document["queries"])
-    return CatalogView(sources, views, queries, tuple(document["functions"]), document["sql"])
+    unbound = tuple(
+        UnboundView(one["kind"], one["name"], one["sql"], error_of(one["error"])) for one in document.get("unbound", ())
+    )
+    return CatalogView(sources, views, queries, tuple(document["functions"]), document["sql"], unbound)
 
 
 def posted_of(document: Mapping[str, Any]) -> RemotePosted:

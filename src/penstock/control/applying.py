@@ -443,6 +443,9 @@ class Applier:
         draft, current = Draft.on(self.current, {}, default_sink()), self.current
         names = [name for number, error in current.errors.items() if (name := draft.attention(number, error))]
         texts = [f"NEEDS ATTENTION: {', '.join(names)}"] if names else []
+        bound = [one for one, _ in current.stored.queries if one.id not in current.errors]
+        again = [name for one in bound if (name := draft.can_go_on(one))]
+        texts += [f"CAN BE BOUND AGAIN: {', '.join(again)}"] if again else []
         changing = [one for number in current.lost if (one := draft.stored.objects.get(number)) is not None]
         for one in changing:
             if one.query is not None and one.query.edit is not None:

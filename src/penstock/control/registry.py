@@ -10,7 +10,8 @@ from penstock.control.stored_catalog import CatalogChange, StoredCatalog, Stored
 from penstock.deep import deep
 from penstock.errors import PenstockError, ScriptErrors, ScriptWarning
 from penstock.language import bind_command
-from penstock.language.catalog import Catalog, ControlTable, QueryBeside, RegisteredQuery
+from penstock.language.binder.statements.names_read import read_by
+from penstock.language.catalog import Catalog, ControlTable, QueryBeside, RegisteredQuery, UnboundDeclaration
 from penstock.language.commands import (
     AlterSource,
     Command,
@@ -24,7 +25,7 @@ from penstock.language.commands import (
     Unchanged,
 )
 from penstock.language.parse import parse_statements
-from penstock.language.statements import DropStatement, Statement
+from penstock.language.statements import CreateQuery, CreateSummary, CreateView, DropStatement, Statement
 from penstock.language.text import SourceText
 from penstock.settings import Settings
 
@@ -76,14 +77,18 @@ def restored(stored: StoredCatalog, control: Mapping[str, ControlTable] | None =
             catalog = declared(one, catalog, beside=False)
         except (ScriptErrors, PenstockError) as error:
             errors[one.id] = first_error(error)
-            if not one.key[0]:
-                catalog = catalog.with_unbound(one.name, errors[one.id].message)
+            catalog = catalog.with_unbound(unbound(one, errors[one.id]))
             continue
         try:
             catalog = _with_beside(one, catalog)
         except (ScriptErrors, PenstockError) as error:
             lost[one.id] = first_error(error)
     return Registry(stored, catalog, errors, lost)
+
+
+def unbound(one: StoredObject, error: PenstockError) -> UnboundDeclaration:
+    """Return a stored declaration that cannot be bound."""
+    return UnboundDeclaration(one.kind, one.name, one.text, error.code, error.message, one.attributes)
 
 
 def first_error(error: ScriptErrors | PenstockError) -> PenstockError:
@@ -197,11 +202,35 @@ def bind_one(
         one = stored.named(statement.name.text, "FUNCTION" if is_function else "")
         known = bound.functions if is_function else {**bound.sources, **bound.views, **bound.queries, **bound.summaries}
         if one is not None and one.kind == statement.kind and statement.name.key not in known:
-            return DropCommand(one.kind, one.name, drops=(Dropped(one.kind, one.name),)), ()
+            drop = DropCommand(one.kind, one.name, False, statement.cascade is not None, (Dropped(one.kind, one.name),))
+            return _with_unbound_users(drop, bound), ()
     command, warnings = bind_command(statement, bound, settings, source)
+    if isinstance(command, DropCommand):
+        command = _with_unbound_users(command, bound)
     if isinstance(command, CreateQueryCommand) and command.replace and not command.into and _is_same(command, bound):
         return Unchanged("QUERY", command.query.name, "the query is the same"), warnings
     return command, warnings
+
+
+def _with_unbound_users(drop: DropCommand, bound: Catalog) -> DropCommand:
+    """Return a DROP CASCADE with what cannot be bound and names something of it, in FROM or as the stream of a summary;
+    any other as it is."""
+    found: list[Dropped] = []
+    names = {one.name.lower() for one in drop.drops if one.kind not in ("FUNCTION", "AGGREGATE")}
+    read = {key: _names_in(one) for key, one in bound.unbound.items()} if drop.cascade else {}
+    while users := [key for key in read if key not in names and read[key] & names]:
+        names |= set(users)
+        found += [Dropped(bound.unbound[key].kind, bound.unbound[key].name) for key in users]
+    return replace(drop, drops=(*reversed(found), *drop.drops))
+
+
+def _names_in(one: UnboundDeclaration) -> frozenset[str]:
+    """Return the names, in lower case, that a declaration reads which cannot be bound; none where it has no syntax."""
+    text = f"CREATE QUERY {quoted(one.name)} AS {one.text}" if one.kind == "QUERY" else one.text
+    statements = parse_statements(SourceText.of(text)).statements
+    trees = (each.query for each in statements if isinstance(each, CreateView | CreateQuery))
+    streams = frozenset(each.stream.key for each in statements if isinstance(each, CreateSummary))
+    return streams.union(*(read_by(tree) for tree in trees))
 
 
 def _is_same(command: CreateQueryCommand, bound: Catalog) -> bool:

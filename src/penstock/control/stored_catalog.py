@@ -108,6 +108,8 @@ class StoredQuery:
         edit: a change that is not through yet.
         holds: its streams keep all that comes, whatever their RETAIN, until it has begun with that: it waits for their
             last rows (START WARM WAIT), until `start` has the instant at which they were there.
+        columns: those of its result and the unit of its time, as text; empty where an earlier program did not note
+            them. They say what may take its place where it cannot be bound.
     """
 
     sink: SinkSpec
@@ -123,6 +125,7 @@ class StoredQuery:
     plan: str = NO_CHOICES
     edit: QueryEdit | None = None
     holds: bool = False
+    columns: str = ""
 
     @property
     def awaits(self) -> bool:
@@ -155,6 +158,7 @@ class StoredQuery:
             "code": self.code, "message": self.message, "plan": self.plan,
             # Under a name of its own, so that a program that knows no such change goes on without it.
             "edit": None, "replacement": None, **({"holds": True} if self.holds else {}),
+            **({"columns": self.columns} if self.columns else {}),
             **({} if self.edit is None else {"replacement" if self.edit.other else "edit": self.edit.document()}),
         }  # fmt: skip
 
@@ -170,6 +174,7 @@ class StoredQuery:
             text(document, "plan") if "plan" in document else NO_CHOICES,
             _edit(document, "edit") or _edit(document, "replacement"),
             "holds" in document,
+            text(document, "columns") if "columns" in document else "",
         )  # fmt: skip
 
 

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from penstock.algebra import Algebra, Source, SummaryDefinition
 from penstock.algebra.nodes.query import Query, Start
+from penstock.errors import as_name
 from penstock.expressions.user import REGISTERED, UserAggregateCall, UserCall, UserDefined
 from penstock.tree import walk_once
 
@@ -100,6 +101,35 @@ class DeclaredSummary:
 
 
 @dataclass(frozen=True)
+class UnboundDeclaration:
+    """What is declared, and this program cannot bind.
+
+    Args:
+        kind: STREAM, RELATION, VIEW, SUMMARY, QUERY, FUNCTION or AGGREGATE.
+        text: the statement that declares it; of a query the query alone.
+        code, reason: of the error.
+        attributes: of a query, those that were set.
+    """
+
+    kind: str
+    name: str
+    text: str
+    code: str
+    reason: str
+    attributes: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def hint(self) -> str:
+        """Return what a user can do."""
+        name = as_name(self.name)
+        if self.kind == "QUERY":
+            again = f"ALTER QUERY {name} AS SELECT ... or CREATE OR REPLACE QUERY {name} mends it and keeps its results"
+            return f"{again}; RENAME TO works, and DROP QUERY {name}"
+        drop = f"DROP {self.kind} {name} and declare it again"
+        return f"CREATE OR REPLACE {self.kind} {name} mends it; or {drop}, or start the server with what it lacks"
+
+
+@dataclass(frozen=True)
 class Catalog:
     """Declarations by name in lower case: two names may not differ in case alone.
 
@@ -112,7 +142,8 @@ class Catalog:
         control: the control relations, by name with their schema; none without a server.
         summaries: of streams.
         beside: by name of a query, the one that is computed beside it.
-        unbound: by name of what is declared and cannot be bound by this program, why.
+        unbound: what is declared and cannot be bound by this program, functions aside.
+        unbound_functions: functions and aggregates of which that is so.
     """
 
     sources: Mapping[str, Source] = field(default_factory=dict)
@@ -126,23 +157,30 @@ class Catalog:
     control: Mapping[str, ControlTable] = field(default_factory=dict)
     summaries: Mapping[str, DeclaredSummary] = field(default_factory=dict)
     beside: Mapping[str, QueryBeside] = field(default_factory=dict)
-    unbound: Mapping[str, str] = field(default_factory=dict)
+    unbound: Mapping[str, UnboundDeclaration] = field(default_factory=dict)
+    unbound_functions: Mapping[str, UnboundDeclaration] = field(default_factory=dict)
 
-    def with_unbound(self, name: str, reason: str) -> Catalog:
+    def with_unbound(self, one: UnboundDeclaration) -> Catalog:
         """Return this catalog with a declaration that cannot be bound."""
-        return replace(self, unbound={**self.unbound, name.lower(): reason})
+        key = one.name.lower()
+        if one.kind in ("FUNCTION", "AGGREGATE"):
+            return replace(self, unbound_functions={**self.unbound_functions, key: one})
+        return replace(self, unbound={**self.unbound, key: one})
 
     def with_source(self, source: Source, text: str = "") -> Catalog:
         """Return this catalog with a stream or relation added or redeclared."""
         key = source.name.lower()
-        return replace(self, sources={**self.sources, key: source}, texts={**self.texts, key: text})
+        sources, texts = {**self.sources, key: source}, {**self.texts, key: text}
+        return replace(self, sources=sources, texts=texts, unbound=_less(self.unbound, key))
 
     def with_view(self, view: View) -> Catalog:
-        return replace(self, views={**self.views, view.name.lower(): view})
+        key = view.name.lower()
+        return replace(self, views={**self.views, key: view}, unbound=_less(self.unbound, key))
 
     def with_summary(self, summary: DeclaredSummary) -> Catalog:
         """Return this catalog with a summary, which reads its stream."""
-        added = replace(self, summaries={**self.summaries, summary.name.lower(): summary})
+        key = summary.name.lower()
+        added = replace(self, summaries={**self.summaries, key: summary}, unbound=_less(self.unbound, key))
         return added.with_reads(summary.name, frozenset({summary.definition.stream.lower()}))
 
     def with_query(self, query: Query, registered: RegisteredQuery | None = None) -> Catalog:
@@ -151,7 +189,8 @@ class Catalog:
         """
         key = query.name.lower()
         kept = self.registered if registered is None else {**self.registered, key: registered}
-        return replace(self, queries={**self.queries, key: query}, registered=kept)
+        queries = {**self.queries, key: query}
+        return replace(self, queries=queries, registered=kept, unbound=_less(self.unbound, key))
 
     def with_beside(self, name: str, beside: QueryBeside | None) -> Catalog:
         """Return this catalog with what is computed beside the query `name`, None for nothing."""
@@ -163,10 +202,13 @@ class Catalog:
         return replace(self, memory={**self.memory, key: self.memory.get(key, ()) + rows})
 
     def with_function(self, user: UserDefined) -> Catalog:
-        return replace(self, functions={**self.functions, user.key: user})
+        left = _less(self.unbound_functions, user.key)
+        return replace(self, functions={**self.functions, user.key: user}, unbound_functions=left)
 
     def without_function(self, name: str) -> Catalog:
-        return replace(self, functions=_less(self.functions, name.lower()))
+        key = name.lower()
+        left = _less(self.unbound_functions, key)
+        return replace(self, functions=_less(self.functions, key), unbound_functions=left)
 
     def function(self, name: str) -> UserDefined | None:
         """Return the user-defined function `name`, declared here or registered by a decorator, or None."""
@@ -230,8 +272,8 @@ class Catalog:
         return "QUERY" if key in self.queries else None
 
 
-def _less(table: Mapping[str, V], key: str) -> dict[str, V]:
-    return {k: v for k, v in table.items() if k != key}
+def _less(table: Mapping[str, V], key: str) -> Mapping[str, V]:
+    return {k: v for k, v in table.items() if k != key} if key in table else table
 
 
 def called_functions(root: Algebra) -> set[str]:

@@ -24,7 +24,6 @@ from penstock.control.outcomes import CommandOutcome, CommandState, Principal, S
 from penstock.control.registry import quoted
 from penstock.control.script import placed_in
 from penstock.control.transactions.listing import ListedQuery
-from penstock.control.versions import with_plan
 from penstock.errors import PenstockError, Position, ScriptErrors, nearest
 from penstock.language.commands import (
     Cancel,
@@ -65,12 +64,14 @@ from penstock.server.statements.door_facts import door_facts
 from penstock.server.statements.engine_side import EngineSide
 from penstock.server.statements.entity_views import entity_view, entity_views
 from penstock.server.statements.listed_views import (
+    bound_query,
     moment,
     plan_change_text,
     query_view,
     shown_queries,
     shown_tick,
     statement_view,
+    unbound_views,
 )
 from penstock.server.statements.results_to_come import ResultsToCome
 from penstock.server.statements.running_statements import SUBSCRIBE, RunningStatements, RunningSubscription
@@ -185,7 +186,7 @@ class LiveService:
         if isinstance(command, SelectOnce):
             return command.query.output_schema
         if isinstance(command, Subscribe):
-            query = command.query if isinstance(command.query, Query) else _bound(self._known(command.query))
+            query = command.query if isinstance(command.query, Query) else bound_query(self._known(command.query))
             return self._side.result_schema(query)
         return None
 
@@ -231,7 +232,7 @@ class LiveService:
         if not command.registered:
             return self._side.explain(command.query, "text")
         one = self._known(command.query.name)
-        return self._side.explain(_bound(one), "text") + plan_change_text(one)
+        return self._side.explain(bound_query(one), "text") + plan_change_text(one)
 
     def _selected(self, kind: str, text: str, command: SelectOnce, request: ScriptRequest) -> StatementReply:
         sources = {name: source.domain for name, source in sources_of(command.query).items()}
@@ -336,8 +337,10 @@ class LiveService:
     def plan(self, name: str, form: str) -> str:
         if form == "sharing":
             stored = self._known(name).stored
-            return json.dumps(sharing_of(self.view(), _bound(self._known(name)), True, stored.name).as_json(), indent=2)
-        return self._side.explain(_bound(self._known(name)), form)
+            return json.dumps(
+                sharing_of(self.view(), bound_query(self._known(name)), True, stored.name).as_json(), indent=2
+            )
+        return self._side.explain(bound_query(self._known(name)), form)
 
     def running_plan(self, query: str | None) -> str:
         return running_plan(self.view(), None if query is None else self._known(query).stored.name)
@@ -348,7 +351,7 @@ class LiveService:
 
     def _source_of(self, request: ResultRequest) -> ResultSource:
         one = self._known(request.query)
-        query = _bound(one)
+        query = bound_query(one)
         if one.has_result:
             try:
                 return self._side.results(one.query.place, query, request)
@@ -368,7 +371,7 @@ class LiveService:
         if not found.has_result or found.query.awaits:
             return None
         beginning = request.beginning or (request.cursor is None and not request.snapshot)
-        return self._side.results(found.query.place, _bound(found), replace(request, beginning=beginning))
+        return self._side.results(found.query.place, bound_query(found), replace(request, beginning=beginning))
 
     def _known(self, name: str) -> ListedQuery:
         listed = self._control.queries()
@@ -382,6 +385,9 @@ class LiveService:
         sources = self._control.catalog.sources
         found = sources.get(name.lower())
         if found is None:
+            unbound = self._control.catalog.unbound.get(name.lower())
+            if unbound is not None:
+                raise PenstockError("P0201", f"{unbound.name} cannot be bound: {unbound.reason}", hint=unbound.hint)
             known = [one.name for one in sources.values()]
             raise PenstockError("P0201", f"unknown stream or relation {name}", hint=nearest(name, known))
         if found.connector not in _POSTED:
@@ -421,7 +427,7 @@ class LiveService:
         )  # fmt: skip
         functions = tuple(one.name for one in stored if one.kind in ("FUNCTION", "AGGREGATE"))
         text = redacted_text(self._control.catalog_text())
-        return CatalogView(sources, views, tuple(self.queries()), functions, text)
+        return CatalogView(sources, views, tuple(self.queries()), functions, text, unbound_views(bound))
 
     def catalog_version(self) -> object:
         return self._control.catalog
@@ -465,14 +471,6 @@ class LiveService:
     def close(self) -> None:
         self._control.close()
         self._side.close()
-
-
-def _bound(one: ListedQuery) -> Query:
-    """Return a query with the choices of its plan. Raises PenstockError P0601 for one that needs attention."""
-    if one.bound is None:
-        message = f"query {one.stored.name} cannot be bound by this version"
-        raise PenstockError("P0601", message, hint="GET /v1/queries has its error")
-    return with_plan(one.bound, one.stored.wished_plan)
 
 
 def _command_view(transaction: Transaction, text: str, outcome: CommandOutcome) -> CommandView:

@@ -21,6 +21,7 @@ from penstock.served import CommandView as CommandView
 from penstock.served import DeclaredView as DeclaredView
 from penstock.served import QueryView as QueryView
 from penstock.served import SourceView as SourceView
+from penstock.served import UnboundView as UnboundView
 from penstock.server.roles import ANYONE, Caller
 from penstock.storage.documents import Document
 

@@ -3,8 +3,10 @@ summaries of streams, who reads them, and what they hold."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+
+import pyarrow as pa
 
 from penstock.algebra.nodes.base import operators
 from penstock.algebra.nodes.preference_clause import Preference
@@ -12,7 +14,9 @@ from penstock.algebra.nodes.preferences import PreferringJoin, PreferringLookUp,
 from penstock.algebra.nodes.summary_definition import SummaryDefinition
 from penstock.control.entities.attributes import COUNT, REAL, TEXT, Attribute, ControlRelation, Origin
 from penstock.control.entities.queries import QUERIES, QueryRow
+from penstock.control.entities.sources import binding_attributes
 from penstock.control.entities.system import SystemView
+from penstock.language.catalog import UnboundDeclaration
 
 _TASKS = Origin.TASKS
 
@@ -94,11 +98,18 @@ PREFERENCES: ControlRelation[PreferenceRow] = ControlRelation(
 
 @dataclass(frozen=True)
 class SummaryRow:
-    """A summary of a stream. readers: names of the queries that read it."""
+    """A summary of a stream.
+
+    Args:
+        definition: None for one that cannot be bound.
+        readers: names of the queries that read it.
+    """
 
     view: SystemView
-    definition: SummaryDefinition
+    name: str
+    definition: SummaryDefinition | None
     readers: tuple[str, ...]
+    unbound: UnboundDeclaration | None = None
 
     def held(self, name: str) -> int | None:
         """Return a figure of its synopses in all shards; None where none of them was measured."""
@@ -123,30 +134,41 @@ def _summaries(view: SystemView) -> Iterable[SummaryRow]:
             for one in view.listed
             if one.bound is not None and summary.definition in summaries_read(one.bound.root)
         ]
-        rows.append(SummaryRow(view, summary.definition, tuple(sorted(readers))))
-    return rows
+        rows.append(SummaryRow(view, summary.name, summary.definition, tuple(sorted(readers))))
+    lost = (one for one in view.registry.bound.unbound.values() if one.kind == "SUMMARY")
+    return [*rows, *(SummaryRow(view, one.name, None, (), one) for one in lost)]
+
+
+def _defined(name: str, type_: pa.DataType, help_: str, read: Callable[[SummaryDefinition], object], unit: str = ""
+             ) -> Attribute[SummaryRow]:  # fmt: skip
+    """Return an attribute of the definition of a summary."""
+    return Attribute(
+        name, type_, help_, lambda row: None if row.definition is None else read(row.definition), unit=unit
+    )
+
+
+def _unbound_summary(row: SummaryRow) -> UnboundDeclaration | None:
+    return row.unbound
 
 
 SUMMARIES: ControlRelation[SummaryRow] = ControlRelation(
     "summaries",
     "The summaries of streams. One that no query under a budget reads is not kept.",
     (
-        Attribute("name", TEXT, "its name", lambda row: row.definition.name),
-        Attribute("stream", TEXT, "the stream or view whose values it counts", lambda row: row.definition.stream),
-        Attribute("columns", TEXT, "the columns", lambda row: ", ".join(row.definition.columns)),
-        Attribute("method", TEXT, "COUNTSKETCH or EXACT", lambda row: row.definition.method.value),
-        Attribute("granularity", COUNT, "length of its finest stretch", lambda row: row.definition.granularity,
-                  unit="ticks"),
-        Attribute("rate", COUNT, "zones of a granularity that become one of the next",
-                  lambda row: row.definition.rate),
-        Attribute("depth", COUNT, "its granularities", lambda row: row.definition.depth),
-        Attribute("span", COUNT, "how much of the past its zones cover", lambda row: row.definition.span,
-                  unit="ticks"),
+        Attribute("name", TEXT, "its name", lambda row: row.name),
+        _defined("stream", TEXT, "the stream or view whose values it counts", lambda one: one.stream),
+        _defined("columns", TEXT, "the columns", lambda one: ", ".join(one.columns)),
+        _defined("method", TEXT, "COUNTSKETCH or EXACT", lambda one: one.method.value),
+        _defined("granularity", COUNT, "length of its finest stretch", lambda one: one.granularity, "ticks"),
+        _defined("rate", COUNT, "zones of a granularity that become one of the next", lambda one: one.rate),
+        _defined("depth", COUNT, "its granularities", lambda one: one.depth),
+        _defined("span", COUNT, "how much of the past its zones cover", lambda one: one.span, "ticks"),
         Attribute("readers", COUNT, "how many queries read it", lambda row: len(row.readers)),
         Attribute("queries", TEXT, "their names", lambda row: ", ".join(row.readers)),
         Attribute("rows", COUNT, "rows in its zones, once for each query that reads it", lambda row: row.held("rows"),
                   _TASKS, "rows"),
         Attribute("bytes", COUNT, "bytes of its zones, alike", lambda row: row.held("bytes"), _TASKS, "bytes"),
+        *binding_attributes(_unbound_summary),
     ),
     _summaries,
 )  # fmt: skip

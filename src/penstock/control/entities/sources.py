@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from penstock.algebra.nodes.scans import Source
 from penstock.control.entities.attributes import (
@@ -24,19 +25,28 @@ from penstock.expressions.aggregates import AGGREGATES
 from penstock.expressions.library import TOPICS
 from penstock.expressions.user import signature
 from penstock.language.binder.statements.attributes import NONE
+from penstock.language.catalog import QueryStatus, UnboundDeclaration
 from penstock.language.printer import string_text
 from penstock.redaction import redacted_text
 from penstock.runtime.watching.metrics import SourceMetrics
-from penstock.types import CALENDAR, type_name
+from penstock.types import CALENDAR, Schema, type_name
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class SourceRow:
-    """A stream or relation. number: of its declaration."""
+    """A stream or relation.
+
+    Args:
+        source: of one that cannot be bound its name and kind alone.
+        number: of its declaration.
+    """
 
     view: SystemView
     source: Source
     number: int
+    unbound: UnboundDeclaration | None = None
 
     @property
     def kind(self) -> str:
@@ -67,15 +77,44 @@ class SourceRow:
 def _rows(is_stream: bool) -> Callable[[SystemView], Iterable[SourceRow]]:
     def rows(view: SystemView) -> Iterable[SourceRow]:
         registry = view.registry
-        found = ((one, registry.bound.sources.get(one.name.lower())) for one in _of_kind(view, "STREAM", "RELATION"))
-        return [SourceRow(view, source, one.id) for one, source in found
-                if source is not None and source.is_stream == is_stream]  # fmt: skip
+        rows = []
+        for one in _of_kind(view, "STREAM" if is_stream else "RELATION"):
+            source, unbound = registry.bound.sources.get(one.name.lower()), unbound_of(view, one)
+            rows.append(SourceRow(view, source or Source(one.name, is_stream, Schema(()), ""), one.id, unbound))
+        return rows
 
     return rows
 
 
 def _of_kind(view: SystemView, *kinds: str) -> list[StoredObject]:
     return [one for one in view.registry.stored.objects.values() if one.kind in kinds]
+
+
+def unbound_of(view: SystemView, one: StoredObject) -> UnboundDeclaration | None:
+    """Return a declaration that cannot be bound, None for one that can."""
+    bound = view.registry.bound
+    return (bound.unbound_functions if one.key[0] else bound.unbound).get(one.name.lower())
+
+
+def binding_attributes(of: Callable[[T], UnboundDeclaration | None]) -> tuple[Attribute[T], Attribute[T]]:
+    """Return the attributes that say whether a declaration can be bound."""
+
+    def state(row: T) -> str:
+        return "DECLARED" if of(row) is None else QueryStatus.NEEDS_ATTENTION.value
+
+    def error(row: T) -> str | None:
+        one = of(row)
+        return None if one is None else f"{one.code}: {one.reason}"
+
+    return (
+        Attribute("state", TEXT, "DECLARED; NEEDS ATTENTION where this version cannot bind it", state),
+        Attribute("error", TEXT, "why it cannot be bound", error),
+    )
+
+
+def _where_bound(attribute: Attribute[SourceRow]) -> Attribute[SourceRow]:
+    """Return an attribute that is NULL for what cannot be bound."""
+    return replace(attribute, read=lambda row: attribute.read(row) if row.unbound is None else None)
 
 
 def _alter(name: str) -> AttributeSetting[SourceRow]:
@@ -93,6 +132,10 @@ def _measured(row: SourceRow, name: str) -> object:
 
 def _figure(name: str, help_: str, unit: str = "rows") -> Attribute[SourceRow]:
     return Attribute(name, COUNT, help_, lambda row: _measured(row, name), Origin.RUN, unit)
+
+
+def _unbound_source(row: SourceRow) -> UnboundDeclaration | None:
+    return row.unbound
 
 
 def _sources(name: str, is_stream: bool) -> ControlRelation[SourceRow]:
@@ -138,6 +181,7 @@ def _sources(name: str, is_stream: bool) -> ControlRelation[SourceRow]:
         Attribute("retained_from", COUNT, "the tick after which all its elements are retained; NULL: all are",
                   lambda row: None if row.retained is None else row.retained[1], Origin.RUN, "ticks"),
     )  # fmt: skip
+    attributes = (*attributes[:3], *map(_where_bound, attributes[3:]), *binding_attributes(_unbound_source))
     return ControlRelation(
         name, f"The declared {what}s.", attributes, _rows(is_stream),
         kind=what, key=lambda row: str(row.number), title=lambda row: row.source.name, confirms=True,
@@ -210,6 +254,11 @@ class ViewRow:
 
     stored: StoredObject
     kind: str | None
+    unbound: UnboundDeclaration | None
+
+
+def _unbound_view(row: ViewRow) -> UnboundDeclaration | None:
+    return row.unbound
 
 
 VIEWS: ControlRelation[ViewRow] = ControlRelation(
@@ -220,8 +269,9 @@ VIEWS: ControlRelation[ViewRow] = ControlRelation(
         Attribute("id", TEXT, "the id of its entity", lambda row: f"view:{row.stored.id}"),
         Attribute("text", TEXT, "its CREATE statement", lambda row: redacted_text(row.stored.text)),
         Attribute("kind", TEXT, "`stream` or `relation`", lambda row: row.kind),
+        *binding_attributes(_unbound_view),
     ),
-    lambda view: [ViewRow(one, _kind_of_view(view, one.name)) for one in _views(view)],
+    lambda view: [ViewRow(one, _kind_of_view(view, one.name), unbound_of(view, one)) for one in _views(view)],
     kind="view",
     key=lambda row: str(row.stored.id),
     title=lambda row: row.stored.name,
@@ -230,12 +280,18 @@ VIEWS: ControlRelation[ViewRow] = ControlRelation(
 
 @dataclass(frozen=True)
 class FunctionRow:
-    """A function or aggregate. body: of a user-defined one, what it was declared as."""
+    """A function or aggregate.
+
+    Args:
+        signature: None for one that cannot be bound.
+        body: of a user-defined one, what it was declared as.
+    """
 
     name: str
     kind: str
-    signature: str
+    signature: str | None
     body: str | None
+    unbound: UnboundDeclaration | None = None
 
 
 def _functions(view: SystemView) -> Iterable[FunctionRow]:
@@ -245,8 +301,13 @@ def _functions(view: SystemView) -> Iterable[FunctionRow]:
         for row in rows
     ]
     found += [FunctionRow(row.name, "aggregate", f"{row.name}({row.signature})", None) for row in AGGREGATES]
-    users = view.registry.bound.functions.values()
-    return found + [FunctionRow(one.name, one.kind.lower(), signature(one), one.where) for one in users]
+    users, lost = view.registry.bound.functions.values(), view.registry.bound.unbound_functions.values()
+    found += [FunctionRow(one.name, one.kind.lower(), signature(one), one.where) for one in users]
+    return found + [FunctionRow(one.name, one.kind.lower(), None, one.text, one) for one in lost]
+
+
+def _unbound_function(row: FunctionRow) -> UnboundDeclaration | None:
+    return row.unbound
 
 
 FUNCTIONS: ControlRelation[FunctionRow] = ControlRelation(
@@ -256,7 +317,13 @@ FUNCTIONS: ControlRelation[FunctionRow] = ControlRelation(
         Attribute("name", TEXT, "its name", lambda row: row.name),
         Attribute("kind", TEXT, "`function` or `aggregate`", lambda row: row.kind),
         Attribute("signature", TEXT, "how it is called", lambda row: row.signature),
-        Attribute("body", TEXT, "of a user-defined one, `module:name`", lambda row: row.body),
+        Attribute(
+            "body",
+            TEXT,
+            "of a user-defined one, `module:name`; its statement where that cannot be bound",
+            lambda row: row.body,
+        ),
+        *binding_attributes(_unbound_function),
     ),
     _functions,
 )

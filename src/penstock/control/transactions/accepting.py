@@ -134,7 +134,7 @@ class Acceptor:
         request.transaction = self._log.accept(
             texts, request.who.name, request.key, request.digest, request.settings, change
         )
-        self._backlog.ahead = draft.registry(before.errors)
+        self._backlog.ahead = draft.registry
         footprint = footprint_of(before.stored, change, draft.bound)
         self._backlog.add(
             AcceptedItem(
@@ -265,7 +265,7 @@ class Acceptor:
     def _draft_update(self, draft: Draft, number: int, command: UpdateControl, who: Principal) -> bool:
         """Add the statements that carry out an UPDATE of a control relation, as one command; return whether there are
         any. Raises PenstockError at the place of the UPDATE."""
-        registry = draft.registry(self._backlog.ahead.errors)
+        registry = draft.registry
         settings = settings_of(self._settings_with(registry.stored, {}))
         view = SystemView(
             registry,

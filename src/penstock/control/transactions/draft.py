@@ -25,6 +25,7 @@ from penstock.control.transactions.drafted_queries import (
     alike,
     begins_beside,
     check_unchanging,
+    columns_text,
     other_columns,
 )
 from penstock.errors import PenstockError, as_name
@@ -61,14 +62,13 @@ _WARM = Start(StartMode.WARM)
 class Draft(DraftedQueries):
     """A transaction that grows."""
 
-    _removed: list[int] = field(default_factory=list)
     _system: dict[str, str] = field(default_factory=dict)
     _rows: list[RowStatement] = field(default_factory=list)
 
     @staticmethod
     def on(registry: Registry, settings: Mapping[str, str], sink: SinkSpec) -> Draft:
         """Return a draft without commands."""
-        return Draft(registry.stored, registry.bound, settings, sink)
+        return Draft(registry.stored, registry.bound, settings, sink, dict(registry.errors))
 
     @property
     def change(self) -> CatalogChange:
@@ -107,18 +107,17 @@ class Draft(DraftedQueries):
             self._change_rows(number, command, text)
         else:
             self._create(command, text)
+            self.bind_again()
 
-    def registry(self, errors: Mapping[int, PenstockError]) -> Registry:
-        """Return the declarations after the commands. errors: of those that could not be bound before."""
-        left = {n: error for n, error in errors.items() if n in self.stored.objects and not self._is_bound(n)}
+    @property
+    def registry(self) -> Registry:
+        """Return the declarations after the commands."""
+        left = {
+            n: error
+            for n, error in self.errors.items()
+            if n in self.stored.objects and not self.is_bound(self.stored.objects[n])
+        }
         return Registry(self.stored, self.bound, left)
-
-    def _is_bound(self, number: int) -> bool:
-        """Return whether the declaration with a number is one that this program can bind."""
-        one = self.stored.objects[number]
-        if one.kind in ("FUNCTION", "AGGREGATE"):
-            return one.name.lower() in self.bound.functions
-        return one.name in self.bound
 
     # -- declarations ------------------------------------------------------------------------------------------
 
@@ -134,7 +133,7 @@ class Draft(DraftedQueries):
             kind, name = command.function.kind, command.function.name
         former = self.stored.named(name, "FUNCTION" if kind in ("FUNCTION", "AGGREGATE") else "")
         if former is not None:
-            self._replaceable(former, command.replace)
+            self._replaceable(former, command.replace and former.kind == kind)
             self._drop(former.kind, former.name)
         one = StoredObject(self._id(), kind, name, text, self.settings)
         self.bound = with_declaration(self.bound, command, one)
@@ -152,7 +151,9 @@ class Draft(DraftedQueries):
         identity, place, track = self._id(), self._id(), self._id()
         attributes = dict(command.attributes)
         plan = attributes.get("plan", NO_CHOICES)
-        query = StoredQuery(sink, command.into, command.start, _RUNNING, place, track, plan=plan)
+        query = StoredQuery(
+            sink, command.into, command.start, _RUNNING, place, track, plan=plan, columns=columns_text(command.query)
+        )
         one = StoredObject(identity, "QUERY", command.query.name, text, self.settings, attributes, query)
         self.bound = with_declaration(self.bound, command, one)
         self._touch(place)
@@ -244,6 +245,11 @@ class Draft(DraftedQueries):
         self._register(changed, self.bound.queries[one.name.lower()])
 
     def _rename(self, number: int, one: StoredObject, action: RenameTo) -> None:
+        unbound = self.bound.unbound.get(one.name.lower())
+        if unbound is not None:
+            self.bound = self.bound.without(one.name).with_unbound(replace(unbound, name=action.name))
+            self._put(replace(one, name=action.name))
+            return
         bound, read = self.bound.queries[one.name.lower()], self.bound.reads.get(one.name.lower(), frozenset())
         changed, beside = replace(one, name=action.name), self.bound.beside.get(one.name.lower())
         self.bound = self.bound.without(one.name).with_reads(action.name, read)
@@ -286,8 +292,10 @@ class Draft(DraftedQueries):
             self._answer_beside(number, one, bound, text, reads)
             return
         self._touch(query.place)
-        place = query.place if sink == query.sink else self._id()
-        if place == query.place and former is not None and not alike(former, bound):
+        columns = query.columns if former is None else columns_text(former)
+        # A result of unknown columns begins anew.
+        place = query.place if sink == query.sink and columns else self._id()
+        if place == query.place and columns != columns_text(bound):
             raise other_columns(one.name)
         if place != query.place:
             self._touch(place)
@@ -296,7 +304,7 @@ class Draft(DraftedQueries):
         query = replace(self._without_edit(one), plan=one.wished_plan)
         query = replace(
             query, sink=sink, into=True if sink != query.sink else query.into, place=place, start=start, reset=reset,
-            holds=False,
+            holds=False, columns=columns_text(bound),
         )  # fmt: skip
         if not paused:
             query = replace(query, track=self._id(), status=_RUNNING, code="", message="")

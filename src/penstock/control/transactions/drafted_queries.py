@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from penstock.algebra.nodes.query import Query, SinkSpec, Start
-from penstock.control.registry import registered
+from penstock.control.registry import DECLARATION_ORDER, declared, first_error, quoted, registered, unbound
 from penstock.control.stored_catalog import (
     CatalogChange,
     OtherQuery,
@@ -20,7 +20,7 @@ from penstock.control.stored_catalog import (
     StoredQuery,
 )
 from penstock.control.transactions.plan_edits import WARM_WAIT, EditStep, HoldStep
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, ScriptErrors, as_name
 from penstock.language.catalog import Catalog, QueryBeside, QueryStatus
 from penstock.language.plans.choices import without_no_choices
 from penstock.physical.execution.progress import timed_sources
@@ -37,6 +37,7 @@ class DraftedQueries:
         settings: those of the session that differ from their defaults, as written.
         sink: where queries without INTO write.
         touched: places of answers that change in the engine.
+        errors: by number, why declarations cannot be bound.
         concerns: by number of a command, the place whose answers it is about.
     """
 
@@ -44,10 +45,12 @@ class DraftedQueries:
     bound: Catalog
     settings: Mapping[str, str]
     sink: SinkSpec
+    errors: dict[int, PenstockError] = field(default_factory=dict)
     touched: set[int] = field(default_factory=set)
     concerns: dict[int, int] = field(default_factory=dict)
     _created: set[int] = field(default_factory=set)
     _objects: dict[int, StoredObject] = field(default_factory=dict)
+    _removed: list[int] = field(default_factory=list)
 
     def fail(self, place: int, code: str, message: str, track: int | None = None) -> StoredObject | None:
         """Note that the query with a place has failed; return it, None where there is no such query any more.
@@ -79,14 +82,51 @@ class DraftedQueries:
         self._set(replace(one, attributes=kept), self._without_edit(replace(one, query=query)))
 
     def attention(self, number: int, error: PenstockError) -> str:
-        """Note that the declaration with a number cannot be bound; return the name of a query for which that is new,
-        else an empty text."""
+        """Note that the declaration with a number cannot be bound; return the name of a query for which that, or the
+        reason, is new, else an empty text."""
         one = self.stored.objects[number]
-        if one.query is None or one.query.status is QueryStatus.NEEDS_ATTENTION:
+        if one.query is None:
+            return ""
+        if one.query.status is QueryStatus.NEEDS_ATTENTION and one.query.message == error.message:
             return ""
         one = self._ended(one)
         self._set_query(one, status=QueryStatus.NEEDS_ATTENTION, silent=False, code=error.code, message=error.message)
         return one.name
+
+    def bind_again(self) -> None:
+        """Bind what could not be bound before, over what has been declared since. A query that can be bound again stays
+        as it is until it is resumed."""
+        left = [one for one in self.stored.objects.values() if one.id in self.errors and not self.is_bound(one)]
+        for one in sorted(left, key=lambda one: DECLARATION_ORDER[one.kind]):
+            try:
+                self.bound = declared(one, self.bound, beside=False)
+            except (ScriptErrors, PenstockError) as error:
+                self.errors[one.id] = first_error(error)
+                self.bound = self.bound.with_unbound(unbound(one, self.errors[one.id]))
+                continue
+            if one.query is not None:
+                self.can_go_on(one)
+                continue
+            self._put(one)
+            if one.kind in ("VIEW", "SUMMARY"):
+                # It may read what is declared later, and is bound behind it.
+                self._removed.append(one.id)
+                self.stored = self.stored.changed(CatalogChange((one,), (one.id,)))
+
+    def can_go_on(self, one: StoredObject) -> str:
+        """Note that a query which could not be bound can be bound again; return its name, an empty text where that is
+        noted already."""
+        message = f"it can be bound again: ALTER QUERY {as_name(one.name)} RESUME continues it"
+        if one.query is None or one.query.status is not QueryStatus.NEEDS_ATTENTION or one.query.message == message:
+            return ""
+        self._set_query(one, code="P0701", message=message)
+        return one.name
+
+    def is_bound(self, one: StoredObject) -> bool:
+        """Return whether a declaration is one that this program can bind."""
+        if one.kind in ("FUNCTION", "AGGREGATE"):
+            return one.name.lower() in self.bound.functions
+        return one.name in self.bound
 
     def _answer_beside(
         self, number: int, one: StoredObject, bound: Query, text: str, reads: frozenset[str]
@@ -296,4 +336,10 @@ def other_columns(name: str) -> PenstockError:
 
 def alike(one: Query, other: Query) -> bool:
     """Return whether one result can hold the answers of both: of the same columns, in the same unit of time."""
-    return one.output_schema == other.output_schema and one.domain == other.domain
+    return columns_text(one) == columns_text(other)
+
+
+def columns_text(query: Query) -> str:
+    """Return the columns of a query's result and the unit of its time, as text."""
+    unit = f"{'TIMESTAMP' if query.domain.calendar else 'INTEGER'} {query.domain.unit.name}"
+    return ", ".join([unit, *(f"{quoted(field.name)} {field.type}" for field in query.output_schema)])

@@ -6,12 +6,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from penstock.control.registry import Registry, declared
+from penstock.control.registry import Registry, declared, first_error, unbound
 from penstock.control.stored_catalog import CatalogChange, StoredObject
+from penstock.errors import PenstockError, ScriptErrors
 from penstock.language.catalog import Catalog
 
 #: The parts of a catalog that are kept by the names of declarations other than functions.
-_BY_NAME = ("sources", "views", "queries", "texts", "reads", "registered", "summaries", "beside")
+_BY_NAME = ("sources", "views", "queries", "texts", "reads", "registered", "summaries", "beside", "unbound")
+_OF_FUNCTIONS = ("functions", "unbound_functions")
 _FUNCTIONS = ("FUNCTION", "AGGREGATE")
 
 
@@ -26,7 +28,9 @@ class BoundChange:
 def with_changes(registry: Registry, changes: Iterable[BoundChange]) -> Registry:
     """Return the declarations after some transactions, in order."""
     stored = registry.stored
-    parts: dict[str, dict[str, Any]] = {name: dict(getattr(registry.bound, name)) for name in (*_BY_NAME, "functions")}
+    parts: dict[str, dict[str, Any]] = {
+        name: dict(getattr(registry.bound, name)) for name in (*_BY_NAME, *_OF_FUNCTIONS)
+    }
     errors = dict(registry.errors)
     for one in changes:
         changed = [stored.objects[number.id] for number in one.change.objects if number.id in stored.objects]
@@ -53,8 +57,12 @@ def bound_change(registry: Registry, change: CatalogChange) -> BoundChange:
         if former is not None:
             bound = bound.without_function(former.name) if former.kind in _FUNCTIONS else bound.without(former.name)
     for one in sorted(change.objects, key=_order):
-        if one.id not in registry.errors:
+        try:
             bound = declared(one, bound)
+        except (ScriptErrors, PenstockError) as error:
+            if one.id not in registry.errors:
+                raise
+            bound = bound.with_unbound(unbound(one, first_error(error)))
     return BoundChange(change, bound)
 
 
@@ -63,14 +71,14 @@ def _order(one: StoredObject) -> int:
 
 
 def _remove(parts: dict[str, dict[str, Any]], one: StoredObject) -> None:
-    for name in ("functions",) if one.kind in _FUNCTIONS else _BY_NAME:
+    for name in _OF_FUNCTIONS if one.kind in _FUNCTIONS else _BY_NAME:
         parts[name].pop(one.name.lower(), None)
 
 
 def _take(parts: dict[str, dict[str, Any]], one: StoredObject, bound: Catalog) -> bool:
     """Take a declaration from `bound`; return whether it is there."""
     key = one.name.lower()
-    names = ("functions",) if one.kind in _FUNCTIONS else _BY_NAME
+    names = _OF_FUNCTIONS if one.kind in _FUNCTIONS else _BY_NAME
     for name in names:
         values = getattr(bound, name)
         if key in values:

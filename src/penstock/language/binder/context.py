@@ -91,10 +91,9 @@ class Context:
 
     def check_bound(self, name: Name) -> None:
         """Fail for what is declared and cannot be bound by this program."""
-        reason = self.catalog.unbound.get(name.key)
-        if reason is not None:
-            hint = f"drop {name.text} and declare it again, or start the server with what it lacks"
-            self.fail("P0201", f"{name.text} cannot be bound: {reason}", name.span, hint)
+        one = self.catalog.unbound.get(name.key)
+        if one is not None:
+            self.fail("P0201", f"{name.text} cannot be bound: {one.reason}", name.span, one.hint)
 
     def fail_silently(self) -> NoReturn:
         """Fail without a message: what this uses failed already, with its own errors."""

@@ -244,12 +244,25 @@ class ViewDocument(BaseModel):
     columns: list[ColumnDocument]
 
 
+class UnboundDocument(BaseModel):
+    """A declaration other than a query that this version cannot bind."""
+
+    kind: str
+    name: str
+    sql: str
+    state: Literal["NEEDS ATTENTION"] = "NEEDS ATTENTION"
+    error: ErrorDocument
+
+
 class CatalogDocument(BaseModel):
     sources: list[SourceDocument]
     views: list[ViewDocument]
     queries: list[QueryDocument]
     functions: list[str]
     sql: str
+    unbound: list[UnboundDocument] = Field(
+        default_factory=list, description="Declarations that this version cannot bind, queries aside, with the reason."
+    )
 
 
 class CommandDocument(BaseModel):
@@ -332,6 +345,10 @@ def catalog_document(view: CatalogView) -> CatalogDocument:
         sources=[source_document(one) for one in view.sources],
         views=[ViewDocument(name=one.name, sql=one.sql, columns=_columns(one.columns)) for one in view.views],
         queries=[query_document(one) for one in view.queries], functions=list(view.functions), sql=view.sql,
+        unbound=[
+            UnboundDocument(kind=one.kind, name=one.name, sql=one.sql, error=ErrorDocument(**error_document(one.error)))
+            for one in view.unbound
+        ],
     )  # fmt: skip
 
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 
+from penstock.algebra.nodes.query import Query
 from penstock.control.engine import EngineVersion
 from penstock.control.transactions.catalog_text import declared_text
 from penstock.control.transactions.listing import ListedQuery, awaited_instant, shown_change, shown_state
+from penstock.control.versions import with_plan
 from penstock.errors import PenstockError
-from penstock.language.catalog import QueryStatus
+from penstock.language.catalog import Catalog, QueryStatus
 from penstock.redaction import redacted_text
-from penstock.server.service import QueryView, StatementView
+from penstock.server.service import QueryView, StatementView, UnboundView
 from penstock.server.statements.running_statements import RunningStatement
 from penstock.types import TimeDomain, type_name
 
@@ -29,6 +31,24 @@ def query_view(one: ListedQuery, version: EngineVersion) -> QueryView:
         version.rows.get(kept.place), stored.attributes, error, one.share,
         awaited_instant(one, version), shown_change(one, version),
     )  # fmt: skip
+
+
+def bound_query(one: ListedQuery) -> Query:
+    """Return a query with the choices of its plan. Raises PenstockError P0601 for one that needs attention."""
+    if one.bound is None:
+        message = f"query {one.stored.name} cannot be bound by this version: {one.query.message}"
+        raise PenstockError("P0601", message, hint="ALTER QUERY .. AS mends it; GET /v1/queries has its error")
+    return with_plan(one.bound, one.stored.wished_plan)
+
+
+def unbound_views(bound: Catalog) -> tuple[UnboundView, ...]:
+    """Return what cannot be bound, queries aside: these are listed with the others."""
+    found = (*bound.unbound.values(), *bound.unbound_functions.values())
+    return tuple(
+        UnboundView(one.kind, one.name, redacted_text(one.text), PenstockError(one.code, one.reason, hint=one.hint))
+        for one in found
+        if one.kind != "QUERY"
+    )
 
 
 def shown_queries(

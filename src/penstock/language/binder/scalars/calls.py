@@ -115,6 +115,10 @@ def _function(binder: ScalarBinder, node: exp.Expr) -> Expression:
         message = "DISTINCT follows SELECT or is first in an aggregate"
         binder.context.fail("P0304", message, span_of(node.expressions[0]))
     user = binder.context.catalog.function(name)
+    unbound = binder.context.catalog.unbound_functions.get(name.lower())
+    if user is None and unbound is not None:
+        message = f"{unbound.name} cannot be bound: {unbound.reason}"
+        binder.context.fail("P0204", message, name_span(node), unbound.hint)
     elsewhere = WINDOW if name in WINDOW_FUNCTIONS else FUNCTIONS.get(name)
     if elsewhere is not None and user is None:
         binder.context.fail("P0204", f"unknown function {name}", name_span(node), elsewhere)

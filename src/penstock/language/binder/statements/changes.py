@@ -73,8 +73,15 @@ _FIXED = ("spark.", "metrics_")
 
 
 def bind_alter_query(statement: AlterQueryStatement, context: Context) -> Command:
-    query = query_named(statement.name, context)
-    return AlterQuery(query.name, _change(statement.action, query, context))
+    name, action = statement.name, statement.action
+    unbound = context.catalog.unbound.get(name.key)
+    if unbound is not None and unbound.kind == "QUERY" and name.matches(unbound.name):
+        if isinstance(action, RenameAction):
+            return AlterQuery(unbound.name, _renamed(action.name, unbound.name, context))
+        if isinstance(action, AsAction):
+            return AlterQuery(unbound.name, _replaced(action, unbound.name, None, context))
+    query = query_named(name, context)
+    return AlterQuery(query.name, _change(action, query, context))
 
 
 def _change(action: AlterAction, query: Query, context: Context) -> QueryChange:
@@ -85,37 +92,39 @@ def _change(action: AlterAction, query: Query, context: Context) -> QueryChange:
     if isinstance(action, SetAction):
         return SetAttributes(bind_attributes(action.options, QUERY_ATTRIBUTES, f"query {query.name}", context))
     if isinstance(action, RenameAction):
-        return _renamed(action.name, query, context)
+        return _renamed(action.name, query.name, context)
     if isinstance(action, IntoAction):
         return MoveInto(SinkSpec(*bind_connector(action.into, False, context)))
     if isinstance(action, AsAction):
-        return _replaced(action, query, context)
+        return _replaced(action, query.name, query.sink, context)
     other = query_named(action.name, context)
     if other.name == query.name:
         context.fail("P0103", f"{query.name} cannot be exchanged with itself", action.name.span)
     return SwapWith(other.name)
 
 
-def _renamed(name: Name, query: Query, context: Context) -> RenameTo:
-    kind = context.catalog.kind(name.key)
-    if kind is not None and name.key != query.name.lower():
+def _renamed(name: Name, former: str, context: Context) -> RenameTo:
+    is_taken = context.catalog.kind(name.key) is not None or name.key in context.catalog.unbound
+    if is_taken and name.key != former.lower():
         context.fail("P0206", f"{name.text} is declared already", name.span, "choose another name")
     return RenameTo(name.text)
 
 
-def _replaced(action: AsAction, query: Query, context: Context) -> ReplaceQuery:
-    context.view, context.view_kind = query.name.lower(), "query"
+def _replaced(action: AsAction, name: str, sink: SinkSpec | None, context: Context) -> ReplaceQuery:
+    """Bind the query that is to take the place of another one. sink: of that one, None where it cannot be bound."""
+    context.view, context.view_kind = name.lower(), "query"
     root = continuous(action.query, context)
-    registered = context.catalog.registered.get(query.name.lower())
+    catalog = context.catalog
+    registered = catalog.registered.get(name.lower()) or catalog.unbound.get(name.lower())
     if registered is not None:
         # The budget belongs to the query of this name, whatever it answers.
-        root = bind_shedding(root, query.name, registered.attributes, {}, action.query.span, context)
+        root = bind_shedding(root, name, registered.attributes, {}, action.query.span, context)
     else:
         with_known_chances(root, action.query.span, context)
     start = bind_start(action.start, root, context)
     text = redacted_text(context.source.slice(action.query.span))
     chosen = as_choices(choices_of_plan(action.query.text)) if isinstance(action.query, PlanQuery) else ()
-    new = Query(query.name, root, query.sink, text, chosen, context.read_uncoalesced)
+    new = Query(name, root, sink or SinkSpec("CONSOLE"), text, chosen, context.read_uncoalesced)
     return ReplaceQuery(new, text, names_read(action.query, new.root), start, action.reset is not None)
 
 
@@ -312,5 +321,6 @@ def _unknown(name: Name, kind: str, context: Context) -> NoReturn:
     known = context.catalog.kind(name.key)
     if known in ("VIEW", "QUERY"):
         context.fail("P0201", f"{name.text} is {an(known)}", name.span)
+    context.check_bound(name)
     names = [s.name for s in context.catalog.sources.values() if s.is_stream == (kind == "STREAM")]
     context.fail("P0201", f"unknown {kind.lower()} {name.text}", name.span, nearest(name.text, names))

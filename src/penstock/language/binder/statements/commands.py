@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from penstock.algebra.nodes.base import Algebra
@@ -35,8 +35,6 @@ from penstock.language.commands import (
     CreateSummaryCommand,
     CreateViewCommand,
     Describe,
-    DropCommand,
-    Dropped,
     ExplainCommand,
     ExplainKind,
     ExportCommand,
@@ -59,7 +57,6 @@ from penstock.language.statements import (
     CreateSummary,
     CreateView,
     DescribeStatement,
-    DropStatement,
     Existence,
     ExplainStatement,
     ExportStatement,
@@ -273,64 +270,6 @@ def _warn_of_names(query: Query, name: Name, context: Context) -> None:
         context.warn(f"{shown} in the result of {query.name}, where the name is taken", name.span, hint)
 
 
-# --- DROP
-
-
-def bind_drop(statement: DropStatement, context: Context) -> Command:
-    name, kind = statement.name, statement.kind
-    if kind in ("FUNCTION", "AGGREGATE"):
-        function = context.catalog.functions.get(name.key)
-        declared = None if function is None else (function.kind, function.name)
-        unknown = "P0204"
-    else:
-        known_kind = context.catalog.kind(name.key)
-        declared = None if known_kind is None else (known_kind, _declared_name(name.key, context.catalog))
-        unknown = "P0201"
-    if declared is None:
-        if statement.if_exists:
-            return Unchanged(kind, name.text, f"there is no {kind.lower()} {name.text}")
-        if name.key in context.failed:
-            context.failed.discard(name.key)  # a later statement may declare it again
-            context.fail_silently()
-        hint = nearest(name.key, _names_of(kind, context.catalog))
-        context.fail(unknown, f"unknown {kind.lower()} {name.text}", name.span, hint)
-    if declared[0] != kind:
-        context.fail(unknown, f"{name.text} is {an(declared[0])}", name.span, f"DROP {declared[0]} {name.text}")
-    drops = [*dependents(name.key, kind, context.catalog), Dropped(kind, declared[1])]
-    if len(drops) > 1 and not statement.cascade:
-        direct = context.catalog.users_of_function if unknown == "P0204" else context.catalog.users_of
-        hint = f"drop what uses it first, or all of it with DROP {kind} {as_name(name.text)} CASCADE"
-        context.fail("P0222", f"{name.text} is used by {', '.join(direct(name.key))}", name.span, hint)
-    return DropCommand(kind, declared[1], statement.if_exists is not None, statement.cascade is not None, tuple(drops))
-
-
-def dependents(key: str, kind: str, catalog: Catalog) -> list[Dropped]:
-    """Return the views and queries that use a declaration, directly or through others, each before what it uses."""
-    found: dict[str, Dropped] = {}
-    is_function = kind in ("FUNCTION", "AGGREGATE")
-    todo = [(user, False) for user in (catalog.users_of_function(key) if is_function else catalog.users_of(key))]
-    while todo:
-        user, after_its_users = todo.pop()
-        if after_its_users:
-            found.setdefault(user, Dropped(catalog.kind(user) or "", user))
-        elif user not in found:
-            todo += [(user, True), *((other, False) for other in catalog.users_of(user))]
-    return list(found.values())
-
-
-def _declared_name(key: str, catalog: Catalog) -> str:
-    """Return a name as its declaration has it."""
-    tables: tuple[Any, ...] = (catalog.sources, catalog.views, catalog.queries, catalog.summaries)
-    return str(next(table[key].name for table in tables if key in table))
-
-
-def _names_of(kind: str, catalog: Catalog) -> list[str]:
-    if kind in ("FUNCTION", "AGGREGATE"):
-        return [user.name for user in catalog.functions.values()]
-    names = (*catalog.sources, *catalog.views, *catalog.queries, *catalog.summaries)
-    return [key for key in names if catalog.kind(key) == kind]
-
-
 # --- rows and settings
 
 
@@ -404,6 +343,18 @@ def bind_show(statement: ShowStatement, context: Context) -> Command:
 
 
 def _shown(kind: str, context: Context) -> tuple[tuple[str, str], ...]:
+    return *_shown_bound(kind, context), *_shown_unbound(kind, context.catalog)
+
+
+def _shown_unbound(kind: str, catalog: Catalog) -> Iterator[tuple[str, str]]:
+    """Yield what cannot be bound, with the reason as a comment behind the statement; SHOW QUERIES has it of queries."""
+    for one in (*catalog.unbound.values(), *catalog.unbound_functions.values()):
+        if kind == ("SUMMARIES" if one.kind == "SUMMARY" else f"{one.kind}S") and one.kind != "QUERY":
+            reason = one.reason.partition("\n")[0]
+            yield one.name, f"{one.text.rstrip()} -- NEEDS ATTENTION: {one.code} {reason}"
+
+
+def _shown_bound(kind: str, context: Context) -> tuple[tuple[str, str], ...]:
     catalog = context.catalog
     if kind == "VIEWS":
         return tuple((v.name, v.text) for v in catalog.views.values())
@@ -440,7 +391,7 @@ def bind_describe(statement: DescribeStatement, context: Context) -> Command:
         names = [one for table in known for one in table]
         context.check_bound(name)
         context.fail("P0201", f"unknown name {name.text}", name.span, nearest(name.key, names))
-    declared = _declared_name(name.key, catalog)
+    declared = declared_name(name.key, catalog)
     if kind == "QUERY":
         query = catalog.queries[name.key]
         schema = query.output_schema
@@ -455,6 +406,12 @@ def bind_describe(statement: DescribeStatement, context: Context) -> Command:
     source = catalog.sources[name.key]
     columns = tuple((f.name, type_name(f.type)) for f in source.columns)
     return Describe(declared, kind, columns, redacted_text(catalog.texts.get(name.key, "")))
+
+
+def declared_name(key: str, catalog: Catalog) -> str:
+    """Return a name as its declaration has it."""
+    tables: tuple[Any, ...] = (catalog.sources, catalog.views, catalog.queries, catalog.summaries)
+    return str(next(table[key].name for table in tables if key in table))
 
 
 def bind_subscribe(statement: SubscribeStatement, context: Context) -> Command:

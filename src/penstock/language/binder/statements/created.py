@@ -268,6 +268,7 @@ def bind_rows(statement: Insert, context: Context) -> tuple[Row, ...]:
         if kind in ("VIEW", "QUERY"):
             hint = "INSERT needs a stream or relation declared FROM MEMORY ()"
             context.fail("P0201", f"{name.text} is a {kind.lower()}", name.span, hint)
+        context.check_bound(name)
         context.fail("P0201", f"unknown stream or relation {name.text}", name.span, nearest(name.text, known))
     if source.connector not in WRITABLE:
         hint = "INSERT needs a stream or relation declared FROM MEMORY ()"

@@ -10,7 +10,7 @@ from penstock.algebra.nodes.query import Query, StartMode
 from penstock.deep import deep
 from penstock.errors import PenstockError, Position, ScriptErrors, ScriptWarning
 from penstock.language.binder.context import BindingFailed, Context, QueryNames
-from penstock.language.binder.statements import changes, commands
+from penstock.language.binder.statements import changes, commands, drops
 from penstock.language.binder.statements.attributes import QUERY_ATTRIBUTES
 from penstock.language.binder.statements.names_read import read_by
 from penstock.language.catalog import Catalog
@@ -66,7 +66,7 @@ _BINDERS: Mapping[type[Statement], Callable[[Any, Context], Command]] = {
     CreateQuery: commands.bind_create_query,
     CreateFunction: commands.bind_create_function,
     CreateSummary: commands.bind_create_summary,
-    DropStatement: commands.bind_drop,
+    DropStatement: drops.bind_drop,
     Insert: commands.bind_insert,
     SetSetting: commands.bind_setting,
     OneTimeSelect: commands.bind_select,

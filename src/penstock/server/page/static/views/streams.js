@@ -1,7 +1,7 @@
 // Streams and relations: rates, heartbeats, what is late, what waits, and records that could not be read.
 
 import { literal, relation } from "../api.js";
-import { fill, h } from "../dom.js";
+import { fill, h, state } from "../dom.js";
 import { bytes, seconds, short, shown } from "../format.js";
 import { Table } from "../table.js";
 import { Attributes } from "../attributes.js";
@@ -16,6 +16,7 @@ export async function streams(main) {
     number("rows_per_second", "rows/s", short), number("rows", "rows", short), number("late", "late", short), number("malformed", "malformed", short),
     { name: "heartbeat", value: (row) => row.heartbeat }, number("lag", "lag", seconds), number("backlog_splits", "splits waiting", short),
     number("backlog_bytes", "bytes waiting", bytes), number("retained_bytes", "retained", bytes), { name: "retained_from", label: "retained from" },
+    { name: "state", value: (row) => row.error && row.state, cell: (row) => row.error && state(row.state) },
   ], { key: (row) => row.name, sorted: "name", label: "streams and relations" });
   const letters = new Table(["source", "reason", "record", "origin", "line", "tick"].map((name) => ({ name, text: true })), { label: "dead letters" }), none = h("p", { class: "quiet" }, "none");
   fill(main, h("h1", {}, "Streams and relations"), h("section", {}, table.element), about,
@@ -25,7 +26,7 @@ export async function streams(main) {
     chosen = row.name;
     const columns = await relation("columns", { where: `object = ${literal(row.name)}` });
     about.hidden = false;
-    fill(about, h("h2", {}, row.name), h("dl", {}, columns.map((one) => [h("dt", {}, one.name), h("dd", {}, one.type)]),
+    fill(about, h("h2", {}, row.name), row.error && h("p", { class: "error" }, row.error), h("dl", {}, columns.map((one) => [h("dt", {}, one.name), h("dd", {}, one.type)]),
       ["slack", "idle_timeout", "retain", "rate_limit", "on_error"].filter((name) => row[name] !== null && row[name] !== undefined)
         .map((name) => [h("dt", {}, name.replace("_", " ")), h("dd", {}, shown(row[name]))])), attributes.element);
     await attributes.of(row.id);
