@@ -22,6 +22,7 @@ import pyarrow as pa
 
 from benchmarks.live import processor_seconds, server
 from penstock.client.server import ServerClient
+from penstock.errors import PenstockError
 
 ROWS, KEYS, MATCHED, SETTLING = 20_000, 5_000, 10, 5
 #: Read by every Python that starts with this folder in its path, the workers of Spark among them.
@@ -105,11 +106,24 @@ def reached(client: ServerClient, count: int, tick: int) -> None:
         time.sleep(0.1)
 
 
+def registered(client: ServerClient, count: int) -> None:
+    """Wait until the last query is there: where the machine is busy, a script goes on after its answer."""
+    began = time.perf_counter()
+    while True:
+        try:
+            client.query(f"q{count - 1}")
+            return
+        except PenstockError:
+            assert time.perf_counter() - began < 300, "the script has not been executed"
+            time.sleep(0.1)
+
+
 def measure(kind: Kind, count: int, rounds: int) -> float:
     """Return the CPU seconds of a round, the median."""
     relations, keys = (count, KEYS) if kind.relations else (0, 10)
     with server() as (client, pid):
         client.execute(kind.script(count))
+        registered(client, count)
         spent = []
         for second in range(1, SETTLING + rounds + 1):
             before = tree(pid)

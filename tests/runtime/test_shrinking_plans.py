@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import random
+import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -12,7 +15,7 @@ from inline_engine import InlineServer, without_spark
 
 from penstock.physical.plan.identity import step_keys
 from penstock.physical.plan.plan import Plan
-from penstock.runtime.spark import job_files
+from penstock.runtime.spark import job_files, live_change
 from penstock.runtime.spark.checkpoint import folder
 from penstock.runtime.spark.checkpoint.folder import Folder
 from penstock.runtime.spark.job_files import forget_parts, read_job, write_job
@@ -99,3 +102,50 @@ def test_a_worker_reads_what_is_new_alone(server: InlineServer, monkeypatch: pyt
 
 def _sizes(checkpoint: Path) -> list[int]:
     return [path.stat().st_size for path in (checkpoint / "penstock" / "plans").iterdir()]
+
+
+@pytest.mark.parametrize("text", ["DROP QUERY q{n};", "ALTER QUERY q{n} PAUSE;"])
+def test_what_stays_of_a_part_is_not_looked_into(
+    text: str, tmp_path: Path, without_spark: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the functions of plans, whether they are called in Python: a part with four times as many queries has no more
+    of it to do when one of them goes."""
+    few, many = (_calls_of(text, tmp_path / str(count), count, monkeypatch) for count in (24, 96))
+    assert (many - few) / 72 < MOST_CALLS, (few, many)
+
+
+#: Calls of Python functions of this project's plans for each query that stays in a part. It was 220.
+MOST_CALLS = 6
+#: Folders of these functions.
+PLANS = ("physical/planning/", "physical/plan/", "runtime/spark/job_files", "runtime/spark/pickling", "penstock/tree")
+
+
+def _calls_of(text: str, folder: Path, count: int, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Return how many functions of plans are called in Python while one of `count` queries of one script goes."""
+    server = InlineServer(folder)
+    queries = (
+        f"CREATE QUERY q{i} INTO RESULTS () AS SELECT SUM(v) AS s FROM S [RANGE {i % 7 + 2} SECONDS] WHERE v > {i};"
+        for i in range(count)
+    )
+    server.post(STREAM + "".join(queries))
+    server.post(text.format(n=3))
+    calls: Counter[str] = Counter()
+    begin = live_change.begin_change
+
+    def note(frame: FrameType, event: str, argument: object) -> None:
+        if event == "call" and any(place in frame.f_code.co_filename for place in PLANS):
+            calls[frame.f_code.co_qualname] += 1
+
+    def counted(*arguments: Any) -> Any:
+        sys.setprofile(note)
+        try:
+            return begin(*arguments)
+        finally:
+            sys.setprofile(None)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(live_change, "begin_change", counted)
+        server.post(text.format(n=7))
+    server.close()
+    assert calls, "the change was counted"
+    return calls.total()

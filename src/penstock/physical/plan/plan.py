@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property
+from operator import attrgetter
 from typing import Any
 
 import pyarrow as pa
@@ -125,7 +126,7 @@ class Plan:
         """Return the epochs in which the queries of its steps began."""
         if self.parts is not None:
             return frozenset().union(*(part.births for part in self.parts))
-        return frozenset(step.birth for step in self.steps)
+        return frozenset(map(attrgetter("birth"), self.steps))
 
     def waits(self, query: str) -> bool:
         """Return whether some step of `query` emits results of an instant only when all elements of it have arrived;
@@ -169,7 +170,7 @@ class Plan:
         """Return the number of keyed stages (at least 1: answers are put in order there)."""
         if self.parts is not None:
             return max([1, *(part.stages for part in self.parts)])
-        return max([1, *(s.stage for s in self.steps)])
+        return max([1, *[step.stage for step in self.steps]])
 
 
 def channels_into(step: Step) -> list[Channel]:

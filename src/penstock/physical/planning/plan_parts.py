@@ -8,8 +8,9 @@ are new. Nothing here is more than one look at each part: a job may have thousan
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import chain
+from operator import itemgetter
 
 import pyarrow as pa
 
@@ -51,6 +52,86 @@ def outlined(parts: Iterable[Plan], before: Plan | None = None) -> Plan:
         plan.statics.update(part.statics)
         plan.periods.update(part.periods)
     return plan
+
+
+@dataclass(frozen=True)
+class PartRest:
+    """What is left of a part, without what another one has that had more queries.
+
+    Args:
+        gone: the numbers of the steps that it does not have.
+        users: by those that are the same but for it, the queries that do not need them any more.
+        others: the other steps that are not in both.
+        places: by number of a step in `users` and `others`, its place.
+        gone_queries: those that it does not have.
+        borrowed: by the numbers of the steps that both borrow, the queries that do not need them any more.
+        keys: of the states of those of its steps whose keys differ.
+        outline: the part without steps, queries and keys, and without what is said of each query.
+    """
+
+    gone: tuple[int, ...]
+    users: Mapping[int, frozenset[str]]
+    others: tuple[Step, ...]
+    places: Mapping[int, int]
+    gone_queries: tuple[str, ...]
+    borrowed: Mapping[int, frozenset[str]]
+    keys: Mapping[int, str] | None
+    outline: Plan
+
+    def beside(self, base: Plan) -> Plan:
+        """Return the part. base: the other one, whose steps and queries it has."""
+        changed = {step.id: step for step in self.others}
+        for number, users in self.users.items():
+            step = base.step(number)
+            changed[number] = replace(step, queries=step.queries - users)
+        out = {*self.gone, *changed}
+        steps = [step for step in base.steps if step.id not in out]
+        for number, place in sorted(self.places.items(), key=itemgetter(1)):
+            steps.insert(place, changed[number])
+        gone = set(self.gone_queries)
+        keys = None
+        if self.keys is not None:
+            former = base.keys or {}
+            keys = {step.id: self.keys.get(step.id) or former[step.id] for step in steps}
+        return replace(
+            self.outline, steps=tuple(steps), keys=keys,
+            queries={name: query for name, query in base.queries.items() if name not in gone},
+            periods={name: some for name, some in base.periods.items() if name not in gone},
+            borrowed={
+                **self.outline.borrowed, **{n: base.borrowed[n] - users for n, users in self.borrowed.items()}
+            },
+        )  # fmt: skip
+
+
+def rest_of(part: Plan, base: Plan) -> PartRest | None:
+    """Return how a part is made of another one that had more queries; None where it has less than half of that, or
+    something else."""
+    by_id, known = part.by_id, base.by_id
+    gone = base.queries.keys() - part.queries.keys()
+    differ = {number: step for number, step in by_id.items() if known.get(number) is not step}
+    if 2 * (len(by_id) - len(differ) + len(part.queries)) <= len(known) + len(base.queries):
+        return None
+    users: dict[int, frozenset[str]] = {}
+    others: list[Step] = []
+    for number, step in differ.items():
+        former = known.get(number)
+        if former is not None and step == replace(former, queries=step.queries) and former.queries >= step.queries:
+            users[number] = former.queries - step.queries
+        else:
+            others.append(step)
+    places = {number: place for place, number in enumerate(by_id) if number in differ} if differ else {}
+    newly = {n: names for n, names in part.borrowed.items() if n not in base.borrowed}
+    borrowed = {n: base.borrowed[n] - names for n, names in part.borrowed.items() if n not in newly}
+    keys = None
+    if part.keys is not None:
+        former_keys = base.keys or {}
+        keys = {number: key for number, key in part.keys.items() if former_keys.get(number) != key}
+    outline = replace(part, steps=(), queries={}, periods={}, borrowed=newly, keys=None, alone=None)
+    lost = tuple(number for number in known if number not in by_id)
+    rest = PartRest(lost, users, tuple(others), places, tuple(gone), borrowed, keys, outline)
+    made = rest.beside(base)
+    is_same = made == part and [*made.by_id] == [*by_id] and [*made.queries] == [*part.queries]
+    return rest if is_same and (made.keys, made.borrowed) == (part.keys, part.borrowed) else None
 
 
 def changed_steps(before: Plan, after: Plan) -> set[int]:

@@ -39,6 +39,29 @@ class _PartEntry:
     sharing: PartSharing
 
 
+@dataclass(frozen=True)
+class _Made:
+    """A part as the plan has it.
+
+    Args:
+        alone: with all its steps.
+        borrowed, own: by the numbers in the part of the shared steps that are in another part, and in this one, the
+            numbers that they have for all.
+        states: of those with memory that are in this one, the names of their states.
+        other: of all of these, the numbers that differ.
+        plan: the part, without the steps that it borrows.
+        steps: those of the plan, by their numbers in the part.
+    """
+
+    alone: Plan
+    borrowed: Mapping[int, int]
+    own: Mapping[int, int]
+    states: Mapping[int, str]
+    other: Mapping[int, int]
+    plan: Plan
+    steps: Mapping[int, Step]
+
+
 class SharedParts:
     """The parts of the last version, and the numbers of the steps that they share; a number stays while any part has
     the step. A version that is not taken over does no harm: the next one is compared with it as with any other.
@@ -59,6 +82,7 @@ class SharedParts:
         self._numbers: dict[ShareId, int] = {}
         #: By birth, the part as the plan has it, and the numbers of its shared steps by the names of their states.
         self._made: dict[int, Plan] = {}
+        self._made_of: dict[int, _Made] = {}
         self._states: dict[int, dict[str, int]] = {}
         self._number_by_state: dict[str, int] = {}
         #: By what twins agree in, the steps; and the same of those of which there are several.
@@ -123,8 +147,11 @@ class SharedParts:
 
     def _take(self, entries: dict[int, _PartEntry], changed: Sequence[int], gone: Sequence[int]) -> None:
         replaced = [birth for birth in changed if birth in self._entries]
-        concerned = [id_ for birth in (*gone, *replaced) for id_ in self._forget(birth)]
-        concerned += [id_ for birth in changed for id_ in self._add(birth, entries[birth])]
+        concerned: list[ShareId] = []
+        for birth in gone:
+            concerned += self._exchange(birth, self._entries[birth], None)
+        for birth in changed:
+            concerned += self._exchange(birth, self._entries.get(birth), entries[birth])
         remade = set(changed)
         for id_ in dict.fromkeys(concerned):
             users = self._users[id_]
@@ -160,27 +187,46 @@ class SharedParts:
         queries = step.queries.union(*(self._made[birth].borrowed[number] for birth in others))
         self._needed_by_all[number] = replace(step, queries=queries)
 
-    def _forget(self, birth: int) -> Iterable[ShareId]:
-        """Leave out a part; return what its shared steps go by."""
-        entry = self._entries[birth]
-        del self._births[id(entry.alone)]
-        for key in keeping_keys(entry.alone):
+    def _exchange(self, birth: int, former: _PartEntry | None, entry: _PartEntry | None) -> Iterable[ShareId]:
+        """Take over a part in place of `former`; return what those of its shared steps go by that differ."""
+        if former is not None and (entry is None or entry.alone is not former.alone):
+            del self._births[id(former.alone)]
+        keys = set() if former is None else set(keeping_keys(former.alone))
+        if entry is not None:
+            self._births[id(entry.alone)] = birth
+            present = set(keeping_keys(entry.alone))
+            self._keys |= dict.fromkeys(present - keys, birth)
+            keys -= present
+        for key in keys:
             del self._keys[key]
-        for number, id_ in entry.sharing.ids.items():
+        before, after = _sharing_in(former), _sharing_in(entry)
+        lost = [(number, id_) for number, id_ in before.ids.items() if after.ids.get(number) != id_]
+        come = [(number, id_) for number, id_ in after.ids.items() if before.ids.get(number) != id_]
+        for number, id_ in lost:
             self._users[id_].remove((birth, number))
-        for id_, _ in entry.sharing.twins:
-            self._set_twins(id_, [pair for pair in self._twins.get(id_, ()) if pair[0] != birth])
-        return entry.sharing.ids.values()
-
-    def _add(self, birth: int, entry: _PartEntry) -> Iterable[ShareId]:
-        """Add a part; return what its shared steps go by."""
-        self._births[id(entry.alone)] = birth
-        self._keys |= dict.fromkeys(keeping_keys(entry.alone), birth)
-        for number, id_ in entry.sharing.ids.items():
+        for number, id_ in come:
             self._users.setdefault(id_, []).append((birth, number))
-        for id_, one in entry.sharing.twins:
-            self._set_twins(id_, sorted([*self._twins.get(id_, ()), (birth, one)], key=itemgetter(0)))
-        return entry.sharing.ids.values()
+        self._exchange_twins(birth, before, after)
+        found = [id_ for _, id_ in (*lost, *come)]
+        if former is not None and entry is not None and former.alone is not entry.alone:
+            # Fewer queries need a step.
+            steps, ids = former.alone.by_id, after.ids
+            found += [ids[n] for n, step in entry.alone.by_id.items() if steps.get(n) is not step and n in ids]
+        return found
+
+    def _exchange_twins(self, birth: int, before: PartSharing, after: PartSharing) -> None:
+        twins, others = before.twins, after.twins
+        touched = {twin[0]: None for number, twin in twins.items() if others.get(number) is not twin}
+        touched |= {twin[0]: None for number, twin in others.items() if twins.get(number) is not twin}
+        if not touched:
+            return
+        of_part: dict[ShareId, list[SharableStep]] = {id_: [] for id_ in touched}
+        for id_, one in others.values():
+            if id_ in touched:
+                of_part[id_].append(one)
+        for id_, some in of_part.items():
+            group = [pair for pair in self._twins.get(id_, ()) if pair[0] != birth]
+            self._set_twins(id_, sorted([*group, *((birth, one) for one in some)], key=itemgetter(0)))
 
     def _set_twins(self, id_: ShareId, group: _Group) -> None:
         for groups, least in ((self._twins, 1), (self._several, 2)):
@@ -192,7 +238,7 @@ class SharedParts:
     def _make(self, remade: Iterable[int], gone: Iterable[int]) -> None:
         """Put together anew the parts that were born at `remade`. gone: births of parts that are left out."""
         for birth in gone:
-            del self._made[birth]
+            del self._made[birth], self._made_of[birth]
         for birth in (*gone, *remade):
             for name in self._states.pop(birth, {}):
                 self._number_by_state.pop(name, None)
@@ -205,17 +251,18 @@ class SharedParts:
         """Return a part as the plan has it; and by the names of the states that it has for all, the numbers of their
         steps."""
         entry = self._entries[birth]
-        borrowed: dict[int, int] = {}
-        own: dict[int, int] = {}
-        for number, id_ in entry.sharing.ids.items():
-            is_first = self._users[id_][0] == (birth, number)
-            (own if is_first else borrowed)[number] = self._numbers[id_]
+        numbers, users, me = self._numbers, self._users, birth
+        ids = entry.sharing.ids
+        owned = {number: users[id_][0] == (me, number) for number, id_ in ids.items()}
+        borrowed = {number: numbers[id_] for number, id_ in ids.items() if not owned[number]}
+        own = {number: numbers[id_] for number, id_ in ids.items() if owned[number]}
         states = {number: name for number, name in entry.sharing.states.items() if number in own}
-        known: tuple[object, Plan] | None = entry.alone.__dict__.get("_shared")
-        if known is None or known[0] != (borrowed, own, states):
-            known = (borrowed, own, states), _sharing(entry.alone, borrowed, own, states)
+        known: _Made | None = entry.alone.__dict__.get("_shared")
+        if known is None or (known.borrowed, known.own, known.states) != (borrowed, own, states):
+            known = _made(entry.alone, borrowed, own, states, known or self._made_of.get(birth))
             entry.alone.__dict__["_shared"] = known
-        return known[1], {name: own[number] for number, name in states.items()}
+        self._made_of[birth] = known
+        return known.plan, {name: own[number] for number, name in states.items()}
 
 
 def shared_plan(parts: Sequence[Plan], merges: Merges, shared: SharedParts) -> Plan:
@@ -230,28 +277,49 @@ def shared_plan(parts: Sequence[Plan], merges: Merges, shared: SharedParts) -> P
     return shared.plan(parts, merges)
 
 
-def _sharing(
-    part: Plan, borrowed: Mapping[int, int], shared_steps: Mapping[int, int], states: Mapping[int, str]
-) -> Plan:
+_NOTHING_SHARED = PartSharing({}, {}, {})
+
+
+def _sharing_in(entry: _PartEntry | None) -> PartSharing:
+    return _NOTHING_SHARED if entry is None else entry.sharing
+
+
+def _made(
+    part: Plan, borrowed: dict[int, int], shared_steps: dict[int, int], states: dict[int, str], former: _Made | None
+) -> _Made:
     """Return a part without the steps that it borrows.
 
     Args:
         borrowed: by the number of such a step in the part, the number that it has for all.
         shared_steps: the same of those shared steps that stay in the part.
         states: of those of them with memory, by their numbers in the part, the names of their states.
+        former: the part as it was, whose steps stay the same objects where nothing of them differs.
     """
     numbers, keys = {**shared_steps, **borrowed}, step_keys(part)
-    is_as_alone = not borrowed and all(old == number for old, number in numbers.items())
-    if is_as_alone and all(keys[number] == name for number, name in states.items()):
-        return part
-    own = [step for step in part.steps if step.id not in borrowed]
-    return replace(
+    other = {old: number for old, number in numbers.items() if old != number}
+    if not borrowed and not other and all(keys[number] == name for number, name in states.items()):
+        return _Made(part, borrowed, shared_steps, states, other, part, part.by_id)
+    known: Mapping[int, Step] = {}
+    if former is not None:
+        differ = {old for old, _ in other.items() ^ former.other.items()}
+        steps, here = former.alone.by_id, former.steps
+        known = {n: here[n] for n, step in part.by_id.items() if n in here and steps[n] is step}
+        if differ:
+            known = {
+                n: step for n, step in known.items()
+                if n not in differ and not any(edge.step in differ for edge in steps[n].inputs)
+            }  # fmt: skip
+    own = {
+        n: known[n] if n in known else _renumbered(step, other) for n, step in part.by_id.items() if n not in borrowed
+    }
+    plan = replace(
         part,
-        steps=tuple(_renumbered(step, numbers) for step in own),
-        keys={numbers.get(step.id, step.id): states.get(step.id, keys[step.id]) for step in own},
-        borrowed={numbers[step.id]: step.queries for step in part.steps if step.id in borrowed},
+        steps=tuple(own.values()),
+        keys={other.get(n, n): states.get(n, keys[n]) for n in own},
+        borrowed={number: part.step(old).queries for old, number in borrowed.items()},
         alone=part,
     )
+    return _Made(part, borrowed, shared_steps, states, other, plan, own)
 
 
 def _renumbered(step: Step, numbers: Mapping[int, int]) -> Step:

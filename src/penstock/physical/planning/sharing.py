@@ -180,14 +180,31 @@ def sharable_steps(plan: Plan) -> Mapping[int, SharableStep]:
     return known
 
 
-def note_sharable(plan: Plan, whole: Plan) -> None:
+def note_sharable(plan: Plan, whole: Plan, changed: Collection[int]) -> None:
     """Note which steps of a part may be shared that are also in `whole`, a part with more queries, where it is known of
-    that: it follows from what a step computes and from the steps below it."""
+    that: it follows from what a step computes and from the steps below it.
+
+    Args:
+        changed: the numbers of the steps that are other objects there.
+    """
     known: Mapping[int, SharableStep] | None = whole.__dict__.get("_sharable")
-    if known is not None:
-        found = {step.id: replace(known[step.id], step=step) for step in plan.steps if step.id in known}
-        plan.__dict__["_sharable"] = found
-        plan.__dict__["_keeping"] = [one for one in found.values() if one.keeps]
+    if known is None:
+        return
+    steps = plan.by_id
+    found = {number: known[number] for number in steps if number in known}
+    renewed = {number: replace(found[number], step=steps[number]) for number in changed if number in found}
+    found |= renewed
+    plan.__dict__["_sharable"] = found
+    plan.__dict__["_keeping"] = [one for one in found.values() if one.keeps]
+    made: tuple[list[str | None], PartSharing] | None = whole.__dict__.get("_part_sharing")
+    if made is None:
+        return
+    of_keys, former = dict(zip(keeping_keys(whole), made[0], strict=True)), made[1]
+    twins = {number: twin for number, twin in former.twins.items() if number in steps}
+    twins |= {number: (twins[number][0], one) for number, one in renewed.items() if number in twins}
+    ids = {number: id_ for number, id_ in former.ids.items() if number in steps}
+    states = {number: state for number, state in former.states.items() if number in steps}
+    plan.__dict__["_part_sharing"] = [*map(of_keys.get, keeping_keys(plan))], PartSharing(ids, twins, states)
 
 
 def keeping_keys(plan: Plan) -> Sequence[str]:
@@ -246,33 +263,68 @@ class PartSharing:
 
     Args:
         ids: of its shared steps, by their numbers.
-        twins: its sharable steps with memory all of whose inputs are shared, each with what twins of it agree in.
+        twins: by their numbers, its sharable steps with memory all of whose inputs are shared, each with what twins of
+            it agree in.
         states: of its shared steps with memory, by their numbers, the names of their states.
     """
 
     ids: Mapping[int, ShareId]
-    twins: Sequence[tuple[ShareId, SharableStep]]
+    twins: Mapping[int, tuple[ShareId, SharableStep]]
     states: Mapping[int, str]
 
 
 def sharing_of(part: Plan, merges: Merges) -> PartSharing:
-    """Return what a part shares; it is found out again only when steps of the part have been merged."""
-    states = [*map(merges.get, keeping_keys(part))]
-    made: tuple[object, PartSharing] | None = part.__dict__.get("_part_sharing")
+    """Return what a part shares; only of steps that have been merged, and of those behind them, is it found out
+    again."""
+    keys = keeping_keys(part)
+    states = [*map(merges.get, keys)]
+    made: tuple[list[str | None], PartSharing] | None = part.__dict__.get("_part_sharing")
     if made is not None and made[0] == states:
         return made[1]
+    sharable = sharable_steps(part)
     ids: dict[int, ShareId] = {}
-    twins: list[tuple[ShareId, SharableStep]] = []
-    for number, one in sharable_steps(part).items():
+    twins: dict[int, tuple[ShareId, SharableStep]] = {}
+    of_steps: dict[int, str] = {}
+    concerned: Iterable[int] = sharable
+    if made is not None:
+        moved = {key for key, was, now in zip(keys, made[0], states, strict=True) if was != now}
+        concerned = _behind(part, [one.step.id for one in _keeping(part) if one.key in moved])
+        ids, twins, of_steps = dict(made[1].ids), dict(made[1].twins), dict(made[1].states)
+        for number in concerned:
+            ids.pop(number, None), twins.pop(number, None), of_steps.pop(number, None)
+    for number in concerned:
+        one = sharable[number]
         if any(edge.step not in ids for edge in one.step.inputs):
             continue
         below = {state for edge in one.step.inputs for state in ids[edge.step][2]}
         if one.keeps:
-            twins.append(((one.token, one.step.stage, tuple(sorted(below))), one))
-            if one.key not in merges:
+            twins[number] = (one.token, one.step.stage, tuple(sorted(below))), one
+            state = merges.get(one.key)
+            if state is None:
                 continue
-            below.add(merges[one.key])
+            below.add(state)
+            of_steps[number] = state
         ids[number] = one.token, one.step.stage, tuple(sorted(below))
-    result = PartSharing(ids, twins, {one.step.id: merges[one.key] for _, one in twins if one.step.id in ids})
+    result = PartSharing(ids, twins, of_steps)
     part.__dict__["_part_sharing"] = states, result
     return result
+
+
+def _behind(part: Plan, numbers: Iterable[int]) -> list[int]:
+    """Return the sharable steps with these numbers, and those that read them, inputs first."""
+    sharable = sharable_steps(part)
+    readers: dict[int, list[int]] | None = part.__dict__.get("_readers")
+    if readers is None:
+        readers = part.__dict__["_readers"] = {}
+        for number, one in sharable.items():
+            for edge in one.step.inputs:
+                readers.setdefault(edge.step, []).append(number)
+    found: set[int] = set()
+    waiting = list(numbers)
+    while waiting:
+        number = waiting.pop()
+        if number not in found:
+            found.add(number)
+            waiting += readers.get(number, ())
+    # Consumers have larger numbers than their inputs.
+    return sorted(found)

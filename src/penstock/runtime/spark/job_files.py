@@ -2,8 +2,8 @@
 
 Each part of the plan (`plan_parts.py`) is a file `plans/<digest>.pickle`, written once; `job.pickle` names those of its
 job. So a change writes the parts of the queries that it adds, and a worker reads these alone: it keeps the others, as
-the same objects. Where queries leave a part, what is written of it refers to the steps and queries of a file with all
-that it had, until less than half of those are left: then it is written whole. Spark passes the digest of `job.pickle`
+the same objects. Where queries leave a part, what is written of it is what differs from a file with all that it had
+(`PartRest`), until less than half of those are left: then it is written whole. Spark passes the digest of `job.pickle`
 to the workers, which accept no file of other content. All of this is written again at each start, so none of it needs
 to survive a loss of power.
 """
@@ -22,6 +22,7 @@ from weakref import WeakValueDictionary
 
 from penstock.algebra.nodes.scans import Source
 from penstock.errors import PenstockError
+from penstock.expressions.nodes import Call, Expression
 from penstock.runtime.spark.checkpoint.folder import Folder, Job, write_whole
 from penstock.runtime.spark.pickling import pickled, pickled_beside, unpickled_beside
 from penstock.storage import storage
@@ -69,16 +70,18 @@ def _written(folder: Folder, part: Plan, there: set[str]) -> bytes:
     """Return the digest of a part of a plan, and write it unless it is there. The digest stays with the part: its
     pickle would be made again otherwise.
     """
+    from penstock.physical.planning.plan_parts import rest_of
+
     known: bytes | None = part.__dict__.get("_digest")
     if known is not None and part.__dict__["_file"] in there:
         return known
     place = str(folder.root), part.births
     base = _WHOLE.get(place)
-    shared = {} if base is None or _name(base.__dict__["_digest"]) not in there else _in_both(part, base)
-    if base is not None and 2 * len(shared) > len(base.steps) + len(base.queries):
+    rest = None if base is None or _name(base.__dict__["_digest"]) not in there else rest_of(part, base)
+    if base is not None and rest is not None:
         former: bytes | None = base.__dict__["_digest"]
         object.__setattr__(part, "_base", base)
-        content = pickled_beside(part, shared)
+        content = pickled_beside(rest, _conditions_in(base))
     else:
         former, content = None, pickled(part)
         _WHOLE[place] = part
@@ -94,11 +97,32 @@ def _written(folder: Folder, part: Plan, there: set[str]) -> bytes:
 _WHOLE: WeakValueDictionary[tuple[str, frozenset[int]], Plan] = WeakValueDictionary()
 
 
-def _in_both(part: Plan, base: Plan) -> dict[int, object]:
-    """Return, by `id`, the names of the steps and queries of a part that are also those of another one."""
-    steps, queries = base.by_id, base.queries
-    found: dict[int, object] = {id(step): step.id for step in part.steps if steps.get(step.id) is step}
-    return found | {id(query): name for name, query in part.queries.items() if queries.get(name) is query}
+def _conditions_in(part: Plan) -> dict[int, object]:
+    """Return, by `id`, the places of the conditions of a part: that of another part has most of them."""
+    known: dict[int, object] | None = part.__dict__.get("_conditions")
+    if known is None:
+        known = {id(one): place for place, one in _placed_conditions(part).items()}
+        object.__setattr__(part, "_conditions", known)
+    return known
+
+
+def _placed_conditions(part: Plan) -> dict[tuple[str, int], Expression]:
+    """Return the conditions of a part, those within others included."""
+    return {
+        (source, place): one
+        for source, condition in part.source_predicates.items()
+        for place, one in enumerate(_within(condition))
+    }
+
+
+def _within(condition: Expression) -> Iterator[Expression]:
+    """Return a condition, and those that it is put together of, in an order that follows from it."""
+    waiting: list[Expression] = [condition]
+    while waiting:
+        one = waiting.pop()
+        yield one
+        if isinstance(one, Call) and one.function == "OR":
+            waiting += one.arguments
 
 
 def _name(digest: bytes) -> str:
@@ -161,7 +185,13 @@ def _read_part(folder: Folder, digest: bytes, known: Mapping[bytes, Plan]) -> Pl
         bases += [one.__dict__["_base"] for one in known.values() if "_base" in one.__dict__]
         fitting = [base for base in bases if base.__dict__["_digest"] == former]
         base = fitting[0] if fitting else _read_part(folder, former, {})
-        part = unpickled_beside(content, lambda name: base.queries[name] if isinstance(name, str) else base.step(name))
+        conditions: dict[tuple[str, int], Expression] = {}
+
+        def condition_at(place: tuple[str, int]) -> Expression:
+            conditions.update(conditions or _placed_conditions(base))
+            return conditions[place]
+
+        part = unpickled_beside(content, condition_at).beside(base)
         object.__setattr__(part, "_base", base)
     object.__setattr__(part, "_digest", digest)
     return part

@@ -186,7 +186,7 @@ def planned_epoch(
         records.pop(name, None)
     if len(records) < len(request.queries):
         births = {query.name: birth for birth, some in by_birth.items() if birth not in known.parts for query in some}
-        if any(name not in births and name not in records for name in request.by_name):
+        if not request.by_name.keys() <= births.keys() | records.keys():
             births = {query.name: birth for birth, some in by_birth.items() for query in some}
         for query in request.queries:
             if query.name not in records:
@@ -197,9 +197,12 @@ def planned_epoch(
         command=request.command, outcomes=request.outcomes, merges={} if before is None else before.merges,
     )  # fmt: skip
     parts = _parts(request, epoch, by_birth, known)
+    fresh = {query.name for query in known.fresh(request.queries)}
     for birth, part in parts.items():
         if known.parts.get(birth) is not part:
-            for query in by_birth[birth]:
+            told, some = part.operators, by_birth[birth]
+            # Of the same query with the same operators the record says the same.
+            for query in [q for q in some if q.name in fresh or records[q.name].operators is not told[q.name]]:
                 records[query.name] = _completed(request, epoch, query, records[query.name], part.operators[query.name])
     stages = max([1, *(part.plan.stages for part in parts.values())])
     return replace(epoch, stages=stages, known=KnownVersion(request.by_name, by_birth, parts)), parts

@@ -73,7 +73,8 @@ class PlannedPart:
         """Return the plan of some of its queries; None where there are others among `queries`, or it has to be planned
         again to know."""
         known = {query.name: query for query in self.queries}
-        if not queries or any(known.get(query.name) != query for query in queries):
+        others = [query for query in queries if known.get(query.name) is not query]
+        if not queries or any(known.get(query.name) != query for query in others):
             return None
         names = [query.name for query in queries]
         found = part_without(self.plan, list(self.nodes.values()), names)
@@ -82,10 +83,14 @@ class PlannedPart:
         plan, nodes = found
         optimized = {query.name: query for query in self.generation.queries}
         generation = replace(self.generation, queries=[optimized[name] for name in names])
-        by_step = {step.id: node for step, node in zip(plan.steps, nodes, strict=True)}
+        by_step = dict(zip(plan.by_id, nodes, strict=True))
         part = PlannedPart(tuple(queries), self.choice, plan, by_step, generation)
         # What records have of the queries that stay: their steps are the same.
-        part.__dict__["operators"] = {name: self.operators[name] for name in names}
+        operators = self.operators
+        part.__dict__["operators"] = {name: operators[name] for name in names}
+        read = {timed_names(self.plan.queries[name].root) for name in known.keys() - plan.queries.keys()}
+        unread = {some for some in read if not any(timed_names(one.root) == some for one in plan.queries.values())}
+        part.__dict__["read_together"] = self.read_together - unread
         return part
 
     @cached_property

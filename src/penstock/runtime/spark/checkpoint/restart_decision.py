@@ -142,7 +142,8 @@ def _kept_queries(request: StartRequest, before: Epoch, sources: Mapping[str, So
     there. sources: the records of the sources after it."""
     if request.strategy.value != before.strategy:
         return set()
-    renewed = {name for name, source in sources.items() if source.birth > before.number}
+    # One that no query has read before concerns none that stands.
+    renewed = {n for n, source in sources.items() if source.birth > before.number and n in before.sources}
     kept: set[str] = set()
     unknown: Sequence[Query] = request.queries
     if not renewed and not request.moved and before.known is not None:
