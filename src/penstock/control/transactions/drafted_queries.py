@@ -96,8 +96,9 @@ class DraftedQueries:
     def bind_again(self) -> None:
         """Bind what could not be bound before, over what has been declared since. A query that can be bound again stays
         as it is until it is resumed."""
-        left = [one for one in self.stored.objects.values() if one.id in self.errors and not self.is_bound(one)]
-        for one in sorted(left, key=lambda one: DECLARATION_ORDER[one.kind]):
+        known = [self.stored.objects[number] for number in self.errors if number in self.stored.objects]
+        left = [one for one in known if not self.is_bound(one)]
+        for one in sorted(left, key=lambda one: (DECLARATION_ORDER[one.kind], one.id)):
             try:
                 self.bound = declared(one, self.bound, beside=False)
             except (ScriptErrors, PenstockError) as error:
