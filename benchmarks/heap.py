@@ -1,7 +1,7 @@
 """`penstock` in a process that tells of its memory: python -m benchmarks.heap ADDRESS ARGUMENT...
 
-ADDRESS is a socket in the file system. Who connects gets the figures at that moment, as JSON: `resident` memory; by the
-C library, bytes in `used` pieces and `free` ones between them; by Arrow, bytes in buffers (`arrow`); of Python, the
+ADDRESS is a socket in the file system. Who connects gets the figures at that moment, as JSON: `resident` memory, and
+what of it is not pages of files (`anonymous`), which the system takes back when it needs them; by the C library, bytes in `used` pieces and `free` ones between them; by Arrow, bytes in buffers (`arrow`); of Python, the
 number of small `blocks`, and the bytes of objects (`objects`) where PYTHONTRACEMALLOC has it trace them.
 """
 
@@ -27,10 +27,12 @@ class _MallocInfo(ctypes.Structure):
     ]
 
 
-def resident() -> int:
+def resident() -> dict[str, int]:
     """Return the resident memory of this process in bytes."""
-    status = Path("/proc/self/status").read_text()
-    return next(int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith("VmRSS"))
+    lines = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+    return {
+        name: int(lines[line].split()[0]) * 1024 for name, line in (("resident", "VmRSS"), ("anonymous", "RssAnon"))
+    }
 
 
 def figures() -> dict[str, int]:
@@ -43,7 +45,7 @@ def figures() -> dict[str, int]:
     found = library.mallinfo2()
     traced = {"objects": tracemalloc.get_traced_memory()[0]} if tracemalloc.is_tracing() else {}
     return {
-        "resident": resident(), "used": int(found.used + found.hblkhd), "free": int(found.free),
+        **resident(), "used": int(found.used + found.hblkhd), "free": int(found.free),
         "arrow": pa.total_allocated_bytes(), "blocks": sys.getallocatedblocks(), **traced,
     }  # fmt: skip
 

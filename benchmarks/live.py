@@ -220,7 +220,8 @@ def cycles(count: int, retain: str) -> dict[str, Any]:
 
 
 def megabytes(looks: Sequence[dict[str, int]]) -> list[float]:
-    return [round(look["resident"] / 2**20, 1) for look in looks]
+    """Return by look the memory of the process, without pages of files that it reads."""
+    return [round(look["anonymous"] / 2**20, 1) for look in looks]
 
 
 def subscribers(count: int) -> dict[str, Any]:

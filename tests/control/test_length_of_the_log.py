@@ -10,6 +10,7 @@ import pytest
 from control_kit import STREAM, Server
 
 from penstock.control import applying, command_log
+from penstock.control.sealed_files import SealedFiles
 from penstock.errors import PenstockError
 
 CYCLES = 60
@@ -69,6 +70,21 @@ def test_registrations_and_drops(tmp_path: Path) -> None:
     assert outcome.outcome.state.value == "RUNNING"
     assert [one.name for one in again.control.stored.values()] == ["S"]
     again.control.close()
+
+
+def test_a_reply_reads_each_file_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many commands a script has."""
+    system = Server(tmp_path)
+    system.done(STREAM)
+    script = "".join(f"CREATE QUERY q{number} AS SELECT v FROM S;" for number in range(CYCLES))
+    read: list[str] = []
+    before = SealedFiles.read
+    monkeypatch.setattr(SealedFiles, "read", lambda files, name: (read.append(name), before(files, name))[1])
+    for _ in range(2):
+        outcomes = system.run(script, key="all")
+        assert [one.outcome.number for one in outcomes if one.outcome] == list(range(2, CYCLES + 2))
+        assert len(read) < 6
+    system.control.close()
 
 
 def test_memory_and_objects_are_flat(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

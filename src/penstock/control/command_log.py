@@ -241,10 +241,19 @@ class CommandLog:
 
     def outcome(self, number: int) -> CommandOutcome | None:
         """Return what became of a command; None where that is open, and where it is forgotten."""
-        found = self.outcomes.get(number)
-        if found is None:
-            files = (self._read_finished(name)[1] for name in self._files_with(number))
-            found = next((outcomes[number] for outcomes in files if number in outcomes), None)
+        return self.outcomes_of([number]).get(number)
+
+    def outcomes_of(self, numbers: Iterable[int]) -> dict[int, CommandOutcome]:
+        """Return what became of commands, without those of which that is open or forgotten. A file is read once."""
+        wanted = [*numbers]
+        found = {number: self.outcomes[number] for number in wanted if number in self.outcomes}
+        read: set[int] = set()
+        for number in wanted:
+            for name in [] if number in found else self._files_with(number):
+                if name not in read:
+                    read.add(name)
+                    outcomes = self._read_finished(name)[1]
+                    found |= {other: outcomes[other] for other in wanted if other in outcomes}
         return found
 
     def commands(self, after: int = 0, limit: int | None = None) -> list[_LoggedCommand]:

@@ -346,16 +346,21 @@ class Control:
     def _outcomes(self, request: PostedScript) -> list[StatementOutcome]:
         """Return the outcome of each statement, as far as it is known."""
         transaction, readings = request.transaction, self._backlog.readings()
+        known = self._log.outcomes_of(() if transaction is None else transaction.numbers)
+
+        def outcome_of(number: int) -> CommandOutcome:
+            return known.get(number) or _unfinished(number, readings)
+
         if request.repeated:
             # It was posted before: its commands have been carried out.
             assert transaction is not None, "it is in the log"
             pairs = zip(transaction.numbers, transaction.texts, strict=True)
-            return [StatementOutcome(text, self._outcome(number, readings)) for number, text in pairs]
+            return [StatementOutcome(text, outcome_of(number)) for number, text in pairs]
         numbers = iter(transaction.numbers if transaction is not None else ())
         found: list[StatementOutcome] = []
         for text, command, warnings in zip(request.commands.texts, request.bound, request.warnings, strict=True):
             number = next(numbers, None) if changes(command) else None
-            outcome = None if number is None else self._outcome(number, readings)
+            outcome = None if number is None else outcome_of(number)
             found.append(StatementOutcome(text, outcome, command, warnings))
         return found
 

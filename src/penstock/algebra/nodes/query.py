@@ -85,6 +85,10 @@ class Query:
     choices: tuple[PlanChoice, ...] = ()
     uncoalesced: tuple[str, ...] = ()
 
+    def __deepcopy__(self, memo: object) -> Query:
+        """Return the query: nothing changes it."""
+        return self
+
     @property
     def domain(self) -> TimeDomain:
         """Return the query's time domain; a query over static relations alone is emitted in calendar time."""
