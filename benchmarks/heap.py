@@ -1,8 +1,9 @@
 """`penstock` in a process that tells of its memory: python -m benchmarks.heap ADDRESS ARGUMENT...
 
 ADDRESS is a socket in the file system. Who connects gets the figures at that moment, as JSON: `resident` memory, and
-what of it is not pages of files (`anonymous`), which the system takes back when it needs them; by the C library, bytes in `used` pieces and `free` ones between them; by Arrow, bytes in buffers (`arrow`); of Python, the
-number of small `blocks`, and the bytes of objects (`objects`) where PYTHONTRACEMALLOC has it trace them.
+what of it is not pages of files (`anonymous`), which the system takes back when it needs them; by the C library, bytes
+in `used` pieces and `free` ones between them; by Arrow, bytes in buffers (`arrow`); of Python, the number of small
+`blocks`, and the bytes of objects (`objects`) where PYTHONTRACEMALLOC has it trace them.
 """
 
 from __future__ import annotations
