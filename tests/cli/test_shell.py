@@ -146,7 +146,7 @@ def test_neither_spark_nor_a_prompt_is_loaded() -> None:
     done = subprocess.run(
         [sys.executable, "-c", code], input=SCRIPT + "SELECT n FROM S LIMIT 1;", capture_output=True, text=True
     )
-    assert done.returncode == 0 and done.stdout == "n\n\n", done.stderr
+    assert done.returncode == 0 and done.stdout == 'n\n""\n', done.stderr
 
 
 def test_an_error_leaves_the_session_as_it_was(told: Told) -> None:

@@ -12,11 +12,10 @@ export async function streams(main) {
   const number = (name, label, show) => ({ name, label, number: true, value: (row) => row[name], cell: (row) => show(row[name]) });
   const attributes = new Attributes(), about = h("section", { hidden: true });
   const table = new Table([
-    { name: "name", cell: (row) => h("button", { class: "name", onclick: () => choose(row) }, row.name) }, { name: "is", label: "kind" }, { name: "connector" },
+    { name: "name", cell: (row) => h("button", { class: "name", onclick: () => choose(row) }, row.name) }, { name: "is", label: "kind" }, { name: "state", value: (row) => row.error && row.state, cell: (row) => row.error && state(row.state) }, { name: "connector" },
     number("rows_per_second", "rows/s", short), number("rows", "rows", short), number("late", "late", short), number("malformed", "malformed", short),
     { name: "heartbeat", value: (row) => row.heartbeat }, number("lag", "lag", seconds), number("backlog_splits", "splits waiting", short),
     number("backlog_bytes", "bytes waiting", bytes), number("retained_bytes", "retained", bytes), { name: "retained_from", label: "retained from" },
-    { name: "state", value: (row) => row.error && row.state, cell: (row) => row.error && state(row.state) },
   ], { key: (row) => row.name, sorted: "name", label: "streams and relations" });
   const letters = new Table(["source", "reason", "record", "origin", "line", "tick"].map((name) => ({ name, text: true })), { label: "dead letters" }), none = h("p", { class: "quiet" }, "none");
   fill(main, h("h1", {}, "Streams and relations"), h("section", {}, table.element), about,
