@@ -199,7 +199,8 @@ class History(WatchedServer):
             # It was accepted; what it needs may be gone when its past comes to be read.
             assert outcome.code == "P0703" and outcome.message and "backfill" not in outcome.message, outcome
             assert disturbed, outcome
-            assert not self.registered[name].starts[-1].wait, outcome
+            # Nothing was gone when WARM WAIT was accepted, so that nobody held last rows for it (live.md).
+            assert not self.registered[name].starts[-1].wait or "of which fewer are kept" in outcome.message, outcome
             self.steps.append(f"failed: {outcome.message}")
             self.seen["failed later"] += 1
             self.registered[name].starts.pop()
