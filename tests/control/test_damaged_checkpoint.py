@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from control_kit import STREAM, SUM, Server
+from control_kit import STREAM, SUM, CommandFailed, Server
 
 from penstock.control import applying
 from penstock.errors import PenstockError
@@ -117,6 +117,24 @@ def test_documents_of_a_later_version_are_told(checkpoint: Path) -> None:
             assert found.startswith(f"P0605 {path}") and "a later version of Penstock may have written it" in found
         path.write_bytes(content)
     Server(checkpoint).control.close()
+
+
+def test_damaged_keys_of_posts_are_told_and_take_no_rows(checkpoint: Path) -> None:
+    (path,) = (checkpoint / "control" / "kept" / "1" / "keys").iterdir()
+    content = path.read_bytes()
+    for damage in (foreign, lambda whole: whole[:-9], lambda _: b'{"number": 1}\n', lambda _: b"[]\n"):
+        path.write_bytes(damage(content))
+        system = Server(checkpoint)
+        for key in ("k", "other"):
+            with pytest.raises(PenstockError, match="P0605"):
+                rows(system, 3, key)
+        with pytest.raises(CommandFailed, match="P0605"):
+            system.done("INSERT INTO S VALUES (7, 7);")
+        system.control.close()
+        path.write_bytes(content)
+    system = Server(checkpoint)
+    assert not rows(system, 2, "k")
+    system.control.close()
 
 
 class ReadOnly(SystemCalls):

@@ -29,6 +29,7 @@ from penstock.control.stored_catalog import CatalogChange, StoredCatalog
 from penstock.errors import PenstockError
 from penstock.storage.documents import Document, array, as_document, as_text, integer, nested, text
 from penstock.storage.seals import damaged
+from penstock.storage.stamps import StampRetention
 
 #: A command: its transaction, its text, its number, and its outcome, None where that is open.
 _LoggedCommand: TypeAlias = "tuple[Transaction, str, int, CommandOutcome | None]"
@@ -173,6 +174,11 @@ class CommandLog:
     #: By place.
     _begun: dict[int, BegunQuery] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        self._stamps = StampRetention(self.retention, lambda: _now())
+        #: When the newest transaction was accepted.
+        self._newest = 0
+
     @staticmethod
     def opened(files: SealedFiles, retention: float) -> tuple[CommandLog, StoredCatalog]:
         """Return the log in a folder, and the latest stored catalog. Raises PenstockError P0605."""
@@ -182,6 +188,7 @@ class CommandLog:
             transactions, outcomes = log._read_finished(number)
             log._finished[number] = _FinishedFile.of(transactions)
             log._last = max(log._last, number)
+            log._newest = max(log._newest, log._finished[number].newest)
             for transaction in transactions:
                 log._note_begin(transaction, outcomes)
         for number in _numbers(names, _TRANSACTION):
@@ -351,7 +358,9 @@ class CommandLog:
     # -- what is finished --------------------------------------------------------------------------------------
 
     def _is_old(self, at: int) -> bool:
-        return at < _now() - int(self.retention * 1e6)
+        # With the newest, so that all stamps ahead of the clock are noticed at once.
+        first, last = self._stamps.kept(self._newest)
+        return not first <= at <= last
 
     def _is_packed(self, first: int) -> bool:
         return any(file.may_contain(first) and file.has(first) for file in list(self._finished.values()))
@@ -392,6 +401,7 @@ class CommandLog:
         self._begun = {place: one for place, one in self._begun.items() if place in places}
 
     def _know(self, transaction: Transaction) -> None:
+        self._newest = max(self._newest, transaction.at)
         self.transactions[transaction.first] = transaction
         self._first_by_number |= dict.fromkeys(transaction.numbers, transaction.first)
         self._last = max(self._last, transaction.last)
