@@ -14,7 +14,10 @@ import pytest
 from control_kit import STREAM, SUM, CommandFailed, Server
 
 from penstock.control import applying
+from penstock.control.entities.running_plan import running_plan_document
 from penstock.errors import PenstockError
+from penstock.language.commands import ExportCommand
+from penstock.language.printer import string_text
 from penstock.storage import replaced_storage
 from penstock.storage.local import LocalStorage, SystemCalls
 from penstock.storage.seals import sealed, unsealed
@@ -219,4 +222,23 @@ def test_a_checkpoint_is_one_however_it_is_spelled(tmp_path: Path) -> None:
     system = Server(link)
     for spelled in (folder, link, folder / "control" / "..", tmp_path / "." / "link", linked):
         assert refused(spelled).startswith("P0609")
+    system.control.close()
+
+
+def test_a_stored_plan_that_does_not_type_stops_its_query_alone(tmp_path: Path) -> None:
+    system = Server(tmp_path)
+    system.done(STREAM + "CREATE QUERY q AS SELECT v + 1 AS w FROM S; CREATE QUERY t AS SELECT v FROM S;")
+    (outcome,) = system.run("EXPORT PLAN OF q;")
+    assert isinstance(outcome.command, ExportCommand)
+    plan = running_plan_document(system.control.view(), outcome.command.query, outcome.command.logical)
+    system.done(f"CREATE QUERY p FROM PLAN {string_text(plan)};")
+    system.control.close()
+    path = tmp_path / "control" / "4.json"
+    document = json.loads(unsealed(path.read_bytes(), path.name))
+    (stored,) = document["change"]["objects"]
+    stored["text"] = stored["text"].replace('"v"', '"nothing"')
+    path.write_bytes(sealed(json.dumps(document), path.name))
+    system = Server(tmp_path)
+    assert system.status("p") == "NEEDS ATTENTION" and "unknown column nothing" in system.control.query("p")[1].message
+    assert system.status("q") == system.status("t") == "RUNNING"
     system.control.close()
