@@ -23,7 +23,7 @@ def test_they_are_a_dictionary(seed: int) -> None:
             keys.remove(key)
             model.pop(key, None)
         else:
-            keys.expire(at - 1_500)
+            keys.expire(at - 1_500, at)
             model = {one: post for one, post in model.items() if post[1] >= at - 1_500}
         if at % 200 == 0:
             for one in [f"k{number}" for number in range(0, 2_000, 7)]:
@@ -59,5 +59,5 @@ def test_a_key_takes_few_bytes() -> None:
         tracemalloc.stop()
     # As objects with their texts they took 500.
     assert taken < 60
-    keys.expire(count)
+    keys.expire(count, 2**62)
     assert len(keys) == 0 and keys._arrays == []

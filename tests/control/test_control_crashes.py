@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from control_kit import STREAM, SUM, CommandFailed, Server
 from mortal_storage import MortalStorage
@@ -24,6 +25,7 @@ from penstock.control import applying
 from penstock.control.engine import EngineVersion, NextVersion, Preparation
 from penstock.control.in_process import InProcessEngine
 from penstock.errors import PenstockError
+from penstock.expressions import user
 from penstock.storage import replaced_storage
 from penstock.storage.local import LocalStorage
 from penstock.testing.faults import KINDS, LOSSES, FailingCalls, PowerCut, PowerLost
@@ -98,7 +100,7 @@ def cut_life(
 ) -> tuple[Server, bool]:
     """Live through LIFE with a loss of power at one call; return the system, and whether power went."""
     checkpoint, spare = folder / "checkpoint", folder / "spare"
-    checkpoint.mkdir(parents=True)
+    checkpoint.mkdir(parents=True, exist_ok=True)
     spare.mkdir()
     calls = PowerCut(spare, number)
     system: Server | None = None
@@ -377,3 +379,90 @@ def test_an_update_at_each_point_of_a_command(tmp_path: Path, point: str) -> Non
     third = Server(tmp_path)
     assert float(attributes(third)["weight"]) == 2
     third.control.close()
+
+
+#: The number of a call that no life gets to.
+UNCUT = 1_000_000
+#: Several changes in one transaction, an exchange, what is dropped with all that depends on it.
+EXCHANGING_LIFE: tuple[Step, ...] = (
+    command(STREAM),
+    command(SUM + "CREATE VIEW w AS SELECT v + 1 AS v FROM S; CREATE QUERY t AS SELECT v FROM w;"),
+    rows(1, 1, 2, 3),
+    answer,
+    command(
+        "BEGIN; ALTER QUERY q RENAME TO p; ALTER QUERY p AS SELECT SUM(v) + 1 AS s FROM S [RANGE 5 SECONDS]; COMMIT;"
+    ),
+    rows(2, 4, 5),
+    answer,
+    command("CREATE QUERY r AS SELECT MAX(CAST(v AS BIGINT)) AS s FROM S [RANGE 4 SECONDS];"),
+    command("ALTER QUERY p SWAP WITH r;"),
+    rows(3, 6, 7),
+    answer,
+    command("DROP VIEW w CASCADE;"),
+    rows(4, 8, 9),
+    answer,
+)
+
+
+def check_lives(
+    folder: Path, life: tuple[Step, ...], names: list[str], every: int, prepare: Callable[[Path], None] | None = None
+) -> int:
+    """Cut a life at every n-th call; return how often. What is left is what a life without a cut leaves.
+
+    Args:
+        names: of what is declared at the end.
+        prepare: makes the checkpoint that a life begins with.
+    """
+    expected: dict[str, list[dict[str, Any]]] = {}
+    number, cuts, was_cut = UNCUT, 0, True
+    while was_cut or not cuts:
+        place = folder / str(number)
+        (place / "checkpoint").mkdir(parents=True)
+        if prepare is not None:
+            prepare(place / "checkpoint")
+        system, was_cut = cut_life(place, number, LOSSES[number % len(LOSSES)], life)
+        found = contents(system)
+        texts_of_log(system)
+        declared = sorted(one.name for one in system.control.stored.values())
+        statuses = {one.status.value for one in system.control.queries()}
+        with suppress(PowerLost):
+            system.control.close()
+        expected = expected or found
+        assert found == expected and all(found.values()), f"power went at call {number}"
+        assert declared == names and statuses == {"RUNNING"}, f"power went at call {number}"
+        number, cuts = (1 if number == UNCUT else number + every), cuts + was_cut
+        was_cut = was_cut or number == 1
+    return cuts
+
+
+def test_several_changes_at_once_an_exchange_and_a_cascade_happen_once(tmp_path: Path) -> None:
+    assert check_lives(tmp_path, EXCHANGING_LIFE, ["S", "p", "r"], 11) > 8
+
+
+def doubled(values: pa.Array) -> pa.Array:
+    return pc.multiply(values, 2)
+
+
+MENDING_LIFE: tuple[Step, ...] = (
+    command("ALTER QUERY t AS SELECT v AS d FROM S;"),
+    command("BEGIN; CREATE OR REPLACE VIEW w AS SELECT v + 1 AS d FROM S; ALTER QUERY q RESUME; COMMIT;"),
+    rows(2, 3, 4),
+    answer,
+)
+
+
+def test_the_mending_of_what_cannot_be_bound_happens_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = user.make(user.UserFunction, doubled, "INT", "doubled", ["INT"])
+
+    def leave(folder: Path) -> None:
+        """Leave queries and a view of a function that a later program does not have."""
+        monkeypatch.setitem(user.REGISTERED, made.key, made)
+        system = Server(folder)
+        system.done(STREAM + "CREATE VIEW w AS SELECT doubled(v) AS d FROM S; CREATE QUERY q AS SELECT d FROM w;")
+        system.done("CREATE QUERY t AS SELECT doubled(v) AS d FROM S;")
+        rows(1, 1, 2)(system)
+        answer(system)
+        system.control.close()
+        monkeypatch.delitem(user.REGISTERED, made.key)
+
+    assert check_lives(tmp_path, MENDING_LIFE, ["S", "q", "t", "w"], 5, leave) > 4

@@ -28,6 +28,8 @@ from penstock.control.sealed_files import SealedFiles
 from penstock.control.stored_catalog import CatalogChange, StoredCatalog
 from penstock.errors import PenstockError
 from penstock.storage.documents import Document, array, as_document, as_text, integer, nested, text
+from penstock.storage.seals import damaged
+from penstock.storage.stamps import StampRetention
 
 #: A command: its transaction, its text, its number, and its outcome, None where that is open.
 _LoggedCommand: TypeAlias = "tuple[Transaction, str, int, CommandOutcome | None]"
@@ -172,6 +174,11 @@ class CommandLog:
     #: By place.
     _begun: dict[int, BegunQuery] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        self._stamps = StampRetention(self.retention, lambda: _now())
+        #: When the newest transaction was accepted.
+        self._newest = 0
+
     @staticmethod
     def opened(files: SealedFiles, retention: float) -> tuple[CommandLog, StoredCatalog]:
         """Return the log in a folder, and the latest stored catalog. Raises PenstockError P0605."""
@@ -181,20 +188,22 @@ class CommandLog:
             transactions, outcomes = log._read_finished(number)
             log._finished[number] = _FinishedFile.of(transactions)
             log._last = max(log._last, number)
+            log._newest = max(log._newest, log._finished[number].newest)
             for transaction in transactions:
                 log._note_begin(transaction, outcomes)
         for number in _numbers(names, _TRANSACTION):
             if not log._is_packed(number):
-                log._know(Transaction.read(files.read(f"{number}.json")))
+                log._know(files.read_as(f"{number}.json", Transaction.read))
         for number in _numbers(names, _OUTCOMES):
-            found = _outcomes_in(files.read(f"{_OUTCOMES}{number}.json"))
+            found = files.read_as(f"{_OUTCOMES}{number}.json", _outcomes_in)
             log.note(found.values())
             log._in_outcomes[number] = tuple(found)
         log._catalog = max(_numbers(names, _CATALOG), default=0)
         log._last = max(log._last, log._catalog, max(log.outcomes, default=0))
+        log._check_whole()
         catalog = StoredCatalog()
         if log._catalog:
-            catalog = StoredCatalog.read(files.read(f"{_CATALOG}{log._catalog}.json"))
+            catalog = files.read_as(f"{_CATALOG}{log._catalog}.json", StoredCatalog.read)
         log._forget_begins(catalog)
         return log, catalog
 
@@ -358,7 +367,9 @@ class CommandLog:
     # -- what is finished --------------------------------------------------------------------------------------
 
     def _is_old(self, at: int) -> bool:
-        return at < _now() - int(self.retention * 1e6)
+        # With the newest, so that all stamps ahead of the clock are noticed at once.
+        first, last = self._stamps.kept(self._newest)
+        return not first <= at <= last
 
     def _is_packed(self, first: int) -> bool:
         return any(file.may_contain(first) and file.has(first) for file in list(self._finished.values()))
@@ -371,13 +382,18 @@ class CommandLog:
         PenstockError P0605."""
         name = f"{_FINISHED}{number}.json"
         try:
-            document = self.files.read(name)
+            return self.files.read_as(name, _finished_in)
         except PenstockError:
             if number in self._finished or name in self.files.names():
                 raise
             return [], {}
-        transactions = [Transaction.read(as_document(one, "finished")) for one in array(document, "transactions")]
-        return transactions, _outcomes_in(document)
+
+    def _check_whole(self) -> None:
+        """Raise PenstockError P0605 where a command is missing that the latest catalog does not contain: its file is
+        removed after that is written. Without it, what it declared would be gone, and nobody would be told."""
+        for number in range(self._catalog + 1, self._last + 1):
+            if number not in self._first_by_number:
+                raise damaged(self.files.root, FileNotFoundError(f"the file of command {number} is missing"))
 
     def _note_begin(self, transaction: Transaction, outcomes: Mapping[int, CommandOutcome]) -> None:
         """Note which queries have begun with the commands of a transaction."""
@@ -394,6 +410,7 @@ class CommandLog:
         self._begun = {place: one for place, one in self._begun.items() if place in places}
 
     def _know(self, transaction: Transaction) -> None:
+        self._newest = max(self._newest, transaction.at)
         self.transactions[transaction.first] = transaction
         self._first_by_number |= dict.fromkeys(transaction.numbers, transaction.first)
         self._last = max(self._last, transaction.last)
@@ -416,6 +433,11 @@ def _by_number(
 def _outcomes_in(document: Document) -> dict[int, CommandOutcome]:
     found = (CommandOutcome.read(as_document(one, "outcomes")) for one in array(document, "outcomes"))
     return {outcome.number: outcome for outcome in found}
+
+
+def _finished_in(document: Document) -> tuple[list[Transaction], dict[int, CommandOutcome]]:
+    transactions = [Transaction.read(as_document(one, "finished")) for one in array(document, "transactions")]
+    return transactions, _outcomes_in(document)
 
 
 def _numbers(names: Sequence[str], prefix: str) -> list[int]:

@@ -25,7 +25,7 @@ from penstock.control.outcomes import SYSTEM, CommandOutcome, CommandState, Prin
 from penstock.control.posted_rows import POSTED, PostedRows, PostLimits
 from penstock.control.registry import Registry, queries_over, read_once, settings_of
 from penstock.control.script import parse_commands
-from penstock.control.sealed_files import SealedFiles
+from penstock.control.sealed_files import SealedFiles, moved_away
 from penstock.control.stored_catalog import StoredObject, StoredQuery
 from penstock.control.transactions.accepting import Acceptor, Policy, changes
 from penstock.control.transactions.catalog_text import catalog_text
@@ -163,6 +163,7 @@ class Control:
             PenstockError: P0201, P0208 for another source; P0203, P0305 for other columns; P0731, P0601.
             Busy: it is beyond `rate_limit` or `max_unread_bytes`; nothing has been added.
         """
+        self._check_checkpoint()
         registry = self._applier.current
         one = registry.stored.named(source)
         found = registry.bound.sources.get(source.lower())
@@ -264,6 +265,8 @@ class Control:
         the server; None for no reason."""
         if isinstance(self._failure, Exception) and isinstance(ended := _ended(self._failure), PenstockError):
             return ended
+        if (moved := self._moved()) is not None:
+            return moved
         for one, query in self._applier.current.stored.queries if self._failed else ():
             error = self._failed.get(query.place)
             stops = query.status is QueryStatus.FAILED and one.attributes.get("on_failure") == STOP_SERVER
@@ -290,9 +293,20 @@ class Control:
     def _has_ended(self) -> bool:
         return self._lock is None or self._failure is not None
 
+    def _moved(self) -> PenstockError | None:
+        """Return the error of a checkpoint that is not where it was any more, so that another server may use its place;
+        None while it is there."""
+        lock = self._lock
+        return None if lock is None or lock.is_held() else moved_away(self._log.files.root.parent)
+
+    def _check_checkpoint(self) -> None:
+        if (moved := self._moved()) is not None:
+            raise moved
+
     def _send(self, request: PostedScript) -> None:
         if self._has_ended():
             raise _ended(self.failure)
+        self._check_checkpoint()
         self._requests.put(request)
         if self._has_ended():
             # The thread may have ended before it saw the request.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import pickle
 import threading
+import zlib
 from collections.abc import Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
@@ -43,8 +44,11 @@ from penstock.runtime.local.statics import read_relation
 from penstock.runtime.watching.reporting import ReportOptions
 from penstock.runtime.watching.taps import Tap, Taps
 from penstock.storage import storage
+from penstock.storage.seals import damaged
 
 _STATE = "engine.pickle"
+#: What the file ends with.
+_SEAL = b"\nseal %08x\n"
 #: Sinks whose answers are collected here.
 _COLLECTED = ("MEMORY", "RESULTS", "CONSOLE")
 
@@ -82,9 +86,9 @@ class InProcessEngine:
         self._taps = Taps()
         self._state = _State()
         if folder is not None and storage().exists(folder / _STATE):
-            found = pickle.loads(storage().read(folder / _STATE))
-            assert isinstance(found, _State) and found.live is not None, "the state is whole"
-            self._state, self._live = found, LiveEngine.restored(found.live)
+            self._state = _read_state(folder / _STATE)
+            assert self._state.live is not None, "the state is whole"
+            self._live = LiveEngine.restored(self._state.live)
 
     # -- the contract ------------------------------------------------------------------------------------------
 
@@ -338,10 +342,27 @@ class InProcessEngine:
         if self._folder is None:
             return
         data = pickle.dumps(replace(self._state, live=self._live.snapshot()))
+        data += _SEAL % zlib.crc32(data)
         try:
             storage().write(self._folder / _STATE, data)
         except OSError as error:
             raise not_written(self._folder / _STATE, error) from error
+
+
+def _read_state(path: Path) -> _State:
+    """Return the state in a file. Raises PenstockError P0605."""
+    try:
+        data = storage().read(path)
+        seal = data[-len(_SEAL % 0) :]
+        # Earlier versions wrote none.
+        if seal.startswith(_SEAL[:6]) and seal != _SEAL % zlib.crc32(data[: -len(seal)]):
+            raise ValueError("its content does not match its checksum")
+        found = pickle.loads(data)
+        if not isinstance(found, _State) or found.live is None:
+            raise ValueError("it holds no state of queries")
+    except Exception as error:  # whatever the bytes lead to
+        raise damaged(path, error) from error
+    return found
 
 
 def _deciding(version: NextVersion) -> DecidingOptions:

@@ -25,6 +25,7 @@ from penstock.connectors.sources.posted_keys import KnownKeys, expire_keys, kept
 from penstock.control.sealed_files import not_written
 from penstock.errors import Busy, PenstockError
 from penstock.storage import storage
+from penstock.storage.stamps import StampRetention
 
 #: Connectors whose rows are posted.
 POSTED = ("MEMORY", "HTTP")
@@ -121,6 +122,9 @@ class PostedRows:
     _all_known: bool = False
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
+    def __post_init__(self) -> None:
+        self._stamps = StampRetention(self.retention, lambda: _now())
+
     def folder(self, source_id: int) -> Path:
         """Return the folder of a source."""
         return self.root / str(source_id)
@@ -161,7 +165,7 @@ class PostedRows:
         with self._lock:
             posts = self._posts(source_id)
             before = None if key is None else posts.keys.at(key)
-            if key is not None and before is not None and before >= _now() - int(self.retention * 1e6):
+            if key is not None and before is not None and self._stamps.keeps(before):
                 if not same and not posts.keys.has(key, digest):
                     # The name of the token stands before it, without a blank.
                     raise key_used(key.partition(" ")[2])
@@ -179,7 +183,9 @@ class PostedRows:
             posts.number += 1
             if key is not None:
                 posts.keys.add(key, digest, key_of(path).at)
-            if posts.expired < _now() - max(_EXPIRE_EVERY, int(self.retention * 1e6) // _EXPIRE_PARTS):
+            every = max(_EXPIRE_EVERY, int(self.retention * 1e6) // _EXPIRE_PARTS)
+            # The clock may have been set back since.
+            if abs(_now() - posts.expired) > every:
                 self._expire(posts)
             return True
 
@@ -222,10 +228,10 @@ class PostedRows:
     def _expire(self, posts: _Posts) -> None:
         """Remove old keys of a source. What cannot be removed now is removed later."""
         posts.expired = _now()
-        before = posts.expired - int(self.retention * 1e6)
-        posts.keys.expire(before)
+        kept = self._stamps.kept(posts.keys.latest())
+        posts.keys.expire(*kept)
         with suppress(OSError):
-            expire_keys(posts.folder, before)
+            expire_keys(posts.folder, *kept)
 
     def _is_used_elsewhere(self, source_id: int, key: str) -> bool:
         """Return whether there was a post with a key to another source."""
@@ -234,9 +240,8 @@ class PostedRows:
                 if name.isdecimal():
                     self._posts(int(name))
             self._all_known = True
-        before = _now() - int(self.retention * 1e6)
         others = (posts.keys.at(key) for number, posts in self._known.items() if number != source_id)
-        return any(at is not None and at >= before for at in others)
+        return any(at is not None and self._stamps.keeps(at) for at in others)
 
     def _posts(self, source_id: int) -> _Posts:
         if source_id not in self._known:

@@ -10,15 +10,19 @@ from __future__ import annotations
 import json
 import os
 import socket
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from penstock.errors import PenstockError
 from penstock.storage import Held, Locked, storage
 from penstock.storage.documents import Document, as_document
 from penstock.storage.seals import damaged, sealed, unsealed
 
+Content = TypeVar("Content")
 _LOCK = ".in-use"
+_LATER = "a later version of Penstock may have written it"
 
 
 @dataclass(frozen=True)
@@ -43,6 +47,18 @@ class SealedFiles:
             return as_document(json.loads(unsealed(storage().read(path), name)), name)
         except (OSError, ValueError, TypeError) as error:
             raise damaged(path, error) from error
+
+    def read_as(self, name: str, made_of: Callable[[Document], Content]) -> Content:
+        """Return what a document holds. Raises PenstockError P0605, also for one with other fields: of a later version,
+        most likely."""
+        document = self.read(name)
+        try:
+            return made_of(document)
+        except KeyError as error:
+            reason: Exception = ValueError(f"it has no field {error}; {_LATER}")
+        except (TypeError, ValueError) as error:
+            reason = ValueError(f"{error}; {_LATER}")
+        raise damaged(self.root / name, reason)
 
     def names(self, folder: str = "") -> list[str]:
         """Return the names of the finished files in a folder."""
@@ -74,3 +90,11 @@ def not_written(path: Path, error: OSError) -> PenstockError:
     """Return the error for a file that cannot be written."""
     reason = error.strerror or str(error)
     return PenstockError("P0601", f"{path} cannot be written: {reason}", cause=error, hint="nothing has been changed")
+
+
+def moved_away(checkpoint: Path) -> PenstockError:
+    """Return the error for a checkpoint that was removed or renamed while a server used it."""
+    return PenstockError(
+        "P0601", f"the checkpoint {checkpoint} was removed or renamed while the server ran",
+        hint="put it back, or a copy of it, and start the server again",
+    )  # fmt: skip

@@ -15,6 +15,7 @@ import threading
 from dataclasses import dataclass
 from pathlib import Path
 
+import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
@@ -22,12 +23,15 @@ from penstock.errors import PenstockError
 from penstock.server.addresses import Address
 from penstock.server.http.app import create_app
 from penstock.server.http.door import HttpDoor
+from penstock.server.http.problems import MEDIA, Refused, problem
 
 _BACKLOG = 512
 #: Seconds that open requests get when the server ends.
 _GRACE = 5
 #: Bytes of an answer that wait for a slow client, beyond what the system takes and the part that is being sent.
 _UNSENT = 2**14
+#: Seconds that a client may take for a request; a longer body has more, by the bytes per second.
+PATIENCE, SLOWEST = 30.0, 500
 #: Connections that are open without a request, beyond those with one.
 _IDLE = 200
 
@@ -86,11 +90,61 @@ def opened(address: Address, option: str = "--http") -> socket.socket:
 
 
 class _Connection(H11Protocol):
-    """A connection that holds little of what its client does not take."""
+    """A connection that holds little of what its client does not take, and is closed where the client owes the rest of
+    a request for long."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         transport.set_write_buffer_limits(high=_UNSENT)
+        #: Since when the client owes bytes, None where it does not; and how many have come since.
+        self._owed_since: float | None = self.loop.time()
+        self._received = 0
+        self._timer = self.loop.call_later(PATIENCE, self._check_progress)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._timer.cancel()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        self._received += len(data)
+        super().data_received(data)
+        self._note_owed()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._note_owed()
+
+    def send_400_response(self, msg: str) -> None:
+        """Answer what is no HTTP; the connection is closed, as nobody knows where the next request begins."""
+        if self.conn.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
+            # An answer has begun: it is broken off.
+            self.transport.close()
+            return
+        refused = Refused(400, "P0803", "the request is not valid HTTP/1.1", hint="the connection is closed")
+        body = bytes(problem(refused).body)
+        headers = [("content-type", MEDIA), ("content-length", str(len(body))), ("connection", "close")]
+        for event in (h11.Response(status_code=400, headers=headers), h11.Data(data=body), h11.EndOfMessage()):
+            self.transport.write(self.conn.send(event) or b"")
+        self.transport.close()
+
+    def _note_owed(self) -> None:
+        """Note whether the client owes the rest of a request, and since when."""
+        waits = self.cycle is None or self.cycle.response_complete
+        owes = (self.conn.their_state is h11.IDLE and waits) or self.conn.their_state is h11.SEND_BODY
+        if not owes or self.flow.read_paused:
+            self._owed_since = None
+        elif self._owed_since is None:
+            self._owed_since, self._received = self.loop.time(), 0
+
+    def _check_progress(self) -> None:
+        """Close the connection of a client that keeps it without sending what it owes."""
+        self._note_owed()
+        if self._owed_since is not None:
+            seconds = self.loop.time() - self._owed_since
+            if seconds >= PATIENCE and self._received < SLOWEST * seconds:
+                self.transport.close()
+                return
+        self._timer = self.loop.call_later(PATIENCE / 2, self._check_progress)
 
 
 class HttpServer:

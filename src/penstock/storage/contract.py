@@ -39,6 +39,9 @@ class Held(OSError):
 class Locked(Protocol):
     """A lock that this process holds; the end of the process releases it."""
 
+    def is_held(self) -> bool:
+        """Return whether the file is still there under its name, so that nobody else can lock it."""
+
     def release(self) -> None:
         """Remove the file and release the lock."""
 

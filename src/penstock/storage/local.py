@@ -221,12 +221,16 @@ class LocalLock:
     path: Path
     handle: int | None
 
+    def is_held(self) -> bool:
+        return self.handle is not None and _is_still(self.path, self.handle)
+
     def release(self) -> None:
         if self.handle is not None:
             # The name is removed while the lock is held: a process that opened the file earlier then notices that the
-            # name no longer refers to it.
+            # name no longer refers to it. It may be the lock of another process, if the folder was replaced.
             with suppress(OSError):
-                self.storage.remove(self.path)
+                if _is_still(self.path, self.handle):
+                    self.storage.remove(self.path)
             os.close(self.handle)
             self.handle = None
 
@@ -246,6 +250,6 @@ def _is_still(path: Path, handle: int) -> bool:
     """Return whether the locked file is still the one of that name."""
     try:
         named, opened = path.stat(), os.fstat(handle)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return False
     return stat.S_ISREG(named.st_mode) and (named.st_dev, named.st_ino) == (opened.st_dev, opened.st_ino)

@@ -20,6 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from penstock.storage import storage
+from penstock.storage.seals import damaged
 
 _SUFFIX = ".json"
 _DIGITS = 12
@@ -96,10 +97,15 @@ class KnownKeys:
         """Forget a key, if it is there."""
         self._remove(_hash(key, 16))
 
-    def expire(self, before: int) -> None:
-        """Forget the keys of posts that came before an instant."""
-        self._apart = {key: post for key, post in self._apart.items() if post[1] >= before}
-        kept = (one[one["at"] >= before] for one in self._arrays)
+    def latest(self) -> int:
+        """Return when the latest of the posts was, 0 without any."""
+        apart = max((at for _, at in self._apart.values()), default=0)
+        return max([apart, *(int(one["at"].max()) for one in self._arrays)])
+
+    def expire(self, first: int, last: int) -> None:
+        """Forget the keys of posts that came before the instant `first`, or after `last`."""
+        self._apart = {key: post for key, post in self._apart.items() if first <= post[1] <= last}
+        kept = (one[(one["at"] >= first) & (one["at"] <= last)] for one in self._arrays)
         self._arrays = [one for one in kept if len(one)]
 
     def _find(self, hashed: bytes) -> tuple[bytes, int] | None:
@@ -162,7 +168,7 @@ def keep_keys(folder: Path, posts: Sequence[PostKey]) -> None:
 
 
 def kept_keys(folder: Path) -> list[PostKey]:
-    """Return the keys in a folder."""
+    """Return the keys in a folder. Raises PenstockError P0605."""
     with _LOCK:
         return [post for path in _files(folder) for post in _read(path)]
 
@@ -172,13 +178,14 @@ def last_kept(folder: Path) -> int:
     return max(map(_number, _files(folder)), default=0)
 
 
-def expire_keys(folder: Path, before: int) -> None:
-    """Remove the keys of posts that came before an instant, in microseconds since 1970. Raises OSError."""
+def expire_keys(folder: Path, first: int, last: int) -> None:
+    """Remove the keys of posts that came before the instant `first`, or after `last`, in microseconds since 1970.
+    Raises OSError."""
     with _LOCK:
         files = _files(folder)
         for path in files:
             posts = _read(path)
-            left = [post for post in posts if post.at >= before]
+            left = [post for post in posts if first <= post.at <= last]
             if not left and path != files[-1]:
                 storage().remove(path)
             elif 2 * len(left) < len(posts):
@@ -199,7 +206,10 @@ def _number(path: Path) -> int:
 
 
 def _read(path: Path) -> list[PostKey]:
-    return [PostKey.read(line) for line in storage().read(path).splitlines()]
+    try:
+        return [PostKey.read(line) for line in storage().read(path).splitlines()]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise damaged(path, error) from error
 
 
 def _text(posts: Iterable[PostKey]) -> bytes:

@@ -15,6 +15,7 @@ import zlib
 from collections.abc import Callable, Mapping
 from urllib.parse import parse_qsl
 
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from penstock.errors import PenstockError
@@ -104,6 +105,9 @@ class Gate:
             if started:
                 raise
             await problem(error)(scope, receive, marked)
+        except ClientDisconnect:
+            # The client has left before its request was whole: nothing of it is carried out, and nobody is told.
+            return
         except Exception as error:
             _LOG.exception("%s %s failed", scope["method"], scope["path"])
             if finished:
