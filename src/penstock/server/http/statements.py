@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Annotated, Any
 from urllib.parse import quote
 
@@ -74,8 +75,12 @@ async def execute(
         body.sql, caller, checked_key(idempotency_key), body.wait, body.dry, dict(body.settings), cursor=last_event_id
     )
     try:
-        if form is not BodyFormat.JSON:
-            await door.quick(lambda: _check_has_rows(body, form))
+        if form is not BodyFormat.JSON and not await door.quick(lambda: _has_rows(body, form)):
+            # Refused before anything of it is executed, unless it has errors, which come first.
+            await executed(request, door, replace(script, dry=True, key=None))
+            offered = "one SELECT alone is answered so; a script is answered as application/json"
+            message = f"a script has no answer of the type {form.media}, and nothing of it was executed"
+            raise Refused(406, "P0803", message, hint=offered)
         reply = await executed(request, door, script)
         for statement in reply.statements:
             if statement.results is not None:
@@ -85,16 +90,13 @@ async def execute(
         return problem(error, in_script=True)
 
 
-def _check_has_rows(body: StatementBody, form: BodyFormat) -> None:
-    """Raise Refused for a script that is no query alone, before anything of it is executed; PenstockError for one that
+def _has_rows(body: StatementBody, form: BodyFormat) -> bool:
+    """Return whether a script is a query alone, whose rows are had in a format. Raises PenstockError for one that
     cannot be parsed."""
     statements = parse_script(body.sql).statements
     # Server-sent events are the format of a SUBSCRIBE alone.
     queries = SubscribeStatement if form is BodyFormat.SSE else OneTimeSelect | SubscribeStatement
-    if body.dry or len(statements) != 1 or not isinstance(statements[0], queries):
-        offered = "one SELECT alone is answered so; a script is answered as application/json"
-        message = f"a script has no answer of the type {form.media}, and nothing of it was executed"
-        raise Refused(406, "P0803", message, hint=offered)
+    return not body.dry and len(statements) == 1 and isinstance(statements[0], queries)
 
 
 async def _subscribed(request: Request, door: HttpDoor, source: ResultSource) -> Response:
