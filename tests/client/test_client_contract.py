@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
 from typing import ClassVar
 
 import pyarrow as pa
@@ -91,6 +92,37 @@ def test_warnings_and_columns_of_a_script(connected: ServerClient) -> None:
     assert all(warning.position.line == 1 for warning in script.warnings)
     with pytest.raises(PenstockError, match="P0104"):
         connected.select("SELECT room FROM readings", settings={"no_such_setting": "1"})
+
+
+def test_what_has_no_rows_is_refused_before_it_is_executed(connected: ServerClient, fake: FakeService) -> None:  # noqa: F811
+    view = "CREATE VIEW v AS SELECT room FROM readings"
+    for script in (view, f"{view}; SELECT room FROM readings", "SELECT room FROM readings; SELECT n FROM readings"):
+        with pytest.raises(PenstockError, match="nothing of it was executed") as caught:
+            connected.select(script)
+        assert caught.value.code == "P0803"
+    with pytest.raises(PenstockError, match="P0101"):
+        connected.select("SELEC room FROM readings")
+    assert connected.catalog().views == () and not list(connected.commands())
+
+
+def test_a_token_as_it_is_read_from_its_file(server: Running, tmp_path: Path) -> None:  # noqa: F811
+    (tmp_path / "ada.token").write_text(server.texts[AccessRole.READ] + "\n")
+    with connect(server.url, (tmp_path / "ada.token").read_text()) as client:
+        assert client.query("warm").name == "warm"
+    with pytest.raises(PenstockError, match="other characters than a token has") as caught:
+        connect(server.url, f"{server.texts[AccessRole.READ]}\n{server.texts[AccessRole.READ]}")
+    assert caught.value.hint == "hand over the text that `penstock token add` has printed"
+    for path in (tmp_path / "ada.token", b"token"):
+        with pytest.raises(PenstockError, match="the token is a"):
+            connect(server.url, path)  # type: ignore[arg-type]
+
+
+def test_rows_that_are_no_dictionaries(connected: ServerClient) -> None:
+    for rows in ({"at": "2024-03-01 09:00:00", "room": "x"}, [("2024-03-01 09:00:00", "x")], ["ab"], [1]):
+        with pytest.raises(PenstockError, match="P0203: these values cannot be posted as rows") as caught:
+            connected.insert("readings", rows)
+        assert "dictionary update" not in caught.value.message
+        assert caught.value.hint == "a row is a dictionary: [{'column': value, ...}, ...]"
 
 
 def test_events(connected: ServerClient, fake: FakeService) -> None:  # noqa: F811

@@ -254,3 +254,11 @@ def test_where_lines_cannot_be_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
     shown = ascii_only.buffer.getvalue()  # type: ignore[attr-defined]
     monkeypatch.undo()
     assert shown.startswith(b"said\n+---+") and b"\\xc4" in shown
+
+
+def test_a_value_does_not_turn_the_line_around() -> None:
+    """What turns the direction of a line or breaks it is shown as an escape, as it would move other cells."""
+    table = pa.table({"word": ["user\u202etxt.exe", "a\u2066b", "c\u2028d", "\u05d0\u05d1"]})
+    (text,) = rendered("t", table, 80)
+    assert "user\\u202etxt.exe" in text and "a\\u2066b" in text and "c\\u2028d" in text and "\u05d0\u05d1" in text
+    assert not set(text) & set("\u202e\u2066\u2028")

@@ -72,6 +72,7 @@ class Connection:
     def __init__(
         self, url: str, token: str | None, patience: float, verify: str | None = None, timeout: float | None = 120.0
     ) -> None:
+        token = _checked_token(token)
         headers = {"User-Agent": "penstock"} | ({"Authorization": f"Bearer {token}"} if token else {})
         # Made once, since it takes long, for all clients of httpx.
         trust: ssl.SSLContext | bool = False
@@ -85,8 +86,6 @@ class Connection:
                 raise ValueError(f"{port} is no port: they go from 1 to {_LAST_PORT}")
             if httpx.URL(url).userinfo:
                 raise ValueError("a token is given by itself, not as a part of the address")
-            if token is not None and not (token.isascii() and token.isprintable() and token.strip() == token):
-                raise ValueError("the token has other characters than a token has")
             if verify is not None:
                 trust = ssl.create_default_context()
                 trust.load_verify_locations(cafile=verify)
@@ -249,6 +248,20 @@ def _with_scheme(address: str) -> str:
     host, slash, rest = (address.strip().strip("/") or "127.0.0.1").partition("/")
     port = "" if re.search(r":\d+$", host) else f":{_USUAL_PORT}"
     return f"http://{host}{port}{slash}{rest}"
+
+
+def _checked_token(token: str | None) -> str | None:
+    """Return a token without the line break that it has in a file. Raises PenstockError P0808."""
+    if token is None:
+        return None
+    # Python does not check it, and a path is what one takes the text for.
+    if not isinstance(token, str):
+        what = f"the token is a {type(token).__name__} and no text"  # type: ignore[unreachable]
+    elif not ((token := token.strip()).isascii() and token.isprintable()):
+        what = "the token has other characters than a token has"
+    else:
+        return token
+    raise PenstockError("P0808", what, hint="hand over the text that `penstock token add` has printed")
 
 
 def pauses() -> Iterator[float]:

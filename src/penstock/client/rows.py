@@ -24,8 +24,9 @@ def arrow_table(rows: Any) -> pa.Table:
         message = f"{type(rows).__name__} is a plan, its rows have not been computed"
         raise PenstockError("P0203", message, hint="hand over rows.collect()")
     elif isinstance(rows, Sequence | Iterator) or (isinstance(rows, Iterable) and not hasattr(rows, "columns")):
+        dictionaries = [_dictionary(row) for row in rows]
         try:
-            rows = _of_dictionaries([dict(row) for row in rows])
+            rows = _of_dictionaries(dictionaries)
         except (TypeError, ValueError, pa.ArrowException) as error:
             raise _no_rows("these values", error) from None
     elif not isinstance(rows, pa.Table):
@@ -36,6 +37,14 @@ def arrow_table(rows: Any) -> pa.Table:
         # The labels of a pandas DataFrame whose rows were chosen from another one; an index with a name is a column.
         rows = rows.drop_columns([name for name in rows.column_names if _LABELS.fullmatch(name)])
     return pa.table([_plain(column) for column in rows.columns], names=rows.column_names)
+
+
+def _dictionary(row: Any) -> dict[str, Any]:
+    try:
+        return dict(row)
+    except (TypeError, ValueError):
+        message = f"these values cannot be posted as rows: one of them is of the type {type(row).__name__}"
+        raise PenstockError("P0203", message, hint="a row is a dictionary: [{'column': value, ...}, ...]") from None
 
 
 def _of_dictionaries(rows: list[dict[str, Any]]) -> pa.Table:

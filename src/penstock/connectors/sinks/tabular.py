@@ -27,6 +27,8 @@ _NARROWEST = 12
 #: Cells beside each column, and one at the end: borders and padding.
 _BESIDE, _END = 3, 1
 _CONTROLS = {code: f"\\x{code:02x}" for code in (*range(10), *range(11, 32), *range(127, 160))}
+#: What breaks a line or turns its direction, which would move the cells beside it.
+_CONTROLS |= {code: f"\\u{code:04x}" for code in (*range(0x2028, 0x202F), *range(0x2066, 0x206A))}
 
 #: Above the head, beside its cells, below it, beside the cells of rows, below them.
 _FRAME = ("┏━┳┓", "┃", "┡━╇┩", "│", "└─┴┘")

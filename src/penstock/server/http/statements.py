@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Annotated, Any
 from urllib.parse import quote
 
@@ -11,6 +12,9 @@ from fastapi import APIRouter, Header, Path, Request, Response
 from starlette.responses import StreamingResponse
 
 from penstock.errors import PenstockError
+from penstock.language.parse import parse_script
+from penstock.language.statements.declarations import OneTimeSelect
+from penstock.language.statements.live import SubscribeStatement
 from penstock.server.http.documents import (
     Problem,
     RunningDocument,
@@ -71,6 +75,12 @@ async def execute(
         body.sql, caller, checked_key(idempotency_key), body.wait, body.dry, dict(body.settings), cursor=last_event_id
     )
     try:
+        if form is not BodyFormat.JSON and not await door.quick(lambda: _has_rows(body, form)):
+            # Refused before anything of it is executed, unless it has errors, which come first.
+            await executed(request, door, replace(script, dry=True, key=None))
+            offered = "one SELECT alone is answered so; a script is answered as application/json"
+            message = f"a script has no answer of the type {form.media}, and nothing of it was executed"
+            raise Refused(406, "P0803", message, hint=offered)
         reply = await executed(request, door, script)
         for statement in reply.statements:
             if statement.results is not None:
@@ -78,6 +88,15 @@ async def execute(
         return script_response(reply, form, door.limits.rows)
     except PenstockError as error:
         return problem(error, in_script=True)
+
+
+def _has_rows(body: StatementBody, form: BodyFormat) -> bool:
+    """Return whether a script is a query alone, whose rows are had in a format. Raises PenstockError for one that
+    cannot be parsed."""
+    statements = parse_script(body.sql).statements
+    # Server-sent events are the format of a SUBSCRIBE alone.
+    queries = SubscribeStatement if form is BodyFormat.SSE else OneTimeSelect | SubscribeStatement
+    return not body.dry and len(statements) == 1 and isinstance(statements[0], queries)
 
 
 async def _subscribed(request: Request, door: HttpDoor, source: ResultSource) -> Response:
@@ -151,7 +170,7 @@ async def executed(request: Request, door: HttpDoor, script: ScriptRequest) -> S
 
 
 def script_response(reply: ScriptReply, form: BodyFormat, limit: int) -> Response:
-    """Return the answer to a script. Raises Refused for one with too many rows, or that has no answer in a format."""
+    """Return the answer to a script. Raises Refused for one with too many rows."""
     for statement in reply.statements:
         if statement.table is not None and statement.table.num_rows > limit:
             message = f"the answer has {statement.table.num_rows:,} rows, the server returns {limit:,}: max_result_rows"
@@ -160,9 +179,6 @@ def script_response(reply: ScriptReply, form: BodyFormat, limit: int) -> Respons
     tables = [statement for statement in reply.statements if statement.table is not None]
     if form is BodyFormat.JSON:
         return _rows_response(_document(reply), tables, status, {}, form)
-    if len(tables) != 1 or len(reply.statements) != 1:
-        offered = "one SELECT alone is answered so; a script is answered as application/json"
-        raise Refused(406, "P0803", f"a script has no answer of the type {form.media}", hint=offered)
     table = tables[0].table
     assert table is not None
     return _rows_response(pieces(table, form), tables, status, _headers(tables[0]), form)
