@@ -16,6 +16,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from inline_engine import InlineServer, leave_spark
+from watched_server import NAMES, case_without_clock
 
 from penstock.algebra import Scan, leaves
 from penstock.algebra.nodes.one_time import OneTimeQuery
@@ -33,11 +34,7 @@ from penstock.storage import storage
 from penstock.testing.cases import case_inputs, parse_case
 from penstock.testing.one_time import as_of, assert_same_rows, rows_of
 from penstock.testing.oracle import run_oracle_once, timely_rows
-from penstock.testing.random.worlds import FLAVOURS, random_case, seeded_choices
 from penstock.types import END
-
-NAMES = ("q0", "q1", "q2", "q3")
-FLAVOURS_WITHOUT_CLOCK = [flavour for flavour in FLAVOURS if not flavour.clock]
 
 
 @dataclass
@@ -61,11 +58,7 @@ class Attack:
 
     def __post_init__(self) -> None:
         self.draw = random.Random(self.seed)
-        choices = seeded_choices(self.draw.randrange(10**9))
-        flavour = choices.pick(FLAVOURS_WITHOUT_CLOCK)
-        self.case = random_case(choices, flavour, NAMES)
-        while self.case.origin:
-            self.case = random_case(choices, flavour, NAMES)
+        self.case = case_without_clock(self.draw)
         bound = bind_script("\n".join(self.case.statements))
         self.inputs = case_inputs(parse_case(self.case.render()), bound)
         self.queries = [query for query in bound.queries if query.name in NAMES]

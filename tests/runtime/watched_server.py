@@ -32,11 +32,20 @@ from penstock.runtime.spark.catching_up.past_input import PastStart, past_of_run
 from penstock.runtime.spark.checkpoint.folder import Folder
 from penstock.runtime.spark.retained import retention
 from penstock.testing.cases import case_inputs, parse_case
-from penstock.testing.random.worlds import FLAVOURS, random_case, seeded_choices
+from penstock.testing.random.worlds import FLAVOURS, RandomCase, random_case, seeded_choices
 from penstock.testing.thresholds import lowered, small
 
 NAMES = ("q0", "q1", "q2", "q3")
 FLAVOURS_WITHOUT_CLOCK = [flavour for flavour in FLAVOURS if not flavour.clock]
+
+
+def case_without_clock(draw: random.Random) -> RandomCase:
+    """Return a random world, of all flavours whose time does not depend on the clock, as a text case."""
+    choices = seeded_choices(draw.randrange(10**9))
+    flavour = choices.pick(FLAVOURS_WITHOUT_CLOCK)
+    while (case := random_case(choices, flavour, NAMES)).origin:
+        pass
+    return case
 
 
 class Gate:
@@ -87,11 +96,7 @@ class WatchedServer:
 
     def __post_init__(self) -> None:
         self.draw = random.Random(self.seed)
-        choices = seeded_choices(self.draw.randrange(10**9))
-        flavour = choices.pick(FLAVOURS_WITHOUT_CLOCK)
-        self.case = random_case(choices, flavour, NAMES)
-        while self.case.origin:
-            self.case = random_case(choices, flavour, NAMES)
+        self.case = case_without_clock(self.draw)
         self.law = [statement for statement in self.case.statements if "CREATE QUERY" not in statement]
         bound = bind_script("\n".join(self.case.statements))
         self.inputs = case_inputs(parse_case(self.case.render()), bound)
