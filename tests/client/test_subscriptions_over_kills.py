@@ -37,7 +37,7 @@ class MortalServer:
         with closing(socket.socket()) as free:
             free.bind(("127.0.0.1", 0))
             self.url = f"http://127.0.0.1:{free.getsockname()[1]}"
-        self.kills, self._wanted = 0, kills
+        self.kills, self.wanted = 0, kills
         self._folder, self._chance = folder, chance
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -49,7 +49,7 @@ class MortalServer:
                 # Now and then it is killed before it listens; otherwise it lives for a while first.
                 if self._chance.random() < 0.8:
                     assert process.stdout is not None and process.stdout.readline().startswith("http")
-                self._ending.wait(self._chance.uniform(0.05, 1) if self.kills < self._wanted else None)
+                self._ending.wait(self._chance.uniform(0.05, 1) if self.kills < self.wanted else None)
             self.kills += 1
 
     @contextmanager
@@ -70,13 +70,16 @@ class MortalServer:
         self._thread.join()
 
 
-def post(url: str, last: int, chance: random.Random) -> None:
-    """Insert the rows 0 to `last` in posts of some rows, each with its key; a client is dropped now and then, and the
-    next one does not know whether the last post was added."""
+def post(url: str, server: MortalServer, last: int, chance: random.Random) -> None:
+    """Insert the rows 0 to `last` in posts of some rows, each with its key, while the server is killed; a client is
+    dropped now and then, and the next one does not know whether the last post was added."""
     first = 0
     while first <= last:
         with connect(url, patience=PATIENCE) as client:
             while first <= last and chance.random() < 0.7:
+                # However fast the machine is, the kills are spread over the posts.
+                while server.kills < server.wanted * first // last:
+                    time.sleep(0.01)
                 size = 1 + first % 5
                 numbers = range(first, min(first + size, last + 1))
                 rows = [{"at": f"2024-03-01 00:{n // 60:02d}:{n % 60:02d}", "n": n} for n in numbers]
@@ -112,7 +115,7 @@ def test_every_row_comes_once_and_in_order(seed: int, tmp_path: Path) -> None:
     counts: list[dict[str, Any]] = []
     # The last instant is not final: another row could have it.
     calls: list[tuple[Callable[..., None], tuple[Any, ...]]] = [
-        (post, (last, random.Random(f"post {seed}"))),
+        (post, (server, last, random.Random(f"post {seed}"))),
         (read, ("everything", last, random.Random(f"everything {seed}"), numbers)),
         (read, ("counted", 2 * last - 1, random.Random(f"counted {seed}"), counts)),
     ]
