@@ -109,12 +109,12 @@ def test_what_cpu_shedding_has_dropped_stays_dropped_over_a_kill_and_a_restart(s
     one instant, at which all that is there of it is taken back, and never again: behind a restart it would come back if
     the threshold were lost, and another instant would be told if it were decided again."""
     (tmp_path / "data").mkdir()
-    for i in range(12):
+    for i in range(24):
         ts = list(range(i * 20, i * 20 + 20))
         columns = {"ts": pa.array(ts, pa.int64()), "k": pa.array([t * 7 % 40 for t in ts], pa.int32())}
         pq.write_table(pa.table({**columns, "x": [0.0] * 20}), tmp_path / "data" / f"part-{i:03d}.parquet")
     text = CPU.format(data=tmp_path / "data", out=tmp_path / "out")
-    for stop_after in (5, 8, None):
+    for stop_after in (5, 14, None):
         session = Session(spark)
         session.execute(text)
         run = session.start(checkpoint=str(tmp_path / "checkpoint"))
