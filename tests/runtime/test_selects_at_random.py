@@ -16,13 +16,12 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from inline_engine import InlineServer, leave_spark
-from watched_server import NAMES, case_without_clock
+from watched_server import RandomWorld
 
 from penstock.algebra import Scan, leaves
 from penstock.algebra.nodes.one_time import OneTimeQuery
-from penstock.algebra.nodes.scans import Source
 from penstock.errors import PenstockError
-from penstock.language import QueryNames, bind_script, bind_select
+from penstock.language import QueryNames, bind_select
 from penstock.physical.execution.progress import NOTHING
 from penstock.results.content import ResultContents
 from penstock.results.run_input import pinned_input, state_of_run
@@ -31,7 +30,6 @@ from penstock.results.source_rows import RowsInMemory
 from penstock.runtime.local.one_time import sources_of
 from penstock.runtime.spark.retained import retention
 from penstock.storage import storage
-from penstock.testing.cases import case_inputs, parse_case
 from penstock.testing.one_time import as_of, assert_same_rows, rows_of
 from penstock.testing.oracle import run_oracle_once, timely_rows
 from penstock.types import END
@@ -47,7 +45,7 @@ class Answered:
 
 
 @dataclass
-class Attack:
+class Attack(RandomWorld):
     """A server over a random world, and who reads it."""
 
     seed: int
@@ -57,15 +55,7 @@ class Attack:
     seen: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
-        self.draw = random.Random(self.seed)
-        self.case = case_without_clock(self.draw)
-        bound = bind_script("\n".join(self.case.statements))
-        self.inputs = case_inputs(parse_case(self.case.render()), bound)
-        self.queries = [query for query in bound.queries if query.name in NAMES]
-        self.sources: dict[str, Source] = {
-            leaf.source.name: leaf.source for q in bound.queries for leaf in leaves(q.root) if isinstance(leaf, Scan)
-        }
-        self.timed = [name for name, source in self.sources.items() if not source.is_static]
+        self.make_world(self.seed)
         self.given = dict.fromkeys(self.timed, 0)
         self.retain: dict[str, int | None] = {}
         #: Streams of which all is kept, whatever happens.

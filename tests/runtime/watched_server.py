@@ -48,6 +48,21 @@ def case_without_clock(draw: random.Random) -> RandomCase:
     return case
 
 
+class RandomWorld:
+    """Random sources and queries without a clock, and what comes of the sources."""
+
+    def make_world(self, seed: int) -> None:
+        self.draw = random.Random(seed)
+        self.case = case_without_clock(self.draw)
+        bound = bind_script("\n".join(self.case.statements))
+        self.inputs = case_inputs(parse_case(self.case.render()), bound)
+        self.queries = [query for query in bound.queries if query.name in NAMES]
+        self.sources: dict[str, Source] = {
+            leaf.source.name: leaf.source for q in bound.queries for leaf in leaves(q.root) if isinstance(leaf, Scan)
+        }
+        self.timed = [name for name, source in self.sources.items() if not source.is_static]
+
+
 class Gate:
     """Holds the reading of pasts up: so many parts may be read, all where it is None."""
 
@@ -82,7 +97,7 @@ class Registered:
 
 
 @dataclass
-class WatchedServer:
+class WatchedServer(RandomWorld):
     """A server over a random world, and what happens to it."""
 
     seed: int
@@ -95,16 +110,8 @@ class WatchedServer:
     results: dict[int, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.draw = random.Random(self.seed)
-        self.case = case_without_clock(self.draw)
+        self.make_world(self.seed)
         self.law = [statement for statement in self.case.statements if "CREATE QUERY" not in statement]
-        bound = bind_script("\n".join(self.case.statements))
-        self.inputs = case_inputs(parse_case(self.case.render()), bound)
-        self.queries = [query for query in bound.queries if query.name in NAMES]
-        self.sources: dict[str, Source] = {
-            leaf.source.name: leaf.source for q in bound.queries for leaf in leaves(q.root) if isinstance(leaf, Scan)
-        }
-        self.timed = [name for name, source in self.sources.items() if not source.is_static]
         self.posts: dict[str, list[int]] = {name: [] for name in self.timed}
         #: Ticks for which streams are retained from their declaration on: None not at all, -1 read again from files.
         self.kept: dict[str, int | None] = {}
