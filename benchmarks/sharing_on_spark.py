@@ -2,7 +2,8 @@
 
 A server on local[2]: joins of one window, or of windows of several lengths, each with a relation of its own, and sums
 whose windows slide. The CPU time of a round of the driver, the JVM and the workers together, of one query and of many,
-with operators that advance in common calls and without (`--alone`: each by itself).
+with operators that advance in common calls and without (`--alone`: each by itself). The answers of three of them are
+compared with those that NumPy computes.
 """
 
 from __future__ import annotations
@@ -34,10 +35,11 @@ JointTurns.ready = lambda self, first, finished: [first]
 
 @dataclass(frozen=True)
 class Kind:
-    """Queries of one kind. text: of query `i`; relations: each has one of its own."""
+    """Queries of one kind. text: of query `i`; window: its length and slide; relations: each has one of its own."""
 
     name: str
     text: Callable[[int], str]
+    window: Callable[[int], tuple[int, int]]
     relations: bool = True
 
     def script(self, count: int) -> str:
@@ -50,11 +52,14 @@ class Kind:
 
 KINDS = {
     "joins": Kind(
-        "joins of one window", lambda i: f"SELECT S.k, S.a, R{i}.b FROM S [RANGE 8 SECONDS], R{i} WHERE S.k = R{i}.k"
+        "joins of one window",
+        lambda i: f"SELECT S.k, S.a, R{i}.b FROM S [RANGE 8 SECONDS], R{i} WHERE S.k = R{i}.k",
+        lambda i: (8, 1),
     ),
     "lengths": Kind(
         "joins of windows of several lengths",
         lambda i: f"SELECT S.k, S.a, R{i}.b FROM S [RANGE {9 - 7 * i % 9} SECONDS], R{i} WHERE S.k = R{i}.k",
+        lambda i: (9 - 7 * i % 9, 1),
     ),
     "sums": Kind(
         "sums of windows that slide",
@@ -62,6 +67,7 @@ KINDS = {
             f"RSTREAM(SELECT k, SUM(a + {i // 100}) AS s FROM S"
             f" [RANGE {10 + i % 100 // 4} SECONDS SLIDE {(1, 2, 5, 10)[i % 4]} SECONDS] GROUP BY k)"
         ),
+        lambda i: (10 + i % 100 // 4, (1, 2, 5, 10)[i % 4]),
         relations=False,
     ),
 }
@@ -88,14 +94,52 @@ def tree(pid: int) -> float:
     return total
 
 
-def insert(client: ServerClient, second: int, relations: int, keys: int) -> None:
+def stream(second: int, keys: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return k and a of the rows of a second."""
     draw = np.random.default_rng(second)
-    ts = np.full(ROWS, second, np.int32)
-    columns = (ts, *(draw.integers(0, keys, ROWS).astype(np.int32) for _ in range(2)))
+    k, a = (draw.integers(0, keys, ROWS).astype(np.int32) for _ in range(2))
+    return k, a
+
+
+def updated(second: int) -> int:
+    """Return the key of the relations that is updated in a second, which is its value too."""
+    return second % MATCHED * (KEYS // MATCHED)
+
+
+def insert(client: ServerClient, second: int, relations: int, keys: int) -> None:
+    k, a = stream(second, keys)
     for i in range(relations):
-        key = [second % MATCHED * (KEYS // MATCHED)]
+        key = [updated(second)]
         client.insert(f"R{i}", pa.table({"ts": pa.array([second], pa.int32()), "k": key, "b": key}))
-    client.insert("S", pa.table(dict(zip(("ts", "k", "a"), columns, strict=True))))
+    client.insert("S", pa.table({"ts": np.full(ROWS, second, np.int32), "k": k, "a": a}))
+
+
+def check(client: ServerClient, kind: Kind, number: int, seconds: int, keys: int) -> None:
+    """Compare the answers of a query with what they have to be, computed by NumPy. seconds: that were posted."""
+    length, slide = kind.window(number)
+    if kind.relations:
+        found = client.select(f"SELECT k, a, b FROM q{number}")
+        until = int(found.instant or 0)
+        related = {updated(second) for second in range(1, until + 1)}
+        assert until >= seconds - 1, f"q{number} stays at {until}"
+        rows = [
+            pair
+            for second in range(max(1, until - length + 1), until + 1)
+            for pair in zip(*stream(second, keys), strict=True)
+        ]
+        expected = sorted((int(k), int(a), int(k)) for k, a in rows if k in related)
+        shown = sorted((row["k"], row["a"], row["b"]) for row in found.table.to_pylist())
+        assert expected and shown == expected, f"the answer of q{number} is wrong"
+        return
+    parts = client.subscribe(f"q{number}", beginning=True, until_now=True)
+    shown = sorted((row["ts"], row["k"], row["s"]) for part in parts for row in part.to_pylist())
+    expected = []
+    for end in range(slide, seconds, slide):
+        inside = [stream(second, keys) for second in range(max(1, end - length + 1), end + 1)]
+        k, a = (np.concatenate(columns) for columns in zip(*inside, strict=True))
+        sums = np.bincount(k, a.astype(np.int64) + number // 100, keys)
+        expected += [(end, key, int(sums[key])) for key in range(keys)]
+    assert expected and shown == expected, f"the answer of q{number} is wrong"
 
 
 def reached(client: ServerClient, count: int, tick: int) -> None:
@@ -130,6 +174,8 @@ def measure(kind: Kind, count: int, rounds: int) -> float:
             insert(client, second, relations, keys)
             reached(client, count, second - 1)
             spent.append(tree(pid) - before)
+        for number in {0, count // 2, count - 1}:
+            check(client, kind, number, SETTLING + rounds, keys)
     return median(spent[SETTLING:])
 
 

@@ -20,7 +20,8 @@ from penstock.runtime.spark.checkpoint.folder import Folder, Job, Seen
 from penstock.runtime.spark.checkpoint.query_failure import QueryFailure
 from penstock.runtime.spark.checkpoint.state_files import sweep
 from penstock.runtime.spark.checkpoint.totals import RunTotals
-from penstock.runtime.spark.input.round_log import RoundChange, RoundLog, load_read_task
+from penstock.runtime.spark.input.round_log import RoundChange, RoundLog
+from penstock.runtime.spark.input.task_files import load_read_tasks
 from penstock.runtime.spark.live_change import begin_change, leave_out
 from penstock.runtime.spark.output.answer_writer import PendingAnswer
 from penstock.runtime.spark.output.batch_logs import commit_logs
@@ -196,7 +197,7 @@ class InlineRun:
         if crash == "state":
             raise Crash
         outcome = run_round(
-            self.folder, self.job, self.tables, [load_read_task(self.folder, f) for f in files], self.batch
+            self.folder, self.job, self.tables, [load_read_tasks(self.folder, f) for f in files], self.batch
         )
         for report in outcome.reports:
             self.reporter.report(report)

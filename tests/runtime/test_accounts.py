@@ -20,7 +20,7 @@ def test_reasons_of_malformed_records_are_bounded(tmp_path: Path) -> None:
     accounts = RunTotals(folder)
     for batch in range(3):
         reasons = {f"{batch * 1000 + n} bytes too many": 2 for n in range(500)} | {"broken": 1}
-        folder.write_seen(f"{batch:09d}", "s", 0, Seen(rows=1001, malformed=reasons))
+        folder.write_seen(f"{batch:09d}", 0, [("s", Seen(rows=1001, malformed=reasons))])
         accounts.close_batch()
     found = RunTotals(folder)._totals.sources["s"].malformed
     assert len(found) == MOST_REASONS + 1

@@ -17,7 +17,7 @@ from penstock.physical.plan.plan import Plan
 from penstock.physical.planning.planner import plan_queries
 from penstock.runtime.deciding.deciders import Decider, Deciders, DecidingOptions, QueryPolicies, RoundMeasures
 from penstock.runtime.spark.checkpoint.folder import Folder
-from penstock.runtime.spark.input.round_log import load_read_task
+from penstock.runtime.spark.input.task_files import load_read_tasks
 from penstock.runtime.spark.worker.packets import Signal, decided_packets, read_decided
 from penstock.runtime.watching.reports import IngestReport, ShardReport
 
@@ -106,7 +106,7 @@ def test_a_round_is_decided_once_and_repeated_after_a_restart(tmp_path: Path) ->
 
     def decided_in(number: int) -> list[dict[str, object]]:
         files = sorted((rounds.place / f"{number:09d}").glob("*.json"))
-        return [dict(load_read_task(folder, file).decided) for file in files]
+        return [dict(task.decided) for file in files for task in load_read_tasks(folder, file)]
 
     assert decided_in(2) == [{"grant": {"q": 1}}]
     again = opened(tmp_path)

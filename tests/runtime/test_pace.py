@@ -17,7 +17,8 @@ from penstock.runtime.spark.checkpoint.folder import Folder, Intake
 from penstock.runtime.spark.input import input_planner as feed
 from penstock.runtime.spark.input.look_schedule import Looks
 from penstock.runtime.spark.input.rate_control import FIRST, LEAST, RateControl
-from penstock.runtime.spark.input.round_log import RoundLog, load_read_task
+from penstock.runtime.spark.input.round_log import RoundLog
+from penstock.runtime.spark.input.task_files import load_read_tasks
 from penstock.settings import Settings
 from penstock.tree import walk
 
@@ -136,7 +137,8 @@ def opened(tmp_path: Path, pace: RateControl, clock: Clock, watch: bool = False)
 def files(rounds: RoundLog, number: int) -> list[str]:
     found = sorted((rounds.place / f"{number:09d}").glob("*.json"))
     folder = Folder(rounds.place.parents[1])
-    return [Path(split.path).stem for file in found for split in load_read_task(folder, file).splits]
+    tasks = [task for file in found for task in load_read_tasks(folder, file)]
+    return [Path(split.path).stem for task in tasks for split in task.splits]
 
 
 def test_rounds_start_no_sooner_than_the_trigger_has_it(tmp_path: Path) -> None:

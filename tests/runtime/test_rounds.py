@@ -18,8 +18,9 @@ from penstock.runtime.spark.checkpoint.epochs import source_file
 from penstock.runtime.spark.checkpoint.folder import Folder, Intake
 from penstock.runtime.spark.input.offset import Offset
 from penstock.runtime.spark.input.rate_control import RateControl
-from penstock.runtime.spark.input.round_log import RoundLog, load_read_task
+from penstock.runtime.spark.input.round_log import RoundLog
 from penstock.runtime.spark.input.split_files import SplitFiles
+from penstock.runtime.spark.input.task_files import load_read_tasks
 from penstock.tree import walk
 
 
@@ -46,7 +47,8 @@ def opened(tmp_path: Path, watch: bool = False, abandoned: Callable[[], bool] = 
 def paths(rounds: RoundLog, number: int) -> list[str]:
     files = sorted((rounds.place / f"{number:09d}").glob("*.json"))
     folder = Folder(rounds.place.parents[1])
-    return [Path(split.path).name for file in files for split in load_read_task(folder, file).splits]
+    tasks = [task for file in files for task in load_read_tasks(folder, file)]
+    return [Path(split.path).name for task in tasks for split in task.splits]
 
 
 def eventually(holds: Callable[[], bool]) -> bool:

@@ -18,7 +18,8 @@ from penstock.runtime.spark.checkpoint.folder import Folder, Intake
 from penstock.runtime.spark.input import input_planner as feed
 from penstock.runtime.spark.input.look_schedule import Looks
 from penstock.runtime.spark.input.rate_control import RateControl
-from penstock.runtime.spark.input.round_log import RoundLog, load_read_task
+from penstock.runtime.spark.input.round_log import RoundLog
+from penstock.runtime.spark.input.task_files import load_read_tasks
 from penstock.storage.seals import sealed
 from penstock.types import Field, Schema, TimeDomain, Unit, parse_type
 
@@ -84,7 +85,9 @@ def rounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RoundLog
 
 def pieces(rounds: RoundLog, number: int) -> list[feed.ReadTask]:
     folder = Folder(rounds.place.parents[1])
-    return [load_read_task(folder, f) for f in sorted((rounds.place / f"{number:09d}").glob("*.json"))]
+    return [
+        task for f in sorted((rounds.place / f"{number:09d}").glob("*.json")) for task in load_read_tasks(folder, f)
+    ]
 
 
 def test_what_was_read_long_ago_is_forgotten(rounds: RoundLog, tmp_path: Path) -> None:
@@ -109,7 +112,7 @@ def test_what_a_source_knows_of_its_time_is_told_and_holds_from_the_next_round_o
     assert offset["told"] == {"s": 200}
     path = rounds.place / "000000001" / "00000.json"
     content = sealed(json.dumps({**first.__dict__, "splits": []}), folder.place(path))
-    assert load_read_task(folder, f"file:{path}", content) == replace(first, splits=())
+    assert load_read_tasks(folder, f"file:{path}", content) == [replace(first, splits=())]
 
 
 def test_a_source_that_fails_between_rounds_ends_the_run(rounds: RoundLog, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -56,7 +56,7 @@ def put(place: Path, name: str, number: int, value: int) -> None:
 
 def saw(place: Path, round_: int, **highs: int) -> None:
     for name, high in highs.items():
-        Folder(place / "job").write_seen(round_name(round_), name, 0, Seen(high, 1))
+        Folder(place / "job").write_seen(round_name(round_), 0, [(name, Seen(high, 1))])
 
 
 def test_the_stamp_of_a_round_is_in_its_offset_and_is_replayed(tmp_path: Path) -> None:

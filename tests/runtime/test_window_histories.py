@@ -16,7 +16,7 @@ from penstock.language import bind_script, bind_select
 from penstock.results.content import ResultContents
 from penstock.results.run_input import pinned_input, state_of_run
 from penstock.results.select import LiveReader
-from penstock.runtime.spark.input.round_log import load_read_task
+from penstock.runtime.spark.input.task_files import load_read_tasks
 from penstock.runtime.spark.retained import retention
 from penstock.runtime.spark.retained.retained_log import RetainedLog
 from penstock.runtime.spark.worker.inline import run_round
@@ -98,7 +98,7 @@ class Schedule:
             if op[0] == "w" and op[1:] in self._late:
                 # The elements are kept; the round is delivered later, and none is planned before that.
                 files = self.run.pending()
-                tasks = [load_read_task(self.run.folder, file) for file in files]
+                tasks = [load_read_tasks(self.run.folder, file) for file in files]
                 run_round(self.run.folder, self.run.job, self.run.tables, tasks, self.run.batch)
                 assert self.run.rounds.outstanding
             elif op[0] == "c" or not (self.run.rounds.outstanding and self._late):

@@ -262,7 +262,7 @@ def prepare(work: Work, request: StartRequest, decision: Decision, folder: Folde
     statics, counts_by_source = read_statics(replace(plan, statics=missing_statics), folder.dead_letters)
     for name, counts in counts_by_source.items():
         seen = Seen(rows=counts.rows, malformed=counts.malformed, passed=counts.passed)
-        folder.write_seen(STATICS, name, 0, seen)
+        folder.write_seen(STATICS, 0, [(name, seen)])
     folder.write_tables(statics)
     streaming = work.streaming
     read_by_penstock = tuple(source for name, source in plan.sources.items() if name not in streaming)

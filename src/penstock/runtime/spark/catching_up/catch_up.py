@@ -291,7 +291,8 @@ class CatchUp:
             self._compacted(name, updates, first + number) for number, (name, updates) in enumerate(compacted.items())
         )
         more = chain(before, more)
-        outcome = run_round(self._past, self.job, self._tables, tasks, self._rounds, self._progress, more)
+        each = [(task,) for task in tasks]
+        outcome = run_round(self._past, self.job, self._tables, each, self._rounds, self._progress, more)
         self._progress = {}
         self._take(outcome)
         # What a round has seen is needed to plan the one after it.

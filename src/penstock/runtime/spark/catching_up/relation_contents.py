@@ -219,7 +219,7 @@ class RelationContents:
                 parts = relation.history.since(Need(), tick)
                 updates = [part.with_columns([part.columns[c] for c in columns]) for part in parts]
                 packets += element_packets(job, tables, name, updates, 0)
-            yield run_round(folder, job, tables, [ReadTask(round_name(1), 0, None)], 0, progress, packets)
+            yield run_round(folder, job, tables, [[ReadTask(round_name(1), 0, None)]], 0, progress, packets)
             forget_warm(str(folder.root))
 
     def _read_whole(self, relation: _Relation, known: KnownPast) -> None:

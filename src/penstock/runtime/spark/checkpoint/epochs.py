@@ -49,7 +49,8 @@ from penstock.storage.seals import damaged
 #: of earlier formats have none, and keep the steps that they have. Format 7 says what sinks had before something was
 #: withheld of them; its epochs use one log, whatever the script was. Format 8 names states apart from where they lie
 #: (`planning/merging.py`); before, a name was a place. Format 9 has joins that take their results back, and the stores
-#: that they read, among the choices of a birth. Format 10 has epochs that refer to one that refers to another.
+#: that they read, among the choices of a birth. Format 10 has epochs that refer to one that refers to another, and
+#: files of a round with several read tasks.
 FORMAT, _WITHOUT_CHAINS, _WITHOUT_TAKEN_BACK, _WITHOUT_MOVES, _WITHOUT_RECEIVED = 10, 9, 8, 7, 6
 _WITHOUT_LOGS, _WITHOUT_STORES = 5, 4
 _WITHOUT_MERGES, _WITHOUT_REFERENCES = 3, 2

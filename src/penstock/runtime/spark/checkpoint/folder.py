@@ -6,7 +6,7 @@
     plans/              the parts of its plan, written when their queries begin
     tables/             static relations, computed before the start, as Arrow files
     splits/             per source the splits known so far, in files (`input/split_files.py`)
-    rounds/             what each round reads, one file a task (`round_log.py`)
+    rounds/             what each round reads, one file a task of Spark (`round_log.py`)
     state/              per stage and shard the state in files (`state_files.py`)
     history/            what the rounds of a live run have read, a block of rounds in a file (`round_history.py`)
     backfill/           the state of queries that read their past and have not joined the others yet (`catching_up/`)
@@ -14,7 +14,7 @@
     compacted/          the first updates of posted relations, a folder each (`retained/compacted_updates.py`)
     retained/           the accepted elements of streams that RETAIN them, a folder each (`retained/retained_log.py`)
     pins/               what a reader of the past holds back from being removed
-    seen/               per round, source and task what an ingest task saw; the next round starts from it
+    seen/               per round and task of Spark what an ingest task saw; the next round starts from it
     emitted/            what relation queries have emitted into sinks that a run cannot read (`recorded_sink.py`)
     undelivered/        answers that a sink did not take, of queries that were left out (`undelivered.py`)
     withheld/           what sinks have not received yet: of silent queries, and of relations whose results continue
@@ -300,10 +300,16 @@ class Folder:
 
     # -- what was seen -----------------------------------------------------------------------------------------
 
-    def write_seen(self, round_: str, source: str, task: int, seen: Seen, durable: bool = True) -> None:
-        """Write what a task observed. durable: not needed where the delivery mark of the round holds it too."""
-        path = self.root / "seen" / round_ / f"{file_name(source)}.{task}.json"
-        self.write_sealed(path, json.dumps({"source": source, **asdict(seen)}), durable)
+    def write_seen(self, round_: str, task: int, seen: Sequence[tuple[str, Seen]], durable: bool = True) -> None:
+        """Write what a task of Spark observed of sources, at least one.
+
+        Args:
+            task: the number of its first read task.
+            durable: not needed where the delivery mark of the round holds it too.
+        """
+        path = self.root / "seen" / round_ / f"{file_name(seen[0][0])}.{task}.json"
+        observed = [{"source": source, **asdict(one)} for source, one in seen]
+        self.write_sealed(path, json.dumps(observed if len(observed) > 1 else observed[0]), durable)
 
     def read_seen(self, round_: str) -> dict[str, Seen]:
         """Return what all tasks of a round observed, by source."""
@@ -314,10 +320,11 @@ class Folder:
                 continue
             try:
                 data = json.loads(self.read_sealed(folder / name))
-                source, seen = data.pop("source"), Seen(**data)
-            except (OSError, ValueError, TypeError, KeyError) as error:
+                observed = [(one.pop("source"), Seen(**one)) for one in (data if isinstance(data, list) else [data])]
+            except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
                 raise damaged(folder / name, error) from error
-            total.setdefault(source, Seen()).add(seen)
+            for source, seen in observed:
+                total.setdefault(source, Seen()).add(seen)
         return total
 
     def seen_in(self, round_: str) -> dict[str, Seen]:

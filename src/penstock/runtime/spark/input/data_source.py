@@ -82,9 +82,9 @@ class PenstockReader(DataSourceStreamReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         from penstock.runtime.spark.checkpoint.folder import Folder
         from penstock.runtime.spark.job_files import load_job
-        from penstock.runtime.spark.worker.ingest import run_read_task
+        from penstock.runtime.spark.worker.ingest import run_read_tasks
         from penstock.runtime.spark.worker.packets import as_batches
 
         assert isinstance(partition, _Partition)
         job, tables = load_job(self._root, self._digest)
-        yield from as_batches(run_read_task(Folder(self._root), job, tables, partition.task), job.keys)
+        yield from as_batches(run_read_tasks(Folder(self._root), job, tables, [partition.task]), job.keys)

@@ -154,6 +154,16 @@ class InputPlanner:
         """Return the offset before the first round."""
         return Offset(0, dict.fromkeys(self._sources, 0), dict.fromkeys(self._sources))
 
+    @property
+    def parallelism(self) -> int:
+        """Return how many tasks read at once."""
+        return self._intake.parallelism
+
+    @property
+    def logs(self) -> set[str]:
+        """Return the sources that are logs, of whose records the size is not known."""
+        return {name for name, state in self._sources.items() if state.log is not None}
+
     def steer(self, pace: RateControl) -> None:
         """Set the limits of the rounds from now on; that of a round is part of its offset."""
         self._intake = replace(self._intake, pace=pace)

@@ -1,9 +1,9 @@
 """The rounds of a run as small files, which Spark's own file source lists and replays.
 
-A round is a folder `rounds/<number>` with one file per ingest task (a `ReadTask` as JSON); it appears whole, by a
-rename. The next round is planned when the answers of the last are delivered and before Spark commits them, so a batch
-that is repeated finds its round unchanged, and the round after it is there already. Compared with a reader written in
-Python this saves Spark the Python processes that it would start to plan a query and to request offsets.
+A round is a folder `rounds/<number>` with one file per ingest task (its read tasks, `task_files.py`); it appears whole,
+by a rename. The next round is planned when the answers of the last are delivered and before Spark commits them, so a
+batch that is repeated finds its round unchanged, and the round after it is there already. Compared with a reader
+written in Python this saves Spark the Python processes that it would start to plan a query and to request offsets.
 
 Contract: at most one round is outstanding; its content follows from the offset before it and what its predecessor
 observed (`input_planner.py`), so it is the same after a restart. Therefore its files are not synced: the offset is on
@@ -12,11 +12,10 @@ disk before they appear, and files lost with the power are written again.
 
 from __future__ import annotations
 
-import json
 import threading
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -31,9 +30,10 @@ from penstock.runtime.spark.input.known_splits import KnownSplits
 from penstock.runtime.spark.input.offset import Offset
 from penstock.runtime.spark.input.rate_control import RateControl
 from penstock.runtime.spark.input.round_history import RoundHistory
+from penstock.runtime.spark.input.task_files import file_name, file_text, load_read_tasks, shared_files
 from penstock.runtime.spark.retained.retention import Retention
 from penstock.storage import storage
-from penstock.storage.seals import damaged, sealed, unsealed
+from penstock.storage.seals import damaged
 
 T = TypeVar("T")
 
@@ -299,10 +299,11 @@ class RoundLog:
                 return
             self._round_seconds = None
             tasks = self._planner.pieces(before, after)
-            self._offset = replace(after, before=before, tasks=len(tasks), epoch=self._epoch)
+            files = self._files(tasks)
+            self._offset = replace(after, before=before, tasks=len(files), epoch=self._epoch)
             self._record(after.round, tasks)
             self._folder.write_mark(self._offset_mark, self._offset.as_json())
-            self._publish(after.round, tasks)
+            self._publish(after.round, files)
 
     def _look_ahead(self) -> None:
         """Look for input while a round is outstanding, so that the next one does not wait for that."""
@@ -312,6 +313,10 @@ class RoundLog:
             except Exception as failure:
                 # What this round answers comes first.
                 self._look_failure = failure
+
+    def _files(self, tasks: Sequence[ReadTask]) -> list[tuple[ReadTask, ...]]:
+        """Return the read tasks of a round by file."""
+        return shared_files(tasks, self._planner.parallelism, self._planner.logs)
 
     def _record(self, number: int, tasks: list[ReadTask]) -> None:
         if self._history is not None:
@@ -368,11 +373,14 @@ class RoundLog:
         target = self._folder_of(self._offset.round)
         tasks = self._planner.pieces(self._before_outstanding(), self._offset)
         self._record(self._offset.round, tasks)
+        # In rounds of earlier versions each task has a file.
+        each_alone = len(tasks) == self._offset.tasks
+        files = [(task,) for task in tasks] if each_alone else self._files(tasks)
         if not storage().exists(target):
-            self._publish(self._offset.round, tasks)
-        elif len(tasks) == self._offset.tasks and not all(self._is_whole(target, task.task) for task in tasks):
+            self._publish(self._offset.round, files)
+        elif len(files) == self._offset.tasks and not all(self._is_whole(target, n) for n in range(len(files))):
             storage().remove_tree(target)
-            self._publish(self._offset.round, tasks)
+            self._publish(self._offset.round, files)
 
     def _before_outstanding(self) -> Offset:
         """Return the offset before the outstanding round. Raises PenstockError P0605 where its mark lacks it."""
@@ -382,9 +390,9 @@ class RoundLog:
             )
         return self._offset.before
 
-    def _is_whole(self, target: Path, task: int) -> bool:
+    def _is_whole(self, target: Path, file: int) -> bool:
         try:
-            load_read_task(self._folder, target / _file_name(task))
+            load_read_tasks(self._folder, target / file_name(file))
         except PenstockError:
             return False
         return True
@@ -396,48 +404,25 @@ class RoundLog:
         if self._offset.round <= self._delivered_round:
             return
         target = self._folder_of(self._offset.round)
-        for task in range(self._offset.tasks or 0):
-            if not storage().exists(path := target / _file_name(task)):
+        for number in range(self._offset.tasks or 0):
+            if not storage().exists(path := target / file_name(number)):
                 raise damaged(path, FileNotFoundError("it is gone"))
 
-    def _publish(self, number: int, tasks: list[ReadTask]) -> None:
+    def _publish(self, number: int, files: Sequence[Sequence[ReadTask]]) -> None:
         target = self._folder_of(number)
         temporary = self._folder.root / f"round-{target.name}.new"
         disk = storage()
         try:
             disk.remove_tree(temporary)
             disk.make_folder(temporary, durable=False)
-            for task in tasks:
-                sealed_text = sealed(json.dumps(asdict(task)), self._folder.place(target / _file_name(task.task)))
-                with disk.create(temporary / _file_name(task.task)) as file:
-                    file.write(sealed_text)
-                source_log.stamp(temporary / _file_name(task.task), number)
+            for place, tasks in enumerate(files):
+                name = file_name(place)
+                with disk.create(temporary / name) as file:
+                    file.write(file_text(self._folder, target / name, tasks))
+                source_log.stamp(temporary / name, number)
             disk.rename(temporary, target)
         except OSError as error:
             raise unwritable(target, error) from error
         now = self._clock()
         self._publish_times = {number: now}
         self._earliest_start = now + self._rate_control.trigger
-
-
-def _file_name(task: int) -> str:
-    return f"{task:05d}.json"
-
-
-def load_read_task(folder: Folder, path: str | Path, content: bytes | None = None) -> ReadTask:
-    """Return the read task in a file of a round.
-
-    Args:
-        content: the bytes of the file, where they have been read.
-
-    Raises:
-        PenstockError: P0605 where it is damaged, or belongs to another place.
-    """
-    # Spark passes paths as URIs: the part above the epoch is ignored.
-    file = folder.root.joinpath("rounds", *Path(path).parts[-3:])
-    try:
-        data = storage().read(file) if content is None else content
-        fields = json.loads(unsealed(data, folder.place(file)))
-    except (OSError, ValueError) as error:
-        raise damaged(file, error) from error
-    return ReadTask.from_json(fields)

@@ -6,7 +6,7 @@ sends every shard the progress of the source.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 
 import pyarrow as pa
@@ -127,14 +127,22 @@ class Ingest:
         if self.progress.high is not None and after.first is not None:
             self.seen.jump = max(self.seen.jump, after.first - self.progress.high)
 
-    def packets(self) -> Iterator[Packet]:
-        """Yield the packets for the shards: elements, then progress; and the measurements for the driver."""
+    def row_packets(self) -> Iterator[Packet]:
+        """Yield the packets of elements for the shards."""
         for shard, channel, batches in self._router:
             yield from self.watch.through("exchange", channel_packets(shard, channel, batches, self._task))
-        yield from by_shard(self._job.shards, {self._source.name: self.progress})
+
+    def last_packets(self) -> Iterator[Packet]:
+        """Yield what follows the elements: the measurements for the driver, and the queries that failed."""
         if self._failures is not None and self._failures.errors:
             yield failed_packet(0, self._failures.errors)
         yield timings_packet(0, self._report())
+
+    def packets(self) -> Iterator[Packet]:
+        """Yield the packets for the shards: elements, then progress; and the measurements for the driver."""
+        yield from self.row_packets()
+        yield from by_shard(self._job.shards, {self._source.name: self.progress})
+        yield from self.last_packets()
 
     def _report(self) -> IngestReport:
         executor = self._executor
@@ -165,17 +173,42 @@ class Ingest:
             self.letters.append(letter)
 
 
-def run_read_task(folder: Folder, job: Job, tables: dict[str, Elements], task: ReadTask) -> Iterator[Packet]:
-    """Yield all packets of one task; what it observed is written before the last of them."""
+def run_read_tasks(
+    folder: Folder, job: Job, tables: dict[str, Elements], tasks: Sequence[ReadTask]
+) -> Iterator[Packet]:  # fmt: skip
+    """Yield all packets of the read tasks of one file; what they observed is written before the last of them."""
+    seen: list[tuple[str, Seen]] = []
+    progress: dict[str, SourceProgress] = {}
+    for task in tasks:
+        yield from _announced(job, task)
+        if task.source is None:
+            continue
+        ingest = _ingested(folder, job, tables, task)
+        yield from ingest.row_packets()
+        yield from ingest.last_packets()
+        seen.append((task.source, ingest.seen))
+        progress[task.source] = progress.get(task.source, SourceProgress()).merge(ingest.progress)
+    if seen:
+        # The delivery mark of the round holds it too, unless Spark plans rounds or keeps the state.
+        folder.write_seen(tasks[0].round, tasks[0].task, seen, durable=job.state_store != "files")
+        yield from by_shard(job.shards, progress)
+
+
+def _announced(job: Job, task: ReadTask) -> Iterator[Packet]:
+    """Yield the packets of what a task says to all shards beside its rows."""
     if task.task == 0:
         yield round_packet(task.round)
     progress = {name: SourceProgress(beat=beat) for name, beat in task.beats}
     progress |= {n: progress.get(n, SourceProgress()).merge(SourceProgress(ended=True)) for n in task.ended}
-    yield from by_shard(job.shards, progress)
+    if progress or task.source is None:
+        yield from by_shard(job.shards, progress)
     if task.decided:
         yield from decided_packets(job.shards, task.decided)
-    if task.source is None:
-        return
+
+
+def _ingested(folder: Folder, job: Job, tables: dict[str, Elements], task: ReadTask) -> Ingest:
+    """Read and process the records of a task; what was rejected and what is retained is written."""
+    assert task.source is not None, "a task that only reports progress reads nothing"
     source = job.plan.sources[task.source]
     # All elements are retained, whatever the queries read.
     predicate = job.plan.source_predicates.get(source.name) if source.retain is None else None
@@ -189,8 +222,8 @@ def run_read_task(folder: Folder, job: Job, tables: dict[str, Elements], task: R
         if retained is not None:
             with ingest.watch.phase("ingest"):
                 retained.finish(int(task.round), task.task)
-    finish(folder, ingest, source.name, task.round, task.task)
-    yield from ingest.packets()
+    _write_letters(folder, ingest, source.name, task.round, task.task)
+    return ingest
 
 
 def _retained_writer(folder: Folder, job: Job, source: Source) -> RetainedWriter | None:
@@ -255,12 +288,13 @@ def run_batches(
 
 
 def finish(folder: Folder, ingest: Ingest, source: str, round_: str, task: int) -> None:
-    number = int(round_.lstrip("b"))
-    DeadLetters(folder.dead_letters).write(source, number, task, ingest.letters)
-    # The delivery mark of a round planned here holds it too; where Spark plans rounds or keeps the state, there may be
-    # none.
-    in_delivery_mark = round_.isdigit() and ingest.in_files
-    folder.write_seen(round_, source, task, ingest.seen, durable=not in_delivery_mark)
+    """Write what an ingest of DataFrame rows observed. There may be no delivery mark that holds it too."""
+    _write_letters(folder, ingest, source, round_, task)
+    folder.write_seen(round_, task, [(source, ingest.seen)])
+
+
+def _write_letters(folder: Folder, ingest: Ingest, source: str, round_: str, task: int) -> None:
+    DeadLetters(folder.dead_letters).write(source, int(round_.lstrip("b")), task, ingest.letters)
 
 
 def _as_declared(column: pa.Array, type_: pa.DataType) -> pa.Array:

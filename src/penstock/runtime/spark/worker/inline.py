@@ -5,7 +5,7 @@ For rounds before Spark starts (`backfill.py`), and for tests of the files that 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from penstock.physical.elements import Elements
@@ -15,7 +15,7 @@ from penstock.runtime.spark.checkpoint.folder import Folder, Job
 from penstock.runtime.spark.checkpoint.query_failure import QueryFailure
 from penstock.runtime.spark.checkpoint.state_files import open_state
 from penstock.runtime.spark.input.input_planner import ReadTask
-from penstock.runtime.spark.worker.ingest import run_read_task
+from penstock.runtime.spark.worker.ingest import run_read_tasks
 from penstock.runtime.spark.worker.packets import (
     AnswerOf,
     FewOfMany,
@@ -47,18 +47,19 @@ class Outcome:
 
 
 def run_round(
-    folder: Folder, job: Job, tables: dict[str, Elements], read_tasks: Iterable[ReadTask], batch: int,
+    folder: Folder, job: Job, tables: dict[str, Elements], task_files: Iterable[Sequence[ReadTask]], batch: int,
     progress: Mapping[str, SourceProgress] | None = None, more: Iterable[Packet] = (),
 ) -> Outcome:  # fmt: skip
     """Run one round as batch `batch`; its state is written to files.
 
     Args:
+        task_files: the read tasks that are carried out together.
         progress: what has been seen of sources beside the tasks.
         more: packets of tasks of another kind.
     """
     packets = list(by_shard(job.shards, progress)) if progress else []
     packets += more
-    packets += [packet for task in read_tasks for packet in run_read_task(folder, job, tables, task)]
+    packets += [packet for tasks in task_files for packet in run_read_tasks(folder, job, tables, tasks)]
     root = str(folder.root)
     for stage in range(1, job.plan.stages + 1):
         inbox: dict[int, list[Packet]] = {}

@@ -82,15 +82,15 @@ def task_number() -> int:
 
 
 def ingest_read_tasks(root: str, digest: str) -> Task:
-    """Return a task that reads read tasks (`round_log.py`), one a row of the columns `path` and `content`, and yields
-    packets.
+    """Return a task that carries out read tasks (`task_files.py`), those of a file in each row of the columns `path`
+    and `content`, and yields packets.
     """
 
     def ingest(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from penstock.runtime.spark.checkpoint.folder import Folder
-        from penstock.runtime.spark.input.round_log import load_read_task
+        from penstock.runtime.spark.input.task_files import load_read_tasks
         from penstock.runtime.spark.job_files import load_job
-        from penstock.runtime.spark.worker.ingest import run_read_task
+        from penstock.runtime.spark.worker.ingest import run_read_tasks
         from penstock.runtime.spark.worker.packets import as_batches
         from penstock.runtime.spark.worker.spill_files import SpillFiles
 
@@ -99,8 +99,8 @@ def ingest_read_tasks(root: str, digest: str) -> Task:
             folder = Folder(root)
             for batch in batches:
                 for path, content in zip(batch.column("path"), batch.column("content"), strict=True):
-                    read_task = load_read_task(folder, path.as_py(), content.as_py())
-                    packets = run_read_task(folder, job, tables, read_task)
+                    read_tasks = load_read_tasks(folder, path.as_py(), content.as_py())
+                    packets = run_read_tasks(folder, job, tables, read_tasks)
                     yield from as_batches(spill_files.lightened(packets), job.keys)
 
     return settled(ingest)
