@@ -6,6 +6,7 @@ from typing import Protocol
 
 from sqlglot import exp
 
+from penstock.server.pgwire.catalog.operations import nulls_of
 from penstock.server.pgwire.catalog.scalars import Scalars
 from penstock.server.pgwire.catalog.scopes import FromScope, SqlColumn, folded
 from penstock.server.pgwire.protocol.errors import WireError
@@ -79,9 +80,3 @@ class FirstRows:
     def _mismatch() -> WireError:
         message = "the keys of DISTINCT ON have to be the first of ORDER BY"
         return WireError("42P10", message, "name the keys first, then what decides which row is kept", code="P0305")
-
-
-def nulls_of(node: exp.Expr) -> str:
-    """Return where a key of ORDER BY has NULL: last, as in PostgreSQL; with DESC first."""
-    first = node.args.get("nulls_first")
-    return "FIRST" if (bool(node.args.get("desc")) if first is None else first) else "LAST"

@@ -25,6 +25,7 @@ from penstock.server.pgwire.catalog.pure_functions import (
     SETS,
     ArrayAggregate,
     CatalogFunction,
+    OrderedAggregate,
     RowsAggregate,
     StringAggregate,
     array_text,
@@ -98,7 +99,8 @@ def register(
         if one.call is not None:
             call = _noting(name, one.call, failures)
             connection.create_function(f"pg_fn_{name}", -1, call, deterministic=one.fixed)
-    for name, aggregate in (("array_agg", ArrayAggregate), ("string_agg", StringAggregate), ("pg_rows", RowsAggregate)):
+    for name, aggregate in (("array_agg", ArrayAggregate), ("string_agg", StringAggregate),
+                            ("pg_rows", RowsAggregate), ("pg_in_order", OrderedAggregate)):  # fmt: skip
         connection.create_aggregate(f"pg_fn_{name}", -1, _noting_aggregate(name, aggregate, failures))
     for name, aggregate in _WINDOWED.items():
         connection.create_window_function(f"pg_fn_{name}", 1, _noting_aggregate(name, aggregate, failures))

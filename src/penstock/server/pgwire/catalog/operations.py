@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from sqlglot import exp
+
 from penstock.server.pgwire.catalog.moments import MOMENT_TYPES
 from penstock.server.pgwire.catalog.scopes import SqlColumn
-from penstock.server.pgwire.catalog.typed_values import as_number_of, as_type, is_number
+from penstock.server.pgwire.catalog.typed_values import TEXT, as_number_of, as_type, is_number
 from penstock.server.pgwire.protocol.errors import WireError
-from penstock.server.pgwire.values.wire_types import WireType, wire_type
+from penstock.server.pgwire.values.wire_types import WireType, type_of_oid, wire_type
 
 _INTERVAL = wire_type("interval")
 _OF_TIME = MOMENT_TYPES | {"interval"}
@@ -124,3 +126,54 @@ def called(name: str, given: Sequence[SqlColumn]) -> SqlColumn:
         return SqlColumn(f"pg_fn_pg_age({', '.join(ends)})", _INTERVAL)
     types = ", ".join(_shown(one.type) for one in given)
     raise WireError("42883", f"there is no function {name}({types})", code="P0204")
+
+
+def nulls_of(node: exp.Expr) -> str:
+    """Return where a key of ORDER BY has NULL: last, as in PostgreSQL; with DESC first."""
+    first = node.args.get("nulls_first")
+    return "FIRST" if (bool(node.args.get("desc")) if first is None else first) else "LAST"
+
+
+def aggregated(given: Sequence[exp.Expr]) -> tuple[list[exp.Expr], Sequence[exp.Expr], bool]:
+    """Return the arguments of an aggregate, the keys of ORDER BY inside of its parentheses, and whether it has
+    DISTINCT."""
+    parts, keys = list(given), []
+    for number, one in enumerate(parts):
+        if isinstance(one, exp.Order):
+            keys, parts[number] = one.expressions, one.this
+    distinct = bool(parts) and isinstance(parts[0], exp.Distinct)
+    return [*parts[0].expressions, *parts[1:]] if distinct else parts, keys, distinct
+
+
+def collected(
+    name: str, distinct: bool, inner: Sequence[SqlColumn], keys: Sequence[tuple[exp.Expr, SqlColumn]]
+) -> SqlColumn:  # fmt: skip
+    """Return array_agg or string_agg of its arguments `inner`.
+
+    Args:
+        distinct: whether equal ones count once, which are in order then.
+        keys: those of ORDER BY inside of the parentheses, each with its node.
+
+    Raises:
+        WireError: 42P10.
+    """
+    type_ = type_of_oid((inner[0].type or TEXT).array) if name == "array_agg" else TEXT
+    arguments = ", ".join(one.text for one in inner)
+    if not keys and not distinct:
+        return SqlColumn(f"pg_fn_{name}({arguments})", type_)
+    columns = [(_form(node, column), column.text) for node, column in keys]
+    if distinct:
+        known = {text for _, text in columns}
+        if not known <= {one.text for one in inner}:
+            hint = "order by an argument, or leave DISTINCT out"
+            raise WireError("42P10", f"{name}(DISTINCT ..) is ordered by its arguments alone", hint, code="P0205")
+        columns += [(_form(exp.Ordered(), one), one.text) for one in inner if one.text not in known]
+    forms = "".join(form for form, _ in columns)
+    texts = ", ".join([arguments, *(text for _, text in columns)])
+    return SqlColumn(f"pg_fn_pg_in_order('{name}', {int(distinct)}, '{forms}', {len(inner)}, {texts})", type_)
+
+
+def _form(node: exp.Expr, key: SqlColumn) -> str:
+    """Return how values of a key are ordered, as `OrderedAggregate` reads it."""
+    kind = {"numeric": "n", "interval": "i"}.get("" if key.type is None else key.type.name, "-")
+    return ("d" if node.args.get("desc") else "-") + ("f" if nulls_of(node) == "FIRST" else "-") + kind

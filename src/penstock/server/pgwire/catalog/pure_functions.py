@@ -11,6 +11,7 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cmp_to_key
 from typing import Any
 
 import pyarrow as pa
@@ -21,6 +22,7 @@ from penstock.server.pgwire.catalog.moments import MOMENTS
 from penstock.server.pgwire.catalog.numeric_casts import NUMERIC_CASTS, as_float
 from penstock.server.pgwire.protocol.errors import WireError
 from penstock.server.pgwire.values.encoding import array_bytes, float_text, real_text
+from penstock.server.pgwire.values.ordering import row_order
 
 #: Words of the language beyond those of SQL.
 _KEYWORDS = json.dumps([
@@ -220,15 +222,49 @@ class StringAggregate:
 
     def __init__(self) -> None:
         self.values: list[str] = []
-        self.separator = ""
 
     def step(self, value: Any, separator: Any = "") -> None:
+        """Add a text; the separator stands before it."""
         if value is not None:
-            _add(self.values, str(value))
-            self.separator = str(separator or "")
+            _add(self.values, str(separator or "") + str(value) if self.values else str(value))
 
     def finalize(self) -> str | None:
-        return self.separator.join(self.values) if self.values else None
+        return "".join(self.values) if self.values else None
+
+
+_ORDERED: dict[str, type[ArrayAggregate] | type[StringAggregate]] = {
+    "array_agg": ArrayAggregate, "string_agg": StringAggregate,
+}  # fmt: skip
+
+
+class OrderedAggregate:
+    """array_agg or string_agg over values in an order, or over different ones."""
+
+    def __init__(self) -> None:
+        self.rows: list[tuple[Any, ...]] = []
+        self.form: tuple[str, bool, str, int] = "array_agg", False, "", 1
+
+    def step(self, name: str, distinct: int, keys: str, count: int, *values: Any) -> None:
+        """Add a row.
+
+        Args:
+            keys: how they are ordered (`row_order`).
+            count: of the arguments among `values`, before the keys.
+        """
+        self.form = name, bool(distinct), keys, count
+        _add(self.rows, values)
+
+    def finalize(self) -> str | None:
+        name, distinct, keys, count = self.form
+        order = row_order(keys)
+        made: ArrayAggregate | StringAggregate = _ORDERED[name]()
+        before: tuple[Any, ...] | None = None
+        place = cmp_to_key(order)
+        for row in sorted(self.rows, key=lambda one: place(one[count:])):
+            if not distinct or before is None or order(before[count:], row[count:]):
+                made.step(*row[:count])
+            before = row
+        return made.finalize()
 
 
 # -- texts -----------------------------------------------------------------------------------------------------
@@ -430,7 +466,7 @@ SETS = {
     "generate_subscripts": CatalogFunction(
         "int4", _subscripts, is_set=True
     ),
-    "_pg_expandarray": CatalogFunction("record", _expanded, is_set=True, fields={"x": "int2", "n": "int4"}),
+    "_pg_expandarray": CatalogFunction("record", _expanded, is_set=True, fields={"x": "anyelement", "n": "int4"}),
     "pg_options_to_table": CatalogFunction(
         "record", _options, is_set=True, fields={"option_name": "text", "option_value": "text"}
     ),

@@ -16,9 +16,17 @@ from penstock.server.pgwire.catalog.functions import NATIVE_AGGREGATES
 from penstock.server.pgwire.catalog.moments import MOMENT_TYPES
 from penstock.server.pgwire.catalog.numeric_casts import INTEGERS, REALS
 from penstock.server.pgwire.catalog.operations import FUNCTIONS as TIME_FUNCTIONS
-from penstock.server.pgwire.catalog.operations import called, extracted, in_zone, negated_interval, operation
+from penstock.server.pgwire.catalog.operations import (
+    aggregated,
+    called,
+    collected,
+    extracted,
+    in_zone,
+    negated_interval,
+    operation,
+)
 from penstock.server.pgwire.catalog.pure_functions import CatalogFunction
-from penstock.server.pgwire.catalog.scopes import FromScope, SqlColumn, folded, text_literal, type_word
+from penstock.server.pgwire.catalog.scopes import FromScope, SqlColumn, field_of, folded, text_literal, type_word
 from penstock.server.pgwire.catalog.typed_values import (
     BIGINT,
     BOOL,
@@ -137,7 +145,7 @@ class Scalars:
 
     def _paren(self, node: exp.Paren, scope: FromScope) -> SqlColumn:
         inner = self.translate(node.this, scope)
-        return SqlColumn(f"({inner.text})", inner.type)
+        return SqlColumn(f"({inner.text})", inner.type, inner.fields)
 
     def _tuple(self, node: exp.Tuple, scope: FromScope) -> SqlColumn:
         return SqlColumn("(" + ", ".join(self.translate(one, scope).text for one in node.expressions) + ")", None)
@@ -179,9 +187,8 @@ class Scalars:
 
     def _array_of_query(self, node: exp.Expr, scope: FromScope) -> SqlColumn:
         text, columns = self._selects.query(node, scope)
-        element = columns[0][1].type or TEXT
         made = f"(SELECT coalesce(pg_fn_array_agg(c1), '[]') FROM ({text}))"
-        return SqlColumn(made, type_of_oid(element.array))
+        return SqlColumn(made, type_of_oid((columns[0][1].type or TEXT).array))
 
     def _subquery(self, node: exp.Subquery, scope: FromScope) -> SqlColumn:
         text, columns = self._selects.query(node.this, scope)
@@ -389,28 +396,27 @@ class Scalars:
         return in_zone(self.translate(node.args["zone"], scope), self.translate(node.this, scope))
 
     def _aggregate(self, name: str, found: CatalogFunction, given: list[exp.Expr], scope: FromScope) -> SqlColumn:
-        distinct, parts = "", list(given)
-        if len(parts) == 1 and isinstance(parts[0], exp.Star):
+        if len(given) == 1 and isinstance(given[0], exp.Star):
             return SqlColumn("count(*)", BIGINT)
-        if parts and isinstance(parts[0], exp.Distinct):
-            distinct, parts = "DISTINCT ", [*parts[0].expressions, *parts[1:]]
-        # SQLite aggregates in the order in which rows come: an order inside the parentheses is left to them.
-        inner = [self.translate(one.this if isinstance(one, exp.Order) else one, scope) for one in parts]
+        parts, keys, distinct = aggregated(given)
+        inner = [self.translate(one, scope) for one in parts]
         if not inner:
             raise WireError("42883", f"{name} needs an argument", code="P0204")
-        if distinct:
-            inner = inner[:1]
+        if name in ("array_agg", "string_agg"):
+            return collected(name, distinct, inner, [(one, self.translate(one.this, scope)) for one in keys])
         type_ = wire_type(found.result) if found.result else inner[0].type
-        if name == "array_agg" and inner[0].type is not None:
-            type_ = type_of_oid(inner[0].type.array) or type_
         native = NATIVE_AGGREGATES.get(name) or f"pg_fn_{name}"
         if name in ("sum", "avg"):
             type_, native = summed(name, inner[0].type)
-        return SqlColumn(f"{native}({distinct}{', '.join(one.text for one in inner)})", type_)
+        arguments = f"DISTINCT {inner[0].text}" if distinct else ", ".join(one.text for one in inner)
+        return SqlColumn(f"{native}({arguments})", type_)
 
     def _group_concat(self, node: exp.GroupConcat, scope: FromScope) -> SqlColumn:
         separator = node.args.get("separator")
         return self._called("string_agg", [node.this, *([separator] if separator is not None else [])], scope)
+
+    def _inner(self, node: exp.Expr, scope: FromScope) -> SqlColumn:
+        return self.translate(node.this, scope)
 
     def _array_agg(self, node: exp.Expr, scope: FromScope) -> SqlColumn:
         return self._called("array_agg", [node.this], scope)
@@ -435,9 +441,10 @@ class Scalars:
             # The schema of a function.
             return self.translate(inner, scope)
         if isinstance(inner, exp.Identifier) and isinstance(node.this, exp.Paren):
-            value = self.translate(node.this.this, scope)
-            field = folded(inner)
-            return SqlColumn(f"json_extract({value.text}, {text_literal('$.' + field)})", INT)
+            of, field = node.this.this, folded(inner)
+            if isinstance(of, exp.Column) and not of.table and scope.item(folded(of.this)) is not None:
+                return scope.column(field, folded(of.this))
+            return field_of(self.translate(of, scope), field)
         raise unsupported(f"{node.sql('postgres')[:100]} is not known over the catalogs")
 
     def _bracket(self, node: exp.Bracket, scope: FromScope) -> SqlColumn:
@@ -459,9 +466,6 @@ class Scalars:
             number = f"({number}) + 1"
         element = None if array.type is None else type_of_oid(array.type.element)
         return SqlColumn(f"pg_fn_pg_subscript({array.text}, {number})", element or TEXT)
-
-    def _collate(self, node: exp.Collate, scope: FromScope) -> SqlColumn:
-        return self.translate(node.this, scope)
 
     def _substring(self, node: exp.Substring, scope: FromScope) -> SqlColumn:
         parts = [node.this, node.args.get("start"), node.args.get("length")]
@@ -491,6 +495,6 @@ _METHODS: dict[type[exp.Expr], Callable[..., SqlColumn]] = {
     exp.Operator: Scalars._operator, exp.DPipe: Scalars._pipe, exp.Case: Scalars._case,
     exp.Cast: Scalars._cast, exp.Anonymous: Scalars._anonymous, exp.GroupConcat: Scalars._group_concat,
     exp.ArrayAgg: Scalars._array_agg, exp.Filter: Scalars._filter, exp.Window: Scalars._window, exp.Dot: Scalars._dot,
-    exp.Bracket: Scalars._bracket, exp.Collate: Scalars._collate, exp.Substring: Scalars._substring,
+    exp.Bracket: Scalars._bracket, exp.Collate: Scalars._inner, exp.Substring: Scalars._substring,
     exp.StrPosition: Scalars._position, exp.Trim: Scalars._trim, exp.Coalesce: Scalars._coalesce,
 }  # fmt: skip

@@ -15,10 +15,17 @@ from penstock.server.pgwire.values.wire_types import WireType, wire_type
 
 @dataclass(frozen=True)
 class SqlColumn:
-    """A column or the value of an expression: its text for SQLite, and its type; None: a text without one yet."""
+    """A column or the value of an expression.
+
+    Args:
+        text: for SQLite.
+        type: None for a text without one yet.
+        fields: the types of the fields of a record, which is a JSON object.
+    """
 
     text: str
     type: WireType | None
+    fields: Mapping[str, WireType | None] | None = None
 
 
 @dataclass(frozen=True)
@@ -45,6 +52,18 @@ class FromScope:
     def without_items(self) -> FromScope:
         """Return what a query in FROM sees: everything around this SELECT, and nothing of its FROM."""
         return FromScope(self.above, tables=dict(self.tables))
+
+    def item(self, name: str) -> FromItem | None:
+        """Return what is called so in FROM, unless it is a column in a nearer one."""
+        scope: FromScope | None = self
+        while scope is not None:
+            if any(name in one.columns for one in scope.items):
+                return None
+            found = next((one for one in scope.items if one.alias == name), None)
+            if found is not None:
+                return found
+            scope = scope.above
+        return None
 
     def table(self, name: str) -> Sequence[tuple[str, SqlColumn]] | None:
         """Return the columns of a table of WITH."""
@@ -98,16 +117,31 @@ def set_item(
     quoted = quoted_name(alias)
     if function.fields is not None:
         given = list(names) + list(function.fields)[len(names) :]
-        columns = {
-            name: SqlColumn(f"json_extract({quoted}.value, '$.{inner}')", wire_type(word))
-            for name, (inner, word) in zip(given, function.fields.items(), strict=False)
-        }
-        return FromItem(alias, columns, {alias: SqlColumn(f"{quoted}.value", wire_type("record"))})
+        record = record_of(f"{quoted}.value", function, type_)
+        columns = {name: field_of(record, field) for name, field in zip(given, function.fields, strict=False)}
+        return FromItem(alias, columns, {alias: record})
     value = SqlColumn(f"{quoted}.value", type_)
     columns = {names[0] if names else alias: value}
     if ordinal:
         columns[ordinal] = SqlColumn(f"({quoted}.key + 1)", wire_type("int8"))
     return FromItem(alias, columns, {alias: value})
+
+
+def record_of(text: str, function: CatalogFunction, element: WireType | None) -> SqlColumn:
+    """Return a row of a function that returns records. element: of the array that it takes apart, if it is one."""
+    words = function.fields or {}
+    fields = {name: element if word == "anyelement" else wire_type(word) for name, word in words.items()}
+    return SqlColumn(text, wire_type("record"), fields)
+
+
+def field_of(value: SqlColumn, field: str) -> SqlColumn:
+    """Return a field of a record. Raises WireError 42703, 42809."""
+    if value.fields is None:
+        shown = "this" if value.type is None else f"a value of type {value.type.shown}"
+        raise WireError("42809", f".{field} stands behind a record, and {shown} is none", code="P0204")
+    if field not in value.fields:
+        raise WireError("42703", f"there is no field {field}", nearest(field, value.fields), code="P0202")
+    return SqlColumn(f"json_extract({value.text}, {text_literal('$.' + field)})", value.fields[field])
 
 
 def quoted_name(name: str) -> str:

@@ -13,15 +13,18 @@ from sqlglot import exp
 from penstock.errors import nearest
 from penstock.language.queries import CONTROL_SCHEMA
 from penstock.server.pgwire.catalog.control_tables import control_columns
-from penstock.server.pgwire.catalog.first_rows import FirstRows, nulls_of
+from penstock.server.pgwire.catalog.first_rows import FirstRows
+from penstock.server.pgwire.catalog.operations import nulls_of
 from penstock.server.pgwire.catalog.pure_functions import CatalogFunction
 from penstock.server.pgwire.catalog.scalars import Scalars
 from penstock.server.pgwire.catalog.scopes import (
     FromItem,
     FromScope,
     SqlColumn,
+    field_of,
     folded,
     quoted_name,
+    record_of,
     set_item,
     type_word,
 )
@@ -161,7 +164,7 @@ class Selects:
         if (where := node.args.get("where")) is not None:
             text += f" WHERE {self.scalars.condition(where.this, scope)}"
         if (group := node.args.get("group")) is not None:
-            keys = [self._key(one, scope) for one in group.expressions]
+            keys = [self._group_key(one, dict(columns), scope) for one in group.expressions]
             text += f" GROUP BY {', '.join(keys)}"
         if (having := node.args.get("having")) is not None:
             text += f" HAVING {self.scalars.condition(having.this, scope)}"
@@ -219,9 +222,8 @@ class Selects:
                                                                  else "1"))  # fmt: skip
         if function.fields is None:
             return SqlColumn(f"{alias}.value", element)
-        if field is None:
-            return SqlColumn(f"{alias}.value", wire_type("record"))
-        return SqlColumn(f"json_extract({alias}.value, '$.{field}')", wire_type(function.fields[field]))
+        record = record_of(f"{alias}.value", function, element)
+        return record if field is None else field_of(record, field)
 
     def _set_text(self, node: exp.Expr, scope: FromScope) -> tuple[str, CatalogFunction, WireType | None]:
         """Return the JSON array of the rows of a function, and their type."""
@@ -229,7 +231,7 @@ class Selects:
         function = self._functions[name]
         given = [self.scalars.translate(one, scope) for one in node.expressions]
         element = wire_type(function.result) if function.result else None
-        if name == "unnest" and given and given[0].type is not None:
+        if name in ("unnest", "_pg_expandarray") and given and given[0].type is not None:
             element = type_of_oid(given[0].type.element)
         texts = [one.text for one in given]
         if name == "generate_subscripts" and given and is_vector(given[0].type):
@@ -321,7 +323,7 @@ class Selects:
         marks = ", ".join(f"c{number}" for number in range(1, len(columns) + 1))
         value = f"{quoted_name(alias)}.value"
         named = {
-            name: SqlColumn(f"json_extract({value}, '$[{number}]')", column.type)
+            name: SqlColumn(f"json_extract({value}, '$[{number}]')", column.type, column.fields)
             for number, (name, column) in enumerate(self._renamed(columns, names))
         }
         made = f"json_each((SELECT pg_fn_pg_rows({marks}) FROM ({text})))"
@@ -397,8 +399,19 @@ class Selects:
             keys.append(f"{self._key(one.this, scope)}{down} NULLS {nulls_of(one)}")
         return ", ".join(keys)
 
+    def _group_key(self, node: exp.Expr, columns: Mapping[str, SqlColumn], scope: FromScope) -> str:
+        """Return a key of GROUP BY. A name is that of a column in FROM before it is one of the answer; SQLite's names
+        of both are alike, so what stands for the latter is its expression."""
+        if isinstance(node, exp.Literal) and not node.is_string:
+            return str(int(node.this))
+        if isinstance(node, exp.Column) and not node.args.get("table"):
+            name = folded(node.this)
+            if name in columns and not any(one.find(name) is not None for one in scope.items):
+                return columns[name].text
+        return self.scalars.translate(node, scope).text
+
     def _key(self, node: exp.Expr, scope: FromScope) -> str:
-        """Return a key of ORDER BY or GROUP BY: the number or the name of a column of the answer, or an expression."""
+        """Return a key of ORDER BY: the number or the name of a column of the answer, or an expression."""
         if isinstance(node, exp.Literal) and not node.is_string:
             return str(int(node.this))
         if isinstance(node, exp.Column) and not node.args.get("table"):
@@ -426,7 +439,8 @@ def _side(node: exp.Expr, text: str, given: Sequence[WireType | None], types: Se
 def _item_of(alias: str, columns: SqlColumns) -> FromItem:
     mark = quoted_name(alias)
     return FromItem(
-        alias, {name: SqlColumn(f"{mark}.c{n}", column.type) for n, (name, column) in enumerate(columns, 1)}
+        alias,
+        {name: SqlColumn(f"{mark}.c{n}", column.type, column.fields) for n, (name, column) in enumerate(columns, 1)},
     )
 
 
