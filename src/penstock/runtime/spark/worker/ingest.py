@@ -128,10 +128,13 @@ class Ingest:
             self.seen.jump = max(self.seen.jump, after.first - self.progress.high)
 
     def packets(self) -> Iterator[Packet]:
-        """Yield the packets for the shards: elements, then progress; and the measurements for the driver."""
+        """Yield the packets for the shards: elements, then progress."""
         for shard, channel, batches in self._router:
             yield from self.watch.through("exchange", channel_packets(shard, channel, batches, self._task))
         yield from by_shard(self._job.shards, {self._source.name: self.progress})
+
+    def reports(self) -> Iterator[Packet]:
+        """Yield the packets for the driver: what failed, and the measurements."""
         if self._failures is not None and self._failures.errors:
             yield failed_packet(0, self._failures.errors)
         yield timings_packet(0, self._report())
@@ -186,11 +189,13 @@ def run_read_task(folder: Folder, job: Job, tables: dict[str, Elements], task: R
         for split in task.splits:
             for parsed in ingest.watch.through("read", connector.read(split, ingest.columns)):
                 ingest.take(parsed, split.path)
+        finish(folder, ingest, source.name, task.round, task.task)
+        yield from ingest.packets()
         if retained is not None:
+            # What is left is written while the elements travel.
             with ingest.watch.phase("ingest"):
                 retained.finish(int(task.round), task.task)
-    finish(folder, ingest, source.name, task.round, task.task)
-    yield from ingest.packets()
+    yield from ingest.reports()
 
 
 def _retained_writer(folder: Folder, job: Job, source: Source) -> RetainedWriter | None:
@@ -252,6 +257,7 @@ def run_batches(
         ingest.take(ParsedRecords(pa.RecordBatch.from_arrays(typed_columns, names=names)), f"batch {batch}")
     finish(folder, ingest, source.name, f"b{batch:09d}", 0)
     yield from ingest.packets()
+    yield from ingest.reports()
 
 
 def finish(folder: Folder, ingest: Ingest, source: str, round_: str, task: int) -> None:
