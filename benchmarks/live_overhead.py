@@ -4,30 +4,35 @@ The same batches by a run and by a server, each in a process of its own, in turn
 appears in the folder that one side watches, and when it has been answered in that of the other. Which side goes first
 alternates, and the other one is stopped (SIGSTOP) meanwhile, so only one works at a time. Of each batch there are the
 seconds by the side's own account and the processor time of the whole tree of processes: the driver, its JVM and its
-workers. Batches are compared in pairs; the first two of a query are left out. The table has medians of the ratios and
-their intervals (`paired.py`). All answers are checked.
+workers. Batches are compared in pairs; the first two of a query are left out. The table has the middle of the ratios
+and its interval (`paired.py`). All answers are checked.
 
 - all: all queries of `queries.py` standing together, 2,000,000 rows in a batch, so that it takes 2 s and more (how long
-  it took is in the table); the stream is read twice, for 16 pairs; goal: 3 % more at a server;
+  it took is in the table); goal: 3 % more at a server;
 - all-retained: the same where the server retains all columns of the stream; goal: 5 % more;
 - q1 to q9: each alone, in the shorter batches that 1,000,000 rows are then;
 - empty: a batch without rows, in which only time goes on, with q1 to q9 standing; in blocks of ten; goal: 15 % more;
 - retained: a query that reads all columns of a stream, which the server retains; goal: 5 % more.
 
-`python -m benchmarks.live_overhead --keep` takes all of it. A verdict is `open` where the interval contains the goal:
-then more pairs are needed (`--rounds 2` does all of it twice). On a machine that does other work too, look at the
-processor time: it is that of the driver, its JVM and its workers; the figures have that of the workers by itself too.
+`python -m benchmarks.live_overhead --keep` takes all of it; it says first how long that takes. A verdict is `open`
+where the interval contains the goal: then more pairs are needed (`--pairs` of the three figures that are no single
+queries, `--rounds 2` does all of it twice). On a machine that does other work too, look at the processor time: it is
+that of the driver, its JVM and its workers; the figures have that of the workers by itself too. Much of the noise of
+the seconds is the disk's; `--folder /dev/shm` has all files in memory.
 """
 
 from __future__ import annotations
 
 import argparse
+import errno
 import json
+import math
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -35,16 +40,23 @@ from benchmarks import answers, data
 from benchmarks.paired import Pairs, verdict
 from benchmarks.queries import QUERIES, STREAM, BenchQuery
 from benchmarks.records import save
-from benchmarks.sides import Account, Side, run_side, server_side, until
+from benchmarks.sides import Account, Side, processor_seconds, run_side, server_side, until
 
 #: A file is one batch, whatever its size.
 BATCH = "max_batch_bytes=2147483648"
 #: Batches of each query that do not count: code is compiled, and windows fill.
 WARM_UP = 2
+#: Pairs of one reading of the stream.
+PAIRS = data.FILES - WARM_UP
+#: Seconds in which a side that goes on, or has delivered a batch, comes to rest.
+REST = 0.1
 #: Batches without rows between two changes of sides.
 BLOCK = 10
 GOAL, GOAL_EMPTY, GOAL_RETAINED = 0.03, 0.15, 0.05
 RETAINED = " RETAIN 1 HOUR"
+#: Seconds, at rest: of the start; of one reading by both sides beside its rows; of a row of it with all queries, and
+#: with one; of a row of the right answer of one query; of a block without rows.
+_START, _READING, _LONG_ROW, _SHORT_ROW, _ANSWER_ROW, _EMPTY = 20.0, 20.0, 3.2e-6, 0.9e-6, 0.1e-6, 4.0
 
 ALL_COLUMNS = BenchQuery(
     "retained",
@@ -89,13 +101,13 @@ class Measured:
             pairs = _pairs(both)
             over, added = pairs.overhead, pairs.added
             found[name] = [round(one, 4) for one in pairs.medians]
-            found[f"{name}_overhead"] = [round(one, 4) for one in (over.median, over.low, over.high)]
-            found[f"{name}_added"] = [round(one, 4) for one in (added.median, added.low, added.high)]
+            found[f"{name}_overhead"] = [round(one, 4) for one in (over.middle, over.low, over.high)]
+            found[f"{name}_added"] = [round(one, 4) for one in (added.middle, added.low, added.high)]
             found[f"{name}_verdict"] = verdict(over, self.goal)
         # Of the processor time; a share of it would be one of nothing where batches have no rows.
         pairs = _pairs(self.workers)
         found["workers"] = [round(one, 4) for one in pairs.medians]
-        found["workers_added"] = [round(one, 4) for one in (pairs.added.median, pairs.added.low, pairs.added.high)]
+        found["workers_added"] = [round(one, 4) for one in (pairs.added.middle, pairs.added.low, pairs.added.high)]
         return found
 
     def row(self) -> str:
@@ -159,16 +171,19 @@ class Comparison:
     def _batch(self, side: Side, folder: Path, file: Path, number: int) -> Account:
         """Have a side answer one file; return what that took."""
         side.go_on()
+        time.sleep(REST)
         before, delivered = side.account(), side.delivered()
-        # Under another name first: it appears whole.
-        os.link(file, folder / "arriving")
-        (folder / "arriving").rename(folder / "in" / file.name)
+        # What the account costs a server is before and after what is measured.
+        cpu, workers = processor_seconds(side.pid)
+        _appear(file, folder / "in")
         until(lambda: side.delivered() > delivered, every=0.02)
+        time.sleep(REST)
+        cpu_after, workers_after = processor_seconds(side.pid)
         until(lambda: side.account().rows >= (number + 1) * self._rows, every=0.2)
-        account = side.account().since(before)
+        seconds = side.account().since(before).seconds
         side.stop()
         # Sometimes one without rows comes behind it, at both sides alike.
-        return replace(account, number=1)
+        return Account(1, seconds, self._rows, cpu_after - cpu, workers_after - workers)
 
     def _check(self, query: BenchQuery, out: Path) -> None:
         # The last instant may have more rows, and is not answered yet.
@@ -223,19 +238,47 @@ def _script(folder: Path, queries: Sequence[BenchQuery], retain: str, format_: s
     return declared + "".join(texts)
 
 
+def _appear(file: Path, folder: Path) -> None:
+    """Have a file appear in a folder: whole, so under another name first."""
+    arriving = folder.with_name("arriving")
+    try:
+        os.link(file, arriving)
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+        shutil.copyfile(file, arriving)
+    arriving.rename(folder / file.name)
+
+
 def compared(comparison: Comparison, long: Comparison, given: argparse.Namespace) -> Iterator[Measured]:
     """Yield what the options name. long: with batches of all queries that take 2 s and more."""
-    queries = [QUERIES[name] for name in given.queries]
-    for _ in range(given.readings if given.all else 0):
-        yield long.batches("all", list(QUERIES.values()), GOAL)
-    if given.all and given.retain:
-        yield long.batches("all-retained", list(QUERIES.values()), GOAL_RETAINED, RETAINED)
-    for query in queries:
-        yield comparison.batches(query.name, [query], GOAL)
+    readings = math.ceil(given.pairs / PAIRS)
+    # The figures take turns, so that a while in which the machine is disturbed does not hit one of them alone.
+    for _ in range(readings):
+        if given.all:
+            yield long.batches("all", list(QUERIES.values()), GOAL)
+        if given.all and given.retain:
+            yield long.batches("all-retained", list(QUERIES.values()), GOAL_RETAINED, RETAINED)
+        if given.retain:
+            yield comparison.batches("retained", [ALL_COLUMNS], GOAL_RETAINED, RETAINED)
+    for name in given.queries:
+        yield comparison.batches(name, [QUERIES[name]], GOAL)
     if given.empty:
         yield comparison.empty(given.empty)
-    if given.retain:
-        yield comparison.batches("retained", [ALL_COLUMNS], GOAL_RETAINED, RETAINED)
+
+
+def expected_seconds(given: argparse.Namespace) -> float:
+    """Return how long the measurement takes about on a machine at rest with two cores."""
+    readings = math.ceil(given.pairs / PAIRS)
+    long, short = _READING + _LONG_ROW * given.long * data.FILES, _READING + _SHORT_ROW * given.rows * data.FILES
+    whole = readings * (given.all * (1 + given.retain) * long + given.retain * short) + len(given.queries) * short
+    answers_of = given.all * given.long * len(QUERIES) + given.rows * (len(given.queries) + given.retain)
+    checks = _ANSWER_ROW * answers_of * data.FILES
+    return float(_START + checks + given.rounds * (whole + _EMPTY * given.empty))
+
+
+def _shown(seconds: float) -> str:
+    return f"{int(seconds) // 60}:{int(seconds) % 60:02d} minutes"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -243,14 +286,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser("python -m benchmarks.live_overhead", description=__doc__, formatter_class=raw)
     parser.add_argument("--rows", type=int, default=1_000_000, help="rows of a batch, a multiple of 10")
     parser.add_argument("--long", type=int, default=2_000_000, help="the same, of all queries together")
-    parser.add_argument("--readings", type=int, default=2, help="how often all queries together read the stream")
+    pairs = f"of batches: of all queries, of these with RETAIN, and of RETAIN alone; {PAIRS} in a reading of the stream"
+    parser.add_argument("--pairs", type=int, default=2 * PAIRS, help=pairs)
     parser.add_argument("--queries", nargs="*", choices=list(QUERIES), default=list(QUERIES), help="each alone")
     parser.add_argument("--no-all", dest="all", action="store_false", help="leave out all of them together")
     parser.add_argument("--empty", type=int, default=12, help="blocks of batches without rows; 0 for none")
     parser.add_argument("--no-retain", dest="retain", action="store_false", help="leave out what is retained")
     parser.add_argument("--rounds", type=int, default=1, help="how often all of it is done, in the same processes")
+    parser.add_argument("--folder", help="where all is written; the system's temporary folder")
     parser.add_argument("--keep", action="store_true", help="keep the figures in benchmarks/results")
     given = parser.parse_args(arguments)
+    tempfile.tempdir = given.folder
+    began, expected = time.monotonic(), expected_seconds(given)
+    print(f"about {_shown(expected)} on a machine at rest", flush=True)
     by_name: dict[str, Measured] = {}
     with (
         tempfile.TemporaryDirectory(prefix="penstock-overhead-") as name,
@@ -267,6 +315,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         finally:
             for side in (run, server):
                 side.go_on()
+    print(f"it took {_shown(time.monotonic() - began)}")
     print(HEAD)
     for one in by_name.values():
         print(one.row())

@@ -108,10 +108,10 @@ def run_side(root: Path, *settings: str) -> Iterator[Side]:
         return json.loads(process.stdout.readline())
 
     def account() -> Account:
-        return Account(*answer(""), *_processor_seconds(process.pid))
+        return Account(*answer(""), *processor_seconds(process.pid))
 
     def begin(statements: str) -> None:
-        began = _processor_seconds(process.pid)
+        began = processor_seconds(process.pid)
         answer(sets + statements)
         before.append(Account(0, 0.0, 0, *began))
 
@@ -158,11 +158,11 @@ def _account(client: ServerClient, pid: int) -> Account:
     total = {name: sum(value for other, value in samples if other == name) for name, _ in samples}
     return Account(
         int(total.get("penstock_batches_total", 0)), total.get("penstock_batch_seconds_total", 0.0),
-        int(total.get("penstock_source_rows_total", 0)), *_processor_seconds(pid),
+        int(total.get("penstock_source_rows_total", 0)), *processor_seconds(pid),
     )  # fmt: skip
 
 
-def _processor_seconds(pid: int) -> tuple[float, float]:
+def processor_seconds(pid: int) -> tuple[float, float]:
     """Return the processor time of a process and all below it, and of the workers among these."""
     processes, hertz = tree(pid), os.sysconf("SC_CLK_TCK")
     workers = sum(process.ticks for process in processes if "pyspark.worker" in process.command)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import zlib
 from collections.abc import Sequence
 from dataclasses import replace
@@ -16,14 +17,16 @@ from penstock.physical.elements import Elements, concat
 from penstock.runtime.spark.checkpoint.folder import Folder
 from penstock.runtime.spark.checkpoint.state_files import sweep
 from penstock.runtime.spark.retained.retained_log import RetainedLog
-from penstock.runtime.spark.retained.retained_writer import _SMALL, RetainedWriter
+from penstock.runtime.spark.retained.retained_writer import _LARGE, _SMALL, _WAITING, RetainedWriter
 from penstock.storage import replaced_storage
-from penstock.storage.local import LocalStorage
+from penstock.storage.local import LocalStorage, SystemCalls
 from penstock.testing.faults import KINDS, FailingCalls
 from penstock.types import END
 
+#: Rows of a batch that a thread writes.
+LARGE = _LARGE // 8
 #: Rows of a batch: buffers of each are below or above the size that is written at once, by a byte or by far.
-SIZES = (0, 1, 7, _SMALL // 8 - 1, _SMALL // 8, _SMALL // 8 + 1, 30_000)
+SIZES = (0, 1, 7, _SMALL // 8 - 1, _SMALL // 8, _SMALL // 8 + 1, 30_000, LARGE)
 
 
 def elements(rows: int, seed: int = 0) -> Elements:
@@ -92,9 +95,10 @@ def test_one_task_writes_the_same_file_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("durable", [False, True])
-def test_a_call_that_fails_leaves_no_file(tmp_path: Path, durable: bool) -> None:
+@pytest.mark.parametrize("rows", [30_000, LARGE])
+def test_a_call_that_fails_leaves_no_file(tmp_path: Path, durable: bool, rows: int) -> None:
     counting = FailingCalls()
-    batches = [elements(7), elements(30_000)]
+    batches = [elements(7), elements(rows), elements(7)]
     with replaced_storage(LocalStorage(counting)):
         written(tmp_path / "all" / "S", batches, durable=durable)
     assert counting.counts["fsync"] == (4 if durable else 0)
@@ -118,3 +122,50 @@ def test_what_a_killed_attempt_leaves_is_swept(tmp_path: Path) -> None:
     assert not log.files() and len(list(log.place.iterdir())) == 1
     sweep(tmp_path)
     assert not list(log.place.iterdir())
+
+
+class _HeldCalls(SystemCalls):
+    """Writes wait until they are let."""
+
+    def __init__(self) -> None:
+        self.let = threading.Event()
+
+    def write(self, handle: int, data: memoryview) -> int:
+        assert self.let.wait(60), "nobody let it"
+        return super().write(handle, data)
+
+
+def test_few_large_batches_wait_to_be_written(tmp_path: Path) -> None:
+    calls, place = _HeldCalls(), tmp_path / "S"
+    batches, added = [elements(LARGE, seed) for seed in range(_WAITING + 3)], []
+    goes_on = threading.Semaphore(0)
+
+    def accept() -> None:
+        with replaced_storage(LocalStorage(calls)), RetainedWriter(place, (1, 4), None, durable=False) as writer:
+            for batch in batches:
+                writer.add(batch)
+                added.append(batch)
+                goes_on.release()
+            writer.finish(3, 2)
+
+    task = threading.Thread(target=accept)
+    task.start()
+    for _ in range(_WAITING):
+        # The thread of the task goes on while nothing can be written.
+        assert goes_on.acquire(timeout=60)
+    assert not goes_on.acquire(timeout=0.3) and len(added) == _WAITING
+    calls.let.set()
+    task.join(60)
+    log = RetainedLog(Folder(tmp_path), "S")
+    log.place = place
+    (file,) = log.files()
+    assert concat(list(log.read(file, (4,)))).columns[0].equals(concat(batches).columns[1])
+
+
+def test_a_task_that_fails_beside_the_thread_leaves_no_file(tmp_path: Path) -> None:
+    place, threads = tmp_path / "S", threading.active_count()
+    with pytest.raises(ZeroDivisionError), RetainedWriter(place, (1, 4), None, durable=False) as writer:
+        for seed in range(4):
+            writer.add(elements(LARGE, seed))
+        raise ZeroDivisionError
+    assert not list(place.iterdir()) and threading.active_count() == threads

@@ -125,3 +125,21 @@ def test_a_run_that_goes_on_has_not_ended(side: tuple[SparkSide, FakeRun]) -> No
     # The error of a query that was left out, say.
     run.error = PenstockError("P0502", "odd")
     assert made.ended_by() is None
+
+
+def test_spark_is_asked_seldom_whether_the_run_is_active(
+    side: tuple[SparkSide, FakeRun], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, _ = side
+    asked: list[str] = []
+
+    def noted(run: FakeRun, name: str) -> object:
+        asked.append(name)
+        return object.__getattribute__(run, name)
+
+    monkeypatch.setattr(FakeRun, "__getattribute__", noted)
+    # The batches are asked for with every look.
+    until(lambda: asked.count("batches") > 100)
+    assert made.ended_by() is None
+    looks, questions = asked.count("batches"), asked.count("active")
+    assert 100 / spark_side._ASKED_EVERY - 2 <= questions <= looks / spark_side._ASKED_EVERY + 2

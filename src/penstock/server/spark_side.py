@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 
 import pyarrow as pa
@@ -37,8 +38,9 @@ from penstock.server.statements.selecting import SelectedRows, SelectScope, chec
 from penstock.storage.documents import Document
 
 LOG = logger_of("server")
-#: Seconds between two looks at whether a batch has ended.
-_LOOK = 0.2
+#: Seconds between two looks at whether a batch has ended, and number of looks with one question to Spark whether the
+#: run is active: a call of the JVM, which costs more than a look.
+_LOOK, _ASKED_EVERY = 0.2, 5
 #: The same, of a SELECT that waits for one.
 _SOON = 0.02
 
@@ -64,9 +66,15 @@ class SparkSide:
         self._thread.start()
 
     def _watch(self) -> None:
-        while not self._ending.wait(_LOOK):
+        asked: SparkRun | None = None
+        active = False
+        for look in count():
+            if self._ending.wait(_LOOK):
+                return
             run = self._engine.run
-            if run is None or not run.active:
+            if run is not None and (run is not asked or look % _ASKED_EVERY == 0):
+                asked, active = run, run.active
+            if run is None or not active:
                 self._tell_failure(None if run is None else run.error)
                 continue
             # Looked at all the time, so it must not cost anything for each query.
@@ -179,7 +187,8 @@ class SparkSide:
 
     def ended_by(self) -> PenstockError | None:
         run = self._engine.run
-        return None if run is None or run.active else run.error
+        # Spark is asked again only where the thread has seen an error.
+        return None if run is None or self._told is None or run.active else run.error
 
     def metrics(self) -> bytes:
         run = self._engine.run

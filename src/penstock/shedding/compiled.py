@@ -16,17 +16,18 @@ import numba as nb
 from numba.core import sigutils, types
 
 
-def compiled(*, reads: str = "", counted: bool = True) -> Callable[[Callable[..., Any]], Any]:
+def compiled(*, reads: str = "", counted: bool = True, beside: bool = False) -> Callable[[Callable[..., Any]], Any]:
     """Return a decorator like `numba.njit(cache=True)` that takes some arrays as read-only whatever they are, and every
     literal as a value.
 
     Args:
         reads: names of parameters, separated by blanks: arrays that the function only reads.
         counted: whether references to arrays are counted, which a function that makes arrays needs.
+        beside: whether other threads run Python meanwhile.
     """
 
     def decorate(function: Callable[..., Any]) -> Any:
-        dispatcher = nb.njit(cache=True, **({} if counted else {"_nrt": False}))(function)
+        dispatcher = nb.njit(cache=True, nogil=beside, **({} if counted else {"_nrt": False}))(function)
         if nb.config.DISABLE_JIT:
             return dispatcher
         names = function.__code__.co_varnames[: function.__code__.co_argcount]

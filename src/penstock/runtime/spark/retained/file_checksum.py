@@ -26,7 +26,7 @@ _P1, _P2, _P3, _P4, _P5, _P6, _P7, _P8 = (np.uint64(pow(_BASE, power, _BITS)) fo
 _HALF = np.uint64(32)
 
 
-@compiled(reads="words")
+@compiled(reads="words", beside=True)
 def _evaluated(words, state):  # type: ignore[no-untyped-def]
     """Continue the polynomial with `words`, eight at once: each step waits for the result of the one before."""
     whole = words.shape[0] - words.shape[0] % 8

@@ -1,17 +1,20 @@
 """Write the elements that one ingest task accepts of a retained stream, while they are read.
 
-Each batch goes from its Arrow buffers to the file, without being encoded into memory first, and is released then: what
-a task retains takes no memory, and is copied while it is still in the caches (measured in docs/decisions/live.md).
+Each batch goes from its Arrow buffers to the file, without being encoded into memory first, and is released then. Large
+batches are written by a thread, beside the work of the task, and at most `_WAITING` of them wait for it, so what a task
+retains takes the memory of these (measured in docs/decisions/live.md).
 
-Contract: the file has its name when it is complete, which tells what is in it (`retained_log.py`); an attempt that
-fails leaves nothing, one that is killed a temporary file, which the next start removes.
+Contract: `finish` returns when all is written and the file has its name, which tells what is in it (`retained_log.py`).
+An attempt that fails leaves nothing, one that is killed a temporary file, which the next start removes.
 """
 
 from __future__ import annotations
 
 import io
 import secrets
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -30,6 +33,12 @@ if TYPE_CHECKING:
 
 #: Writes of fewer bytes are gathered: an Arrow stream has several small ones for each batch.
 _SMALL = 2**16
+#: Bytes of a batch from which on a thread writes it: for fewer, handing them over would take longer than the writing.
+_LARGE = 2**20
+#: Maximum number of batches that wait for the thread, the one that it writes included.
+_WAITING = 2
+#: Bytes of which the checksum is computed, and which are written then, while they are in the caches of the processor.
+_PIECE = 2**18
 
 
 class RetainedWriter:
@@ -53,9 +62,12 @@ class RetainedWriter:
         self._file: _CheckedFile | None = None
         self._stream: pa.RecordBatchStreamWriter | None = None
         self._low, self._high = 0, 0
+        self._thread: ThreadPoolExecutor | None = None
+        #: What the thread has to do, oldest first.
+        self._waiting: deque[Future[None]] = deque()
 
     def add(self, elements: Elements) -> None:
-        """Write elements with the retained columns. Raises PenstockError P0601."""
+        """Write elements with the retained columns. Raises PenstockError P0601, for those before too."""
         if not len(elements):
             return
         columns = [*elements.columns, pa.array(elements.ts)] if self._adds_ts else list(elements.columns)
@@ -70,15 +82,34 @@ class RetainedWriter:
                     storage().make_folder(self._place, durable=self._durable)
                 self._file = _CheckedFile(storage().create(self._path))
                 self._stream = pa.ipc.new_stream(self._file, batch.schema)
-            self._stream.write_batch(batch)
+            stream = self._stream
+            self._do(lambda: stream.write_batch(batch), batch.nbytes >= _LARGE)
         except OSError as error:
             raise unwritable(self._place, error) from error
+
+    def _do(self, work: Callable[[], None], large: bool) -> None:
+        """Have the thread do some work after what it was given before; without a thread, small work is done here."""
+        if self._thread is None and not large:
+            work()
+            return
+        self._thread = self._thread or ThreadPoolExecutor(1, "penstock-retained")
+        while len(self._waiting) >= _WAITING:
+            self._waiting.popleft().result()
+        self._waiting.append(self._thread.submit(work))
+
+    def _wait(self) -> None:
+        """Wait until the thread has done all, and end it."""
+        while self._waiting:
+            self._waiting.popleft().result()
+        if self._thread is not None:
+            self._thread.shutdown()
 
     def finish(self, round_: int, task: int) -> None:
         """Give the file its name; nothing where nothing was added. Raises PenstockError P0601."""
         if self._file is None or self._stream is None:
             return
         try:
+            self._wait()
             self._stream.close()
             checksum = self._file.complete(self._durable)
             name = RetainedFile(round_, task, self._low, self._high, checksum).name
@@ -95,6 +126,9 @@ class RetainedWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if self._thread is not None:
+            # After an error; what has not been begun is not written.
+            self._thread.shutdown(cancel_futures=True)
         if self._file is not None:
             self._file.discard()
             storage().remove(self._path)
@@ -128,8 +162,10 @@ class _CheckedFile(io.RawIOBase):
         self._write(memoryview(gathered))
 
     def _write(self, content: memoryview) -> None:
-        self._checksum.add(content)
-        self._file.write(content)
+        for first in range(0, content.nbytes, _PIECE):
+            piece = content[first : first + _PIECE]
+            self._checksum.add(piece)
+            self._file.write(piece)
 
     def complete(self, durable: bool) -> str:
         """Close the file and return the checksum of its bytes. durable: they survive a loss of power then."""

@@ -6,7 +6,7 @@ sends every shard the progress of the source.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 
 import pyarrow as pa
@@ -132,17 +132,11 @@ class Ingest:
         for shard, channel, batches in self._router:
             yield from self.watch.through("exchange", channel_packets(shard, channel, batches, self._task))
 
-    def last_packets(self) -> Iterator[Packet]:
-        """Yield what follows the elements: the measurements for the driver, and the queries that failed."""
+    def reports(self) -> Iterator[Packet]:
+        """Yield the packets for the driver: what failed, and the measurements."""
         if self._failures is not None and self._failures.errors:
             yield failed_packet(0, self._failures.errors)
         yield timings_packet(0, self._report())
-
-    def packets(self) -> Iterator[Packet]:
-        """Yield the packets for the shards: elements, then progress; and the measurements for the driver."""
-        yield from self.row_packets()
-        yield from by_shard(self._job.shards, {self._source.name: self.progress})
-        yield from self.last_packets()
 
     def _report(self) -> IngestReport:
         executor = self._executor
@@ -183,9 +177,7 @@ def run_read_tasks(
         yield from _announced(job, task)
         if task.source is None:
             continue
-        ingest = _ingested(folder, job, tables, task)
-        yield from ingest.row_packets()
-        yield from ingest.last_packets()
+        ingest = yield from _processed(folder, job, tables, task)
         seen.append((task.source, ingest.seen))
         progress[task.source] = progress.get(task.source, SourceProgress()).merge(ingest.progress)
     if seen:
@@ -206,8 +198,13 @@ def _announced(job: Job, task: ReadTask) -> Iterator[Packet]:
         yield from decided_packets(job.shards, task.decided)
 
 
-def _ingested(folder: Folder, job: Job, tables: dict[str, Elements], task: ReadTask) -> Ingest:
-    """Read and process the records of a task; what was rejected and what is retained is written."""
+def _processed(
+    folder: Folder, job: Job, tables: dict[str, Elements], task: ReadTask
+) -> Generator[Packet, None, Ingest]:
+    """Read and process the records of a task: yield the packets of its rows, and what the driver is told of it.
+
+    What was rejected and what is retained is written then.
+    """
     assert task.source is not None, "a task that only reports progress reads nothing"
     source = job.plan.sources[task.source]
     # All elements are retained, whatever the queries read.
@@ -219,10 +216,13 @@ def _ingested(folder: Folder, job: Job, tables: dict[str, Elements], task: ReadT
         for split in task.splits:
             for parsed in ingest.watch.through("read", connector.read(split, ingest.columns)):
                 ingest.take(parsed, split.path)
+        yield from ingest.row_packets()
         if retained is not None:
+            # What is left is written while the elements travel.
             with ingest.watch.phase("ingest"):
                 retained.finish(int(task.round), task.task)
     _write_letters(folder, ingest, source.name, task.round, task.task)
+    yield from ingest.reports()
     return ingest
 
 
@@ -284,7 +284,9 @@ def run_batches(
         names = [source.columns[c].name for c in ingest.columns]
         ingest.take(ParsedRecords(pa.RecordBatch.from_arrays(typed_columns, names=names)), f"batch {batch}")
     finish(folder, ingest, source.name, f"b{batch:09d}", 0)
-    yield from ingest.packets()
+    yield from ingest.row_packets()
+    yield from by_shard(job.shards, {source.name: ingest.progress})
+    yield from ingest.reports()
 
 
 def finish(folder: Folder, ingest: Ingest, source: str, round_: str, task: int) -> None:
