@@ -113,7 +113,7 @@ def test_documents_of_a_later_version_are_told(checkpoint: Path) -> None:
     for path in (checkpoint / "control").glob("*.json"):
         content = path.read_bytes()
         document = json.loads(unsealed(content, path.name))
-        first = sorted(document)[0]
+        first = sorted(document.keys() - {"format"})[0]
         for changed in ({f"later {first}": document.pop(first), **document}, {**document, first: {"later": [True]}}):
             path.write_bytes(sealed(json.dumps(changed), path.name))
             found = refused(checkpoint)
@@ -122,10 +122,84 @@ def test_documents_of_a_later_version_are_told(checkpoint: Path) -> None:
     Server(checkpoint).control.close()
 
 
-def test_damaged_keys_of_posts_are_told_and_take_no_rows(checkpoint: Path) -> None:
+def test_each_document_has_a_format_and_later_ones_are_told(checkpoint: Path) -> None:
+    for path in (checkpoint / "control").glob("*.json"):
+        content = path.read_bytes()
+        document = json.loads(unsealed(content, path.name))
+        assert document["format"] == 1
+        for later in (2, 1_000):
+            path.write_bytes(sealed(json.dumps({**document, "format": later}), path.name))
+            assert refused(checkpoint) == (
+                f"P0605 {path} in the checkpoint was written by a later version of Penstock: its format is {later}, "
+                "and this version reads formats up to 1"
+            )
+        for wrong in (0, -1, True, 1.0, "1", None, [1]):
+            path.write_bytes(sealed(json.dumps({**document, "format": wrong}), path.name))
+            assert refused(checkpoint).startswith(f"P0605 {path} in the checkpoint is damaged: its format is")
+        path.write_bytes(content)
+    Server(checkpoint).control.close()
+
+
+def test_documents_without_a_format_are_read(checkpoint: Path) -> None:
+    """Those of versions before formats."""
+    for path in (checkpoint / "control").glob("*.json"):
+        document = json.loads(unsealed(path.read_bytes(), path.name))
+        del document["format"]
+        path.write_bytes(sealed(json.dumps(document), path.name))
+    system = Server(checkpoint)
+    assert sorted(one.name for one in system.control.stored.values()) == ["S", "q", "u"]
+    assert not rows(system, 2, "k")
+    system.control.close()
+
+
+def keys_file(checkpoint: Path) -> Path:
     (path,) = (checkpoint / "control" / "kept" / "1" / "keys").iterdir()
+    return path
+
+
+def test_keys_of_posts_of_earlier_versions_are_read_and_sealed_when_they_are_written_again(checkpoint: Path) -> None:
+    path = keys_file(checkpoint)
+    lines = unsealed(path.read_bytes(), f"1/keys/{path.name}").splitlines()[1:]
+    earlier = path.with_name(path.name.replace("-sealed", ""))
+    earlier.write_text("".join(line + "\n" for line in lines))
+    path.unlink()
+    system = Server(checkpoint)
+    assert not rows(system, 2, "k")
+    with pytest.raises(PenstockError, match="P0731"):
+        rows(system, 3, "k")
+    assert rows(system, 4, "other")
+    system.engine.round()
+    system.control.close()
+    path = keys_file(checkpoint)
+    text = path.read_text()
+    assert path.name.endswith("-sealed.json") and 'system other"' in text and 'system k"' in text
+    system = Server(checkpoint)
+    assert not rows(system, 2, "k") and not rows(system, 4, "other")
+    system.control.close()
+
+
+def test_keys_of_posts_of_a_later_version_are_told(checkpoint: Path) -> None:
+    path = keys_file(checkpoint)
+    place = f"1/keys/{path.name}"
+    text = unsealed(path.read_bytes(), place)
+    path.write_bytes(sealed(text.replace('"format": 1', '"format": 2'), place))
+    system = Server(checkpoint)
+    with pytest.raises(PenstockError, match="written by a later version of Penstock: its format is 2"):
+        rows(system, 3, "k")
+    system.control.close()
+
+
+def other_key(content: bytes) -> bytes:
+    """Change a byte within a key, which leaves the lines as they are."""
+    assert b'system k"' in content
+    return content.replace(b'system k"', b'system j"')
+
+
+def test_damaged_keys_of_posts_are_told_and_take_no_rows(checkpoint: Path) -> None:
+    path = keys_file(checkpoint)
     content = path.read_bytes()
-    for damage in (foreign, lambda whole: whole[:-9], lambda _: b'{"number": 1}\n', lambda _: b"[]\n"):
+    others = lambda whole: whole[:-9], lambda _: b'{"number": 1}\n', lambda _: b"[]\n"
+    for damage in (*DAMAGES, other_key, *others):
         path.write_bytes(damage(content))
         system = Server(checkpoint)
         for key in ("k", "other"):

@@ -4,6 +4,8 @@ the first instant on at which they are there, with the engine on Spark."""
 from __future__ import annotations
 
 import random
+import threading
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,7 @@ from penstock.algebra.nodes.query import Start, StartMode
 from penstock.control.transactions.listing import shown_change, shown_state
 from penstock.errors import PenstockError
 from penstock.language import bind_script
+from penstock.runtime.spark.catching_up.beside import ReadingBeside
 from penstock.runtime.spark.catching_up.past_input import past_of_run
 from penstock.runtime.spark.checkpoint.folder import Folder
 from penstock.runtime.spark.live_change import options_of_start
@@ -261,3 +264,83 @@ def test_explain_says_how_many_rows_are_missing_and_what_never_comes(server: Inl
         "no; START WARM WAIT would wait for ever: elements of S are gone, and the query counts arrivals from the first "
         "one on"
     )
+
+
+@pytest.fixture
+def held_up(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """No past is read until this is set."""
+    may_read, read = threading.Event(), ReadingBeside.read
+
+    def read_later(reading: ReadingBeside) -> None:
+        may_read.wait()
+        read(reading)
+
+    monkeypatch.setattr(ReadingBeside, "read", read_later)
+    return may_read
+
+
+#: What came before a query was accepted, and while its past was not read yet, with what is kept of all that.
+GONE_MEANWHILE = {
+    "": ([], [(1, 1), (2, 2), (3, 3), (4, 4)], []),
+    "RETAIN 3 SECONDS": ([(1, 1), (2, 2), (3, 3)], [(20, 20), (40, 40)], [(40, 40)]),
+}
+
+
+@pytest.mark.parametrize("then", ["", "restart", "rename"])
+@pytest.mark.parametrize("retain", GONE_MEANWHILE)
+def test_it_waits_for_what_went_after_it_was_accepted(
+    server: InlineServer, held_up: threading.Event, retain: str, then: str
+) -> None:
+    """Nothing was missing when it was accepted, and what came before its past was read is not kept."""
+    server.post(STREAM.format(more=retain) + "CREATE QUERY other AS SELECT COUNT(*) AS n FROM S [RANGE 3 SECONDS];")
+    before, meanwhile, kept = GONE_MEANWHILE[retain]
+    for row in before:
+        server.insert("S", [row])
+    (posted,) = server.control.submit(f"CREATE QUERY q START WARM WAIT AS {LAST.format(3)};")
+    known = server.control.commands()
+    for row in meanwhile:
+        server.control.insert(
+            "S", pa.table({"ts": pa.array([row[0]], pa.int32()), "v": pa.array([row[1]], pa.int32())})
+        )
+        server.run.round()
+    renamed = threading.Thread(target=lambda: server.control.submit("ALTER QUERY q RENAME TO p;"))
+    if then == "rename":
+        renamed.start()
+        while len(server.control.commands()) == len(known):
+            time.sleep(0.001)
+    held_up.set()
+    if then == "restart":
+        server.restart()
+    if then == "rename":
+        renamed.join()
+    name = "p" if then == "rename" else "q"
+    server.settle()
+    # The last row may be followed by others of its instant, and does not count yet.
+    assert state(server, name) == ("WAITING", "it begins with 3 more rows of S")
+    assert posted.outcome is not None
+    (outcome,) = [one for *_, one in server.control.commands() if one.number == posted.outcome.number]
+    assert outcome.state.value == "RUNNING" and not outcome.code
+    server.restart()
+    given = list(kept)
+    for tick in range(50, 56):
+        server.insert("S", [(tick, tick)])
+        given.append((tick, tick))
+        server.settle()
+    last = [(given[i][0], "+", sum(v for _, v in given[i - 2 : i + 1]), 3) for i in range(2, len(given) - 1)]
+    assert values(server, name) == last and len(last) > 2
+    assert not server.control.query(name)[1].holds
+
+
+def test_all_of_a_stream_is_not_waited_for(server: InlineServer, held_up: threading.Event) -> None:
+    server.post(STREAM.format(more="") + "CREATE QUERY other AS SELECT COUNT(*) AS n FROM S [RANGE 3 SECONDS];")
+    (posted,) = server.control.submit(
+        "CREATE QUERY q START WARM WAIT AS SELECT COUNT(*) AS n FROM S [RANGE UNBOUNDED];"
+    )
+    server.insert("S", rows(1, 2))
+    held_up.set()
+    server.settle()
+    (outcome,) = [
+        one for *_, one in server.control.commands() if posted.outcome and one.number == posted.outcome.number
+    ]
+    assert outcome.code == "P0703" and "would wait for ever" in (outcome.message or "")
+    assert [one.stored.name for one in server.control.queries()] == ["other"]

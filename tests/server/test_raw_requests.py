@@ -158,6 +158,30 @@ def test_nothing_of_them_was_added(attacked: Running) -> None:
     assert [row["room"] for row in answers(attacked, "warm", 3)] == ["hall", "attic", "hall"]
 
 
+def test_connections_beyond_the_limit_get_a_problem_document(
+    serve: Callable[..., Running], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listening, "_IDLE", 4)
+    running = serve(max_connections="1", max_subscriptions="1")
+    place = "127.0.0.1", running.server.address.port
+    idle = [socket.create_connection(place) for _ in range(10)]
+    time.sleep(0.3)
+    for path in ("/v1/queries", "/healthz", "/nothing"):
+        with running.client(AccessRole.ADMIN) as client:
+            answer = client.get(path)
+        assert answer.status_code == 503 and answer.headers["content-type"] == "application/problem+json"
+        assert answer.headers["retry-after"] == "1" and answer.headers["connection"] == "close"
+        document = answer.json()
+        assert document["code"] == "P0804" and "max_connections" in document["message"] and document["hint"]
+    with running.client(AccessRole.ADMIN) as client:
+        assert client.post("/v1/statements", json={"sql": "SELECT 1;"}).status_code == 503
+    for connection in idle:
+        connection.close()
+    time.sleep(0.3)
+    with running.client(AccessRole.ADMIN) as client:
+        assert client.get("/v1/queries").status_code == 200
+
+
 def test_slow_clients_do_not_keep_their_connections(
     serve: Callable[..., Running], monkeypatch: pytest.MonkeyPatch
 ) -> None:

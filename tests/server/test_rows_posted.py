@@ -95,6 +95,56 @@ def test_nothing_is_added_where_all_is_malformed_or_fails(client: httpx.Client, 
     assert not fake.session.catalog.memory
 
 
+AT = b'"at": "1970-01-01T00:00:00Z"'
+ESCAPED = b'"\\u0072oom": "hall"'
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        (b'{%b, "rom": "hall"}' % AT, "readings has no column rom; did you mean room?"),
+        (b'{"att": "1970-01-01T00:00:00Z", "room": "hall"}', "readings has no column att; did you mean at?"),
+        (b'{%b, "room": "hall", "nested": {"room": [1]}}' % AT, "readings has no column nested; known: at, "),
+        (b'{%b, "room": "x", "Rooms": "hall"}' % AT, "readings has no column Rooms; did you mean room?"),
+        (b'{%b, "": 1}' % AT, "readings has no column ; known: at, "),
+    ],
+)
+def test_a_key_that_is_no_column_is_no_silent_null(
+    client: httpx.Client, fake: FakeService, line: bytes, reason: str
+) -> None:
+    """The record is malformed, whatever others there are; alone it is refused."""
+    answer = send(client, line + b"\n", NDJSON)
+    assert answer.status_code == 400 and answer.json()["code"] == "P0803", answer.json()
+    assert answer.json()["message"].startswith(f"no row was added: record in line 1: {reason}"), answer.json()
+    assert answer.json()["hint"].startswith("columns: at TIMESTAMP")
+    assert not stored(fake)
+    good = [b'{%b, "room": "hall"}' % AT, b'{%b, "ROOM": "hall"}' % AT, b"{%b, %b}" % (AT, ESCAPED), b"{%b}" % AT]
+    for others in (good[:1], good[1:2], good[2:3], good):
+        answer = send(client, b"\n".join([*others, line, *others]), NDJSON)
+        assert answer.status_code == 207, answer.json()
+        document = answer.json()
+        assert (document["rows"], document["malformed"]) == (2 * len(others), 1)
+        (rejected,) = document["rejected"]
+        assert rejected["line"] == len(others) + 1 and rejected["reason"].startswith(reason)
+    rooms = {"hall", None}
+    assert {row[1] for row in stored(fake)} == rooms
+    answer = client.post(PATH, content=line, headers={"Content-Type": NDJSON}, params={"unknown": "ignore"})
+    assert answer.status_code == (200 if b'"at"' in line else 400)
+
+
+def test_a_column_that_is_none_is_refused_in_each_format(client: httpx.Client, fake: FakeService) -> None:
+    csv = b"at,room,celsius,n,cost,raw,cosst\n1970-01-01T00:00:00Z,hall,,1,1.5,,3\n"
+    table = rows().append_column("cosst", pa.array([1, 2]))
+    for content, type_, count in ((csv, "text/csv", 1), (stream_of(table), ARROW, 2)):
+        answer = send(client, content, type_)
+        assert answer.status_code == 400 and not stored(fake)
+        assert "readings has no column cosst; did you mean cost?" in answer.json()["message"], answer.json()
+        answer = client.post(PATH, content=content, headers={"Content-Type": type_}, params={"unknown": "ignore"})
+        assert answer.json()["rows"] == count
+        fake.session.catalog.memory.clear()
+    assert client.post(PATH, content=csv, headers={"Content-Type": "text/csv"}, params={"unknown": "x"}).is_error
+
+
 def test_a_key_adds_rows_once(client: httpx.Client, fake: FakeService) -> None:
     answers = [send(client, stream_of(rows()), ARROW, Idempotency_Key="k1").json() for _ in range(2)]
     assert [one["repeated"] for one in answers] == [False, True] and answers[1]["rows"] == 2

@@ -350,19 +350,23 @@ class ServerClient:
             added += self.post(stream, stream_bytes(part), "arrow", key=f"{key}.{number}").rows
         return added
 
-    def post(self, stream: str, body: bytes, form: str, *, key: str | None = None) -> RemotePosted:
+    def post(
+        self, stream: str, body: bytes, form: str, *, key: str | None = None, unknown: str = "refuse"
+    ) -> RemotePosted:  # fmt: skip
         """Add records as they are; malformed ones are left out and reported.
 
         Args:
             form: `csv` with a head, `ndjson`, or `arrow`, an IPC stream.
             key: the idempotency key, as for `insert`.
+            unknown: `refuse` or `ignore` keys that are no column.
         """
         media = _MEDIA.get(form)
         if media is None:
             raise PenstockError("P0803", f"records of the format {form} cannot be posted", hint=", ".join(_MEDIA))
         headers = {"Content-Type": media, "Idempotency-Key": key or _new_key()}
         path = f"/v1/streams/{_segment(stream)}/rows"
-        return posted_of(self._connection.json("POST", path, content=body, headers=headers))
+        params = {} if unknown == "refuse" else {"unknown": unknown}
+        return posted_of(self._connection.json("POST", path, content=body, headers=headers, params=params))
 
 
 def quoted_name(name: str) -> str:

@@ -30,6 +30,7 @@ from penstock.control.stored_catalog import CatalogChange, RowStatement, StoredC
 from penstock.control.transactions.backlog import AcceptedItem, Backlog, dependents, waiting_behind
 from penstock.control.transactions.draft import Draft
 from penstock.control.transactions.footprint import footprint_of
+from penstock.control.transactions.late_waits import have_wait, late_waits
 from penstock.control.transactions.merging import BoundChange, bound_change, with_changes
 from penstock.control.transactions.past_reading import PastReading
 from penstock.control.transactions.plan_edits import changes_plans
@@ -109,8 +110,7 @@ class Applier:
             if is_closed:
                 break
         for item in items:
-            if item.reading is not None:
-                item.reading.end()
+            item.end_reading()
             item.answer()
 
     # -- choosing ----------------------------------------------------------------------------------------------
@@ -187,9 +187,7 @@ class Applier:
                 continue
             chain = [item, *waiting_behind(item, held)]
             if len(chain) > 1 and not self._reads_past(chain):
-                assert item.reading is not None, "it waits for a reading"
-                item.reading.end()
-                item.reading = None
+                item.end_reading()
                 for one in chain:
                     one.is_ready = True
                 return chain
@@ -206,7 +204,7 @@ class Applier:
                 self._apply_all(items)
         except PenstockError as error:
             if len(items) == 1:
-                self._lose(items[0], error)
+                self._fail(items[0], error)
             else:
                 self._apply_each(items)
         self.backlog.remove(group)
@@ -225,7 +223,23 @@ class Applier:
             try:
                 self._apply_all([item])
             except PenstockError as error:
-                self._lose(item, error)
+                self._fail(item, error)
+
+    def _fail(self, item: AcceptedItem, error: PenstockError) -> None:
+        """Let an accepted transaction fail, unless its queries can wait for the rows that are missing."""
+        waits = late_waits(item, self.current, self._engine, self._posted) if error.code == "P0703" else {}
+        if waits:
+            item.end_reading()
+            try:
+                with self.backlog.gate:
+                    have_wait(self.backlog.items, waits, self._log)
+                    self.backlog.ahead = with_changes(self.current, [each.change for each in self.backlog.items])
+                self._apply_all([item])
+            except PenstockError as failure:
+                error = failure
+            else:
+                return
+        self._lose(item, error)
 
     def _lose(self, item: AcceptedItem, error: PenstockError) -> None:
         """Let an accepted transaction fail, with those that depend on it."""
@@ -243,8 +257,7 @@ class Applier:
             self.backlog.remove(lost)
             self.backlog.ahead = with_changes(self.current, [each.change for each in self.backlog.items])
         for each in lost:
-            if each.reading is not None:
-                each.reading.end()
+            each.end_reading()
             each.answer()
 
     def _apply_all(self, items: Sequence[AcceptedItem]) -> None:

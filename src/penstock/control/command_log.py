@@ -295,6 +295,14 @@ class CommandLog:
         self._know(made)
         return made
 
+    def amend(self, transaction: Transaction, change: CatalogChange) -> Transaction:
+        """Write a transaction again that is not applied yet, with another change. Raises PenstockError P0601, and then
+        it is as it was."""
+        made = replace(transaction, change=change)
+        self.files.write(f"{made.first}.json", made.document())
+        self.transactions[made.first] = made
+        return made
+
     def finish(self, outcomes: Sequence[CommandOutcome]) -> None:
         """Write what became of commands. Raises PenstockError P0601."""
         last = max(outcome.number for outcome in outcomes)

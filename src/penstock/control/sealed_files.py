@@ -18,9 +18,13 @@ from typing import TypeVar
 from penstock.errors import PenstockError
 from penstock.storage import Held, Locked, storage
 from penstock.storage.documents import Document, as_document
-from penstock.storage.seals import damaged, sealed, unsealed
+from penstock.storage.seals import damaged, later_format, sealed, unsealed
 
 Content = TypeVar("Content")
+#: The format of the documents, in a field of each: raised where earlier programs would misread them. Documents without
+#: it are older, and read as those of format 1.
+FORMAT = 1
+_FORMAT = "format"
 _LOCK = ".in-use"
 _LATER = "a later version of Penstock may have written it"
 
@@ -36,17 +40,24 @@ class SealedFiles:
         one."""
         path = self.root / name
         try:
-            storage().write(path, sealed(json.dumps(document, separators=(",", ":")), name))
+            text = json.dumps({_FORMAT: FORMAT, **document}, separators=(",", ":"))
+            storage().write(path, sealed(text, name))
         except OSError as error:
             raise not_written(path, error) from error
 
     def read(self, name: str) -> Document:
-        """Return a document. Raises PenstockError P0605."""
+        """Return a document without its format. Raises PenstockError P0605."""
         path = self.root / name
         try:
-            return as_document(json.loads(unsealed(storage().read(path), name)), name)
+            document = as_document(json.loads(unsealed(storage().read(path), name)), name)
+            number = document.get(_FORMAT, FORMAT)
+            if isinstance(number, bool) or not isinstance(number, int) or number < 1:
+                raise ValueError(f"its format is {number!r}")
         except (OSError, ValueError, TypeError) as error:
             raise damaged(path, error) from error
+        if number > FORMAT:
+            raise later_format(path, number, FORMAT)
+        return {field: value for field, value in document.items() if field != _FORMAT}
 
     def read_as(self, name: str, made_of: Callable[[Document], Content]) -> Content:
         """Return what a document holds. Raises PenstockError P0605, also for one with other fields: of a later version,

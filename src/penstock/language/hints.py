@@ -122,6 +122,15 @@ _STATES = {
 }
 #: What follows START.
 _STARTS = frozenset(("NOW", "WARM", "BEGINNING", "AT"))
+_WHERE_IT_BEGINS = "say where it begins: START NOW, WARM, WARM WAIT, BEGINNING or AT '2024-01-01 10:00:00'"
+_AS_BEFORE_QUERY = "AS stands before the query, as in CREATE QUERY name START WARM AS SELECT ..."
+_RETAIN = "RETAIN has a length of time, and behind it columns if not all are kept: RETAIN 1 HOUR (k, v)"
+_PAUSE = "a query that goes on without showing it is paused by PAUSE WITH STATE"
+_SUBSCRIBE = "behind the query stand WITH (SNAPSHOT, PROGRESS), AS OF instant and UP TO instant, in this order"
+#: Where words of the life of queries and streams stand, by the word before, with these.
+_OF_LIVES = {
+    "WARM": ("WAIT",), "PAUSE": ("WITH",), "RESUME": ("START", "RESET"), "EXPLAIN": ("START", "SHARING", "ANALYZE"),
+}  # fmt: skip
 #: Statements of TSQL2, by their first word.
 _TSQL2 = frozenset(("VALIDTIME", "SEQUENCED", "NONSEQUENCED", "VALID"))
 #: Number of words before the unexpected one that may be the cause, having been parsed as names.
@@ -191,7 +200,8 @@ def misplaced(tokens: Sequence[Token], index: int) -> str | None:
     if index == 0 and here in _TSQL2:
         return _VALIDTIME
     return (
-        _in_columns(before)
+        _in_life(words, before, here)
+        or _in_columns(before)
         or _in_session(before, here)
         or _in_valid(before, here)
         or _in_gaps(before)
@@ -199,6 +209,32 @@ def misplaced(tokens: Sequence[Token], index: int) -> str | None:
         or _in_condition(before, here)
         or _behind_query(words, before, here)
     )
+
+
+def _in_life(words: Sequence[str], before: Sequence[str], here: str) -> str | None:
+    """Return the hint for START, RETAIN, PAUSE, RESUME and SUBSCRIBE, with a word that is misspelt or cannot stand
+    there."""
+    last = before[-1] if before else ""
+    if last == "START" and here == "AS":
+        return _WHERE_IT_BEGINS
+    declares = words[0] == "CREATE" and "QUERY" in words[:4] and "AS" not in before and len(before) > 2
+    if not before and here in ("PAUSE", "RESUME"):
+        return f"a query is paused and resumed by ALTER: ALTER QUERY name {here}"
+    if here == "SELECT" and declares:
+        return _AS_BEFORE_QUERY
+    if last == "RETAIN" or (here == "COLUMNS" and "RETAIN" in before[-3:]):
+        return _RETAIN
+    if last == "PAUSE" and here == "WITH":
+        return _PAUSE
+    known = _OF_LIVES.get(last) or (("START", "INTO", "WITH") if declares else ())
+    if words[0] == "SUBSCRIBE" and len(before) > 2:
+        return _SUBSCRIBE if here not in ("", ";") and (last == ")" or "SELECT" not in before) else None
+    meant = [] if here in known else difflib.get_close_matches(here, known, n=1, cutoff=0.7)
+    if meant:
+        return f"did you mean {meant[0]}?"
+    if here in _STARTS and last != "START" and difflib.get_close_matches(last, ("START",), cutoff=0.7):
+        return f"did you mean START in place of {last}?"
+    return _RETAIN if "RETAIN" in before[-3:] and difflib.get_close_matches(here, ("COLUMNS",), cutoff=0.7) else None
 
 
 def _behind_query(words: Sequence[str], before: Sequence[str], here: str) -> str | None:

@@ -14,9 +14,11 @@ import ssl
 import threading
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import h11
 import uvicorn
+from starlette.types import Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from penstock.errors import PenstockError
@@ -93,6 +95,17 @@ class _Connection(H11Protocol):
     """A connection that holds little of what its client does not take, and is closed where the client owes the rest of
     a request for long."""
 
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        # What is beyond the limit is answered here: uvicorn's own answer is a text.
+        self._most, self.limit_concurrency = self.limit_concurrency, None
+        self._usual = self.app
+
+    def handle_events(self) -> None:
+        is_full = self._most is not None and max(len(self.connections), len(self.tasks)) >= self._most
+        self.app = _too_many if is_full else self._usual
+        super().handle_events()
+
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         transport.set_write_buffer_limits(high=_UNSENT)
@@ -145,6 +158,14 @@ class _Connection(H11Protocol):
                 self.transport.close()
                 return
         self._timer = self.loop.call_later(PATIENCE / 2, self._check_progress)
+
+
+async def _too_many(scope: Scope, receive: Receive, send: Send) -> None:
+    """Answer a request on a connection beyond the limit; it is closed, so that there are fewer."""
+    headers = {"Retry-After": "1", "Connection": "close"}
+    message = "the server has as many connections as max_connections and max_subscriptions allow"
+    hint = "try again later, or raise the limits where the server is started"
+    await problem(Refused(503, "P0804", message, hint, headers))(scope, receive, send)
 
 
 class HttpServer:

@@ -66,3 +66,18 @@ def damaged(path: Path, error: BaseException) -> PenstockError:
         cause=error,
         hint="restore the checkpoint from a copy, or start afresh with a new --checkpoint",
     )
+
+
+def later_format(path: Path, number: int, known: int) -> PenstockError:
+    """Return the error for a file of the checkpoint in a format that this program does not know.
+
+    Args:
+        number: the format of the file.
+        known: the latest format that is known.
+    """
+    return PenstockError(
+        "P0605",
+        f"{path} in the checkpoint was written by a later version of Penstock: its format is {number}, and this version"
+        f" reads formats up to {known}",
+        hint="start the version that wrote it, or restore a copy of the checkpoint from before the update",
+    )

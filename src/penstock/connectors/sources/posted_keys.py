@@ -1,6 +1,7 @@
 """The idempotency keys of posts whose rows have been read and removed, in few files.
 
-    keys/<number>.json   keys of posts up to this number: one JSON object a line
+    keys/<number>-sealed.json   keys of posts up to this number: a line with the format, one JSON object a line, a seal
+    keys/<number>.json          the same of earlier versions, without format and seal
 
 A file is added for all posts that are removed together, and merged with the one before it unless that one is much
 larger. So there are few files, however many keys, and each key is written again only a few times. The file with the
@@ -20,9 +21,12 @@ from pathlib import Path
 import numpy as np
 
 from penstock.storage import storage
-from penstock.storage.seals import damaged
+from penstock.storage.seals import damaged, later_format, sealed, unsealed
 
-_SUFFIX = ".json"
+#: The format of the files, in their first line.
+FORMAT = 1
+#: Files of earlier versions; names of later ones are no numbers to them, so they end in place of passing them over.
+_EARLIER, _SEALED = ".json", "-sealed.json"
 _DIGITS = 12
 #: A file is merged with the one before it if that one is at most so many times as large.
 _RATIO = 2
@@ -112,14 +116,14 @@ class KnownKeys:
         found = self._apart.get(hashed)
         if found is None:
             for array in self._arrays:
-                if (place := _place(array, hashed)) is not None:
+                if (place := _place_in(array, hashed)) is not None:
                     return array["digest"][place].tobytes(), int(array["at"][place])
         return found
 
     def _remove(self, hashed: bytes) -> None:
         if self._apart.pop(hashed, None) is None:
             for number, array in enumerate(self._arrays):
-                if (place := _place(array, hashed)) is not None:
+                if (place := _place_in(array, hashed)) is not None:
                     self._arrays[number] = np.delete(array, place)
 
     def _merge(self) -> None:
@@ -138,7 +142,7 @@ def _hash(text: str, size: int) -> bytes:
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=size).digest()
 
 
-def _place(array: np.ndarray, hashed: bytes) -> int | None:
+def _place_in(array: np.ndarray, hashed: bytes) -> int | None:
     """Return where a hash is in a sorted array; None where it is not."""
     keys = array["key"]
     place = bisect_left(range(len(keys)), hashed, key=lambda one: keys[one].tobytes())
@@ -161,7 +165,7 @@ def keep_keys(folder: Path, posts: Sequence[PostKey]) -> None:
             size += storage().size(path)
             merged.append(path)
         written = _path(folder, last)
-        storage().write(written, _text(kept))
+        _write(written, kept)
         for path in merged:
             if path != written:
                 storage().remove(path)
@@ -186,30 +190,50 @@ def expire_keys(folder: Path, first: int, last: int) -> None:
         for path in files:
             posts = _read(path)
             left = [post for post in posts if first <= post.at <= last]
+            written = _path(folder, _number(path))
             if not left and path != files[-1]:
                 storage().remove(path)
             elif 2 * len(left) < len(posts):
-                storage().write(path, _text(left))
+                _write(written, left)
+                if path != written:
+                    storage().remove(path)
 
 
 def _files(folder: Path) -> list[Path]:
-    names = [name for name in storage().list(folder / "keys") if name.endswith(_SUFFIX) and not name.startswith(".")]
-    return [folder / "keys" / name for name in sorted(names)]
+    names = [name for name in storage().list(folder / "keys") if name.endswith(_EARLIER) and not name.startswith(".")]
+    return sorted((folder / "keys" / name for name in names), key=lambda path: (_number(path), path.name))
 
 
 def _path(folder: Path, number: int) -> Path:
-    return folder / "keys" / f"{number:0{_DIGITS}}{_SUFFIX}"
+    return folder / "keys" / f"{number:0{_DIGITS}}{_SEALED}"
 
 
 def _number(path: Path) -> int:
-    return int(path.stem)
+    return int(path.name.removesuffix(_SEALED).removesuffix(_EARLIER))
+
+
+def _place(path: Path) -> str:
+    """Return what the seal of a file says of where it lies: the source, and the name."""
+    return "/".join(path.parts[-3:])
+
+
+def _write(path: Path, posts: Iterable[PostKey]) -> None:
+    head = json.dumps({"format": FORMAT})
+    storage().write(path, sealed(f"{head}\n{_text(posts).decode()}".rstrip(), _place(path)))
 
 
 def _read(path: Path) -> list[PostKey]:
     try:
-        return [PostKey.read(line) for line in storage().read(path).splitlines()]
+        data = storage().read(path)
+        if not path.name.endswith(_SEALED):
+            return [PostKey.read(line) for line in data.splitlines()]
+        head, *lines = unsealed(data, _place(path)).splitlines()
+        number = int(json.loads(head)["format"])
+        if number <= FORMAT:
+            return [PostKey.read(line.encode()) for line in lines]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise damaged(path, error) from error
+    raise later_format(path, number, FORMAT)
 
 
 def _text(posts: Iterable[PostKey]) -> bytes:

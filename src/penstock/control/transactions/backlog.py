@@ -47,6 +47,12 @@ class AcceptedItem:
         """Return whether its queries are reading their past."""
         return self.reading is not None and not self.reading.is_over
 
+    def end_reading(self) -> None:
+        """End the reading of a past that nobody needs any more."""
+        if self.reading is not None:
+            self.reading.end()
+            self.reading = None
+
     def answer(self) -> None:
         """Answer who waits for it."""
         if self.request is not None:

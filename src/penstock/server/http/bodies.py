@@ -16,9 +16,11 @@ import pyarrow as pa
 
 from penstock.algebra.nodes.scans import OnError, Source
 from penstock.connectors.contract import Rejected
-from penstock.connectors.sources.formats import FORMATS, cells
+from penstock.connectors.sources.formats import cells
 from penstock.connectors.sources.formats.base import whole_file
-from penstock.connectors.sources.formats.keys import folded
+from penstock.connectors.sources.formats.csv import CsvFormat
+from penstock.connectors.sources.formats.json import JsonFormat
+from penstock.connectors.sources.formats.keys import folded, unknown_name
 from penstock.redaction import redacted_text
 from penstock.server.http.formats import BodyFormat
 from penstock.server.http.gate import too_large
@@ -27,7 +29,7 @@ from penstock.storage import storage
 from penstock.temporary import removed_after
 from penstock.types import type_name
 
-_FORMAT_NAMES = {BodyFormat.NDJSON: "json", BodyFormat.CSV: "csv"}
+_TEXTS: dict[BodyFormat, type[JsonFormat | CsvFormat]] = {BodyFormat.NDJSON: JsonFormat, BodyFormat.CSV: CsvFormat}
 
 
 @dataclass(frozen=True)
@@ -38,16 +40,21 @@ class ParsedBody:
     malformed: tuple[Rejected, ...] = ()
 
 
-def posted_rows(body: bytes, form: BodyFormat, source: Source, limit: int) -> ParsedBody:
-    """Return the rows of a body. limit: largest number of bytes of an Arrow stream in memory.
+def posted_rows(body: bytes, form: BodyFormat, source: Source, limit: int, strict: bool = True) -> ParsedBody:
+    """Return the rows of a body.
+
+    Args:
+        limit: largest number of bytes of an Arrow stream in memory.
+        strict: names that are no column make a record malformed, or the body where they stand for all records; they
+            are passed over otherwise.
 
     Raises:
         Refused: 400 where nothing of it is a record, or a record is malformed and the source is declared ON ERROR FAIL;
             413 beyond the limit.
     """
     if form is BodyFormat.ARROW:
-        return ParsedBody(_declared(_arrow_table(body, limit), source))
-    posted = _parsed(body, _FORMAT_NAMES[form], source)
+        return ParsedBody(_declared(_arrow_table(body, limit), source, strict))
+    posted = _parsed(body, _TEXTS[form](source, strict=strict), source)
     if posted.malformed and (source.on_error is OnError.FAIL or not posted.rows.num_rows):
         first = posted.malformed[0]
         place = "" if first.line is None else f"record in line {first.line}: "
@@ -56,7 +63,7 @@ def posted_rows(body: bytes, form: BodyFormat, source: Source, limit: int) -> Pa
     return posted
 
 
-def _parsed(body: bytes, name: str, source: Source) -> ParsedBody:
+def _parsed(body: bytes, reader: JsonFormat | CsvFormat, source: Source) -> ParsedBody:
     """Read text with the reader of files, whose contract for records holds here too."""
     columns = tuple(range(len(source.columns)))
     batches: list[pa.RecordBatch] = []
@@ -64,7 +71,7 @@ def _parsed(body: bytes, name: str, source: Source) -> ParsedBody:
     with removed_after() as folder:
         path = Path(folder) / "body"
         storage().write(path, body, durable=False)
-        for part in FORMATS[name](source).read(whole_file(str(path)), columns):
+        for part in reader.read(whole_file(str(path)), columns):
             batches.append(part.batch)
             malformed += part.rejected
     return ParsedBody(pa.Table.from_batches(batches, _schema(source)), tuple(malformed))
@@ -125,15 +132,16 @@ def _is_plain(type_: pa.DataType) -> bool:
     return not (any(views) or any(others) or isinstance(type_, pa.BaseExtensionType) or pa.types.is_union(type_))
 
 
-def _declared(table: pa.Table, source: Source) -> pa.Table:
+def _declared(table: pa.Table, source: Source, strict: bool) -> pa.Table:
     """Return a table with the declared columns, matched by name; a column that is left out is NULL."""
     found: dict[str, int] = {}
     known = {folded(column.name) for column in source.columns}
     for place, name in enumerate(table.column_names):
-        if folded(name) not in known or folded(name) in found:
-            problem = "twice" if folded(name) in found else "and the source does not"
-            message = f"the body has a column {name[:200]!r} {problem}"
-            raise Refused(400, "P0803", message, hint=_columns_hint(source))
+        if folded(name) not in known and strict:
+            message = unknown_name(name, source.columns.names, source.name)
+            raise Refused(400, "P0803", f"no row was added: {message}", hint=_columns_hint(source))
+        if folded(name) in found and folded(name) in known:
+            raise Refused(400, "P0803", f"the body has a column {name[:200]!r} twice", hint=_columns_hint(source))
         found[folded(name)] = place
     arrays = []
     for position, column in enumerate(source.columns):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Path, Request, Response
+from fastapi import APIRouter, Path, Query, Request, Response
 
 from penstock.redaction import redacted_text
 from penstock.server.http.bodies import posted_rows
@@ -43,6 +43,10 @@ async def post(
     request: Request,
     response: Response,
     stream: Annotated[str, Path(min_length=1, max_length=1_000, description="The name of a stream or relation.")],
+    unknown: Annotated[
+        Literal["refuse", "ignore"],
+        Query(description="What becomes of keys that are no column of the source."),
+    ] = "refuse",
     idempotency_key: Key = None,
 ) -> PostedDocument:
     """Add rows. They are durable when the answer comes; with an idempotency key they are added once."""
@@ -59,7 +63,7 @@ async def post(
 
     def added() -> PostedDocument:
         source = door.service.declaration(stream)
-        posted = posted_rows(decompressed(body, encoding, limit), form, source, limit)
+        posted = posted_rows(decompressed(body, encoding, limit), form, source, limit, unknown == "refuse")
         durable = door.service.post(stream, posted.rows, key, caller)
         listed = [
             RejectedRecord(line=one.line, record=redacted_text(one.record), reason=redacted_text(one.reason))

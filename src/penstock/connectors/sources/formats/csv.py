@@ -23,6 +23,7 @@ import pyarrow.csv as arrow_csv
 from penstock.connectors.contract import Rejected, Split
 from penstock.connectors.sources.formats import cells
 from penstock.connectors.sources.formats.base import Chunk, FileFormat, Unfit, long_record, rejection, too_long, without
+from penstock.connectors.sources.formats.keys import folded, unknown_name
 from penstock.connectors.sources.formats.lines import BOM, SAMPLE_BYTES, TextFile, text_file
 from penstock.connectors.sources.formats.quoting import LONG, OPEN, SOUND, Quoting, RecordBounds
 from penstock.errors import counted
@@ -53,8 +54,12 @@ class ParsedCells:
 
 @dataclass
 class CsvFormat(FileFormat):
+    """strict: a file with a column that is not declared does not fit."""
+
     name: ClassVar[str] = "csv"
     extensions: ClassVar[tuple[str, ...]] = (".csv", ".tsv", ".txt")
+
+    strict: bool = False
 
     @property
     def quoting(self) -> Quoting:
@@ -109,6 +114,10 @@ class CsvFormat(FileFormat):
         text.take(start)
         names, line = self._cells(header), text.line
         try:
+            known = {folded(name) for name in self.source.columns.names} if self.strict else set()
+            unknown = [name for name in names if self.strict and folded(name.strip()) not in known]
+            if unknown:
+                raise Unfit(unknown_name(unknown[0], self.source.columns.names, self.source.name))
             layout = FileLayout(len(names), self.match(names, folder_values))
         except Unfit as unfit:
             hint = self._hint(header, names) or unfit.hint

@@ -3,8 +3,8 @@
 Contract: a line is rejected alone, with its number, when it is not a JSON object, when a value is not of its column's
 type (numbers for numbers, text for text, dates, timestamps; decimals may be either; base64 text for BINARY), when two
 of its keys name one column (`keys.py`), and when it is longer than a record may be. A missing key is NULL, other keys
-are ignored. For a column of text an object or an array is its JSON text as it stands in the record, without the blanks
-between its tokens. The result of a line depends on no other line.
+are ignored, or make a line rejected (`strict`). For a column of text an object or an array is its JSON text as it
+stands in the record, without the blanks between its tokens. The result of a line depends on no other line.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import pyarrow.json as arrow_json
 from penstock.connectors.contract import Rejected, Split
 from penstock.connectors.sources.formats import cells
 from penstock.connectors.sources.formats.base import Chunk, FileFormat, Unfit, long_record, rejection, too_long, without
-from penstock.connectors.sources.formats.keys import folded, spellings
+from penstock.connectors.sources.formats.keys import folded, spellings, unknown_name
 from penstock.connectors.sources.formats.lines import (
     BOM,
     SAMPLE_BYTES,
@@ -63,8 +63,12 @@ class _Object(list[tuple[str, object]]):
 
 @dataclass
 class JsonFormat(FileFormat):
+    """strict: a record with a key that is no column is rejected."""
+
     name: ClassVar[str] = "json"
     extensions: ClassVar[tuple[str, ...]] = (".json", ".jsonl", ".ndjson")
+
+    strict: bool = False
 
     #: Whether no block so far has other keys than the declared ones; it only decides how keys are looked up.
     _declared_only: bool = field(default=True, init=False, repr=False, compare=False)
@@ -114,6 +118,8 @@ class JsonFormat(FileFormat):
         return positions
 
     def _check_keys(self, positions: Inside, keys: set[str]) -> None:
+        if self.strict and keys - {folded(name) for name in self.source.columns.names}:
+            return  # each record says which of its keys is wrong
         missing = [p for p in positions if folded(self.source.columns[p].name) not in keys]
         missing_required = [p for p in (self.source.timestamp, self.source.operation) if p in missing]
         if missing_required or (positions and len(missing) == len(positions)):
@@ -157,7 +163,9 @@ class JsonFormat(FileFormat):
             if table is not None:
                 return table
         names = spellings(data, declared)
-        table = None if names is None else self._read_table(data, positions, names, "ignore")
+        table = (
+            None if names is None else self._read_table(data, positions, names, "error" if self.strict else "ignore")
+        )
         self._declared_only = self._declared_only and table is None
         return table
 
@@ -227,6 +235,8 @@ class JsonFormat(FileFormat):
         for index, (key, member) in enumerate(value):
             position = by_name.get(key)
             position = by_name.get(folded(key)) if position is None else position
+            if position is None and self.strict:
+                return unknown_name(key, self.source.columns.names, self.source.name)
             if position is None:
                 continue
             if position in key_of_position:
@@ -243,7 +253,7 @@ class JsonFormat(FileFormat):
         """Parse a line like `_row` that is nested deeply: Arrow's parser skips keys that are not requested."""
         chunk = self._parse_block(block, positions)
         if chunk is None or chunk.rows != 1:
-            return "nested too deeply"
+            return "nested too deeply" + (", or with a key that is no column" if self.strict else "")
         texts = {p: values.cast(pa.string()).to_pylist()[0] for p, values in chunk.columns.items()}
         return dict(texts)
 

@@ -13,6 +13,8 @@ from collections.abc import Iterable, Sequence
 import numba as nb
 import numpy as np
 
+from penstock.errors import nearest
+
 #: Letters of other alphabets whose lower case is a letter of ASCII.
 _KELVIN = "\u212a".encode()
 #: An escape that may be a letter, a digit, `_` or `-`.
@@ -31,6 +33,12 @@ def places(names: Iterable[str]) -> dict[str, list[int]]:
     for index, name in enumerate(names):
         indices.setdefault(folded(name), []).append(index)
     return indices
+
+
+def unknown_name(name: str, names: Iterable[str], owner: str) -> str:
+    """Return the reason why a record or file is refused that has a name which none of the columns `names` has."""
+    hint = nearest(name, names)
+    return f"{owner} has no column {name[:200]}" + ("" if hint is None else f"; {hint}")
 
 
 def spellings(data: bytes, names: Sequence[str]) -> list[str] | None:
