@@ -26,7 +26,7 @@ LAYERS = (
     ("errors",),
     ("storage",),
     ("amounts",),
-    ("types", "settings", "deep", "tree", "explain", "modules", "lazy_pandas", "served", "notebook"),
+    ("types", "settings", "deep", "tree", "explain", "modules", "lazy_pandas", "served", "notebook", "loops"),
     ("expressions",),
     ("algebra",),
     ("connectors",),
@@ -48,6 +48,7 @@ RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 ONLY = {
     "connectors": {
         "connectors",
+        "loops",
         "amounts",
         "redaction",
         "events",
@@ -63,7 +64,7 @@ ONLY = {
     "runtime.java": {"errors"},
     "client": {"client", "errors", "notebook", "served", "types"},
     "notebook": {"notebook"},
-    "shedding": {"shedding"},
+    "shedding": {"shedding", "loops"},
 }
 
 #: Who may import only a part of a layer below: folder -> (the layer, what of it).

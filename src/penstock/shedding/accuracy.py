@@ -9,9 +9,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-import numba as nb
 import numpy as np
 
+from penstock.loops import loop
 from penstock.shedding.layout import Float64s, Int64s
 
 #: Below this number of values a sample says nothing of the error.
@@ -45,7 +45,7 @@ class PeriodRows:
         return PeriodRows(self.values[kept], self.begins[kept], self.ends[kept])
 
 
-@nb.njit(cache=True)
+@loop
 def _coalesce(values, begins, ends, order, found):  # type: ignore[no-untyped-def]
     n = 0
     for k in order:
@@ -65,7 +65,7 @@ def coalesce(rows: PeriodRows) -> PeriodRows:
     return PeriodRows(found[0, :count], found[1, :count], found[2, :count])
 
 
-@nb.njit(cache=True)
+@loop
 def _compare(xv, xb, xe, av, ab, ae, values, similar, larger):  # type: ignore[no-untyped-def]
     """Walk both answers in the order (value, begin); return the numbers of values and of common ticks."""
     i, j, n, common = 0, 0, 0, 0.0

@@ -16,7 +16,9 @@ import numba as nb
 from numba.core import sigutils, types
 
 
-def compiled(*, reads: str = "", counted: bool = True, beside: bool = False) -> Callable[[Callable[..., Any]], Any]:
+def compiled(
+    *, reads: str = "", counted: bool = True, beside: bool = False, error_model: str = "python"
+) -> Callable[[Callable[..., Any]], Any]:
     """Return a decorator like `numba.njit(cache=True)` that takes some arrays as read-only whatever they are, and every
     literal as a value.
 
@@ -24,10 +26,12 @@ def compiled(*, reads: str = "", counted: bool = True, beside: bool = False) -> 
         reads: names of parameters, separated by blanks: arrays that the function only reads.
         counted: whether references to arrays are counted, which a function that makes arrays needs.
         beside: whether other threads run Python meanwhile.
+        error_model: as numba's: whether a division by zero raises an error, or gives what NumPy gives.
     """
 
     def decorate(function: Callable[..., Any]) -> Any:
-        dispatcher = nb.njit(cache=True, nogil=beside, **({} if counted else {"_nrt": False}))(function)
+        options = {"error_model": error_model, "nogil": beside, **({} if counted else {"_nrt": False})}
+        dispatcher = nb.njit(cache=True, no_cfunc_wrapper=True, **options)(function)
         if nb.config.DISABLE_JIT:
             return dispatcher
         names = function.__code__.co_varnames[: function.__code__.co_argcount]
@@ -63,4 +67,4 @@ def _read_only(kind: Any) -> Any:
 loop = compiled(counted=False)
 
 #: The same, but compiled anew for each constant that a loop passes to it, as the heaps are for each heap.
-loop_per_constant = nb.njit(cache=True, _nrt=False)
+loop_per_constant = nb.njit(cache=True, no_cfunc_wrapper=True, _nrt=False)

@@ -14,9 +14,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numba as nb
 import numpy as np
 
+from penstock.loops import loop
 from penstock.shedding.compiled import compiled
 from penstock.shedding.hashing import FallingThresholds, bucket_of
 from penstock.shedding.layout import NEVER, Int64s
@@ -92,7 +92,7 @@ def _touch(runs, run, touched, marked):  # type: ignore[no-untyped-def]
     return marked + 1
 
 
-@nb.njit(cache=True)
+@loop
 def _enter(runs, run, values, heaps, sizes, numbers, slide, length, least):  # type: ignore[no-untyped-def]
     """Hold a run, whose columns are set."""
     slot = runs[run, SLOT]
@@ -109,7 +109,7 @@ def _enter(runs, run, values, heaps, sizes, numbers, slide, length, least):  # t
             _push(heaps, sizes, _SHORT, runs[run, LAST], runs[run, RANK], run)
 
 
-@nb.njit(cache=True)
+@loop
 def _kill(runs, run, numbers, at, whole, kills):  # type: ignore[no-untyped-def]
     """Drop a run; whole: 1 where all of its value is dropped."""
     row = numbers[_DROPPED]
@@ -136,7 +136,7 @@ def _failing(runs, heaps, sizes, which, slide, least):  # type: ignore[no-untype
     return -1
 
 
-@nb.njit(cache=True)
+@loop
 def _first_to_fail(runs, heaps, sizes, at, slide, length, least):  # type: ignore[no-untyped-def]
     """Return the run that goes first of those that have ended and fail the predicate, -1 where none does."""
     if least <= 0:
@@ -155,7 +155,7 @@ def _first_to_fail(runs, heaps, sizes, at, slide, length, least):  # type: ignor
     return short if runs[short, RANK] <= runs[oldest, RANK] else oldest
 
 
-@nb.njit(cache=True)
+@loop
 def _drop_value(runs, values, heaps, sizes, numbers, at, touched, marked, kills):  # type: ignore[no-untyped-def]
     """Drop all runs of the value with the largest hash, if any is held of it; return how many runs are noted."""
     slot = _pop(heaps, sizes, _RANKS)
@@ -194,7 +194,7 @@ def _show(runs, touched, marked, at, told, count):  # type: ignore[no-untyped-de
     return told, count
 
 
-@nb.njit(cache=True)
+@loop
 def _follow(  # type: ignore[no-untyped-def]
     slots, ranks, stamps, weights, entered, runs, held, values, heaps, sizes, numbers, slide, length, least,
     refuses_from, until, kills, touched,

@@ -10,7 +10,6 @@ import math
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import numba as nb
 import numpy as np
 import pyarrow as pa
 
@@ -30,6 +29,7 @@ from penstock.expressions.aggregates.arguments import number
 from penstock.expressions.aggregates.contract import AccumulatedFunction, ArgumentSums
 from penstock.expressions.coercion import BIGINT, DOUBLE, cast_to, implicit, is_integer
 from penstock.expressions.nodes import AggregateCall, Expression
+from penstock.loops import loop
 
 #: A difference that is smaller than this part of what it is the difference of is computed again, with integers.
 _CANCELLED = 2.0**-40
@@ -211,7 +211,7 @@ def _floats(lanes: list[Float64s], row: int) -> list[float]:
     return [float(lane[row]) for lane in lanes]
 
 
-@nb.njit(cache=True)
+@loop
 def _spread(count, x_high, x_low, y_high, y_low, near, near_low, rest, rest_low):  # type: ignore[no-untyped-def]
     """Return Σxy - Σx·Σy/n in pairs of doubles, and whether so much is left that rounding does not show."""
     size = count.shape[0]

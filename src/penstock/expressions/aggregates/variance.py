@@ -17,6 +17,7 @@ from penstock.expressions.aggregates.arguments import number
 from penstock.expressions.aggregates.contract import AccumulatedFunction, ArgumentSums
 from penstock.expressions.coercion import DOUBLE, implicit
 from penstock.expressions.nodes import AggregateCall, Expression
+from penstock.loops import loop
 
 #: A spread that is smaller than this part of the squares is computed again, without rounding.
 _CANCELLED = 2.0**-40
@@ -61,7 +62,7 @@ def _variances(sums: ArgumentSums, divisor: Float64s) -> Float64s:
         return np.where(large, values / LARGE_SCALE / LARGE_SCALE, scaled)
 
 
-@nb.njit(cache=True)
+@loop
 def _deviations(count, units, high, low, squares):  # type: ignore[no-untyped-def]
     """Return Σ(x - mean)² = Σx² - (Σx)²/n on the scale of the squares, and whether that is the scale of large ones."""
     size = count.shape[0]

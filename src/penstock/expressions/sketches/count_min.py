@@ -18,6 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from penstock.errors import PenstockError
+from penstock.loops import loop
 
 Int64s = npt.NDArray[np.int64]
 
@@ -75,7 +76,7 @@ def columns_of(column: pa.Array, shape: Shape) -> Int64s:
     return np.asarray(_of_bytes(spans, raw, shape.depth, shape.width))
 
 
-@nb.njit(cache=True)
+@loop
 def _of_integers(items, factors, width):  # type: ignore[no-untyped-def]
     found = np.empty((factors.shape[0], items.shape[0]), np.int64)
     for row in range(factors.shape[0]):
@@ -96,7 +97,7 @@ def _mixed(h, k):  # type: ignore[no-untyped-def]
     return (h * 5 + 0xE6546B64) & 0xFFFFFFFF
 
 
-@nb.njit(cache=True)
+@loop
 def _murmur32(data, start, stop, seed):  # type: ignore[no-untyped-def]
     """Return the hash as a signed 32-bit integer; bytes behind the last word of four are hashed one by one, signed."""
     h = seed & 0xFFFFFFFF
@@ -117,7 +118,7 @@ def _murmur32(data, start, stop, seed):  # type: ignore[no-untyped-def]
     return h - (1 << 32) if h >= (1 << 31) else h
 
 
-@nb.njit(cache=True)
+@loop
 def _of_bytes(offsets, data, depth, width):  # type: ignore[no-untyped-def]
     size = offsets.shape[0] - 1
     found = np.empty((depth, size), np.int64)

@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import math
 
-import numba as nb
 import numpy as np
 import numpy.typing as npt
+
+from penstock.loops import loop
 
 Int64s = npt.NDArray[np.int64]
 Float64s = npt.NDArray[np.float64]
@@ -57,7 +58,7 @@ def expected_buckets(rows: float, accuracy: float) -> float:
     return min(rows, max(1.0, float(np.sum(-np.expm1(-rows * chances)) * step / width)))
 
 
-@nb.njit(cache=True)
+@loop
 def _ln(x):  # type: ignore[no-untyped-def]
     """Return the natural logarithm of a positive number, within two units of the last place or 2**-52."""
     mantissa, exponent = math.frexp(x)
@@ -71,7 +72,7 @@ def _ln(x):  # type: ignore[no-untyped-def]
     return 2.0 * s * series + exponent * _LN2
 
 
-@nb.njit(cache=True)
+@loop
 def _exp(x):  # type: ignore[no-untyped-def]
     whole = math.floor(x / _LN2 + 0.5)
     r = (x - whole * _LN2_HIGH) - whole * _LN2_LOW
@@ -84,7 +85,7 @@ def _exp(x):  # type: ignore[no-untyped-def]
     return math.ldexp(series, int(whole))
 
 
-@nb.njit(cache=True)
+@loop
 def _buckets(values, log_gamma):  # type: ignore[no-untyped-def]
     codes = np.empty(values.shape[0], np.int64)
     for i in range(values.shape[0]):
@@ -101,7 +102,7 @@ def _buckets(values, log_gamma):  # type: ignore[no-untyped-def]
     return codes
 
 
-@nb.njit(cache=True)
+@loop
 def _values(codes, log_gamma):  # type: ignore[no-untyped-def]
     values = np.empty(codes.shape[0])
     middle = _ln(2.0 / (_exp(log_gamma) + 1.0))

@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-import numba as nb
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from penstock.errors import PenstockError
 from penstock.expressions.sketches.murmur import hash128
+from penstock.loops import loop
 
 Int64s = npt.NDArray[np.int64]
 
@@ -66,7 +66,7 @@ def cells_of(column: pa.Array, lg: int) -> Int64s:
     return cells
 
 
-@nb.njit(cache=True)
+@loop
 def _cells(one, two, lg):  # type: ignore[no-untyped-def]
     cells = np.empty(one.shape[0], np.int64)
     mask = np.uint64((1 << lg) - 1)
@@ -129,7 +129,7 @@ def images(lg: int, cells: Int64s, offsets: Int64s) -> npt.NDArray[np.uint8]:
     return made
 
 
-@nb.njit(cache=True)
+@loop
 def _fill_registers(ranks, cells, offsets):  # type: ignore[no-untyped-def]
     """Write the greatest rank of every register into `ranks` (image, register); return their sums (`rank_sums`)."""
     count = ranks.shape[0]

@@ -12,6 +12,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from penstock.loops import loop
+
 UInt64s = npt.NDArray[np.uint64]
 
 SEED = 9001
@@ -102,7 +104,7 @@ def _end(one, two, length):  # type: ignore[no-untyped-def]
     return one, two + one
 
 
-@nb.njit(cache=True)
+@loop
 def _hash_words(words):  # type: ignore[no-untyped-def]
     size = words.shape[0]
     one, two = np.empty(size, np.uint64), np.empty(size, np.uint64)
@@ -111,7 +113,7 @@ def _hash_words(words):  # type: ignore[no-untyped-def]
     return one, two
 
 
-@nb.njit(cache=True)
+@loop
 def _hash_rows(words):  # type: ignore[no-untyped-def]
     """Hash rows of an even number of words."""
     size, width = words.shape
@@ -132,7 +134,7 @@ def _word(data, start, stop):  # type: ignore[no-untyped-def]
     return word
 
 
-@nb.njit(cache=True)
+@loop
 def _hash_bytes(offsets, data):  # type: ignore[no-untyped-def]
     size = offsets.shape[0] - 1
     one, two = np.empty(size, np.uint64), np.empty(size, np.uint64)

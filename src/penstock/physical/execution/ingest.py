@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numba as nb
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.algebra.nodes.scans import Source
+from penstock.loops import loop
 from penstock.physical.elements import Bools, Elements, Int64s
 from penstock.physical.execution.declared_periods import malformed_periods
 from penstock.physical.execution.progress import NOTHING, SourceProgress
@@ -114,7 +114,7 @@ def stamp(
     )
 
 
-@nb.njit(cache=True)
+@loop
 def _too_far_ahead(ts, usable, largest, most):  # type: ignore[no-untyped-def]
     """Return which usable rows lie more than `most` ticks beyond the largest timestamp of the accepted rows before
     them.

@@ -6,9 +6,9 @@ Every function here is a pure function of arrays. Compiled code is cached on dis
 
 from __future__ import annotations
 
-import numba as nb
 import numpy as np
 
+from penstock.loops import loop
 from penstock.physical.elements import Int64s
 from penstock.physical.kernels.compiling import compiled
 from penstock.physical.kernels.fingerprints import UInt64s, _mix
@@ -53,7 +53,7 @@ def group_codes(first: UInt64s, second: UInt64s) -> tuple[Int64s, Int64s]:
     return codes, firsts[:count]
 
 
-@nb.njit(cache=True)
+@loop
 def mix_time(first, second, tick):  # type: ignore[no-untyped-def]
     """Return the fingerprint of (row, tick) from that of the row."""
     word = _mix(np.uint64(tick) + _GOLDEN)
@@ -151,7 +151,7 @@ def distinct_slots(slots: Int64s, count: int) -> Int64s:
     return np.flatnonzero(np.bincount(slots, minlength=count))
 
 
-@nb.njit(cache=True)
+@loop
 def _radix_pass(keys, order, shift, next_keys, next_order):  # type: ignore[no-untyped-def]
     counts = np.zeros(2049, np.int64)
     for i in range(keys.shape[0]):

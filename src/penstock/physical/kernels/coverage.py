@@ -11,9 +11,9 @@ node 0.
 
 from __future__ import annotations
 
-import numba as nb
 import numpy as np
 
+from penstock.loops import loop
 from penstock.physical.elements import Int64s
 from penstock.physical.kernels.compiling import compiled
 from penstock.physical.kernels.trees import LEFT, PARENT, RIGHT, rotate_up
@@ -46,7 +46,7 @@ def grown(nodes: Int64s, capacity: int) -> Int64s:
     return made
 
 
-@nb.njit(cache=True)
+@loop
 def _pull(nodes, n):  # type: ignore[no-untyped-def]
     left, right = nodes[n, LEFT], nodes[n, RIGHT]
     before = (nodes[left, SUM] if left else 0) + nodes[n, DELTA]
@@ -59,7 +59,7 @@ def _pull(nodes, n):  # type: ignore[no-untyped-def]
     nodes[n, LEAST] = least
 
 
-@nb.njit(cache=True)
+@loop
 def _lift(nodes, n):  # type: ignore[no-untyped-def]
     """Rotate `n` above its parent."""
     p = rotate_up(nodes, n)
@@ -67,7 +67,7 @@ def _lift(nodes, n):  # type: ignore[no-untyped-def]
     _pull(nodes, n)
 
 
-@nb.njit(cache=True)
+@loop
 def _mixed(tick):  # type: ignore[no-untyped-def]
     """Return a hash of a tick, by which the shape of a tree depends on its content alone."""
     z = np.uint64(tick) + np.uint64(0x9E3779B97F4A7C15)
@@ -108,7 +108,7 @@ def _use(nodes, roots, group, tick, delta, uses):  # type: ignore[no-untyped-def
     _remove(nodes, roots, group, at)
 
 
-@nb.njit(cache=True)
+@loop
 def _remove(nodes, roots, group, n):  # type: ignore[no-untyped-def]
     while True:
         left, right = nodes[n, LEFT], nodes[n, RIGHT]
@@ -133,7 +133,7 @@ def _remove(nodes, roots, group, n):  # type: ignore[no-untyped-def]
         parent = nodes[parent, PARENT]
 
 
-@nb.njit(cache=True)
+@loop
 def _from(nodes, root, tick):  # type: ignore[no-untyped-def]
     """Return the first node at or behind `tick`, and the cover behind it; (0, 0) where there is none."""
     at, found, cover, before = root, 0, 0, 0
@@ -148,7 +148,7 @@ def _from(nodes, root, tick):  # type: ignore[no-untyped-def]
     return found, cover
 
 
-@nb.njit(cache=True)
+@loop
 def _before(nodes, root, tick):  # type: ignore[no-untyped-def]
     """Return the last node before `tick`, and the cover behind it; (0, 0) where there is none."""
     at, found, cover, before = root, 0, 0, 0
@@ -163,7 +163,7 @@ def _before(nodes, root, tick):  # type: ignore[no-untyped-def]
     return found, cover
 
 
-@nb.njit(cache=True)
+@loop
 def _next(nodes, n):  # type: ignore[no-untyped-def]
     """Return the node behind `n`, 0 for none."""
     if nodes[n, RIGHT]:
@@ -176,7 +176,7 @@ def _next(nodes, n):  # type: ignore[no-untyped-def]
     return nodes[n, PARENT]
 
 
-@nb.njit(cache=True)
+@loop
 def _end(nodes, root, tick):  # type: ignore[no-untyped-def]
     """Return the first node at or behind `tick` behind which nothing is covered; 0 for none."""
     n, cover = _from(nodes, root, tick)
@@ -204,7 +204,7 @@ def _end(nodes, root, tick):  # type: ignore[no-untyped-def]
     return 0
 
 
-@nb.njit(cache=True)
+@loop
 def _last_end(nodes, root, tick):  # type: ignore[no-untyped-def]
     """Return the last node before `tick` behind which nothing is covered; 0 for none."""
     n, cover = _before(nodes, root, tick)
@@ -233,7 +233,7 @@ def _last_end(nodes, root, tick):  # type: ignore[no-untyped-def]
     return 0
 
 
-@nb.njit(cache=True)
+@loop
 def _first_stretch(nodes, root, tick):  # type: ignore[no-untyped-def]
     """Return the begin of the first stretch that ends at or behind `tick`; 0 for none."""
     last = _last_end(nodes, root, tick)

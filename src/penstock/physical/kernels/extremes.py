@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import numba as nb
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.loops import loop
 from penstock.physical.elements import Bools, Int64s
 from penstock.physical.kernels.compiling import compiled
 from penstock.physical.kernels.fingerprints import float_bits
@@ -47,7 +47,7 @@ def from_order_keys(keys: Int64s, there: Bools, kind: pa.DataType) -> pa.Array:
     return values.cast(kind)
 
 
-@nb.njit(cache=True)
+@loop
 def _least(codes, keys, valid, count):  # type: ignore[no-untyped-def]
     best = np.full(count, -1, np.int64)
     for i in range(codes.shape[0]):
@@ -98,7 +98,7 @@ def comings(slots, times, order, pairs, weights, lanes, steps):  # type: ignore[
                 lanes[3, pair] = here
 
 
-@nb.njit(cache=True)
+@loop
 def transitions(pairs, times, order, weights, counts, event, step):  # type: ignore[no-untyped-def]
     """Find when values of a bag appear and disappear; return the number of such changes.
 

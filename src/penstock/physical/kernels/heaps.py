@@ -9,8 +9,7 @@ side 1: the largest) has its columns CHILD and SIBLING; MEMBER is the sum of 1 a
 
 from __future__ import annotations
 
-import numba as nb
-
+from penstock.loops import loop
 from penstock.physical.kernels.compiling import compiled
 from penstock.physical.kernels.key_order import bytes_less
 from penstock.physical.kernels.trees import KEY
@@ -73,7 +72,7 @@ def _put(nodes, tops, group, n, side, wide, spans, data):  # type: ignore[no-unt
         tops[group, side] = _merge(nodes, tops[group, side], n, side, wide, spans, data)
 
 
-@nb.njit(cache=True)
+@loop
 def fill(nodes, tops, groups, slots, sides, wide, spans, data):  # type: ignore[no-untyped-def]
     """Insert the values in `slots` of the bag into the heaps of their `groups`."""
     for i in range(slots.shape[0]):
@@ -81,7 +80,7 @@ def fill(nodes, tops, groups, slots, sides, wide, spans, data):  # type: ignore[
             _put(nodes, tops, groups[i], slots[i] + 1, side, wide, spans, data)
 
 
-@nb.njit(cache=True)
+@loop
 def clear(nodes, tops, groups, wide, spans, data):  # type: ignore[no-untyped-def]
     """Remove all values from the heaps of `groups`."""
     for group in groups:

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numba as nb
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from penstock.loops import loop
 from penstock.physical.elements import Bools, Int64s
 from penstock.physical.kernels.compiling import compiled
 from penstock.physical.kernels.extremes import order_keys
@@ -170,7 +170,7 @@ def _mark_wide(  # type: ignore[no-untyped-def]
         sizes[i] = end - places[i]
 
 
-@nb.njit(cache=True)
+@loop
 def bytes_less(data, one, one_length, other, other_length):  # type: ignore[no-untyped-def]
     """Return whether data[one : one + one_length] precedes data[other : other + other_length]."""
     for k in range(min(one_length, other_length)):

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numba as nb
 import numpy as np
 import pyarrow as pa
 
 from penstock.algebra.nodes.first_rows import SortKey
+from penstock.loops import loop
 from penstock.physical.elements import Int64s
 from penstock.physical.kernels.extremes import order_keys
 
 _LEAST, _MOST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 
 
-@nb.njit(cache=True)
+@loop
 def _prefixes(offsets, data, keys):  # type: ignore[no-untyped-def]
     """Return the first eight bytes of each string as a number in the same order."""
     for i in range(keys.shape[0]):

@@ -6,11 +6,11 @@ encoded if its values make that worthwhile.
 
 from __future__ import annotations
 
-import numba as nb
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.loops import loop
 from penstock.physical.elements import Int64s, int64s
 
 #: Minimum average length of the runs of an encoded column.
@@ -64,7 +64,7 @@ def _decoded(column: pa.Array) -> pa.Array:
     return pa.array(np.repeat(int64s(column.values), np.diff(ends, prepend=0)))
 
 
-@nb.njit(cache=True)
+@loop
 def _run_ends(values, ends):  # type: ignore[no-untyped-def]
     """Fill `ends` with the ends of runs of equal values; return their number, -1 where there is no room."""
     runs = 0

@@ -10,10 +10,10 @@ A node is a row of eight int64, one cache line; node 0 means none. PARENT -1: th
 
 from __future__ import annotations
 
-import numba as nb
 import numpy as np
 
 from penstock.expressions.aggregates.contract import Question
+from penstock.loops import loop
 from penstock.physical.kernels.compiling import compiled
 from penstock.physical.kernels.key_order import bytes_less
 
@@ -27,7 +27,7 @@ _NEAR = 1e-12
 LEAST, GREATEST, QUANTILE, MODE, TOP, EVERY, RANK, COUNTS = map(int, Question)
 
 
-@nb.njit(cache=True)
+@loop
 def _pull(nodes, n):  # type: ignore[no-untyped-def]
     """Recompute TOTAL and BEST of a node from its children."""
     left, right = nodes[n, LEFT], nodes[n, RIGHT]
@@ -35,14 +35,14 @@ def _pull(nodes, n):  # type: ignore[no-untyped-def]
     nodes[n, BEST] = max(nodes[n, WEIGHT], nodes[left, BEST], nodes[right, BEST])
 
 
-@nb.njit(cache=True)
+@loop
 def _less(nodes, a, b, wide, spans, data):  # type: ignore[no-untyped-def]
     if nodes[a, KEY] != nodes[b, KEY] or not wide:
         return nodes[a, KEY] < nodes[b, KEY]
     return bytes_less(data, spans[a, 0], spans[a, 1], spans[b, 0], spans[b, 1])
 
 
-@nb.njit(cache=True)
+@loop
 def rotate_up(nodes, n):  # type: ignore[no-untyped-def]
     """Rotate `n` above its parent, in a tree of any nodes that begin with LEFT, RIGHT and PARENT; return that parent.
     What nodes know of their subtrees must be computed again, first that of the former parent."""
@@ -61,7 +61,7 @@ def rotate_up(nodes, n):  # type: ignore[no-untyped-def]
     return p
 
 
-@nb.njit(cache=True)
+@loop
 def _lift(nodes, n):  # type: ignore[no-untyped-def]
     """Rotate `n` above its parent."""
     p = rotate_up(nodes, n)
@@ -69,7 +69,7 @@ def _lift(nodes, n):  # type: ignore[no-untyped-def]
     _pull(nodes, n)
 
 
-@nb.njit(cache=True)
+@loop
 def _insert(nodes, roots, group, n, wide, spans, data):  # type: ignore[no-untyped-def]
     """Insert the node `n`, of weight 0, into the group's tree."""
     nodes[n, LEFT] = nodes[n, RIGHT] = nodes[n, TOTAL] = nodes[n, BEST] = nodes[n, WEIGHT] = 0
@@ -96,7 +96,7 @@ def _weigh(nodes, n, weight):  # type: ignore[no-untyped-def]
         n = nodes[n, PARENT]
 
 
-@nb.njit(cache=True)
+@loop
 def plant(nodes, roots, groups, slots, counts, distinct, wide, spans, data):  # type: ignore[no-untyped-def]
     """Insert the values in `slots` of the bag into the trees of their `groups`."""
     for i in range(slots.shape[0]):
@@ -105,7 +105,7 @@ def plant(nodes, roots, groups, slots, counts, distinct, wide, spans, data):  # 
         _weigh(nodes, n, 1 if distinct else counts[slots[i]])
 
 
-@nb.njit(cache=True)
+@loop
 def uproot(nodes, roots, groups):  # type: ignore[no-untyped-def]
     """Remove all nodes from the trees of `groups`."""
     for i in range(groups.shape[0]):
@@ -138,7 +138,7 @@ def _kth(nodes, n, k):  # type: ignore[no-untyped-def]
             n = nodes[n, RIGHT]
 
 
-@nb.njit(cache=True)
+@loop
 def _most(nodes, n):  # type: ignore[no-untyped-def]
     """Return the node of the most frequent value, of several the smallest."""
     best = nodes[n, BEST]
@@ -162,7 +162,7 @@ def _roomy(array, size, more):  # type: ignore[no-untyped-def]
     return grown
 
 
-@nb.njit(cache=True)
+@loop
 def _rank(total, fraction, rounded, spread):  # type: ignore[no-untyped-def]
     """Return the rank from 1 to `total` that RANK asks for (`OrderedFunction.parameters`); 0 where there is none. A
     fraction is meant as it was written in decimals, so a product that is an integer but for rounding is one."""
@@ -252,7 +252,7 @@ def _answer(nodes, root, asked, parameters, k, found, between, members, counts, 
     return members, counts, size
 
 
-@nb.njit(cache=True)
+@loop
 def ask(nodes, roots, groups, asked, parameters, found, between):  # type: ignore[no-untyped-def]
     """Answer the queries for the current state of each of `groups`."""
     members, counts, size = np.empty(16, np.int64), np.empty(16, np.int64), 0

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-import numba as nb
 import numpy as np
 import pyarrow as pa
 
 from penstock.expressions.shown import shown_row
+from penstock.loops import loop
 from penstock.physical.elements import Bools, Elements, Int64s, concat
 from penstock.physical.kernels.compiled import argsort_time, argsort_uint64, group_codes, in_time, sum_by_code
 from penstock.physical.kernels.fingerprints import UInt64s, fingerprints
@@ -36,7 +36,7 @@ REASONS = {
 }
 
 
-@nb.njit(cache=True)
+@loop
 def _pair(codes, order, kind, ended_by, verdict, queue):  # type: ignore[no-untyped-def]
     """Pair insertions and deletions of a bag, first in, first out: ended_by[i] of an insertion becomes the row of the
     `-` that deletes it. order: rows sorted by code, then by time."""
@@ -58,7 +58,7 @@ def _pair(codes, order, kind, ended_by, verdict, queue):  # type: ignore[no-unty
             i += 1
 
 
-@nb.njit(cache=True)
+@loop
 def _by_key(codes, order, kind, replaces, once, ended_by, verdict):  # type: ignore[no-untyped-def]
     """Pair insertions and deletions where each code has at most one row.
 

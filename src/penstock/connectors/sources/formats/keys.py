@@ -10,10 +10,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-import numba as nb
 import numpy as np
 
 from penstock.errors import nearest
+from penstock.loops import loop
 
 #: Letters of other alphabets whose lower case is a letter of ASCII.
 _KELVIN = "\u212a".encode()
@@ -64,7 +64,7 @@ def spellings(data: bytes, names: Sequence[str]) -> list[str] | None:
     ]
 
 
-@nb.njit(cache=True)
+@loop
 def _one_spelling(data, colons, letters, ends, firsts):  # type: ignore[no-untyped-def]
     """Return whether each of some names has one spelling wherever it is a key; `firsts` receives its first position.
 
@@ -94,7 +94,7 @@ def _one_spelling(data, colons, letters, ends, firsts):  # type: ignore[no-untyp
     return True
 
 
-@nb.njit(cache=True)
+@loop
 def _equal_bytes(data, start, end, other_start):  # type: ignore[no-untyped-def]
     for at in range(start, end):  # noqa: SIM110 - numba compiles loops
         if data[at] != data[other_start + at - start]:
@@ -102,7 +102,7 @@ def _equal_bytes(data, start, end, other_start):  # type: ignore[no-untyped-def]
     return True
 
 
-@nb.njit(cache=True)
+@loop
 def _is_name(data, start, end, letters, first):  # type: ignore[no-untyped-def]
     """Return whether the bytes from `start` to `end` are the name that begins at `first`, ignoring case."""
     for at in range(start, end):

@@ -11,6 +11,7 @@ import numba as nb
 import numpy as np
 
 from penstock.expressions.aggregates.accumulators.contract import Float64s, Int64s
+from penstock.loops import loop
 
 #: Values with this magnitude or more are counted in units of `UNIT`. 2**31 smaller values do not overflow a double, and
 #: 2**31 of the largest values do not overflow the integer lane of units.
@@ -21,7 +22,7 @@ UNIT = 2.0**UNIT_EXPONENT
 WIDE = 2.0**480
 
 
-@nb.njit(cache=True)
+@loop
 def within(values, limit):  # type: ignore[no-untyped-def]
     """Return whether all values are smaller than `limit` in size; NaN is not."""
     inside = True
@@ -36,7 +37,7 @@ def cut_units(values: Float64s) -> tuple[Int64s, Float64s]:
     return units.astype(np.int64), values - units * UNIT
 
 
-@nb.njit(cache=True)
+@loop
 def times(values, weights):  # type: ignore[no-untyped-def]
     """Return values * weights as (hi, lo), without rounding."""
     high = np.empty_like(values)

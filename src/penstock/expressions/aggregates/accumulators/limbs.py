@@ -14,6 +14,7 @@ import numpy as np
 
 from penstock.expressions.aggregates.accumulators.contract import Float64s, Int64s
 from penstock.expressions.aggregates.accumulators.double_pairs import add_pair
+from penstock.loops import loop
 
 #: Limbs of values, and of products.
 LIMBS, PRODUCT_LIMBS = 6, 12
@@ -41,7 +42,7 @@ def cut_limbs(value, count, lowest, limbs, row):  # type: ignore[no-untyped-def]
     return value
 
 
-@nb.njit(cache=True)
+@loop
 def limbs_of(values, counts):  # type: ignore[no-untyped-def]
     """Return values * counts as limbs, by (limb, row), and of each value what is left over."""
     size = values.shape[0]
@@ -55,7 +56,7 @@ def limbs_of(values, counts):  # type: ignore[no-untyped-def]
     return limbs, left
 
 
-@nb.njit(cache=True)
+@loop
 def _add_limbs(limbs, highs, lows):  # type: ignore[no-untyped-def]
     size = limbs.shape[0]
     lowest = lowest_bit(size)

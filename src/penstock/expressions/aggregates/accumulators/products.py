@@ -14,7 +14,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numba as nb
 import numpy as np
 import pyarrow as pa
 
@@ -28,6 +27,7 @@ from penstock.expressions.aggregates.accumulators.double_pairs import (
     within,
 )
 from penstock.expressions.aggregates.accumulators.limbs import LIMBS, PRODUCT_LIMBS, cut_limbs, limbs_of, lowest_bit
+from penstock.loops import loop
 
 #: Products of 2**LARGE and more are multiplied by 2**-LARGE_SHIFT, those of 2**HUGE_PRODUCT and more by
 #: 2**-HUGE_SHIFT. A product of one value near the largest double is large, one of two is huge.
@@ -147,7 +147,7 @@ def joined(limbs: Iterable[Int64s]) -> np.ndarray:
 # -- doubles -----------------------------------------------------------------------------------------------------------
 
 
-@nb.njit(cache=True)
+@loop
 def _products(x, y, counts):  # type: ignore[no-untyped-def]
     """Return x * y * counts as `PRODUCT_LIMBS` integer lanes and `PRODUCT` float lanes."""
     size = x.shape[0]

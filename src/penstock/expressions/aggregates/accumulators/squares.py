@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numba as nb
 import numpy as np
 import pyarrow as pa
 
 from penstock.expressions.aggregates.accumulators.contract import Accumulator, Float64s, Int64s
 from penstock.expressions.aggregates.accumulators.double_pairs import product, times, within
+from penstock.loops import loop
 
 #: Float lanes of each of the two sums.
 SQUARE = 4
@@ -61,7 +61,7 @@ def _lanes(values: Float64s, counts: Int64s, scale: float) -> list[Float64s]:
     return [*times(high, weights), *times(low, weights)]
 
 
-@nb.njit(cache=True)
+@loop
 def _squares(values, scale, counts):  # type: ignore[no-untyped-def]
     """Return (values * scale)² * counts as (hi, lo), without rounding where a count is -1, 0 or 1."""
     high = np.empty_like(values)

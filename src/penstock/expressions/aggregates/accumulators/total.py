@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numba as nb
 import numpy as np
 import pyarrow as pa
 
 from penstock.expressions.aggregates.accumulators.contract import Accumulator, Float64s, Int64s
 from penstock.expressions.aggregates.accumulators.double_pairs import HUGE, UNIT, add_pair, cut_units, times, within
+from penstock.loops import loop
 
 #: Weight of +inf in the lane that counts NaN.
 UP = 1 << 32
@@ -91,7 +91,7 @@ def total_of_doubles(marks: Int64s, down: Int64s, units: Int64s, high: Float64s,
     return np.where((nan > 0) | ((up > 0) & (down > 0)), np.nan, values)
 
 
-@nb.njit(cache=True)
+@loop
 def _with_units(units, high, low):  # type: ignore[no-untyped-def]
     """Return units * UNIT + high + low, added on a scale on which nothing overflows."""
     result = np.empty_like(high)

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numba as nb
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -26,6 +25,7 @@ from penstock.expressions.aggregates.accumulators.expansions import add_term
 from penstock.expressions.aggregates.contract import ArgumentState, NullRule
 from penstock.expressions.evaluate import evaluate_all, mask
 from penstock.expressions.sketches.hyperloglog import RANK_BITS
+from penstock.loops import loop
 from penstock.physical.elements import Elements, Int64s, int64s, unnamed
 from penstock.physical.kernels.compiled import in_time, pane_codes, sum_by_code
 from penstock.physical.kernels.compiling import compiled
@@ -144,7 +144,7 @@ def _sum_pairs(codes, high, low, count):  # type: ignore[no-untyped-def]
     return sums, low_parts
 
 
-@nb.njit(cache=True)
+@loop
 def _sum_expansions(codes, lanes, count):  # type: ignore[no-untyped-def]
     width = lanes.shape[0]
     sums = np.zeros((count, width))

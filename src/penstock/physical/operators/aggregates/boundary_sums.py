@@ -10,10 +10,10 @@ Contract: all events happen at boundaries of the round. The terms of a group's s
 
 from __future__ import annotations
 
-import numba as nb
 import numpy as np
 
 from penstock.expressions.aggregates.accumulators.expansions import add_row, clear_empty
+from penstock.loops import loop
 from penstock.physical.kernels.compiled import with_room
 from penstock.physical.kernels.compiling import compiled
 from penstock.physical.operators.aggregates.running_sums import shown_places, with_new
@@ -22,7 +22,7 @@ from penstock.physical.operators.aggregates.running_sums import shown_places, wi
 _FIRST_ROOM = 2**20
 
 
-@nb.njit(cache=True)
+@loop
 def _by_step(steps, count):  # type: ignore[no-untyped-def]
     """Return (order, starts): the events of step k are order[starts[k]:starts[k + 1]], in their old order."""
     starts = np.zeros(count + 1, np.int64)

@@ -11,6 +11,7 @@ import numba as nb
 import numpy as np
 
 from penstock.expressions.aggregates.accumulators.double_pairs import add_pair
+from penstock.loops import loop
 from penstock.physical.kernels.compiled import sort_first, with_room
 from penstock.physical.kernels.compiling import compiled
 
@@ -28,7 +29,7 @@ def _added(high, low, more_high, more_low):  # type: ignore[no-untyped-def]
     return add_pair(high, low, more_high, more_low)
 
 
-@nb.njit(cache=True)
+@loop
 def _leave(start, stop, slots, integers, floats, positions, sums, pairs, guards):  # type: ignore[no-untyped-def]
     """Subtract the rows start ... stop - 1 of the log."""
     width, floating = integers.shape[1], guards.shape[0]
@@ -46,7 +47,7 @@ def _leave(start, stop, slots, integers, floats, positions, sums, pairs, guards)
             )
 
 
-@nb.njit(cache=True)
+@loop
 def _enter(start, stop, slots, integers, floats, positions, sums, pairs, guards, shown, new):  # type: ignore[no-untyped-def]
     """Add the rows start ... stop - 1 of the log. Return how many groups that were not shown are written to `new`."""
     width, floating = integers.shape[1], guards.shape[0]
@@ -90,7 +91,7 @@ def move(new_positions, warm, active, counts, sums, pairs, new_active, new_sums,
         counts[w] = kept
 
 
-@nb.njit(cache=True)
+@loop
 def shown_places(shown, active):  # type: ignore[no-untyped-def]
     """Write the places that are shown to `active`, in order; return how many they are."""
     count = 0

@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import numba as nb
 import numpy as np
 import pyarrow as pa
 
+from penstock.loops import loop
 from penstock.physical.elements import Elements, Int64s, concat_arrays
 from penstock.physical.kernels import boundary_pieces as spans
 from penstock.physical.kernels.boundary_pieces import pieces
@@ -183,7 +183,7 @@ def _spread(first: Int64s, stop: Int64s) -> tuple[Int64s, Int64s]:
     return boundaries[order], rows[order]
 
 
-@nb.njit(cache=True)
+@loop
 def _spread_dense(first, stop):  # type: ignore[no-untyped-def]
     low, high = first.min(), stop.max()
     next_index = np.zeros(high - low + 1, np.int64)

@@ -8,12 +8,12 @@ last one of a round without expiration. `StaticPartnerCounts` probes a static re
 
 from __future__ import annotations
 
-import numba as nb
 import numpy as np
 import pyarrow as pa
 
 from penstock.errors import PenstockError
 from penstock.expressions.evaluate import mask
+from penstock.loops import loop
 from penstock.physical.elements import Bools, Elements, Int64s, concat_arrays
 from penstock.physical.kernels.compiled import argsort_code_time, distinct_slots
 from penstock.physical.operators.contract import Moment, Operator
@@ -24,7 +24,7 @@ from penstock.physical.planning.ranges import spans
 from penstock.types import END
 
 
-@nb.njit(cache=True)
+@loop
 def _sweep(slots, times, ports, weights, order, state, out_event, out_copies, out_pairs):  # type: ignore[no-untyped-def]
     """Apply events, sorted by (slot, time), to state[port, slot]; one output per (slot, time): an event of it,
     and the copies and pairs from then on. Return the number of outputs."""

@@ -12,6 +12,8 @@ import numpy as np
 from penstock.expressions.aggregates.accumulators.double_pairs import HUGE, UNIT, add_pair
 from penstock.expressions.aggregates.accumulators.expansions import add_row
 from penstock.expressions.aggregates.accumulators.total import UP
+from penstock.loops import loop
+from penstock.physical.kernels.compiling import compiled
 from penstock.physical.planning.aggregate_layout import AggregateLayout
 from penstock.physical.synopses.preferences.layout import Float64s, Int64s
 from penstock.physical.synopses.preferences.result_chances import ChanceChanges, longer
@@ -112,7 +114,7 @@ def _add_value(integers, floats, at, count, first, value, sign):  # type: ignore
         )  # fmt: skip
 
 
-@nb.njit
+@compiled()
 def _add_whole(r, chance, sign, at, integers, floats, x, scaled, own, sums, out_integers, out_floats):  # type: ignore[no-untyped-def]
     """Add all lanes of a result with a probability, `sign` times."""
     for lane in own:
@@ -124,7 +126,7 @@ def _add_whole(r, chance, sign, at, integers, floats, x, scaled, own, sums, out_
             _add_value(out_integers, out_floats, at, scaled[s, 0], scaled[s, 1], x[r, s] / chance, sign)
 
 
-@nb.njit(cache=True, error_model="numpy")
+@nb.njit(cache=True, no_cfunc_wrapper=True, error_model="numpy")
 def _sum_changes(  # type: ignore[no-untyped-def]
     rows, at, met, costs, chances, slots, groups, integers, floats, x, scaled, own, sums
 ):
@@ -171,7 +173,7 @@ def _sum_changes(  # type: ignore[no-untyped-def]
     )  # fmt: skip
 
 
-@nb.njit(cache=True, error_model="numpy")
+@nb.njit(cache=True, no_cfunc_wrapper=True, error_model="numpy")
 def _sum_ends(rows, at, chances, slots, groups, integers, floats, x, scaled, own, sums):  # type: ignore[no-untyped-def]
     size, count = rows.shape[0], 0
     out_slots, out_at = np.empty(size, np.int64), np.empty(size, np.int64)
@@ -189,8 +191,10 @@ def _sum_ends(rows, at, chances, slots, groups, integers, floats, x, scaled, own
     return out_slots[:count], out_at[:count], out_integers[:count].T.copy(), out_floats[:count].T.copy()
 
 
-@nb.njit(cache=True)
+@loop
 def _higher(matrix, size):  # type: ignore[no-untyped-def]
     more = np.zeros((size, matrix.shape[1]), matrix.dtype)
-    more[: matrix.shape[0]] = matrix
+    for i in range(matrix.shape[0]):
+        for k in range(matrix.shape[1]):
+            more[i, k] = matrix[i, k]
     return more

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-import numba as nb
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,6 +13,7 @@ from penstock.algebra.nodes.preference_clause import Preference, PreferenceOrder
 from penstock.expressions.draws import draws, exponential_draws
 from penstock.expressions.evaluate import evaluate
 from penstock.expressions.nodes import Expression, with_estimates
+from penstock.loops import loop
 from penstock.physical.elements import Bools, Elements
 from penstock.physical.synopses.preferences.layout import (
     BASE,
@@ -275,7 +275,7 @@ def zones_of_pairs(which: Int64s, partners: Int64s, zones: ZoneEstimates) -> Int
     return found
 
 
-@nb.njit(cache=True)
+@loop
 def _zones_of(which, numbers, events, lows, highs, found):  # type: ignore[no-untyped-def]
     """Find for each element the zone of an event in which it is, -1 for none. which, events: ascending."""
     first = 0

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import numba as nb
 import numpy as np
 
+from penstock.loops import loop
 from penstock.physical.elements import Elements, Int64s, concat
 from penstock.physical.kernels.compiled import argsort_time, group_codes, with_time
 from penstock.physical.kernels.fingerprints import fingerprints
@@ -45,7 +45,7 @@ class EveryNth(ReorderingOperator):
         return [arrived.filter(picked)] if picked.any() else []
 
 
-@nb.njit(cache=True)
+@loop
 def _count(slots, counts, rows, picked):  # type: ignore[no-untyped-def]
     for i in range(slots.shape[0]):
         slot = slots[i]

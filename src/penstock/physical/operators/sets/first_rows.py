@@ -14,9 +14,9 @@ With partitions, the same is done for each partition that changes in the round, 
 
 from __future__ import annotations
 
-import numba as nb
 import numpy as np
 
+from penstock.loops import loop
 from penstock.physical.elements import Elements, Int64s
 from penstock.physical.kernels.compiled import argsort_code_time, argsort_time, argsort_uint64, group_codes
 from penstock.physical.kernels.compiling import compiled
@@ -37,7 +37,7 @@ def _add(tree, rank, copies):  # type: ignore[no-untyped-def]
         node += node & -node
 
 
-@nb.njit(cache=True)
+@loop
 def _before(tree, rank):  # type: ignore[no-untyped-def]
     """Return the number of copies at ranks below `rank`."""
     total = np.int64(0)
@@ -48,7 +48,7 @@ def _before(tree, rank):  # type: ignore[no-untyped-def]
     return total
 
 
-@nb.njit(cache=True)
+@loop
 def _at(tree, position, top):  # type: ignore[no-untyped-def]
     """Return the rank of the copy at `position` (from 1) in the order. top: the highest power of two in the tree's
     size."""

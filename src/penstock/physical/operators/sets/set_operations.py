@@ -6,9 +6,9 @@ is emitted as the difference. The cost is proportional to the events, not to the
 
 from __future__ import annotations
 
-import numba as nb
 import numpy as np
 
+from penstock.loops import loop
 from penstock.physical.elements import Int64s
 from penstock.physical.operators.sets.tuple_counts import NettingOperator, TupleEvents
 from penstock.physical.plan.sets import CopyRule, SetOperationSpec
@@ -16,7 +16,7 @@ from penstock.physical.plan.sets import CopyRule, SetOperationSpec
 _NUMBER = {kind: number for number, kind in enumerate(CopyRule)}
 
 
-@nb.njit(cache=True)
+@loop
 def _copies(kind, left, right):  # type: ignore[no-untyped-def]
     """Return f(l, r) of the set operation with number `kind`, in the order of `CopyRule`."""
     if kind == 0:
@@ -28,7 +28,7 @@ def _copies(kind, left, right):  # type: ignore[no-untyped-def]
     return np.int64(left > 0 and right > 0)
 
 
-@nb.njit(cache=True)
+@loop
 def _sweep(kind, slots, times, weights, ports, order, both, right, event, step):  # type: ignore[no-untyped-def]
     """Apply events, sorted by (slot, time), to the counts `both` = l + r and `right` (by slot, in place); each
     instant at which f changes gives one entry: event[k] (one event of it), step[k] the change. Return the number of

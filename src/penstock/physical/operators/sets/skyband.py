@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import heapq
 
-import numba as nb
 import numpy as np
 
+from penstock.loops import loop
 from penstock.physical.elements import Int64s
 
 #: A state with fewer rows that end is not worth looking through.
 FEWEST = 256
 
 
-@nb.njit(cache=True)
+@loop
 def _may_come_first(parts, ends, copies, most, kept):  # type: ignore[no-untyped-def]
     latest = [np.int64(0)]
     latest.clear()

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import numba as nb
 import numpy as np
 
+from penstock.loops import loop
 from penstock.physical.elements import Elements, Int64s, concat
 from penstock.physical.kernels.compiled import argsort_code_time
 from penstock.physical.kernels.ticks import round_up
@@ -95,7 +95,7 @@ class ShortLives(Operator):
         return [due] if due is not None else []
 
 
-@nb.njit(cache=True)
+@loop
 def _follow(slots, behind, signs, order, count, base, period, deleted, short):  # type: ignore[no-untyped-def]
     """Apply netted changes, sorted by (slot, time), to the counts; short[e] becomes the number of copies deleted
     by event e that were inserted after the last boundary. behind: the boundary at or after each event."""

@@ -15,11 +15,11 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import ClassVar
 
-import numba as nb
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from penstock.loops import loop
 from penstock.physical.elements import Elements, Int64s, concat
 from penstock.physical.kernels.compiled import argsort_time, argsort_uint64, in_time
 from penstock.physical.kernels.fingerprints import UInt64s, fingerprints
@@ -40,7 +40,7 @@ _ENTRY = 4 * 8
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
-@nb.njit(cache=True)
+@loop
 def _link(entries, heads, low, high):  # type: ignore[no-untyped-def]
     """Put the entries low..high-1 at the heads of their chains. An entry: the two halves of the key, the expiration,
     the number of the previous entry in the chain, -1 for none."""
@@ -51,7 +51,7 @@ def _link(entries, heads, low, high):  # type: ignore[no-untyped-def]
         heads[place] = row
 
 
-@nb.njit(cache=True)
+@loop
 def _shift(entries, heads, by, size):  # type: ignore[no-untyped-def]
     """Renumber the entries from `by` on, `size` of them, from 0 on."""
     for row in range(size):
@@ -62,7 +62,7 @@ def _shift(entries, heads, by, size):  # type: ignore[no-untyped-def]
         heads[place] = max(heads[place] - by, -1)
 
 
-@nb.njit(cache=True)
+@loop
 def _firsts(first, heads, rows):  # type: ignore[no-untyped-def]
     """Find the first entry of each probe's chain; these look-ups do not depend on each other."""
     mask = np.uint64(heads.shape[0] - 1)
@@ -70,7 +70,7 @@ def _firsts(first, heads, rows):  # type: ignore[no-untyped-def]
         rows[i] = heads[(first[i] * _GOLDEN >> np.uint64(20)) & mask]
 
 
-@nb.njit(cache=True)
+@loop
 def _meet(entries, begin, ordered, first, second, ts, rows, start, probe, found, ends):  # type: ignore[no-untyped-def]
     """Find, from probe `start` on, the entries with equal keys that have not expired at the probe's ts; rows[i] is the
     entry at which probe i continues. Stop when the output is full. Return (probe to continue with, number found)."""
@@ -93,7 +93,7 @@ def _meet(entries, begin, ordered, first, second, ts, rows, start, probe, found,
     return first.shape[0], count
 
 
-@nb.njit(cache=True)
+@loop
 def _meet_leaving(entries, begin, ordered, first, second, after, until, rows, probe, found, most):  # type: ignore[no-untyped-def]
     """Find for each probe the entries with equal keys whose expiration is after its `after` and at most its `until`;
     rows[i] is the entry at which probe i begins. Return their number, or -1 if more than `most` entries would be looked

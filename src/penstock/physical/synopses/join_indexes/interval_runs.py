@@ -14,9 +14,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numba as nb
 import numpy as np
 
+from penstock.loops import loop
 from penstock.physical.elements import Elements, Int64s
 from penstock.physical.kernels.compiled import group_codes, mix_time, with_time
 from penstock.physical.kernels.fingerprints import UInt64s, fingerprints
@@ -76,7 +76,7 @@ def _period(elements: Elements, longest: int) -> int:
     return max(longest, over * _STRETCH // len(elements), 1)
 
 
-@nb.njit(cache=True)
+@loop
 def _tops(bounds, high):  # type: ignore[no-untyped-def]
     top = np.empty_like(high)
     for k in range(bounds.shape[0] - 1):
@@ -87,7 +87,7 @@ def _tops(bounds, high):  # type: ignore[no-untyped-def]
     return top
 
 
-@nb.njit(cache=True)
+@loop
 def _first_reaching(values, start, stop, limit):  # type: ignore[no-untyped-def]
     """Return the first position in [start, stop) whose value is >= limit; values are ascending there."""
     while start < stop:
@@ -99,7 +99,7 @@ def _first_reaching(values, start, stop, limit):  # type: ignore[no-untyped-def]
     return start
 
 
-@nb.njit(cache=True)
+@loop
 def _meet(  # type: ignore[no-untyped-def]
     begin, stop, probes, keys, bounds, table, run, begins, ends, period, longest, counts, probe, found, write
 ):

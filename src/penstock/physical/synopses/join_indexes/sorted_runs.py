@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
 
-import numba as nb
 import numpy as np
 import pyarrow as pa
 
+from penstock.loops import loop
 from penstock.physical.elements import Elements, Int64s, concat
 from penstock.physical.kernels.compiled import argsort_code_time, group_codes
 from penstock.physical.kernels.compiling import compiled
@@ -106,7 +106,7 @@ class UnsortedRun(_Timed):
         return self.elements.nbytes
 
 
-@nb.njit(cache=True)
+@loop
 def index_keys(table, first):  # type: ignore[no-untyped-def]
     """Fill an open-addressing index from fingerprint to key number."""
     mask = np.uint64(table.shape[0] - 1)
@@ -117,7 +117,7 @@ def index_keys(table, first):  # type: ignore[no-untyped-def]
         table[place] = k
 
 
-@nb.njit(cache=True)
+@loop
 def _first_above(values, start, stop, limit):  # type: ignore[no-untyped-def]
     """Return the first position in [start, stop) whose value is > limit; values are ascending there."""
     while start < stop:

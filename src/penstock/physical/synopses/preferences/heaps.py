@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import numba as nb
-
+from penstock.loops import loop
 from penstock.physical.synopses.preferences.layout import (
     BEST,
     CURSOR,
@@ -20,7 +19,7 @@ from penstock.physical.synopses.preferences.layout import (
 )
 
 
-@nb.njit(cache=True)
+@loop
 def _age(entries, i):  # type: ignore[no-untyped-def]
     """Return what orders the entries of one element: the larger, the newer its zone or partner."""
     if entries[i, STAGE] == ONE_UNIT:
@@ -30,7 +29,7 @@ def _age(entries, i):  # type: ignore[no-untyped-def]
     return entries[i, LOW]
 
 
-@nb.njit(cache=True)
+@loop
 def goes_before(entries, ranks, a, b):  # type: ignore[no-untyped-def]
     """Return whether entry a is worked on before entry b."""
     if ranks[a, KEY] != ranks[b, KEY]:
@@ -40,7 +39,7 @@ def goes_before(entries, ranks, a, b):  # type: ignore[no-untyped-def]
     return _age(entries, a) > _age(entries, b)
 
 
-@nb.njit(cache=True)
+@loop
 def _below(heap, entries, ranks, a, b):  # type: ignore[no-untyped-def]
     if heap == BEST:
         return goes_before(entries, ranks, a, b)
@@ -49,7 +48,7 @@ def _below(heap, entries, ranks, a, b):  # type: ignore[no-untyped-def]
     return entries[a, ENDS] < entries[b, ENDS]
 
 
-@nb.njit(cache=True)
+@loop
 def _sink(heap, member, place, size, items, places, entries, ranks):  # type: ignore[no-untyped-def]
     while True:
         child = 2 * place + 1
@@ -66,7 +65,7 @@ def _sink(heap, member, place, size, items, places, entries, ranks):  # type: ig
     places[heap, member] = place
 
 
-@nb.njit(cache=True)
+@loop
 def _settle(heap, member, place, size, items, places, entries, ranks):  # type: ignore[no-untyped-def]
     """Put a member where it belongs, beginning at `place`."""
     while place > 0:
@@ -79,14 +78,14 @@ def _settle(heap, member, place, size, items, places, entries, ranks):  # type: 
     _sink(heap, member, place, size, items, places, entries, ranks)
 
 
-@nb.njit(cache=True)
+@loop
 def put(member, size, items, places, entries, ranks):  # type: ignore[no-untyped-def]
     """Insert a member into all heaps, which have `size` members."""
     for heap in (BEST, WORST, EXPIRIES):
         _settle(heap, member, size, size + 1, items, places, entries, ranks)
 
 
-@nb.njit(cache=True)
+@loop
 def take(member, size, items, places, entries, ranks):  # type: ignore[no-untyped-def]
     """Remove a member from all heaps, which have `size` members with it."""
     for heap in (BEST, WORST, EXPIRIES):
@@ -96,13 +95,13 @@ def take(member, size, items, places, entries, ranks):  # type: ignore[no-untype
             _settle(heap, last, place, size - 1, items, places, entries, ranks)
 
 
-@nb.njit(cache=True)
+@loop
 def move_end(member, size, items, places, entries, ranks):  # type: ignore[no-untyped-def]
     """Put a member whose end has changed where it belongs."""
     _settle(EXPIRIES, member, places[EXPIRIES, member], size, items, places, entries, ranks)
 
 
-@nb.njit(cache=True)
+@loop
 def rebuild(heap, size, items, places, entries, ranks):  # type: ignore[no-untyped-def]
     """Order a heap anew, all of whose members may have changed."""
     for place in range(size // 2 - 1, -1, -1):

@@ -11,6 +11,7 @@ import math
 import numba as nb
 import numpy as np
 
+from penstock.loops import loop
 from penstock.physical.kernels.compiling import compiled
 from penstock.physical.synopses.preferences.heaps import move_end, put, rebuild, take
 from penstock.physical.synopses.preferences.layout import (
@@ -103,7 +104,7 @@ from penstock.physical.synopses.preferences.work_rows import grown, say, say_thr
 ENOUGH = 1 << 17
 
 
-@nb.njit(cache=True)
+@loop
 def granularity(stretch, now, rate, depth):  # type: ignore[no-untyped-def]
     """Return the granularity in which a stretch of granularity 1 lies while stretch `now` is being filled; depth + 1
     where it has left the last."""
@@ -120,7 +121,7 @@ def granularity(stretch, now, rate, depth):  # type: ignore[no-untyped-def]
     return depth + 1
 
 
-@nb.njit(cache=True)
+@loop
 def _candidate(entries, i, at, others, base, spans):  # type: ignore[no-untyped-def]
     """Return the next candidate of an entry that is alive at an instant, -1 for none."""
     number, low, high = entries[i, CURSOR], entries[i, LOW], entries[i, HIGH]
@@ -144,7 +145,7 @@ def _candidate(entries, i, at, others, base, spans):  # type: ignore[no-untyped-
     return -1
 
 
-@nb.njit(cache=True, error_model="numpy")
+@nb.njit(cache=True, no_cfunc_wrapper=True, error_model="numpy")
 def key_of(sort, base, race, fade):  # type: ignore[no-untyped-def]
     if sort == DESC:
         key = -(base * fade)
@@ -156,7 +157,7 @@ def key_of(sort, base, race, fade):  # type: ignore[no-untyped-def]
     return np.inf if math.isnan(key) else key
 
 
-@nb.njit(cache=True, error_model="numpy")
+@nb.njit(cache=True, no_cfunc_wrapper=True, error_model="numpy")
 def fade_of(entries, i, at, parameters, fade, own, own_base, others, base, spans):  # type: ignore[no-untyped-def]
     """Return by what the key of entry i has faded at an instant."""
     probed = 1 - (entries[i, ORDER] & 1)
@@ -179,7 +180,7 @@ def fade_of(entries, i, at, parameters, fade, own, own_base, others, base, spans
     return math.pow(fade, float(found - 1))
 
 
-@nb.njit(cache=True)
+@loop
 def _make_keys_anew(  # type: ignore[no-untyped-def]
     at, items, places, entries, ranks, numbers, parameters, fade, side0, side1, spans,
 ):  # fmt: skip
@@ -206,7 +207,7 @@ def _make_keys_anew(  # type: ignore[no-untyped-def]
         rebuild(WORST, numbers[WAITING], items, places, entries, ranks)
 
 
-@nb.njit(cache=True)
+@loop
 def _leave(i, items, places, entries, ranks, free, numbers):  # type: ignore[no-untyped-def]
     take(i, numbers[WAITING], items, places, entries, ranks)
     numbers[WAITING] -= 1
@@ -214,14 +215,14 @@ def _leave(i, items, places, entries, ranks, free, numbers):  # type: ignore[no-
     numbers[FREE] += 1
 
 
-@nb.njit(cache=True)
+@loop
 def _has_unknown_pairs(entries, i, parameters):  # type: ignore[no-untyped-def]
     """Return whether nothing estimates the pairs of an entry: it looks up all partners, or those outside of zones."""
     stretch = entries[i, STRETCH]
     return entries[i, STAGE] != ONE_UNIT and (parameters[AGE_OF_X] != 0 or stretch in (WHOLE, REST))
 
 
-@nb.njit(cache=True)
+@loop
 def _count_lost(i, entries, ranks, numbers, parameters):  # type: ignore[no-untyped-def]
     """Count the pairs of an entry that is dropped, as estimated."""
     if entries[i, STAGE] != WAITS_LOOK_UP:
@@ -232,7 +233,7 @@ def _count_lost(i, entries, ranks, numbers, parameters):  # type: ignore[no-unty
         numbers[PAIRS_LOST] += np.int64(ranks[i, COST]) - 1
 
 
-@nb.njit(cache=True)
+@loop
 def pairs_waiting(members, entries, ranks, parameters):  # type: ignore[no-untyped-def]
     """Return of entries that wait (their pairs as estimated, how many of them nothing estimates)."""
     lost = np.zeros(NUMBERS, np.int64)
@@ -241,7 +242,7 @@ def pairs_waiting(members, entries, ranks, parameters):  # type: ignore[no-untyp
     return lost[PAIRS_LOST], lost[LOOK_UPS_LOST]
 
 
-@nb.njit(cache=True)
+@loop
 def expire(at, items, places, entries, ranks, free, numbers, parameters):  # type: ignore[no-untyped-def]
     """Drop the entries that have ended at an instant."""
     while numbers[WAITING] and entries[items[EXPIRIES, 0], ENDS] <= at:
@@ -251,7 +252,7 @@ def expire(at, items, places, entries, ranks, free, numbers, parameters):  # typ
         numbers[EXPIRED] += 1
 
 
-@nb.njit(cache=True)
+@loop
 def _shed(  # type: ignore[no-untyped-def]
     at, items, places, entries, ranks, free, numbers, parameters, out, out_ranks, count,
 ):  # fmt: skip
@@ -269,7 +270,7 @@ def _shed(  # type: ignore[no-untyped-def]
     return out, out_ranks, count
 
 
-@nb.njit(cache=True)
+@loop
 def _ending(i, at, entries, own, own_base, others, base, spans):  # type: ignore[no-untyped-def]
     """Return when entry i ends, by the last of its candidates; the end of x where it has none. Where zones leave some
     out, ends are in the order of arrival, and so the next one is the last to end."""
@@ -281,15 +282,17 @@ def _ending(i, at, entries, own, own_base, others, base, spans):  # type: ignore
     return ends if found < 0 else min(ends, others[found - base, last])
 
 
-@nb.njit(cache=True)
+@loop
 def _enter(  # type: ignore[no-untyped-def]
     fresh, fresh_ranks, k, at, items, places, entries, ranks, free, numbers, parameters, fade, side0, side1, spans,
 ):  # fmt: skip
     """Insert the k-th new entry."""
     numbers[FREE] -= 1
     i = free[numbers[FREE]]
-    entries[i] = fresh[k]
-    ranks[i] = fresh_ranks[k]
+    for column in range(entries.shape[1]):
+        entries[i, column] = fresh[k, column]
+    for column in range(ranks.shape[1]):
+        ranks[i, column] = fresh_ranks[k, column]
     side = entries[i, ORDER] & 1
     own, others = (side1, side0) if side == 1 else (side0, side1)
     own_base, base = numbers[BASES + side], numbers[BASES + 1 - side]
@@ -341,7 +344,7 @@ def _work(  # type: ignore[no-untyped-def]
     return count
 
 
-@nb.njit(cache=True)
+@loop
 def _done_at(numbers, parameters, now):  # type: ignore[no-untyped-def]
     """Return when the next unit of a processor with a rate is done, for work that is there since `now`."""
     whole, part = parameters[TICKS] // parameters[GRANT], parameters[TICKS] % parameters[GRANT]
@@ -353,7 +356,7 @@ def _done_at(numbers, parameters, now):  # type: ignore[no-untyped-def]
     return free_at
 
 
-@nb.njit(cache=True)
+@loop
 def _count_unit(numbers, parameters):  # type: ignore[no-untyped-def]
     numbers[UNITS] += 1
     if numbers[UNITS] == parameters[GRANT]:
@@ -361,7 +364,7 @@ def _count_unit(numbers, parameters):  # type: ignore[no-untyped-def]
         numbers[UNITS] = 0
 
 
-@nb.njit(cache=True)
+@loop
 def run(  # type: ignore[no-untyped-def]
     instants, offsets, paying, position, until, fresh, fresh_ranks, buckets, priorities, cursor, items, places, entries,
     ranks, free, numbers, parameters, fade, side0, side1, spans,
@@ -445,7 +448,7 @@ def run(  # type: ignore[no-untyped-def]
         position += 1
 
 
-@nb.njit(cache=True)
+@loop
 def run_granted(  # type: ignore[no-untyped-def]
     reached, grant, fresh, fresh_ranks, items, places, entries, ranks, free, numbers, parameters, fade, side0, side1,
     spans,

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import ClassVar
 
-import numba as nb
 import numpy as np
 import pyarrow as pa
 
+from penstock.loops import loop
 from penstock.physical.elements import Bools, Elements, Int64s, concat
 from penstock.physical.kernels.fingerprints import UInt64s, fingerprints
 from penstock.physical.synopses.contract import Chunks, StateExtent, StoredTimes, Synopsis, extent_of
@@ -37,7 +37,7 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _S20 = np.uint64(20)
 
 
-@nb.njit(cache=True)
+@loop
 def _slot(first, second, keys, newest):  # type: ignore[no-untyped-def]
     """Return the slot of a key in a table, or the empty one where it belongs."""
     mask = np.uint64(keys.shape[0] - 1)
@@ -47,7 +47,7 @@ def _slot(first, second, keys, newest):  # type: ignore[no-untyped-def]
     return place
 
 
-@nb.njit(cache=True)
+@loop
 def _link(rows, low, high, base, linked, keys, newest):  # type: ignore[no-untyped-def]
     """Put rows at the heads of their chains; return how many slots of the table were empty."""
     used = 0
@@ -67,20 +67,20 @@ def _link(rows, low, high, base, linked, keys, newest):  # type: ignore[no-untyp
     return used
 
 
-@nb.njit(cache=True)
+@loop
 def _moved(newest_keys, newest, keys_after, newest_after, base):  # type: ignore[no-untyped-def]
     """Copy the slots whose newest element is still there into another table; return their number."""
     used = 0
     for place in range(newest.shape[0]):
         if newest[place] >= base:
             to = _slot(newest_keys[place, 0], newest_keys[place, 1], keys_after, newest_after)
-            keys_after[to] = newest_keys[place]
+            keys_after[to, 0], keys_after[to, 1] = newest_keys[place, 0], newest_keys[place, 1]
             newest_after[to] = newest[place]
             used += 1
     return used
 
 
-@nb.njit(cache=True)
+@loop
 def _before(rows, base, first, second, bounds, keys, newest, found):  # type: ignore[no-untyped-def]
     """Find the newest element with each key whose number is below a bound, -1 for none."""
     for k in range(first.shape[0]):
@@ -90,7 +90,7 @@ def _before(rows, base, first, second, bounds, keys, newest, found):  # type: ig
         found[k] = number if number >= base else -1
 
 
-@nb.njit(cache=True)
+@loop
 def _count_alive(rows, base, starts, at, most, counts):  # type: ignore[no-untyped-def]
     """Count the elements of chains that are alive; return how many they are together, or where they are more than
     `most`, any such number."""
@@ -107,7 +107,7 @@ def _count_alive(rows, base, starts, at, most, counts):  # type: ignore[no-untyp
     return total
 
 
-@nb.njit(cache=True)
+@loop
 def _alive(rows, base, starts, counts, at, which, found):  # type: ignore[no-untyped-def]
     row = 0
     for k in range(starts.shape[0]):
@@ -120,7 +120,7 @@ def _alive(rows, base, starts, counts, at, which, found):  # type: ignore[no-unt
             number = rows[number - base, PREVIOUS]
 
 
-@nb.njit(cache=True)
+@loop
 def _ended(rows, size, first, at):  # type: ignore[no-untyped-def]
     """Return how many rows from the beginning on have ended at an instant; the `first` ones have."""
     while first < size and rows[first, EXP] <= at:

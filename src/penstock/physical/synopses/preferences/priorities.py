@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 
-import numba as nb
 import numpy as np
 
+from penstock.loops import loop
 from penstock.physical.synopses.preferences.layout import (
     BASE,
     BASES,
@@ -19,14 +19,14 @@ from penstock.physical.synopses.preferences.layout import (
 from penstock.physical.synopses.preferences.machine import fade_of, key_of
 
 
-@nb.njit(cache=True)
+@loop
 def _priority(sort, base, race, faded):  # type: ignore[no-untyped-def]
     """Return a priority, the most preferred the largest."""
     found = base * faded if sort == WEIGHTED else -key_of(sort, base, race, faded)
     return -np.inf if math.isnan(found) else found
 
 
-@nb.njit(cache=True)
+@loop
 def priorities(fresh, ranks, numbers, parameters, fade, side0, side1, spans):  # type: ignore[no-untyped-def]
     """Return the priorities of new entries when they enter."""
     found = np.empty(fresh.shape[0], np.float64)

@@ -16,7 +16,9 @@ import numba as nb
 import numpy as np
 import pyarrow as pa
 
+from penstock.loops import loop
 from penstock.physical.elements import Bools, Elements, concat, empty, int64s, unnamed
+from penstock.physical.kernels.compiling import compiled
 from penstock.physical.synopses.contract import Chunks, Synopsis
 from penstock.physical.synopses.preferences.layout import (
     BY_AGE,
@@ -179,7 +181,7 @@ class ResultChances(Synopsis):
         return self._results.nbytes + self._integers.nbytes + self._floats.nbytes
 
 
-@nb.njit(cache=True, error_model="numpy")
+@nb.njit(cache=True, no_cfunc_wrapper=True, error_model="numpy")
 def _faded(at, since, stretch, probed, parameters, fade):  # type: ignore[no-untyped-def]
     """Return by what the weight of an entry has faded at an instant, whether it waits or not."""
     every = parameters[EVERY + probed]
@@ -195,7 +197,7 @@ def _faded(at, since, stretch, probed, parameters, fade):  # type: ignore[no-unt
     return math.pow(fade, float(granularity(stretch, at // every, parameters[RATES + probed], depth) - 1))
 
 
-@nb.njit(cache=True, error_model="numpy")
+@compiled(reads="said_at said_what said_keys emitted ends shed_at shed_keys", error_model="numpy")
 def _follow(  # type: ignore[no-untyped-def]
     said_at, said_what, said_keys, granted, emitted, ends, integers, values, parameters, fade, shed_at, shed_keys,
     start, there, most,
@@ -206,8 +208,8 @@ def _follow(  # type: ignore[no-untyped-def]
     size, sheds = 1024, shed_at.shape[0]
     rows, at, found = np.empty(size, np.int64), np.empty(size, np.int64), np.empty(size, np.float64)
     all_at, all_keys = np.empty(sheds + said_at.shape[0], np.int64), np.empty(sheds + said_at.shape[0], np.float64)
-    all_at[:sheds] = shed_at
-    all_keys[:sheds] = shed_keys
+    for i in range(sheds):
+        all_at[i], all_keys[i] = shed_at[i], shed_keys[i]
     made, since, stretch, probed = integers[MADE], integers[SINCE], integers[STRETCH], integers[PROBED]
     race, base, best, cap = values[RACE], values[BASE], values[BEST], values[CAP]
     # The results that may still change.
@@ -278,9 +280,10 @@ def _follow(  # type: ignore[no-untyped-def]
     return rows[:count], at[:count], found[:count], sheds_at, sheds_keys, said, there
 
 
-@nb.njit(cache=True)
+@loop
 def longer(array, size):  # type: ignore[no-untyped-def]
     """Return a copy of `array` of one dimension with space for `size` numbers, which are not set behind its own."""
     more = np.empty(size, array.dtype)
-    more[: array.shape[0]] = array
+    for i in range(array.shape[0]):
+        more[i] = array[i]
     return more

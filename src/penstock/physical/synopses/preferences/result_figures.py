@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-import numba as nb
 import numpy as np
 
 from penstock.expressions.sketches.dd_sketch import OFFSET, buckets, values_of
+from penstock.loops import loop
 from penstock.physical.elements import Bools
 from penstock.physical.synopses.preferences.layout import (
     IS_PROMISING,
@@ -87,7 +87,7 @@ def quantile_of(counts: Mapping[int, float], share: float) -> float | None:
     return float(values_of(codes[[int(np.searchsorted(sums, rank, side="right"))]], ACCURACY)[0])
 
 
-@nb.njit(cache=True)
+@loop
 def _dense(code):  # type: ignore[no-untyped-def]
     """Return the place in a table of the code of a finite number, -1 of another code."""
     size = abs(code) - OFFSET + _HALF
@@ -96,7 +96,7 @@ def _dense(code):  # type: ignore[no-untyped-def]
     return size if code > 0 else size + 2 * _HALF
 
 
-@nb.njit(cache=True)
+@loop
 def _find(codes, fresh, places):  # type: ignore[no-untyped-def]
     """Find the places of codes among ascending ones, -1 for none; return how many are not there."""
     size, missing = codes.shape[0], 0
@@ -122,7 +122,7 @@ def _find(codes, fresh, places):  # type: ignore[no-untyped-def]
 _AT, _BELOW, _KNOWN, _CURSOR = range(4)
 
 
-@nb.njit(cache=True)
+@loop
 def rate_next(place, counts, cursor):  # type: ignore[no-untyped-def]
     """Count a value at the place of its bucket; return whether it is above that of the 0.9 quantile of all before."""
     above = False
@@ -141,7 +141,7 @@ def rate_next(place, counts, cursor):  # type: ignore[no-untyped-def]
     return above
 
 
-@nb.njit(cache=True)
+@loop
 def _rate_all(places, counts, cursor, above):  # type: ignore[no-untyped-def]
     for k in range(places.shape[0]):
         above[k] = rate_next(places[k], counts, cursor)

@@ -6,8 +6,7 @@ follow each other, and begin at the same candidate.
 
 from __future__ import annotations
 
-import numba as nb
-
+from penstock.loops import loop
 from penstock.physical.synopses.preferences.layout import (
     BASES,
     CURSOR,
@@ -33,7 +32,7 @@ from penstock.physical.synopses.preferences.layout import (
 from penstock.physical.synopses.preferences.work_rows import grown
 
 
-@nb.njit(cache=True)
+@loop
 def units_at_once(fresh, first, last, at, most, side0, side1, numbers):  # type: ignore[no-untyped-def]
     """Return the units of the new entries `first` to before `last`; where they are more than `most`, any such
     number."""
@@ -54,7 +53,7 @@ def units_at_once(fresh, first, last, at, most, side0, side1, numbers):  # type:
     return units
 
 
-@nb.njit(cache=True)
+@loop
 def work_at_once(fresh, first, last, at, side0, side1, numbers, out, out_ranks, count):  # type: ignore[no-untyped-def]
     """Do all units of the new entries `first` to before `last`; return the results, their floats, and how many."""
     order, entries, look_ups, begin = -1, 0, 0, count
@@ -83,7 +82,7 @@ def work_at_once(fresh, first, last, at, side0, side1, numbers, out, out_ranks, 
     return out, out_ranks, count
 
 
-@nb.njit(cache=True)
+@loop
 def _say_pair(fresh, k, partner, at, out, out_ranks, count):  # type: ignore[no-untyped-def]
     """Add a pair of a new entry, for which there is room."""
     out[count] = 0

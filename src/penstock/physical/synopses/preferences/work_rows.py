@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import numba as nb
 import numpy as np
 
+from penstock.loops import loop
+from penstock.physical.kernels.compiling import compiled
 from penstock.physical.synopses.preferences.layout import (
     BEST,
     KEY,
@@ -17,19 +18,22 @@ from penstock.physical.synopses.preferences.layout import (
 )
 
 
-@nb.njit(cache=True)
+@compiled()
 def grown(out, out_ranks, count):  # type: ignore[no-untyped-def]
     """Return arrays with room for one row more."""
     if count < out.shape[0]:
         return out, out_ranks
     more = np.empty((2 * count, out.shape[1]), np.int64)
     more_ranks = np.empty((2 * count, out_ranks.shape[1]), np.float64)
-    more[:count] = out
-    more_ranks[:count] = out_ranks
+    for i in range(count):
+        for k in range(out.shape[1]):
+            more[i, k] = out[i, k]
+        for k in range(out_ranks.shape[1]):
+            more_ranks[i, k] = out_ranks[i, k]
     return more, more_ranks
 
 
-@nb.njit(cache=True)
+@loop
 def say(what, at, key, out, out_ranks, count):  # type: ignore[no-untyped-def]
     """Add a row that is no result, for which there is room: THRESHOLD or LEAST_SHED; return the number of rows."""
     out[count] = 0
@@ -39,7 +43,7 @@ def say(what, at, key, out, out_ranks, count):  # type: ignore[no-untyped-def]
     return count + 1
 
 
-@nb.njit(cache=True)
+@loop
 def say_threshold(at, items, ranks, numbers, parameters, out, out_ranks, count):  # type: ignore[no-untyped-def]
     """Add the threshold after work at an instant; of several for an instant the last one is that at its end."""
     if parameters[RECORDS]:

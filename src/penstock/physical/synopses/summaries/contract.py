@@ -18,10 +18,10 @@ import math
 from abc import ABC, abstractmethod
 from typing import Any
 
-import numba as nb
 import numpy as np
 from numba.core import types
 
+from penstock.loops import loop
 from penstock.physical.elements import Int64s
 from penstock.physical.kernels.fingerprints import UInt64s
 
@@ -147,19 +147,19 @@ class SlotCounts(ABC):
         _add(self.cells, into, other, -1)
 
 
-@nb.njit(cache=True)
+@loop
 def _summarize(cells, slot, values, found):  # type: ignore[no-untyped-def]
     for i in range(values.shape[0]):
         locate(cells, values[i], found)
         count_one(cells, slot, found)
 
 
-@nb.njit(cache=True)
+@loop
 def _distinct(cells, slot):  # type: ignore[no-untyped-def]
     return distinct(cells, slot)
 
 
-@nb.njit(cache=True)
+@loop
 def _estimate(cells, values, slots, found, made):  # type: ignore[no-untyped-def]
     for i in range(values.shape[0]):
         locate(cells, values[i], found)
@@ -167,6 +167,6 @@ def _estimate(cells, values, slots, found, made):  # type: ignore[no-untyped-def
             made[i, j] = estimated(cells, slots[j], found)
 
 
-@nb.njit(cache=True)
+@loop
 def _add(cells, into, other, factor):  # type: ignore[no-untyped-def]
     add_slot(cells, into, other, factor)

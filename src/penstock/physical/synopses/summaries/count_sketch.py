@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numba as nb
 import numpy as np
 import numpy.typing as npt
 from numba.extending import overload
 
 from penstock.expressions.sketches.count_sketch import STEP, CountSketchShape
+from penstock.loops import loop
 from penstock.physical.elements import Int64s
+from penstock.physical.kernels.compiling import compiled
 from penstock.physical.kernels.fingerprints import UInt64s, _mix
 from penstock.physical.synopses.summaries import contract
 from penstock.physical.synopses.summaries.contract import SlotCounts, is_cells, locate
@@ -83,7 +84,7 @@ class SketchCounts(SlotCounts):
         return float(np.median(self.cells.squares[slot])) / self.shape.counters
 
 
-@nb.njit(cache=True)
+@loop
 def _median(values, start, length):  # type: ignore[no-untyped-def]
     """Sort a part of `values` in place, of odd length, and return the one in the middle."""
     for i in range(start + 1, start + length):
@@ -96,7 +97,7 @@ def _median(values, start, length):  # type: ignore[no-untyped-def]
     return values[start + length // 2]
 
 
-@nb.njit(cache=True)
+@loop
 def _remainder(value, divisor):  # type: ignore[no-untyped-def]
     """Return value % divisor. A division takes much longer than a mask, which powers of two need."""
     mask = divisor - _ONE
@@ -151,7 +152,7 @@ def _estimated(cells, slot, found):  # type: ignore[no-untyped-def]
     return estimated
 
 
-@nb.njit(cache=True)
+@loop
 def _medians(tables, found, rows, slots, work):  # type: ignore[no-untyped-def]
     """Write the medians of all slots at once into the row in the middle of `work`, by a sorting network over rows."""
     for row in range(rows):
@@ -282,7 +283,7 @@ def _distinct(cells, slot):  # type: ignore[no-untyped-def]
     return distinct
 
 
-@nb.njit(cache=True)
+@compiled(reads="values")
 def _count_together(cells, slot, values, found):  # type: ignore[no-untyped-def]
     """Count values in a slot. The squares follow from the counts at the end."""
     rows, width = np.int64(cells.shape[0]), cells.tables.shape[0] // np.int64(cells.shape[0])

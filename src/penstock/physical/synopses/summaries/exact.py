@@ -12,7 +12,9 @@ import numba as nb
 import numpy as np
 from numba.extending import overload
 
+from penstock.loops import loop
 from penstock.physical.elements import Int64s
+from penstock.physical.kernels.compiling import compiled
 from penstock.physical.kernels.fingerprints import UInt64s, _mix
 from penstock.physical.synopses.summaries import contract
 from penstock.physical.synopses.summaries.contract import SlotCounts, add_slot, clear_slot, is_cells
@@ -96,7 +98,7 @@ def _chain(cells, value, slot):  # type: ignore[no-untyped-def]
     return np.int64(word & np.uint64(cells.heads.shape[0] - 1))
 
 
-@nb.njit(cache=True)
+@loop
 def _find(cells, value, slot):  # type: ignore[no-untyped-def]
     """Return the cell of a value in a slot, or -1."""
     place = cells.heads[_chain(cells, value, slot)]
@@ -105,7 +107,7 @@ def _find(cells, value, slot):  # type: ignore[no-untyped-def]
     return place
 
 
-@nb.njit(cache=True)
+@compiled()
 def _increase(cells, value, slot, by):  # type: ignore[no-untyped-def]
     """Add `by` to the count of a value in a slot; needs a free cell where it has none."""
     place = _find(cells, value, slot)
@@ -128,7 +130,7 @@ def _increase(cells, value, slot, by):  # type: ignore[no-untyped-def]
     cells.slots[slot, _SIZE] += 1
 
 
-@nb.njit(cache=True)
+@loop
 def _release(cells, place):  # type: ignore[no-untyped-def]
     """Remove a cell from its chain and its slot."""
     slot = cells.cells[place, _SLOT]
@@ -153,7 +155,7 @@ def _release(cells, place):  # type: ignore[no-untyped-def]
     cells.free[1] += 1
 
 
-@nb.njit(cache=True)
+@loop
 def _copy(old, made):  # type: ignore[no-untyped-def]
     for slot in range(old.slots.shape[0]):
         place = old.slots[slot, _FIRST]
@@ -162,7 +164,7 @@ def _copy(old, made):  # type: ignore[no-untyped-def]
             place = old.cells[place, _AFTER]
 
 
-@nb.njit(cache=True)
+@loop
 def _of_slot(cells, slot):  # type: ignore[no-untyped-def]
     size = cells.slots[slot, _SIZE]
     values, counts = np.empty(size, np.uint64), np.empty(size, np.int64)
@@ -173,7 +175,7 @@ def _of_slot(cells, slot):  # type: ignore[no-untyped-def]
     return values, counts
 
 
-@nb.njit(cache=True)
+@loop
 def _put(cells, slot, values, counts):  # type: ignore[no-untyped-def]
     for i in range(values.shape[0]):
         _increase(cells, np.int64(values[i]), slot, counts[i])

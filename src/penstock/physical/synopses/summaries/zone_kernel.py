@@ -6,9 +6,9 @@ elements alone: a batch may be cut anywhere.
 
 from __future__ import annotations
 
-import numba as nb
 import numpy as np
 
+from penstock.loops import loop
 from penstock.physical.elements import Int64s
 from penstock.physical.kernels.compiling import compiled
 from penstock.physical.synopses.summaries.contract import (
@@ -39,7 +39,7 @@ NEVER = -(2**63)
 IN_NO_SUM = -1
 
 
-@nb.njit(cache=True)
+@loop
 def granularity_of(stretch, now, rate, depth):  # type: ignore[no-untyped-def]
     """Return (granularity, number of the zone in it) of what arrived in a stretch, while G1 is the stretch `now`;
     granularity depth + 1 for what is older than all zones.
@@ -72,7 +72,7 @@ def granularities(stretches, now, rate, depth):  # type: ignore[no-untyped-def]
     return made
 
 
-@nb.njit(cache=True)
+@loop
 def room_to_move(cells, zones, order, header, parameters, now):  # type: ignore[no-untyped-def]
     """Return how many distinct values zones are moved with when `now` comes."""
     needed, largest = 0, 0
@@ -86,7 +86,7 @@ def room_to_move(cells, zones, order, header, parameters, now):  # type: ignore[
     return needed + largest
 
 
-@nb.njit(cache=True)
+@loop
 def move(cells, zones, order, header, parameters, now):  # type: ignore[no-untyped-def]
     """Let the stretch `now` begin: zones pass to coarser granularities, and those of one zone there are added up."""
     rate, depth = parameters[RATE], parameters[DEPTH]
@@ -124,7 +124,7 @@ def move(cells, zones, order, header, parameters, now):  # type: ignore[no-untyp
     header[COUNT] = count
 
 
-@nb.njit(cache=True)
+@loop
 def _free_slot(zones, first):  # type: ignore[no-untyped-def]
     for slot in range(first, zones.shape[0]):
         if zones[slot, LEVEL] == 0:
@@ -169,7 +169,7 @@ def run(cells, zones, order, header, parameters, ts, values, known, updates, fou
     return ts.shape[0], rows
 
 
-@nb.njit(cache=True)
+@loop
 def _opened(zones, order, header, depth, tick, stretch):  # type: ignore[no-untyped-def]
     """Open a zone unless one is open. Return whether there was a slot for it."""
     if header[OPEN]:

@@ -11,11 +11,11 @@ from abc import abstractmethod
 from dataclasses import dataclass
 from typing import TypeVar
 
-import numba as nb
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from penstock.loops import loop
 from penstock.physical.elements import Int64s
 from penstock.physical.kernels import trees
 from penstock.physical.kernels.extremes import from_order_keys
@@ -28,7 +28,7 @@ from penstock.storage.documents import Document
 S = TypeVar("S", bound=np.generic)
 
 
-@nb.njit(cache=True)
+@loop
 def _with_group(group_first, group_second, slots, first, second):  # type: ignore[no-untyped-def]
     """Turn the fingerprints of values into those of (group, value), in place."""
     for i in range(slots.shape[0]):
@@ -37,7 +37,7 @@ def _with_group(group_first, group_second, slots, first, second):  # type: ignor
         second[i] = _mix((second[i] ^ group_first[slot]) + group_second[slot] * np.uint64(7) + np.uint64(1))
 
 
-@nb.njit(cache=True)
+@loop
 def _name_groups(found, groups, before, group_first, group_second, integers):  # type: ignore[no-untyped-def]
     """Write the fingerprint of the group of each slot from `before` on."""
     for i in range(found.shape[0]):
@@ -219,8 +219,9 @@ def _longer(rows: npt.NDArray[S], size: int) -> npt.NDArray[S]:
     return grown
 
 
-@nb.njit(cache=True)
+@loop
 def _copy(starts, lengths, source, target, at):  # type: ignore[no-untyped-def]
     for i in range(starts.shape[0]):
-        target[at : at + lengths[i]] = source[starts[i] : starts[i] + lengths[i]]
+        for k in range(lengths[i]):
+            target[at + k] = source[starts[i] + k]
         at += lengths[i]

@@ -12,11 +12,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import numba as nb
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from penstock.loops import loop
 from penstock.physical.elements import Int64s, int64s, unnamed
 from penstock.physical.kernels.compiled import distinct_slots
 from penstock.physical.kernels.compiling import compiled
@@ -72,7 +72,7 @@ def _look(table, first, second, wanted_first, wanted_second, slots):  # type: ig
             place = (place + np.uint64(1)) & mask
 
 
-@nb.njit(cache=True)
+@loop
 def index_slots(table, first, count):  # type: ignore[no-untyped-def]
     mask = np.uint64(table.shape[0] - 1)
     for slot in range(count):

@@ -14,10 +14,10 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-import numba as nb
 import numpy as np
 import pyarrow as pa
 
+from penstock.loops import loop
 from penstock.physical.elements import Bools, Int64s, int64s
 from penstock.physical.kernels.compiling import compiled
 from penstock.physical.synopses.contract import Chunks, StoredTimes, Synopsis
@@ -31,7 +31,7 @@ _HEAD, _TAIL = 0, 1
 _SPARSE, _MANY_NODES = 3, 1 << 10
 
 
-@nb.njit(cache=True)
+@loop
 def _drop(nodes, tips, group, n, free, room):  # type: ignore[no-untyped-def]
     """Remove the node from its group's skyline. Return the new number of free nodes."""
     before, after = nodes[n, _BEFORE], nodes[n, _AFTER]
@@ -48,7 +48,7 @@ def _drop(nodes, tips, group, n, free, room):  # type: ignore[no-untyped-def]
     return room + 1
 
 
-@nb.njit(cache=True)
+@loop
 def _put(nodes, tips, group, key, end, first, second, free, room):  # type: ignore[no-untyped-def]
     """Insert a row unless it is dominated; remove the rows it dominates. Return (its node or 0, number of free
     nodes)."""
@@ -107,7 +107,7 @@ def _follow(  # type: ignore[no-untyped-def]
     return room, news
 
 
-@nb.njit(cache=True)
+@loop
 def _moved_together(nodes, tips, small, numbers):  # type: ignore[no-untyped-def]
     """Copy the nodes with a row to `small`, from place 1 on, and their new places to `numbers`; change `tips`."""
     count = 1

@@ -8,8 +8,7 @@ of the first waiting element, the first that is not too old, and the first waiti
 
 from __future__ import annotations
 
-import numba as nb
-
+from penstock.loops import loop
 from penstock.physical.kernels.compiling import compiled
 
 WAITING, HELD, GONE = 0, 1, 2
@@ -17,7 +16,7 @@ _HEAD, _TAIL, _FRESH = 0, 1, 2
 _COUNT, _SEEN, _SEEN_TS = 0, 1, 2
 
 
-@nb.njit(cache=True)
+@loop
 def _append(row, slot, following, lists):  # type: ignore[no-untyped-def]
     following[row] = -1
     if lists[_HEAD, slot] < 0:
@@ -29,7 +28,7 @@ def _append(row, slot, following, lists):  # type: ignore[no-untyped-def]
         lists[_FRESH, slot] = row
 
 
-@nb.njit(cache=True)
+@loop
 def link(slots, following, state, lists, places, size):  # type: ignore[no-untyped-def]
     """Rebuild the lists over a log whose elements are in the states `state`."""
     lists[:] = -1
@@ -53,7 +52,7 @@ def link(slots, following, state, lists, places, size):  # type: ignore[no-untyp
     places[2] = 0
 
 
-@nb.njit(cache=True)
+@loop
 def run(  # type: ignore[no-untyped-def]
     numbers, ticks, rows, boundary, slots, most, length, every, alone, slide, align, keyed, base,
     l_ts, l_number, l_slot, following, state, lists, counts, marks, places, start, end, taken, old, ended, told,

@@ -17,10 +17,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numba as nb
 import numpy as np
 import pyarrow as pa
 
+from penstock.loops import loop
 from penstock.physical.elements import Bools, Int64s, concat_arrays, int64s, unnamed
 from penstock.physical.kernels.compiled import argsort_uint64
 from penstock.physical.kernels.fingerprints import fingerprints
@@ -33,7 +33,7 @@ from penstock.types import END
 _FEWEST_DEAD = 1 << 12
 
 
-@nb.njit(cache=True)
+@loop
 def _append(slots, numbers, counts, step, low, high, following, head, tail, pending):  # type: ignore[no-untyped-def]
     """Put the rows low..high-1 of the log at the ends of their partitions' lists. `pending` is the oldest row of a
     partition that has not come in yet."""
@@ -49,7 +49,7 @@ def _append(slots, numbers, counts, step, low, high, following, head, tail, pend
             pending[slot] = row
 
 
-@nb.njit(cache=True)
+@loop
 def _advance(slots, limits, numbers, following, first, found):  # type: ignore[no-untyped-def]
     """Move `first` of each of `slots` behind the rows whose number is at most the slot's limit. Return how many rows
     are `found` that way."""

@@ -24,7 +24,7 @@ MEASURE_LANES = 6
 BY_DELTA, BY_NUMBER, BY_SHARE = 0, 1, 2
 
 
-@nb.njit
+@compiled(reads="item per")
 def _measure(item, per, rule, possibly, first, second, out):  # type: ignore[no-untyped-def]
     """Fill the measures of an item; return whether it is frequent. first, second: the pair of a number, or numerator
     and denominator."""
@@ -102,5 +102,6 @@ def sweep(  # type: ignore[no-untyped-def]
                     rows[3 + k, count] = now[k]
                 count += 1
             live[slot] = told
-            shown[slot] = now
+            for k in range(MEASURE_LANES):
+                shown[slot, k] = now[k]
     return rows[:, :count]
