@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 from penstock.algebra import Scan, leaves
+from penstock.algebra.nodes.scans import Source
 from penstock.algebra.optimizer.estimates import estimate
 from penstock.algebra.optimizer.optimizer import optimize
 from penstock.algebra.optimizer.statistics import SourceStatistics, Statistics, known_statistics, observe
@@ -16,6 +17,7 @@ from penstock.errors import PenstockError
 from penstock.language import bind_script
 from penstock.session import Session
 from penstock.settings import Settings
+from penstock.types import Field, Schema
 
 STREAMS = "".join(
     f"CREATE STREAM {name} (ts INT, k INT, v INT) FROM MEMORY () TIMESTAMP BY ts UNIT SECOND;\n" for name in "ABC"
@@ -65,6 +67,15 @@ def test_rows_in_memory_are_observed() -> None:
         "A": pa.table({"ts": pa.array([], pa.int32()), "k": pa.array([], pa.int32()), "v": pa.array([], pa.int32())})
     }
     assert observe(sources, empty).sources == {}
+
+
+def test_arrays_and_structs_are_not_counted() -> None:
+    """Arrow does not count their distinct values; a one-time query over the answers of another reads such columns."""
+    types = {"a": pa.list_(pa.int32()), "s": pa.struct([("x", pa.int32())]), "k": pa.int32()}
+    columns = Schema([Field(name, type_) for name, type_ in types.items()])
+    source = Source("R", False, columns, "RESULTS")
+    rows = pa.table([pa.array([[1], None], types["a"]), pa.array([{"x": 1}, None], types["s"]), [1, 2]], list(types))
+    assert observe({"R": source}, {"R": rows}).sources["r"].distinct == {"k": 2.0}
 
 
 def test_estimates_go_up_a_plan() -> None:

@@ -56,3 +56,37 @@ def test_a_page_comes_back_by_itself(page: Any, tmp_path: Path) -> None:
         assert page.evaluate("window.sameDocument") is True, "it was never loaded anew"
     finally:
         ended(running)
+
+
+#: Connections of events that can be silent: as if packets were lost, without an end that the browser could see.
+SILENT = """
+  const all = [];
+  window.EventSource = class extends EventSource {
+    constructor(path) { super(path); all.push(this); }
+    addEventListener(kind, listener) { super.addEventListener(kind, (event) => this.isSilent || listener(event)); }
+  };
+  window.silence = () => { for (const one of all) one.isSilent = true; };
+  const now = Date.now;
+  window.sleep = (seconds) => { Date.now = () => now() + 1000 * seconds; };
+"""
+
+
+def test_a_computer_that_slept_shows_what_happened_meanwhile(page: Any, tmp_path: Path) -> None:
+    """Its connections are gone without a word: nothing but the clock says so."""
+    running = started(tmp_path, SCRIPT)
+    page.add_init_script(SILENT)
+    try:
+        sign_in(page, running, room="query/warm")
+        results = page.get_by_role("region", name="results of warm")
+        results.wait_for()
+        with connect(running.url, running.texts[AccessRole.CONTROL]) as client:
+            client.insert("readings", ROWS[:2])
+            results.get_by_text("19.5").wait_for()
+            page.evaluate("silence()")
+            client.insert("readings", ROWS[2:])
+        page.wait_for_timeout(1000)
+        assert results.get_by_text("<i>attic</i>").count() == 0, "nothing has said that it is not there"
+        page.evaluate("sleep(3600)")
+        results.get_by_text("<i>attic</i>").wait_for(timeout=20_000)
+    finally:
+        ended(running)

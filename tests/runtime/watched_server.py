@@ -3,7 +3,6 @@ fed, dies and restarts, its readings of pasts can be held up, and what its run h
 
 from __future__ import annotations
 
-import random
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -18,11 +17,8 @@ import pytest
 from inline_engine import InlineServer, SteppedRun, leave_spark
 from inline_run import Crash
 
-from penstock.algebra import Scan, leaves
 from penstock.algebra.nodes.query import Query, Start
-from penstock.algebra.nodes.scans import Source
 from penstock.control import spark
-from penstock.language import bind_script
 from penstock.physical.execution.executor import needed_columns
 from penstock.physical.execution.progress import timed_sources
 from penstock.physical.planning.planner import plan_queries
@@ -31,36 +27,8 @@ from penstock.runtime.spark.catching_up.beside import ReadingBeside
 from penstock.runtime.spark.catching_up.past_input import PastStart, past_of_run
 from penstock.runtime.spark.checkpoint.folder import Folder
 from penstock.runtime.spark.retained import retention
-from penstock.testing.cases import case_inputs, parse_case
-from penstock.testing.random.worlds import FLAVOURS, RandomCase, random_case, seeded_choices
 from penstock.testing.thresholds import lowered, small
-
-NAMES = ("q0", "q1", "q2", "q3")
-FLAVOURS_WITHOUT_CLOCK = [flavour for flavour in FLAVOURS if not flavour.clock]
-
-
-def case_without_clock(draw: random.Random) -> RandomCase:
-    """Return a random world, of all flavours whose time does not depend on the clock, as a text case."""
-    choices = seeded_choices(draw.randrange(10**9))
-    flavour = choices.pick(FLAVOURS_WITHOUT_CLOCK)
-    while (case := random_case(choices, flavour, NAMES)).origin:
-        pass
-    return case
-
-
-class RandomWorld:
-    """Random sources and queries without a clock, and what comes of the sources."""
-
-    def make_world(self, seed: int) -> None:
-        self.draw = random.Random(seed)
-        self.case = case_without_clock(self.draw)
-        bound = bind_script("\n".join(self.case.statements))
-        self.inputs = case_inputs(parse_case(self.case.render()), bound)
-        self.queries = [query for query in bound.queries if query.name in NAMES]
-        self.sources: dict[str, Source] = {
-            leaf.source.name: leaf.source for q in bound.queries for leaf in leaves(q.root) if isinstance(leaf, Scan)
-        }
-        self.timed = [name for name, source in self.sources.items() if not source.is_static]
+from tests.random_world import RandomWorld
 
 
 class Gate:

@@ -106,6 +106,25 @@ def test_a_reply_names_the_instant_at_which_its_query_begins(live: Running) -> N
         assert client.catalog().sources[0].heartbeat == again.instant
 
 
+def test_a_change_of_a_query_with_a_key_happens_once(live: Running) -> None:
+    """Also where the query is gone by it, or has another name."""
+    with live.client(AccessRole.CONTROL) as client:
+        statement(client, WARM)
+        for method, body in (("PATCH", {"name": "other"}), ("DELETE", None)):
+            name = "warm" if method == "PATCH" else "other"
+            more = {} if body is None else {"json": body}
+            replies = [
+                client.request(method, f"/v1/queries/{name}", headers={"Idempotency-Key": method}, **more)
+                for _ in range(2)
+            ]
+            assert [one.status_code for one in replies] == [200, 200], replies[1].text
+            first, second = (one.json()["statements"][0]["number"] for one in replies)
+            assert first == second
+        unknown = client.delete("/v1/queries/other", headers={"Idempotency-Key": "new"})
+        assert (unknown.status_code, unknown.json()["code"]) == (404, "P0201")
+        assert "position" not in unknown.json(), "no text was sent"
+
+
 def test_the_same_key_is_the_same_command(live: Running) -> None:
     with connect(live.url, live.texts[AccessRole.CONTROL]) as client:
         first = client.execute(WARM, key="k")[0].number

@@ -142,13 +142,14 @@ def update_rows(source: Source, parts: Iterable[Elements]) -> pa.Table:
 
 def read_source(source: Source) -> Source:
     """Return the declaration of a timed source as a query reads what has been accepted of it: its last column is the
-    tick of each row, and rows come in order. Rows of a relation are those that are there."""
+    tick of each row, and rows come in order. Rows of a relation are those that are there. That they have the declared
+    period has been checked; its columns are NULL where the query does not read them."""
     assert source.domain is not None, "the source has time"
     own = source.columns.fields[:-1] if source.connector == "RESULTS" else source.columns.fields
     columns = Schema((*own, Field("tick of the element", source.domain.type())))
     return replace(
         source, columns=columns, connector="MEMORY", options=(), timestamp=len(columns) - 1, slack=0,
-        system_time=False, idle=None, ahead=None, retain=None, retain_columns=(),
+        system_time=False, idle=None, ahead=None, retain=None, retain_columns=(), period=None,
     )  # fmt: skip
 
 

@@ -99,6 +99,8 @@ def _observed(source: DeclaredSource, table: pa.Table) -> SourceStatistics:
     distinct = {
         field.name.lower(): float(pc.count_distinct(sample.column(i), mode="only_valid").as_py())
         for i, field in enumerate(source.columns)
+        # Arrow does not count distinct arrays and structs, which answers of queries may have.
+        if not pa.types.is_nested(field.type)
     }
     if source.timestamp is None or source.domain is None:
         return SourceStatistics(len(table) / HORIZON, distinct)

@@ -105,12 +105,19 @@ async def drop(
 
 async def _command(request: Request, door: HttpDoor, name: str, text: str, key: str | None, wait: bool) -> Response:
     caller = caller_of(request, AccessRole.CONTROL, "to change queries")
+    unknown: PenstockError | None = None
     try:
         await door.slow(lambda: door.service.query(name))
+    except PenstockError as error:
+        unknown = error
+    if unknown is not None and key is None:
+        return problem(unknown)
+    try:
+        # A repeated command may be the one by which the query is gone.
         reply = await executed(request, door, ScriptRequest(text, caller, checked_key(key), wait))
         return script_response(reply, BodyFormat.JSON, door.limits.rows)
     except PenstockError as error:
-        return problem(error)
+        return problem(unknown or error)
 
 
 def alterations(query: str, body: QueryPatch) -> list[str]:

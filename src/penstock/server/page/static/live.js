@@ -5,6 +5,9 @@ import { say } from "./dom.js";
 
 const followers = new Set();
 const pause = 500;
+// Milliseconds between two looks at the clock, and how late one is after which the computer has slept.
+const look = 5000, asleep = 20000;
+let looked = Date.now();
 let source = null, wait = 1000, due = null, again = null, last = 0, wanted = false;
 let changed = { batch: null, others: [] }, commanded = false;
 
@@ -82,6 +85,21 @@ function link(text, lost) {
   place.className = lost ? "lost" : "";
 }
 
+/** Call back when the computer has slept: a connection of before may be gone without a word. Return what ends it. */
+export function onWake(callback) {
+  document.addEventListener("awake", callback);
+  return () => document.removeEventListener("awake", callback);
+}
+
+setInterval(() => {
+  const late = Date.now() - looked - look;
+  looked = Date.now();
+  if (late > asleep && !document.hidden) document.dispatchEvent(new Event("awake"));
+}, look);
+onWake(() => { disconnect(); connect(); tell(); });
+
 document.addEventListener("visibilitychange", () => {
+  // While nobody sees it, a browser looks seldom.
+  looked = Date.now();
   if (document.hidden) { disconnect(); link("paused", false); } else if (wanted) { connect(); tell(); }
 });

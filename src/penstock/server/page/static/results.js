@@ -3,6 +3,7 @@
 import { get, parsed, queryPath } from "./api.js";
 import { Chart } from "./chart.js";
 import { errorBox, fill, h, say } from "./dom.js";
+import { onWake } from "./live.js";
 import { instant, isClock, isNumber, short, shown } from "./format.js";
 import { columnsOf, Table } from "./table.js";
 
@@ -35,6 +36,7 @@ export class Results {
     // A browser has six connections to a server for all of its pages: one that nobody sees must not hold one.
     this.turned = () => (document.hidden ? this.disconnect() : this.source ?? this.open(this.cursor));
     document.addEventListener("visibilitychange", this.turned);
+    this.asleep = onWake(() => this.source && this.open(this.cursor));
     this.element = h("div", {}, this.about, this.trouble, this.table.element,
       numbers.length ? h("div", {}, h("div", { class: "row" }, h("h2", {}, "Chart"), this.value, this.by), this.picture) : null);
     this.open("");
@@ -78,6 +80,7 @@ export class Results {
 
   close() {
     this.isClosed = true;
+    this.asleep();
     document.removeEventListener("visibilitychange", this.turned);
     this.disconnect();
   }
