@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import pickle
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,7 +17,7 @@ from control_kit import STREAM, Server, server
 from penstock.connectors.sources import SOURCES
 from penstock.control.entities.relations import BY_NAME
 from penstock.control.entities.system import DoorFacts
-from penstock.errors import ScriptErrors
+from penstock.errors import PenstockError, ScriptErrors
 from penstock.expressions import user
 from penstock.served import CatalogView
 from penstock.server.http.documents import catalog_document
@@ -272,3 +273,118 @@ def test_a_function_that_cannot_be_bound(tmp_path: Path, monkeypatch: pytest.Mon
         system.done(f"CREATE OR REPLACE {moved} CREATE QUERY q AS SELECT d FROM w;")
         assert system.status("q") == "RUNNING"
         assert {rows(system, "functions")["f"]["state"], rows(system, "views")["w"]["state"]} == {"DECLARED"}
+
+
+MODULE = """
+import pyarrow.compute as pc
+
+def f(v):
+    return pc.multiply(v, 3)
+
+class Total:
+    def init(self):
+        return 0
+
+    def update(self, state, v):
+        return state + sum(v.to_pylist())
+
+    def final(self, state):
+        return state
+
+    def merge(self, state, other):
+        return state + other
+
+    def expire(self, state, v):
+        return state - sum(v.to_pylist())
+"""
+USERS = {
+    "function": "SELECT f(v) AS d FROM S",
+    "constant": "SELECT v + f(2) AS d FROM S",
+    "condition": "SELECT v AS d FROM S WHERE f(v) > 30",
+    "aggregate": "SELECT total(v) AS d FROM S [RANGE 2 SECONDS]",
+    "groups": "SELECT total(v) AS d FROM S [RANGE UNBOUNDED] GROUP BY v",
+    "state of it": "SELECT COUNT(*) AS d FROM S [RANGE UNBOUNDED] GROUP BY f(v)",
+    "of a join": "SELECT a.v AS d FROM S [RANGE 1 SECOND] a, S [RANGE 1 SECOND] b WHERE f(a.v) = f(b.v)",
+}
+
+
+@pytest.mark.parametrize("how", ["gone", "broken", "without it"])
+@pytest.mark.parametrize("select", USERS.values(), ids=USERS)
+def test_a_query_whose_module_is_gone_needs_attention_and_the_server_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, select: str, how: str
+) -> None:
+    """It has run, so the state of the engine holds its function."""
+    # The folders of modules that were shipped stay on the path, so each case has a name of its own.
+    module = f"gone_{tmp_path.name}"
+    file = tmp_path / "modules" / f"{module}.py"
+    file.parent.mkdir()
+    file.write_text(MODULE)
+    monkeypatch.syspath_prepend(str(file.parent))
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+
+    def forget() -> None:
+        sys.modules.pop(module, None)
+        importlib.invalidate_caches()
+
+    functions = (
+        f"CREATE FUNCTION f (INT) RETURNS INT AS '{module}:f'; "
+        f"CREATE AGGREGATE total (INT) RETURNS INT AS '{module}:Total';"
+    )
+    with server(tmp_path / "c") as system:
+        system.done(f"{STREAM} {functions} CREATE QUERY q AS {select}; CREATE QUERY other AS SELECT v FROM S;")
+        system.done("INSERT INTO S VALUES (1, 10), (2, 20);")
+        system.engine.round()
+    forget()
+    if how == "gone":
+        file.unlink()
+    else:
+        file.write_text("broken(" if how == "broken" else "nothing = 1")
+    for start in range(2):
+        with server(tmp_path / "c") as system:
+            assert system.status("q") == "NEEDS ATTENTION" and system.status("other") == "RUNNING"
+            assert module in told(system)
+            system.done(f"INSERT INTO S VALUES ({start + 3}, 30);")
+            system.engine.round()
+            assert [row["v"] for row in system.answers("other")] == [10, 20, 30][: start + 2]
+        forget()
+    file.write_text(MODULE)
+    forget()
+    with server(tmp_path / "c") as system:
+        assert "RESUME" in told(system)
+        before = len(system.answers("q"))
+        system.done("ALTER QUERY q RESUME START NOW RESET; INSERT INTO S VALUES (5, 50), (6, 60);")
+        system.engine.round()
+        assert system.status("q") == "RUNNING" and len(system.answers("q")) > before
+    forget()
+
+
+def test_a_state_of_an_aggregate_without_its_module_is_read_as_it_was_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "gone_aggregates.py"
+    file.write_text(MODULE)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    importlib.invalidate_caches()
+    total = user.UserAggregate("total", pa.int32(), user.load("gone_aggregates:Total")(), None, False, None)
+    plain = user.UserFunction("f", pa.int32(), user.load("gone_aggregates:f"), None, False, None)
+    content, tokens = pickle.dumps((total, plain)), [repr(total), repr(plain)]
+    file.unlink()
+    sys.modules.pop("gone_aggregates")
+    importlib.invalidate_caches()
+    with pytest.raises(PenstockError, match="gone_aggregates"):
+        pickle.loads(content)
+    for _ in range(2):
+        found = user.loads_without_modules(content)
+        assert [repr(one) for one in found] == tokens
+        assert (found[0].merges, found[0].expires) == (True, True)
+        with pytest.raises(PenstockError, match="module gone_aggregates cannot be imported"):
+            found[1](pa.array([1]))
+        with pytest.raises(PenstockError, match="module gone_aggregates cannot be imported"):
+            found[0].body.init()
+        content = pickle.dumps(found)
+    file.write_text(MODULE)
+    importlib.invalidate_caches()
+    back = pickle.loads(content)
+    assert back[1](pa.array([2])).to_pylist() == [6] and back[0].body.final(3) == 3
+    sys.modules.pop("gone_aggregates")

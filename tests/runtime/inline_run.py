@@ -159,7 +159,7 @@ class InlineRun:
         self.older.add()
         self.tables = self.folder.read_tables(self.job.plan.statics)
         self.accounts, self.parts = self.accounts.reread(self.job.plan), ResultParts(self.folder)
-        self.reporter.changed(self.job.plan, {}, QueryPolicies(), 0.0)
+        self.reporter.changed(self.job.plan, {}, QueryPolicies(), 0.0, changed.horizons)
         for sink in dropped:
             sink.close()
         return RoundChange(self.job.intake, self.job.epoch, changed.offset)

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 
 import pytest
+from inline_engine import InlineServer, without_spark
 
 from penstock.runtime.watching.growth import Growth, GrowthDetector, Trend
+
+__all__ = ["without_spark"]
 
 
 def told(sizes: list[float], horizon: float | None = None, step: float = 1.0) -> list[tuple[int, Growth]]:
@@ -76,3 +80,43 @@ def test_operators_that_are_gone_are_forgotten() -> None:
         assert sum(one is not None for one in found) == 1
         detector.forget(["grows"])
     assert not detector._reported
+
+
+def test_what_comes_later_has_time_to_fill_too() -> None:
+    draw = random.Random(3)
+    detector = GrowthDetector({}, least=1000)
+    detector.expect({"join": 60.0})
+    sizes = [noisy(min(400 * n, 400 * 60), draw) for n in range(400)]
+    assert not any(detector.look("join", float(n), int(size)) for n, size in enumerate(sizes))
+    detector.forget(["join"])
+    # Nothing is left of it.
+    assert not detector._horizons
+    assert any(detector.look("join", float(n), int(size)) for n, size in enumerate(sizes))
+
+
+SCRIPT = "CREATE STREAM S (ts INT, k INT, v INT) FROM HTTP () TIMESTAMP BY ts UNIT SECOND;"
+SUM = "CREATE QUERY {} AS SELECT k, SUM(v) AS s FROM S [RANGE {} SECONDS] GROUP BY k;"
+
+
+def horizons(server: InlineServer) -> list[float]:
+    return sorted(s for name, s in server.run.inline.reporter._growth._horizons.items() if "Aggregate" in name)
+
+
+def test_queries_that_are_registered_later_have_a_horizon(tmp_path: Path, without_spark: None) -> None:
+    server = InlineServer(tmp_path / "checkpoint")
+    try:
+        server.post(SCRIPT)
+        server.post(SUM.format("q", 100))
+        server.post(SUM.format("p", 900) + SUM.format("r", 300))
+        assert horizons(server) == [100, 300, 900]
+        server.post("DROP QUERY p;")
+        assert horizons(server) == [100, 300]
+        server.post("ALTER QUERY q PAUSE;")
+        server.post("ALTER QUERY q RESUME START NOW;")
+        server.post(SUM.format("same", 100))
+        found = server.run.inline.reporter._growth._horizons
+        assert 100 in horizons(server) and {int(name.split()[0]) for name in found} <= server.run.job.plan.by_id.keys()
+        server.post("DROP QUERY q; DROP QUERY same; DROP QUERY r;")
+        assert not found
+    finally:
+        server.close()

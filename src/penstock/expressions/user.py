@@ -14,6 +14,8 @@ from __future__ import annotations
 import hashlib
 import importlib
 import inspect
+import io
+import pickle
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -33,7 +35,7 @@ from penstock.expressions.nodes import AggregateCall, Call, Expression
 from penstock.tree import Node, walk
 from penstock.types import parse_type, type_name
 
-_NEEDED = ("init", "update", "final")
+_NEEDED, _OPTIONAL = ("init", "update", "final"), ("merge", "expire")
 
 
 @dataclass(frozen=True, repr=False)
@@ -64,14 +66,16 @@ class UserDefined:
     @property
     def where(self) -> str | None:
         """Return the `module:attr` by which any process can import the body, or None."""
-        return self.reference or _reference(self.body)
+        return self.reference or (self.body.where if isinstance(self.body, MissingBody) else _reference(self.body))
 
     def __reduce__(self) -> tuple[object, ...]:
-        where = self.where
+        where, body = self.where, self.body
         rest = (self.parameters, self.volatile, self.reference)
         if where is None:
-            return type(self), (self.name, self.returns, self.body, *rest)
-        return _found, (type(self), where, _folder(where), self.name, self.returns, *rest)
+            return type(self), (self.name, self.returns, body, *rest)
+        folder = body.folder if isinstance(body, MissingBody) else _folder(where)
+        methods = tuple(name for name in _OPTIONAL if callable(getattr(body, name, None)))
+        return _found, (type(self), where, folder, self.name, self.returns, *rest, methods)
 
     def check_count(self, given: int) -> None:
         """Check the number of arguments.
@@ -361,13 +365,61 @@ def _binds(callable_: Any, given: int) -> bool:
 # -- shipping them -----------------------------------------------------------------------------------------------------
 
 
-def _found(kind: type[UserDefined], where: str, folder: str | None, name: str, returns: pa.DataType, *rest: Any) -> Any:
-    """Return a shipped definition by its reference. `folder`: of the module in the process that shipped it."""
+def _found(
+    kind: type[UserDefined], where: str, folder: str | None, name: str, returns: pa.DataType,
+    parameters: tuple[pa.DataType, ...] | None, volatile: bool, reference: str | None, methods: tuple[str, ...] = (),
+) -> Any:  # fmt: skip
+    """Return a shipped definition by its reference.
+
+    Args:
+        folder: of the module in the process that shipped it.
+        methods: those of an aggregate that it need not have.
+    """
+    rest = parameters, volatile, reference
     if folder is not None:
         modules.reachable(folder)
     body = load(where, folder)
     body = body.body if isinstance(body, UserDefined) else body
     return kind(name, returns, body() if isinstance(body, type) and kind is UserAggregate else body, *rest)
+
+
+@dataclass(frozen=True)
+class MissingBody:
+    """Stands for what a module defined that cannot be imported any more: it has the same methods and identity, and each
+    call raises the error of the import."""
+
+    where: str
+    folder: str | None
+    methods: tuple[str, ...]
+    error: PenstockError
+
+    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
+        raise self.error
+
+    def __getattr__(self, name: str) -> Any:
+        if name in self.methods:
+            return self
+        raise AttributeError(name)
+
+
+class _WithoutModules(pickle.Unpickler):
+    def find_class(self, module: str, name: str) -> Any:
+        return _found_or_missing if (module, name) == (__name__, _found.__name__) else super().find_class(module, name)
+
+
+def loads_without_modules(content: bytes) -> Any:
+    """Return what `pickle.loads` does; definitions whose modules cannot be imported have a `MissingBody`."""
+    return _WithoutModules(io.BytesIO(content)).load()
+
+
+def _found_or_missing(
+    kind: type[UserDefined], where: str, folder: str | None, name: str, returns: pa.DataType, *rest: Any
+) -> Any:
+    try:
+        return _found(kind, where, folder, name, returns, *rest)
+    except PenstockError as error:
+        methods = (*_NEEDED, *(rest[3] if len(rest) > 3 else ())) if kind is UserAggregate else ()
+        return kind(name, returns, MissingBody(where, folder, methods, error), *rest[:3])
 
 
 def _reference(body: object) -> str | None:

@@ -351,8 +351,8 @@ class SparkRun:
             self._job, self._sinks = job_change.job, dict(job_change.sinks)
             self._pipeline, self._totals = pipeline, totals
             self._result_parts = ResultParts(self._folder)
-            target = self.work.settings["target_latency"] or 0.0
-            self._reporter.changed(self._job.plan, self._job.all_sources, self.work.policies, target)
+            target, plan = self.work.settings["target_latency"] or 0.0, self._job.plan
+            self._reporter.changed(plan, self._job.all_sources, self.work.policies, target, job_change.horizons)
             self.notices = job_change.notices
             self._older.add()
         for sink in dropped_sinks:

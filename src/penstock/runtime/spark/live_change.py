@@ -231,8 +231,14 @@ def begin_change(
         open_results(folder, new_sinks, decision, overwrite, work)
         write_seeds(folder, decision)
         births = {decision.epoch.queries[name].birth for name in decision.fresh}
-        warn_of_unbounded(state_of_parts(request.cache.parts_of(births)), decision.fresh)
+        state = state_of_parts(request.cache.parts_of(births))
+        warn_of_unbounded(state, decision.fresh)
+        # Steps of a part that had to be planned again have other numbers.
+        births = {record.birth for record in decision.epoch.queries.values()}
+        horizons = {**state.horizons, **state_of_parts(request.cache.parts_without_state(births)).horizons}
         job, digest = prepare(work, request, decision, folder, run.job.intake.parallelism)
+        # Names begin with the number of the step; those that are shared with standing queries are not the plan's.
+        horizons = {name: s for name, s in horizons.items() if int(name.partition(" ")[0]) in job.plan.by_id}
         # Done after everything that can fail, so that a failed change keeps the records of queries that would end.
         ResultParts(folder).keep_only(decision.kept_sinks | decision.epoch.paused.keys())
         fits = ahead is not None and ahead.fits(job, folder.read_tables(job.plan.statics))
@@ -244,4 +250,4 @@ def begin_change(
         WithheldAnswers(folder).keep_only(decision.epoch)
     keep_results(folder, decision.epoch)
     run.relations.keep_only(job.intake.sources, job.intake.births)
-    return JobChange(work, decision.epoch, job, digest, offset, sinks, decision.notices)
+    return JobChange(work, decision.epoch, job, digest, offset, sinks, decision.notices, horizons)

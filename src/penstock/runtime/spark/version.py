@@ -55,6 +55,7 @@ class JobChange:
         work: what was admitted of the request.
         sinks: of all its queries, opened.
         notices: messages for the user.
+        horizons: of operators that are new, as in `GrowthDetector`.
     """
 
     work: Work
@@ -64,6 +65,7 @@ class JobChange:
     offset: Offset | None
     sinks: Mapping[str, Sink]
     notices: tuple[str, ...]
+    horizons: Mapping[str, float] = field(default_factory=dict)
 
 
 def version_of(

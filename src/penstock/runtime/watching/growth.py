@@ -72,11 +72,15 @@ class GrowthDetector:
     """
 
     def __init__(self, horizons: Mapping[str, float], least: int = LEAST_REPORTED) -> None:
-        self._horizons = horizons
+        self._horizons = dict(horizons)
         self._least = least
         self._trends: dict[str, Trend] = {}
         self._first_times: dict[str, float] = {}
         self._reported: set[str] = set()
+
+    def expect(self, horizons: Mapping[str, float]) -> None:
+        """Know the horizons of operators that have come."""
+        self._horizons.update(horizons)
 
     def look(self, operator: str, time: float, size: int) -> Growth | None:
         """Add the size after a batch; return the growth of `operator` the first time that it shows."""
@@ -99,3 +103,4 @@ class GrowthDetector:
             self._trends.pop(operator, None)
             self._first_times.pop(operator, None)
             self._reported.discard(operator)
+            self._horizons.pop(operator, None)

@@ -121,10 +121,17 @@ class Reporter:
         self.deciders.report(report)
 
     def changed(
-        self, plan: Plan, sources: Mapping[str, Source], policies: QueryPolicies, target_latency: float
-    ) -> None:
-        """Continue with another plan. target_latency: seconds that a round may take from now on, 0 for any."""
+        self, plan: Plan, sources: Mapping[str, Source], policies: QueryPolicies, target_latency: float,
+        horizons: Mapping[str, float],
+    ) -> None:  # fmt: skip
+        """Continue with another plan.
+
+        Args:
+            target_latency: seconds that a round may take from now on, 0 for any.
+            horizons: of operators that are new, as in `GrowthDetector`.
+        """
         self._growth.forget(self.recorder.changed(plan, sources))
+        self._growth.expect(horizons)
         self._shedding.keep(plan.queries)
         self._options = replace(self._options, target_latency=target_latency)
         self.deciders.changed(plan, self._options.deciding(policies))

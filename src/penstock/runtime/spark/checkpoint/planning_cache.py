@@ -85,9 +85,11 @@ class PlannedPart:
         generation = replace(self.generation, queries=[optimized[name] for name in names])
         by_step = dict(zip(plan.by_id, nodes, strict=True))
         part = PlannedPart(tuple(queries), self.choice, plan, by_step, generation)
-        # What records have of the queries that stay: their steps are the same.
+        # What records have of the queries that stay: their steps are the same. The state may tell of others, too.
         operators = self.operators
         part.__dict__["operators"] = {name: operators[name] for name in names}
+        if "state" in self.__dict__:
+            part.__dict__["state"] = self.state
         read = {timed_names(self.plan.queries[name].root) for name in known.keys() - plan.queries.keys()}
         unread = {some for some in read if not any(timed_names(one.root) == some for one in plan.queries.values())}
         part.__dict__["read_together"] = self.read_together - unread
@@ -235,6 +237,10 @@ class PlanningCache:
         """Return the plans of the queries that began in these epochs."""
         with self._lock:
             return [self._parts[birth] for birth in sorted(births) if birth in self._parts]
+
+    def parts_without_state(self, births: Iterable[int]) -> list[PlannedPart]:
+        """Return those of these plans of which nobody has asked yet what state they will keep."""
+        return [part for part in self.parts_of(births) if "state" not in part.__dict__]
 
     def _static(self, node: Algebra) -> Plan:
         """Return the plan of a static relation, which many queries may read."""
