@@ -97,15 +97,18 @@ def table(ts: list[int], ops: list[str] | None, rows: list[tuple[object, ...]]) 
         *("doubles-far", "doubles-farther", "doubles-overflow"),
     ],
 )
-def test_every_window_gives_what_its_rows_give(items: str, seed: int, values: tuple[tuple[object, ...], ...]) -> None:
+@pytest.mark.spread(2)
+@pytest.mark.parametrize("run", RUNS[1:], ids=("reloaded", "shards"))
+def test_every_window_gives_what_its_rows_give(
+    items: str, seed: int, values: tuple[tuple[object, ...], ...], run: CaseRun
+) -> None:
     script = DECLARED + "".join(f"CREATE QUERY q{n} AS {q.format(ITEMS[items])};" for n, q in enumerate(WINDOWS))
     queries = bind_script(script).queries
     given = inputs(seed, values)
     answers = {q.name: run_oracle(q, given) for q in queries}
-    for run in RUNS[1:]:
-        found = run.answer(queries, given, False, None)
-        for query in queries:
-            assert_same(query, found.tables[query.name], answers[query.name], tolerance=4e-16 if seed else 1e-14)
+    found = run.answer(queries, given, False, None)
+    for query in queries:
+        assert_same(query, found.tables[query.name], answers[query.name], tolerance=4e-16 if seed else 1e-14)
 
 
 #: Ours -> DuckDB's. Its ARG_MIN leaves rows out whose value is NULL, and takes any of equal ones.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import runpy
 import sys
@@ -41,6 +42,8 @@ def test_a_bench_of_operators_runs(
     name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys, "argv", [name, *RUNS[name].split()])
+    # Before each measurement, among all that other tests have left.
+    monkeypatch.setattr(gc, "collect", lambda: 0)
     try:
         runpy.run_module(f"benchmarks.{name}", run_name="__main__")
     except SystemExit as end:

@@ -81,7 +81,7 @@ def stream(setup: Setup, numbers: str = "lognormal") -> pa.Table:
     })  # fmt: skip
 
 
-@pytest.mark.spread(6)
+@pytest.mark.spread(12)
 @pytest.mark.parametrize("batches", [1, 10])
 @pytest.mark.parametrize("call", CALLS)
 @pytest.mark.parametrize("setup", SETUPS, ids=lambda setup: f"{setup.groups}-{setup.slide}")
@@ -90,7 +90,7 @@ def test_within_a_factor_of_two(call: str, setup: Setup, batches: int) -> None:
     assert predicted / 2 <= held <= predicted * 2
 
 
-@pytest.mark.spread(3)
+@pytest.mark.spread(6)
 @pytest.mark.parametrize("call", CALLS)
 @pytest.mark.parametrize("window", WINDOWS)
 def test_every_kind_of_window(call: str, window: str) -> None:
@@ -101,7 +101,7 @@ def test_every_kind_of_window(call: str, window: str) -> None:
     assert predicted / 2 <= held <= predicted * 2
 
 
-@pytest.mark.spread(8)
+@pytest.mark.spread(16)
 @pytest.mark.parametrize("call", [call for call in CALLS if call not in OF_PANES])
 @pytest.mark.parametrize("window", ["NOW", "RANGE 30 SECONDS"])
 @pytest.mark.parametrize("groups", [1, 20])
@@ -114,7 +114,7 @@ def test_many_rows_of_each_tick(call: str, window: str, groups: int, size: str, 
     assert predicted / 2 <= held <= predicted * 2
 
 
-@pytest.mark.spread(6)
+@pytest.mark.spread(12)
 @pytest.mark.parametrize("call", CALLS)
 @pytest.mark.parametrize("setup", SETUPS, ids=lambda setup: f"{setup.groups}-{setup.slide}")
 def test_a_checkpoint_too(call: str, setup: Setup) -> None:
@@ -164,7 +164,7 @@ def test_samples_of_a_number_of_rows(groups: int, sample: str, window: str) -> N
     assert predicted / 2 <= held <= predicted * 2
 
 
-@pytest.mark.spread(3)
+@pytest.mark.spread(6)
 @pytest.mark.parametrize("numbers", NUMBERS)
 @pytest.mark.parametrize("setup", GROUPED, ids=lambda setup: f"{setup.rows}-{setup.groups}")
 @pytest.mark.parametrize("accuracy", [0.01, 0.1])

@@ -161,6 +161,7 @@ def _sorted(events: dict[str, list[Any]]) -> dict[str, list[str]]:
     return {name: sorted(map(repr, found)) for name, found in events.items()}
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize("seed", range(1, 5))
 def test_operators_answer_together_as_each_does_alone(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = alone(seed, monkeypatch)

@@ -158,17 +158,19 @@ def compare(kind: type[Operator], phase: str, start: int, every: int) -> Counter
 
 
 @pytest.mark.parametrize("kind", JOINT, ids=lambda kind: kind.__name__)
-@pytest.mark.spread(64)
-@pytest.mark.parametrize("start", range(64))
+@pytest.mark.spread(128)
+@pytest.mark.parametrize("start", range(128))
 def test_a_failure_at_any_call_of_the_computation_changes_no_answer(kind: type[Operator], start: int) -> None:
-    found = compare(kind, "compute", start, 64)
+    found = compare(kind, "compute", start, 128)
     assert found["right"] > 3 and not found["ended"]
 
 
 @pytest.mark.parametrize("kind", JOINT, ids=lambda kind: kind.__name__)
-def test_a_failure_while_state_is_exchanged_never_goes_unnoticed(kind: type[Operator]) -> None:
+@pytest.mark.spread(6)
+@pytest.mark.parametrize("start", range(6))
+def test_a_failure_while_state_is_exchanged_never_goes_unnoticed(kind: type[Operator], start: int) -> None:
     """What is half exchanged would answer wrongly: so the round fails, from where it is tried again or given up."""
-    found = compare(kind, "settle", 0, 3)
+    found = compare(kind, "settle", start, 6)
     assert found["ended"] and not found["right"]
 
 

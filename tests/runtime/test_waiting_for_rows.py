@@ -115,7 +115,7 @@ SELECTS = {
 }
 
 
-@pytest.mark.spread(2)
+@pytest.mark.spread(4)
 @pytest.mark.parametrize("kept", ["", "RETAIN 3 SECONDS", "RETAIN 1 HOUR"])
 @pytest.mark.parametrize("select", SELECTS)
 def test_the_law_is_kept(server: InlineServer, select: str, kept: str) -> None:
