@@ -101,3 +101,17 @@ def test_what_a_sink_refused_is_counted_where_it_was_written(tmp_path: Path) -> 
     totals.close_batch()
     written = folder.read_mark("totals")
     assert written is not None and written["refused"] == {"odd name": {"too long": 1}}
+
+
+def test_how_far_a_run_was_is_known_when_it_starts_again(tmp_path: Path) -> None:
+    """Nothing may come for a long time: until then its queries had no instant, and its sources no heartbeat."""
+    folder = Folder(tmp_path)
+    totals = RunTotals(folder)
+    totals.set_heartbeats({"q1": 7, "q2": 5}, {"s": 7, "t": 5})
+    totals.delivered(0, {"q1": 1, "q2": 0}, {})
+    totals.close_batch()
+    again = RunTotals(folder)
+    assert again.heartbeats == ({"q1": 7, "q2": 5}, {"s": 7, "t": 5})
+    assert again.rows == {"q1": 1, "q2": 0}
+    forget_totals(folder, ["q2"], {"s"})
+    assert RunTotals(folder).heartbeats == ({"q1": 7}, {"s": 7})

@@ -54,7 +54,7 @@ def applied(text: str, known: Queries) -> bool:
     name = found["drop"] or found["alter"]
     if name not in known:
         return False
-    query, _ = known[name]
+    query, runs = known[name]
     if found["drop"]:
         del known[name]
     elif found["what"] == "RENAME TO":
@@ -65,8 +65,10 @@ def applied(text: str, known: Queries) -> bool:
         if found["other"] not in known:
             return False
         known[name], known[found["other"]] = known[found["other"]], known[name]
+    elif runs == (found["what"] == "RESUME"):
+        return False
     else:
-        known[name] = query, found["what"] == "RESUME"
+        known[name] = query, not runs
     return True
 
 

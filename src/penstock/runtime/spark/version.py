@@ -27,7 +27,7 @@ class VersionInfo:
         outcomes: of the commands since the version before, by their numbers.
         batch: its first batch.
         failed: the queries that were left out since they failed.
-        queries, sources: their heartbeats, in ticks, after the last batch of this process.
+        queries, sources: their heartbeats, in ticks, after the last batch.
         offset: up to which the sources had been read when the version began; None where it is the first.
         results: by query, the id of its result, also of those that are left out.
         rows: by query, the rows that its sink has received.

@@ -76,6 +76,7 @@ class TotalsMark:
         backfilled_epoch: the epoch of that backfill.
         jumped: sources of whose jumps in time a warning was given.
         at_ingest: by query, what its operators at the ingest have counted.
+        heartbeats, source_heartbeats: by query and by source, in ticks, those after the last batch.
     """
 
     rounds: list[str] = field(default_factory=list)
@@ -87,6 +88,8 @@ class TotalsMark:
     backfilled_epoch: int | None = None
     jumped: list[str] = field(default_factory=list)
     at_ingest: dict[str, dict[str, int | float]] = field(default_factory=dict)
+    heartbeats: dict[str, int] = field(default_factory=dict)
+    source_heartbeats: dict[str, int] = field(default_factory=dict)
 
     @staticmethod
     def read(folder: Folder) -> TotalsMark | None:
@@ -116,8 +119,8 @@ class RunTotals:
         self._totals = TotalsMark.read(folder) or TotalsMark()
         if self._totals.batch < folder.delivered().batch:
             raise damaged(folder.root / f"{_MARK}.json", ValueError("it is older than delivered.json, or gone"))
-        self._heartbeats: dict[str, int] = {}
-        self._source_heartbeats: dict[str, int] = {}
+        # Nothing may come for a long time, so those of an earlier process count.
+        self._heartbeats, self._source_heartbeats = self._totals.heartbeats, self._totals.source_heartbeats
         #: The largest jumps of which it was last decided whether to warn, of the same queries.
         self._looked_at: dict[str, int] = {}
         #: Rows read by earlier runs of the job.
@@ -202,6 +205,7 @@ class RunTotals:
                     self._folder.forget_seen(round_)
                     kept_rounds.remove(round_)
             self._totals.rounds = kept_rounds
+            self._totals.heartbeats, self._totals.source_heartbeats = self._heartbeats, self._source_heartbeats
             self._totals.write(self._folder)
 
     def backfilled(
@@ -291,7 +295,8 @@ class RunTotals:
     def _sums(self, plan: Plan, sources: Collection[str]) -> RunProgress:
         rows_in = sum(self._totals.sources[name].rows for name in sources if name in self._totals.sources)
         rows_out = sum(self._totals.queries.get(name, 0) for name in plan.queries)
-        known = ((tick, name) for name, tick in self._heartbeats.items() if NOTHING < tick < END)
+        heartbeats = self._heartbeats.items()
+        known = ((tick, name) for name, tick in heartbeats if NOTHING < tick < END and name in plan.queries)
         least = min(known, default=None)
         heartbeat = "" if least is None else _instant_text(plan.queries[least[1]].domain, least[0])
         return RunProgress(rows_in, rows_out, heartbeat, batches=self.batches)
@@ -307,12 +312,14 @@ def forget_totals(folder: Folder, queries: Iterable[str], kept_sources: set[str]
     changes = totals.backfilled_epoch is not None
     totals.backfilled_epoch = None
     counted: list[dict[str, Any]] = [totals.queries, totals.backfilled, totals.refused, totals.at_ingest]
+    counted.append(totals.heartbeats)
     for name in queries:
         for counts in counted:
             changes |= counts.pop(name, None) is not None
     kept = {name: counts for name, counts in totals.sources.items() if name in kept_sources}
-    if changes or len(kept) < len(totals.sources):
-        totals.sources = kept
+    beats = {name: tick for name, tick in totals.source_heartbeats.items() if name in kept_sources}
+    if changes or len(kept) < len(totals.sources) or len(beats) < len(totals.source_heartbeats):
+        totals.sources, totals.source_heartbeats = kept, beats
         totals.write(folder)
 
 
