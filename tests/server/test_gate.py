@@ -135,6 +135,20 @@ def test_a_misspelt_address_has_the_right_one(client: httpx.Client, asked: str, 
     assert (answer.status_code, answer.json()["hint"]) == (status, hint)
 
 
+def test_a_misspelt_member_or_cursor_has_the_right_one(client: httpx.Client) -> None:
+    for body, name, hint in (
+        ({"sq": "SHOW QUERIES;"}, "sq", "did you mean sql?"),
+        ({"sql": "SHOW QUERIES;", "dryy": True}, "dryy", "did you mean dry?"),
+        ({"sql": "SHOW QUERIES;", "timeout": 3}, "timeout", "known: dry, settings, sql, wait"),
+    ):
+        answer = client.post("/v1/statements", json=body)
+        assert answer.status_code == 400
+        assert answer.json()["message"] == f"the body has an unknown member {name!r}" and answer.json()["hint"] == hint
+    for cursor, hint in (("begining", "did you mean beginning?"), ("latest", "known: beginning, now")):
+        answer = client.get("/v1/queries/warm/results", params={"from": cursor, "until": "now"})
+        assert (answer.status_code, answer.json()["hint"]) == (400, hint)
+
+
 def test_addresses() -> None:
     assert Address.parse("127.0.0.1:8265") == Address("127.0.0.1", 8265)
     assert Address.parse("[::1]:0") == Address("::1", 0)

@@ -88,8 +88,20 @@ async def _invalid(request: Request, error: Exception) -> Response:
         return problem(
             Refused(400, "P0803", message, hint=hint if is_script else "/openapi.json describes the request")
         )
+    unknown = next((e["loc"][1] for e in error.errors() if e["type"] == "extra_forbidden" and len(e["loc"]) == 2), None)
+    if unknown is not None:
+        # A member that is missing may be this one.
+        hint = nearest(str(unknown), _members(request)) or "/openapi.json describes the request"
+        return problem(Refused(400, "P0803", f"the body has an unknown member {str(unknown)[:100]!r}", hint=hint))
     place = ".".join(str(part) for part in first["loc"])
     return problem(Refused(400, "P0803", f"{place}: {first['msg']}", hint="/openapi.json describes the request"))
+
+
+def _members(request: Request) -> list[str]:
+    """Return the names that the body of a request may have."""
+    route = request.scope.get("route")
+    field = route.body_field if isinstance(route, APIRoute) else None
+    return list(getattr(None if field is None else field.field_info.annotation, "model_fields", ()))
 
 
 async def _of_the_framework(request: Request, error: Exception) -> Response:

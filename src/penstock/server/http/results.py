@@ -9,6 +9,7 @@ from fastapi import APIRouter, Header, Query, Request, Response
 from sse_starlette.event import ServerSentEvent
 from sse_starlette.sse import EventSourceResponse
 
+from penstock.errors import nearest
 from penstock.server.http.documents import Problem
 from penstock.server.http.door import at_end, caller_of, door_of
 from penstock.server.http.formats import (
@@ -18,6 +19,7 @@ from penstock.server.http.formats import (
     media_of,
     named,
 )
+from penstock.server.http.problems import Refused
 from penstock.server.http.queries import Called, Name
 from penstock.server.http.streams import PING, STREAMED, WAIT, StreamedFormat, opened, stream_response
 from penstock.server.roles import AccessRole
@@ -52,6 +54,8 @@ async def results(
     form = named(format, STREAMED) if format else chosen(request.headers.get("accept"), STREAMED)
     place = last_event_id or cursor
     beginning = place == "beginning"
+    if place is not None and place.isalpha() and place not in ("now", "beginning"):
+        raise Refused(400, "P0803", f"{place[:100]!r} is no cursor", hint=nearest(place, ("now", "beginning")))
     wanted = ResultRequest(
         name or query, None if place in (None, "now", "beginning") else place, beginning, snapshot, progress,
         until == "now", caller=caller,
