@@ -43,7 +43,7 @@ test: setup
 	$(PY) -m ruff check .
 	@$(PY) $(AHEAD) >/dev/null 2>&1 & echo '$(PY) -m mypy --strict src'; $(PY) -m mypy --strict src; found=$$?; wait; exit $$found
 	$(PY) -m pytest -q -n 2 --dist worksteal -m "not spark and not server and not slow" tests
-	$(PY) -m pytest -q -n 2 --dist worksteal -m "server and not spark and not slow" tests
+	$(PY) -m pytest -q -n 3 --dist worksteal -m "server and not spark and not slow" tests
 	$(PY) -m pytest -q -n 2 --dist worksteal -m "spark and not slow" tests
 
 fix: setup

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 import random
+from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -112,19 +113,21 @@ def table(ts: list[int], rows: list[dict[str, object]], ops: list[str] | None = 
     )
 
 
-def check(texts: list[str], seed: int) -> None:
+def check(texts: list[str], seed: int, runs: Sequence[CaseRun] = RUNS[1:]) -> None:
     queries = bind_script(DECLARED + "".join(f"CREATE QUERY q{n} AS {text};" for n, text in enumerate(texts))).queries
     given = inputs(seed)
     answers = {q.name: run_oracle(q, given) for q in queries}
-    for run in RUNS[1:]:
+    for run in runs:
         found = run.answer(queries, given, False, None)
         for query in queries:
             assert_same(query, found.tables[query.name], answers[query.name])
 
 
+@pytest.mark.spread(2)
+@pytest.mark.parametrize("run", RUNS[1:], ids=("reloaded", "shards"))
 @pytest.mark.parametrize("items", ITEMS)
-def test_every_window_gives_what_its_rows_give(items: str) -> None:
-    check([window.format(ITEMS[items]) for window in WINDOWS], 0)
+def test_every_window_gives_what_its_rows_give(items: str, run: CaseRun) -> None:
+    check([window.format(ITEMS[items]) for window in WINDOWS], 0, [run])
 
 
 def test_skylines_that_give_up_nodes_after_each_round(monkeypatch: pytest.MonkeyPatch) -> None:

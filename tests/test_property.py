@@ -34,7 +34,7 @@ T = TypeVar("T")
 Inputs = dict[str, pa.Table]
 Check = Callable[[BoundScript, Inputs, Arrivals | None, CaseRun, bool], object]
 
-CASES = 15
+CASES = 10
 SOAK_CASES = 2000
 SHRINK_SECONDS = 30
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numba as nb
 import numpy as np
 
 from benchmarks.promising.data import ITEMS
 from penstock.expressions import draws
+from penstock.loops import loop
 from penstock.physical.synopses.summaries.levels import SummaryLevels
 from penstock.physical.synopses.summaries.stream_summary import StreamSummary
 from penstock.physical.synopses.summaries.zone_kernel import granularity_of
@@ -137,7 +137,7 @@ def exact_pairs(one: Side, two: Side, window: int) -> np.ndarray:
     return made
 
 
-@nb.njit(cache=True)
+@loop
 def _count_pairs(ts, items, other_ts, starts, places, partners, window, made):  # type: ignore[no-untyped-def]
     for x in range(ts.shape[0]):
         item = items[x]
@@ -164,7 +164,7 @@ def run(
     return Outcome(pairs, exact_pairs(one, two, window), sums[0] / total, sums[1] / total, int(sums[2]), len(made.x))
 
 
-@nb.njit(cache=True)
+@loop
 def _key(e, order, estimate, low, race, stretch, now, parameters, fade):  # type: ignore[no-untyped-def]
     """Return the key of an entry, least first."""
     if order <= 1 or order == 5:
@@ -182,7 +182,7 @@ def _key(e, order, estimate, low, race, stretch, now, parameters, fade):  # type
     return race[e] * (1.0 + estimate[e]) / (estimate[e] * faded)
 
 
-@nb.njit(cache=True)
+@loop
 def _sink(heap, keys, size, place):  # type: ignore[no-untyped-def]
     """Let an entry sink to its place; ties by number."""
     e = heap[place]
@@ -200,7 +200,7 @@ def _sink(heap, keys, size, place):  # type: ignore[no-untyped-def]
     heap[place] = e
 
 
-@nb.njit(cache=True)
+@loop
 def _rise(heap, keys, place):  # type: ignore[no-untyped-def]
     e = heap[place]
     while place > 0:
@@ -212,7 +212,7 @@ def _rise(heap, keys, place):  # type: ignore[no-untyped-def]
     heap[place] = e
 
 
-@nb.njit(cache=True)
+@loop
 def _anew(heap, size, keys, order, estimate, low, race, stretch, now, parameters, fade):  # type: ignore[no-untyped-def]
     """Make the keys of waiting entries anew, as zones have moved."""
     if fade == 1.0:
@@ -223,7 +223,7 @@ def _anew(heap, size, keys, order, estimate, low, race, stretch, now, parameters
         _sink(heap, keys, size, i)
 
 
-@nb.njit(cache=True)
+@loop
 def _covered(e, number, first, low, high):  # type: ignore[no-untyped-def]
     """Return whether a partner of the rest entry `e` is in another entry of its element."""
     for other in range(first[e], e):  # noqa: SIM110
@@ -232,7 +232,7 @@ def _covered(e, number, first, low, high):  # type: ignore[no-untyped-def]
     return False
 
 
-@nb.njit(cache=True)
+@loop
 def _candidate(e, start, own, first, low, high):  # type: ignore[no-untyped-def]
     """Return the place in `own` of the newest candidate of an entry before the place `start`, or -1."""
     place = start - 1
@@ -243,7 +243,7 @@ def _candidate(e, start, own, first, low, high):  # type: ignore[no-untyped-def]
     return place
 
 
-@nb.njit(cache=True)
+@loop
 def _ended(
     e, now, window, cursor, x, side, low, high, first, items1, ts1, starts1, places1, items2, ts2, starts2, places2
 ):  # type: ignore[no-untyped-def]  # fmt: skip
@@ -262,7 +262,7 @@ def _ended(
     return mine + window <= now or (place >= 0 and others[own[place]] + window <= now)
 
 
-@nb.njit(cache=True)
+@loop
 def _simulate(
     ts1, items1, starts1, places1, ts2, items2, starts2, places2,
     x, side, low, high, first, stretch, estimate, race,

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numba as nb
 import numpy as np
 
 from benchmarks.promising import queue
 from benchmarks.promising.data import ITEMS
 from penstock.expressions import draws
+from penstock.loops import loop
 from penstock.physical.synopses.summaries.exact import ExactCounts
 from penstock.physical.synopses.summaries.levels import SummaryLevels
 from penstock.physical.synopses.summaries.stream_summary import StreamSummary
@@ -86,7 +86,7 @@ def emitted(
     return made
 
 
-@nb.njit(cache=True)
+@loop
 def _examine(ts, passed, keys, simple, window, each, times):  # type: ignore[no-untyped-def]
     """Write when each element is examined; `each` takes so many milliseconds."""
     heap = np.empty(passed.shape[0], np.int64)

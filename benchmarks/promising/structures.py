@@ -12,13 +12,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 
-import numba as nb
 import numpy as np
 import pyarrow as pa
 
 from benchmarks.promising import queue
 from penstock.expressions import draws
 from penstock.expressions.sketches.count_sketch import CountSketchShape
+from penstock.loops import loop
 from penstock.physical.elements import Elements
 from penstock.physical.kernels.fingerprints import fingerprints
 from penstock.physical.synopses.join_indexes.hash_index import HashJoinIndex
@@ -109,7 +109,7 @@ def _linked(name: str, items: np.ndarray, ts: np.ndarray, probes: np.ndarray) ->
     return Cost(inserting / len(items), probing / hits, walked / hits, hits / len(probes))
 
 
-@nb.njit(cache=True)
+@loop
 def _link(items, values, buckets, links, heads):  # type: ignore[no-untyped-def]
     heads[:] = -1
     for i in range(items.shape[0]):
@@ -118,7 +118,7 @@ def _link(items, values, buckets, links, heads):  # type: ignore[no-untyped-def]
         heads[bucket] = i
 
 
-@nb.njit(cache=True)
+@loop
 def _tips(values, buckets):  # type: ignore[no-untyped-def]
     """Return where each cell's list begins. The paper keeps a list for each cell, so finding it is not counted."""
     tips = np.empty((buckets, values.shape[0] + 1), np.int64)
@@ -130,7 +130,7 @@ def _tips(values, buckets):  # type: ignore[no-untyped-def]
     return tips
 
 
-@nb.njit(cache=True)
+@loop
 def _walk(items, links, tips, buckets, asked, probes, events, low, high, totals):  # type: ignore[no-untyped-def]
     """Walk cells of one probe after the other. tips: the newest tuple of each bucket before each place."""
     for row in range(events.shape[0]):

@@ -12,6 +12,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from tests.commands import penstock
+
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
 ONE = """
@@ -25,7 +27,7 @@ TWO = ONE + "CREATE QUERY cheap AS SELECT item FROM Orders WHERE price < 10;\n"
 
 def command(folder: Path, text: str, *arguments: str) -> list[str]:
     (folder / "orders.cql").write_text(text)
-    return [sys.executable, "-m", "penstock", "run", "orders.cql", *arguments]
+    return [*penstock(), "run", "orders.cql", *arguments]
 
 
 def environ() -> dict[str, str]:

@@ -13,7 +13,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.commands import penstock
+
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+
+#: Where the start itself is tested, and where JVMs are looked for below the process; else one that is ready.
+PROGRAM = (sys.executable, "-m", "penstock")
 
 SCRIPT = """
 CREATE STREAM Orders (ts INT, item STRING, price INT)
@@ -31,9 +36,11 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def command(folder: Path, *arguments: str, options: str = "") -> subprocess.Popen[str]:
+def command(
+    folder: Path, *arguments: str, options: str = "", program: tuple[str, ...] = PROGRAM
+) -> subprocess.Popen[str]:
     (folder / "orders.cql").write_text(SCRIPT.format(options=options))
-    call = [sys.executable, "-m", "penstock", "run", "orders.cql", *arguments]
+    call = [*program, "run", "orders.cql", *arguments]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
     pipe = subprocess.PIPE
     return subprocess.Popen(call, cwd=folder, env=environment, stdout=pipe, stderr=pipe, text=True)
@@ -61,7 +68,7 @@ def test_a_run_to_the_end_of_its_input(folder: Path) -> None:
     assert "out/dear" in told
     assert "Traceback" not in told
 
-    again = command(folder)
+    again = command(folder, program=penstock())
     _, told = again.communicate()
     assert again.returncode == 2
     assert "error P0501" in told
@@ -80,7 +87,7 @@ def test_ctrl_c_stops_cleanly_and_the_same_command_resumes(folder: Path) -> None
     before = result(folder)
 
     (folder / "in" / "2.csv").write_text("ts,item,price\n7,port,60\n8,tea,6\n9,rum,70\n10,rum,80\n")
-    process = command(folder, "--checkpoint", "state", options=", watch 'true'")
+    process = command(folder, "--checkpoint", "state", options=", watch 'true'", program=penstock())
     _wait_for(lambda: len(result(folder)) >= len(before) + 2, process)
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=120)
@@ -113,7 +120,7 @@ def test_a_jvm_that_is_killed_is_said_to_be(folder: Path) -> None:
     assert "Traceback" not in told and "py4j" not in told
     # The same command goes on.
     (folder / "in" / "2.csv").write_text("ts,item,price\n7,port,60\n")
-    process = command(folder, "--checkpoint", "state", options=", watch 'true'")
+    process = command(folder, "--checkpoint", "state", options=", watch 'true'", program=penstock())
     _wait_for(lambda: len(result(folder)) >= 4, process)
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=120)

@@ -208,7 +208,7 @@ def test_rows_that_leave_windows_are_indexed_where_chains_are_long(most: int, mo
     assert len(indexed) > 2, indexed
 
 
-@pytest.mark.spread(2)
+@pytest.mark.spread(3)
 @pytest.mark.parametrize("method", ("take", "split", "in_order", "fingerprints", "marked"))
 def test_an_error_in_the_common_call_leaves_each_operator_as_it_was(
     method: str, monkeypatch: pytest.MonkeyPatch

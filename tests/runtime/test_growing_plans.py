@@ -193,6 +193,7 @@ def test_a_registration_plans_and_writes_its_own_query_alone(tmp_path: Path, mon
     assert latest_epoch(run.folder) == run.epoch
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize("crash", [False, True])
 def test_a_start_goes_on_with_an_epoch_that_refers_to_another(tmp_path: Path, crash: bool) -> None:
     write_files(tmp_path / "data", range(7))

@@ -75,7 +75,7 @@ def check(server: InlineServer) -> Counter[str]:
     return Counter(shared=len(run.job.plan.shared), merges=len(epoch.merges), near=len(epoch.bases) == 2)
 
 
-@pytest.mark.spread(2)
+@pytest.mark.spread(4)
 @pytest.mark.parametrize("seed", range(4))
 def test_a_plan_after_any_history_is_the_one_made_anew(seed: int, tmp_path: Path, without_spark: None) -> None:
     draw = random.Random(seed)

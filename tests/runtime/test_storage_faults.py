@@ -154,6 +154,7 @@ def cut_each(case: Case, chosen: Callable[[int], bool], losses: Callable[[int], 
     return found
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize("moment", ["start", "batch"])
 def test_a_call_that_fails(calm: Path, moment: str) -> None:
     found = fail_each(Case(calm, "sums", moment), lambda n: n % 9 == 1)
@@ -161,6 +162,7 @@ def test_a_call_that_fails(calm: Path, moment: str) -> None:
     assert sum(count for key, count in found.items() if "P0" in key) >= 5
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize("moment", ["start", "batch"])
 def test_power_that_goes(calm: Path, moment: str) -> None:
     found = cut_each(Case(calm, "sums", moment), lambda n: n % 14 == 1, lambda n: (LOSSES[n // 14 % len(LOSSES)],))

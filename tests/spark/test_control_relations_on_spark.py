@@ -9,6 +9,7 @@ import pytest
 from test_server_on_spark import ROOMS, WARM, at_least, reading, served
 
 from penstock.client import ServerClient
+from tests.commands import penstock
 
 KEPT = ROOMS.replace(";", " RETAIN 2 HOURS;")
 
@@ -20,7 +21,7 @@ def rows(client: ServerClient, sql: str) -> list[dict[str, Any]]:
 @pytest.mark.spark
 def test_what_a_run_on_spark_shows_and_how_it_is_steered(tmp_path: Path) -> None:
     (tmp_path / "rooms.cql").write_text(KEPT, encoding="utf-8")
-    with served(tmp_path) as (_, client, process):
+    with served(tmp_path, program=penstock()) as (_, client, process):
         # Queries of one script share what they compute alike.
         client.execute(f"{WARM}; {WARM.replace('warm', 'other')}")
         client.insert("readings", [reading(f"09:{n:02}", f"room {n % 7}", float(n)) for n in range(50)])
@@ -44,7 +45,7 @@ def test_what_a_run_on_spark_shows_and_how_it_is_steered(tmp_path: Path) -> None
         at_least(client, f"SELECT name FROM penstock.queries WHERE name = 'warm' AND rows > {warm['rows']}", 1)
         process.terminate()
         process.communicate(timeout=120)
-    with served(tmp_path) as (_, client, _process):
+    with served(tmp_path, program=penstock()) as (_, client, _process):
         found = rows(client, "SELECT name, state, weight, latency_target FROM penstock.queries ORDER BY name")
         assert found == [
             {"name": "other", "state": "PAUSED", "weight": 1.0, "latency_target": None},

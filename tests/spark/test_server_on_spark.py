@@ -21,6 +21,10 @@ from test_ports import LOOPBACK, family, listening, sockets
 
 from penstock.client import ServerClient, connect
 from penstock.errors import PenstockError
+from tests.commands import penstock
+
+#: Where a server is killed, or is looked below; else one that is ready.
+PROGRAM = (sys.executable, "-m", "penstock")
 
 ROOMS = "CREATE STREAM readings (at TIMESTAMP, room STRING, celsius DOUBLE) FROM HTTP () TIMESTAMP BY at;"
 WARM = "CREATE QUERY warm AS SELECT room, MAX(celsius) AS celsius FROM readings [RANGE 1 HOUR] GROUP BY room"
@@ -31,8 +35,10 @@ def reading(time: str, room: str, celsius: float) -> dict[str, Any]:
 
 
 @contextmanager
-def served(folder: Path, *options: str) -> Iterator[tuple[str, ServerClient, subprocess.Popen[str]]]:
-    command = [sys.executable, "-m", "penstock", "serve", str(folder / "rooms.cql"), "--http", "127.0.0.1:0"]
+def served(
+    folder: Path, *options: str, program: tuple[str, ...] = PROGRAM
+) -> Iterator[tuple[str, ServerClient, subprocess.Popen[str]]]:
+    command = [*program, "serve", str(folder / "rooms.cql"), "--http", "127.0.0.1:0"]
     process = subprocess.Popen(
         [*command, "--checkpoint", str(folder / "state"), *options], env={**os.environ, "XDG_CONFIG_HOME": str(folder)},
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
@@ -83,7 +89,7 @@ def test_one_time_queries_over_what_a_server_keeps(tmp_path: Path) -> None:
     """Streams that are retained, updates of relations and answers, before and after a restart; the run beside them
     answers as ever."""
     (tmp_path / "rooms.cql").write_text(LEVELS, encoding="utf-8")
-    with served(tmp_path) as (_, client, process):
+    with served(tmp_path, program=penstock()) as (_, client, process):
         assert client.select("SELECT COUNT(*) AS n FROM kept").to_arrow().to_pylist() == [{"n": 0}]
         client.insert("levels", [{"at": "2024-03-01 08:00:00", "room": "hall", "level": 1},
                                  {"at": "2024-03-01 09:40:00", "room": "attic", "level": 2},
@@ -111,7 +117,7 @@ def test_one_time_queries_over_what_a_server_keeps(tmp_path: Path) -> None:
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 0
     # With so little memory each of them is a job of Spark.
-    with served(tmp_path, "--set", "snapshot_memory=512") as (_, client, _process):
+    with served(tmp_path, "--set", "snapshot_memory=512", program=penstock()) as (_, client, _process):
         again = client.select(COUNTED)
         assert again.to_arrow().equals(rows.to_arrow()) and again.instant == rows.instant
         assert sorted(map(repr, client.select(JOINED).to_arrow().to_pylist())) == sorted(map(repr, joined))
@@ -138,7 +144,7 @@ def test_static_relations_of_a_server(tmp_path: Path) -> None:
             assert [row for row in found if row["name"] is not None] == named[: len(found) - 1], sql
         assert at_least(client, "SELECT * FROM alone ORDER BY room", 2) == everything
 
-    with served(tmp_path) as (_, client, process):
+    with served(tmp_path, program=penstock()) as (_, client, process):
         (told,) = client.execute("INSERT INTO names VALUES ('cellar', 'Keller'), ('hall', 'twice')")
         assert told.state == "FAILED"
         assert client.select("SELECT * FROM names ORDER BY room").to_arrow().to_pylist() == everything
@@ -151,7 +157,7 @@ def test_static_relations_of_a_server(tmp_path: Path) -> None:
         assert caught.value.position is not None and caught.value.position.column == 13
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 0
-    with served(tmp_path) as (_, client, _process):
+    with served(tmp_path, program=penstock()) as (_, client, _process):
         client.execute(f"CREATE QUERY late START WARM AS {NAMED}")
         client.insert("kept", [reading("09:40", "none", 0.0)])
         check(client, 3)
@@ -162,7 +168,7 @@ def test_static_relations_of_a_server(tmp_path: Path) -> None:
 def test_the_first_answer_of_a_query_with_a_past_is_whole(tmp_path: Path) -> None:
     """From the moment on at which it can be read: the batch in which it begins is waited for."""
     (tmp_path / "rooms.cql").write_text(LEVELS, encoding="utf-8")
-    with served(tmp_path) as (_, client, _process):
+    with served(tmp_path, program=penstock()) as (_, client, _process):
         client.insert("kept", [reading("09:00", "hall", 19.5), reading("09:20", "attic", 23.0)])
         at_least(client, COUNTED, 1)
         for name in ("late", "later"):

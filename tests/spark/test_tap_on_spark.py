@@ -13,6 +13,7 @@ import pytest
 from test_server_on_spark import ROOMS, WARM, at_least, reading, served
 
 from penstock.client import ServerClient
+from tests.commands import penstock
 
 
 def queues(client: ServerClient) -> list[dict[str, Any]]:
@@ -23,7 +24,7 @@ def queues(client: ServerClient) -> list[dict[str, Any]]:
 @pytest.mark.spark
 def test_rows_of_workers_are_shown(tmp_path: Path) -> None:
     (tmp_path / "rooms.cql").write_text(ROOMS, encoding="utf-8")
-    with served(tmp_path) as (url, client, _process):
+    with served(tmp_path, program=penstock()) as (url, client, _process):
         # A selection has an edge in stage 0; the window stands behind the exchange.
         client.execute(WARM.replace("GROUP BY", "WHERE celsius > 10 GROUP BY"))
         client.insert("readings", [reading("08:00", "hall", 1.0)])
