@@ -272,15 +272,6 @@ def test_the_examples_of_the_page(running: Running, capsys: pytest.CaptureFixtur
         assert not expected or printed == expected, code
 
 
-def test_a_chart_of_a_column_that_is_not_there_is_an_error() -> None:
-    """It was a chart of another column."""
-    for names in ({"value": "celsus"}, {"by": "celsus"}):
-        rows = LatestRows(False, False, **names)
-        with pytest.raises(PenstockError, match="no column celsus") as caught:
-            rows.add(pa.table({"ts": [1], "celsius": [1.5]}))
-        assert caught.value.code == "P0202" and caught.value.hint == "did you mean celsius?"
-
-
 @pytest.mark.server
 def test_a_server_that_keeps_no_contents_leaves_no_other_output(tmp_path: Path) -> None:
     running = started(tmp_path)
@@ -288,6 +279,11 @@ def test_a_server_that_keeps_no_contents_leaves_no_other_output(tmp_path: Path) 
         with connect(running.url, running.texts[AccessRole.CONTROL]) as client:
             client.execute(WARM)
             client.insert("readings", ROWS)
+            for name in ("value", "by"):
+                # It was a chart of another column.
+                with pytest.raises(PenstockError, match="no column celsus") as caught:
+                    client.watch("warm", display=Shown(), **{name: "celsus"})
+                assert caught.value.code == "P0202" and caught.value.hint == "did you mean celsius?"
             outputs = []
 
             def display(view: object) -> Shown:

@@ -32,7 +32,7 @@ from penstock.client.rows import arrow_table, parts, stream_bytes
 from penstock.client.selected import SelectedBatches
 from penstock.client.subscription import QueryResults, RowSubscription, SubscribeText
 from penstock.client.watching import WatchedSubscription
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, check_columns
 from penstock.notebook.latest_rows import LatestRows
 from penstock.notebook.plan_text import explained
 from penstock.notebook.watching import Display, OneOutput, watch
@@ -304,6 +304,7 @@ class ServerClient:
             PenstockError: P0201 for an unknown query, P0202 for a column that it has not, P0712.
         """
         known = self.query(query)
+        check_columns((value, by), (name for name, _ in known.columns[1 if known.is_stream else 2 :]))
         latest, display = LatestRows(not known.is_stream, True, rows, value, by), OneOutput(display)
         try:
             self._watch(known, self.subscribe(known.name, snapshot=latest.is_relation), latest, seconds, every, display)

@@ -14,8 +14,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.errors import PenstockError, nearest
-
 #: Rows of a content that are kept, points of a line, and lines of a chart.
 MOST_ROWS, MOST_POINTS, MOST_LINES = 100_000, 500, 10
 #: Positions of the columns that answers have before those of their query.
@@ -49,7 +47,7 @@ class LatestRows:
 
     def add(self, batch: pa.RecordBatch | pa.Table) -> None:
         """Add rows: the instant, the operation where they have one, and the columns of the query. Rows of progress
-        (`p`) are none. Raises PenstockError P0202 where the chart is of a column that they have not."""
+        (`p`) are none."""
         names = batch.schema.names
         own = [i for i in range(len(names)) if not (self.has_operations and i == _OPERATION)]
         self.columns = tuple(names[i] for i in own)
@@ -99,20 +97,13 @@ class LatestRows:
     def _charted(self, schema: pa.Schema, own: Sequence[int]) -> tuple[int | None, int | None]:
         """Return the positions of the columns of the chart, as far as the result has such ones."""
         of_query = own[1:]
-        value, by = (self._position(name, schema, of_query) for name in (self.value, self.by))
+        value = next((i for i in of_query if schema[i].name == self.value), None)
+        by = next((i for i in of_query if schema[i].name == self.by), None)
         if value is None:
             value = next((i for i in of_query if _is_number(schema[i].type)), None)
         if by is None:
             by = next((i for i in of_query if _is_text(schema[i].type)), None)
         return value, by
-
-    def _position(self, name: str | None, schema: pa.Schema, of_query: Sequence[int]) -> int | None:
-        """Return the position of a column, None where none is named. Raises PenstockError P0202."""
-        found = next((i for i in of_query if schema[i].name == name), None)
-        if found is None and name is not None:
-            hint = nearest(name, [schema[i].name for i in of_query])
-            raise PenstockError("P0202", f"the result has no column {name}", hint=hint)
-        return found
 
     def _draw(self, at: object, value: object, name: str) -> None:
         x, y = _number(at), _number(value)
