@@ -270,6 +270,14 @@ class ScriptErrors(PenstockError):
         return "\n".join(error.render() for error in self.errors)
 
 
+def check_columns(chosen: Iterable[str | None], known: Iterable[str]) -> None:
+    """Raise PenstockError P0202 where a column is chosen that a result has not; None chooses none."""
+    names = list(known)
+    for name in chosen:
+        if name is not None and name not in names:
+            raise PenstockError("P0202", f"the result has no column {name}", hint=nearest(name, names))
+
+
 def nearest(name: str, known: Iterable[str]) -> str | None:
     """Return a hint with the known names closest to `name` (case-insensitive), or a few names when none is close."""
     names = sorted(set(known))

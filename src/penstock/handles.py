@@ -24,7 +24,7 @@ from penstock.algebra.nodes.query import Query, Start, StartMode
 from penstock.algebra.nodes.scans import Source
 from penstock.connectors.sinks.memory import MemorySink
 from penstock.connectors.sinks.tabular import html_table, rendered
-from penstock.errors import PenstockError, malformed_rows, nearest
+from penstock.errors import PenstockError, check_columns, malformed_rows, nearest
 from penstock.notebook.latest_rows import LatestRows
 from penstock.notebook.watching import Display, watch
 from penstock.runtime.watching.progress import RunProgress
@@ -299,8 +299,13 @@ class Run:
             rows: how many are shown.
             value, by: columns of the chart: the number, and what has a line each.
             display: shows the output in place of the notebook.
+
+        Raises:
+            PenstockError: P0201 for an unknown query, P0202 for a column that it has not.
         """
         result = self._only_result(query)
+        names = result.to_arrow().schema.names
+        check_columns((value, by), names[1 if result.is_stream else 2 :])
         latest = LatestRows(not result.is_stream, not result.is_stream, rows, value, by)
         watch(result.name, _GrowingRows(self, result), latest, seconds, every, display)
 

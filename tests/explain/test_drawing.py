@@ -175,3 +175,15 @@ def test_the_plans_of_a_query() -> None:
     with pytest.raises(PenstockError) as caught:
         session.explain("q", "drawing")
     assert caught.value.code == "P0104" and "drawn" in (caught.value.hint or "")
+
+
+def test_what_an_edge_says_is_not_cut_off() -> None:
+    session = Session()
+    session.execute("""CREATE STREAM S (at TIMESTAMP, shop STRING, v INT) FROM MEMORY () TIMESTAMP BY at;
+      CREATE QUERY q INTO MEMORY () AS SELECT shop, SUM(v) AS v FROM S [RANGE 5 MINUTES] GROUP BY shop;""")
+    root = parsed(session.explain("q", "drawn"))
+    edge = next(one for one in root.iter(f"{SVG}text") if "shuffle by (shop)" in "".join(one.itertext()))
+    plan = next(one for one in root.iter(f"{SVG}g") if edge in list(one.iter()) and one.get("transform"))
+    moved = float(re.findall(r"[0-9.]+", plan.get("transform", ""))[0])
+    text = [*edge.itertext()][-1]
+    assert moved + float(edge.get("x", "")) + 6.6 * len(text) < float(root.get("width", ""))

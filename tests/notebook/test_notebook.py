@@ -270,3 +270,27 @@ def test_the_examples_of_the_page(running: Running, capsys: pytest.CaptureFixtur
         exec(code.replace("from penstock.client import connect\n", ""), known)
         printed = capsys.readouterr().out
         assert not expected or printed == expected, code
+
+
+@pytest.mark.server
+def test_a_server_that_keeps_no_contents_leaves_no_other_output(tmp_path: Path) -> None:
+    running = started(tmp_path)
+    try:
+        with connect(running.url, running.texts[AccessRole.CONTROL]) as client:
+            client.execute(WARM)
+            client.insert("readings", ROWS)
+            for name in ("value", "by"):
+                # It was a chart of another column.
+                with pytest.raises(PenstockError, match="no column celsus") as caught:
+                    client.watch("warm", display=Shown(), **{name: "celsus"})
+                assert caught.value.code == "P0202" and caught.value.hint == "did you mean celsius?"
+            outputs = []
+
+            def display(view: object) -> Shown:
+                outputs.append(Shown()(view))
+                return outputs[-1]
+
+            client.watch("warm", seconds=1, every=0.1, display=display)
+            assert len(outputs) == 1 and "attic" in outputs[0].html
+    finally:
+        ended(running)

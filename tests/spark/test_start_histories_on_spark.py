@@ -287,7 +287,7 @@ def history(folder: Path, seed: int, parts: int, starts: int, disturbances: Sequ
 
 def test_every_start_is_what_the_law_says(tmp_path: Path) -> None:
     seen = history(tmp_path, 773_100_000, 1, 5, ("", "rows", "kill"))
-    assert seen["emitted"] > 10, seen
+    assert seen["emitted"] and seen["kills"], seen
 
 
 @pytest.mark.slow

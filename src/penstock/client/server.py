@@ -32,10 +32,10 @@ from penstock.client.rows import arrow_table, parts, stream_bytes
 from penstock.client.selected import SelectedBatches
 from penstock.client.subscription import QueryResults, RowSubscription, SubscribeText
 from penstock.client.watching import WatchedSubscription
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, check_columns
 from penstock.notebook.latest_rows import LatestRows
 from penstock.notebook.plan_text import explained
-from penstock.notebook.watching import Display, watch
+from penstock.notebook.watching import Display, OneOutput, watch
 from penstock.served import CatalogView, CommandView, QueryView
 
 _ARROW = "application/vnd.apache.arrow.stream"
@@ -301,10 +301,11 @@ class ServerClient:
             display: shows the output in place of the notebook.
 
         Raises:
-            PenstockError: P0201 for an unknown query, P0712.
+            PenstockError: P0201 for an unknown query, P0202 for a column that it has not, P0712.
         """
         known = self.query(query)
-        latest = LatestRows(not known.is_stream, True, rows, value, by)
+        check_columns((value, by), (name for name, _ in known.columns[1 if known.is_stream else 2 :]))
+        latest, display = LatestRows(not known.is_stream, True, rows, value, by), OneOutput(display)
         try:
             self._watch(known, self.subscribe(known.name, snapshot=latest.is_relation), latest, seconds, every, display)
         except PenstockError as error:

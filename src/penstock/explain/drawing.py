@@ -26,6 +26,8 @@ _FONT = 'font-family="ui-monospace, Menlo, Consolas, monospace" font-size="12"'
 _INK, _PALE, _FILL, _BACK, _LABEL = "#1f2933", "#7b8794", "#f0f4f8", "#ffffff", "#3e5c76"
 #: The id of the result, which no step has.
 _RESULT = "result"
+#: Pixels between an edge and what it says.
+_BESIDE = 6.0
 #: Everything that an XML 1.0 document cannot hold, and the line ends that would be lost.
 _FORBIDDEN = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
@@ -81,7 +83,10 @@ def _plan(number: int, title: str, tree: RenderNode) -> tuple[list[str], tuple[f
         lines += drawn.edges(node)
     for id_ in nodes:
         lines += drawn.node(id_)
-    return lines, (max(layers.width, _width(shown)), top - _GAP)
+    single = ((layers.center[node.id, None], node.children[0]) for node in nodes.values() if len(node.children) == 1)
+    # What the edge of a single input says begins below the middle of its node.
+    labels = max((center + _BESIDE + _width(_label(child)) for center, child in single), default=0.0)
+    return lines, (max(layers.width, labels, _width(shown)), top - _GAP)
 
 
 @dataclass(frozen=True)
@@ -140,7 +145,7 @@ class _Picture:
             names = f'data-from="{self._id(child.id)}" data-to="{self._id(node.id)}"'
             yield f'<path {names} d="{path} {arrow}" fill="none" stroke="{_PALE}"/>'
             if text := _label(child):
-                where = f'x="{x + 6:.1f}" y="{below + 18:.1f}" font-size="11" fill="{_LABEL}"'
+                where = f'x="{x + _BESIDE:.1f}" y="{below + 18:.1f}" font-size="11" fill="{_LABEL}"'
                 yield f"<text {where}><title>{_text(_edge(child))}</title>{_text(text)}</text>"
 
     def _id(self, id_: str) -> str:

@@ -41,6 +41,21 @@ class _Printed:
         sys.stdout.write(f"{view!r}\n")
 
 
+class OneOutput:
+    """Shows all that it is given in the place of the first. display: that of the notebook by default."""
+
+    def __init__(self, display: Display | None) -> None:
+        self._display = display
+        self._output: CellOutput | None = None
+
+    def __call__(self, view: object) -> CellOutput:
+        if self._output is None:
+            self._output = (self._display or display_of_notebook())(view)
+        else:
+            self._output.update(view)
+        return self._output
+
+
 def display_of_notebook() -> Display:
     """Return how this notebook shows something; where there is none, it is printed."""
     try:
