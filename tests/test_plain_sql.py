@@ -11,6 +11,7 @@ QUERIES = [(suite, asked) for suite in SUITES.values() for asked in suite.querie
 each_query = pytest.mark.parametrize(("suite", "asked"), QUERIES, ids=[str(asked) for _, asked in QUERIES])
 
 
+@pytest.mark.spread(2)
 @each_query
 def test_query(suite: Suite, asked: Asked) -> None:
     check(suite, asked, [one_way(asked)])

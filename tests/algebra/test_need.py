@@ -26,7 +26,7 @@ from penstock.types import END
 
 Rows = list[tuple[int, Row]]
 
-CASES = 25
+CASES = 15
 MANY_CASES = 400
 FLAVOURS_WITHOUT_CLOCK = [f for f in FLAVOURS if not f.clock]
 

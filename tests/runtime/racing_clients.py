@@ -151,10 +151,13 @@ class Race:
             yield connection
 
     def rows_of(self, text: str) -> list[tuple[Any, ...]] | None:
-        """Return the answer by PostgreSQL's protocol, None where the connection was lost."""
+        """Return the answer by PostgreSQL's protocol, None where it was lost or cancelled."""
         try:
             with self.postgres() as connection:
                 return connection.execute(text).fetchall()  # type: ignore[call-overload,no-any-return]
+        except psycopg.errors.QueryCanceled:
+            self.seen["cancelled by others"] += 1
+            return None
         except psycopg.errors.Error as error:
             if error.sqlstate in ("57P01", "08006", "57P03") or type(error) is psycopg.OperationalError:
                 self.seen["lost"] += 1

@@ -19,8 +19,8 @@ from penstock.runtime.watching import figures
 
 __all__ = ["without_spark"]
 
-#: Cycles between two looks.
-CYCLES = 10
+#: Cycles between two looks: as many of both kinds.
+CYCLES = 6
 #: Looks. Threads and garbage of other tests of the process may add something between two of them, cycles add it always.
 LOOKS = 4
 #: Bytes of Python's objects that a cycle may leave: the keys of its posts, and what is known of a file of commands. By
@@ -33,7 +33,7 @@ INTO = "INTO RESULTS (retain '1 ms')"
 def short_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is kept of the last ones is full soon, and has the same size at each look."""
     monkeypatch.setattr(result_log, "_LOOK_EVERY", 0.0)
-    monkeypatch.setattr(applying, "CATALOG_EVERY", 10)
+    monkeypatch.setattr(applying, "CATALOG_EVERY", CYCLES)
     monkeypatch.setattr(figures, "BATCHES", 10)
     monkeypatch.setattr(result_folder, "_MAPPED", 4)
     monkeypatch.setattr(round_history, "BLOCK", 5)

@@ -25,8 +25,8 @@ from racing_clients import ACCOUNTS, DECLARED, HEAVY, HELD, JOIN, TOTAL, WINDOW,
 from penstock.client import ServerClient
 from penstock.errors import PenstockError
 
-#: What a SELECT may be refused with: what is asked for is not kept, or has not come, or the query is gone.
-REFUSED = frozenset({"P0711", "P0721", "P0201"})
+#: What a SELECT may be refused with: what it asks for is not kept or has not come, the query is gone, another cancels.
+REFUSED = frozenset({"P0711", "P0721", "P0201", "P0726"})
 
 
 @dataclass

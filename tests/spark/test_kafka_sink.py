@@ -151,19 +151,19 @@ def test_rows_larger_than_the_topic_takes_are_refused_alone(broker: Any) -> None
     """Rows that fit are written once, also where many of them together exceed the limit."""
     name = topic(broker, **{"max.message.bytes": "2000"})
     out, refused = refusing(broker, name, "format 'raw'")
-    table = rows(*((f"{i:04}" * (700 if i % 100 == 7 else 100), i) for i in range(400))).drop_columns(["n"])
+    table = rows(*((f"{i:04}" * (700 if i % 100 == 7 else 100), i) for i in range(200))).drop_columns(["n"])
     out.write(0, table)
     fitting = [text for text in table["k"].to_pylist() if len(text) == 400]
     assert [m.value().decode() for m in received(broker, name)] == fitting
     assert [batch for batch, _ in refused] == [0]
     assert [row.reason for row in refused[0][1]] == [
         "record '2800 bytes' is larger than the topic's max.message.bytes"
-    ] * 4  # fmt: skip
-    assert [f"{i:04}" in row.record for i, row in zip((7, 107, 207, 307), refused[0][1], strict=True)] == [True] * 4
+    ] * 2  # fmt: skip
+    assert [f"{i:04}" in row.record for i, row in zip((7, 107), refused[0][1], strict=True)] == [True] * 2
     out.write(1, table.slice(0, 8))
     out.close()
     assert [m.value().decode() for m in received(broker, name)] == fitting + fitting[:7]
-    assert [(batch, len(found)) for batch, found in refused] == [(0, 4), (1, 1)]
+    assert [(batch, len(found)) for batch, found in refused] == [(0, 2), (1, 1)]
 
 
 def test_a_row_larger_than_the_topic_takes_ends_a_run_that_keeps_none(broker: Any) -> None:
