@@ -107,6 +107,26 @@ class Race:
     seen: Counter[str] = field(default_factory=Counter)
     threads: list[threading.Thread] = field(default_factory=list)
 
+    @classmethod
+    def at(cls, folder: Path, seed: int, length: float, kills: int) -> Counter[str]:
+        """Have a race at a server of its own, and check it; return what was seen."""
+        doors = MortalDoors(folder, seed)
+        try:
+            one = cls(doors, seed)
+            one.race(length, kills)
+            one.check()
+        finally:
+            doors.close()
+        return one.seen
+
+    def race(self, length: float, kills: int) -> None:
+        """Let the clients race for some seconds or turns, and until the server has been killed so often."""
+        raise AssertionError("each race has its own clients")
+
+    def check(self) -> None:
+        """Compare what clients heard with what follows from what they gave."""
+        raise AssertionError("each race has its own law")
+
     def client(self) -> ServerClient:
         return connect(self.doors.url, patience=PATIENCE)
 

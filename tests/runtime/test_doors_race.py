@@ -20,7 +20,7 @@ from typing import Any
 import httpx
 import psycopg
 import pytest
-from racing_clients import ACCOUNTS, DECLARED, HEAVY, HELD, JOIN, TOTAL, WINDOW, Given, MortalDoors, Race, row
+from racing_clients import ACCOUNTS, DECLARED, HEAVY, HELD, JOIN, TOTAL, WINDOW, Given, Race, row
 
 from penstock.client import ServerClient
 from penstock.errors import PenstockError
@@ -43,7 +43,8 @@ class SelectRace(Race):
             client.execute(DECLARED)
             client.execute(f"INSERT INTO acc VALUES {accounts}, ('+', 9, 0)")
 
-    def race(self, seconds: float, kills: int) -> None:
+    def race(self, length: float, kills: int) -> None:
+        self.declare()
         clients = [
             self.feed, self.level, self.deposit, self.transfer, self.pairs, self.transfer_by_pg, self.select,
             self.select, self.select_by_pg, self.leave, self.cancel, self.cancel_by_pg, self.command,
@@ -51,9 +52,9 @@ class SelectRace(Race):
         with self.client() as self._shared:
             for number, turn in enumerate(clients):
                 self.begin(f"{number} {turn.__name__}", turn)
-            draw, end = random.Random(f"{self.seed} kills"), time.monotonic() + seconds
+            draw, end = random.Random(f"{self.seed} kills"), time.monotonic() + length
             while not self.done.is_set() and (time.monotonic() < end or self.doors.kills < kills):
-                self.done.wait(draw.uniform(0.2, 2 * seconds / (kills + 1)))
+                self.done.wait(draw.uniform(0.2, 2 * length / (kills + 1)))
                 if self.doors.kills < kills and not self.done.is_set():
                     self.doors.kill()
                     time.sleep(draw.choice((0, 0, 0.3)))
@@ -236,21 +237,9 @@ def cancelled(connection: psycopg.Connection[Any]) -> None:
         connection.cancel()
 
 
-def race(folder: Path, seed: int, seconds: float, kills: int) -> Counter[str]:
-    doors = MortalDoors(folder, seed)
-    try:
-        one = SelectRace(doors, seed)
-        one.declare()
-        one.race(seconds, kills)
-        one.check()
-    finally:
-        doors.close()
-    return one.seen
-
-
 @pytest.mark.server
 def test_every_answer_is_that_of_one_instant(tmp_path: Path) -> None:
-    seen = race(tmp_path, 773_000_000, 6, 2)
+    seen = SelectRace.at(tmp_path, 773_000_000, 6, 2)
     assert seen["rows"] and seen["held"], seen
 
 
@@ -264,6 +253,6 @@ def test_every_answer_is_that_of_one_instant_in_many_races(
     for number in range(case_count or 40):
         folder = tmp_path / str(number)
         folder.mkdir()
-        seen += race(folder, (case_seed or 773_000_100) + number, 8, 4)
+        seen += SelectRace.at(folder, (case_seed or 773_000_100) + number, 8, 4)
         print(number, seen)
     assert seen["AS OF"] and seen["cancelled"] and seen["refused P0721"], seen

@@ -23,7 +23,7 @@ from pathlib import Path
 import httpx
 import psycopg
 import pytest
-from racing_clients import MortalDoors, Race
+from racing_clients import Race
 
 from penstock.cli.remote.server_side import ServerSide
 from penstock.cli.shell.shell import Shell
@@ -92,7 +92,7 @@ class RegistrationRace(Race):
     calls: list[Call] = field(default_factory=list)
     numbers: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
 
-    def race(self, turns: int, kills: int) -> None:
+    def race(self, length: float, kills: int) -> None:
         doors = {"http": self.http, "client": self.by_client, "page": self.page, "pg": self.pg, "shell": self.shell}
         with self.client() as self._shared:
             self._shared.execute(STREAM)
@@ -100,9 +100,9 @@ class RegistrationRace(Race):
                 for place in range(2 if name in ("client", "pg") else 1):
                     self.begin(f"{name} {place}", lambda draw, name=name, door=door: self.call(draw, name, door))
             draw = random.Random(f"{self.seed} kills")
-            while not self.done.is_set() and (len(self.calls) < turns or self.doors.kills < kills):
+            while not self.done.is_set() and (len(self.calls) < length or self.doors.kills < kills):
                 self.done.wait(draw.uniform(0.1, 0.5))
-                if self.doors.kills < kills and len(self.calls) >= turns * (self.doors.kills + 1) // (kills + 1):
+                if self.doors.kills < kills and len(self.calls) >= length * (self.doors.kills + 1) // (kills + 1):
                     self.doors.kill()
                     self.doors.start()
             self.end()
@@ -290,20 +290,9 @@ class RegistrationRace(Race):
             assert any(not applied(one.texts[0], known) for known in states), one
 
 
-def race(folder: Path, seed: int, turns: int, kills: int) -> Counter[str]:
-    doors = MortalDoors(folder, seed)
-    try:
-        one = RegistrationRace(doors, seed)
-        one.race(turns, kills)
-        one.check()
-    finally:
-        doors.close()
-    return one.seen
-
-
 @pytest.mark.server
 def test_the_outcome_is_that_of_the_log(tmp_path: Path) -> None:
-    seen = race(tmp_path, 773_200_000, 60, 1)
+    seen = RegistrationRace.at(tmp_path, 773_200_000, 60, 1)
     assert all(seen[f"{door} done"] for door in ("http", "client", "pg", "shell")), seen
 
 
@@ -317,6 +306,6 @@ def test_the_outcome_is_that_of_the_log_in_many_races(
     for number in range(case_count or 20):
         folder = tmp_path / str(number)
         folder.mkdir()
-        seen += race(folder, (case_seed or 773_200_100) + number, 150, 4)
+        seen += RegistrationRace.at(folder, (case_seed or 773_200_100) + number, 150, 4)
         print(number, seen, flush=True)
     assert seen["page done"] and seen["pg lost"], seen
