@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from control_kit import Server, server
 
 from penstock.control.entities.preferences import PREFERENCES, SUMMARIES
+from penstock.control.entities.queries import QUERIES
 from penstock.control.entities.system import SystemView
+from penstock.physical.execution.progress import NOTHING
 from penstock.runtime.watching.metrics import METRICS, RunMetrics
 from penstock.runtime.watching.preference_metrics import preference_text
 
@@ -75,3 +78,15 @@ def test_metrics_and_the_summary_of_a_run_tell_the_same(tmp_path: Path) -> None:
 
 def test_a_run_without_preferences_has_no_series() -> None:
     assert not [m.name for m in METRICS if "_preference_" in m.name and list(m.samples(RunMetrics()))]
+
+
+def test_a_query_whose_time_has_not_begun_has_no_heartbeat(tmp_path: Path) -> None:
+    """A run on Spark calls it a tick before all others."""
+    with server(tmp_path) as system:
+        system.done(SCRIPT)
+        found = view(system)
+        places = [one.query.place for one in found.listed]
+        version = replace(found.version, heartbeats=dict(zip(places, (NOTHING, 5), strict=True)))
+        found = replace(found, find_version=lambda: version)
+        ticks = {row.name: row.heartbeat_tick for row in QUERIES.rows(found)}
+        assert ticks == {"q": None, "plain": 5}

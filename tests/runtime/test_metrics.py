@@ -55,6 +55,19 @@ def table(rows: int) -> pa.Table:
     return pa.table({"t": ticks, "k": pa.array([i % 3 for i in range(rows)], pa.int32()), "v": values})
 
 
+def test_queries_of_metrics_get_other_names() -> None:
+    """Those without a name are left out: an operator that works for one of them alone works for none that is known."""
+    work = [OperatorMetrics(f"{n} Join", 1, queries) for n, queries in enumerate((("q1",), ("q1", "q2"), ("q2",)))]
+    run = RunMetrics(7, queries={"q1": QueryMetrics(rows=3), "q2": QueryMetrics()}, operators=tuple(work))
+    found = run.renamed({"q1": "sums", "q9": "other"})
+    assert found.batches == 7 and found.queries == {"sums": run.queries["q1"]}
+    assert [(each.queries, each.query) for each in found.operators] == [
+        (("sums",), "sums"),
+        (("sums",), "sums"),
+        ((), ""),
+    ]
+
+
 def watched(rows: int = 40, batch_rows: int = 10, shards: int = 2) -> list[RunMetrics]:
     queries = bind_script(SCRIPT).queries
     found: list[RunMetrics] = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -152,8 +153,22 @@ def test_select_and_what_describes_the_system(live: Running) -> None:
     with live.client(AccessRole.READ) as http:
         assert "readings" in http.get("/v1/queries/warm/plan").text
         assert [one["name"] for one in http.get("/v1/catalog").json()["sources"]] == ["readings", "rooms"]
-        assert "penstock_version" in http.get("/metrics").text
         assert http.get("/readyz").status_code == 200
+
+
+def test_metrics_have_the_names_that_queries_were_given(live: Running) -> None:
+    """The plan calls them by numbers; a name is that of the query also after it was changed."""
+    with connect(live.url, live.texts[AccessRole.ADMIN]) as client:
+        client.execute(WARM.replace("warm", '`q 7 "é`') + "; " + WARM.replace("warm", "q3"))
+        client.insert("readings", ROWS)
+        answers(live, "q3", 3)
+        for name in ("q3", "q99"):
+            found = client.metrics()
+            series = dict(re.findall(r"^penstock_query_rows_total{query=(.*)} (.*)$", found, re.M))
+            assert set(series) == {r'"q 7 \"é"', f'"{name}"'} and float(series[f'"{name}"']) > 0
+            assert set(re.findall(r'query="(.*?)",stage', found)) <= {r"q 7 \"é", name, ""}
+            if name == "q3":
+                client.execute("ALTER QUERY q3 RENAME TO q99")
 
 
 def test_without_spark_a_query_that_fails_is_told_and_dropped(live: Running, caplog: pytest.LogCaptureFixture) -> None:

@@ -32,14 +32,6 @@ from penstock.storage.documents import Document
 
 LOG = logger_of("server")
 
-_METRICS = """# HELP penstock_batches_total Rounds that have been processed.
-# TYPE penstock_batches_total counter
-penstock_batches_total {batches}
-# HELP penstock_version The version of the plan.
-# TYPE penstock_version gauge
-penstock_version {version}
-"""
-
 
 class WakingEngine(InProcessEngine):
     """Runs a round whenever there may be something new."""
@@ -168,9 +160,6 @@ class InProcessSide:
     def ended_by(self) -> PenstockError | None:
         # A round that has failed is tried again with the next rows.
         return None
-
-    def metrics(self) -> bytes:
-        return _METRICS.format(batches=self._batch, version=self._engine.version().number).encode()
 
     def tap(self, edge: TappedPort, rows: int) -> Tap:
         return self._engine.tap(edge, rows)

@@ -40,6 +40,7 @@ from penstock.language.parse import parse_script
 from penstock.language.statements import CancelStatement, SubscribeStatement, TransactionStatement
 from penstock.redaction import redacted_text
 from penstock.runtime.local.one_time import sources_of
+from penstock.runtime.watching.prometheus import metrics_text
 from penstock.server.access import StatementAccess, kind_of
 from penstock.server.live_events import EventListeners, LiveEvents
 from penstock.server.query_check import COMPARED, query_check, query_of_command
@@ -445,7 +446,7 @@ class LiveService:
         return self._side.ended_by() or self._control.stop_reason
 
     def metrics(self) -> bytes:
-        return self._side.metrics()
+        return metrics_text(lambda: self.view().metrics)
 
     def view(self) -> SystemView:
         """Return what control relations are read from."""

@@ -31,7 +31,6 @@ from penstock.runtime.spark.catching_up.start_options import WAYS, StartOption, 
 from penstock.runtime.spark.checkpoint.folder import Folder
 from penstock.runtime.spark.job import SparkRun
 from penstock.runtime.spark.live_change import options_of_start
-from penstock.runtime.watching.prometheus import metrics_text
 from penstock.runtime.watching.taps import Tap
 from penstock.server.service import EndOfResults, ResultPart, ResultRequest
 from penstock.server.statements.selecting import SelectedRows, SelectScope, check_readable, whole_inputs
@@ -189,10 +188,6 @@ class SparkSide:
         run = self._engine.run
         # Spark is asked again only where the thread has seen an error.
         return None if run is None or self._told is None or run.active else run.error
-
-    def metrics(self) -> bytes:
-        run = self._engine.run
-        return b"" if run is None else metrics_text(run.metrics)
 
     def tap(self, edge: TappedPort, rows: int) -> Tap:
         return self._engine.tap(edge, rows)

@@ -297,7 +297,7 @@ class EdgeRow:
     @property
     def beat(self) -> int | None:
         """Return up to which tick its elements are complete: the heartbeat of the queries behind it."""
-        beats = [self.view.version.heartbeats.get(self.view.figures.places.get(name, -1)) for name in self.to.queries]
+        beats = [self.view.heartbeat(self.view.figures.places.get(name, -1)) for name in self.to.queries]
         return max((beat for beat in beats if beat is not None), default=None)
 
 

@@ -120,7 +120,7 @@ class QueryRow:
 
     @property
     def heartbeat_tick(self) -> int | None:
-        return self.view.version.heartbeats.get(self.place)
+        return self.view.heartbeat(self.place)
 
     @property
     def heartbeat(self) -> int | None:

@@ -19,6 +19,7 @@ from penstock.control.transactions.listing import ListedQuery
 from penstock.language.plans.choices import choices_in
 from penstock.physical.plan.plan import Step
 from penstock.runtime.watching.figures import StepWork
+from penstock.runtime.watching.metrics import RunMetrics
 from penstock.settings import Settings
 from penstock.types import BEGIN
 
@@ -98,6 +99,15 @@ class SystemView:
         return self.find_figures()
 
     @cached_property
+    def metrics(self) -> RunMetrics:
+        """Return the metrics of the run, with the queries by their own names; what is to take the place of one is left
+        out."""
+        names = {one.query.place: one.stored.name for one in self.listed}
+        return self.figures.metrics.renamed(
+            {name: names[place] for name, place in self.figures.places.items() if place in names}
+        )
+
+    @cached_property
     def commands(self) -> Sequence[LoggedCommand]:
         return self.find_commands()
 
@@ -118,6 +128,11 @@ class SystemView:
             step.id: tuple(sorted({names[places[q]] for q in step.queries if q in places and places[q] in names}))
             for step in self.steps
         }
+
+    def heartbeat(self, place: int) -> int | None:
+        """Return the heartbeat of the query of a place, None where its time has not begun."""
+        tick = self.version.heartbeats.get(place)
+        return None if tick is None or tick < BEGIN else tick
 
     def of_plan(self, step: Step) -> tuple[ListedQuery, ...]:
         """Return the queries that use a step, by their present plans and by those that are to take their place."""

@@ -7,7 +7,7 @@ of the Prometheus endpoint (`prometheus.py`). docs/metrics.md is the same table;
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from penstock.physical.plan.rowwise import WIDEST
@@ -235,6 +235,17 @@ class RunMetrics:
     def as_json(self) -> dict[str, Any]:
         """Return plain values, for a line of JSON."""
         return asdict(self)
+
+    def renamed(self, names: Mapping[str, str]) -> RunMetrics:
+        """Return the metrics with queries by other names; those without one are left out."""
+        return replace(
+            self,
+            queries={names[name]: query for name, query in self.queries.items() if name in names},
+            operators=tuple(
+                replace(each, queries=tuple(sorted({names[name] for name in each.queries if name in names})))
+                for each in self.operators
+            ),
+        )
 
 
 Sample = tuple[tuple[str, ...], float]

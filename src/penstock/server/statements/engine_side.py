@@ -59,9 +59,6 @@ class EngineSide(Protocol):
     def ended_by(self) -> PenstockError | None:
         """Return the error that has ended the run, so that nothing goes on before another start; None without one."""
 
-    def metrics(self) -> bytes:
-        """Return the metrics in the text format of Prometheus."""
-
     def tap(self, edge: TappedPort, rows: int) -> Tap:
         """Return the next rows that pass over an edge; as `Engine.tap`."""
 
