@@ -92,6 +92,42 @@ SET statistics = 'T(rate 100, k 20)';
     assert "groups: state bounded only by the number of groups (k); about 560 bytes (T with 100 rows/s)" in out
 
 
+def test_check_of_a_script_for_a_server(tmp_path: Path) -> None:
+    """What only a server carries out is checked, with the places of results; nothing runs."""
+    place = tmp_path / "served.cql"
+    stream = "CREATE STREAM S (at TIMESTAMP, k INT) FROM HTTP () TIMESTAMP BY at RETAIN 1 DAY;\n"
+    sink = f"INTO FILES (path '{tmp_path}/out', format 'csv')"
+    place.write_text(
+        f"SET shards = 4;\n{stream}CREATE QUERY q START WARM AS SELECT k FROM S [RANGE 1 HOUR];\n"
+        f"CREATE QUERY f {sink} AS SELECT k, COUNT(*) AS n FROM S [UNBOUNDED] GROUP BY k;\n"
+        "ALTER QUERY q SET (comment 'x'); INSERT INTO S VALUES ('2026-01-01 10:00:00', 1);\n"
+        "CREATE QUERY gone AS SELECT k FROM S; DROP QUERY gone;\n"
+    )
+    code, out, err = call("check", "--serve", place)
+    first, of_q, of_f = out.splitlines()
+    assert (code, err, first) == (0, "", f"{place}: correct, 2 queries")
+    assert of_q.startswith("q: state bounded by RANGE 1 HOUR of S; about") and "number of groups (k)" in of_f
+    assert not (tmp_path / "out").exists()
+    code, out, err = call("check", place)
+    assert (code, out) == (2, "") and "P0702: FROM HTTP () needs a server" in err and "penstock check --serve" in err
+    place.write_text(f"{stream}CREATE QUERY f {sink} AS SELECT k FROM S;\nCREATE QUERY g {sink} AS SELECT k FROM S;")
+    code, out, err = call("check", "--serve", place)
+    assert (code, out) == (2, "") and err.startswith(f"{place}:3:21: error P0504: query g writes to")
+    place.write_text(
+        f"{stream}CREATE QUERY f AS SELECT j FROM S;\nCREATE QUERY g AS SELECT k FROM T;\n"
+        "ALTER QUERY f PAUSE; CREATE STREAM U (k INTT) FROM HTTP (); INSERT INTO U VALUES (1);"
+    )
+    code, out, err = call("check", "--serve", place)
+    found = re.findall(rf"^{re.escape(str(place))}:(\d+:\d+): error (\w+)", err, re.MULTILINE)
+    assert code == 2 and found == [("2:26", "P0202"), ("3:33", "P0201"), ("4:36", "P0209"), ("4:41", "P0207")], err
+    place.write_text(stream.replace("HTTP ()", f"FILES (path '{tmp_path}/*.csv', format 'csv')")
+                     + "CREATE QUERY f AS SELECT k FROM S;")  # fmt: skip
+    code, _, err = call("check", "--serve", place, "--set", "shards=2")
+    assert code == 2 and "error P0404: source S: no file at" in err
+    code, _, err = call("check", "--serve", place, "--set", "late=1")
+    assert code == 2 and "P0104" in err
+
+
 @pytest.mark.parametrize("command", ["check", "run", "explain"])
 def test_a_wrong_script_shows_all_its_errors_and_nothing_runs(command: str, wrong: Path) -> None:
     code, out, err = call(command, wrong)

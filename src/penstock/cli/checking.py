@@ -5,14 +5,25 @@ whether its state is bounded, by what, how large.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from penstock.algebra.nodes.query import Query
 from penstock.algebra.nodes.scans import declared_sources
+from penstock.algebra.optimizer.statistics import known_statistics
 from penstock.connectors.sources import check_files
-from penstock.errors import PenstockError, Position, ScriptErrors
-from penstock.physical.planning.state_size.summary import QueryState
+from penstock.control.control import Control
+from penstock.control.engine import NextVersion
+from penstock.control.in_process import InProcessEngine
+from penstock.control.registry import settings_of
+from penstock.errors import PenstockError, Position, ScriptErrors, ScriptWarning
+from penstock.language.catalog import Row
+from penstock.language.commands import ChangeSetting, CreateQueryCommand, DropCommand
+from penstock.physical.planning.state_size.summary import QueryState, query_state
+from penstock.physical.planning.strategies import Strategy
 from penstock.session import Session
+from penstock.settings import Settings
 
 _TEXT_OR_COMMENT = r"'(?:[^'\\]|\\.|'')*'|--[^\n]*|/\*.*?\*/"
 #: `_WINDOWED` matches what follows the name of a stream read with a window, `_READ` what precedes a name that is read.
@@ -20,12 +31,63 @@ _WINDOWED = re.compile(r"\s*(?:SAMPLE\s*\([^)]*\)\s*)?\[", re.IGNORECASE)
 _READ = re.compile(r"(?:\bFROM|\bJOIN|,)\s*$", re.IGNORECASE)
 
 
-def check_sources(session: Session) -> None:
-    """Check the files that the declared queries read, as a start does. Raises the errors of a start, P0401, P0402 and
-    P0404, of all sources together.
+def check_for_run(script: str, name: str, settings: Settings) -> Iterator[str]:
+    """Check a script of `penstock run`; yield the lines of the report. name: its file. Raises the errors of the script,
+    or those of a start for its files, P0401, P0402 and P0404, of all sources together.
     """
+    session = Session(settings=settings)
+    queries = [session.catalog.queries[query.lower()] for query in session.declare(script, name)]
+    check_sources(queries)
+    return _report(script, name, queries, session.warnings, session.catalog.memory, session.settings)
+
+
+def check_for_server(script: str, name: str, written: Mapping[str, str]) -> Iterator[str]:
+    """The same for a script of `penstock serve`. written: settings of the server, as they were written."""
+    with TemporaryDirectory(prefix="penstock-") as folder:
+        control = Control(Path(folder), _IdleEngine(Path(folder) / "engine"), written)
+        try:
+            found = control.check(script, name)
+        finally:
+            control.close()
+    queries: dict[str, Query] = {}
+    settings = settings_of(written)
+    for command in (one.command for one in found):
+        if isinstance(command, ChangeSetting):
+            settings = command.settings
+        elif isinstance(command, CreateQueryCommand):
+            queries[command.query.name.lower()] = command.query
+        elif isinstance(command, DropCommand):
+            for gone in command.drops:
+                queries.pop(gone.name.lower(), None)
+    warnings = [warning for one in found for warning in one.warnings]
+    check_sources(queries.values())
+    return _report(script, name, list(queries.values()), warnings, {}, settings)
+
+
+class _IdleEngine(InProcessEngine):
+    """Runs nothing, so it refuses nothing that only Spark does."""
+
+    def check(self, version: NextVersion) -> None:
+        pass
+
+
+def _report(
+    script: str, name: str, queries: Sequence[Query], warnings: Iterable[ScriptWarning],
+    memory: Mapping[str, tuple[Row, ...]],
+    settings: Settings,
+) -> Iterator[str]:  # fmt: skip
+    """Yield the lines about a script that binds."""
+    yield f"{name}: correct, {len(queries)} {'query' if len(queries) == 1 else 'queries'}"
+    yield from (warning.render() for warning in warnings)
+    for query in queries:
+        statistics = known_statistics(declared_sources(query.root), memory, {}, settings["statistics"])
+        yield from _state_report(query, query_state(query, statistics, Strategy.of(settings)), script, name)
+
+
+def check_sources(queries: Iterable[Query]) -> None:
+    """Check the files that queries read, as a start does. Raises the errors of a start, of all sources together."""
     errors: list[PenstockError] = []
-    for source in declared_sources(*(query.root for query in session.catalog.queries.values())).values():
+    for source in declared_sources(*(query.root for query in queries)).values():
         try:
             check_files(source)
         except PenstockError as error:
@@ -34,18 +96,16 @@ def check_sources(session: Session) -> None:
         raise errors[0] if len(errors) == 1 else ScriptErrors(errors)
 
 
-def state_report(session: Session, script: str, file: str) -> Iterator[str]:
-    """Yield the lines of the report; those of a query with unbounded state show the place in the script, and a hint."""
-    for query in session.catalog.queries.values():
-        state = session.state(query.name)
-        if state.bounded:
-            yield f"{query.name}: state {state.verdict}"
-            continue
-        source_position = position(script, query, state, file)
-        yield f"{file}:{source_position.line}:{source_position.column}: warning: {query.name}: state {state.verdict}"
-        yield from (f"  {line}" for line in source_position.render().split("\n"))
-        if state.bound.hint:
-            yield f"  hint: {state.bound.hint}"
+def _state_report(query: Query, state: QueryState, script: str, file: str) -> Iterator[str]:
+    """Yield the lines about the state of a query; those of unbounded state show the place in the script, and a hint."""
+    if state.bounded:
+        yield f"{query.name}: state {state.verdict}"
+        return
+    source_position = position(script, query, state, file)
+    yield f"{file}:{source_position.line}:{source_position.column}: warning: {query.name}: state {state.verdict}"
+    yield from (f"  {line}" for line in source_position.render().split("\n"))
+    if state.bound.hint:
+        yield f"  hint: {state.bound.hint}"
 
 
 def position(script: str, query: Query, state: QueryState, file: str) -> Position:

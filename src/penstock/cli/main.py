@@ -343,20 +343,19 @@ def serve(
 
 
 @app.command()
-def check(context: typer.Context, script: Script, set_: Set = None) -> None:
+def check(
+    context: typer.Context,
+    script: Script,
+    serve: Annotated[bool, typer.Option("--serve", help="It is one for penstock serve.")] = False,
+    set_: Set = None,
+) -> None:
     """Read and bind a script, look for its files, show all its errors, run nothing."""
     with errors_shown(context):
-        from penstock.cli.checking import check_sources, state_report
-        from penstock.session import Session
+        from penstock.cli.checking import check_for_run, check_for_server
 
         text, name = read_script(script)
-        session = Session(settings=read_settings(set_))
-        count = len(session.declare(text, file=name))
-        check_sources(session)
-        typer.echo(f"{name}: correct, {count} {'query' if count == 1 else 'queries'}")
-        for warning in session.warnings:
-            typer.echo(warning.render())
-        for line in state_report(session, text, name):
+        lines = check_for_server(text, name, written(set_)) if serve else check_for_run(text, name, read_settings(set_))
+        for line in lines:
             typer.echo(line)
 
 

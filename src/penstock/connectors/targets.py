@@ -7,9 +7,9 @@ opened, so that a script can be checked on a machine that reaches none of its sy
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
-from penstock.algebra.nodes.query import Query
+from penstock.algebra.nodes.query import Query, SinkSpec
 from penstock.algebra.nodes.scans import Source
 from penstock.connectors.contract import Target
 from penstock.connectors.sinks import target_of
@@ -24,20 +24,65 @@ def collisions(
     warnings.
 
     Args:
-        queries: only these are checked.
         sources: the sources of the script.
-        places: query -> position of its INTO in the script.
+        places: query -> position of its INTO in the script; only these queries are checked.
     """
-    declared = list(sources)
+    return _among(((query, target_of(query)) for query in queries), list(sources), places)
+
+
+class ResultPlaces:
+    """Where queries write whose declarations change. The place of one that stands is looked up once, since links in its
+    path are followed."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[SinkSpec, Target | None]] = {}
+
+    def new_collisions(
+        self, before: Mapping[str, Query], after: Mapping[str, Query], known: Mapping[str, Source],
+        sources: Mapping[str, Source], places: Mapping[str, Position], elsewhere: Position,
+    ) -> Iterator[PenstockError | ScriptWarning]:  # fmt: skip
+        """Yield the collisions that a change makes, as `collisions` does.
+
+        Args:
+            before, after: the queries.
+            known, sources: the sources before and after it.
+            places: query -> position of its INTO in the change.
+            elsewhere: the position of what has none.
+        """
+        moved = {name for name, query in after.items() if name not in before or before[name].sink != query.sink}
+        changed = [
+            (query, target) for name, query in after.items() if name in moved
+            if (target := target_of(query)) is not None
+        ]  # fmt: skip
+        new = [one for name, one in sources.items() if known.get(name) is not one and known.get(name) != one]
+        if not changed and not new:
+            return
+        others = [(query, self._target(query)) for name, query in after.items() if name not in moved]
+        chosen = {query.name: places.get(query.name, elsewhere) for query, _ in changed}
+        yield from _among([*others, *changed], sources.values(), chosen)
+        for query, target in others:
+            if target is not None:
+                yield from _of_one(query, target, new, elsewhere)
+
+    def _target(self, query: Query) -> Target | None:
+        sink, target = self._known.get(query.name, (None, None))
+        if sink != query.sink:
+            target = target_of(query)
+            self._known[query.name] = query.sink, target
+        return target
+
+
+def _among(
+    queries: Iterable[tuple[Query, Target | None]], sources: Collection[Source], places: Mapping[str, Position]
+) -> Iterator[PenstockError | ScriptWarning]:
     targets: list[tuple[Query, Target]] = []
-    for query in queries:
-        target = target_of(query)
+    for query, target in queries:
         if target is None:
             continue
         position = places.get(query.name)
         if position is not None:
             yield from (error.at(position) for error in _between(query, target, targets))
-            yield from _of_one(query, target, declared, position)
+            yield from _of_one(query, target, sources, position)
         targets.append((query, target))
 
 
@@ -56,7 +101,7 @@ def _between(query: Query, target: Target, targets: list[tuple[Query, Target]]) 
 
 
 def _of_one(
-    query: Query, target: Target, sources: list[Source], position: Position
+    query: Query, target: Target, sources: Iterable[Source], position: Position
 ) -> Iterator[PenstockError | ScriptWarning]:
     if target.blocked:
         hint = "choose a path whose parents are folders, or do not exist yet"

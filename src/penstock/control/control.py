@@ -117,6 +117,12 @@ class Control:
         request = PostedScript(parse_commands(script), given, who, key, digest(script, given))
         return self._outcome_of(request, wait, timeout)
 
+    def check(self, script: str, file: str | None = None) -> list[StatementOutcome]:
+        """Bind a script as `submit` does, and change nothing; return what its statements are. file: its name, for
+        messages. Raises ScriptErrors with all its errors."""
+        commands = replace(parse_commands(script, file), rolled_back=True)
+        return self._outcome_of(PostedScript(commands, {}, SYSTEM, None, ""), True, None)
+
     def apply(
         self, script: str, settings: Mapping[str, str] | None = None, who: Principal = SYSTEM, key: str | None = None,
         wait: bool = True, timeout: float | None = None, dry: bool = False,

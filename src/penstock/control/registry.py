@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field, replace
 
 from penstock.algebra.nodes.query import SinkSpec
@@ -194,9 +194,11 @@ def read_once(name: str) -> PenstockError:
 
 
 def bind_one(
-    statement: Statement, stored: StoredCatalog, bound: Catalog, settings: Settings, source: SourceText
-) -> tuple[Command, tuple[ScriptWarning, ...]]:
-    """Bind a statement against the declarations; a DROP also of one that cannot be bound. Raises ScriptErrors."""
+    statement: Statement, stored: StoredCatalog, bound: Catalog, settings: Settings, source: SourceText,
+    failed: Set[str] = frozenset(),
+) -> tuple[Command, tuple[ScriptWarning, ...]]:  # fmt: skip
+    """Bind a statement against the declarations; a DROP also of one that cannot be bound. failed: names of those of the
+    same script that have failed. Raises ScriptErrors, as `bind_command`."""
     if isinstance(statement, DropStatement):
         is_function = statement.kind in ("FUNCTION", "AGGREGATE")
         one = stored.named(statement.name.text, "FUNCTION" if is_function else "")
@@ -204,7 +206,7 @@ def bind_one(
         if one is not None and one.kind == statement.kind and statement.name.key not in known:
             drop = DropCommand(one.kind, one.name, False, statement.cascade is not None, (Dropped(one.kind, one.name),))
             return _with_unbound_users(drop, bound), ()
-    command, warnings = bind_command(statement, bound, settings, source)
+    command, warnings = bind_command(statement, bound, settings, source, failed)
     if isinstance(command, DropCommand):
         command = _with_unbound_users(command, bound)
     if isinstance(command, CreateQueryCommand) and command.replace and not command.into and _is_same(command, bound):

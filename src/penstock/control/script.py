@@ -31,9 +31,10 @@ class ParsedCommands:
     marked: bool = False
 
 
-def parse_commands(script: str) -> ParsedCommands:
-    """Parse a script, which is one transaction. Raises ScriptErrors with all its errors."""
-    source = SourceText.of(script)
+def parse_commands(script: str, file: str | None = None) -> ParsedCommands:
+    """Parse a script, which is one transaction. file: its name, for messages. Raises ScriptErrors with all its
+    errors."""
+    source = SourceText.of(script, file)
     parsed = parse_statements(source)
     if parsed.errors:
         raise ScriptErrors(parsed.errors)
@@ -59,6 +60,12 @@ def parse_commands(script: str) -> ParsedCommands:
         bool(words) and words[-1] == "ROLLBACK",
         bool(marked),
     )
+
+
+def into_spans(commands: ParsedCommands) -> dict[str, TextSpan]:
+    """Return the places of INTO, by query."""
+    queries = (one for one in commands.statements if isinstance(one, CreateQuery))
+    return {one.name.text: one.into.span for one in queries if one.into is not None}
 
 
 @contextmanager

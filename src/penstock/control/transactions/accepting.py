@@ -7,6 +7,7 @@ from contextlib import nullcontext
 from dataclasses import replace
 
 from penstock.algebra.properties.need import AwaitedRows
+from penstock.connectors.targets import ResultPlaces
 from penstock.control.command_log import CommandLog
 from penstock.control.engine import Activity, Engine, NextVersion, StandingQuery
 from penstock.control.entities.system import LoggedCommand, SystemView
@@ -15,7 +16,7 @@ from penstock.control.outcomes import Principal
 from penstock.control.posted_rows import PostedRows, key_used
 from penstock.control.registry import Registry, bind_one, command_of, default_sink, first_error, settings_of
 from penstock.control.row_changes import check_changeable
-from penstock.control.script import placed_at
+from penstock.control.script import into_spans, placed_at
 from penstock.control.stored_catalog import StoredCatalog
 from penstock.control.transactions.backlog import AcceptedItem, Backlog
 from penstock.control.transactions.draft import Draft
@@ -27,7 +28,8 @@ from penstock.control.transactions.plan_edits import due_holds, due_steps
 from penstock.control.transactions.request import PostedScript
 from penstock.control.transactions.whole_catalog import catalog_steps, placed
 from penstock.control.versions import part_of_version, queried
-from penstock.errors import PenstockError, ScriptErrors
+from penstock.errors import PenstockError, ScriptErrors, ScriptWarning
+from penstock.language.binder.context import BindingFailed
 from penstock.language.commands import (
     Cancel,
     ChangeSetting,
@@ -44,6 +46,9 @@ from penstock.language.commands import (
     UpdateControl,
     UpdateRows,
 )
+from penstock.language.queries import NOWHERE
+from penstock.language.statements import CreateFunction, CreateQuery, CreateSource, CreateSummary, CreateView
+from penstock.language.text import TextSpan
 
 #: Is called with a command and who posts it before it is accepted; raises PenstockError for what is not allowed.
 Policy = Callable[[Command, Principal], None]
@@ -73,6 +78,7 @@ class Acceptor:
         self._policy = policy
         self._write_outcomes = write_outcomes
         self._commands = commands
+        self._results = ResultPlaces()
         #: Failures of queries that could not be written to the log yet.
         self._unnoted: list[PostedScript] = []
         #: Queries with the choices of a plan to which they cannot change.
@@ -107,6 +113,7 @@ class Acceptor:
             self._backlog.add(AcceptedItem(None, request=request))
             return
         before = self._backlog.ahead
+        into = into_spans(request.commands)
         draft = self._drafted(request)
         commands = request.commands
         texts = [text for text, command in zip(commands.texts, request.bound, strict=True) if changes(command)]
@@ -117,6 +124,8 @@ class Acceptor:
                 for statement, one in zip(commands.statements, request.bound, strict=False)
                 if changes(one)
             ]
+            if request.bound:
+                self._check_results(draft, before, request, into, changing[0] if changing else NOWHERE)
             # Of several, none is known to be the wrong one.
             with placed_at(commands.source, changing[0]) if len(changing) == 1 else nullcontext():
                 self._check(draft, before)
@@ -167,29 +176,46 @@ class Acceptor:
             self._draft_difference(draft, request)
             return draft
         commands, number, source = request.commands, self._log.next_number, request.commands.source
+        errors: list[PenstockError] = []
+        failed: set[str] = set()
         for statement, text, query_text in zip(commands.statements, commands.texts, commands.query_texts, strict=True):
-            with placed_at(source, statement.span):
-                command, warnings = bind_one(statement, draft.stored, draft.bound, settings_of(draft.settings), source)
-                if self._policy is not None:
-                    self._policy(command, request.who)
-                if isinstance(command, UpdateControl):
-                    changed = self._draft_update(draft, number, command, request.who)
-                    number += changed
-                    request.bound.append(
-                        command if changed else Unchanged("RELATION", command.relation, "no value changes")
+            try:
+                with placed_at(source, statement.span):
+                    command, warnings = bind_one(
+                        statement, draft.stored, draft.bound, settings_of(draft.settings), source, failed
                     )
-                    request.warnings.append(warnings)
-                    continue
-                if isinstance(command, ChangeSetting):
-                    draft.settings = {**draft.settings, command.key.lower(): command.value}
-                elif isinstance(command, UpdateRows | DeleteRows):
-                    check_changeable(draft.bound.sources[command.relation.lower()])
-                if changes(command):
-                    draft.add(number, known_choices(command, draft, self._engine), text, query_text)
-                    number += 1
+                    command = self._draft_one(draft, number, command, (text, query_text), request.who)
+                number += changes(command)
                 request.bound.append(command)
                 request.warnings.append(warnings)
+            except (PenstockError, BindingFailed) as error:
+                # The statements behind it are read for mistakes of their own.
+                if isinstance(error, PenstockError):
+                    errors += error.errors if isinstance(error, ScriptErrors) else [error]
+                if isinstance(statement, CreateFunction | CreateQuery | CreateSource | CreateSummary | CreateView):
+                    failed.add(statement.name.key)
+        if errors:
+            raise ScriptErrors(errors)
         return draft
+
+    def _draft_one(
+        self, draft: Draft, number: int, command: Command, texts: tuple[str, str], who: Principal
+    ) -> Command:
+        """Add a bound statement to the draft; return it, or `Unchanged` where it changes nothing. texts: of the
+        statement and of its query. Raises ScriptErrors and PenstockError."""
+        if self._policy is not None:
+            self._policy(command, who)
+        if isinstance(command, UpdateControl):
+            if not self._draft_update(draft, number, command, who):
+                return Unchanged("RELATION", command.relation, "no value changes")
+            return command
+        if isinstance(command, ChangeSetting):
+            draft.settings = {**draft.settings, command.key.lower(): command.value}
+        elif isinstance(command, UpdateRows | DeleteRows):
+            check_changeable(draft.bound.sources[command.relation.lower()])
+        if changes(command):
+            draft.add(number, known_choices(command, draft, self._engine), *texts)
+        return command
 
     def _take_steps(self, draft: Draft, request: PostedScript) -> None:
         """Add the steps of changes of plans that are due, between two transactions. One that begins is alone, since it
@@ -331,6 +357,27 @@ class Acceptor:
         for place in waiting:
             draft.hold(place)
         self._engine.check(self._part(draft) if waiting else part)
+
+    def _check_results(
+        self, draft: Draft, before: Registry, request: PostedScript, into: Mapping[str, TextSpan], elsewhere: TextSpan
+    ) -> None:
+        """Raise ScriptErrors P0502 and P0504 for results in wrong places; add the warnings to those of the last
+        statement.
+
+        into: the place of INTO in the script, by query. elsewhere: the place of what has none.
+        """
+        at, former, now = request.commands.source.position, before.bound, draft.bound
+        places = {name: at(span) for name, span in into.items()}
+        found = list(
+            self._results.new_collisions(
+                former.queries, now.queries, former.sources, now.sources, places, at(elsewhere)
+            )
+        )
+        errors = [one for one in found if isinstance(one, PenstockError)]
+        if errors:
+            raise ScriptErrors(errors)
+        if found:
+            request.warnings[-1] += tuple(one for one in found if isinstance(one, ScriptWarning))
 
     def _part(self, draft: Draft) -> NextVersion:
         settings = settings_of(self._settings_with(draft.stored, {}))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
@@ -278,7 +278,7 @@ class ScriptBinder:
         )
 
 
-_SERVER = "start one with penstock serve, and send it the statement"
+_SERVER = "start one with penstock serve, and send it the statement; penstock check --serve checks a script for it"
 
 
 def _needs_server(what: str) -> PenstockError:
@@ -301,17 +301,23 @@ def _described(command: Describe) -> tuple[tuple[str, str], ...]:
 
 @deep
 def bind_command(
-    statement: Statement, catalog: Catalog, settings: Settings, source: SourceText
+    statement: Statement, catalog: Catalog, settings: Settings, source: SourceText, failed: Set[str] = frozenset()
 ) -> tuple[Command, tuple[ScriptWarning, ...]]:
-    """Bind one statement alone, for a live system: neither `catalog` nor anything else changes. source: the text that
-    the statement was parsed from.
+    """Bind one statement alone, for a live system: neither `catalog` nor anything else changes.
+
+    Args:
+        source: the text that the statement was parsed from.
+        failed: names, in lower case, whose declaration has failed.
 
     Raises:
         ScriptErrors: all mistakes in the statement.
+        BindingFailed: it has none beside that it uses a declaration that has failed.
     """
     name = statement.name.key if isinstance(statement, CreateView | CreateQuery) else None
     kind = "query" if isinstance(statement, CreateQuery) else "view"
-    context = Context(source, catalog, settings, view=name, view_kind=kind, query_names=QueryNames.REFUSED)
+    context = Context(
+        source, catalog, settings, failed=set(failed), view=name, view_kind=kind, query_names=QueryNames.REFUSED
+    )
     try:
         for error, span in refusals(statement):
             context.note(error, span)
@@ -319,5 +325,7 @@ def bind_command(
         if not context.errors:
             return command, tuple(context.warnings)
     except BindingFailed:
+        if context.silenced and not context.errors:
+            raise
         _not_without_error(statement, context)
     raise ScriptErrors(context.errors)
