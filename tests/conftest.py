@@ -95,6 +95,19 @@ def ready_processes() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def no_spark_without_the_mark(request: pytest.FixtureRequest) -> Iterator[None]:
+    """A JVM that is started while a script is read takes 15 s of CPU, and stays until the last test."""
+
+    def refuse(*_given: object) -> None:
+        raise AssertionError("a test that starts Spark has no mark that says so")
+
+    with pytest.MonkeyPatch.context() as patched:
+        if "not spark" in str(request.config.getoption("markexpr")):
+            patched.setattr("penstock.runtime.spark.startup.ahead.start_session_ahead", refuse)
+        yield
+
+
 @pytest.fixture
 def case_count(request: pytest.FixtureRequest) -> int | None:
     """--cases, or None for a test's own default."""
