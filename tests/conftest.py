@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -29,6 +31,14 @@ FOLDERS = {
     "spark": (HERE / "spark",),
     "server": (HERE / "server", HERE / "page", HERE / "client"),
 }
+#: Files with the longest tests. Those of the first leave Spark's classes for later starts of a JVM, which take half of
+#: the time with them, and those of the second, which start none, go beside these.
+LONGEST = (
+    "cli/test_results.py", "spark/test_kafka_source.py", "spark/test_live_soak_on_spark.py",
+    "spark/test_soak_on_spark.py", "spark/test_lives_of_a_server.py", "spark/test_serve_demo.py",
+    "spark/test_server_on_spark.py", "spark/test_start_histories_on_spark.py", "cli/test_run.py",
+    "cli/test_run_faults.py",
+)  # fmt: skip
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -50,7 +60,8 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return None if f"mark.{wanted}" in text or (wanted == "slow" and "mark.spread(" in text) else True
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
     spreads: dict[tuple[Path, str], CaseSpread] = {}
     for item in items:
         if not {*FOLDERS["server"]}.isdisjoint(item.path.parents):
@@ -60,6 +71,22 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             spread = spreads.setdefault((item.path, item.originalname), CaseSpread(item.originalname, *mark.args))
             if spread.is_left_to_soak(item.callspec._idlist):
                 item.add_marker(pytest.mark.slow)
+    yield
+    if (processes := os.environ.get("PYTEST_XDIST_WORKER_COUNT")) is not None:
+        items[:] = longest_first(items, int(processes))
+
+
+def longest_first(items: list[pytest.Item], processes: int) -> list[pytest.Item]:
+    """Return the tests in another order. Each process begins with an equal part of them, and in each of these parts the
+    longest are first: at the end one takes from another what that has not begun, and waits for what it has."""
+    names = {item: item.path.relative_to(HERE).as_posix() for item in items}
+    others = iter([item for item in items if names[item] not in LONGEST])
+    ordered: list[pytest.Item] = []
+    for number in range(processes):
+        size = (len(items) - len(ordered)) // (processes - number)
+        part = [item for name in LONGEST[number::processes] for item in items if names[item] == name]
+        ordered += [*part, *itertools.islice(others, max(0, size - len(part)))]
+    return [*ordered, *others]
 
 
 def pytest_configure() -> None:
@@ -93,6 +120,29 @@ def ready_processes() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("penstock.results.select_workers.process_command", select_process)
         yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_spark_without_the_mark(request: pytest.FixtureRequest) -> Iterator[None]:
+    """A JVM that is started while a script is read takes 15 s of CPU, and stays until the last test."""
+
+    def refuse(*_given: object) -> None:
+        raise AssertionError("a test that starts Spark has no mark that says so")
+
+    with pytest.MonkeyPatch.context() as patched:
+        if "not spark" in str(request.config.getoption("markexpr")):
+            patched.setattr("penstock.runtime.spark.startup.ahead.start_session_ahead", refuse)
+        yield
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[Any]:
+    """One Spark session for all tests of a process that need none of their own: starting it is what costs."""
+    from penstock.runtime.spark.startup.session import start_spark
+
+    session = start_spark("local[2,4]")
+    yield session
+    session.stop()
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 from penstock.cli.main import app
 from penstock.cli.querying import is_statement
+from penstock.runtime.spark.startup import ahead
 from tests.commands import penstock
 
 SCRIPT = """
@@ -172,12 +173,15 @@ def test_files_that_are_gone(tmp_path: Path) -> None:
     assert code == 2 and "P0404" in err and "Traceback" not in err
 
 
-def test_a_run_has_continuous_queries_only(script: Path) -> None:
+def test_a_run_has_continuous_queries_only(script: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[object] = []
+    monkeypatch.setattr(ahead, "start_session_ahead", lambda *given: started.append(given))
     script.write_text(SCRIPT + "SELECT n FROM S AS OF 1;")
     for command in ("run", "check"):
         result = CliRunner().invoke(app, [command, str(script)])
         assert result.exit_code == 2 and "P0103" in result.stderr and f"{script}:5:" in result.stderr
         assert "penstock query" in result.stderr
+    assert len(started) == 1, "by run, while the script was read"
     script.write_text(SCRIPT + "SELECT n FROM S;")
     assert "query_1: state none" in CliRunner().invoke(app, ["check", str(script)]).stdout
 

@@ -8,10 +8,13 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
+from penstock.cli.main import app
+from penstock.runtime.spark.startup import ahead
 from tests.commands import penstock
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
@@ -46,8 +49,23 @@ def test_without_a_terminal_results_are_csv_and_nothing_else(tmp_path: Path) -> 
     assert "CREATE STREAM Orders" in err and "3 rows in · 2 rows out" in err
 
 
-def test_json_lines_of_two_queries(tmp_path: Path) -> None:
-    code, out, err = run(tmp_path, TWO, "--format", "json")
+def in_this_process(
+    folder: Path, text: str, *arguments: str, capfdbinary: pytest.CaptureFixture[bytes]
+) -> tuple[int, bytes, str]:
+    """Run the command on the session that is there: how its process begins and ends is seen in the other tests."""
+    (folder / "orders.cql").write_text(text)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(ahead, "start_session_ahead", lambda *_: None)
+        try:
+            app(["run", str(folder / "orders.cql"), *arguments])
+        except SystemExit as end:
+            code = int(end.code or 0)
+    out, err = capfdbinary.readouterr()
+    return code, out, err.decode()
+
+
+def test_json_lines_of_two_queries(spark: Any, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    code, out, err = in_this_process(tmp_path, TWO, "--format", "json", capfdbinary=capfdbinary)
     assert code == 0, err
     found = [json.loads(line) for line in out.splitlines()]
     assert sorted((f["query"], f["ts"], f["item"]) for f in found) == [
@@ -55,11 +73,11 @@ def test_json_lines_of_two_queries(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
-def test_an_arrow_stream_is_one_query_s(tmp_path: Path) -> None:
-    code, out, err = run(tmp_path, TWO, "--format", "arrow")
+def test_an_arrow_stream_is_one_query_s(spark: Any, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    code, out, err = in_this_process(tmp_path, TWO, "--format", "arrow", capfdbinary=capfdbinary)
     assert (code, out) == (2, b"")
     assert "error P0502: an Arrow stream holds the results of one query, and 2 have no INTO: dear, cheap" in err
-    code, out, err = run(tmp_path, ONE, "--format", "arrow")
+    code, out, err = in_this_process(tmp_path, ONE, "--format", "arrow", capfdbinary=capfdbinary)
     assert code == 0, err
     assert pa.ipc.open_stream(io.BytesIO(out)).read_all().to_pylist() == [
         {"ts": 2, "item": "rum", "price": 50}, {"ts": 3, "item": "ale", "price": 12},

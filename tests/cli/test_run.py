@@ -75,7 +75,8 @@ def test_a_run_to_the_end_of_its_input(folder: Path) -> None:
     assert result(folder) == ["2,rum,50", "5,ale,12", "6,mead,11"]
 
 
-def test_ctrl_c_stops_cleanly_and_the_same_command_resumes(folder: Path) -> None:
+def test_one_run_over_ctrl_c_a_killed_jvm_and_two_ctrl_c(folder: Path) -> None:
+    """The same command goes on behind each of them, so each is seen in a run that begins and in one that continues."""
     process = command(folder, "--checkpoint", "state", options=", watch 'true'")
     _wait_for(lambda: len(result(folder)) >= 2, process)
     process.send_signal(signal.SIGINT)
@@ -87,44 +88,29 @@ def test_ctrl_c_stops_cleanly_and_the_same_command_resumes(folder: Path) -> None
     before = result(folder)
 
     (folder / "in" / "2.csv").write_text("ts,item,price\n7,port,60\n8,tea,6\n9,rum,70\n10,rum,80\n")
-    process = command(folder, "--checkpoint", "state", options=", watch 'true'", program=penstock())
+    process = command(folder, "--checkpoint", "state", options=", watch 'true'")
     _wait_for(lambda: len(result(folder)) >= len(before) + 2, process)
-    process.send_signal(signal.SIGINT)
-    process.communicate(timeout=120)
-    whole = ["2,rum,50", "5,ale,12", "6,mead,11", "7,port,60", "9,rum,70", "10,rum,80"]
-    after = result(folder)
-    assert after[: len(before)] == before
-    assert after == whole[: len(after)]
-
-
-def test_two_ctrl_c_end_with_the_code_of_the_signal(folder: Path) -> None:
-    process = command(folder, "--checkpoint", "state", options=", watch 'true'")
-    _wait_for(lambda: len(result(folder)) >= 2, process)
-    process.send_signal(signal.SIGINT)
-    time.sleep(0.01)
-    process.send_signal(signal.SIGINT)
-    _, told = process.communicate(timeout=120)
-    assert process.returncode == 130, told
-    assert "Traceback" not in told
-    assert result(folder) == ["2,rum,50", "5,ale,12", "6,mead,11"]
-
-
-def test_a_jvm_that_is_killed_is_said_to_be(folder: Path) -> None:
-    process = command(folder, "--checkpoint", "state", options=", watch 'true'")
-    _wait_for(lambda: len(result(folder)) >= 2, process)
     (java,) = _jvms_of(process.pid)
     os.kill(java, signal.SIGKILL)
     _, told = process.communicate(timeout=120)
     assert process.returncode == 1, told
     assert "error P0601: the run failed: Spark's JVM was killed by SIGKILL" in told
     assert "Traceback" not in told and "py4j" not in told
-    # The same command goes on.
-    (folder / "in" / "2.csv").write_text("ts,item,price\n7,port,60\n")
-    process = command(folder, "--checkpoint", "state", options=", watch 'true'", program=penstock())
-    _wait_for(lambda: len(result(folder)) >= 4, process)
+    whole = ["2,rum,50", "5,ale,12", "6,mead,11", "7,port,60", "9,rum,70", "10,rum,80", "11,gin,90"]
+    after = result(folder)
+    assert after[: len(before)] == before
+    assert after == whole[: len(after)]
+
+    (folder / "in" / "3.csv").write_text("ts,item,price\n11,gin,90\n12,tea,6\n")
+    process = command(folder, "--checkpoint", "state", options=", watch 'true'")
+    _wait_for(lambda: len(result(folder)) >= 7, process)
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=120)
-    assert result(folder) == ["2,rum,50", "5,ale,12", "6,mead,11", "7,port,60"]
+    time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    _, told = process.communicate(timeout=120)
+    assert process.returncode == 130, told
+    assert "Traceback" not in told
+    assert result(folder) == whole
 
 
 def _jvms_of(pid: int) -> list[int]:

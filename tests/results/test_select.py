@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+import pickle
 import random
 import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pyarrow as pa
@@ -20,11 +23,13 @@ from penstock.errors import PenstockError
 from penstock.language import BoundScript, Catalog, QueryNames, bind_script, bind_select
 from penstock.physical.elements import Elements
 from penstock.physical.execution.progress import NOTHING
+from penstock.physical.planning.strategies import Strategy
+from penstock.results import select_process
 from penstock.results.cancellation import Cancellation
 from penstock.results.content import ResultContents
 from penstock.results.live_state import LiveState, state_of_results
 from penstock.results.select import LiveReader, gather
-from penstock.results.select_workers import SelectWorkers, process_command
+from penstock.results.select_workers import SelectRequest, SelectWorkers, process_command
 from penstock.results.source_rows import RowsInMemory, SourceRows, ordered_rows
 from penstock.runtime.local.one_time import sources_of
 from penstock.runtime.local.runtime import run_local
@@ -242,6 +247,17 @@ def test_a_query_that_takes_too_much_is_ended(catalog: Catalog) -> None:
     finally:
         limited.close()
         short.close()
+
+
+def test_memory_that_is_refused_to_what_is_not_pythons_own_is_told_alike(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The system's own error, of an import that lists a folder or of a file that is mapped."""
+    request = SelectRequest(pickle.dumps((None, {})), Strategy.PATTERN, 2**30, str(tmp_path / "rows"))
+    for number, code in ((errno.ENOMEM, "P0724"), (errno.EIO, "P0601")):
+        monkeypatch.setattr(select_process, "answer_over", Mock(side_effect=OSError(number, "told by the system")))
+        found = select_process.answered(request)
+        assert isinstance(found, PenstockError) and found.code == code
 
 
 def test_a_query_that_is_cancelled_ends_at_once(catalog: Catalog, workers: SelectWorkers) -> None:

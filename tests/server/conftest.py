@@ -64,3 +64,15 @@ def server(serve: Callable[..., Running]) -> Running:
 def client(server: Running) -> Iterator[httpx.Client]:
     with server.client(AccessRole.ADMIN) as made:
         yield made
+
+
+@pytest.fixture(scope="module")
+def attacked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """A server with one query that none of the attacks of a file may disturb."""
+    from tests.server.test_live_service import WARM, ended, started, statement
+
+    running = started(tmp_path_factory.mktemp("attacked"))
+    with running.client(AccessRole.ADMIN) as client:
+        assert statement(client, WARM).status_code == 200
+    yield running
+    ended(running)

@@ -10,11 +10,10 @@ from typing import Any
 
 import httpx
 import pyarrow as pa
-import pytest
 
 from penstock.server.roles import AccessRole
 from tests.server.running import Running
-from tests.server.test_live_service import ROWS, WARM, answers, ended, started, statement
+from tests.server.test_live_service import ROWS, answers
 
 Attack = tuple[str, str, dict[str, Any]]
 
@@ -162,15 +161,6 @@ def is_refused(answer: httpx.Response) -> bool:
     """Whether an answer is a problem document of the caller's."""
     is_problem = answer.headers.get("content-type", "").startswith("application/problem+json")
     return 400 <= answer.status_code < 500 and is_problem and bool(answer.json()["code"])
-
-
-@pytest.fixture(scope="module")
-def attacked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    running = started(tmp_path_factory.mktemp("attacked"))
-    with running.client(AccessRole.ADMIN) as client:
-        assert statement(client, WARM).status_code == 200
-    yield running
-    ended(running)
 
 
 def test_what_is_wrong_is_a_problem_and_disturbs_nothing(attacked: Running) -> None:

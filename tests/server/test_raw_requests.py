@@ -17,7 +17,7 @@ import pytest
 from penstock.server import listening
 from penstock.server.roles import AccessRole
 from tests.server.running import Running
-from tests.server.test_live_service import ROWS, WARM, answers, ended, started, statement
+from tests.server.test_live_service import ROWS, answers
 
 ROW = json.dumps(ROWS[0]).encode() + b"\n"
 CHUNKED = b"Transfer-Encoding: chunked\r\n"
@@ -71,15 +71,6 @@ OTHERS = (
     get(NOTHING, b"Upgrade: h2c", b"Connection: Upgrade, HTTP2-Settings", b"HTTP2-Settings: AAMAAABk"),
     get(NOTHING) + b"\x00\x00\r\n\r\n", get(NOTHING) * 20, SCRIPT + LENGTH + SQL + get(NOTHING),
 )  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def attacked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    running = started(tmp_path_factory.mktemp("raw"))
-    with running.client(AccessRole.ADMIN) as client:
-        assert statement(client, WARM).status_code == 200
-    yield running
-    ended(running)
 
 
 def conversation(running: Running, content: bytes) -> bytes:

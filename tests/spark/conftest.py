@@ -1,4 +1,4 @@
-"""One Spark session for all tests of this folder: they are few, and starting it is what costs."""
+"""What tests on Spark share, beside the session (`tests/conftest.py`): a server that dies, and a broker."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from benchmarks.live_soak.served import Served
-from penstock.runtime.spark.startup.session import start_spark
 
 pytestmark = pytest.mark.spark
 
@@ -19,13 +18,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if "tests/spark/" in str(item.path).replace("\\", "/"):
             item.add_marker(pytest.mark.spark)
             item.add_marker(pytest.mark.timeout(600))
-
-
-@pytest.fixture(scope="session")
-def spark() -> Iterator[Any]:
-    session = start_spark("local[2,4]")
-    yield session
-    session.stop()
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ pytestmark = [
 
 
 def test_the_demo_of_the_server() -> None:
-    command = [sys.executable, str(ROOT / "examples" / "serve_demo.py"), "--seconds", "10"]
+    command = [sys.executable, str(ROOT / "examples" / "serve_demo.py"), "--speed", "4000", "--seconds", "3"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "WARM: yes; Flights: the source, read again" in done.stdout

@@ -1,236 +1,219 @@
-"""`penstock serve` on Spark: registered, answered, subscribed, ended by SIGTERM, and continued by another process over
-a copy of its checkpoint.
+"""`penstock serve` on Spark over a restart: control relations, the tap of an edge, one-time queries, static relations.
+
+Each check has its own streams and queries of one server, so that two starts are enough for all.
 """
 
 from __future__ import annotations
 
-import os
-import shutil
+import json
 import signal
-import subprocess
-import sys
+import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
-from test_ports import LOOPBACK, family, listening, sockets
+from server_kit import Check, Server, at_least, changes, declared, go_on, reading, rows, served, start, warmest
 
-from penstock.client import ServerClient, connect
+from penstock.client import ServerClient
 from penstock.errors import PenstockError
 from tests.commands import penstock
 
-#: Where a server is killed, or is looked below; else one that is ready.
-PROGRAM = (sys.executable, "-m", "penstock")
-
-ROOMS = "CREATE STREAM readings (at TIMESTAMP, room STRING, celsius DOUBLE) FROM HTTP () TIMESTAMP BY at;"
-WARM = "CREATE QUERY warm AS SELECT room, MAX(celsius) AS celsius FROM readings [RANGE 1 HOUR] GROUP BY room"
-
-
-def reading(time: str, room: str, celsius: float) -> dict[str, Any]:
-    return {"at": f"2024-03-01 {time}:00", "room": room, "celsius": celsius}
-
-
-@contextmanager
-def served(
-    folder: Path, *options: str, program: tuple[str, ...] = PROGRAM
-) -> Iterator[tuple[str, ServerClient, subprocess.Popen[str]]]:
-    command = [*program, "serve", str(folder / "rooms.cql"), "--http", "127.0.0.1:0"]
-    process = subprocess.Popen(
-        [*command, "--checkpoint", str(folder / "state"), *options], env={**os.environ, "XDG_CONFIG_HOME": str(folder)},
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    try:
-        assert process.stdout is not None
-        url = process.stdout.readline().strip()
-        assert url, process.communicate()[1]
-        token = (folder / "penstock" / "first-token").read_text(encoding="utf-8").strip()
-        with connect(url, token) as client:
-            yield url, client, process
-    finally:
-        if process.poll() is None:
-            process.kill()
-        process.communicate()
-
-
-def changes(client: ServerClient, count: int, cursor: str | None = None) -> tuple[list[tuple[Any, ...]], str | None]:
-    """Return some rows of the query, from a cursor or its beginning, and the cursor behind them."""
-    rows: list[tuple[Any, ...]] = []
-    with client.subscribe("warm", cursor=cursor, beginning=cursor is None) as batches:
-        for batch in batches:
-            rows += [(row["op"], row["room"], row["celsius"]) for row in batch.to_pylist()]
-            if len(rows) >= count:
-                return rows, batches.cursor
-    raise AssertionError("the subscription ended")
-
-
-LEVELS = """CREATE STREAM kept (at TIMESTAMP, room STRING, celsius DOUBLE) FROM HTTP () TIMESTAMP BY at RETAIN 2 HOURS;
-CREATE STREAM passed (at TIMESTAMP, room STRING) FROM HTTP () TIMESTAMP BY at;
+#: The streams and relations of all checks, each with the check's own.
+SCRIPT = (
+    declared("readings", " RETAIN 2 HOURS") + declared("tapped") + declared("hydrated", " RETAIN 2 HOURS")
+    + declared("named", " RETAIN 2 HOURS") + declared("kept", " RETAIN 2 HOURS")
+    + f"""CREATE STREAM passed (at TIMESTAMP, room STRING) FROM HTTP () TIMESTAMP BY at;
 CREATE RELATION levels (at TIMESTAMP, room STRING, level INT, PRIMARY KEY (room)) FROM HTTP () TIMESTAMP BY at;
-CREATE QUERY warm AS SELECT room, MAX(celsius) AS celsius FROM kept [RANGE 1 HOUR] GROUP BY room;"""
-COUNTED = "SELECT room, COUNT(*) AS n FROM kept [RANGE 1 HOUR] GROUP BY room ORDER BY room"
-JOINED = "SELECT kept.room, celsius, level FROM kept [RANGE 1 HOUR], levels WHERE kept.room = levels.room"
-
-
-def at_least(client: ServerClient, sql: str, rows: int) -> list[dict[str, Any]]:
-    """The answer of a SELECT, when it has so many rows."""
-    end = time.monotonic() + 60
-    while len(found := client.select(sql).to_arrow().to_pylist()) < rows:
-        assert time.monotonic() < end, found
-        time.sleep(0.2)
-    return found
-
-
-@pytest.mark.spark
-def test_one_time_queries_over_what_a_server_keeps(tmp_path: Path) -> None:
-    """Streams that are retained, updates of relations and answers, before and after a restart; the run beside them
-    answers as ever."""
-    (tmp_path / "rooms.cql").write_text(LEVELS, encoding="utf-8")
-    with served(tmp_path, program=penstock()) as (_, client, process):
-        assert client.select("SELECT COUNT(*) AS n FROM kept").to_arrow().to_pylist() == [{"n": 0}]
-        client.insert("levels", [{"at": "2024-03-01 08:00:00", "room": "hall", "level": 1},
-                                 {"at": "2024-03-01 09:40:00", "room": "attic", "level": 2},
-                                 {"at": "2024-03-01 12:00:00", "room": "cellar", "level": 0}])  # fmt: skip
-        answers: list[int] = []
-        for number in range(12):
-            client.insert("kept", [reading(f"09:{5 * number:02}", "hall" if number % 2 else "attic", 10.0 + number)])
-            answers += [row["n"] for row in client.select(COUNTED).to_arrow().to_pylist()]
-        at_least(client, "SELECT at FROM kept", 11)
-        rows = client.select(COUNTED)
-        assert rows.to_arrow().to_pylist() == [{"room": "attic", "n": 6}, {"room": "hall", "n": 5}]
-        assert rows.instant == "2024-03-01T09:54:59.999999Z" and max(answers, default=0) <= 6
-        joined = client.select(JOINED).to_arrow().to_pylist()
-        assert sorted((row["room"], row["level"]) for row in joined) == [("attic", 2)] * 6 + [("hall", 1)] * 5
-        both = client.select("SELECT warm.celsius, level FROM warm, levels WHERE warm.room = levels.room").to_arrow()
-        assert sorted(row["celsius"] for row in both.to_pylist()) == [19.0, 20.0]
-        for sql, hint in [("SELECT room FROM passed", "ALTER STREAM passed SET (retain"),
-                          ("SELECT room FROM kept [RANGE 1 HOUR] AS OF '2025-01-01'", "ask again later")]:  # fmt: skip
-            with pytest.raises(PenstockError, match="P0721") as caught:
-                client.select(sql)
-            assert hint in str(caught.value.hint)
-        client.execute("ALTER STREAM passed SET (retain '10 MINUTES')")
-        client.insert("passed", [{"at": f"2024-03-01 09:0{n}:00", "room": "hall"} for n in range(3)])
-        assert len(at_least(client, "SELECT at FROM passed", 2)) == 2
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(60) == 0
-    # With so little memory each of them is a job of Spark.
-    with served(tmp_path, "--set", "snapshot_memory=512", program=penstock()) as (_, client, _process):
-        again = client.select(COUNTED)
-        assert again.to_arrow().equals(rows.to_arrow()) and again.instant == rows.instant
-        assert sorted(map(repr, client.select(JOINED).to_arrow().to_pylist())) == sorted(map(repr, joined))
-        assert changes(client, 2)[0][:2] == [("+", "attic", 10.0), ("+", "hall", 11.0)]
-
-
-NAMES = """CREATE RELATION names (room STRING, name STRING, PRIMARY KEY (room)) FROM MEMORY ();
+CREATE QUERY standing AS {warmest("kept")};
+CREATE RELATION names (room STRING, name STRING, PRIMARY KEY (room)) FROM MEMORY ();
 INSERT INTO names VALUES ('hall', 'Halle'), ('attic', NULL);
-CREATE STREAM kept (at TIMESTAMP, room STRING, celsius DOUBLE) FROM HTTP () TIMESTAMP BY at RETAIN 2 HOURS;"""
-NAMED = "SELECT name, celsius FROM kept [RANGE 1 HOUR] AS k, names AS n WHERE k.room = n.room"
+"""
+)  # fmt: skip
 
 
-@pytest.mark.spark
-def test_static_relations_of_a_server(tmp_path: Path) -> None:
+def control_relations() -> Check:
+    """Figures come with the batches, UPDATE steers the run. It goes first: it counts what all have posted."""
+    server: Server = yield
+    client = server.client
+    # Queries of one script share what they compute alike.
+    client.execute(f"CREATE QUERY warm AS {warmest('readings')}; CREATE QUERY other AS {warmest('readings')}")
+    client.insert("readings", [reading(f"09:{n:02}", f"room {n % 7}", float(n)) for n in range(50)])
+    at_least(client, "SELECT name FROM penstock.queries WHERE rows > 0", 2)
+    (warm,) = rows(client, "SELECT * FROM penstock.queries WHERE name = 'warm'")
+    assert warm["state"] == "RUNNING" and warm["rows"] >= 7 and 0 < warm["latency_p50"] <= warm["latency_p99"]
+    shared = rows(client, "SELECT operator FROM penstock.query_operators GROUP BY operator HAVING COUNT(*) = 2")
+    assert shared and warm["shared_bytes"] > 0 and warm["state_bytes"] >= warm["own_bytes"]
+    flow = rows(client, "SELECT o.id, SUM(s.rows_in) AS n FROM penstock.operators o, penstock.operator_shards s"
+                        " WHERE s.operator = o.id AND o.stage = 1 GROUP BY o.id")  # fmt: skip
+    assert max(one["n"] for one in flow if one["n"] is not None) >= 50
+    edges = rows(client, "SELECT rows, bytes FROM penstock.plan_edges WHERE exchange_key IS NOT NULL")
+    assert any(one["rows"] == 50 and one["bytes"] > 0 for one in edges)
+    (stream,) = rows(client, "SELECT rows, retained_bytes FROM penstock.streams WHERE name = 'readings'")
+    assert stream["rows"] == 50 and stream["retained_bytes"] > 0
+    batches = rows(client, "SELECT seconds, read_seconds, rows_in FROM penstock.batches WHERE rows_in > 0")
+    assert sum(one["rows_in"] for one in batches) == 50 and all(one["seconds"] > 0 for one in batches)
+    client.execute("UPDATE penstock.queries SET weight = 3, latency_target = '2 seconds' WHERE name = 'warm'")
+    client.execute("UPDATE penstock.queries SET state = 'PAUSED' WHERE name = 'other' CONFIRM 1 ROWS")
+    client.insert("readings", [reading("09:55", "room 1", 99.0), reading("09:59", "room 2", 98.0)])
+    at_least(client, f"SELECT name FROM penstock.queries WHERE name = 'warm' AND rows > {warm['rows']}", 1)
+    server = yield
+    found = rows(server.client, "SELECT name, state, weight, latency_target FROM penstock.queries"
+                                " WHERE name IN ('other', 'warm') ORDER BY name")  # fmt: skip
+    assert found == [
+        {"name": "other", "state": "PAUSED", "weight": 1.0, "latency_target": None},
+        {"name": "warm", "state": "RUNNING", "weight": 3.0, "latency_target": 2.0},
+    ]
+
+
+def tap_of_an_edge() -> Check:
+    """Rows of workers are shown."""
+    server: Server = yield
+    client = server.client
+    # A selection has an edge in stage 0; the window stands behind the exchange.
+    client.execute(f"CREATE QUERY selected AS {warmest('tapped').replace('GROUP BY', 'WHERE celsius > 10 GROUP BY')}")
+    client.insert("tapped", [reading("08:00", "hall", 1.0)])
+    at_least(client, "SELECT name FROM penstock.streams WHERE name = 'tapped' AND rows > 0", 1)
+    found = rows(client, "SELECT q.id, o.stage, q.exchange FROM penstock.queues q JOIN penstock.operators o"
+                         " ON o.id = q.to_operator JOIN penstock.query_operators u ON u.operator = o.id"
+                         " WHERE u.query = 'selected'")  # fmt: skip
+    stages = {one["stage"]: one["id"] for one in found if one["stage"] == 0 or one["exchange"] is not None}
+    assert {0, 1} <= stages.keys()
+    file = server.folder / "state" / "penstock" / "taps.json"
+    for number, (stage, queue) in enumerate(sorted(stages.items())):
+        shown: list[dict[str, Any]] = []
+
+        def tap(queue: str = queue, shown: list[dict[str, Any]] = shown) -> None:
+            params = {"rows": 3, "seconds": 60, "format": "ndjson"}
+            answer = httpx.get(f"{server.url}/v1/entities/{queue}/tap", params=params, timeout=90,
+                               headers={"Authorization": f"Bearer {server.token}"})  # fmt: skip
+            shown += [json.loads(line) for line in answer.text.splitlines()]
+
+        tapping = threading.Thread(target=tap)
+        tapping.start()
+        while not file.exists():
+            time.sleep(0.02)
+        hour = 9 + number
+        client.insert("tapped", [reading(f"{hour:02}:{n:02}", "hall", 20.0 + n) for n in range(50)])
+        tapping.join()
+        assert len(shown) == 3 and {row["room"] for row in shown} == {"hall"}, (stage, shown)
+        assert all(row["ts"].startswith(f"2024-03-01T{hour:02}:") and row["count"] == 1 for row in shown)
+        end = time.monotonic() + 30
+        while file.exists():
+            assert time.monotonic() < end, "nobody looks at it any more"
+            time.sleep(0.02)
+
+
+COUNTED = "SELECT room, COUNT(*) AS n FROM {} [RANGE 1 HOUR] GROUP BY room"
+
+
+def first_answer_of_a_query_with_a_past() -> Check:
+    """It is whole from the moment on at which it can be read: the batch in which it begins is waited for."""
+    client = (yield).client
+    client.insert("hydrated", [reading("09:00", "hall", 19.5), reading("09:20", "attic", 23.0)])
+    counted = COUNTED.format("hydrated")
+    at_least(client, counted, 1)
+    for name in ("early", "later"):
+        client.execute(f"CREATE QUERY {name} START WARM AS {counted}")
+        end, found = time.monotonic() + 60, None
+        while found is None:
+            assert time.monotonic() < end
+            try:
+                found = client.select(f"SELECT * FROM {name}")
+            except PenstockError as error:
+                # It is HYDRATING.
+                assert error.code == "P0721", error
+        assert found.to_arrow().to_pylist() == [{"room": "hall", "n": 1}]
+        assert found.instant == "2024-03-01T09:19:59.999999Z"
+
+
+NAMED = "SELECT name, celsius FROM named [RANGE 1 HOUR] AS k, names AS n WHERE k.room = n.room"
+
+
+def static_relations() -> Check:
     """They are read by standing queries, with a stream or alone, and by SELECT beside these; also after a restart."""
-    (tmp_path / "rooms.cql").write_text(NAMES, encoding="utf-8")
     everything = [{"room": "attic", "name": None}, {"room": "hall", "name": "Halle"}]
     named = [{"name": "Halle", "celsius": 19.5}, {"name": "Halle", "celsius": 21.0}]
 
-    def check(client: ServerClient, rows: int) -> None:
-        assert client.select("SELECT * FROM names ORDER BY room").to_arrow().to_pylist() == everything
-        for sql in (NAMED, "SELECT * FROM warm"):
-            found = at_least(client, f"{sql} ORDER BY celsius", rows)
+    def check(client: ServerClient, count: int) -> None:
+        assert rows(client, "SELECT * FROM names ORDER BY room") == everything
+        for sql in (NAMED, "SELECT * FROM naming"):
+            found = at_least(client, f"{sql} ORDER BY celsius", count)
             assert [row for row in found if row["name"] is not None] == named[: len(found) - 1], sql
         assert at_least(client, "SELECT * FROM alone ORDER BY room", 2) == everything
 
-    with served(tmp_path, program=penstock()) as (_, client, process):
-        (told,) = client.execute("INSERT INTO names VALUES ('cellar', 'Keller'), ('hall', 'twice')")
-        assert told.state == "FAILED"
-        assert client.select("SELECT * FROM names ORDER BY room").to_arrow().to_pylist() == everything
-        client.execute(f"CREATE QUERY alone AS SELECT * FROM names; CREATE QUERY warm AS {NAMED}")
-        client.insert("kept", [reading("09:00", "hall", 19.5), reading("09:20", "attic", 23.0)])
-        client.insert("kept", [reading("09:30", "hall", 21.0)])
-        check(client, 2)
-        with pytest.raises(PenstockError, match="P0701") as caught:
-            client.execute("SHOW VIEWS; INSERT INTO names VALUES ('cellar', 'Keller')")
-        assert caught.value.position is not None and caught.value.position.column == 13
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(60) == 0
-    with served(tmp_path, program=penstock()) as (_, client, _process):
-        client.execute(f"CREATE QUERY late START WARM AS {NAMED}")
-        client.insert("kept", [reading("09:40", "none", 0.0)])
-        check(client, 3)
-        at_least(client, "SELECT * FROM late", 3)
+    client = (yield).client
+    (told,) = client.execute("INSERT INTO names VALUES ('cellar', 'Keller'), ('hall', 'twice')")
+    assert told.state == "FAILED"
+    assert rows(client, "SELECT * FROM names ORDER BY room") == everything
+    client.execute(f"CREATE QUERY alone AS SELECT * FROM names; CREATE QUERY naming AS {NAMED}")
+    client.insert("named", [reading("09:00", "hall", 19.5), reading("09:20", "attic", 23.0)])
+    client.insert("named", [reading("09:30", "hall", 21.0)])
+    check(client, 2)
+    with pytest.raises(PenstockError, match="P0701") as caught:
+        client.execute("SHOW VIEWS; INSERT INTO names VALUES ('cellar', 'Keller')")
+    assert caught.value.position is not None and caught.value.position.column == 13
+    client = (yield).client
+    client.execute(f"CREATE QUERY late START WARM AS {NAMED}")
+    client.insert("named", [reading("09:40", "none", 0.0)])
+    check(client, 3)
+    at_least(client, "SELECT * FROM late", 3)
 
 
-@pytest.mark.spark
-def test_the_first_answer_of_a_query_with_a_past_is_whole(tmp_path: Path) -> None:
-    """From the moment on at which it can be read: the batch in which it begins is waited for."""
-    (tmp_path / "rooms.cql").write_text(LEVELS, encoding="utf-8")
-    with served(tmp_path, program=penstock()) as (_, client, _process):
-        client.insert("kept", [reading("09:00", "hall", 19.5), reading("09:20", "attic", 23.0)])
-        at_least(client, COUNTED, 1)
-        for name in ("late", "later"):
-            client.execute(f"CREATE QUERY {name} START WARM AS {COUNTED.partition(' ORDER BY')[0]}")
-            end, found = time.monotonic() + 60, None
-            while found is None:
-                assert time.monotonic() < end
-                try:
-                    found = client.select(f"SELECT * FROM {name}")
-                except PenstockError as error:
-                    # It is HYDRATING.
-                    assert error.code == "P0721", error
-            assert found.to_arrow().to_pylist() == [{"room": "hall", "n": 1}]
-            assert found.instant == "2024-03-01T09:19:59.999999Z"
+JOINED = "SELECT kept.room, celsius, level FROM kept [RANGE 1 HOUR], levels WHERE kept.room = levels.room"
 
 
-@pytest.mark.spark
-def test_a_server_whose_run_has_ended_ends(tmp_path: Path) -> None:
-    """Not one that answers and in which nothing goes on: whoever watches it starts it again."""
-    (tmp_path / "rooms.cql").write_text(ROOMS, encoding="utf-8")
-    with served(tmp_path) as (_, client, process):
-        client.execute(WARM)
-        client.insert("readings", [reading("09:00", "hall", 19.5)])
-        for one in family(process.pid)[1:]:
-            if b"java" in Path(f"/proc/{one}/cmdline").read_bytes().split(b"\0")[0]:
-                os.kill(one, signal.SIGKILL)
-        client.insert("readings", [reading("09:20", "attic", 23.0)])
-        assert process.wait(60) == 1
-        assert "error P0601: the run failed: Spark's JVM was killed by SIGKILL" in process.communicate()[1]
-    with served(tmp_path) as (_, client, _process):
-        client.insert("readings", [reading("09:30", "attic", 20.0)])
-        found = at_least(client, "SELECT * FROM warm ORDER BY room", 2)
-        assert found == [{"room": "attic", "celsius": 23.0}, {"room": "hall", "celsius": 19.5}]
+def one_time_queries() -> Check:
+    """Streams that are retained, updates of relations and answers, before and after a restart; the run beside them
+    answers as ever."""
+    client = (yield).client
+    assert rows(client, "SELECT COUNT(*) AS n FROM kept") == [{"n": 0}]
+    client.insert("levels", [{"at": "2024-03-01 08:00:00", "room": "hall", "level": 1},
+                             {"at": "2024-03-01 09:40:00", "room": "attic", "level": 2},
+                             {"at": "2024-03-01 12:00:00", "room": "cellar", "level": 0}])  # fmt: skip
+    counted = f"{COUNTED.format('kept')} ORDER BY room"
+    answers: list[int] = []
+    for number in range(12):
+        client.insert("kept", [reading(f"09:{5 * number:02}", "hall" if number % 2 else "attic", 10.0 + number)])
+        answers += [row["n"] for row in rows(client, counted)]
+    at_least(client, "SELECT at FROM kept", 11)
+    before = client.select(counted)
+    assert before.to_arrow().to_pylist() == [{"room": "attic", "n": 6}, {"room": "hall", "n": 5}]
+    assert before.instant == "2024-03-01T09:54:59.999999Z" and max(answers, default=0) <= 6
+    joined = rows(client, JOINED)
+    assert sorted((row["room"], row["level"]) for row in joined) == [("attic", 2)] * 6 + [("hall", 1)] * 5
+    both = rows(client, "SELECT standing.celsius, level FROM standing, levels WHERE standing.room = levels.room")
+    assert sorted(row["celsius"] for row in both) == [19.0, 20.0]
+    for sql, hint in [("SELECT room FROM passed", "ALTER STREAM passed SET (retain"),
+                      ("SELECT room FROM kept [RANGE 1 HOUR] AS OF '2025-01-01'", "ask again later")]:  # fmt: skip
+        with pytest.raises(PenstockError, match="P0721") as caught:
+            client.select(sql)
+        assert hint in str(caught.value.hint)
+    client.execute("ALTER STREAM passed SET (retain '10 MINUTES')")
+    client.insert("passed", [{"at": f"2024-03-01 09:0{n}:00", "room": "hall"} for n in range(3)])
+    assert len(at_least(client, "SELECT at FROM passed", 2)) == 2
+    client = (yield).client
+    again = client.select(counted)
+    assert again.to_arrow().equals(before.to_arrow()) and again.instant == before.instant
+    assert sorted(map(repr, rows(client, JOINED))) == sorted(map(repr, joined))
+    assert changes(client, "standing", 2)[0][:2] == [("+", "attic", 10.0), ("+", "hall", 11.0)]
 
 
-@pytest.mark.spark
-def test_a_server_is_ended_and_goes_on(tmp_path: Path) -> None:
-    (tmp_path / "rooms.cql").write_text(ROOMS, encoding="utf-8")
-    with served(tmp_path) as (url, client, process):
-        assert client.execute(WARM)[0].state == "RUNNING"
-        client.insert("readings", [reading("09:00", "hall", 19.5), reading("09:20", "attic", 23.0)])
-        rows, cursor = changes(client, 1)
-        assert rows[0] == ("+", "hall", 19.5)
-        (source,) = (one for one in client.catalog().sources if one.name == "readings")
-        assert source.heartbeat == "2024-03-01T09:19:59.999999Z"
-        assert httpx.get(f"{url}/readyz").status_code == 200
-        found = listening(set().union(*map(sockets, family(process.pid))))
-        assert found and set(found) <= LOOPBACK
-        # A copy that is made while it runs, at rest, serves as well as the checkpoint itself.
-        shutil.copytree(tmp_path / "state", tmp_path / "copy")
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(60) == 0
-    shutil.rmtree(tmp_path / "state")
-    (tmp_path / "copy").rename(tmp_path / "state")
-    with served(tmp_path) as (_, client, _process):
-        assert [query.state for query in client.queries()] == ["RUNNING"]
-        client.insert("readings", [reading("10:10", "hall", 20.0)])
-        more, _ = changes(client, 2, cursor)
-        assert (rows + more)[:3] == [("+", "hall", 19.5), ("+", "attic", 23.0), ("-", "hall", 19.5)]
-        selected = client.select("SELECT room, celsius FROM warm ORDER BY room")
-        assert selected.to_arrow().to_pylist() == [{"room": "attic", "celsius": 23.0}]
-        assert selected.instant == "2024-03-01T10:09:59.999999Z"
-        assert client.query("warm").rows == len(rows) + len(more)
-        snapshot = next(client.subscribe("warm", snapshot=True))
-        assert [row["room"] for row in snapshot.to_pylist()] == ["attic"]
+def test_a_server_over_a_restart(tmp_path: Path) -> None:
+    (tmp_path / "rooms.cql").write_text(SCRIPT, encoding="utf-8")
+    checks = [
+        control_relations(), tap_of_an_edge(), first_answer_of_a_query_with_a_past(), static_relations(),
+        one_time_queries(),
+    ]  # fmt: skip
+    failures: list[Exception] = []
+    start(checks)
+    with served(tmp_path, program=penstock()) as server:
+        left = go_on(checks, server, failures)
+        server.process.send_signal(signal.SIGTERM)
+        assert server.process.wait(60) == 0
+    # With so little memory each SELECT is a job of Spark.
+    with served(tmp_path, "--set", "snapshot_memory=512", program=penstock()) as server:
+        assert go_on(left, server, failures) == []
+    if failures:
+        raise ExceptionGroup("checks of a server", failures)

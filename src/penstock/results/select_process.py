@@ -6,6 +6,7 @@ to standard error.
 
 from __future__ import annotations
 
+import errno
 import os
 import pickle
 import resource
@@ -69,6 +70,9 @@ def answered(request: SelectRequest) -> OneTimeAnswer | PenstockError:
     except PenstockError as error:
         return error
     except Exception as error:
+        # So the system says it to what is not Python's own: an import that lists a folder, a file that is mapped.
+        if isinstance(error, OSError) and error.errno == errno.ENOMEM:
+            return too_large(request.memory)
         return PenstockError("P0601", f"the query failed: {type(error).__name__}: {error}", cause=error)
     # The query may hold code that only the other process can load.
     return replace(answer, query=None, table=pa.table({}))  # type: ignore[arg-type]
