@@ -11,6 +11,7 @@ from test_server_on_spark import ROOMS, WARM, at_least, reading, served
 from penstock.client import ServerClient
 from tests.commands import penstock
 
+TIMES = "SELECT heartbeat, heartbeat_tick FROM penstock.streams"
 KEPT = ROOMS.replace(";", " RETAIN 2 HOURS;")
 
 
@@ -43,6 +44,8 @@ def test_what_a_run_on_spark_shows_and_how_it_is_steered(tmp_path: Path) -> None
         client.execute("UPDATE penstock.queries SET state = 'PAUSED' WHERE name = 'other' CONFIRM 1 ROWS")
         client.insert("readings", [reading("09:55", "room 1", 99.0), reading("09:59", "room 2", 98.0)])
         at_least(client, f"SELECT name FROM penstock.queries WHERE name = 'warm' AND rows > {warm['rows']}", 1)
+        known = rows(client, TIMES)
+        assert known[0]["heartbeat"] is not None
         process.terminate()
         process.communicate(timeout=120)
     with served(tmp_path, program=penstock()) as (_, client, _process):
@@ -51,3 +54,5 @@ def test_what_a_run_on_spark_shows_and_how_it_is_steered(tmp_path: Path) -> None
             {"name": "other", "state": "PAUSED", "weight": 1.0, "latency_target": None},
             {"name": "warm", "state": "RUNNING", "weight": 3.0, "latency_target": 2.0},
         ]
+        # The log says how far the stream had come, before rows do.
+        assert rows(client, TIMES) == known
