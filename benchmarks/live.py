@@ -224,9 +224,9 @@ def megabytes(looks: Sequence[dict[str, int]]) -> list[float]:
     return [round(look["anonymous"] / 2**20, 1) for look in looks]
 
 
-def subscribers(count: int) -> dict[str, Any]:
-    """Memory of the driver's Python process with subscribers that do not read: before them, with them, and over the
-    posts that they do not read."""
+def subscribers(count: int, posts: int) -> dict[str, Any]:
+    """Memory of the driver's Python process with subscribers that do not read: before them, with them, over the posts
+    that they do not read, and when they have gone."""
     with serving() as (address, token, pid), connect(address, token) as client:
         client.execute(STREAM.format(retain=""))
         client.execute("CREATE QUERY everything AS SELECT k, v FROM s WHERE v >= 0")
@@ -235,19 +235,26 @@ def subscribers(count: int) -> dict[str, Any]:
         before = heap_of(pid)
         readers = [slow_reader(address, token, "everything") for _ in range(count)]
         counts, looks = [0], [heap_of(pid)]
-        for number in range(LOOKS):
+        for number in range(posts):
             client.insert("s", rows(1000 + number * 10_000, 10_000))
             time.sleep(0.5)
-            counts.append(number + 1)
-            looks.append(heap_of(pid))
+            if (number + 1) % max(1, posts // LOOKS) == 0:
+                counts.append(number + 1)
+                looks.append(heap_of(pid))
         # What they have not taken is still there.
         found = 0
         for batch in pa.ipc.open_stream(readers[-1]) if readers else ():
             found += batch.num_rows
-            if found >= 201_000 - 1:
+            if found >= 1000 + posts * 10_000 - 1:
                 break
+        for reader in readers:
+            reader.close()
+        time.sleep(5)
+        left = heap_of(pid)
     return {
-        "figure": "subscribers", "count": count, "megabytes": megabytes([before, *looks]),
+        "figure": "subscribers", "count": count, "posts": posts, "megabytes": megabytes([before, *looks]),
+        "used": [round(look["used"] / 2**20, 1) for look in (before, *looks)],
+        "gone": megabytes([left])[0], "gone_used": round(left["used"] / 2**20, 1),
         "bytes_a_post": growth(counts, looks),
     }  # fmt: skip
 
@@ -281,6 +288,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--cycles", type=int, default=2000, help="registrations and drops; 0 for none")
     parser.add_argument("--retain", default="10 minutes", help="for how long results are kept over the cycles")
     parser.add_argument("--subscribers", type=int, default=200, help="subscribers that do not read")
+    parser.add_argument("--posts", type=int, default=2 * LOOKS, help="posts of 10,000 rows that they do not read")
     parser.add_argument("--keep", action="store_true", help="keep the figures in benchmarks/results")
     given = parser.parse_args(arguments)
     measured: list[dict[str, Any]] = []
@@ -300,7 +308,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if given.cycles:
         show(cycles(given.cycles, given.retain))
     if given.subscribers:
-        show(subscribers(given.subscribers))
+        show(subscribers(given.subscribers, given.posts))
     if given.keep:
         print(save("live", "2g", measured))
 

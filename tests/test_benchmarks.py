@@ -6,6 +6,7 @@ import gc
 import json
 import runpy
 import sys
+import time
 from dataclasses import asdict
 from pathlib import Path
 
@@ -49,6 +50,17 @@ def test_a_bench_of_operators_runs(
     except SystemExit as end:
         assert not end.code
     assert capsys.readouterr().out.strip()
+
+
+def test_a_clock_that_does_not_move_gives_no_price(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The clock of a process may have ticks longer than a small batch."""
+    options = RUNS["aggregates"].split()
+    monkeypatch.setattr(sys, "argv", ["aggregates", *options, "2", "--only", "SUM", "COUNT"])
+    monkeypatch.setattr(time, "process_time", lambda: 1.0)
+    runpy.run_module("benchmarks.aggregates", run_name="__main__")
+    assert capsys.readouterr().out.count("nan") == 2 * (2 * 2 + 1)
 
 
 def test_figures_stand_beside_those_of_any_earlier_version(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

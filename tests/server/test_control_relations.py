@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,11 +15,12 @@ from penstock.client import ServerClient, connect
 from penstock.control.entities.attributes import Origin
 from penstock.control.entities.page import control_relations_page
 from penstock.control.entities.relations import CONTROL_RELATIONS
+from penstock.control.in_process import InProcessEngine
 from penstock.errors import PenstockError, ScriptErrors
 from penstock.server.roles import AccessRole, Caller
 from penstock.server.service import ResultRequest
 from tests.server.running import Running
-from tests.server.test_live_service import ROWS, WARM, answers, ended, started
+from tests.server.test_live_service import ROWS, SCRIPT, WARM, answers, ended, started
 
 
 @pytest.fixture(scope="module")
@@ -80,6 +82,34 @@ def test_streams_count_their_rows(client: ServerClient) -> None:
     (stream,) = rows(client, "SELECT name, rows, late, malformed, heartbeat, on_error FROM penstock.streams")
     assert (stream["name"], stream["rows"], stream["late"], stream["on_error"]) == ("readings", 3, 0, "dead letter")
     assert rows(client, "SELECT name, domain FROM penstock.relations") == [{"name": "rooms", "domain": None}]
+
+
+def test_what_is_known_of_time_is_shown_after_a_restart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """How far streams and queries had come is restored before any row is read; sources of another time show ticks."""
+    counted = "CREATE STREAM counted (at INT, k INT) FROM HTTP () TIMESTAMP BY at UNIT SECOND;"
+    seen = "SELECT name, heartbeat, heartbeat_tick, lag IS NULL AS no_lag FROM penstock.{} ORDER BY name"
+    shown = []
+    for life in range(2):
+        if life:
+            monkeypatch.setattr(InProcessEngine, "round", lambda engine: None)
+        found = started(tmp_path, SCRIPT + counted)
+        with connect(found.url, found.texts[AccessRole.ADMIN]) as client:
+            if not life:
+                client.execute(WARM)
+                client.execute("CREATE QUERY n AS SELECT k FROM counted [RANGE 5 SECONDS]")
+                client.insert("readings", ROWS)
+                client.insert("counted", [{"at": 7, "k": 1}])
+                answers(found, "warm", 3)
+                deadline = time.monotonic() + 60
+                while rows(client, seen.format("streams"))[0]["heartbeat_tick"] is None:
+                    assert time.monotonic() < deadline
+            shown.append((rows(client, seen.format("streams")), rows(client, seen.format("queries"))))
+        ended(found)
+    (streams, queries), later = shown
+    assert [one["heartbeat_tick"] for one in streams] == [6, 1709287799999999]
+    assert streams[0]["heartbeat"] is None and streams[1]["heartbeat"] == queries[1]["heartbeat"] is not None
+    assert [one["no_lag"] for one in streams] == [True, False]
+    assert later == (streams, queries)
 
 
 def test_rows_flow_through_operators_edges_and_shards(client: ServerClient) -> None:

@@ -58,7 +58,14 @@ def control_relations() -> Check:
     client.execute("UPDATE penstock.queries SET state = 'PAUSED' WHERE name = 'other' CONFIRM 1 ROWS")
     client.insert("readings", [reading("09:55", "room 1", 99.0), reading("09:59", "room 2", 98.0)])
     at_least(client, f"SELECT name FROM penstock.queries WHERE name = 'warm' AND rows > {warm['rows']}", 1)
+    metrics = client.metrics()
+    assert all(f'penstock_query_rows_total{{query="{name}"}}' in metrics for name in ("warm", "standing"))
+    times = "SELECT heartbeat, heartbeat_tick FROM penstock.streams WHERE name = 'readings'"
+    known = rows(client, times)
+    assert known[0]["heartbeat"] is not None
     server = yield
+    # The log says how far the stream had come, before rows do.
+    assert rows(server.client, times) == known
     found = rows(server.client, "SELECT name, state, weight, latency_target FROM penstock.queries"
                                 " WHERE name IN ('other', 'warm') ORDER BY name")  # fmt: skip
     assert found == [

@@ -32,6 +32,9 @@ _BACKLOG = 512
 _GRACE = 5
 #: Bytes of an answer that wait for a slow client, beyond what the system takes and the part that is being sent.
 _UNSENT = 2**14
+#: Bytes that the system takes for a client beyond what is on its way to it; without a limit some MB, which many slow
+#: clients each keep full.
+_TAKEN_BY_SYSTEM = 2**17
 #: Seconds that a client may take for a request; a longer body has more, by the bytes per second.
 PATIENCE, SLOWEST = 30.0, 500
 #: Connections that are open without a request, beyond those with one.
@@ -79,6 +82,9 @@ def opened(address: Address, option: str = "--http") -> socket.socket:
         listener = socket.socket(family, kind, protocol)
         try:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            # Its connections have the limit too. What is on its way has none of it, which fast clients far away need.
+            if hasattr(socket, "TCP_NOTSENT_LOWAT"):
+                listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, _TAKEN_BY_SYSTEM)
             listener.bind(place)
             listener.listen(_BACKLOG)
         except OSError:

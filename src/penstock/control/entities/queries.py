@@ -39,7 +39,7 @@ from penstock.redaction import redacted_text
 from penstock.runtime.watching.figures import quantile
 from penstock.runtime.watching.metrics import QueryMetrics, SheddingMetrics
 from penstock.runtime.watching.shedding_log import shedding_text
-from penstock.types import Interval
+from penstock.types import Interval, TimeDomain
 
 #: Values of `state` that UPDATE may set, and the statement that leads there.
 _STATES = {"PAUSED": "PAUSE", "RUNNING": "RESUME"}
@@ -125,8 +125,7 @@ class QueryRow:
     @property
     def heartbeat(self) -> int | None:
         """Return the heartbeat of a query whose time is the calendar's, in microseconds since 1970."""
-        domain, tick = None if self.listed.bound is None else self.listed.bound.root.domain, self.heartbeat_tick
-        return tick if domain is not None and domain.calendar and tick is not None and abs(tick) < 2**57 else None
+        return in_calendar(self.heartbeat_tick, None if self.listed.bound is None else self.listed.bound.root.domain)
 
     @property
     def verdict(self) -> str | None:
@@ -178,6 +177,11 @@ def _number(row: QueryRow, name: str) -> float | None:
     assert option is not None, "queries have it"
     value = None if text is None else option.type.read(text)
     return float(value.amount * value.unit.value / 1_000_000) if isinstance(value, Interval) else value
+
+
+def in_calendar(tick: int | None, domain: TimeDomain | None) -> int | None:
+    """Return a tick where it is an instant of the calendar, in microseconds since 1970."""
+    return tick if domain is not None and domain.calendar and tick is not None and abs(tick) < 2**57 else None
 
 
 def moment_of(seconds: float | None) -> datetime | None:

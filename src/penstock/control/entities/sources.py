@@ -17,7 +17,7 @@ from penstock.control.entities.attributes import (
     ControlRelation,
     Origin,
 )
-from penstock.control.entities.queries import moment_of
+from penstock.control.entities.queries import in_calendar
 from penstock.control.entities.system import SystemView
 from penstock.control.registry import quoted
 from penstock.control.stored_catalog import StoredObject
@@ -55,6 +55,10 @@ class SourceRow:
     @property
     def metrics(self) -> SourceMetrics | None:
         return self.view.figures.metrics.sources.get(self.source.name)
+
+    @property
+    def heartbeat_tick(self) -> int | None:
+        return self.view.version.sources.get(self.source.name.lower())
 
     @property
     def domain(self) -> str | None:
@@ -167,10 +171,9 @@ def _sources(name: str, is_stream: bool) -> ControlRelation[SourceRow]:
         _figure("malformed", "records that could not be read"),
         _figure("passed", "rows that readers skipped because no query reads them"),
         Attribute("heartbeat", MOMENT, "up to which its elements are complete, where its time is that of the calendar",
-                  lambda row: moment_of(row.metrics.heartbeat) if row.metrics is not None
-                  and row.source.domain is not None and row.source.domain.calendar else None, Origin.RUN),
+                  lambda row: in_calendar(row.heartbeat_tick, row.source.domain), Origin.RUN),
         Attribute("heartbeat_tick", COUNT, "the same in ticks",
-                  lambda row: row.view.version.sources.get(row.source.name.lower()), Origin.RUN, "ticks"),
+                  lambda row: row.heartbeat_tick, Origin.RUN, "ticks"),
         Attribute("lag", REAL, "by how much the heartbeat is behind the wall clock", lambda row: _measured(row, "lag"),
                   Origin.RUN, "seconds"),
         _figure("backlog_splits", "splits that were found and not read yet", "splits"),

@@ -485,7 +485,8 @@ class LiveEngine:
         for row, states in zip(engine._job.stages, snapshot.stages, strict=True):
             for executor, state in zip(row, states, strict=True):
                 executor.restore(state)
-        engine._measures = LiveMeasures(plan, snapshot.rounds, snapshot.decided, snapshot.at_ingest)
+        beats = engine.source_heartbeats(), engine._job.stages[0][0].heartbeats()
+        engine._measures = LiveMeasures(plan, snapshot.rounds, snapshot.decided, snapshot.at_ingest, beats)
         engine._measures.decide_by(snapshot.deciding)
         engine._measure_plan()
         return engine

@@ -32,9 +32,16 @@ class LiveMeasures:
     """Adds up what the rounds of an engine report."""
 
     def __init__(
-        self, plan: Plan, rounds: int = 0, decided: Decisions = NO_DECISIONS, at_ingest: CountsAtIngest | None = None
-    ) -> None:
-        """rounds: those of earlier processes; decided: what they decided last; at_ingest: what they counted there."""
+        self, plan: Plan, rounds: int = 0, decided: Decisions = NO_DECISIONS, at_ingest: CountsAtIngest | None = None,
+        beats: tuple[Mapping[str, int], Mapping[str, int]] = ({}, {}),
+    ) -> None:  # fmt: skip
+        """
+        Args:
+            rounds: those of earlier processes.
+            decided: what they decided last.
+            at_ingest: what they counted there.
+            beats: the heartbeats of sources and of queries after them.
+        """
         self._plan, self.options = plan, NO_OPTIONS
         self._recorder = Recorder(plan, {})
         self._recorder.at_ingest = at_ingest or {}
@@ -45,7 +52,7 @@ class LiveMeasures:
         self._began = 0.0
         self._rows: Counter[str] = Counter()
         self._answered: Counter[str] = Counter()
-        self._totals = Totals()
+        self._totals = Totals(rounds, None, None, *beats)
 
     def changed(self, plan: Plan, sources: Mapping[str, Source]) -> None:
         """Go on with another version of the plan."""
