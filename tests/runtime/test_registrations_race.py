@@ -62,7 +62,8 @@ def applied(text: str, known: Queries) -> bool:
             return False
         known[found["other"]] = known.pop(name)
     elif found["what"] == "SWAP WITH":
-        if found["other"] not in known:
+        # One that is paused has no answers to exchange.
+        if found["other"] not in known or not (runs and known[found["other"]][1]):
             return False
         known[name], known[found["other"]] = known[found["other"]], known[name]
     elif runs == (found["what"] == "RESUME"):

@@ -9,7 +9,7 @@ workers and in the local runtime.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from penstock.physical.elements import Elements
@@ -30,13 +30,13 @@ from penstock.physical.execution.step_failures import StepFailures, note_failure
 from penstock.physical.execution.step_graph import (
     JointTurns,
     StepGraph,
-    attach,
     attach_again,
+    made_operators,
     read_in_place,
 )
 from penstock.physical.operators import Moment, Operator, Tables, make_operator
 from penstock.physical.plan.identity import moved_steps, step_keys
-from penstock.physical.plan.plan import Channel, Plan, Step, scanned_sources, scans_of
+from penstock.physical.plan.plan import Channel, Plan, Step, scanned_sources
 from penstock.physical.synopses.contract import Chunks, Synopsis
 from penstock.storage.documents import Document, Json, as_array, as_document, as_integer
 from penstock.types import BEGIN
@@ -45,33 +45,30 @@ from penstock.types import BEGIN
 _ALL_MEASURED = 64
 
 
-def _operators(steps: Sequence[Step], tables: Tables, shards: int, meter: Meter | None) -> dict[int, Operator]:
-    made = {step.id: make_operator(step.spec, tables, shards, NestedPlan) for step in steps}
-    attach(steps, made)
-    if meter is None:
-        return made
-    # Readers perform the work of scans.
-    scans = {step.id for step in steps if step.spec.scanned is not None}
-    return {i: operator if i in scans else meter.watch(i, operator) for i, operator in made.items()}
-
-
 class IngestExecutor:
     """Stage 0 for one source: stateless, one call per batch.
 
     Args:
         failures: receives the errors of steps, which then end their queries alone; None lets them be raised.
+        before: that of the version before; the operators of steps that stay are the same.
     """
 
     def __init__(
-        self, plan: Plan, source: str, tables: Tables, meter: Meter | None = None, failures: StepFailures | None = None
-    ) -> None:
+        self, plan: Plan, source: str, tables: Tables, meter: Meter | None = None, failures: StepFailures | None = None,
+        before: IngestExecutor | None = None,
+    ) -> None:  # fmt: skip
         self._failures = failures
-        self._graph = StepGraph.of_source(plan, source)
-        self._operators = _operators(self._graph.steps, tables, 1, meter)
+        self._graph: StepGraph = StepGraph.of_source(plan, source, None if before is None else before._graph)
+        kept: Mapping[int, Operator] = {}
+        self._figures: StepFigures = {}
+        if before is not None:
+            was, self._figures = {step.id: step.spec for step in before._graph.steps}, before._figures
+            kept = {s.id: before._operators[s.id] for s in self._graph.steps if was.get(s.id) is s.spec}
+        self._operators: dict[int, Operator]
+        self._operators = made_operators(self._graph.steps, tables, 1, NestedPlan, meter, kept)
         self.columns = needed_columns(plan, source)
         #: Rows of all batches since it was replaced.
         self.counts = FlowCounts()
-        self._figures: StepFigures = {}
 
     def added_figures(self) -> StepFigures:
         """Return what operators say of themselves, which are sums, since this was called last."""
@@ -110,8 +107,8 @@ class IngestExecutor:
 
 def needed_columns(plan: Plan, source: str) -> tuple[int, ...]:
     """Return the declared columns of `source` that some query of the plan reads."""
-    scans = (scan for piece in plan.pieces_reading(source) for scan in scans_of(piece.steps, source))
-    return tuple(sorted({c for scan in scans for c in scan.spec.scanned_columns}))
+    read = (piece.read_columns(source) for piece in plan.pieces_reading(source))
+    return tuple(sorted(frozenset().union(*read)))
 
 
 @dataclass(frozen=True)
@@ -137,7 +134,7 @@ class StageExecutor:
         self._drain = drain
         self._meter = meter
         self._graph = StepGraph.of_stage(plan, stage)
-        self._operators = _operators(self._graph.steps, tables, shards, meter)
+        self._operators = made_operators(self._graph.steps, tables, shards, NestedPlan, meter)
         self._roots = {name: query.root for name, query in plan.queries.items()}
         self.progress: dict[str, SourceProgress] = {}
         self._firsts = FirstTimestamps(plan.births)
@@ -168,6 +165,7 @@ class StageExecutor:
         self._joint: JointTurns | None = None
         #: Whether it still has all the steps of its stage.
         self._whole = True
+        self._new: list[int] | None = None  # the steps whose operators the last version added; None for all
 
     @property
     def plan(self) -> Plan:
@@ -199,9 +197,11 @@ class StageExecutor:
         moved = [step for step in moved_steps(self._plan, plan) if step.id not in gone]
         new_steps = [step for step in [*new, *moved] if step.stage == self.stage]
         gone.update(step.id for step in moved)
-        operators = {n: operator for n, operator in self._operators.items() if n not in gone}
+        operators = self._operators.copy()
+        for number in gone:
+            operators.pop(number, None)
         known, keys = self._keys, step_keys(plan) if new_steps else {}
-        kept = {known[n]: n for n in self._operators if n in gone}
+        kept = {known[n]: n for n in gone if n in self._operators}
         # The numbers under which the operators of new steps were.
         numbers = {step.id: kept.get(keys[step.id]) for step in new_steps}
         made = {
@@ -212,18 +212,20 @@ class StageExecutor:
         # Nothing has changed so far: an operator that cannot be made leaves the executor as it was.
         old_steps = [step for piece in ended for step in piece.steps if step.stage == self.stage]
         earlier, self._operators = self._operators, operators | made
-        self._plan, self._graph, self._reads, self._joint = plan, StepGraph.of_stage(plan, self.stage), {}, None
-        readers = [step for step in self._graph.steps if step.spec.reads]
-        self._unsettled = attach_again(readers, old_steps, earlier, numbers, self._operators)
+        graph = StepGraph.of_stage(plan, self.stage, self._graph if self._whole else None)
+        self._plan, self._graph, self._reads, self._joint = plan, graph, {}, None
+        self._unsettled = attach_again(new_steps, graph.reading, old_steps, earlier, numbers, self._operators)
         self._whole = True
-        numbers_now = {step.id for step in new_steps}
+        self._new = [number for number, former in numbers.items() if former is None]
         if self._unmeasured is not None:
-            self._unmeasured |= numbers_now
+            self._unmeasured.update(numbers)
         if self._unreported is not None:
-            self._unreported |= numbers_now
+            self._unreported.update(numbers)
         # A reader of another store than before has the same rows in it, so it need not run.
-        was = ((n, numbers.get(n, n)) for n in self._operators)
-        self._moments = {n: self._moments[m] for n, m in was if m is not None and m in self._moments}
+        moments, self._moments = self._moments, self._moments.copy()
+        for number in gone:
+            self._moments.pop(number, None)
+        self._moments |= {now: moments[m] for now, m in numbers.items() if m is not None and m in moments}
         self._roots = {name: query.root for name, query in plan.queries.items()}
         self.progress = {name: seen for name, seen in self.progress.items() if name in unchanged}
         self._firsts = FirstTimestamps(plan.births, self._firsts)
@@ -390,13 +392,13 @@ class StageExecutor:
             if step.id in ran or keys[step.id] not in known:
                 yield keys[step.id], self._operators[step.id]
 
-    def synopses(self) -> dict[str, Synopsis]:
-        """Return all synopses of the stage, by names that stay the same in a changed plan for unchanged steps."""
+    def synopses(self, among: Iterable[int] | None = None) -> dict[str, Synopsis]:
+        """Return the synopses of some steps (None: all), by names that stay in a changed plan for unchanged steps."""
         keys = self._keys
         return {
-            f"{keys[step.id]}.{name}": synopsis
-            for step in self._graph.steps
-            for name, synopsis in self._operators[step.id].synopses().items()
+            f"{keys[number]}.{name}": synopsis
+            for number in self._numbers(among)
+            for name, synopsis in self._operators[number].synopses().items()
         }
 
     def marks(self) -> StageMarks:
@@ -409,19 +411,24 @@ class StageExecutor:
         }
         return StageMarks(dict(self.progress), self._firsts.marks(), marks)
 
-    def restore_marks(self, marks: StageMarks, sources: Container[str] | None = None) -> None:
+    def _numbers(self, among: Iterable[int] | None) -> Iterable[int]:
+        return [step.id for step in self._graph.steps] if among is None else among
+
+    def restore_marks(
+        self, marks: StageMarks, sources: Container[str] | None = None, among: Iterable[int] | None = None
+    ) -> None:
         """Restore what `marks` returned, also in parts and from an executor of an earlier plan.
 
-        `sources`: those that are unchanged; None for all.
+        sources: those that are unchanged; among: the steps to restore; None for all.
         """
         for name, seen in marks.progress.items():
             if sources is None or name in sources:
                 self.progress[name] = self.progress.get(name, SourceProgress()).merge(seen)
         self._firsts.restore(marks.firsts)
         keys = self._keys
-        for step in self._graph.steps:
-            if keys[step.id] in marks.operators:
-                self._operators[step.id].restore_marks(marks.operators[keys[step.id]])
+        for number in self._numbers(among):
+            if keys[number] in marks.operators:
+                self._operators[number].restore_marks(marks.operators[keys[number]])
 
     def snapshot(self) -> ExecutorSnapshot:
         """Return the whole state."""
@@ -430,11 +437,11 @@ class StageExecutor:
     def restore(self, snapshot: ExecutorSnapshot) -> None:
         """Restore the state of the steps that are in `snapshot`, whose operators are new here. Steps that were merged
         into others need none."""
-        synopses = self.synopses()
+        synopses = self.synopses(self._new)
         for name, (manifest, chunks) in snapshot.synopses.items():
             if name in synopses:
                 synopses[name].restore(manifest, chunks)
-        self.restore_marks(snapshot.marks)
+        self.restore_marks(snapshot.marks, among=self._new)
 
 
 class NestedStage(StageExecutor):

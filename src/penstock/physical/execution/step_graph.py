@@ -1,18 +1,24 @@
 """The steps of one stage, or of one source's ingest, and the edges out of each.
 
-The graph of a plan is that of its parts. What is computed for a part stays with it, so a plan that differs in one part
-costs the work for that part, and one look at the steps of the others. Some operators read the state of their inputs in
-place, such as windows of several lengths over one store; they are attached to these.
+The graph of a plan is that of its parts. What is computed for a part stays with it, and the graph of a plan that has
+more parts than the one before is grown from the one before: the steps that stay are copied, not looked at. Some
+operators read the state of their inputs in place, such as windows of several lengths over one store; they are attached
+to these.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import is_
+from types import MappingProxyType
+from weakref import WeakValueDictionary
 
 from penstock.physical.elements import Elements
 from penstock.physical.execution.exchange import Port, StageResult
-from penstock.physical.operators import Operator
+from penstock.physical.execution.meter import Meter
+from penstock.physical.operators import Operator, Tables, make_operator
+from penstock.physical.operators.contract import RunPlan
 from penstock.physical.plan.plan import Channel, Plan, Step, channels_into, scans_of
 
 
@@ -27,7 +33,9 @@ class StepGraph:
         direct: by step, its consumers in this stage that have no state and no other input: rows pass through them as
             soon as these are produced.
         turns: the steps that run once in every round; the others process rows as soon as these are produced.
+        reading: by step whose state others read in place, these.
         borrowing: what reads steps of other parts, None in the graph of a whole plan.
+        pieces, shared: of the graph of a whole plan, the parts and the shared steps that it is made of.
     """
 
     steps: list[Step] = field(default_factory=list)
@@ -36,7 +44,10 @@ class StepGraph:
     arriving: dict[Channel, list[Port]] = field(default_factory=dict)
     direct: dict[int, dict[int, Step]] = field(default_factory=dict)
     turns: list[Step] = field(default_factory=list)
+    reading: dict[int, list[Step]] = field(default_factory=dict)
     borrowing: StepGraph | None = None
+    pieces: tuple[Plan, ...] = ()
+    shared: Mapping[int, Step] = field(default_factory=dict)
 
     @staticmethod
     def of(plan: Plan, steps: Iterable[Step]) -> StepGraph:
@@ -63,46 +74,58 @@ class StepGraph:
                 place.direct[number] = {s.id: s for s in found if len(s.inputs) == 1 and s.spec.streams_batches}
         through = {consumer for place in (graph, borrowing) for direct in place.direct.values() for consumer in direct}
         graph.turns.extend(step for step in graph.steps if step.id not in through)
+        for step in graph.steps:
+            for number in read_in_place(step) if step.spec.reads else ():
+                graph.reading.setdefault(number, []).append(step)
         return graph if borrowing is graph else replace(graph, borrowing=borrowing)
 
     @staticmethod
-    def of_stage(plan: Plan, stage: int) -> StepGraph:
-        """Return the graph of a stage."""
-        return StepGraph._joined(plan, plan.pieces, stage, lambda piece: (s for s in piece.steps if s.stage == stage))
+    def of_stage(plan: Plan, stage: int, before: StepGraph | None = None) -> StepGraph:
+        """Return the graph of a stage. before: that of the stage in the version before."""
+        return _joined(plan, plan.pieces, stage, lambda piece: (s for s in piece.steps if s.stage == stage), before)
 
     @staticmethod
-    def of_source(plan: Plan, source: str) -> StepGraph:
-        """Return the graph of the steps of stage 0 that read one source."""
-        return StepGraph._joined(plan, plan.pieces_reading(source), source, lambda piece: _reached(piece, source))
+    def of_source(plan: Plan, source: str, before: StepGraph | None = None) -> StepGraph:
+        """Return the graph of the steps of stage 0 that read one source. before: that of the version before."""
+        pieces = plan.pieces_reading(source)
+        return _joined(plan, pieces, source, lambda piece: _reached(piece, source), before)
 
-    @staticmethod
-    def _joined(
-        plan: Plan, pieces: Iterable[Plan], name: int | str, steps: Callable[[Plan], Iterable[Step]]
-    ) -> StepGraph:
-        """Return the graph of some steps of parts of `plan`; what is computed for each stays with it under `name`."""
-        whole = StepGraph()
-        borrowing: list[StepGraph] = []
-        for piece in pieces:
-            known: dict[int | str, StepGraph] = piece.__dict__.setdefault("_graphs", {})
-            if name not in known:
-                known[name] = StepGraph.of(piece, steps(piece))
-            graph = known[name]
-            whole.steps.extend(graph.steps)
-            whole.within.update(graph.within)
-            whole.onward.update(graph.onward)
-            whole.arriving.update(graph.arriving)
-            whole.direct.update(graph.direct)
-            whole.turns.extend(graph.turns)
-            if graph.borrowing is not None:
-                borrowing.append(graph.borrowing)
-        whole._borrow(borrowing)
-        if plan.shared:
-            whole.steps[:] = [plan.shared.get(step.id, step) for step in whole.steps]
-            whole.turns[:] = [plan.shared.get(step.id, step) for step in whole.turns]
-            for number, consumers in whole.direct.items():
-                if not plan.shared.keys().isdisjoint(consumers):
-                    whole.direct[number] = {n: plan.shared.get(n, step) for n, step in consumers.items()}
-        return whole
+    def _grows_to(self, pieces: tuple[Plan, ...], shared: Mapping[int, Step]) -> bool:
+        """Return whether this is the graph of the first of these parts, no step of which has ceased to be shared."""
+        known = self.pieces
+        is_first = 0 < len(known) <= len(pieces) and all(map(is_, known, pieces))
+        return is_first and self.shared.keys() <= shared.keys()
+
+    def _copy(self) -> StepGraph:
+        return StepGraph(
+            self.steps.copy(), self.within.copy(), self.onward.copy(), self.arriving.copy(), self.direct.copy(),
+            self.turns.copy(), self.reading.copy(),
+        )  # fmt: skip
+
+    def _add(self, graphs: Sequence[StepGraph]) -> None:
+        """Add the graphs of parts behind those that it has."""
+        for graph in graphs:
+            self.steps.extend(graph.steps)
+            self.within.update(graph.within)
+            self.onward.update(graph.onward)
+            self.arriving.update(graph.arriving)
+            self.direct.update(graph.direct)
+            self.turns.extend(graph.turns)
+            for number, steps in graph.reading.items():
+                # The lists stay with the parts and with the graphs of other versions.
+                self.reading[number] = [*self.reading.get(number, ()), *steps]
+        self._borrow([graph.borrowing for graph in graphs if graph.borrowing is not None])
+
+    def _exchange(self, shared: Mapping[int, Step]) -> None:
+        """Put steps in the place of those with their numbers."""
+        if not shared or self.within.keys().isdisjoint(shared):
+            return
+        self.steps[:] = [shared.get(step.id, step) for step in self.steps]
+        self.turns[:] = [shared.get(step.id, step) for step in self.turns]
+        for step in shared.values():
+            for number in {edge.step for edge in step.inputs}:
+                if step.id in self.direct.get(number, ()):
+                    self.direct[number] = {**self.direct[number], step.id: step}
 
     def _borrow(self, borrowing: Iterable[StepGraph]) -> None:
         """Add what parts read of the steps of earlier ones, also of steps in other stages, which send nothing here."""
@@ -138,6 +161,36 @@ class StepGraph:
             result.onward.setdefault(channel, []).extend(made)
 
 
+def _joined(
+    plan: Plan, pieces: tuple[Plan, ...], name: int | str, steps: Callable[[Plan], Iterable[Step]],
+    before: StepGraph | None,
+) -> StepGraph:  # fmt: skip
+    """Return the graph of some steps of parts of `plan`; what is computed for each stays with it under `name`, that of
+    the plan as long as somebody has it, since all shards have the same."""
+    made: WeakValueDictionary[int | str, StepGraph]
+    made = plan.__dict__.setdefault("_joined_graphs", WeakValueDictionary())
+    whole = made.get(name)
+    if whole is not None:
+        return whole
+    shared = plan.shared
+    if before is not None and before._grows_to(pieces, shared):
+        grown, new = before._copy(), pieces[len(before.pieces) :]
+        was = before.shared
+        exchanged: Mapping[int, Step] = {number: step for number, step in shared.items() if was.get(number) is not step}
+    else:
+        grown, new, exchanged = StepGraph(), pieces, shared
+    graphs: list[StepGraph] = []
+    for piece in new:
+        known: dict[int | str, StepGraph] = piece.__dict__.setdefault("_graphs", {})
+        if name not in known:
+            known[name] = StepGraph.of(piece, steps(piece))
+        graphs.append(known[name])
+    grown._add(graphs)
+    grown._exchange(exchanged)
+    made[name] = whole = replace(grown, pieces=pieces, shared=shared)
+    return whole
+
+
 def _reached(plan: Plan, source: str) -> list[Step]:
     """Return the steps of stage 0 that scan `source` or get rows of it."""
     reached = {scan.id for scan in scans_of(plan.steps, source) if scan.stage == 0}
@@ -153,6 +206,21 @@ def read_in_place(step: Step) -> list[int]:
     return [edge.step for port, edge in enumerate(step.inputs) if step.spec.reads_port(port)]
 
 
+def made_operators(
+    steps: Sequence[Step], tables: Tables, shards: int, run_plan: RunPlan, meter: Meter | None = None,
+    kept: Mapping[int, Operator] = MappingProxyType({}),
+) -> dict[int, Operator]:  # fmt: skip
+    """Return the operators of steps by their numbers. run_plan: as of `make_operator`; kept: operators that are
+    there already, of steps that read nothing in place."""
+    made = {step.id: kept.get(step.id) or make_operator(step.spec, tables, shards, run_plan) for step in steps}
+    attach(steps, made)
+    if meter is None:
+        return made
+    # Readers perform the work of scans.
+    scans = {step.id for step in steps if step.spec.scanned is not None}
+    return {i: operator if i in scans else meter.watch(i, operator) for i, operator in made.items()}
+
+
 def attach(steps: Sequence[Step], operators: Mapping[int, Operator]) -> None:
     """Attach the operators that read in place to what they read."""
     for step in steps:
@@ -161,14 +229,15 @@ def attach(steps: Sequence[Step], operators: Mapping[int, Operator]) -> None:
 
 
 def attach_again(
-    readers: Sequence[Step], ended: Iterable[Step], before: Mapping[int, Operator], numbers: Mapping[int, int | None],
-    operators: Mapping[int, Operator],
+    new: Iterable[Step], reading: Mapping[int, Sequence[Step]], ended: Iterable[Step], before: Mapping[int, Operator],
+    numbers: Mapping[int, int | None], operators: Mapping[int, Operator],
 ) -> set[int]:  # fmt: skip
     """Bring reading in place up to date with another version of a plan: operators that are dropped read nothing any
     more, and those that are new, or that read something new, are attached. The others stay as they are.
 
     Args:
-        readers: the steps of the version that read in place.
+        new: the steps of the version that are new, or planned anew.
+        reading: by step whose state is read in place, the steps that do.
         ended: steps of the version before; a number may be another step's in this one.
         before: the operators of the version before; steps that have failed have none.
         numbers: by step that is new, or that is planned anew, the number under which its operator was, None for a new
@@ -193,8 +262,9 @@ def attach_again(
         )
 
     dropped = [step for step in former.values() if step.spec.reads and id(before[step.id]) not in kept]
-    looked_at = [s for s in readers if s.id in numbers or not numbers.keys().isdisjoint(read_in_place(s))]
-    attached = [step for step in looked_at if not stays(step)]
+    looked_at = {step.id: step for step in new if step.spec.reads}
+    looked_at |= {step.id: step for number in numbers for step in reading.get(number, ())}
+    attached = [step for step in looked_at.values() if not stays(step)]
     for step in dropped:
         before[step.id].detach()
     for step in attached:
@@ -203,7 +273,7 @@ def attach_again(
     # What has lost a reader, by the number that it has now.
     losers = [*dropped, *(one for step in attached if (one := was(step)) is not None)]
     lost = {id(before[n]) for step in losers for n in read_in_place(step) if n in before}
-    unsettled = {n for n, operator in operators.items() if id(operator) in lost}
+    unsettled = {n for n, operator in operators.items() if id(operator) in lost} if lost else set()
     return unsettled | {n for step in attached for n in read_in_place(step)}
 
 

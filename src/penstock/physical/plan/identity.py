@@ -46,7 +46,10 @@ def step_keys(plan: Plan, births: bool = True) -> Mapping[int, str]:
             known = _step_keys(plan, births)
         else:
             # A state may lie elsewhere than its part says (`planning/merging.py`).
-            known = {i: k for p in parts for i, k in step_keys(p).items()} | dict(plan.keys or {})
+            known = {}
+            for part in parts:
+                known.update(step_keys(part))
+            known.update(plan.keys or {})
         object.__setattr__(plan, "_step_keys", known)
     return known
 

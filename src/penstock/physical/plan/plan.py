@@ -112,6 +112,14 @@ class Plan:
         """Return the parts of the plan that read a source."""
         return self.pieces if self.parts is None else tuple(part for part in self.parts if source in part.sources)
 
+    def read_columns(self, source: str) -> frozenset[int]:
+        """Return the declared columns of a source that the plan, which is in one piece, reads; they are found once."""
+        known: dict[str, frozenset[int]] = self.__dict__.setdefault("_read_columns", {})
+        if source not in known:
+            scans = scans_of(self.steps, source)
+            known[source] = frozenset(column for scan in scans for column in scan.spec.scanned_columns)
+        return known[source]
+
     @cached_property
     def by_id(self) -> Mapping[int, Step]:
         """Return the steps by their numbers."""
@@ -120,6 +128,11 @@ class Plan:
     def step(self, number: int) -> Step:
         """Return the step with this number. Steps are not numbered by their places: those of other parts may go."""
         return self.by_id[number]
+
+    @cached_property
+    def limited_steps(self) -> tuple[Step, ...]:
+        """Return the steps of a plan in one piece that may use no more than some cores."""
+        return tuple(step for step in self.steps if step.spec.cores is not None)
 
     @cached_property
     def births(self) -> frozenset[int]:

@@ -34,11 +34,11 @@ class KeepRates:
     def of(plan: Plan, options: DecidingOptions) -> KeepRates | None:
         """Return the decider for the queries of a plan that are limited, None for no such query."""
         allowed: dict[str, float] = {}
-        for step in plan.steps:
-            cores = step.spec.cores
-            if cores is not None:
-                for name in step.queries:
-                    allowed[name] = min(cores, allowed.get(name, float("inf")))
+        for limited in (step for piece in plan.pieces for step in piece.limited_steps):
+            cores = limited.spec.cores
+            assert cores is not None, "only such steps are limited"
+            for name in plan.shared.get(limited.id, limited).queries:
+                allowed[name] = min(cores, allowed.get(name, float("inf")))
         return KeepRates(allowed) if allowed else None
 
     def decide(self, before: Decisions, measured: RoundMeasures) -> Decisions:

@@ -31,9 +31,9 @@ from penstock.physical.execution.ingest import read_columns, stamp
 from penstock.physical.execution.primary_keys import keyed_rows
 from penstock.physical.execution.progress import (
     NOTHING,
+    QueryHeartbeats,
     SourceProgress,
     query_heartbeat,
-    query_heartbeats,
     timed_sources,
 )
 from penstock.physical.plan.plan import Plan
@@ -93,9 +93,9 @@ class LiveEngine:
         self._strategy = strategy
         self._version = 0
         self._generations: dict[int, Generation] = {}
-        #: The plan of each generation by itself, by its birth. A part is planned once; a version puts together what
-        #: there is, so that a registration costs what its own query does, not what all do.
+        #: The plan of each generation by itself, by its birth; it is made once. And the queries of all, by their names.
         self._planned: dict[int, Plan] = {}
+        self._queries: dict[str, Query] = {}
         self._next_step = 0
         self._shared = SharedParts()
         self._beginnings: dict[int, Beginning] = {}
@@ -351,6 +351,7 @@ class LiveEngine:
         # From here on nothing fails: the command has an effect.
         self._version = birth
         self._generations[birth], self._planned[birth] = generation, part
+        self._queries |= part.queries
         # One that is shown later only may have missed what has no bearing on it from then on.
         is_cut_off = start.mode is StartMode.NOW or (start.at is not None and start.at > begin)
         cut_off = timed_sources(query.root) if is_cut_off else {}
@@ -371,14 +372,13 @@ class LiveEngine:
 
     def _end(self, track: Track) -> None:
         self._version += 1
-        del self._generations[track.birth], self._planned[track.birth]
+        del self._generations[track.birth], self._planned[track.birth], self._queries[track.key]
         self._graft()
 
     def _graft(self) -> None:
         """Go on with the queries that there are now. What they have in common, and what has become equal, is shared."""
         parts = self._parts()
-        roots = {name: query.root for part in parts for name, query in part.queries.items()}
-        heartbeats = query_heartbeats(roots, self._progress)
+        heartbeats = QueryHeartbeats(self._queries, self._progress)
         self._beginnings = {birth: self._beginnings[birth] for birth in self._generations}
         self._merges = merged(parts, self._merges, self._beginnings, Standing(self._progress, heartbeats), self._shared)
         self._job.graft(self._with_tables(self._plan()), self._tables, self._progress)
@@ -473,6 +473,7 @@ class LiveEngine:
         engine._version = snapshot.version
         engine._generations = dict(snapshot.generations)
         engine._planned = {birth: engine._part(snapshot.generations[birth]) for birth in sorted(snapshot.generations)}
+        engine._queries = {name: query for part in engine._parts() for name, query in part.queries.items()}
         engine._beginnings, engine._merges = dict(snapshot.beginnings), dict(snapshot.merges)
         engine._histories = dict(snapshot.histories)
         engine._progress = dict(snapshot.progress)

@@ -154,7 +154,8 @@ class LocalJob:
         for executor in (executor for row in self.stages[: plan.stages] for executor in row):
             executor.graft(plan, tables, unchanged)
         self.plan, self.tables = plan, tables
-        self.ingests = {name: IngestExecutor(plan, name, tables, self._meter) for name in plan.sources}
+        former = self.ingests
+        self.ingests = {n: IngestExecutor(plan, n, tables, self._meter, before=former.get(n)) for n in plan.sources}
         new_stages = range(len(self.stages) + 1, plan.stages + 1)
         self.stages = self.stages[: plan.stages] + [[self._stage(s, k) for k in range(self.shards)] for s in new_stages]
 
