@@ -202,13 +202,13 @@ class DeclarationGrammar(QueryGrammar):
             while not self._match(TokenType.R_PAREN):
                 parameters.append(self._type())
                 if not self._match(TokenType.COMMA) and self._curr.token_type is not TokenType.R_PAREN:
-                    self._fail("',' or ')'")
+                    self._fail("',' or ')'", hint="parameters are types without names: CREATE FUNCTION f (INT, STRING)")
         returns = self._type() if self._take("RETURNS") else None
         volatile = self._mark("VOLATILE") if kind == "FUNCTION" else None
         self._need("AS")
         at = self._here()
         if not self._match(TokenType.STRING):
-            self._fail("'module:name'")
+            self._fail("'module:name'", hint="AS 'module:name' names a function of a Python module")
         types = None if parameters is None else tuple(parameters)
         body = self._prev.text
         body_span = self._since(at)
