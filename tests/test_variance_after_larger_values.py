@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.expressions.aggregates import variance
-from penstock.expressions.aggregates.accumulators.expansions import add_row, distil
+from penstock.expressions.aggregates.accumulators.expansions import WIDTH, add_row, distil
 from penstock.expressions.aggregates.accumulators.squares import SQUARES
 from penstock.expressions.aggregates.accumulators.total import TOTAL
 from penstock.expressions.aggregates.contract import ArgumentSums
@@ -78,20 +78,20 @@ class Sums:
     def __init__(self) -> None:
         self.count = 0
         self.integers = np.zeros((3, 1), np.int64)
-        self.floats = np.zeros((10, 1))
+        self.floats = np.zeros((3 * WIDTH, 1))
 
     def change(self, value: float, sign: int) -> None:
         column, once = pa.array([value], pa.float64()), np.ones(1, np.int64)
-        integers, pair = TOTAL.lanes(column, once)
+        integers, total = TOTAL.lanes(column, once)
         _, squares = SQUARES.lanes(column, once)
-        row = np.array([lane[0] for lane in (*pair, *squares)]).reshape(1, -1)
+        row = np.array([lane[0] for lane in (*total, *squares)]).reshape(1, -1)
         self.count += sign
         self.integers[:, 0] += [sign * lane[0] for lane in integers]
-        for first, last in ((0, 2), (2, 6), (6, 10)):
-            add_row(self.floats.T, 0, first, last, row, 0, sign)
+        for first in range(0, 3 * WIDTH, WIDTH):
+            add_row(self.floats.T, 0, first, first + WIDTH, row, 0, sign)
 
     def variance(self) -> float:
-        parts = {TOTAL: (self.integers, self.floats[:2]), SQUARES: (self.integers[:0], self.floats[2:])}
+        parts = {TOTAL: (self.integers, self.floats[:WIDTH]), SQUARES: (self.integers[:0], self.floats[WIDTH:])}
         sums = ArgumentSums(pa.float64(), np.array([self.count]), parts)
         return float(variance._variances(sums, np.array([float(self.count)]))[0])
 

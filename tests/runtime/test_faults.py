@@ -274,7 +274,7 @@ def _newest(checkpoint: Path) -> Path:
     return max((checkpoint / "penstock" / "state" / "1" / "0").glob("*.json"))
 
 
-@pytest.mark.parametrize("number", [1, STATE_FORMAT - 2, STATE_FORMAT + 1])
+@pytest.mark.parametrize("number", [1, STATE_FORMAT - 1, STATE_FORMAT + 1])
 def test_a_state_of_another_version(calm: Path, number: int) -> None:
     InlineRun(script(calm), calm / "checkpoint").run(2)
     _reformat(_newest(calm / "checkpoint"), lambda told: told.update(format=number))

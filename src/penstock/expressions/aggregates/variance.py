@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from penstock.expressions.aggregates.accumulators.contract import Accumulator, Float64s
 from penstock.expressions.aggregates.accumulators.double_pairs import UNIT, add_pair, product
-from penstock.expressions.aggregates.accumulators.expansions import distil
+from penstock.expressions.aggregates.accumulators.expansions import WIDTH, distil, two_sum
 from penstock.expressions.aggregates.accumulators.squares import LARGE_SCALE, SCALE, SQUARE, SQUARES
 from penstock.expressions.aggregates.accumulators.total import TOTAL
 from penstock.expressions.aggregates.arguments import number
@@ -51,9 +51,9 @@ class Variance(AccumulatedFunction):
 
 def _variances(sums: ArgumentSums, divisor: Float64s) -> Float64s:
     """Return Σ(x - mean)² / divisor, infinite beyond the largest double."""
-    (_, _, units), (high, low) = sums.parts[TOTAL]
+    (_, _, units), total = sums.parts[TOTAL]
     _, squares = sums.parts[SQUARES]
-    values, large = _deviations(sums.count, units, high, low, np.ascontiguousarray(squares))
+    values, large = _deviations(sums.count, units, np.ascontiguousarray(total), np.ascontiguousarray(squares))
     values /= divisor
     scaled: Float64s = values / SCALE / SCALE
     if not large.any():
@@ -63,7 +63,7 @@ def _variances(sums: ArgumentSums, divisor: Float64s) -> Float64s:
 
 
 @loop
-def _deviations(count, units, high, low, squares):  # type: ignore[no-untyped-def]
+def _deviations(count, units, total, squares):  # type: ignore[no-untyped-def]
     """Return Σ(x - mean)² = Σx² - (Σx)²/n on the scale of the squares, and whether that is the scale of large ones."""
     size = count.shape[0]
     result, large = np.zeros(size), np.zeros(size, np.bool_)
@@ -75,10 +75,25 @@ def _deviations(count, units, high, low, squares):  # type: ignore[no-untyped-de
         for k in range(SQUARE, 2 * SQUARE):
             large[i] |= squares[k, i] != 0.0
         if not large[i]:
-            result[i] = _near_spread(n, squares, i, high[i] * SCALE, low[i] * SCALE)
+            high, low = _nearest_pair(total, i)
+            result[i] = _near_spread(n, squares, i, high * SCALE, low * SCALE)
         if large[i] or result[i] < 0.0:
-            result[i], large[i] = _exact_spread(n, units[i], high[i], low[i], squares, i)
+            result[i], large[i] = _exact_spread(n, units[i], total, squares, i)
     return result, large
+
+
+@nb.njit(inline="always")
+def _nearest_pair(lanes, row):  # type: ignore[no-untyped-def]
+    """Return the two doubles whose sum is nearest to that of an expansion."""
+    high, low = two_sum(lanes[0, row], lanes[1, row])
+    if lanes[2, row] != 0.0 or lanes[3, row] != 0.0:
+        terms = np.empty(WIDTH)
+        for lane in range(WIDTH):
+            terms[lane] = lanes[lane, row]
+        count = distil(terms, WIDTH)
+        high = terms[count - 1] if count > 0 else 0.0
+        low = terms[count - 2] if count > 1 else 0.0
+    return high, low
 
 
 @nb.njit(inline="always")
@@ -101,9 +116,9 @@ def _near_spread(n, squares, row, high, low):  # type: ignore[no-untyped-def]
 
 
 @nb.njit
-def _exact_spread(n, units, high, low, squares, row):  # type: ignore[no-untyped-def]
+def _exact_spread(n, units, total, squares, row):  # type: ignore[no-untyped-def]
     """Return (n·Σx² - (Σx)²)/n, rounded at the end only, and whether it is on the scale of large squares."""
-    terms, roots = np.empty(2 * SQUARE), np.empty(4)
+    terms, roots = np.empty(2 * SQUARE), np.empty(WIDTH + 2)
     for k in range(SQUARE):
         terms[k] = squares[SQUARE + k, row]
     # Of large squares that are gone, doubles may be left that cancel.
@@ -112,10 +127,11 @@ def _exact_spread(n, units, high, low, squares, row):  # type: ignore[no-untyped
     for k in range(SQUARE):
         terms[parts + k] = squares[k, row] * _TO_LARGE * _TO_LARGE if large else squares[k, row]
     scale = LARGE_SCALE if large else SCALE
-    roots[0], roots[1] = high * scale, low * scale
+    for k in range(WIDTH):
+        roots[k] = total[k, row] * scale
     upper = float(units)
-    roots[2], roots[3] = upper * _UNIT_SCALED, float(units - np.int64(upper)) * _UNIT_SCALED
-    parts, summands = distil(terms, parts + SQUARE), distil(roots, 4)
+    roots[WIDTH], roots[WIDTH + 1] = upper * _UNIT_SCALED, float(units - np.int64(upper)) * _UNIT_SCALED
+    parts, summands = distil(terms, parts + SQUARE), distil(roots, WIDTH + 2)
     products = np.empty(2 * parts + summands * (summands + 1))
     size = 0
     for k in range(parts):

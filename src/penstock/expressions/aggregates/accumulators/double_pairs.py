@@ -1,5 +1,4 @@
-"""Sums of doubles as pairs of doubles (hi, lo) with error-free additions, so that what expires leaves nothing behind
-even after values of very different size.
+"""Pairs of doubles (hi, lo), of which sums of products are made, and doubles that are cut into parts without error.
 
 Values of `HUGE` and more are cut in two: whole multiples of `UNIT`, which an integer lane adds up, and what is left
 over. So a sum beyond the largest double is right again when terms of it go.
@@ -18,6 +17,8 @@ from penstock.loops import loop
 HUGE = 2.0**989
 UNIT_EXPONENT = 990
 UNIT = 2.0**UNIT_EXPONENT
+#: The units of the largest double, cut off: one more are no double.
+MOST_UNITS = 2.0**34 - 1.0
 #: Values with this magnitude or more have squares that are kept on another scale.
 WIDE = 2.0**480
 
@@ -33,7 +34,7 @@ def within(values, limit):  # type: ignore[no-untyped-def]
 
 def cut_units(values: Float64s) -> tuple[Int64s, Float64s]:
     """Return the units of finite values, and their remainders."""
-    units = np.where(np.abs(values) < HUGE, 0.0, np.rint(values / UNIT))
+    units = np.where(np.abs(values) < HUGE, 0.0, np.clip(np.rint(values / UNIT), -MOST_UNITS, MOST_UNITS))
     return units.astype(np.int64), values - units * UNIT
 
 
@@ -51,7 +52,7 @@ def times(values, weights):  # type: ignore[no-untyped-def]
 def product(a, b):  # type: ignore[no-untyped-def]
     """Return a * b as (hi, lo), without rounding (Dekker)."""
     p = a * b
-    if b == 1.0 or b == -1.0 or not np.isfinite(p) or abs(a) > 1e298 or abs(b) > 1e298:
+    if b == 1.0 or b == -1.0 or not np.isfinite(p) or abs(a) > 1e299 or abs(b) > 1e299:
         return p, 0.0
     c = 134217729.0 * a
     ah = c - (c - a)

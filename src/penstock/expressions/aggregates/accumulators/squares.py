@@ -10,10 +10,11 @@ import pyarrow as pa
 
 from penstock.expressions.aggregates.accumulators.contract import Accumulator, Float64s, Int64s
 from penstock.expressions.aggregates.accumulators.double_pairs import product, times, within
+from penstock.expressions.aggregates.accumulators.expansions import WIDTH
 from penstock.loops import loop
 
 #: Float lanes of each of the two sums.
-SQUARE = 4
+SQUARE = WIDTH
 #: Values with this magnitude or more have squares that are kept on another scale.
 LARGE = 2.0**400
 #: The factors of ordinary and of large values before they are squared. So no square overflows, and what is lost below

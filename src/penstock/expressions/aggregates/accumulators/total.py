@@ -1,15 +1,18 @@
-"""The sum of values: of integers and intervals one lane, of decimals four 32-bit limbs, of doubles a pair."""
+"""The sum of values: of integers and intervals one lane, of decimals four 32-bit limbs, of doubles an expansion."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numba as nb
 import numpy as np
 import pyarrow as pa
 
 from penstock.expressions.aggregates.accumulators.contract import Accumulator, Float64s, Int64s
-from penstock.expressions.aggregates.accumulators.double_pairs import HUGE, UNIT, add_pair, cut_units, times, within
+from penstock.expressions.aggregates.accumulators.double_pairs import HUGE, UNIT, cut_units, times, within
+from penstock.expressions.aggregates.accumulators.expansions import WIDTH, nearest
 from penstock.loops import loop
 
 #: Weight of +inf in the lane that counts NaN.
@@ -17,9 +20,12 @@ UP = 1 << 32
 
 _MASK32 = np.uint64(0xFFFFFFFF)
 _S32 = np.uint64(32)
-#: The factor by which sums beyond the largest double are scaled down, and the size of a unit on that scale.
+#: Fewer units than these are a double, to which the rest of a sum is added without overflow.
+_MOST_UNITS = 1 << 32
+#: The factor by which sums of more units are scaled down, and the size of a unit on that scale.
 _DOWN = 2.0**-64
 _UNIT_DOWN = UNIT * _DOWN
+_LEAST = 5e-324
 
 
 @dataclass(frozen=True)
@@ -36,7 +42,10 @@ class SumOfValues(Accumulator):
         return 3 if pa.types.is_floating(type_) else 0
 
     def floats(self, type_: pa.DataType) -> int:
-        return 2 if pa.types.is_floating(type_) else 0
+        return WIDTH if pa.types.is_floating(type_) else 0
+
+    def widths(self, type_: pa.DataType) -> tuple[int, ...]:
+        return (WIDTH,) if pa.types.is_floating(type_) else ()
 
     def is_plain(self, type_: pa.DataType) -> bool:
         return not pa.types.is_decimal(type_)
@@ -67,9 +76,10 @@ def _double_lanes(column: pa.Array, counts: Int64s) -> tuple[list[Int64s], list[
         marks = [np.zeros(len(values), np.int64)] * 3
     else:
         marks, left = _special_values(values, counts)
+    none = np.zeros(len(values))
     if bool(np.all(counts == 1)):
-        return marks, [left, np.zeros(len(values))]
-    return marks, [*times(left, counts.astype(np.float64))]
+        return marks, [left, *[none] * (WIDTH - 1)]
+    return marks, [*times(left, counts.astype(np.float64)), *[none] * (WIDTH - 2)]
 
 
 def _special_values(values: Float64s, counts: Int64s) -> tuple[list[Int64s], Float64s]:
@@ -79,11 +89,17 @@ def _special_values(values: Float64s, counts: Int64s) -> tuple[list[Int64s], Flo
     return [nan + up * UP, down, units * counts], left
 
 
-def total_of_doubles(marks: Int64s, down: Int64s, units: Int64s, high: Float64s, low: Float64s) -> Float64s:
-    """Return sums of doubles: infinite beyond the largest double; NaN or infinite if a term is."""
+def total_of_doubles(marks: Int64s, down: Int64s, units: Int64s, *lanes: Float64s) -> Float64s:
+    """Return sums of doubles, rounded once: infinite beyond the largest double; NaN or infinite if a term is."""
+    high, low, *rest = lanes
     values: Float64s = high + low
-    if units.any():
-        values = np.where(units == 0, values, _with_units(units, high, low))
+    wide = np.zeros(len(values), np.bool_)
+    for lane in (units, *rest):
+        if lane.any():
+            wide |= lane != 0
+    chosen = np.flatnonzero(wide)
+    if len(chosen):
+        values[chosen] = _rounded(units[chosen], np.array([lane[chosen] for lane in lanes]).T.copy())
     if not (marks.any() or down.any()):
         return values
     nan, up = marks & (UP - 1), marks >> 32
@@ -92,16 +108,29 @@ def total_of_doubles(marks: Int64s, down: Int64s, units: Int64s, high: Float64s,
 
 
 @loop
-def _with_units(units, high, low):  # type: ignore[no-untyped-def]
-    """Return units * UNIT + high + low, added on a scale on which nothing overflows."""
-    result = np.empty_like(high)
-    for i in range(high.shape[0]):
-        # Two doubles hold 64 bits; the first is the nearest double, as `add_pair` requires.
-        upper = float(units[i])
-        lower = float(units[i] - np.int64(upper))
-        a, b = add_pair(upper * _UNIT_DOWN, lower * _UNIT_DOWN, high[i] * _DOWN, low[i] * _DOWN)
-        result[i] = (a + b) / _DOWN
-    return result
+def _rounded(units, lanes):  # type: ignore[no-untyped-def]
+    values = np.empty(units.shape[0])
+    for i in range(units.shape[0]):
+        values[i] = rounded_sum(units[i], lanes, i, 0)
+    return values
+
+
+@nb.njit
+def rounded_sum(units, sums, slot, first):  # type: ignore[no-untyped-def]
+    """Return units * UNIT and the expansion that begins at sums[slot, first], rounded once."""
+    terms = np.empty(WIDTH + 2)
+    scale, unit = (1.0, UNIT) if -_MOST_UNITS < units < _MOST_UNITS else (_DOWN, _UNIT_DOWN)
+    for lane in range(WIDTH):
+        value = sums[slot, first + lane]
+        terms[lane] = value * scale
+        if terms[lane] == 0.0 and value != 0.0:
+            # Beside so many units its sign alone matters.
+            terms[lane] = math.copysign(_LEAST, value)
+    # Two doubles hold 64 bits.
+    upper = float(units)
+    terms[WIDTH] = upper * unit
+    terms[WIDTH + 1] = float(units - np.int64(upper)) * unit
+    return nearest(terms, WIDTH + 2) / scale
 
 
 def _limbs(column: pa.Array) -> list[Int64s]:

@@ -6,7 +6,7 @@ lanes of one accumulator are is written in its file in `expressions/aggregates/a
 multiplicity of rows. What is not additive travels as value columns beside the lanes. The lanes of a DISTINCT argument,
 which move when a value comes or goes, are made of its values where that is known.
 
-Layout of an accumulator row: key columns | integer lanes | float lanes (hi and lo of each) | values of MIN/MAX | cells
+Layout of an accumulator row: key columns | integer lanes | float lanes | values of MIN/MAX | cells
 of registers | values of DISTINCT | values of bags | cells that are counted. Cells have rows of their own
 (`cells/cell_rows.py`)."""
 
@@ -21,11 +21,10 @@ import pyarrow.compute as pc
 
 from penstock.expressions.aggregates.accumulators.contract import Float64s
 from penstock.expressions.aggregates.accumulators.double_pairs import add_pair
-from penstock.expressions.aggregates.accumulators.expansions import add_term
+from penstock.expressions.aggregates.accumulators.expansions import WIDTH, add_row, two_sum
 from penstock.expressions.aggregates.contract import ArgumentState, NullRule
 from penstock.expressions.evaluate import evaluate_all, mask
 from penstock.expressions.sketches.hyperloglog import RANK_BITS
-from penstock.loops import loop
 from penstock.physical.elements import Elements, Int64s, int64s, unnamed
 from penstock.physical.kernels.compiled import in_time, pane_codes, sum_by_code
 from penstock.physical.kernels.compiling import compiled
@@ -82,20 +81,22 @@ def value_lanes(argument: Argument, column: pa.Array, signs: Int64s) -> tuple[li
 
 
 def all_lanes(
-    plan: AggregateLayout, carried: Sequence[pa.Array], values: Sequence[pa.Array]
+    plan: AggregateLayout, carried: Sequence[pa.Array], values: Sequence[pa.Array], short: bool = False
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
     """Return (rows, lanes) of lane rows, integers and floats, those of DISTINCT arguments as if each value were new.
-    carried: the lanes of the input; values: by `plan.valued`."""
+    carried: the lanes of the input; values: by `plan.valued`; short: whether the floats are those of the first lanes
+    of sums alone where all others are 0."""
     width, pairs = plan.carried
     length = len(carried[0])
-    integers, floats = np.empty((length, plan.integers), np.int64), np.empty((length, plan.floats), np.float64)
+    integers = np.empty((length, plan.integers), np.int64)
+    doubles: dict[int, Float64s] = {}
     for argument in plan.ranked:
         first = plan.arguments[argument].integers
         integers[:, first : first + plan.arguments[argument].integer_lanes] = 0
     for lane, column in zip(width, carried[: len(width)], strict=True):
         integers[:, lane] = int64s(column)
     for lane, column in zip(pairs, carried[len(width) :], strict=True):
-        floats[:, lane] = column.to_numpy(zero_copy_only=True)
+        doubles[lane] = column.to_numpy(zero_copy_only=True)
     for argument, column in zip(plan.valued, values, strict=True):
         argument_lanes = plan.arguments[argument]
         if argument_lanes.kind is not ArgumentState.DISTINCT:
@@ -104,8 +105,21 @@ def all_lanes(
         for lane, numbers in enumerate(integer_lanes, argument_lanes.integers):
             integers[:, lane] = numbers
         for lane, halves in enumerate(pair, argument_lanes.floats):
-            floats[:, lane] = halves
-    return integers, floats
+            doubles[lane] = halves
+    firsts = [first for _, first, _ in plan.double_sums]
+    if short and not any(lane.any() for k, lane in doubles.items() if k not in firsts):
+        return integers, _beside([doubles[k] for k in firsts], length)
+    return integers, _beside([doubles[k] for k in range(plan.floats)], length)
+
+
+def _beside(columns: Sequence[Float64s], length: int) -> Float64s:
+    """Return columns as one array by (row, column)."""
+    if len(columns) == 1:
+        return columns[0].reshape(length, 1)
+    made = np.empty((length, len(columns)))
+    for k, column in enumerate(columns):
+        made[:, k] = column
+    return made
 
 
 def _argument_column(argument: Argument, elements: Elements) -> pa.Array:
@@ -128,10 +142,17 @@ def _never_null(rule: NullRule, parts: list[pa.Array]) -> list[pa.Array]:
 
 def sum_doubles(codes: Int64s, lanes: Sequence[Float64s], count: int) -> Sequence[Float64s]:
     """Return the sums of pairs or expansions of doubles per code in [0, count), by lane."""
-    summed: Sequence[Float64s] = (
-        _sum_pairs(codes, *lanes, count) if len(lanes) == 2 else _sum_expansions(codes, np.array(lanes), count)
-    )
-    return summed
+    if len(lanes) == 2:
+        pairs: Sequence[Float64s] = _sum_pairs(codes, *lanes, count)
+        return pairs
+    high, low, *rest = lanes
+    if not any(lane.any() for lane in rest):
+        first, second, exact = _sum_two(codes, high, low, bool(low.any()), count)
+        if exact:
+            return first, second, *[np.zeros(count)] * len(rest)
+    sums = np.zeros((count, WIDTH))
+    _sum_expansions(codes, np.array(lanes).T.copy(), sums)
+    return list(sums.T.copy())
 
 
 @compiled(reads="codes high low")
@@ -144,15 +165,30 @@ def _sum_pairs(codes, high, low, count):  # type: ignore[no-untyped-def]
     return sums, low_parts
 
 
-@loop
-def _sum_expansions(codes, lanes, count):  # type: ignore[no-untyped-def]
-    width = lanes.shape[0]
-    sums = np.zeros((count, width))
-    for lane in range(width):
-        for i in range(codes.shape[0]):
-            if lanes[lane, i] != 0.0:
-                add_term(sums, codes[i], 0, width, lanes[lane, i])
-    return sums.T
+@compiled(reads="codes high low")
+def _sum_two(codes, high, low, has_low, count):  # type: ignore[no-untyped-def]
+    """Return the sums per code of expansions whose lanes behind the second are 0, of which two lanes, and whether the
+    others are 0. What the lanes are is as `add_row` would have them."""
+    first = np.zeros(count)
+    second = np.zeros(count)
+    for i in range(codes.shape[0]):
+        k = codes[i]
+        first[k], error = two_sum(first[k], high[i])
+        if error != 0.0:
+            second[k], error = two_sum(second[k], error)
+        other = 0.0
+        if has_low:
+            second[k], other = two_sum(second[k], low[i])
+        if error != 0.0 or other != 0.0:
+            return first, second, False
+    return first, second, True
+
+
+@compiled(reads="codes lanes", counted=False)
+def _sum_expansions(codes, lanes, sums):  # type: ignore[no-untyped-def]
+    """Add rows to the sums of their codes; both are by (row, lane)."""
+    for i in range(codes.shape[0]):
+        add_row(sums, codes[i], 0, WIDTH, lanes, i, 1)
 
 
 def pre_aggregate(plan: AggregateLayout, lanes: Elements) -> Elements:

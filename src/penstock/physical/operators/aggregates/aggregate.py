@@ -111,7 +111,7 @@ class Aggregation(Operator):
         if arrived is not None and len(arrived):
             parts += self._arrivals(arrived, heartbeat)
         parts += [events for batch in expired if len((events := self._expirations(batch)).slots)]
-        return join(parts) if parts else None
+        return join(self._plan, parts) if parts else None
 
     def _arrivals(self, arrived: Elements, heartbeat: int) -> list[GroupEvents]:
         arrived = with_blocks(self._plan, arrived)
@@ -119,7 +119,7 @@ class Aggregation(Operator):
         placed = self._groups.place(keys, len(arrived))
         slots = placed.slots
         values = tuple(arrived.columns[self._plan.values_at :])
-        lanes = all_lanes(self._plan, arrived.columns[self._keys : self._plan.values_at], values)
+        lanes = all_lanes(self._plan, arrived.columns[self._keys : self._plan.values_at], values, short=True)
         self._keep(arrived, placed, heartbeat)
         every = np.arange(len(arrived))
         ones = np.ones(len(every), np.int64)
@@ -170,7 +170,7 @@ class Aggregation(Operator):
             for kept, type_ in zip(self._values.lasting, self._value_types, strict=True)
         )
         due = int64s(arrays[0])
-        lanes = all_lanes(self._plan, carried, values)
+        lanes = all_lanes(self._plan, carried, values, short=True)
         return GroupEvents(slots, due, np.arange(size), np.full(size, -1, np.int64), *lanes, values, due)
 
     # -- the sweep ---------------------------------------------------------------------------------------------
@@ -194,7 +194,7 @@ class Aggregation(Operator):
         factors = self._values.factors(events, order)
         count = len(order)
         out_integers = np.empty((self._plan.integers, count), np.int64)
-        out_floats = np.empty((self._plan.floats, count), np.float64)
+        out_floats = np.zeros((self._plan.floats, count))
         out_event = np.empty(count, np.int64)
         groups = self._groups
         lanes = groups.by_slot

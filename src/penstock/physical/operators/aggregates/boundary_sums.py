@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from penstock.expressions.aggregates.accumulators.expansions import add_row, clear_empty
+from penstock.expressions.aggregates.accumulators.expansions import add_lanes, clear_empty
 from penstock.loops import loop
 from penstock.physical.kernels.compiled import with_room
 from penstock.physical.kernels.compiling import compiled
@@ -38,7 +38,7 @@ def _by_step(steps, count):  # type: ignore[no-untyped-def]
     return order, starts
 
 
-@compiled(reads="order slots rows signs integers floats sums")
+@compiled(reads="order slots rows signs integers floats sums", counted=False)
 def _apply(  # type: ignore[no-untyped-def]
     order, slots, rows, signs, integers, floats, state_integers, state_floats, sums,
 ):  # fmt: skip
@@ -49,7 +49,7 @@ def _apply(  # type: ignore[no-untyped-def]
         for lane in range(width):
             state_integers[slot, lane] += sign * integers[row, lane]
         for k in range(sums.shape[0]):
-            add_row(state_floats, slot, sums[k, 1], sums[k, 2], floats, row, sign)
+            add_lanes(state_floats, slot, sums, k, floats, row, sign)
     if sums.shape[0] == 0:
         return
     for event in order:
@@ -72,7 +72,7 @@ def sums_at_boundaries(  # type: ignore[no-untyped-def]
     size = min(live * count, _FIRST_ROOM)  # the groups live now may all end at the first boundary
     out_rows = np.empty((2, size), np.int64)
     out_integers = np.empty((integers.shape[1], size), np.int64)
-    out_floats = np.empty((floats.shape[1], size), np.float64)
+    out_floats = np.empty((state_floats.shape[1], size), np.float64)
     fresh = np.empty(ranks.shape[0], np.int64)
     total = 0
     for k in range(count):

@@ -8,9 +8,10 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.expressions.aggregates.accumulators.contract import Float64s
-from penstock.expressions.aggregates.accumulators.expansions import add_row, clear_empty
+from penstock.expressions.aggregates.accumulators.expansions import add_lanes, clear_empty
 from penstock.physical.elements import Int64s
 from penstock.physical.kernels.compiling import compiled
+from penstock.physical.planning.aggregate_layout import AggregateLayout
 
 
 @dataclass(frozen=True)
@@ -19,7 +20,8 @@ class GroupEvents:
     (signs[e] = 1) or subtracted (-1). A row that is added and subtracted in one round is stored once, for two events.
 
     integers, floats: (rows, lanes), so that a row's lanes are contiguous, those of DISTINCT arguments as if their value
-    were new; values: of the rows, the arguments of `AggregateLayout.valued`; ends: the expiration of each added row."""
+    were new, floats as `add_lanes` takes them; values: of the rows, the arguments of `AggregateLayout.valued`; ends:
+    the expiration of each added row."""
 
     slots: Int64s
     times: Int64s
@@ -41,9 +43,12 @@ class GroupEvents:
         return column if len(self.rows) == len(column) else column.take(pa.array(self.rows))
 
 
-def join(parts: list[GroupEvents]) -> GroupEvents:
+def join(plan: AggregateLayout, parts: list[GroupEvents]) -> GroupEvents:
     if len(parts) == 1:
         return parts[0]
+    floats = [part.floats for part in parts]
+    if len({rows.shape[1] for rows in floats}) > 1:
+        floats = [_all_lanes(plan, rows) for rows in floats]
     sizes = [len(p.integers) for p in parts]
     starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
     return GroupEvents(
@@ -52,13 +57,21 @@ def join(parts: list[GroupEvents]) -> GroupEvents:
         np.concatenate([p.rows + start for p, start in zip(parts, starts, strict=True)]),
         np.concatenate([p.signs for p in parts]),
         np.concatenate([p.integers for p in parts]),
-        np.concatenate([p.floats for p in parts]),
+        np.concatenate(floats),
         tuple(pa.concat_arrays([p.values[i] for p in parts]) for i in range(len(parts[0].values))),
         np.concatenate([p.ends for p in parts]),
     )
 
 
-@compiled(reads="slots times rows factors factor_of order integers floats sums")
+def _all_lanes(plan: AggregateLayout, floats: Float64s) -> Float64s:
+    if floats.shape[1] == plan.floats:
+        return floats
+    made = np.zeros((len(floats), plan.floats))
+    made[:, [first for _, first, _ in plan.double_sums]] = floats
+    return made
+
+
+@compiled(reads="slots times rows factors factor_of order integers floats sums", counted=False)
 def sweep(  # type: ignore[no-untyped-def]
     slots, times, rows, factors, factor_of, order, integers, floats, state_integers, state_floats, sums, out_integers,
     out_floats, out_event,
@@ -66,7 +79,7 @@ def sweep(  # type: ignore[no-untyped-def]
     """Apply events, sorted by (slot, time), to the state, by (slot, lane); one output per (slot, time). Event e
     adds the lanes of row rows[e], integer lane l times factors[e, factor_of[l]]. sums: as
     `AggregateLayout.double_sums`; the lane that counts the terms of a sum has its factor, and where it is 0 the sum is
-    exactly 0. Return the number of outputs."""
+    exactly 0. out_floats: filled with 0. Return the number of outputs."""
     n = order.shape[0]
     width = integers.shape[1]
     i = 0
@@ -82,13 +95,15 @@ def sweep(  # type: ignore[no-untyped-def]
             for s in range(sums.shape[0]):
                 sign = factors[event, factor_of[sums[s, 0]]]
                 if sign != 0:
-                    add_row(state_floats, slot, sums[s, 1], sums[s, 2], floats, row, sign)
+                    add_lanes(state_floats, slot, sums, s, floats, row, sign)
             i += 1
         clear_empty(state_integers, state_floats, slot, sums)
         for lane in range(width):
             out_integers[lane, k] = state_integers[slot, lane]
         for lane in range(state_floats.shape[1]):
-            out_floats[lane, k] = state_floats[slot, lane]
+            # Most lanes are 0, and so is memory that was not touched.
+            if state_floats[slot, lane] != 0.0:
+                out_floats[lane, k] = state_floats[slot, lane]
         out_event[k] = event
         k += 1
     return k

@@ -15,8 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from penstock.expressions.aggregates.accumulators.contract import Float64s
-from penstock.expressions.aggregates.accumulators.double_pairs import add_pair
-from penstock.expressions.aggregates.accumulators.expansions import add_term
+from penstock.expressions.aggregates.accumulators.expansions import add_lanes
 from penstock.physical.elements import Int64s, int64s
 from penstock.physical.kernels.compiled import argsort_time, in_time
 from penstock.physical.kernels.compiling import compiled
@@ -27,8 +26,7 @@ class AccumulatorChanges:
     """Accumulator rows: the first `old` ones are from earlier rounds and expire in this one; the others are added at
     `ts`. All are removed at `exp`, if that is at the heartbeat or before. slots: of their groups, -1 for a group that
     was removed; ones, lanes: the integer lanes that are 1 in all rows, and those that are neither that nor 0 in all
-    rows; integers: by (row, index in `lanes`); floats: by (row, pair) the high parts; low_parts: the low parts,
-    empty if all are 0."""
+    rows; integers: by (row, index in `lanes`); floats: as `add_lanes` takes them."""
 
     slots: Int64s
     ts: Int64s
@@ -38,7 +36,6 @@ class AccumulatorChanges:
     lanes: Int64s
     integers: Int64s
     floats: Float64s
-    low_parts: Float64s
 
     def additions(self) -> Int64s:
         """Return the numbers of the added rows in time order; empty if they are in time order already."""
@@ -54,20 +51,21 @@ class AccumulatorChanges:
 
 
 def changes(
-    slots: Int64s, ts: Int64s, exp: Int64s, old: int, parts: Sequence[Sequence[pa.Array]], width: int, pairs: int
+    slots: Int64s, ts: Int64s, exp: Int64s, old: int, parts: Sequence[Sequence[pa.Array]], width: int, sums: Int64s
 ) -> AccumulatorChanges:  # fmt: skip
     """Collect accumulator rows into one `AccumulatorChanges`. parts: the lanes of the rows in batches, `width` integer
-    lanes and the high and low parts of `pairs` doubles."""
+    lanes and those of doubles. sums: as `AggregateLayout.double_sums`."""
     columns = [[int64s(part[lane]) for part in parts] for lane in range(width)]
     ones = [lane for lane, batches in enumerate(columns) if all(bool((c == 1).all()) for c in batches)]
     lanes = [lane for lane, batches in enumerate(columns) if lane not in ones and any(bool(c.any()) for c in batches)]
-    doubles = [[part[width + k].to_numpy(zero_copy_only=True) for part in parts] for k in range(2 * pairs)]
-    has_low_parts = any(bool(c.any()) for batches in doubles[1::2] for c in batches)
+    floats = int(sums[:, 2].max(initial=0))
+    doubles = [[part[width + k].to_numpy(zero_copy_only=True) for part in parts] for k in range(floats)]
+    firsts = sums[:, 1].tolist()
+    first_lanes = not any(bool(c.any()) for k in range(floats) if k not in firsts for c in doubles[k])
     integers = _beside([columns[lane] for lane in lanes], len(slots), np.int64)
-    floats = _beside(doubles[::2], len(slots), np.float64)
-    low_parts = _beside(doubles[1::2] if has_low_parts else [], len(slots), np.float64)
+    values = _beside([doubles[k] for k in firsts] if first_lanes else doubles, len(slots), np.float64)
     return AccumulatorChanges(
-        slots, ts, exp, old, np.array(ones, np.int64), np.array(lanes, np.int64), integers, floats, low_parts
+        slots, ts, exp, old, np.array(ones, np.int64), np.array(lanes, np.int64), integers, values
     )
 
 
@@ -84,13 +82,15 @@ def _beside(columns: list[list[npt.NDArray[Any]]], size: int, kind: type) -> npt
     return laid
 
 
-@compiled(reads="additions removals ts exp slots ones lanes integers floats low_parts lookups instants groups sums")
+@compiled(
+    reads="additions removals ts exp slots ones lanes integers floats lookups instants groups sums", counted=False
+)
 def follow(  # type: ignore[no-untyped-def]
-    additions, removals, removal_count, old, ts, exp, slots, ones, lanes, integers, floats, low_parts, progress,
+    additions, removals, removal_count, old, ts, exp, slots, ones, lanes, integers, floats, progress,
     lookups, instants, groups, state_integers, state_floats, sums, out_integers, out_floats,
 ):  # fmt: skip
     """Apply changes to the state, by (slot, lane), in time order, additions before removals, and record the state at
-    each look-up.
+    each look-up. out_floats: filled with 0.
 
     The k-th look-up is number lookups[k]: it reads the group groups[lookups[k]] after all changes up to
     instants[lookups[k]]. lookups: in time order; additions, removals: the numbers of the added and removed rows, empty
@@ -135,27 +135,13 @@ def follow(  # type: ignore[no-untyped-def]
                     for lane in range(sums[s, 1], sums[s, 2]):
                         state_floats[slot, lane] = 0.0
                     continue
-                p = sums[s, 1] // 2
-                if sums[s, 2] - sums[s, 1] > 2:
-                    for pair in range(p, sums[s, 2] // 2):
-                        add_term(state_floats, slot, sums[s, 1], sums[s, 2], sign * floats[row, pair])
-                        if low_parts.shape[1] > 0:
-                            add_term(state_floats, slot, sums[s, 1], sums[s, 2], sign * low_parts[row, pair])
-                    continue
-                high, low = state_floats[slot, 2 * p], state_floats[slot, 2 * p + 1]
-                more = sign * floats[row, p]
-                more_low = sign * low_parts[row, p] if low_parts.shape[1] > 0 else 0.0
-                whole = high + more
-                back = whole - high
-                if low == 0.0 and more_low == 0.0 and (high - (whole - back)) + (more - back) == 0.0:
-                    # The low part is 0: the error-free addition would give the same.
-                    state_floats[slot, 2 * p] = whole
-                else:
-                    state_floats[slot, 2 * p], state_floats[slot, 2 * p + 1] = add_pair(high, low, more, more_low)
+                add_lanes(state_floats, slot, sums, s, floats, row, sign)
         if lookup_count > 0:
             slot = groups[lookups[k]]
             for lane in range(out_integers.shape[0]):
                 out_integers[lane, k] = state_integers[slot, lane] if slot >= 0 else 0
             for lane in range(out_floats.shape[0]):
-                out_floats[lane, k] = state_floats[slot, lane] if slot >= 0 else 0.0
+                # Most lanes are 0, and so is memory that was not touched.
+                if slot >= 0 and state_floats[slot, lane] != 0.0:
+                    out_floats[lane, k] = state_floats[slot, lane]
     progress[0], progress[1] = i, j

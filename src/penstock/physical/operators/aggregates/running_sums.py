@@ -7,10 +7,10 @@ so that they depend on the panes alone, never on where a run began or stopped, a
 
 from __future__ import annotations
 
-import numba as nb
 import numpy as np
 
-from penstock.expressions.aggregates.accumulators.double_pairs import add_pair
+from penstock.expressions.aggregates.accumulators.expansions import WIDTH, add_row
+from penstock.expressions.aggregates.accumulators.total import rounded_sum
 from penstock.loops import loop
 from penstock.physical.kernels.compiled import sort_first, with_room
 from penstock.physical.kernels.compiling import compiled
@@ -19,18 +19,8 @@ from penstock.physical.kernels.compiling import compiled
 _MANY = 16
 
 
-@nb.njit(inline="always")
-def _added(high, low, more_high, more_low):  # type: ignore[no-untyped-def]
-    """Do the same as `add_pair`, with the same bits, but faster if the low parts are 0, as in most sums."""
-    if low == 0.0 and more_low == 0.0:
-        s = high + more_high
-        v = s - high
-        return s, (high - (s - v)) + (more_high - v)
-    return add_pair(high, low, more_high, more_low)
-
-
-@loop
-def _leave(start, stop, slots, integers, floats, positions, sums, pairs, guards):  # type: ignore[no-untyped-def]
+@compiled(counted=False)
+def _leave(start, stop, slots, integers, floats, positions, sums, doubles, guards):  # type: ignore[no-untyped-def]
     """Subtract the rows start ... stop - 1 of the log."""
     width, floating = integers.shape[1], guards.shape[0]
     for row in range(start, stop):
@@ -38,17 +28,16 @@ def _leave(start, stop, slots, integers, floats, positions, sums, pairs, guards)
         for lane in range(width):
             sums[p, lane] -= integers[row, lane]
         for k in range(floating):
+            first = WIDTH * k
             if sums[p, guards[k]] == 0:
-                pairs[p, 2 * k] = 0.0
-                pairs[p, 2 * k + 1] = 0.0
+                for lane in range(first, first + WIDTH):
+                    doubles[p, lane] = 0.0
                 continue
-            pairs[p, 2 * k], pairs[p, 2 * k + 1] = _added(
-                pairs[p, 2 * k], pairs[p, 2 * k + 1], -floats[row, 2 * k], -floats[row, 2 * k + 1]
-            )
+            add_row(doubles, p, first, first + WIDTH, floats, row, -1)
 
 
-@loop
-def _enter(start, stop, slots, integers, floats, positions, sums, pairs, guards, shown, new):  # type: ignore[no-untyped-def]
+@compiled(counted=False)
+def _enter(start, stop, slots, integers, floats, positions, sums, doubles, guards, shown, new):  # type: ignore[no-untyped-def]
     """Add the rows start ... stop - 1 of the log. Return how many groups that were not shown are written to `new`."""
     width, floating = integers.shape[1], guards.shape[0]
     fresh = 0
@@ -57,9 +46,7 @@ def _enter(start, stop, slots, integers, floats, positions, sums, pairs, guards,
         for lane in range(width):
             sums[p, lane] += integers[row, lane]
         for k in range(floating):
-            pairs[p, 2 * k], pairs[p, 2 * k + 1] = _added(
-                pairs[p, 2 * k], pairs[p, 2 * k + 1], floats[row, 2 * k], floats[row, 2 * k + 1]
-            )
+            add_row(doubles, p, WIDTH * k, WIDTH * (k + 1), floats, row, 1)
         if not shown[p]:
             shown[p] = True
             new[fresh] = p
@@ -67,8 +54,8 @@ def _enter(start, stop, slots, integers, floats, positions, sums, pairs, guards,
     return fresh
 
 
-@compiled(reads="new_positions warm active sums pairs")
-def move(new_positions, warm, active, counts, sums, pairs, new_active, new_sums, new_pairs, shown):  # type: ignore[no-untyped-def]
+@compiled(reads="new_positions warm active sums doubles")
+def move(new_positions, warm, active, counts, sums, doubles, new_active, new_sums, new_doubles, shown):  # type: ignore[no-untyped-def]
     """Move the sums of the windows that are `warm` to `new_positions`, into arrays filled with 0: of window w those at
     the first counts[w] positions of active[w]. Write to counts[w] how many remain. Removed positions have no sums, and
     the others keep their order."""
@@ -83,8 +70,8 @@ def move(new_positions, warm, active, counts, sums, pairs, new_active, new_sums,
                 continue
             for lane in range(sums.shape[2]):
                 new_sums[w, now, lane] = sums[w, old, lane]
-            for lane in range(pairs.shape[2]):
-                new_pairs[w, now, lane] = pairs[w, old, lane]
+            for lane in range(doubles.shape[2]):
+                new_doubles[w, now, lane] = doubles[w, old, lane]
             shown[w, now] = True
             new_active[w, kept] = now
             kept += 1
@@ -120,19 +107,20 @@ def with_new(active, count, new, fresh, shown):  # type: ignore[no-untyped-def]
     return count + fresh
 
 
-@compiled(reads="slots integers floats positions windows edges bottoms tops anew quiet guards")
+@compiled(reads="slots integers floats positions windows edges bottoms tops anew quiet guards units")
 def carry(  # type: ignore[no-untyped-def]
-    slots, integers, floats, positions, windows, edges, bottoms, tops, anew, quiet, all_sums, all_pairs, guards,
-    all_shown, all_active, counts, lows, highs, base, size,
+    slots, integers, floats, positions, windows, edges, bottoms, tops, anew, quiet, all_sums, all_doubles, guards,
+    units, all_shown, all_active, counts, lows, highs, base, size,
 ):  # fmt: skip
     """Carry the sums of windows on to their boundaries: of windows[n] to edges[n] ... edges[n + 1] - 1, in order. At
     boundary b it contains the rows bottoms[b] ... tops[b] - 1 of the log. Compute them afresh where anew[b]; emit the
     groups that have rows, at all boundaries of windows[n] but the first quiet[n].
 
-    By window w: all_sums, all_pairs: (windows, places, lanes), of the rows lows[w] - base ... highs[w] - base - 1;
-    all_active: the places that may be shown, counts[w] of them, in order. size: number of output rows allocated at
-    first. Return (places, integer lanes and sums of pairs by (lane, row) of the emitted rows, number of emitted rows by
-    boundary)."""
+    By window w: all_sums, all_doubles: (windows, places, lanes), of the rows lows[w] - base ... highs[w] - base - 1;
+    all_active: the places that may be shown, counts[w] of them, in order. By sum of doubles: guards, units: the integer
+    lanes that count its terms and its units, negative where these are 0. size: number of output rows allocated at
+    first. Return (places, integer lanes and sums of doubles with their units, rounded, by (lane, row) of the emitted
+    rows, number of emitted rows by boundary)."""
     out_positions = np.empty((1, size), np.int32)
     out_integers = np.empty((integers.shape[1], size), np.int64)
     out_floats = np.empty((guards.shape[0], size), np.float64)
@@ -141,7 +129,7 @@ def carry(  # type: ignore[no-untyped-def]
     total = 0
     for n in range(windows.shape[0]):
         w = windows[n]
-        sums, pairs, shown, active = all_sums[w], all_pairs[w], all_shown[w], all_active[w]
+        sums, doubles, shown, active = all_sums[w], all_doubles[w], all_shown[w], all_active[w]
         count, low, high = counts[w], lows[w] - base, highs[w] - base
         for b in range(edges[n], edges[n + 1]):
             if anew[b]:
@@ -149,14 +137,14 @@ def carry(  # type: ignore[no-untyped-def]
                     p = active[i]
                     for lane in range(sums.shape[1]):
                         sums[p, lane] = 0
-                    for lane in range(pairs.shape[1]):
-                        pairs[p, lane] = 0.0
+                    for lane in range(doubles.shape[1]):
+                        doubles[p, lane] = 0.0
                     shown[p] = False
                 count = 0
                 low = high = bottoms[b]
-            _leave(low, min(bottoms[b], high), slots, integers, floats, positions, sums, pairs, guards)
+            _leave(low, min(bottoms[b], high), slots, integers, floats, positions, sums, doubles, guards)
             start = max(high, bottoms[b])
-            fresh = _enter(start, tops[b], slots, integers, floats, positions, sums, pairs, guards, shown, new)
+            fresh = _enter(start, tops[b], slots, integers, floats, positions, sums, doubles, guards, shown, new)
             low, high = bottoms[b], tops[b]
             if fresh:
                 count = with_new(active, count, new, fresh, shown)
@@ -177,8 +165,13 @@ def carry(  # type: ignore[no-untyped-def]
                 out_positions[0, total] = p
                 for lane in range(out_integers.shape[0]):
                     out_integers[lane, total] = sums[p, lane]
-                for lane in range(out_floats.shape[0]):
-                    out_floats[lane, total] = pairs[p, 2 * lane] + pairs[p, 2 * lane + 1]
+                for k in range(out_floats.shape[0]):
+                    first = WIDTH * k
+                    huge = sums[p, units[k]] if units[k] >= 0 else 0
+                    if huge != 0 or doubles[p, first + 2] != 0.0 or doubles[p, first + 3] != 0.0:
+                        out_floats[k, total] = rounded_sum(huge, doubles, p, first)
+                    else:
+                        out_floats[k, total] = doubles[p, first] + doubles[p, first + 1]
                 total += 1
             count = kept
             lengths[b] = total - before

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from penstock.expressions.aggregates.accumulators.expansions import WIDTH
 from penstock.physical.elements import Bools, Elements, Int64s
 from penstock.physical.kernels.boundary_pieces import pieces, spread
 from penstock.physical.kernels.compiled import repeat
@@ -52,7 +53,9 @@ class PaneWindows:
 
     def __init__(self, log: PaneLog, plan: AggregateLayout) -> None:
         self._log, self._plan = log, plan
-        self._guards = [a.integers for a in plan.arguments for _ in range(a.float_lanes // 2)]
+        # Plain sums of doubles have no other accumulators: their integer lanes are as `SumOfValues` has them.
+        self._guards = [guard for guard, _, _ in plan.double_sums]
+        self._units = [guard + 3 for guard in self._guards]
         #: By window: length, slide, align, period, whether `done` is known, `done`, whether its sums are not in memory.
         self._lengths, self._slides, self._aligns, self._periods, self._done = (np.empty(0, np.int64) for _ in range(5))
         self._known, self._cold = (np.empty(0, np.bool_) for _ in range(2))
@@ -95,7 +98,7 @@ class PaneWindows:
         """Make room for more windows; return the first new number."""
         used = len(self._used)
         for name in ("_lengths", "_slides", "_aligns", "_periods", "_done", "_lows", "_highs", "_counts", "_used",
-                     "_known", "_cold", "_sums", "_pairs", "_shown", "_active"):  # fmt: skip
+                     "_known", "_cold", "_sums", "_doubles", "_shown", "_active"):  # fmt: skip
             old = getattr(self, name)
             made = np.zeros((used + max(1, used // 4), *old.shape[1:]), old.dtype)
             made[:used] = old
@@ -117,7 +120,7 @@ class PaneWindows:
 
     @property
     def nbytes(self) -> int:
-        return self._sums.nbytes + self._pairs.nbytes + self._shown.nbytes + self._active.nbytes
+        return self._sums.nbytes + self._doubles.nbytes + self._shown.nbytes + self._active.nbytes
 
     def forget(self) -> None:
         """Discard everything derived: the log was rebuilt, and rows and lanes are renumbered."""
@@ -133,14 +136,25 @@ class PaneWindows:
 
     def move(self, places: Int64s, count: int) -> None:
         """Move the sums of place p to places[p], -1 for a removed group; there are `count` places now."""
-        active, sums, pairs = self._active, self._sums, self._pairs
+        active, sums, doubles = self._active, self._sums, self._doubles
         self._clear(count)
-        move(places, ~self._cold, active, self._counts, sums, pairs, self._active, self._sums, self._pairs, self._shown)
+        move(
+            places,
+            ~self._cold,
+            active,
+            self._counts,
+            sums,
+            doubles,
+            self._active,
+            self._sums,
+            self._doubles,
+            self._shown,
+        )
 
     def _clear(self, places: int) -> None:
         size = len(self._used)
         self._sums = np.zeros((size, places, 1 + max(self._log.lanes)), np.int64)
-        self._pairs = np.zeros((size, places, self._plan.floats), np.float64)
+        self._doubles = np.zeros((size, places, self._plan.floats), np.float64)
         self._shown = np.zeros((size, places), np.bool_)
         self._active = np.zeros((size, places), np.int64)
 
@@ -259,25 +273,29 @@ class PaneWindows:
         log = self._log
         cold = numbers[self._cold[numbers]]
         if len(cold):
-            self._sums[cold], self._pairs[cold], self._shown[cold] = 0, 0.0, False
+            self._sums[cold], self._doubles[cold], self._shown[cold] = 0, 0.0, False
             self._counts[cold], self._lows[cold], self._highs[cold] = 0, log.base, log.base
             self._cold[cold] = False
         # A lane that is 0 in every pane has no terms to guard.
         guards = np.array([log.lanes[lane] for lane in self._guards], np.int64)
         guards = np.where(guards == ZERO, 0, guards)
+        units = np.array([log.lanes[lane] for lane in self._units], np.int64)
         windows = numbers[which]
         edges = np.searchsorted(which, np.arange(len(numbers) + 1))
         positions, integers, floats, lengths = carry(
             log.slots, log.integers, log.floats, log.place, numbers, edges, lows, highs,
-            boundaries % self._periods[windows] == 0, quiet, self._sums, self._pairs, guards, self._shown, self._active,
-            self._counts, self._lows, self._highs, log.base, (len(boundaries) - int(quiet.sum())) * log.groups,
+            boundaries % self._periods[windows] == 0, quiet, self._sums, self._doubles, guards, units, self._shown,
+            self._active, self._counts, self._lows, self._highs, log.base,
+            (len(boundaries) - int(quiet.sum())) * log.groups,
         )  # fmt: skip
         ticks = np.repeat(self._aligns[windows] + self._slides[windows] * boundaries, lengths)
-        zeros, no_rest = np.broadcast_to(np.int64(0), len(ticks)), np.broadcast_to(-0.0, len(ticks))
-        lanes = [zeros if kept == ZERO else integers[kept] for kept in log.lanes]
-        pairs = [half for value in floats for half in (value, no_rest)]
+        zeros, no_rest = np.broadcast_to(np.int64(0), len(ticks)), np.broadcast_to(0.0, len(ticks))
+        lanes = [
+            zeros if kept == ZERO or lane in self._units else integers[kept] for lane, kept in enumerate(log.lanes)
+        ]
+        doubles = [lane for value in floats for lane in (value, *[no_rest] * (WIDTH - 1))]
         chosen = pa.array(positions)
-        columns = (*(key.take(chosen) for key in log.keys), *finish(self._plan, lanes, pairs, {}))
+        columns = (*(key.take(chosen) for key in log.keys), *finish(self._plan, lanes, doubles, {}))
         return Elements(columns, ticks, np.full(len(ticks), END)), lengths
 
     def _filled(self, number: int, first: int, stop: int, width: int) -> Iterator[Int64s]:

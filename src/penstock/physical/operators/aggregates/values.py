@@ -109,7 +109,7 @@ class GroupValues:
         values = list(events.values)
         for column in (r.column for r in self._registers if r.pictured):
             values[column] = pa.nulls(len(values[column]), values[column].type)
-        return join([replace(events, values=tuple(values)), *changes])
+        return join(self._plan, [replace(events, values=tuple(values)), *changes])
 
     def now(self, groups: Int64s) -> dict[int, pa.Array]:
         """Return by call the current results of `groups`."""

@@ -130,10 +130,10 @@ class SumsLookup(AggregateLookup):
         for start in range(0, len(order) + _AT_ONCE, _AT_ONCE):
             lookups = order[start : start + _AT_ONCE]
             integers = np.empty((plan.integers, len(lookups)), np.int64)
-            floats = np.empty((plan.floats, len(lookups)), np.float64)
+            floats = np.zeros((plan.floats, len(lookups)))
             follow(
                 additions, removals, removal_count, batch.old, batch.ts, batch.exp, batch.slots, batch.ones,
-                batch.lanes, batch.integers, batch.floats, batch.low_parts, progress, lookups, instants, slots,
+                batch.lanes, batch.integers, batch.floats, progress, lookups, instants, slots,
                 state.integers, state.floats, self._double_sums, integers, floats,
             )  # fmt: skip
             live = integers[0] > 0
@@ -168,7 +168,7 @@ class SumsLookup(AggregateLookup):
             slots.append(placed.slots)
             ends.append(arrived.exp)
         ts = self._none if arrived is None else arrived.ts
-        return changes(_joint(slots), ts, _joint(ends), old, parts, self._plan.integers, self._plan.floats // 2)
+        return changes(_joint(slots), ts, _joint(ends), old, parts, self._plan.integers, self._double_sums)
 
 
 def make_probe(spec: AggregateLookupSpec) -> AggregateLookup:

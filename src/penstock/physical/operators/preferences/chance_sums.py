@@ -9,8 +9,8 @@ from typing import NamedTuple
 import numba as nb
 import numpy as np
 
-from penstock.expressions.aggregates.accumulators.double_pairs import HUGE, UNIT, add_pair
-from penstock.expressions.aggregates.accumulators.expansions import add_row
+from penstock.expressions.aggregates.accumulators.double_pairs import HUGE, MOST_UNITS, UNIT
+from penstock.expressions.aggregates.accumulators.expansions import WIDTH, add_row, add_value
 from penstock.expressions.aggregates.accumulators.total import UP
 from penstock.loops import loop
 from penstock.physical.kernels.compiling import compiled
@@ -106,12 +106,10 @@ def _add_value(integers, floats, at, count, first, value, sign):  # type: ignore
             integers[at, count + 2] += sign
     else:
         if not abs(value) < HUGE:
-            units = np.rint(value / UNIT)
+            units = min(max(np.rint(value / UNIT), -MOST_UNITS), MOST_UNITS)
             integers[at, count + 3] += sign * np.int64(units)
             value -= units * UNIT
-        floats[at, first], floats[at, first + 1] = add_pair(
-            floats[at, first], floats[at, first + 1], sign * value, 0.0
-        )  # fmt: skip
+        add_value(floats, at, first, first + WIDTH, sign * value)
 
 
 @compiled()

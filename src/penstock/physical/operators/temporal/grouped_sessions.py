@@ -67,7 +67,7 @@ class SessionPieces(Operator):
         return [added.with_columns((*added.columns, pa.array(ends[:count])))]
 
 
-@compiled(reads="slots order ts reach integers floats sums keys there")
+@compiled(reads="slots order ts reach integers floats sums keys there", counted=False)
 def _extend(  # type: ignore[no-untyped-def]
     slots, order, ts, reach, integers, floats, sums, keys, there, at_most, state, state_floats, ended, ended_floats,
     ended_slots,

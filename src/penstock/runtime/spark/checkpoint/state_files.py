@@ -44,10 +44,11 @@ from penstock.storage.seals import damaged, sealed, unsealed, unsealed_before
 #: an aggregate that is looked up, or recomputed at each boundary from its rows alone, as these rows, 6 seals a file for
 #: its run and place, counts NaN and +inf in one accumulator, and has huge doubles in units, 7 has sums of squares in
 #: four doubles, 8 has the ranks of HLL_SKETCH_AGG in skylines, 9 has the results of a preference that
-#: ESTIMATE reads with what makes the estimate, 10 has manifests that name a base.
-FORMAT = 10
-#: The formats that are read: those before this one are as it where no base is named.
-_READ = (9, FORMAT)
+#: ESTIMATE reads with what makes the estimate, 10 has manifests that name a base, 11 has sums of doubles in four
+#: doubles, before which no sum of another layout can be found.
+FORMAT = 11
+#: The formats that are read.
+_READ = (FORMAT,)
 #: The formats whose seals contain no place.
 _FORMATS_WITHOUT_PLACE = range(2, 6)
 #: How the names of bases end.

@@ -80,7 +80,7 @@ class RegisterMaxima:
         if not self.pictured:
             return changes
         gone = replace(self._events(places, times, [], events), **self._cells(places, before, -1, changes))
-        return join([gone, replace(changes, **self._cells(places, ranks, 1, changes))])
+        return join(self._plan, [gone, replace(changes, **self._cells(places, ranks, 1, changes))])
 
     def _cells(self, places: Int64s, ranks: Int64s, weight: int, changes: GroupEvents) -> dict[str, Any]:
         """Return the values and integer lanes of changes that count the cells with these ranks; there is none of rank
