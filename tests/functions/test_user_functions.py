@@ -249,6 +249,63 @@ def test_a_worker_takes_the_module_that_the_driver_took(tmp_path: Path) -> None:
     assert said == b"beside\n"
 
 
+SHIPS = (
+    "import sys, pickle; from penstock import modules; modules.look_beside(sys.argv[1])\n"
+    "from penstock.expressions.user import *\n"
+    "f = make(UserFunction, load(sys.argv[2]), 'STRING', 'f', reference=sys.argv[2])\n"
+    "sys.stdout.buffer.write(pickle.dumps(f))\n"
+)
+#: Calls each definition whose file is an argument, and says what became of it.
+LOADS = (
+    "import sys, pickle; from pathlib import Path; from penstock import modules, errors\n"
+    "if sys.argv[1]: modules.look_beside(sys.argv[1])\n"
+    "for name in sys.argv[2:]:\n"
+    "    try: print(pickle.loads(Path(name).read_bytes())(1))\n"
+    "    except errors.PenstockError as error: print(error.code, error.message)\n"
+)
+
+
+def in_two_folders(tmp_path: Path) -> dict[str, str]:
+    """Write functions in the folders `a` and `b`, ship them, and return the files of what was shipped."""
+    places = {"a/words": "a.words", "b/words": "b.words", "b/other": "b.other"}
+    for place in ("a", "b"):
+        (tmp_path / place).mkdir()
+    for module, said in places.items():
+        (tmp_path / f"{module}.py").write_text(
+            f"def said(numbers):\n    import beside\n    return '{said}' + beside.IT\n"
+        )
+    (tmp_path / "a" / "beside.py").write_text("IT = '!'\n")
+    (tmp_path / "b" / "beside.py").write_text("IT = '!'\n")
+    for module, said in places.items():
+        call = [sys.executable, "-c", SHIPS, str(tmp_path / module[0]), f"{module[2:]}:said"]
+        (tmp_path / said).write_bytes(subprocess.run(call, check=True, capture_output=True).stdout)
+    return {said: str(tmp_path / said) for said in places.values()}
+
+
+def loaded(beside: str, *shipped: str) -> list[str]:
+    """Return what a new process says of definitions that were shipped to it. beside: the folder of its script."""
+    call = [sys.executable, "-c", LOADS, beside, *shipped]
+    return subprocess.run(call, check=True, capture_output=True, text=True).stdout.splitlines()
+
+
+def test_a_module_that_is_gone_is_not_found_in_the_folder_of_another_function(tmp_path: Path) -> None:
+    shipped = in_two_folders(tmp_path)
+    # What a function imports when it is called is found beside it.
+    assert loaded("", shipped["b.other"], shipped["b.words"]) == ["b.other!", "b.words!"]
+    (tmp_path / "a" / "words.py").unlink()
+    other, gone = loaded("", shipped["b.other"], shipped["a.words"])
+    assert other == "b.other!" and gone.startswith("P0221 module words cannot be imported: ModuleNotFoundError")
+    # A script that was moved with its modules names its new folder.
+    assert loaded(str(tmp_path / "b"), shipped["a.words"]) == ["b.words!"]
+
+
+def test_two_modules_of_one_name_are_not_taken_for_each_other(tmp_path: Path) -> None:
+    shipped = in_two_folders(tmp_path)
+    first, second = loaded("", shipped["b.words"], shipped["a.words"])
+    assert first == "b.words!"
+    assert second.startswith(f"P0221 module words has been imported from {tmp_path / 'b'} for another function")
+
+
 def test_a_module_called_like_one_of_python_s_own(tmp_path: Path) -> None:
     (tmp_path / "json.py").write_text("def said(numbers): return numbers\n")
     found = explained(tmp_path, "json:said", {})

@@ -19,7 +19,6 @@ import pickle
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from types import CodeType
 from typing import Any, ClassVar
 
@@ -315,6 +314,12 @@ def load(reference: str, folder: str | None = None) -> Any:
             "P0221", f"module {module_name} cannot be imported: {type(error).__name__}: {error}",
             hint=modules.advice(module_name, error), cause=error,
         ) from error  # fmt: skip
+    other = modules.stranger(module_name, folders)
+    if other is not None:
+        raise PenstockError(
+            "P0221", f"module {module_name} has been imported from {other} for another function, so that of "
+            f"{' or '.join(folders) or 'this process'} cannot be", hint="give one of the modules another name",
+        )  # fmt: skip
     found = module
     for part in path.split("."):
         if not hasattr(found, part):
@@ -438,11 +443,7 @@ def _reference(body: object) -> str | None:
 
 def _folder(where: str) -> str | None:
     """Return the folder of the top package of `where`."""
-    file = getattr(sys.modules.get(where.partition(":")[0].partition(".")[0]), "__file__", None)
-    if file is None:
-        return None
-    path = Path(file).absolute()
-    return str(path.parent.parent if path.name == "__init__.py" else path.parent)
+    return modules.folder_of(where.partition(":")[0])
 
 
 def code_hash(body: Any) -> str:

@@ -24,6 +24,7 @@ from typing import IO, Protocol
 
 import pyarrow as pa
 
+from penstock import modules
 from penstock.algebra.nodes.one_time import OneTimeQuery
 from penstock.errors import PenstockError
 from penstock.physical.planning.strategies import Strategy
@@ -78,7 +79,7 @@ class _Process:
     def __init__(self) -> None:
         command = process_command()
         # User code is found where this process finds it.
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in modules.own_path() if path)}
         self._popen = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
 
     @property
