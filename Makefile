@@ -7,10 +7,10 @@ export PYTHONDONTWRITEBYTECODE :=
 # once, and runs one that compiles many loops.
 AHEAD := -m pytest -q -p no:xdist -m "not spark and not server and not slow" -k test_exact_never_lies tests
 SERVERS := -m pytest -q -n 4 --dist worksteal -m "server and not spark and not slow" tests
-# Beside these, which leave almost half of two processors idle: a bench of preferences and text cases of all operators,
-# so that most loops have been compiled for the tests after them. It ends with them.
-LOOPS := -m pytest -q -p no:xdist -m "not slow" "tests/test_benchmarks.py::test_a_bench_of_operators_runs[promising]" \
-	tests/test_scripts.py
+# Beside these, which leave processors idle: what compiles loops for longest, and text cases of all operators, so that
+# most have been compiled for the tests after them. It ends with them.
+LOOPS := -m pytest -q -p no:xdist -m "not slow" tests/server/test_shedding_at_a_server.py \
+	"tests/test_benchmarks.py::test_a_bench_of_operators_runs[promising]" tests/test_scripts.py
 .DEFAULT_GOAL := help
 .PHONY: help setup demo demo-animals demo-preferences serve-demo test fix bench soak lock audit clean
 
