@@ -76,7 +76,7 @@ def test_a_run_to_the_end_of_its_input(folder: Path) -> None:
 
 
 def test_one_run_over_ctrl_c_a_killed_jvm_and_two_ctrl_c(folder: Path) -> None:
-    """The same command goes on behind each of them, so each is seen in a run that begins and in one that continues."""
+    """The same command goes on behind each of them."""
     process = command(folder, "--checkpoint", "state", options=", watch 'true'")
     _wait_for(lambda: len(result(folder)) >= 2, process)
     process.send_signal(signal.SIGINT)
