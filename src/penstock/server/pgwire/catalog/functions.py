@@ -20,14 +20,14 @@ from penstock.errors import PenstockError
 from penstock.server.pgwire.catalog.arithmetic import DecimalAverage, DecimalSum, RealAverage, RealSum
 from penstock.server.pgwire.catalog.declared import DATABASE, DATABASE_OID, OWNER_OID, PUBLIC, shown_type
 from penstock.server.pgwire.catalog.moments import IntervalAverage, IntervalSum, moment_text
+from penstock.server.pgwire.catalog.operations import JSON_AGGREGATES, JSON_FUNCTIONS
 from penstock.server.pgwire.catalog.pure_functions import (
+    COLLECTING,
     PURE,
     SETS,
-    ArrayAggregate,
     CatalogFunction,
     OrderedAggregate,
     RowsAggregate,
-    StringAggregate,
     array_text,
     constantly,
     elements,
@@ -76,6 +76,7 @@ def functions(facts: SessionFacts, image: CatalogImage | None, began: Callable[[
     found |= {name: CatalogFunction(result, call) for name, (result, call) in PURE.items()}
     found |= {name: CatalogFunction(result, None, fixed=True) for name, result in _AGGREGATES.items()}
     found |= {name: CatalogFunction(result, constantly(value)) for name, (result, value) in _CONSTANT.items()}
+    found |= {name: CatalogFunction(result) for name, result in JSON_FUNCTIONS.items()}
     found |= SETS
     found |= {
         name: CatalogFunction(result, call, fixed=False) for name, (result, call) in _of_session(facts, began).items()
@@ -99,8 +100,7 @@ def register(
         if one.call is not None:
             call = _noting(name, one.call, failures)
             connection.create_function(f"pg_fn_{name}", -1, call, deterministic=one.fixed)
-    for name, aggregate in (("array_agg", ArrayAggregate), ("string_agg", StringAggregate),
-                            ("pg_rows", RowsAggregate), ("pg_in_order", OrderedAggregate)):  # fmt: skip
+    for name, aggregate in {**COLLECTING, "pg_rows": RowsAggregate, "pg_in_order": OrderedAggregate}.items():
         connection.create_aggregate(f"pg_fn_{name}", -1, _noting_aggregate(name, aggregate, failures))
     for name, aggregate in _WINDOWED.items():
         connection.create_window_function(f"pg_fn_{name}", 1, _noting_aggregate(name, aggregate, failures))
@@ -146,15 +146,14 @@ _NATIVE = {
     "char_length": ("int4", "length"), "replace": ("text", "replace"), "substr": ("text", "substr"),
     "substring": ("text", "substr"), "btrim": ("text", "trim"), "ltrim": ("text", "ltrim"), "rtrim": ("text", "rtrim"),
     "coalesce": ("", "coalesce"), "nullif": ("", "nullif"),
-    "json_build_object": ("json", "json_object"), "json_build_array": ("json", "json_array"),
-    "jsonb_build_object": ("json", "json_object"), "json_agg": ("json", "json_group_array"),
     "strpos": ("int4", "instr"), "ascii": ("int4", "unicode"),
     "row_number": ("int8", "row_number"), "rank": ("int8", "rank"), "dense_rank": ("int8", "dense_rank"),
 }  # fmt: skip
 
 #: Aggregates: those in capitals are SQLite's.
 _AGGREGATES = {"count": "int8", "sum": "int8", "avg": "float8", "min": "", "max": "", "bool_or": "bool",
-               "bool_and": "bool", "every": "bool", "array_agg": "_text", "string_agg": "text"}  # fmt: skip
+               "bool_and": "bool", "every": "bool", "array_agg": "_text", "string_agg": "text",
+               **JSON_AGGREGATES}  # fmt: skip
 NATIVE_AGGREGATES = {"count": "count", "sum": "sum", "avg": "avg", "min": "min", "max": "max", "bool_or": "max",
                      "bool_and": "min", "every": "min"}  # fmt: skip
 
@@ -178,6 +177,7 @@ _CONSTANT: dict[str, tuple[str, Any]] = {
     "version": ("text", VERSION), "current_database": ("name", DATABASE), "current_catalog": ("name", DATABASE),
     "current_schema": ("name", PUBLIC), "pg_backup_start_time": ("text", None), "pg_conf_load_time": ("text", None),
     "pg_get_replica_identity_index": ("oid", 0), "pg_column_is_updatable": ("bool", 0), "pg_jit_available": ("bool", 0),
+    "pg_relation_is_updatable": ("int4", 0),
     "pg_postmaster_start_time": ("timestamptz", moment_text(dt.datetime.fromtimestamp(_STARTED, dt.UTC))),
 }  # fmt: skip
 

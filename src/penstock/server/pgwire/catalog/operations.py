@@ -1,14 +1,16 @@
-"""Operations with instants and lengths of time, and functions of them, as texts for SQLite."""
+"""Operations with instants and lengths of time, functions of them, JSON, and what aggregates collect, as texts for
+SQLite."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 
 from sqlglot import exp
 
 from penstock.server.pgwire.catalog.moments import MOMENT_TYPES
-from penstock.server.pgwire.catalog.scopes import SqlColumn
-from penstock.server.pgwire.catalog.typed_values import TEXT, as_number_of, as_type, is_number
+from penstock.server.pgwire.catalog.scopes import FromItem, SqlColumn, text_literal
+from penstock.server.pgwire.catalog.typed_values import TEXT, as_number_of, as_type, is_number, shown
 from penstock.server.pgwire.protocol.errors import WireError
 from penstock.server.pgwire.values.wire_types import WireType, type_of_oid, wire_type
 
@@ -148,17 +150,22 @@ def aggregated(given: Sequence[exp.Expr]) -> tuple[list[exp.Expr], Sequence[exp.
 def collected(
     name: str, distinct: bool, inner: Sequence[SqlColumn], keys: Sequence[tuple[exp.Expr, SqlColumn]]
 ) -> SqlColumn:  # fmt: skip
-    """Return array_agg or string_agg of its arguments `inner`.
+    """Return array_agg, string_agg or an aggregate of JSON of its arguments `inner`.
 
     Args:
         distinct: whether equal ones count once, which are in order then.
         keys: those of ORDER BY inside of the parentheses, each with its node.
 
     Raises:
-        WireError: 42P10.
+        WireError: 42P10, 42883.
     """
     type_ = type_of_oid((inner[0].type or TEXT).array) if name == "array_agg" else TEXT
-    arguments = ", ".join(one.text for one in inner)
+    given = [one.text for one in inner]
+    if (json_type := JSON_AGGREGATES.get(name)) is not None:
+        type_, given = wire_type(json_type), _json_arguments(name, inner)
+        if distinct and any(_name(one) == "json" for one in inner):
+            raise WireError("42883", "values of type json cannot be compared", "cast them to text", code="P0204")
+    arguments = ", ".join(given)
     if not keys and not distinct:
         return SqlColumn(f"pg_fn_{name}({arguments})", type_)
     columns = [(_form(node, column), column.text) for node, column in keys]
@@ -170,10 +177,87 @@ def collected(
         columns += [(_form(exp.Ordered(), one), one.text) for one in inner if one.text not in known]
     forms = "".join(form for form, _ in columns)
     texts = ", ".join([arguments, *(text for _, text in columns)])
-    return SqlColumn(f"pg_fn_pg_in_order('{name}', {int(distinct)}, '{forms}', {len(inner)}, {texts})", type_)
+    return SqlColumn(f"pg_fn_pg_in_order('{name}', {int(distinct)}, '{forms}', {len(given)}, {texts})", type_)
 
 
 def _form(node: exp.Expr, key: SqlColumn) -> str:
     """Return how values of a key are ordered, as `OrderedAggregate` reads it."""
     kind = {"numeric": "n", "interval": "i"}.get("" if key.type is None else key.type.name, "-")
     return ("d" if node.args.get("desc") else "-") + ("f" if nulls_of(node) == "FIRST" else "-") + kind
+
+
+# -- JSON ------------------------------------------------------------------------------------------------------
+
+#: Functions that make JSON of any values, and aggregates, with the types of what they make.
+JSON_FUNCTIONS = {
+    "to_json": "json", "to_jsonb": "jsonb", "row_to_json": "json", "json_build_object": "json",
+    "json_build_array": "json", "jsonb_build_object": "jsonb", "jsonb_build_array": "jsonb",
+}  # fmt: skip
+JSON_AGGREGATES = {"json_agg": "json", "jsonb_agg": "jsonb", "json_object_agg": "json", "jsonb_object_agg": "jsonb"}
+_JSON_NUMBERS = frozenset({"int2", "int4", "int8", "float4", "float8", "numeric"})
+
+
+def whole_row(item: FromItem) -> SqlColumn:
+    """Return a row of something in FROM, as a value of which JSON is made."""
+    parts = (f"{text_literal(name)}, {as_json(column)}" for name, column in item.columns.items())
+    return SqlColumn(f"pg_fn_pg_row_object({', '.join(parts)})", wire_type("record"))
+
+
+def json_called(name: str, inner: Sequence[SqlColumn]) -> SqlColumn:
+    """Return a function that makes JSON of its arguments. Raises WireError 42883."""
+    if name in ("to_json", "to_jsonb", "row_to_json"):
+        if len(inner) != 1 or (name == "row_to_json" and _name(inner[0]) != "record"):
+            raise WireError("42883", f"{name} has one argument{', a row' * (name[0] == 'r')}", code="P0204")
+        _check_typed(name, inner[0])
+        # Of NULL it is NULL.
+        made = f"CASE WHEN {inner[0].text} IS NOT NULL THEN {as_json(inner[0])} END"
+    elif name.endswith("_array"):
+        made = f"pg_fn_pg_json_array({', '.join(map(as_json, inner))})"
+    else:
+        parts = [as_json(one) if number % 2 else shown(one).text for number, one in enumerate(inner)]
+        made = f"pg_fn_pg_json_object({', '.join(parts)})"
+    type_ = wire_type(JSON_FUNCTIONS[name])
+    return SqlColumn(f"pg_fn_pg_as_jsonb({made})" if type_.name == "jsonb" else made, type_)
+
+
+def _json_arguments(name: str, inner: Sequence[SqlColumn]) -> list[str]:
+    """Return the arguments of an aggregate of JSON. Raises WireError 42883."""
+    if len(inner) != (2 if "object" in name else 1):
+        raise WireError("42883", f"{name} has another number of arguments", code="P0204")
+    if len(inner) == 2:
+        return [shown(inner[0]).text, as_json(inner[1])]
+    _check_typed(name, inner[0])
+    form = _json_form(inner[0])
+    return [as_json(inner[0]), str(int(form[0] in "[{" or _name(inner[0]) == "record"))]
+
+
+def _check_typed(name: str, one: SqlColumn) -> None:
+    """Raise WireError 42804 for a literal without a type; a column of such literals has texts."""
+    if one.type is None and (one.text == "NULL" or one.text.startswith("'")):
+        raise WireError("42804", f"{name} cannot tell of what type its argument is", "cast it", code="P0204")
+
+
+def as_json(one: SqlColumn) -> str:
+    """Return a value as a text of JSON, `null` where it is NULL."""
+    form = _json_form(one)
+    text = one.text if form in ("bool", "json") or form[0] in "[{" else shown(one).text
+    return f"pg_fn_pg_json({text}, {text_literal(form)})"
+
+
+def _json_form(one: SqlColumn) -> str:
+    """Return the form of a value (`values/json_texts.py`)."""
+    if one.fields is not None:
+        return json.dumps({name: _form_of(type_) for name, type_ in one.fields.items()})
+    return "json" if _name(one) == "record" else _form_of(one.type)
+
+
+def _form_of(type_: WireType | None) -> str:
+    if type_ is None:
+        return "text"
+    if type_.element:
+        return f"[{_form_of(type_of_oid(type_.element))}]"
+    if type_.name in ("bool", "json"):
+        return type_.name
+    if type_.name == "jsonb":
+        return "json"
+    return "number" if type_.name in _JSON_NUMBERS else "moment" if type_.name in MOMENT_TYPES else "text"

@@ -22,6 +22,8 @@ from penstock.server.pgwire.catalog.moments import MOMENTS
 from penstock.server.pgwire.catalog.numeric_casts import NUMERIC_CASTS, as_float
 from penstock.server.pgwire.protocol.errors import WireError
 from penstock.server.pgwire.values.encoding import array_bytes, float_text, real_text
+from penstock.server.pgwire.values.json_texts import AGGREGATES as JSON_AGGREGATES
+from penstock.server.pgwire.values.json_texts import as_jsonb, json_array, json_object, json_text, row_object
 from penstock.server.pgwire.values.ordering import row_order
 
 #: Words of the language beyond those of SQL.
@@ -232,13 +234,12 @@ class StringAggregate:
         return "".join(self.values) if self.values else None
 
 
-_ORDERED: dict[str, type[ArrayAggregate] | type[StringAggregate]] = {
-    "array_agg": ArrayAggregate, "string_agg": StringAggregate,
-}  # fmt: skip
+#: Aggregates that collect values, by name.
+COLLECTING: dict[str, type[Any]] = {"array_agg": ArrayAggregate, "string_agg": StringAggregate, **JSON_AGGREGATES}
 
 
 class OrderedAggregate:
-    """array_agg or string_agg over values in an order, or over different ones."""
+    """One of `COLLECTING` over values in an order, or over different ones."""
 
     def __init__(self) -> None:
         self.rows: list[tuple[Any, ...]] = []
@@ -257,14 +258,15 @@ class OrderedAggregate:
     def finalize(self) -> str | None:
         name, distinct, keys, count = self.form
         order = row_order(keys)
-        made: ArrayAggregate | StringAggregate = _ORDERED[name]()
+        made = COLLECTING[name]()
         before: tuple[Any, ...] | None = None
         place = cmp_to_key(order)
         for row in sorted(self.rows, key=lambda one: place(one[count:])):
             if not distinct or before is None or order(before[count:], row[count:]):
                 made.step(*row[:count])
             before = row
-        return made.finalize()
+        collected: str | None = made.finalize()
+        return collected
 
 
 # -- texts -----------------------------------------------------------------------------------------------------
@@ -392,10 +394,6 @@ def _as_array(value: Any, type_: Any = "") -> Any:
     return None if values is None else array_text(values)
 
 
-def _json_number(value: Any) -> Any:
-    return None if value is None else str(value) if str(value).lstrip("-")[:1].isdigit() else json.dumps(str(value))
-
-
 def _catenated(left: Any, right: Any) -> Any:
     if left is None or right is None:
         return right if left is None else left
@@ -454,7 +452,9 @@ PURE: dict[str, tuple[str, Callable[..., Any]]] = {
     # What the translation calls.
     "pg_matches": ("bool", matches), "pg_like": ("bool", like), "pg_subscript": ("text", subscript),
     "pg_slice": ("_text", _slice),
-    "pg_bool": ("bool", as_bool), "pg_json_number": ("text", _json_number),
+    "pg_bool": ("bool", as_bool),
+    "pg_json": ("json", json_text), "pg_json_object": ("json", json_object), "pg_json_array": ("json", json_array),
+    "pg_row_object": ("json", row_object), "pg_as_jsonb": ("jsonb", as_jsonb),
     **NUMERIC_CASTS, **ARITHMETIC, **MOMENTS, "pg_array": ("_text", _as_array),
     "pg_function_oid": ("oid", _function_oid),
     "pg_unqualified": ("text", lambda value: None if value is None else str(value).rpartition(".")[2]),

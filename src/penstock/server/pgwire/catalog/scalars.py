@@ -12,20 +12,11 @@ from typing import Protocol
 from sqlglot import exp
 
 from penstock.errors import nearest
+from penstock.server.pgwire.catalog import operations
 from penstock.server.pgwire.catalog.functions import NATIVE_AGGREGATES
 from penstock.server.pgwire.catalog.moments import MOMENT_TYPES
 from penstock.server.pgwire.catalog.numeric_casts import INTEGERS, REALS
-from penstock.server.pgwire.catalog.operations import FUNCTIONS as TIME_FUNCTIONS
-from penstock.server.pgwire.catalog.operations import (
-    aggregated,
-    called,
-    collected,
-    extracted,
-    in_zone,
-    negated_interval,
-    operation,
-)
-from penstock.server.pgwire.catalog.pure_functions import CatalogFunction
+from penstock.server.pgwire.catalog.pure_functions import COLLECTING, CatalogFunction
 from penstock.server.pgwire.catalog.scopes import FromScope, SqlColumn, field_of, folded, text_literal, type_word
 from penstock.server.pgwire.catalog.typed_values import (
     BIGINT,
@@ -36,7 +27,6 @@ from penstock.server.pgwire.catalog.typed_values import (
     TEXT,
     alike,
     as_common,
-    as_json,
     as_number_of,
     as_type,
     is_vector,
@@ -155,13 +145,13 @@ class Scalars:
         if inner.type is None or (isinstance(node.this, exp.Literal) and inner.type.name in INTEGERS):
             return SqlColumn(f"(- {inner.text})", inner.type)
         if inner.type is not None and inner.type.name == "interval":
-            return negated_interval(inner)
+            return operations.negated_interval(inner)
         return SqlColumn(f"pg_fn_pg_negated({inner.text}, '{number_type(inner.type)}')", inner.type)
 
     def _calculated(self, node: exp.Expr, mark: str, scope: FromScope) -> SqlColumn:
         """Return an operation of two numbers."""
         left, right = self.translate(node.this, scope), self.translate(node.expression, scope)
-        if (of_time := operation(mark, left, right)) is not None:
+        if (of_time := operations.operation(mark, left, right)) is not None:
             return of_time
         left, right = as_type(left, right.type), as_type(right, left.type)
         type_ = widest(left.type, right.type)
@@ -293,9 +283,11 @@ class Scalars:
         subject = None if node.this is None else self.translate(node.this, scope)
         parts = ["CASE"]
         branches = node.args["ifs"]
-        given = [one.args["true"] for one in branches]
-        given += [] if node.args.get("default") is None else [node.args["default"]]
+        # The type of ELSE comes first.
+        given = [] if node.args.get("default") is None else [node.args["default"]]
+        given += [one.args["true"] for one in branches]
         values, type_ = of_one_type([self.translate(one, scope) for one in given])
+        values = values[len(given) - len(branches) :] + values[: len(given) - len(branches)]
         for one, value in zip(branches, values, strict=False):
             test = self.translate(one.this, scope).text
             if subject is not None:
@@ -352,22 +344,22 @@ class Scalars:
         if name in ("any", "some", "all"):
             raise unsupported(f"{name.upper()} stands behind a comparison")
         found = self._functions.get(name)
-        if name in TIME_FUNCTIONS:
-            return called(name, [self.translate(one, scope) for one in given])
+        if name in operations.FUNCTIONS:
+            return operations.called(name, [self.translate(one, scope) for one in given])
         if found is None:
             hint = nearest(name, self._functions)
             raise WireError("42883", f"unknown function {name}", hint, code="P0204")
         if found.is_set:
             raise unsupported(f"{name} returns rows: it stands in FROM, or by itself in SELECT")
-        if name in NATIVE_AGGREGATES or name in ("array_agg", "string_agg"):
+        if name in NATIVE_AGGREGATES or name in COLLECTING:
             return self._aggregate(name, found, given, scope)
+        if name in operations.JSON_FUNCTIONS:
+            return operations.json_called(name, [self._row_or_value(one, scope) for one in given])
         inner = [self.translate(one, scope) for one in given]
         if name in ROUNDING:
             return rounded(name, inner)
         if found.result:
             type_: WireType | None = wire_type(found.result)
-            if found.result == "json":
-                inner = [as_json(one) for one in inner]
         else:
             inner, type_ = of_one_type(inner)
         if name in ("greatest", "least") and type_ is not None and type_.name == "numeric":
@@ -378,8 +370,13 @@ class Scalars:
             text = f"({text} - 1)"
         return SqlColumn(text, type_)
 
+    def _row_or_value(self, node: exp.Expr, scope: FromScope) -> SqlColumn:
+        """Return an expression, or a row of what has its name in FROM."""
+        item = scope.item(folded(node.this)) if isinstance(node, exp.Column) and not node.table else None
+        return self.translate(node, scope) if item is None or item.alias in item.names else operations.whole_row(item)
+
     def _extract(self, node: exp.Extract, scope: FromScope) -> SqlColumn:
-        return extracted(text_literal(node.name.lower()), self.translate(node.expression, scope))
+        return operations.extracted(text_literal(node.name.lower()), self.translate(node.expression, scope))
 
     def _interval(self, node: exp.Interval, scope: FromScope) -> SqlColumn:
         unit = node.args.get("unit")
@@ -393,17 +390,19 @@ class Scalars:
         return SqlColumn(text, wire_type("interval"))
 
     def _at_time_zone(self, node: exp.AtTimeZone, scope: FromScope) -> SqlColumn:
-        return in_zone(self.translate(node.args["zone"], scope), self.translate(node.this, scope))
+        return operations.in_zone(self.translate(node.args["zone"], scope), self.translate(node.this, scope))
 
     def _aggregate(self, name: str, found: CatalogFunction, given: list[exp.Expr], scope: FromScope) -> SqlColumn:
         if len(given) == 1 and isinstance(given[0], exp.Star):
             return SqlColumn("count(*)", BIGINT)
-        parts, keys, distinct = aggregated(given)
-        inner = [self.translate(one, scope) for one in parts]
+        parts, keys, distinct = operations.aggregated(given)
+        inner = [
+            (self._row_or_value if name in operations.JSON_AGGREGATES else self.translate)(one, scope) for one in parts
+        ]
         if not inner:
             raise WireError("42883", f"{name} needs an argument", code="P0204")
-        if name in ("array_agg", "string_agg"):
-            return collected(name, distinct, inner, [(one, self.translate(one.this, scope)) for one in keys])
+        if name in COLLECTING:
+            return operations.collected(name, distinct, inner, [(one, self.translate(one.this, scope)) for one in keys])
         type_ = wire_type(found.result) if found.result else inner[0].type
         native = NATIVE_AGGREGATES.get(name) or f"pg_fn_{name}"
         if name in ("sum", "avg"):

@@ -19,6 +19,8 @@ COLLATED = frozenset({"numeric", "interval"})
 REGISTERS = frozenset({"regclass", "regtype", "regnamespace"})
 #: Types of numbers: several values are of the last type that one of them has.
 _RANKS = ("int2", "int4", "int8", "oid", "numeric", "float4", "float8", "date", "timestamp", "timestamptz")
+#: Types that are cast to a `name` by themselves, which is not cast to one of them. Of others the first is taken.
+_NAMES = frozenset({"varchar", "bpchar"})
 _FLOATING = frozenset({"float4", "float8"})
 #: Functions that change a number alone.
 ROUNDING = frozenset({"abs", "round", "ceil", "ceiling", "floor", "trunc"})
@@ -57,6 +59,8 @@ def common_type(given: Sequence[WireType | None]) -> WireType | None:
             both = [found, one]
             if all(map(is_number, both)) or all(each.name in MOMENT_TYPES for each in both):
                 found = max(both, key=lambda each: _RANKS.index(each.name) if each.name in _RANKS else -1)
+            elif one.name == "name" and found.name in _NAMES:
+                found = one
     return found
 
 
@@ -140,12 +144,6 @@ def shown(one: SqlColumn) -> SqlColumn:
     if one.type is BOOL:
         return SqlColumn(f"CASE {one.text} WHEN 1 THEN 'true' WHEN 0 THEN 'false' END", TEXT)
     return one
-
-
-def as_json(one: SqlColumn) -> SqlColumn:
-    """Return a value as a part of JSON: a `numeric` is a number there."""
-    is_decimal = one.type is not None and one.type.name == "numeric"
-    return SqlColumn(f"json(pg_fn_pg_json_number({one.text}))", one.type) if is_decimal else one
 
 
 def summed(name: str, type_: WireType | None) -> tuple[WireType, str]:

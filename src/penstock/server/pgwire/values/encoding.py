@@ -253,5 +253,6 @@ _BINARY: dict[int, Encoder] = {
     20: _packed("!q"), 21: _packed("!h"), 23: _packed("!i"), 26: _packed("!I"), 28: _packed("!I"), 24: _packed("!I"),
     700: _packed("!f"), 701: _packed("!d"), 1700: _numeric,
     1082: lambda days: struct.pack("!i", days - _EPOCH_DAYS), 1114: _instant, 1184: _instant,
+    3802: lambda value: b"\x01" + _json_text(value),
     1186: lambda value: interval_bytes(read_interval(value) if isinstance(value, str) else PgInterval(0, 0, value)),
 }  # fmt: skip
