@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 
-from penstock.algebra.properties.need import AwaitedRows
+from penstock.algebra.properties.need import AwaitedRows, missing_rows
 from penstock.connectors.targets import ResultPlaces
 from penstock.control.command_log import CommandLog
 from penstock.control.engine import Activity, Engine, NextVersion, StandingQuery
@@ -356,6 +356,10 @@ class Acceptor:
         waiting = [one.place for one in new if self._missing(one)]
         for place in waiting:
             draft.hold(place)
+        for place in edits & part.queries.keys():
+            missing = None if part.queries[place].track in tracks else self._missing(part.queries[place])
+            if missing:
+                raise _misses_rows(part.queries[place], missing)
         self._engine.check(self._part(draft) if waiting else part)
 
     def _check_results(
@@ -385,12 +389,25 @@ class Acceptor:
             draft.stored, draft.bound, self._log.next_number, settings, self._posted, draft.change, draft.touched
         )
 
-    def _missing(self, one: StandingQuery) -> bool:
-        """Return whether a query that begins has to wait for rows."""
+    def _missing(self, one: StandingQuery) -> Mapping[str, int]:
+        """Return the rows for which a query that begins has to wait, by source."""
         if one.query is None or one.activity is not Activity.RUNNING or not one.start.wait:
-            return False
+            return {}
         found = self._engine.awaited(one.query)
-        return found is not None and bool(found.rows)
+        return {} if found is None else found.rows
+
+
+def _misses_rows(coming: StandingQuery, missing: Mapping[str, int]) -> PenstockError:
+    """Return the error for a query that is computed beside the one whose place it is to take, and would wait for
+    rows."""
+    assert coming.query is not None, "it begins"
+    retained = " and ".join(f"ALTER STREAM {name} SET (retain '...')" for name in sorted(missing))
+    return PenstockError(
+        "P0703", f"query {coming.query.name}: beside the one that answers, START WARM WAIT needs "
+        f"{missing_rows(missing)}",
+        hint=f"{retained}, and change the query when they have come, until then it continues as it is; or PAUSE it, "
+        "change it, and RESUME it START WARM WAIT, which waits for them",
+    )  # fmt: skip
 
 
 def changes(command: Command) -> bool:
