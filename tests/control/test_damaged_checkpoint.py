@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 from control_kit import STREAM, SUM, CommandFailed, Server
 
-from penstock.control import applying
+from penstock.control import applying, in_process
 from penstock.control.entities.running_plan import running_plan_document
 from penstock.errors import PenstockError
 from penstock.language.commands import ExportCommand
@@ -138,6 +138,22 @@ def test_each_document_has_a_format_and_later_ones_are_told(checkpoint: Path) ->
             assert refused(checkpoint).startswith(f"P0605 {path} in the checkpoint is damaged: its format is")
         path.write_bytes(content)
     Server(checkpoint).control.close()
+
+
+@pytest.mark.parametrize("number", [0, 2])
+def test_state_of_queries_in_another_format_is_told(tmp_path: Path, number: int) -> None:
+    """What it has would be misread: a sum of doubles in two of them is none in four."""
+    system = Server(tmp_path)
+    system.done(f"{STREAM} {SUM}")
+    path = tmp_path / "engine" / "engine.pickle"
+    content = path.read_bytes()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(in_process, "_FORMAT", number)
+        system.done("CREATE QUERY t AS SELECT v FROM S;")
+    system.control.close()
+    assert refused(tmp_path) == f"P0605 the state in {path.parent} has format {number}, this version reads format 1"
+    path.write_bytes(content)
+    Server(tmp_path).control.close()
 
 
 def test_documents_without_a_format_are_read(checkpoint: Path) -> None:

@@ -45,9 +45,12 @@ from penstock.runtime.local.statics import read_relation
 from penstock.runtime.watching.reporting import ReportOptions
 from penstock.runtime.watching.taps import Tap, Taps
 from penstock.storage import storage
-from penstock.storage.seals import damaged
+from penstock.storage.seals import damaged, other_format
 
 _STATE = "engine.pickle"
+#: The format of the state: raised where this version would misread what earlier ones wrote. Formats: 0, of those that
+#: wrote none, 1 has sums of doubles in four doubles.
+_FORMAT = 1
 #: What the file ends with.
 _SEAL = b"\nseal %08x\n"
 #: Sinks whose answers are collected here.
@@ -64,6 +67,7 @@ class _State:
         read: by number of a source, the paths that have been read.
         answers: by place.
         waiting: numbers of commands before `command` that are not contained.
+        format: of all of it, when it was written.
     """
 
     live: LiveSnapshot | None = None
@@ -74,6 +78,7 @@ class _State:
     read: dict[int, frozenset[str]] = field(default_factory=dict)
     answers: dict[int, list[pa.Table]] = field(default_factory=dict)
     waiting: frozenset[int] = frozenset()
+    format: int = 0
 
 
 class InProcessEngine:
@@ -342,7 +347,7 @@ class InProcessEngine:
     def _save(self) -> None:
         if self._folder is None:
             return
-        data = pickle.dumps(replace(self._state, live=self._live.snapshot()))
+        data = pickle.dumps(replace(self._state, live=self._live.snapshot(), format=_FORMAT))
         data += _SEAL % zlib.crc32(data)
         try:
             storage().write(self._folder / _STATE, data)
@@ -364,6 +369,8 @@ def _read_state(path: Path) -> _State:
             raise ValueError("it holds no state of queries")
     except Exception as error:  # whatever the bytes lead to
         raise damaged(path, error) from error
+    if found.format != _FORMAT:
+        raise other_format(path.parent, found.format, _FORMAT)
     return found
 
 

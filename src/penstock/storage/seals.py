@@ -68,6 +68,15 @@ def damaged(path: Path, error: BaseException) -> PenstockError:
     )
 
 
+def other_format(folder: Path, number: object, known: int) -> PenstockError:
+    """Return the error for state in a format that is not read. number: its format; known: that of this program."""
+    return PenstockError(
+        "P0605",
+        f"the state in {folder} has format {number}, this version reads format {known}",
+        hint="continue with the version that wrote it, or start a new run with a new --checkpoint",
+    )
+
+
 def later_format(path: Path, number: int, known: int) -> PenstockError:
     """Return the error for a file of the checkpoint in a format that this program does not know.
 

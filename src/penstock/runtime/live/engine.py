@@ -475,8 +475,7 @@ class LiveEngine:
         engine._planned = {birth: engine._part(snapshot.generations[birth]) for birth in sorted(snapshot.generations)}
         engine._queries = {name: query for part in engine._parts() for name, query in part.queries.items()}
         engine._beginnings, engine._merges = dict(snapshot.beginnings), dict(snapshot.merges)
-        engine._histories = dict(snapshot.histories)
-        engine._progress = dict(snapshot.progress)
+        engine._histories, engine._progress = dict(snapshot.histories), dict(snapshot.progress)
         engine._relations = dict(snapshot.relations)
         engine.set_apart = deepcopy(snapshot.set_apart)
         engine._pending = {name: [] for name in snapshot.histories}

@@ -36,7 +36,7 @@ from penstock.runtime.spark.checkpoint.shard_manifest import ChunkPlace, FileMan
 from penstock.storage import NewFile, storage
 from penstock.storage.documents import Document
 from penstock.storage.local import TEMPORARY
-from penstock.storage.seals import damaged, sealed, unsealed, unsealed_before
+from penstock.storage.seals import damaged, other_format, sealed, unsealed, unsealed_before
 
 #: The layout of manifests and data files. A state with another number is rejected. 1 named chunks by the number of
 #: their step, 2 named them by its key (`physical/plan/identity.py`) and sealed manifests, 3 has the tick up to which a
@@ -406,10 +406,7 @@ def _read_fields(folder: Folder, path: Path) -> Document:
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise damaged(path, error) from error
     if number not in _READ:
-        raise PenstockError(
-            "P0605", f"the state in {path.parent} has format {number}, this version reads format {FORMAT}",
-            hint="continue with the version that wrote it, or start a new run with a new --checkpoint",
-        )  # fmt: skip
+        raise other_format(path.parent, number, FORMAT)
     return fields
 
 
