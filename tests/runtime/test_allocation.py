@@ -43,6 +43,29 @@ def test_large_arrays_stay_outside_of_the_heap() -> None:
     assert outside["no"] == 0
 
 
+#: Frees arrays of 1 MiB, and prints how many bytes are kept before and after they are returned.
+_RELEASES = """
+from penstock.runtime.allocation import freed, keep_freed, release
+keep_freed()
+held = [bytearray(1 << 20) for _ in range(50)]
+del held
+print(freed())
+release()
+from pathlib import Path
+lines = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+print(freed(), int(lines["RssAnon"].split()[0]) << 10)
+"""
+
+
+@pytest.mark.skipif(
+    not sys.platform.startswith("linux") or not hasattr(ctypes.CDLL(None), "mallinfo2"), reason="glibc's malloc"
+)
+def test_what_is_kept_for_the_next_query_can_be_returned() -> None:
+    done = subprocess.run([sys.executable, "-c", _RELEASES], check=True, stdout=subprocess.PIPE, text=True)
+    kept, left, resident = map(int, done.stdout.split())
+    assert kept > 45 << 20 and left < 5 << 20 and resident < 45 << 20
+
+
 #: Begins a server, and prints Arrow's allocator and how many bytes it has allocated of an array, of what is taken from
 #: it and of what is read of a compressed stream; and the allocator of a process that the server starts.
 _SERVES = """

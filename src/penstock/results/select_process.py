@@ -10,6 +10,7 @@ import errno
 import os
 import pickle
 import resource
+import select
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -28,7 +29,11 @@ from penstock.results.select_workers import (
     write_message,
     write_rows,
 )
+from penstock.runtime.allocation import arrow_by_malloc, freed, keep_freed, release
 from penstock.runtime.local.one_time import OneTimeAnswer, answer_once, answer_over
+
+#: Seconds without a query after which memory that is kept for the next one is returned.
+_IDLE = 10.0
 
 
 def main() -> None:
@@ -36,8 +41,12 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     lazy_pandas.postpone()
+    arrow_by_malloc()
+    keep_freed()
     load_operators()
     while True:
+        if not select.select([sys.stdin], [], [], _IDLE)[0]:
+            release()
         try:
             request = pickle.loads(read_message(sys.stdin.buffer))
         except EOFError:
@@ -80,9 +89,9 @@ def answered(request: SelectRequest) -> OneTimeAnswer | PenstockError:
 
 @contextmanager
 def limited(memory: int) -> Iterator[None]:
-    """Let this process take `memory` bytes more than it has. Mapped files do not count."""
+    """Let this process take `memory` bytes more than it uses. Mapped files do not count."""
     before = resource.getrlimit(resource.RLIMIT_DATA)
-    resource.setrlimit(resource.RLIMIT_DATA, (_data() + memory, before[1]))
+    resource.setrlimit(resource.RLIMIT_DATA, (max(0, _data() - freed()) + memory, before[1]))
     try:
         yield
     finally:

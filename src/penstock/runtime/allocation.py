@@ -5,6 +5,9 @@ it does so, up to 32 MiB, and with it the free space that it keeps at the end of
 grow and are merged continuously, nearly all arrays then lie in the heap, where one live array keeps the space around it
 from being returned. `give_back` fixes both sizes (mallopt(3)).
 
+A process that computes one query after the other needs the same arrays again: `keep_freed` has it keep what they freed,
+up to a size, so that they are not mapped page by page each time, and `release` returns it.
+
 Arrow's wheels allocate with mimalloc, which keeps what each thread has freed for that thread. A server reads results in
 several threads, a little for each of many clients: `arrow_by_malloc` has Arrow use the C library.
 
@@ -24,6 +27,8 @@ import sys
 LARGE = 4 << 20
 #: Maximum free space kept at the end of the heap, in bytes.
 SPARE = 16 << 20
+#: The same of a process that keeps what it freed, and the largest array that it keeps: glibc takes no larger size.
+KEPT, KEPT_ARRAY = 128 << 20, 32 << 20
 
 #: <malloc.h>
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
@@ -31,12 +36,47 @@ _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
 
 def give_back() -> bool:
     """Fix both sizes in this process and those forked from it; return whether its C library supports them (glibc)."""
+    library = _glibc()
+    return library is not None and bool(
+        library.mallopt(_MMAP_THRESHOLD, LARGE) and library.mallopt(_TRIM_THRESHOLD, SPARE)
+    )
+
+
+def keep_freed() -> None:
+    """Have this process keep what it freed, for what it allocates next; nothing without glibc."""
+    library = _glibc()
+    if library is not None:
+        library.mallopt(_MMAP_THRESHOLD, KEPT_ARRAY)
+        library.mallopt(_TRIM_THRESHOLD, KEPT)
+
+
+def release() -> None:
+    """Return what this process freed to the system; nothing without glibc."""
+    library = _glibc()
+    if library is not None:
+        library.malloc_trim(ctypes.c_size_t(0))
+
+
+def freed() -> int:
+    """Return the bytes that this process freed and keeps; 0 where that is not known."""
+    library = _glibc()
+    if library is None or not hasattr(library, "mallinfo2"):
+        return 0
+    library.mallinfo2.restype = _MallocInfo
+    return int(library.mallinfo2().freed)
+
+
+class _MallocInfo(ctypes.Structure):
+    """<malloc.h>"""
+
+    _fields_ = [(name, ctypes.c_size_t) for name in ("arena", *"123456", "used", "freed", "keep")]
+
+
+def _glibc() -> ctypes.CDLL | None:
     if not sys.platform.startswith("linux"):
-        return False
+        return None
     library = ctypes.CDLL(None)
-    if not hasattr(library, "gnu_get_libc_version"):
-        return False
-    return bool(library.mallopt(_MMAP_THRESHOLD, LARGE) and library.mallopt(_TRIM_THRESHOLD, SPARE))
+    return library if hasattr(library, "gnu_get_libc_version") else None
 
 
 def arrow_by_malloc() -> None:
