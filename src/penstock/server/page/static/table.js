@@ -4,15 +4,18 @@ import { h, say } from "./dom.js";
 import { isNumber, shown } from "./format.js";
 
 const longest = 1000;
+// What is a stop in a list, and milliseconds after which letters begin another name.
+const stops = "tr > td:first-child > a, tr > td:first-child > button", pause = 1000;
 
 /** A table of objects.
  *
  * columns: [{name, label, number, value(row), cell(row)}]; key(row): what tells rows apart; sorted: the name of the column by
- * which it is ordered at first, with a minus for descending; most: rows that are shown.
+ * which it is ordered at first, with a minus for descending; most: rows that are shown; isList: the first cells are links or
+ * buttons, which are one stop of the keyboard together: arrows, Home, End, page keys and the letters of a name go between them.
  */
 export class Table {
-  constructor(columns, { key = (row, i) => i, sorted = "", most = 1000, label = "" } = {}) {
-    Object.assign(this, { columns, key, most, rows: [], lines: new Map() });
+  constructor(columns, { key = (row, i) => i, sorted = "", most = 1000, label = "", isList = false } = {}) {
+    Object.assign(this, { columns, key, most, isList, rows: [], lines: new Map(), typed: "", typedAt: 0 });
     this.order = sorted.replace(/^-/, "");
     this.descending = sorted.startsWith("-");
     this.body = h("tbody");
@@ -22,6 +25,9 @@ export class Table {
     this.element = h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": label || "table" },
       h("table", {}, h("thead", {}, h("tr", {}, this.heads)), this.body), this.more);
     this.mark();
+    if (!isList) return;
+    this.body.addEventListener("keydown", (event) => { if (this.gone(event)) event.preventDefault(); });
+    this.body.addEventListener("focusin", (event) => { if (event.target.matches(stops)) this.stop(event.target); });
   }
 
   sort(name) {
@@ -55,8 +61,41 @@ export class Table {
     });
     for (const [key, line] of this.lines) if (seen.get(key) !== line) line.remove();
     this.lines = seen;
+    if (this.isList) this.stop(this.body.querySelector(`:is(${stops})[tabindex="0"]`) ?? this.body.querySelector(stops));
     this.more.hidden = count <= seen.size;
     say(this.more, `${(count - seen.size).toLocaleString("en")} further rows are not shown`);
+  }
+
+  /** Make one of the first cells the only stop among them. */
+  stop(chosen) {
+    for (const one of this.body.querySelectorAll(stops)) {
+      const index = one === chosen ? "0" : "-1";
+      if (one.getAttribute("tabindex") !== index) one.setAttribute("tabindex", index);
+    }
+  }
+
+  /** Go from one row to another by a key; return whether it was such a key. */
+  gone(event) {
+    if (event.ctrlKey || event.metaKey || event.altKey || !event.target.matches(stops)) return false;
+    const all = [...this.body.querySelectorAll(stops)], at = all.indexOf(event.target), last = all.length - 1;
+    const to = { ArrowUp: at - 1, ArrowDown: at + 1, PageUp: at - 10, PageDown: at + 10, Home: 0, End: last }[event.key] ?? this.named(event, all, at);
+    if (to === null) return false;
+    all[Math.max(0, Math.min(last, to))].focus();
+    return true;
+  }
+
+  // The place of the next row whose name begins with the letters that were typed without a pause; null where the key is none.
+  named(event, all, at) {
+    if ([...event.key].length !== 1 || (event.key === " " && !this.typed)) return null;
+    this.typed = (event.timeStamp - this.typedAt < pause ? this.typed : "") + event.key.toLowerCase();
+    this.typedAt = event.timeStamp;
+    // One letter again and again goes through all names that begin with it.
+    const isOne = [...this.typed].every((letter) => letter === this.typed[0]), word = isOne ? this.typed[0] : this.typed;
+    for (let step = isOne ? 1 : 0; step <= all.length; step += 1) {
+      const place = (at + step) % all.length;
+      if (all[place].textContent.toLowerCase().startsWith(word)) return place;
+    }
+    return at;
   }
 
   line() {

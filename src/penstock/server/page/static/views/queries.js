@@ -14,7 +14,7 @@ export async function queries(main) {
     number("rows_per_second", "rows/s", short), number("rows", "rows", short), number("lag", "lag", seconds),
     number("state_bytes", "state", bytes), number("shared_bytes", "shared", bytes), number("cpu_share", "CPU", share),
     { name: "sink" }, { name: "text", text: true, value: (row) => String(row.text ?? "").replace(/\s+/g, " ").slice(0, 160) },
-  ], { key: (row) => row.id ?? row.name, sorted: "name", label: "queries" });
+  ], { key: (row) => row.id ?? row.name, sorted: "name", label: "queries", isList: true });
   const show = () => table.show(rows.filter((row) => `${row.name} ${row.text} ${row.state}`.toLowerCase().includes(sought.value.toLowerCase())));
   const sought = h("input", { type: "search", class: "grow", placeholder: "name, text or state", "aria-label": "find", oninput: show });
   fill(main, h("h1", {}, "Queries"), h("section", {},

@@ -16,7 +16,7 @@ export async function streams(main) {
     number("rows_per_second", "rows/s", short), number("rows", "rows", short), number("late", "late", short), number("malformed", "malformed", short),
     { name: "heartbeat", value: (row) => row.heartbeat }, number("lag", "lag", seconds), number("backlog_splits", "splits waiting", short),
     number("backlog_bytes", "bytes waiting", bytes), number("retained_bytes", "retained", bytes), { name: "retained_from", label: "retained from" },
-  ], { key: (row) => row.name, sorted: "name", label: "streams and relations" });
+  ], { key: (row) => row.name, sorted: "name", label: "streams and relations", isList: true });
   const letters = new Table(["source", "reason", "record", "origin", "line", "tick"].map((name) => ({ name, text: true })), { label: "dead letters" }), none = h("p", { class: "quiet" }, "none");
   fill(main, h("h1", {}, "Streams and relations"), h("section", {}, table.element), about,
     h("section", {}, h("h2", {}, "Records that could not be read, or came late"), none, letters.element));
