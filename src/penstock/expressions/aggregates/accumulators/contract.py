@@ -1,8 +1,8 @@
 """An accumulator: additive numbers of a column of values, so that panes and expirations are sums.
 
 Integer lanes wrap. A sum of doubles has four float lanes, an expansion that is added without error (`expansions.py`);
-those beside the limbs of products have two, a pair that holds fewer bits (`double_pairs.py`). What is not finite is counted
-in integer lanes, since it could never be subtracted again.
+those beside the limbs of products have two, a pair that holds fewer bits (`double_pairs.py`). What is not finite is
+counted in integer lanes, since it could never be subtracted again.
 """
 
 from __future__ import annotations
