@@ -1,8 +1,8 @@
 """An accumulator: additive numbers of a column of values, so that panes and expirations are sums.
 
-Integer lanes wrap. A sum of doubles has two float lanes, a pair (hi, lo) that is added without error
-(`double_pairs.py`), or more of them, an expansion that holds more bits (`expansions.py`). What is not finite is counted
-in integer lanes, since it could never be subtracted again.
+Integer lanes wrap. A sum of doubles has four float lanes, an expansion that is added without error (`expansions.py`);
+those beside the limbs of products have two, a pair that holds fewer bits (`double_pairs.py`). What is not finite is
+counted in integer lanes, since it could never be subtracted again.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Accumulator(ABC):
         """Return how many float lanes values of `type_` need, an even number."""
 
     def widths(self, type_: pa.DataType) -> tuple[int, ...]:
-        """Return how many float lanes each sum has: 2 for a pair, more for an expansion (`expansions.py`)."""
+        """Return how many float lanes each sum has: 2 for a pair, 4 for an expansion (`expansions.py`)."""
         return (2,) * (self.floats(type_) // 2)
 
     @abstractmethod

@@ -45,7 +45,7 @@ from penstock.storage.seals import damaged, other_format, sealed, unsealed, unse
 #: its run and place, counts NaN and +inf in one accumulator, and has huge doubles in units, 7 has sums of squares in
 #: four doubles, 8 has the ranks of HLL_SKETCH_AGG in skylines, 9 has the results of a preference that
 #: ESTIMATE reads with what makes the estimate, 10 has manifests that name a base, 11 has sums of doubles in four
-#: doubles, before which no sum of another layout can be found.
+#: doubles.
 FORMAT = 11
 #: The formats that are read.
 _READ = (FORMAT,)
