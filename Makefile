@@ -6,11 +6,6 @@ export PYTHONDONTWRITEBYTECODE :=
 # Beside the types, which one processor is enough for: reads all tests, so that they and all modules have been compiled
 # once, and runs one that compiles many loops.
 AHEAD := -m pytest -q -p no:xdist -m "not spark and not server and not slow" -k test_exact_never_lies tests
-SERVERS := -m pytest -q -n 4 --dist worksteal -m "server and not spark and not slow" tests
-# Beside these, which leave processors idle: what compiles loops for longest, and text cases of all operators, so that
-# most have been compiled for the tests after them. It ends with them.
-LOOPS := -m pytest -q -p no:xdist -m "not slow" tests/server/test_shedding_at_a_server.py \
-	"tests/test_benchmarks.py::test_a_bench_of_operators_runs[promising]" tests/test_scripts.py
 .DEFAULT_GOAL := help
 .PHONY: help setup demo demo-animals demo-preferences serve-demo test fix bench soak lock audit clean
 
@@ -47,8 +42,8 @@ test: setup
 	$(PY) -m ruff format --check .
 	$(PY) -m ruff check .
 	@$(PY) $(AHEAD) >/dev/null 2>&1 & echo '$(PY) -m mypy --strict src'; $(PY) -m mypy --strict src; found=$$?; wait; exit $$found
-	@nice -n 19 $(PY) $(LOOPS) >/dev/null 2>&1 & loops=$$!; echo '$(PY) $(SERVERS)'; $(PY) $(SERVERS); found=$$?; kill $$loops 2>/dev/null; wait; exit $$found
 	$(PY) -m pytest -q -n 2 --dist worksteal -m "not spark and not server and not slow" tests
+	$(PY) -m pytest -q -n 3 --dist worksteal -m "server and not spark and not slow" tests
 	$(PY) -m pytest -q -n 2 --dist worksteal -m "spark and not slow" tests
 
 fix: setup
