@@ -92,6 +92,8 @@ def run_script(
             raise
         return unread()
     finally:
+        # Another run of this process has an output of its own, or tables.
+        send_to(None)
         if out.broken:
             _discard()
 
