@@ -9,8 +9,10 @@ of one script whose windows slide, one and 1,000, and five consumers of one wind
 from __future__ import annotations
 
 import argparse
+import gc
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -29,6 +31,7 @@ from penstock.physical.execution.exchange import ExchangeRouter, StageResult
 from penstock.physical.execution.executor import StageExecutor
 from penstock.physical.execution.progress import SourceProgress
 from penstock.physical.planning.planner import plan_queries
+from penstock.runtime.allocation import collect_new_only
 from penstock.runtime.live import LiveEngine
 from penstock.runtime.local.runtime import LocalJob
 from penstock.runtime.local.schedule import ScheduledRows
@@ -169,7 +172,8 @@ def run(shape: Shape, count: int) -> tuple[Figures, dict[str, list[object]]]:
     events.clear()
     ExchangeRouter.post = counted  # type: ignore[method-assign]
     try:
-        cpu = sorted(round_(ROUNDS + number) for number in range(ROUNDS))[ROUNDS // 2]
+        with loaded():
+            cpu = sorted(round_(ROUNDS + number) for number in range(ROUNDS))[ROUNDS // 2]
     finally:
         ExchangeRouter.post = post  # type: ignore[method-assign]
     executors: Sequence[StageExecutor] = [executor for row in engine._job.stages for executor in row]
@@ -180,6 +184,17 @@ def run(shape: Shape, count: int) -> tuple[Figures, dict[str, list[object]]]:
         for chunk in chunks.values()
     )
     return Figures(cpu, state, len(engine._job.plan.steps), sent / ROUNDS), events
+
+
+@contextmanager
+def loaded() -> Iterator[None]:
+    """Leave what there is to no collection of garbage inside the block, as servers and workers do with plans and what
+    they keep."""
+    collect_new_only()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
 
 
 def check(shape: Shape, events: dict[str, list[object]]) -> None:
@@ -224,14 +239,15 @@ def _standing(declared: str, texts: Sequence[str]) -> tuple[float, list[list[obj
     seen = SourceProgress()
     answers: dict[str, list[Elements]] = {query.name: [] for query in queries}
     cpu = 0.0
-    for second in range(SECONDS):
-        rows = stream(second, PER_SECOND, GROUPS)
-        began = time.process_time()
-        stamped = job.stamp(ScheduledRows("S", rows), seen, None)
-        seen = seen.merge(stamped.progress)
-        for name, parts in job.round({"S": [stamped.elements]}, {"S": seen}).items():
-            answers[name] += parts
-        cpu += time.process_time() - began
+    with loaded():
+        for second in range(SECONDS):
+            rows = stream(second, PER_SECOND, GROUPS)
+            began = time.process_time()
+            stamped = job.stamp(ScheduledRows("S", rows), seen, None)
+            seen = seen.merge(stamped.progress)
+            for name, parts in job.round({"S": [stamped.elements]}, {"S": seen}).items():
+                answers[name] += parts
+            cpu += time.process_time() - began
     tables = [answer_table(query, answers[query.name]) for query in queries]
     return cpu, [list(events_of(query, table)) for query, table in zip(queries, tables, strict=True)]
 
