@@ -8,21 +8,13 @@ from pathlib import Path
 import pytest
 from control_kit import STREAM, Server
 
+from penstock.cli.checking import IdleEngine
 from penstock.connectors.targets import ResultPlaces
-from penstock.control.engine import NextVersion
-from penstock.control.in_process import InProcessEngine
 from penstock.errors import PenstockError, ScriptErrors
 
 
-class AnySink(InProcessEngine):
-    """Takes queries with any sink."""
-
-    def check(self, version: NextVersion) -> None:
-        pass
-
-
 def begun(folder: Path) -> Server:
-    return Server(folder, AnySink(folder / "engine"))
+    return Server(folder, IdleEngine(folder / "engine"))
 
 
 @pytest.fixture
@@ -101,6 +93,30 @@ def test_a_stream_that_reads_what_a_query_writes(system: Server, tmp_path: Path)
     assert "query f writes to" in error.message and "which T reads" in error.message
     system.done(stream("T", "in/*.csv"))
     assert "which T reads" in refused(system, query("g", tmp_path / "in")).message
+
+
+def test_what_stands_refuses_no_other_declaration(system: Server, tmp_path: Path) -> None:
+    """Also where a file has come to lie in the place of its folder, and after a restart, when nothing is known."""
+    system.done(query("h", tmp_path / "deep" / "out"))
+    system.control.close()
+    (tmp_path / "deep").write_text("")
+    again = begun(tmp_path)
+    again.done("CREATE STREAM T (ts INT) FROM MEMORY () TIMESTAMP BY ts; CREATE QUERY i AS SELECT ts FROM T;")
+    again.done(query("j", tmp_path / "other"))
+    again.control.close()
+
+
+def test_a_stream_that_stands_where_a_query_writes_is_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    system = begun(tmp_path)
+    stream = f"CREATE STREAM T (ts INT, v INT) FROM FILES (path '{tmp_path}/out/*.csv', format 'csv') TIMESTAMP BY ts;"
+    with monkeypatch.context() as patch:
+        patch.setattr(ResultPlaces, "new_collisions", lambda *_: ())
+        system.done(f"{STREAM} {stream} {query('f', tmp_path / 'out')}")
+    system.done(
+        "ALTER STREAM T SET (retain '2000 SECONDS'); CREATE OR REPLACE "
+        + stream.removeprefix("CREATE ").replace("v INT", "w INT")
+    )
+    system.control.close()
 
 
 def test_queries_that_were_accepted_before_this_was_checked_go_on(

@@ -44,7 +44,7 @@ def check_for_run(script: str, name: str, settings: Settings) -> Iterator[str]:
 def check_for_server(script: str, name: str, written: Mapping[str, str]) -> Iterator[str]:
     """The same for a script of `penstock serve`. written: settings of the server, as they were written."""
     with TemporaryDirectory(prefix="penstock-") as folder:
-        control = Control(Path(folder), _IdleEngine(Path(folder) / "engine"), written)
+        control = Control(Path(folder), IdleEngine(Path(folder) / "engine"), written)
         try:
             found = control.check(script, name)
         finally:
@@ -64,7 +64,7 @@ def check_for_server(script: str, name: str, written: Mapping[str, str]) -> Iter
     return _report(script, name, list(queries.values()), warnings, {}, settings)
 
 
-class _IdleEngine(InProcessEngine):
+class IdleEngine(InProcessEngine):
     """Runs nothing, so it refuses nothing that only Spark does."""
 
     def check(self, version: NextVersion) -> None:

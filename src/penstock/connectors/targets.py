@@ -54,7 +54,7 @@ class ResultPlaces:
             (query, target) for name, query in after.items() if name in moved
             if (target := target_of(query)) is not None
         ]  # fmt: skip
-        new = [one for name, one in sources.items() if known.get(name) is not one and known.get(name) != one]
+        new = [one for name, one in sources.items() if not _lies_as(one, known.get(name))]
         if not changed and not new:
             return
         others = [(query, self._target(query)) for name, query in after.items() if name not in moved]
@@ -62,7 +62,7 @@ class ResultPlaces:
         yield from _among([*others, *changed], sources.values(), chosen)
         for query, target in others:
             if target is not None:
-                yield from _of_one(query, target, new, elsewhere)
+                yield from _read_by(query, target, new, elsewhere)
 
     def _target(self, query: Query) -> Target | None:
         sink, target = self._known.get(query.name, (None, None))
@@ -107,6 +107,17 @@ def _of_one(
         hint = "choose a path whose parents are folders, or do not exist yet"
         message = f"query {query.name}: {target.shown} cannot be created, {target.blocked} is not a folder"
         yield PenstockError("P0502", message, position, hint)
+    yield from _read_by(query, target, sources, position)
+
+
+def _lies_as(source: Source, other: Source | None) -> bool:
+    """Return whether two declarations read the same location."""
+    return other is not None and (source.connector, source.options) == (other.connector, other.options)
+
+
+def _read_by(
+    query: Query, target: Target, sources: Iterable[Source], position: Position
+) -> Iterator[PenstockError | ScriptWarning]:
     for source in sources:
         reads_later = reads(source, target)
         if reads_later is None:
