@@ -134,6 +134,12 @@ def as_name(name: str) -> str:
     return name if is_word else "`" + name.replace("`", "``") + "`"
 
 
+def instead_of_taken(known: str, name: str, kind: str) -> str:
+    """Return the hint for a CREATE of a `kind`, such as QUERY, whose name a `known` has."""
+    replaced = f", CREATE OR REPLACE {kind}" if known == kind else ""
+    return f"DROP {known} {as_name(name)} first{replaced}, or choose another name"
+
+
 def malformed_rows(count: int, source: str) -> str:
     """Return such as `1 row of S is malformed`."""
     return f"{counted(count, 'row')} of {source} {'is' if count == 1 else 'are'} malformed"

@@ -131,6 +131,8 @@ _SUBSCRIBE = "behind the query stand WITH (SNAPSHOT, PROGRESS), AS OF instant an
 _OF_LIVES = {
     "WARM": ("WAIT",), "PAUSE": ("WITH",), "RESUME": ("START", "RESET"), "EXPLAIN": ("START", "SHARING", "ANALYZE"),
 }  # fmt: skip
+#: What a query or a source can be altered by.
+_ALTERATIONS = frozenset(("PAUSE", "RESUME", "SET", "RENAME", "INTO", "AS", "FROM", "SWAP"))
 #: Statements of TSQL2, by their first word.
 _TSQL2 = frozenset(("VALIDTIME", "SEQUENCED", "NONSEQUENCED", "VALID"))
 #: Number of words before the unexpected one that may be the cause, having been parsed as names.
@@ -146,9 +148,9 @@ def hint_at(tokens: Sequence[Token], index: int) -> str | None:
         return "leave out the comma, or complete the list"
     if here == "FROM" and index + 1 < len(tokens) and tokens[index + 1].token_type in (TokenType.COMMA, TokenType.FROM):
         return f"`{tokens[index].text}` in backticks is a column of that name"
-    without = _without_words(tokens, index)
-    if without is not None:
-        return without
+    asked_for = _of_a_name(tokens, index) or _without_words(tokens, index)
+    if asked_for is not None:
+        return asked_for
     if index and here in _BEGINNINGS:
         return "a statement ends with a semicolon"
     if here == "[" and index and tokens[index - 1].text == ")":
@@ -167,6 +169,26 @@ def hint_at(tokens: Sequence[Token], index: int) -> str | None:
             meant = difflib.get_close_matches(word, _KEYWORDS, n=1, cutoff=0.75)
             if meant:
                 return f"did you mean {meant[0]} in place of {token.text}?"
+    return None
+
+
+def _of_a_name(tokens: Sequence[Token], index: int) -> str | None:
+    """Return the hint for a statement about something declared that does not say what it is, or says it where the name
+    is enough."""
+    words = [token.text.upper() for token in tokens]
+    first, following = words[0], words[1:3]
+    if first == "EXPLAIN":
+        begin = 2 if following[:1] and following[0] in _OF_LIVES["EXPLAIN"] else 1
+        if index == begin and len(tokens) <= begin + 1:
+            return f"a query that is declared is explained by {' '.join(words[:begin])} QUERY name"
+    if index == 1 and first == "DROP" and following[1:] in ([], ["CASCADE"]):
+        return "say what it is: DROP QUERY name, DROP STREAM name, ..."
+    if index == 1 and first == "ALTER" and following[1:] and following[1] in _ALTERATIONS:
+        return "say what it is: ALTER QUERY name ..., ALTER STREAM name ..."
+    if index == 2 and first == "DESCRIBE":
+        return "only the name follows DESCRIBE"
+    if index == 1 and first == "SHOW" and following[0] in ("TABLE", "TABLES"):
+        return "tables are RELATIONS, events are STREAMS: SHOW RELATIONS"
     return None
 
 

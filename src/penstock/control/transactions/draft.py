@@ -28,7 +28,7 @@ from penstock.control.transactions.drafted_queries import (
     columns_text,
     other_columns,
 )
-from penstock.errors import PenstockError, as_name
+from penstock.errors import PenstockError, instead_of_taken
 from penstock.language.catalog import QueryStatus
 from penstock.language.commands import (
     AlterQuery,
@@ -133,7 +133,7 @@ class Draft(DraftedQueries):
             kind, name = command.function.kind, command.function.name
         former = self.stored.named(name, "FUNCTION" if kind in ("FUNCTION", "AGGREGATE") else "")
         if former is not None:
-            self._replaceable(former, command.replace and former.kind == kind)
+            self._check_replaceable(former, kind, command.replace)
             self._drop(former.kind, former.name)
         one = StoredObject(self._id(), kind, name, text, self.settings)
         self.bound = with_declaration(self.bound, command, one)
@@ -143,7 +143,7 @@ class Draft(DraftedQueries):
         sink = command.query.sink if command.into else self.sink
         former = self.stored.named(command.query.name)
         if former is not None:
-            self._replaceable(former, command.replace and former.query is not None)
+            self._check_replaceable(former, "QUERY", command.replace)
             attributes = {**command.attributes}
             one = replace(former, name=command.query.name, attributes=attributes, settings=self.settings)
             self._answer(number, one, command.query, text, command.reads, command.start, sink)
@@ -169,10 +169,10 @@ class Draft(DraftedQueries):
         self._register(changed, replace(command.query, name=one.name))
         self.bound = self.bound.with_reads(one.name, command.reads)
 
-    def _replaceable(self, former: StoredObject, replaces: bool) -> None:
+    def _check_replaceable(self, former: StoredObject, kind: str, replace: bool) -> None:
         """Raise PenstockError P0206 where a name is taken, by something that cannot be bound."""
-        if not replaces:
-            hint = f"DROP {former.kind} {as_name(former.name)} first, or choose another name"
+        if not replace or former.kind != kind:
+            hint = instead_of_taken(former.kind, former.name, kind)
             raise PenstockError("P0206", f"{former.name} is declared already", hint=hint)
 
     def _drop(self, kind: str, name: str) -> None:

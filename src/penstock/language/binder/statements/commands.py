@@ -8,7 +8,7 @@ from typing import Any
 from penstock.algebra.nodes.base import Algebra
 from penstock.algebra.nodes.one_time import ordered
 from penstock.algebra.nodes.query import Query, SinkSpec, Start
-from penstock.errors import PenstockError, as_name, counted, nearest
+from penstock.errors import PenstockError, counted, instead_of_taken, nearest
 from penstock.expressions.user import REGISTERED, signature
 from penstock.language.binder.context import BindingFailed, Context, QueryNames
 from penstock.language.binder.from_.control_names import control_table
@@ -162,7 +162,7 @@ def bind_create_function(statement: CreateFunction, context: Context) -> Command
     if known is not None and statement.existence is Existence.IF_NOT_EXISTS and known.kind == statement.kind:
         return Unchanged(statement.kind, known.name, f"{known.name} is declared already")
     if known is not None and not (_replaces(statement.existence) and known.kind == statement.kind):
-        hint = f"DROP {known.kind} {as_name(name.text)} first, or choose another name"
+        hint = instead_of_taken(known.kind, name.text, statement.kind)
         context.fail("P0206", f"{name.text} is declared already", name.span, hint)
     function = bind_function(statement, context)
     if known is not None:
@@ -239,9 +239,7 @@ def _taken(name: Name, kind: str, existence: Existence | None, context: Context)
         return Unchanged(kind, name.text, f"{name.text} is declared already")
     if known == kind and existence is Existence.OR_REPLACE:
         return None
-    hint = (
-        "choose another name" if known is None else f"DROP {known} {as_name(name.text)} first, or choose another name"
-    )
+    hint = "choose another name" if known is None else instead_of_taken(known, name.text, kind)
     context.note(PenstockError("P0206", f"{name.text} is declared already", hint=hint), name.span)
     return None
 
