@@ -272,8 +272,8 @@ def test_changes_that_are_refused(text: str, code: str, standing: Catalog) -> No
 
 
 def test_describe_suggests_names_as_they_are_declared() -> None:
-    text = "CREATE STREAM Trades (ts INT, v INT) FROM MEMORY () TIMESTAMP BY ts; CREATE VIEW Large AS SELECT v FROM Trades;"
-    catalog = bind_script(text).catalog
+    trades = "CREATE STREAM Trades (ts INT, v INT) FROM MEMORY () TIMESTAMP BY ts;"
+    catalog = bind_script(f"{trades} CREATE VIEW Large AS SELECT v FROM Trades;").catalog
     assert [e.hint for e in _errors("DESCRIBE trade", catalog)] == ["did you mean Trades?"]
     assert [e.hint for e in _errors("DESCRIBE nope", catalog)] == ["known: Large, Trades"]
 
